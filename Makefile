@@ -79,7 +79,7 @@ test-versions: ## the end-to-end run, and the tests of definitions, webhooks and
 	@sh tests/preflight.sh test-versions
 	for version in $(OTHER_VERSIONS); do \
 	  echo "Kubernetes $$version" && export IPU_OPERATOR_KUBERNETES=$$version && \
-	  INSTA_UPDATE=no tests/filtered.sh "twins webhook chart" --workspace --test apiserver && \
+	  INSTA_UPDATE=no tests/filtered.sh "differential webhook chart" --workspace --test apiserver && \
 	  cargo test --locked --workspace --test e2e || exit 1; \
 	done
 
@@ -119,7 +119,7 @@ race: ## jobs in a second beside mpi-operator and beside a loop that makes the s
 
 # The tests' own profile, with debug assertions and overflow checks, and only these crates optimised: all
 # that they depend on is the same as in `make check` and is not compiled again.
-soak: ## simulate a million lives of jobs, from a seed that is new each time, check the large bounds of the model, and feed the partition core with ten million pieces of nonsense
+soak: ## simulate a million lives of jobs, from a seed that is new each time, check the large bounds of the model, and give the partition core ten million random statuses
 	IPU_OPERATOR_SIMULATION_FIRST_SEED=$(SOAK_SEED) IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_MODEL=large \
 	  IPU_OPERATOR_FUZZ_CASES=10000000 RUNNER_OPTIONS=--nocapture tests/filtered.sh "simulation:: model::no_order_of_events" \
 	  --workspace --lib --package ipu-partitions --config profile.dev.package.ipu-partitions.opt-level=2 \

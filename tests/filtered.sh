@@ -2,7 +2,7 @@
 # Runs `cargo test` for the tests that match some words, and fails where a word matches no test: cargo's own
 # runner passes then, with nothing run.
 #
-#   tests/filtered.sh "twins webhook" --package tests --test apiserver
+#   tests/filtered.sh "differential webhook" --package tests --test apiserver
 set -eu
 
 words=$1

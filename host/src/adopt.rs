@@ -14,8 +14,8 @@ use futures::future::join_all;
 use futures::stream;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
-use ipu_partitions::placing::shortened;
-use ipu_partitions::record;
+use ipu_partitions::placement::request::shortened;
+use ipu_partitions::status_update;
 use ipu_runtime::clock;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
@@ -212,7 +212,7 @@ async fn adopt(client: &Client, id: &str, adoption: &Adoption) -> Result<(), Str
     let mut partition = adoption.partition.clone();
     let status = partition.status.unwrap_or_default();
     let controller = (adoption.controller.clone(), adoption.account.clone());
-    let taken = record::taken_over(&status, controller, id.to_owned(), clock::now());
+    let taken = status_update::adoption_requested(&status, controller, id.to_owned(), clock::now());
     partition.status = Some(taken);
     let written = Api::<IPUPartition>::all(client.clone())
         .replace_status(&partition.name_any(), &PostParams::default(), &partition)

@@ -6,7 +6,7 @@ use vipu_client::replies;
 use ipu_admission::intake::{BODIES, MEMORY};
 use ipu_admission::request;
 use ipu_guest_host::limits;
-use ipu_partitions::rest::limits::{CONCURRENCY, CREATE_MAX, QUESTION_MAX};
+use ipu_partitions::rest::limits::{CONCURRENCY, CREATE_MAX, QUERY_MAX};
 use ipu_policies::active_policies::CONCURRENT_COMPARISONS;
 use ipu_policies::follower::PREFETCHED;
 use ipu_policies::{CONCURRENT_EVALUATIONS, matcher};
@@ -65,7 +65,7 @@ pub fn vipu_proxy() -> Vec<Item> {
     let requests = 3 * CONCURRENCY.total;
     // Each connection may have one that is being read. A buffer that grows has up to twice the bytes that are in it.
     let bodies =
-        2 * (REST.connections.total * QUESTION_MAX + SECURE_REST.connections.total * CREATE_MAX);
+        2 * (REST.connections.total * QUERY_MAX + SECURE_REST.connections.total * CREATE_MAX);
     vec![
         ("at rest", AT_REST),
         ("bodies of the REST", bodies),

@@ -6,10 +6,10 @@ mod secure;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::names::Identity;
+use ipu_api::naming::Identity;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, OpenError};
-use ipu_partitions::fleet::Fleet;
+use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
 use ipu_partitions::rest::{self, Sources};
 use ipu_partitions::step::Settings;
@@ -115,7 +115,11 @@ pub async fn run_with(
     let (watched, watch) = watched(namespaces.clone(), scope.clone());
     let shared = Shared {
         client: client.clone(),
-        fleet: Arc::new(Fleet::new(registry.clone(), nodes, watched.clone())),
+        pool: Arc::new(ControllerPool::new(
+            registry.clone(),
+            nodes,
+            watched.clone(),
+        )),
         guests: ActivePolicies::new(policies),
         settings: settings(&options, &client).await?,
         watched,
@@ -182,13 +186,13 @@ fn follow_policies(
 fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
     let sources = Sources {
         partitions: shared.watched.clone(),
-        fleet: shared.fleet.clone(),
+        pool: shared.pool.clone(),
         guests: shared.guests.clone(),
         namespaces: shared.namespaces.clone(),
     };
     let standing = ipu_partitions::metrics::Sources {
         partitions: sources.partitions.clone(),
-        fleet: shared.fleet.clone(),
+        pool: shared.pool.clone(),
         namespaces: shared.namespaces.clone(),
     };
     let exposed = metrics.of_proxy(shared.guests.clone(), standing);
@@ -281,13 +285,13 @@ async fn drained(stop: &CancellationToken) {
 /// What the leader does until `stop`. Begins once the list of controllers was read, since an empty
 /// list would mean nothing before, and the nodes are known.
 async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationToken) {
-    let mut known = context.fleet.registry().subscribe();
+    let mut known = context.pool.registry().subscribe();
     tokio::select! {
         _ = known.wait_for(|known| known.source != Source::NotRead) => {}
         () = stop.cancelled() => return,
     }
     tokio::select! {
-        () = context.fleet.nodes().known() => {}
+        () = context.pool.nodes().known() => {}
         () = stop.cancelled() => return,
     }
     let tracker = Tracker {

@@ -16,7 +16,7 @@ use std::time::Duration;
 use clap::Args;
 use futures::AsyncReadExt;
 use http::Request;
-use ipu_api::object_names::{is_label, is_subdomain};
+use ipu_api::dns1123::{is_label, is_subdomain};
 use ipu_text::explain;
 use jiff::Timestamp;
 use kube::Client;

@@ -12,7 +12,7 @@ use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use self::job::Look;
+use self::job::Progress;
 
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -130,13 +130,13 @@ impl Verification<'_> {
         let patience = Duration::from_secs(self.options.timeout_seconds);
         let (deadline, mut told) = (Instant::now() + patience, String::new());
         loop {
-            let row = match self.look().await? {
-                Look::Completed => return Ok(()),
-                Look::Failed(why) => {
+            let row = match self.progress().await? {
+                Progress::Completed => return Ok(()),
+                Progress::Failed(why) => {
                     let name = self.options.name.clone();
                     return Err(VerifyError::Failed { name, why });
                 }
-                Look::GoesOn(row) => row,
+                Progress::GoesOn(row) => row,
             };
             if row != told {
                 writeln!(out, "{row}").map_err(VerifyError::Tell)?;
@@ -153,14 +153,14 @@ impl Verification<'_> {
         }
     }
 
-    async fn look(&self) -> Result<Look, VerifyError> {
+    async fn progress(&self) -> Result<Progress, VerifyError> {
         let found = self.jobs.get(&self.options.name).await;
         let found = found.map_err(|source| self.failed("read", source))?;
         let uid = found.uid().unwrap_or_default();
         let partitions = self.partitions.list(&ListParams::default()).await;
         let partitions =
             partitions.map_err(|source| self.failed("read the partitions of", source))?;
-        Ok(job::look(
+        Ok(job::progress(
             &found,
             partitions
                 .iter()

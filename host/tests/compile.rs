@@ -56,12 +56,12 @@ fn bomb() -> Vec<u8> {
 }
 
 /// The folders of a process and the built-in policies that it has loaded.
-struct Scene {
+struct Fixture {
     folders: TempDir,
     policies: GuestHost,
 }
 
-impl Scene {
+impl Fixture {
     /// The small policy is the built-in one; a process of the operator's own compiles.
     async fn open(limits: Limits) -> Self {
         let folders = tempfile::tempdir().unwrap();
@@ -130,13 +130,13 @@ fn list(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[tokio::test]
 async fn what_takes_too_long_to_compile_is_refused() {
-    let scene = Scene::open(Limits {
+    let fixture = Fixture::open(Limits {
         compile_time: TIME,
         compile_memory: 4 << 30,
         ..Limits::default()
     })
     .await;
-    let reason = scene.refused(bomb()).await;
+    let reason = fixture.refused(bomb()).await;
     assert!(
         reason.ends_with("compiling it took longer than 10s; make it smaller or simpler"),
         "{reason}"
@@ -145,12 +145,12 @@ async fn what_takes_too_long_to_compile_is_refused() {
 
 #[tokio::test]
 async fn what_takes_too_much_memory_to_compile_is_refused() {
-    let scene = Scene::open(Limits {
+    let fixture = Fixture::open(Limits {
         compile_memory: MEMORY,
         ..Limits::default()
     })
     .await;
-    let reason = scene.refused(bomb()).await;
+    let reason = fixture.refused(bomb()).await;
     let expected =
         format!("compiling it took more than {MEMORY} bytes of memory; make it smaller or simpler");
     assert!(reason.ends_with(&expected), "{reason}");
@@ -158,8 +158,8 @@ async fn what_takes_too_much_memory_to_compile_is_refused() {
 
 #[tokio::test]
 async fn what_the_child_finds_invalid_is_refused_in_its_words() {
-    let scene = Scene::open(Limits::default()).await;
-    let reason = scene.refused(b"<html>404</html>".to_vec()).await;
+    let fixture = Fixture::open(Limits::default()).await;
+    let reason = fixture.refused(b"<html>404</html>".to_vec()).await;
     for part in [
         "the compiling process ended with exit status: 1",
         "no valid component",
@@ -170,34 +170,34 @@ async fn what_the_child_finds_invalid_is_refused_in_its_words() {
 
 #[tokio::test]
 async fn a_policy_that_is_compiled_by_the_child_is_kept_beside_the_built_in_one() {
-    let scene = Scene::open(Limits::default()).await;
+    let fixture = Fixture::open(Limits::default()).await;
     let bytes = policy("(func (nop))");
     let digest = digest_of(&bytes);
-    let guest = scene.prepare(bytes).await.unwrap();
+    let guest = fixture.prepare(bytes).await.unwrap();
     assert_eq!(guest.digest(), Some(&digest));
-    let (compiled, begun) = scene.cached();
+    let (compiled, begun) = fixture.cached();
     assert_eq!((compiled.len(), begun), (2, Vec::new()));
 }
 
 #[tokio::test]
 async fn a_policy_whose_code_is_too_large_is_refused() {
-    let scene = Scene::open(Limits::default()).await;
-    let own = std::fs::metadata(&scene.cached().0[0]).unwrap().len();
+    let fixture = Fixture::open(Limits::default()).await;
+    let own = std::fs::metadata(&fixture.cached().0[0]).unwrap().len();
     let limits = Limits {
         compiled: own,
         ..Limits::default()
     };
-    let scene = Scene::open(limits).await;
-    let reason = scene.refused(policy(&"(func (nop))".repeat(4_000))).await;
+    let fixture = Fixture::open(limits).await;
+    let reason = fixture.refused(policy(&"(func (nop))".repeat(4_000))).await;
     let expected = format!("more than the {own} that it may have; make it smaller or simpler");
     assert!(reason.ends_with(&expected), "{reason}");
 }
 
 #[tokio::test]
 async fn what_was_compiled_before_is_loaded_without_the_child() {
-    let scene = Scene::open(Limits::default()).await;
-    let missing = scene.folders.path().join("missing");
-    let options = options(scene.folders.path(), Limits::default(), &missing);
+    let fixture = Fixture::open(Limits::default()).await;
+    let missing = fixture.folders.path().join("missing");
+    let options = options(fixture.folders.path(), Limits::default(), &missing);
     let again = GuestHost::open(options).await.unwrap();
     let digest = again.built_in(Hook::Validation);
     assert_eq!(digest, Some(&digest_of(&policy(""))));
@@ -205,24 +205,32 @@ async fn what_was_compiled_before_is_loaded_without_the_child() {
 
 #[tokio::test]
 async fn what_lies_in_the_folder_and_is_no_code_is_compiled_anew() {
-    let scene = Scene::open(Limits::default()).await;
-    let (compiled, _) = scene.cached();
+    let fixture = Fixture::open(Limits::default()).await;
+    let (compiled, _) = fixture.cached();
     let good = std::fs::read(&compiled[0]).unwrap();
     let too_large = vec![0; usize::try_from(Limits::default().compiled).unwrap() + 1];
     for bad in [Vec::new(), b"no code".to_vec(), vec![0x7f; 4096], too_large] {
         // As the operator does: what another process has loaded is not changed.
         std::fs::remove_file(&compiled[0]).unwrap();
         std::fs::write(&compiled[0], bad).unwrap();
-        let options = options(scene.folders.path(), Limits::default(), Path::new(OPERATOR));
+        let options = options(
+            fixture.folders.path(),
+            Limits::default(),
+            Path::new(OPERATOR),
+        );
         GuestHost::open(options).await.unwrap();
-        assert!(std::fs::read(&compiled[0]).unwrap() == good, "it is mended");
+        assert!(std::fs::read(&compiled[0]).unwrap() == good, "it is fixed");
     }
 }
 
 #[tokio::test]
 async fn without_a_folder_the_child_compiles_all_the_same() {
-    let scene = Scene::open(Limits::default()).await;
-    let mut options = options(scene.folders.path(), Limits::default(), Path::new(OPERATOR));
+    let fixture = Fixture::open(Limits::default()).await;
+    let mut options = options(
+        fixture.folders.path(),
+        Limits::default(),
+        Path::new(OPERATOR),
+    );
     for folder in [None, Some(PathBuf::from("/proc/no-folder"))] {
         options.compile_cache_dir = folder;
         let policies = GuestHost::open(options.clone()).await.unwrap();
@@ -232,9 +240,9 @@ async fn without_a_folder_the_child_compiles_all_the_same() {
 
 #[tokio::test]
 async fn without_the_child_nothing_is_compiled() {
-    let scene = Scene::open(Limits::default()).await;
-    let missing = scene.folders.path().join("missing");
-    let mut options = options(scene.folders.path(), Limits::default(), &missing);
+    let fixture = Fixture::open(Limits::default()).await;
+    let missing = fixture.folders.path().join("missing");
+    let mut options = options(fixture.folders.path(), Limits::default(), &missing);
     options.compile_cache_dir = None;
     let error = GuestHost::open(options).await.map(drop).unwrap_err();
     let error = format!("{:?}", anyhow::Error::from(error));
@@ -242,5 +250,5 @@ async fn without_the_child_nothing_is_compiled() {
         error.contains("failed to run the compiling process"),
         "{error}"
     );
-    assert_eq!(scene.cached().1, Vec::<PathBuf>::new());
+    assert_eq!(fixture.cached().1, Vec::<PathBuf>::new());
 }

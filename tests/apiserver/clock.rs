@@ -72,7 +72,7 @@ async fn webhooks_are_trusted_and_times_are_the_api_servers_whatever_the_own_clo
         is_near("completionTime", status.completion_time, now);
         let renewed = place.lease("controller-manager").await.spec.unwrap();
         is_near("renewTime", renewed.renew_time.map(|at| Time(at.0)), now);
-        eventually("the partition is given back", async || {
+        eventually("the partition is released", async || {
             Seen::when(place.partitions().await, Vec::is_empty)
         })
         .await;

@@ -7,11 +7,11 @@ use cluster::wait::{Seen, eventually};
 use lab::demo::Kubectl;
 use tests::described::{Described, Expected};
 
-use crate::stage::Stage;
+use crate::job_fixture::JobFixture;
 
 /// Waits until `kubectl describe` of a job says this and nothing that warns. Returns what was read, and its text.
 pub(crate) async fn once_described(
-    stage: &Stage,
+    fixture: &JobFixture,
     name: &str,
     expected: &Expected,
 ) -> (Described, String) {
@@ -19,9 +19,15 @@ pub(crate) async fn once_described(
     let tools = Tools::fetch_some(&settings, &Progress::start(), &["kubernetes"]).unwrap();
     let kubectl = Kubectl {
         program: tools.program("kubectl").to_owned(),
-        kubeconfig: stage.kubeconfig.clone(),
+        kubeconfig: fixture.kubeconfig.clone(),
     };
-    let describe = ["describe", "ipujob", name, "--namespace", &stage.namespace];
+    let describe = [
+        "describe",
+        "ipujob",
+        name,
+        "--namespace",
+        &fixture.namespace,
+    ];
     eventually("kubectl describe to say what it should", async || {
         let text = kubectl.run(&describe).await.unwrap();
         let described = Described::parse(&text);

@@ -5,14 +5,14 @@ use std::time::Duration;
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names;
+use ipu_api::labels;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::definitions::{define, loose};
-use crate::stage::Stage;
+use crate::job_fixture::JobFixture;
 
 /// A job of one worker on 4 IPUs, as it is after defaulting.
 pub(crate) fn single(name: &str) -> Value {
@@ -43,156 +43,160 @@ pub(crate) fn parallel(name: &str) -> Value {
 
 #[tokio::test]
 async fn a_single_worker_goes_to_completed_and_is_deleted_without_a_trace() {
-    let mut stage = Stage::new("single").await;
-    stage.start();
-    stage.submit(&single("hello")).await;
-    stage
+    let mut fixture = JobFixture::new("single").await;
+    fixture.start();
+    fixture.submit(&single("hello")).await;
+    fixture
         .row("hello", "Pending 0 1", "partition not ready yet!")
         .await;
-    stage.partition_ready(0).await;
-    let worker = stage.pod_exists("hello-worker-0").await;
+    fixture.partition_ready(0).await;
+    let worker = fixture.pod_exists("hello-worker-0").await;
     assert_eq!(worker.labels()["app"], "mine");
     let limits = worker.spec.unwrap().containers[0]
         .resources
         .clone()
         .unwrap();
     assert_eq!(limits.limits.unwrap()["rdma/rdma_shared_device_a"].0, "1");
-    stage
+    fixture
         .row("hello", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
-    stage.pod_runs("hello-worker-0").await;
-    stage.pod_ends("hello-worker-0", 0).await;
-    stage
+    fixture.pod_runs("hello-worker-0").await;
+    fixture.pod_ends("hello-worker-0", 0).await;
+    fixture
         .row("hello", "Completed 0 1", "All instances done")
         .await;
-    eventually("the partition is given back", async || {
-        Seen::when(stage.partitions().await, Vec::is_empty)
+    eventually("the partition is released", async || {
+        Seen::when(fixture.partitions().await, Vec::is_empty)
     })
     .await;
 
     for wanted in ["SuccessfulCreate", "IPUJobSucceeded"] {
-        stage.event(wanted).await;
+        fixture.event(wanted).await;
     }
 
-    stage.delete("hello").await;
-    stage.gone("hello").await;
-    let left = stage.pods().list(&ListParams::default()).await.unwrap();
+    fixture.delete("hello").await;
+    fixture.gone("hello").await;
+    let left = fixture.pods().list(&ListParams::default()).await.unwrap();
     assert!(
         left.items.is_empty(),
         "the finalizer's work deletes Pods itself"
     );
-    stage.kill().await;
+    fixture.kill().await;
 }
 
 #[tokio::test]
 async fn a_parallel_job_survives_a_controller_killed_at_every_step() {
-    let mut stage = Stage::new("parallel").await;
+    let mut fixture = JobFixture::new("parallel").await;
     // Whoever finds that Pods were about to be made and sees none does not know whether there were any.
-    stage.partitions_are_reset();
-    stage.submit(&parallel("mpi")).await;
+    fixture.partitions_are_reset();
+    fixture.submit(&parallel("mpi")).await;
     // Killed early and late within its first reconciles, which make finalizer and partition.
     for delay in [0, 5, 10, 20, 40, 80] {
-        stage.start();
+        fixture.start();
         tokio::time::sleep(Duration::from_millis(delay)).await;
-        stage.kill().await;
+        fixture.kill().await;
     }
-    stage.start();
-    stage.partition_ready(0).await;
+    fixture.start();
+    fixture.partition_ready(0).await;
     for delay in [0, 5, 10, 15, 20, 30, 60] {
-        stage.kill().await;
-        stage.start();
+        fixture.kill().await;
+        fixture.start();
         tokio::time::sleep(Duration::from_millis(delay)).await;
     }
-    stage.pod_runs("mpi-worker-0").await;
-    stage.kill().await;
-    stage.pod_runs("mpi-worker-1").await;
-    stage.start();
-    let launcher = stage.pod_exists("mpi-launcher").await;
+    fixture.pod_runs("mpi-worker-0").await;
+    fixture.kill().await;
+    fixture.pod_runs("mpi-worker-1").await;
+    fixture.start();
+    let launcher = fixture.pod_exists("mpi-launcher").await;
     assert_eq!(
         launcher.spec.unwrap().service_account_name.as_deref(),
         Some("mpi-launcher")
     );
-    stage.kill().await;
-    stage.pod_runs("mpi-launcher").await;
-    stage.start();
-    stage
+    fixture.kill().await;
+    fixture.pod_runs("mpi-launcher").await;
+    fixture.start();
+    fixture
         .row("mpi", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
-    stage.kill().await;
-    stage.pod_ends("mpi-launcher", 0).await;
-    stage.start();
-    stage
+    fixture.kill().await;
+    fixture.pod_ends("mpi-launcher", 0).await;
+    fixture.start();
+    fixture
         .row("mpi", "Completed 0 1", "All instances done")
         .await;
-    let pods = stage.pods().list(&ListParams::default()).await.unwrap();
+    let pods = fixture.pods().list(&ListParams::default()).await.unwrap();
     assert_eq!(pods.items.len(), 3, "nothing was made twice");
     assert_eq!(
-        stage.partitions().await.len(),
+        fixture.partitions().await.len(),
         1,
         "its workers still hold it"
     );
 
-    stage.delete("mpi").await;
-    stage.gone("mpi").await;
-    assert!(stage.partitions().await.is_empty());
-    stage.kill().await;
+    fixture.delete("mpi").await;
+    fixture.gone("mpi").await;
+    assert!(fixture.partitions().await.is_empty());
+    fixture.kill().await;
 }
 
 #[tokio::test]
 async fn a_worker_deleted_under_a_running_launcher_fails_the_job_though_it_ends_with_0() {
-    let mut stage = Stage::new("lost").await;
-    stage.start();
-    stage.submit(&single("later")).await;
-    stage.job_partition_ready("later").await;
-    stage.pod_runs("later-worker-0").await;
-    stage.submit(&parallel("mpi")).await;
-    stage.job_partition_ready("mpi").await;
-    stage.pod_runs("mpi-worker-0").await;
-    stage.pod_runs("mpi-worker-1").await;
+    let mut fixture = JobFixture::new("lost").await;
+    fixture.start();
+    fixture.submit(&single("later")).await;
+    fixture.job_partition_ready("later").await;
+    fixture.pod_runs("later-worker-0").await;
+    fixture.submit(&parallel("mpi")).await;
+    fixture.job_partition_ready("mpi").await;
+    fixture.pod_runs("mpi-worker-0").await;
+    fixture.pod_runs("mpi-worker-1").await;
     // On a node, a Pod that is deleted stays until its kubelet has ended it.
-    stage.pod_is_bound("mpi-launcher", "node").await;
-    stage.pod_runs("mpi-launcher").await;
-    stage
+    fixture.pod_is_bound("mpi-launcher", "node").await;
+    fixture.pod_runs("mpi-launcher").await;
+    fixture
         .row("mpi", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
     let parameters = DeleteParams::default();
-    stage
+    fixture
         .pods()
         .delete("mpi-worker-1", &parameters)
         .await
         .unwrap();
-    stage.row("mpi", "Failed 0 1", "worker mpi-worker-1 ").await;
-    stage.pod_ends("mpi-launcher", 0).await;
+    fixture
+        .row("mpi", "Failed 0 1", "worker mpi-worker-1 ")
+        .await;
+    fixture.pod_ends("mpi-launcher", 0).await;
     // The watch of Pods keeps their order: whoever knows that this one ended knows of the launcher.
-    stage.pod_ends("later-worker-0", 0).await;
-    stage.row("later", "Completed 0 1", "").await;
-    stage.row("mpi", "Failed 0 1", "worker mpi-worker-1 ").await;
-    stage.delete("later").await;
-    stage.gone("later").await;
-    stage.kill().await;
+    fixture.pod_ends("later-worker-0", 0).await;
+    fixture.row("later", "Completed 0 1", "").await;
+    fixture
+        .row("mpi", "Failed 0 1", "worker mpi-worker-1 ")
+        .await;
+    fixture.delete("later").await;
+    fixture.gone("later").await;
+    fixture.kill().await;
 }
 
 #[tokio::test]
 async fn deleting_a_job_whose_controller_is_down_says_so_and_goes_on() {
-    let mut stage = Stage::new("down").await;
-    stage.start();
-    stage.submit(&single("web")).await;
-    stage.partition_ready(0).await;
-    stage.pod_runs("web-worker-0").await;
-    let partitions: Api<IPUPartition> = Api::all(stage.client.clone());
-    let name = stage.partitions().await[0].name_any();
+    let mut fixture = JobFixture::new("down").await;
+    fixture.start();
+    fixture.submit(&single("web")).await;
+    fixture.partition_ready(0).await;
+    fixture.pod_runs("web-worker-0").await;
+    let partitions: Api<IPUPartition> = Api::all(fixture.client.clone());
+    let name = fixture.partitions().await[0].name_any();
     let hold = json!({"metadata": {"finalizers": ["tests.graphcore.ai/hold"]}});
     let nobody = PatchParams::default();
     partitions
         .patch(&name, &nobody, &Patch::Merge(hold))
         .await
         .unwrap();
-    stage.delete("web").await;
-    stage
+    fixture.delete("web").await;
+    fixture
         .row("web", "Running 1 1", "deleting: IPUPartition ")
         .await;
     assert!(
-        stage
+        fixture
             .pods()
             .get_opt("web-worker-0")
             .await
@@ -207,7 +211,7 @@ async fn deleting_a_job_whose_controller_is_down_says_so_and_goes_on() {
         .await
         .unwrap();
     eventually("the status names the controller", async || {
-        let job = stage.jobs().get("web").await.unwrap();
+        let job = fixture.jobs().get("web").await.unwrap();
         let said = job.data["status"]["lastMessage"].to_string();
         Seen::when(said, |said| said.contains("pod1:8090: does not answer"))
     })
@@ -217,24 +221,24 @@ async fn deleting_a_job_whose_controller_is_down_says_so_and_goes_on() {
         .patch(&name, &nobody, &Patch::Merge(back))
         .await
         .unwrap();
-    stage.gone("web").await;
-    stage.kill().await;
+    fixture.gone("web").await;
+    fixture.kill().await;
 }
 
 #[tokio::test]
 async fn strangers_are_named_and_never_touched() {
-    let mut stage = Stage::new("strangers").await;
+    let mut fixture = JobFixture::new("strangers").await;
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "web-worker-0"},
         "spec": {"containers": [{"name": "main", "image": "theirs:1"}]},
     }))
     .unwrap();
-    let made = stage
+    let made = fixture
         .pods()
         .create(&PostParams::default(), &pod)
         .await
         .unwrap();
-    let accounts: Api<ServiceAccount> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let accounts: Api<ServiceAccount> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
     let theirs = json!({"metadata": {"name": "mpi-launcher", "labels": {"theirs": "yes"}}});
     let theirs: ServiceAccount = serde_json::from_value(theirs).unwrap();
     accounts
@@ -242,109 +246,109 @@ async fn strangers_are_named_and_never_touched() {
         .await
         .unwrap();
 
-    stage.start();
-    stage.submit(&single("web")).await;
-    stage.partition_ready(0).await;
+    fixture.start();
+    fixture.submit(&single("web")).await;
+    fixture.partition_ready(0).await;
     let wanted = "Pod web-worker-0 exists and belongs to nobody that it names";
-    stage.row("web", "Pending 0 1", wanted).await;
-    let found = stage.pods().get("web-worker-0").await.unwrap();
+    fixture.row("web", "Pending 0 1", wanted).await;
+    let found = fixture.pods().get("web-worker-0").await.unwrap();
     assert_eq!(found.uid(), made.uid());
     assert_eq!(found.owner_references().len(), 0);
     let parameters = DeleteParams::default();
-    stage
+    fixture
         .pods()
         .delete("web-worker-0", &parameters)
         .await
         .unwrap();
-    stage
+    fixture
         .row("web", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
-    stage.delete("web").await;
-    stage.gone("web").await;
+    fixture.delete("web").await;
+    fixture.gone("web").await;
 
-    stage.submit(&parallel("mpi")).await;
-    stage.partition_ready(0).await;
-    stage
+    fixture.submit(&parallel("mpi")).await;
+    fixture.partition_ready(0).await;
+    fixture
         .row("mpi", "Pending 0 1", "ServiceAccount mpi-launcher exists")
         .await;
     let found = accounts.get("mpi-launcher").await.unwrap();
     assert_eq!(found.labels()["theirs"], "yes");
     assert!(
-        stage
+        fixture
             .pods()
             .get_opt("mpi-worker-0")
             .await
             .unwrap()
             .is_none()
     );
-    stage.delete("mpi").await;
-    stage.gone("mpi").await;
-    stage.kill().await;
+    fixture.delete("mpi").await;
+    fixture.gone("mpi").await;
+    fixture.kill().await;
 }
 
 #[tokio::test]
 async fn a_job_edited_past_the_schema_says_so_and_stops_nobody_else() {
-    let mut stage = Stage::new("undecodable").await;
-    define(&stage.client, &loose(crd::ipujob())).await;
+    let mut fixture = JobFixture::new("undecodable").await;
+    define(&fixture.client, &loose(crd::ipujob())).await;
     let mut bad = single("bad");
     bad["spec"]["ipusPerJobInstance"] = json!(4);
     eventually("the loose CRD is served", async || {
         let job = serde_json::from_value(bad.clone()).unwrap();
-        stage.jobs().create(&PostParams::default(), &job).await
+        fixture.jobs().create(&PostParams::default(), &job).await
     })
     .await;
-    define(&stage.client, &crd::ipujob()).await;
+    define(&fixture.client, &crd::ipujob()).await;
 
-    stage.start();
-    stage.submit(&single("good")).await;
-    stage.partition_ready(0).await;
-    stage
+    fixture.start();
+    fixture.submit(&single("good")).await;
+    fixture.partition_ready(0).await;
+    fixture
         .row("good", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
-    stage
+    fixture
         .row(
             "bad",
             "Failed 0 1",
             "spec.ipusPerJobInstance cannot be read",
         )
         .await;
-    stage.delete("bad").await;
-    stage.gone("bad").await;
-    stage.delete("good").await;
-    stage.gone("good").await;
-    stage.kill().await;
+    fixture.delete("bad").await;
+    fixture.gone("bad").await;
+    fixture.delete("good").await;
+    fixture.gone("good").await;
+    fixture.kill().await;
 }
 
 #[tokio::test]
 async fn a_job_that_got_past_the_webhooks_says_which_rule_it_breaks_and_goes_on_when_mended() {
-    let mut stage = Stage::new("broken").await;
-    stage.start();
+    let mut fixture = JobFixture::new("broken").await;
+    fixture.start();
     let mut job = single("three");
     job["spec"]["ipusPerJobInstance"] = json!("3");
-    stage.submit(&job).await;
-    stage
+    fixture.submit(&job).await;
+    fixture
         .row("three", "Failed 0 1", "spec.ipusPerJobInstance: \"3\"")
         .await;
-    assert!(stage.partitions().await.is_empty());
+    assert!(fixture.partitions().await.is_empty());
     job["spec"]["ipusPerJobInstance"] = json!("2");
-    stage.submit(&job).await;
-    stage.partition_ready(0).await;
-    stage
+    fixture.submit(&job).await;
+    fixture.partition_ready(0).await;
+    fixture
         .row("three", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
-    stage.delete("three").await;
-    stage.gone("three").await;
-    stage.kill().await;
+    fixture.delete("three").await;
+    fixture.gone("three").await;
+    fixture.kill().await;
 }
 
 #[tokio::test]
 async fn scale_moves_jobs_without_a_launcher_and_only_those() {
-    let mut stage = Stage::new("scale").await;
-    stage.start();
-    stage.submit(&single("web")).await;
-    stage.submit(&parallel("mpi")).await;
+    let mut fixture = JobFixture::new("scale").await;
+    fixture.start();
+    fixture.submit(&single("web")).await;
+    fixture.submit(&parallel("mpi")).await;
     let scaled = Patch::Merge(json!({"spec": {"replicas": 2}}));
-    let jobs = stage.jobs();
+    let jobs = fixture.jobs();
     let error = jobs
         .patch_scale("mpi", &PatchParams::default(), &scaled)
         .await
@@ -357,7 +361,7 @@ async fn scale_moves_jobs_without_a_launcher_and_only_those() {
         .await
         .unwrap();
     eventually("both partitions are asked for", async || {
-        let mut of_web = stage.partitions().await;
+        let mut of_web = fixture.partitions().await;
         of_web.retain(|found| found.spec.owner.name == "web");
         Seen::when(of_web, |of_web| of_web.len() == 2)
     })
@@ -366,10 +370,10 @@ async fn scale_moves_jobs_without_a_launcher_and_only_those() {
         jobs.get_scale("web").await.unwrap().status?.selector
     })
     .await;
-    assert!(selector.contains(names::ROLE_LABEL), "{selector}");
+    assert!(selector.contains(labels::ROLE_LABEL), "{selector}");
     for name in ["web", "mpi"] {
-        stage.delete(name).await;
-        stage.gone(name).await;
+        fixture.delete(name).await;
+        fixture.gone(name).await;
     }
-    stage.kill().await;
+    fixture.kill().await;
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use cluster::wait::{Seen, eventually};
-use ipu_api::names;
+use ipu_api::naming;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{Api, ListParams};
 use serde_json::json;
@@ -13,7 +13,7 @@ use tests::described::{COMPLETED, Described, Expected, RUNNING};
 
 use crate::described::once_described;
 use crate::job::parallel;
-use crate::stage::Stage;
+use crate::job_fixture::JobFixture;
 
 /// Partitions of the job; each has as many workers as a partition may have IPUs.
 const INSTANCES: u32 = 4;
@@ -37,8 +37,8 @@ const MESSAGE: usize = 200;
 
 #[tokio::test]
 async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
-    let mut stage = Stage::new("large").await;
-    stage.start();
+    let mut fixture = JobFixture::new("large").await;
+    fixture.start();
     let mut job = parallel("large");
     job["spec"]["jobInstances"] = json!(INSTANCES);
     job["spec"]["ipusPerJobInstance"] = json!("64");
@@ -46,24 +46,24 @@ async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
     job["spec"]["cleanPodPolicy"] = json!("All");
     let begun = Instant::now();
     let passed = |what: &str| eprintln!("{WORKERS} workers: {what} after {:.1?}", begun.elapsed());
-    stage.submit(&job).await;
+    fixture.submit(&job).await;
     for slot in 0..INSTANCES {
-        stage.partition_ready(slot).await;
+        fixture.partition_ready(slot).await;
     }
-    once_there(&stage, WORKERS as usize).await;
+    once_there(&fixture, WORKERS as usize).await;
     passed("all worker Pods made");
     for index in 0..WORKERS {
-        stage.pod_runs(&names::worker("large", index)).await;
+        fixture.pod_runs(&naming::worker("large", index)).await;
     }
-    stage.pod_runs("large-launcher").await;
-    stage
+    fixture.pod_runs("large-launcher").await;
+    fixture
         .row("large", "Running 4 4", "Successfully reconciled IPUJob")
         .await;
     passed("running");
-    let (running, text) = once_described(&stage, "large", &RUNNING).await;
+    let (running, text) = once_described(&fixture, "large", &RUNNING).await;
     is_short(&running, &text);
 
-    let roles: Api<Role> = Api::namespaced(stage.client.clone(), &stage.namespace);
+    let roles: Api<Role> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
     let rules = roles.get("large-launcher").await.unwrap().rules.unwrap();
     for rule in rules {
         let named = rule.resource_names.unwrap_or_default().len();
@@ -73,23 +73,23 @@ async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
         );
     }
 
-    stage.pod_ends("large-launcher", 0).await;
-    stage
+    fixture.pod_ends("large-launcher", 0).await;
+    fixture
         .row("large", "Completed 0 4", "All instances done")
         .await;
-    once_there(&stage, 0).await;
+    once_there(&fixture, 0).await;
     passed("completed, and all Pods gone");
-    let (completed, text) = once_described(&stage, "large", &ENDED).await;
+    let (completed, text) = once_described(&fixture, "large", &ENDED).await;
     is_short(&completed, &text);
     let created = completed.messages("SuccessfulCreate");
     let names_some = |message: &&str| message.contains("large-worker-") && message.contains("more");
     assert!(created.iter().any(names_some), "{text}");
     assert!(created.contains(&"created Pod large-launcher"), "{text}");
-    stage.delete("large").await;
-    stage.gone("large").await;
+    fixture.delete("large").await;
+    fixture.gone("large").await;
     passed("gone");
-    assert!(stage.partitions().await.is_empty());
-    stage.kill().await;
+    assert!(fixture.partitions().await.is_empty());
+    fixture.kill().await;
 }
 
 /// A job of many Pods reads like one of few: its events name a few of them.
@@ -103,9 +103,9 @@ fn is_short(described: &Described, text: &str) {
 }
 
 /// Waits until there are so many Pods.
-async fn once_there(stage: &Stage, count: usize) {
+async fn once_there(fixture: &JobFixture, count: usize) {
     eventually(&format!("{count} Pods to be there"), async || {
-        let pods = stage.pods().list_metadata(&ListParams::default()).await;
+        let pods = fixture.pods().list_metadata(&ListParams::default()).await;
         Seen::when(pods.unwrap().items.len(), |found| *found == count)
     })
     .await;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
 use crate::job::{parallel, single};
-use crate::stage::Stage;
+use crate::job_fixture::JobFixture;
 
 /// What was asked of the API server, in order.
 type Requests = Arc<Mutex<Vec<(Method, String)>>>;
@@ -59,51 +59,51 @@ fn places(requests: &Requests, method: &Method, kind: &str) -> Vec<usize> {
 
 #[tokio::test]
 async fn pods_that_the_watch_has_not_told_of_are_made_once_and_keep_their_partition() {
-    let mut stage = Stage::new("late").await;
+    let mut fixture = JobFixture::new("late").await;
     let told = CancellationToken::new();
-    let (client, requests) = late(&stage.client, &told, true);
-    stage.start_with(client);
-    stage.submit(&parallel("mpi")).await;
-    stage.partition_ready(0).await;
-    stage.pod_runs("mpi-worker-0").await;
-    stage.pod_runs("mpi-worker-1").await;
-    let first = stage.pod_exists("mpi-worker-0").await;
+    let (client, requests) = late(&fixture.client, &told, true);
+    fixture.start_with(client);
+    fixture.submit(&parallel("mpi")).await;
+    fixture.partition_ready(0).await;
+    fixture.pod_runs("mpi-worker-0").await;
+    fixture.pod_runs("mpi-worker-1").await;
+    let first = fixture.pod_exists("mpi-worker-0").await;
 
     // Each of these makes the controller look at the job again, with a view that lacks its Pods.
-    stage.partition_ready(0).await;
-    stage.delete("mpi").await;
+    fixture.partition_ready(0).await;
+    fixture.delete("mpi").await;
     // What comes later has been looked at: so has this.
-    stage.submit(&single("later")).await;
+    fixture.submit(&single("later")).await;
     eventually("a partition for the later job", async || {
-        let all = stage.partitions().await;
+        let all = fixture.partitions().await;
         let mut owners = all.iter().map(|found| found.spec.owner.name.as_str());
         Seen::when(owners.any(|owner| owner == "later"), |asked| *asked)
     })
     .await;
     assert_eq!(places(&requests, &Method::POST, "pods").len(), 2);
     assert_eq!(places(&requests, &Method::DELETE, "ipupartitions"), [0; 0]);
-    let still = stage.pod_exists("mpi-worker-0").await;
+    let still = fixture.pod_exists("mpi-worker-0").await;
     assert_eq!(first.uid(), still.uid());
 
     told.cancel();
-    stage.gone("mpi").await;
+    fixture.gone("mpi").await;
     let pods = places(&requests, &Method::DELETE, "pods");
     let partitions = places(&requests, &Method::DELETE, "ipupartitions");
     assert_eq!(places(&requests, &Method::POST, "pods").len(), 2);
     assert!(pods.last() < partitions.first(), "{pods:?} {partitions:?}");
-    stage.kill().await;
+    fixture.kill().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_pods_cannot_be_listed_no_job_is_read_and_a_metric_names_the_kind() {
-    let mut stage = Stage::new("unlisted").await;
+    let mut fixture = JobFixture::new("unlisted").await;
     let told = CancellationToken::new();
-    let (client, requests) = late(&stage.client, &told, false);
-    stage.start_with(client);
-    stage.submit(&single("web")).await;
+    let (client, requests) = late(&fixture.client, &told, false);
+    fixture.start_with(client);
+    fixture.submit(&single("web")).await;
     let policies = GuestHost::open(GuestHostOptions::default());
     let guests = ActivePolicies::new(policies.await.unwrap());
-    let exposed = stage.metrics.of_controller(guests);
+    let exposed = fixture.metrics.of_controller(guests);
     let once = async |kinds: [(&str, u8); 6], what: &str| {
         eventually(what, async || {
             let text = exposed.text().await.unwrap();
@@ -124,15 +124,15 @@ async fn while_pods_cannot_be_listed_no_job_is_read_and_a_metric_names_the_kind(
     once(listed(0, 0), "all but Pods and IPUJobs are listed").await;
     told.cancel();
     once(listed(1, 1), "everything is listed").await;
-    stage.partition_ready(0).await;
-    stage.pod_runs("web-worker-0").await;
-    stage.row("web", "Running 1 1", "").await;
+    fixture.partition_ready(0).await;
+    fixture.pod_runs("web-worker-0").await;
+    fixture.row("web", "Running 1 1", "").await;
 
     // Beside the look at the start whether IPUJobs can be listed at all, nothing was asked of them before.
     let let_through = places(&requests, &Method::GET, LET_THROUGH);
     let jobs = places(&requests, &Method::GET, "ipujobs");
     assert!(jobs[1] > let_through[0], "{jobs:?} {let_through:?}");
-    stage.delete("web").await;
-    stage.gone("web").await;
-    stage.kill().await;
+    fixture.delete("web").await;
+    fixture.gone("web").await;
+    fixture.kill().await;
 }

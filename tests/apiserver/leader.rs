@@ -12,15 +12,15 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::job::single;
-use crate::stage::{Stage, settings};
+use crate::job_fixture::{JobFixture, settings};
 use crate::webhook::fixture::release;
 
 /// How soon the other takes over from one that is lost.
 const TTL: Duration = Duration::from_secs(2);
 
 /// A controller of this name, without webhooks.
-fn start(stage: &Stage, name: &str, stop: &CancellationToken) -> JoinHandle<()> {
-    let (client, release) = (stage.client.clone(), release(PathBuf::new(), name));
+fn start(fixture: &JobFixture, name: &str, stop: &CancellationToken) -> JoinHandle<()> {
+    let (client, release) = (fixture.client.clone(), release(PathBuf::new(), name));
     let stop = stop.clone();
     tokio::spawn(async move {
         let metrics = Metrics::default();
@@ -35,8 +35,8 @@ fn start(stage: &Stage, name: &str, stop: &CancellationToken) -> JoinHandle<()> 
 }
 
 /// Waits until this one leads.
-async fn leads(stage: &Stage, name: &str) {
-    let leases = Api::<Lease>::namespaced(stage.client.clone(), "default");
+async fn leads(fixture: &JobFixture, name: &str) {
+    let leases = Api::<Lease>::namespaced(fixture.client.clone(), "default");
     eventually(&format!("{name} leads"), async || {
         let lease = leases.get_opt("ipu-operator-controller-manager").await;
         let holder = lease.unwrap().and_then(|lease| lease.spec?.holder_identity);
@@ -47,36 +47,36 @@ async fn leads(stage: &Stage, name: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_go_on_when_the_leader_is_lost_and_when_it_ends() {
-    let stage = Stage::new("leader").await;
+    let fixture = JobFixture::new("leader").await;
     let stop = CancellationToken::new();
-    let first = start(&stage, "controller-a", &stop);
-    leads(&stage, "controller-a").await;
+    let first = start(&fixture, "controller-a", &stop);
+    leads(&fixture, "controller-a").await;
     let ending = CancellationToken::new();
-    let second = start(&stage, "controller-b", &ending);
-    stage.submit(&single("one")).await;
-    stage.partition_ready(0).await;
-    let worker = stage.pod_exists("one-worker-0").await;
+    let second = start(&fixture, "controller-b", &ending);
+    fixture.submit(&single("one")).await;
+    fixture.partition_ready(0).await;
+    let worker = fixture.pod_exists("one-worker-0").await;
 
     first.abort();
-    leads(&stage, "controller-b").await;
-    stage.pod_runs("one-worker-0").await;
-    stage.row("one", "Running 1 1", "").await;
-    let same = stage.pods().get("one-worker-0").await.unwrap();
+    leads(&fixture, "controller-b").await;
+    fixture.pod_runs("one-worker-0").await;
+    fixture.row("one", "Running 1 1", "").await;
+    let same = fixture.pods().get("one-worker-0").await.unwrap();
     assert_eq!(same.metadata.uid, worker.metadata.uid);
 
     // One that is told to stop gives the lead back at once.
-    let third = start(&stage, "controller-c", &stop);
+    let third = start(&fixture, "controller-c", &stop);
     ending.cancel();
     // Its jobs have things to do in minutes, which nobody waits for.
     eventually("it ends", async || second.is_finished().then_some(())).await;
     second.await.unwrap();
-    leads(&stage, "controller-c").await;
-    stage.pod_ends("one-worker-0", 0).await;
-    stage
+    leads(&fixture, "controller-c").await;
+    fixture.pod_ends("one-worker-0", 0).await;
+    fixture
         .row("one", "Completed 0 1", "All instances done")
         .await;
-    stage.delete("one").await;
-    stage.gone("one").await;
+    fixture.delete("one").await;
+    fixture.gone("one").await;
     stop.cancel();
     third.await.unwrap();
 }

@@ -7,52 +7,52 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
 use crate::job::single;
-use crate::stage::Stage;
+use crate::job_fixture::JobFixture;
 
 const NODE: &str = "lost";
 
 #[tokio::test]
 async fn the_pods_of_a_lost_node_are_let_go_and_the_job_goes_on() {
-    let mut stage = Stage::new("lost-node").await;
-    node(&stage, "True").await;
-    stage.start();
+    let mut fixture = JobFixture::new("lost-node").await;
+    node(&fixture, "True").await;
+    fixture.start();
     let mut job = single("job");
     job["spec"]["workers"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
-    stage.submit(&job).await;
-    stage.partition_ready(0).await;
-    stage.pod_is_bound("job-worker-0", NODE).await;
-    stage.pod_runs("job-worker-0").await;
-    let first = stage.pod_exists("job-worker-0").await.uid();
+    fixture.submit(&job).await;
+    fixture.partition_ready(0).await;
+    fixture.pod_is_bound("job-worker-0", NODE).await;
+    fixture.pod_runs("job-worker-0").await;
+    let first = fixture.pod_exists("job-worker-0").await.uid();
 
     // As Kubernetes does after its own patience. No kubelet is there to end the Pod.
     let deletion = DeleteParams::default();
-    let deleted = stage.pods().delete("job-worker-0", &deletion).await;
+    let deleted = fixture.pods().delete("job-worker-0", &deletion).await;
     deleted.unwrap();
-    node(&stage, "Unknown").await;
+    node(&fixture, "Unknown").await;
 
-    let note = stage.event("NodeLost").await;
+    let note = fixture.event("NodeLost").await;
     for part in ["job-worker-0", "by force", NODE, "2026-01-01T00:00:00Z"] {
         assert!(note.contains(part), "{part}: {note}");
     }
     eventually("the partition is to be reset", async || {
-        let partitions = stage.partitions().await;
+        let partitions = fixture.partitions().await;
         let resets = partitions.first().map(|found| found.spec.reset_generation);
         Seen::when(resets, |resets| *resets == Some(1))
     })
     .await;
-    stage.partition_reset(0).await;
-    let again = stage.pod_exists("job-worker-0").await;
+    fixture.partition_reset(0).await;
+    let again = fixture.pod_exists("job-worker-0").await;
     assert_ne!(again.uid(), first);
-    stage.delete("job").await;
-    stage.gone("job").await;
-    let nodes: Api<Node> = Api::all(stage.client.clone());
+    fixture.delete("job").await;
+    fixture.gone("job").await;
+    let nodes: Api<Node> = Api::all(fixture.client.clone());
     nodes.delete(NODE, &deletion).await.unwrap();
-    stage.kill().await;
+    fixture.kill().await;
 }
 
 /// Makes or changes the node; it has said so since the beginning of the year.
-async fn node(stage: &Stage, ready: &str) {
-    let nodes: Api<Node> = Api::all(stage.client.clone());
+async fn node(fixture: &JobFixture, ready: &str) {
+    let nodes: Api<Node> = Api::all(fixture.client.clone());
     let node = serde_json::from_value(json!({"metadata": {"name": NODE}})).unwrap();
     // It may be there already.
     let _ = nodes.create(&PostParams::default(), &node).await;

@@ -20,6 +20,7 @@ mod control_plane;
 mod definitions;
 #[cfg(test)]
 mod described;
+mod differential;
 #[cfg(test)]
 mod hostile_texts;
 #[cfg(test)]
@@ -38,7 +39,7 @@ mod lost_node;
 #[cfg(test)]
 mod metrics;
 #[cfg(test)]
-mod no_room;
+mod no_space;
 #[cfg(test)]
 mod odd_objects;
 #[cfg(test)]
@@ -54,10 +55,7 @@ mod rest;
 #[cfg(test)]
 mod restored;
 #[cfg(test)]
-mod stage;
-#[cfg(test)]
 mod support;
-mod twins;
 #[cfg(test)]
 mod upgraded;
 #[cfg(test)]

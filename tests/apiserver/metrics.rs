@@ -20,20 +20,20 @@ use tokio_util::sync::CancellationToken;
 
 use self::reader::{Reader, may_read, token};
 use crate::job::single;
-use crate::partition::scene::{self, Scene, free_port};
-use crate::stage::Stage;
+use crate::job_fixture::JobFixture;
+use crate::partition::fixture::{self, Fixture, free_port};
 use crate::webhook::fixture::release;
 
 /// The controller's metrics behind the authority of its own Secret, on this port.
-async fn serve_metrics(stage: &Stage, port: u16) {
+async fn serve_metrics(fixture: &JobFixture, port: u16) {
     let policies = GuestHost::open(GuestHostOptions::default());
     let guests = ActivePolicies::new(policies.await.unwrap());
-    let exposed = stage.metrics.of_controller(guests);
-    let client = stage.client.clone();
-    let refused = stage.metrics.refused.clone();
+    let exposed = fixture.metrics.of_controller(guests);
+    let client = fixture.client.clone();
+    let refused = fixture.metrics.refused.clone();
     let port = Port::listen(port, METRICS, &refused).unwrap();
     let release = ReleaseOptions {
-        namespace: stage.namespace.clone(),
+        namespace: fixture.namespace.clone(),
         ..release(PathBuf::new(), "ipu-operator-controller-manager-0")
     };
     tokio::spawn(async move {
@@ -47,25 +47,25 @@ async fn serve_metrics(stage: &Stage, port: u16) {
     });
 }
 
-async fn run_job(stage: &Stage, name: &str) {
-    stage.submit(&single(name)).await;
-    stage.partition_ready(0).await;
-    stage.pod_runs(&format!("{name}-worker-0")).await;
-    stage.row(name, "Running 1 1", "").await;
-    stage.pod_ends(&format!("{name}-worker-0"), 0).await;
-    stage.row(name, "Completed 0 1", "").await;
+async fn run_job(fixture: &JobFixture, name: &str) {
+    fixture.submit(&single(name)).await;
+    fixture.partition_ready(0).await;
+    fixture.pod_runs(&format!("{name}-worker-0")).await;
+    fixture.row(name, "Running 1 1", "").await;
+    fixture.pod_ends(&format!("{name}-worker-0"), 0).await;
+    fixture.row(name, "Completed 0 1", "").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn who_may_read_metrics_sees_what_became_of_jobs() {
-    let mut stage = Stage::new("metrics").await;
+    let mut fixture = JobFixture::new("metrics").await;
     let (port, service) = (free_port(), "ipu-operator-controller-manager-metrics");
-    serve_metrics(&stage, port).await;
-    stage.start();
-    run_job(&stage, "counted").await;
+    serve_metrics(&fixture, port).await;
+    fixture.start();
+    run_job(&fixture, "counted").await;
 
-    let client = &stage.client;
-    let namespace = &stage.namespace;
+    let client = &fixture.client;
+    let namespace = &fixture.namespace;
     let authority = reader::authority(client, namespace, &format!("{service}-tls")).await;
     let server = format!("{service}.{namespace}.svc");
     let to = |token: &str| Reader::new(port, &server, &authority, token);
@@ -171,18 +171,18 @@ impl Drop for Prometheus {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxy_tells_of_partitions_and_ipus_beside_its_rest() {
-    let scene = Scene::start(&[16]).await;
-    let partition = scene.want("measured", 4).await;
-    let partition = scene
+    let fixture = Fixture::start(&[16]).await;
+    let partition = fixture.want("measured", 4).await;
+    let partition = fixture
         .once_in(&partition, ipu_api::ipupartition::PartitionPhase::Ready)
         .await;
-    let (service, namespace) = ("ipu-operator-vipu-proxy", scene::NAMESPACE);
-    let authority = reader::authority(&scene.client, namespace, &format!("{service}-tls")).await;
-    may_read(&scene.client, "metrics-reader").await;
-    let token = token(&scene.client, "metrics-reader").await;
+    let (service, namespace) = ("ipu-operator-vipu-proxy", fixture::NAMESPACE);
+    let authority = reader::authority(&fixture.client, namespace, &format!("{service}-tls")).await;
+    may_read(&fixture.client, "metrics-reader").await;
+    let token = token(&fixture.client, "metrics-reader").await;
     let server = format!("{service}.{namespace}.svc");
-    let reader = Reader::new(scene.secure_port, &server, &authority, &token);
-    let controller = scene::controller(&partition);
+    let reader = Reader::new(fixture.secure_port, &server, &authority, &token);
+    let controller = fixture::controller(&partition);
     let of = |name: &str, value: u32| {
         format!("\nipu_operator_{name}{{vipu_controller=\"{controller}\"}} {value}\n")
     };

@@ -41,7 +41,7 @@ async fn after_an_outage_a_user_reads_what_happened_and_nothing_of_the_outage() 
         let text = place.described(job, parts).await;
         assert!(!text.contains("Warning"), "{job}: {text}");
     }
-    // Nor is a condition of the job that ran on another one, or younger.
+    // Nor is a condition of the job that ran on another one, or later.
     let after = place.once("runs", JobState::Running).await;
     assert_eq!(after.conditions, before.conditions);
     assert_eq!(after.last_message, before.last_message);

@@ -2,22 +2,22 @@
 
 mod adopted;
 mod calls;
-mod crowd;
+mod cleanup;
 mod departed;
 mod drain;
 mod edited;
 mod faults;
+pub(crate) mod fixture;
 mod handover;
 pub(crate) mod install;
 mod killed;
-mod leftovers;
-mod line;
 mod list;
 mod placement;
 mod policy;
+mod queue;
 mod quota;
 mod refused;
 mod replicas;
 mod reset;
-pub(crate) mod scene;
+mod scale;
 mod scope;

@@ -1,6 +1,6 @@
 //! Native Pods on a real API server: from a request to a partition, and back.
 
-mod scene;
+mod fixture;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use serde_json::json;
 use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Timings;
 
-use self::scene::{Native, condition, delete, is_bound, once_told, pod, request};
-use crate::partition::scene::{id, notebook};
+use self::fixture::{Native, condition, delete, is_bound, once_told, pod, request};
+use crate::partition::fixture::{id, notebook};
 use crate::webhook::fixture::Webhooks;
 
 /// Longer than any test.
@@ -52,8 +52,8 @@ async fn a_pod_gets_its_partition_and_releases_it_at_its_end() {
     let gates = created.spec.unwrap().scheduling_gates.unwrap();
     assert_eq!(gates[0].name, "graphcore.ai/partition");
     let bound = native.once_bound("web").await;
-    let ids = native.scene.ids().concat();
-    let address = native.scene.pods[0].address;
+    let ids = native.fixture.ids().concat();
+    let address = native.fixture.pods[0].address;
     let expected = [
         ("IPUOF_VIPU_API_HOST", address.ip().to_string()),
         ("IPUOF_VIPU_API_PORT", address.port().to_string()),
@@ -129,10 +129,10 @@ async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released()
     native.once_bound("first").await;
     request(&native.pods(), "second", "4").await.unwrap();
     let message = once_told(&native.pods(), "second", "WaitingForPartition").await;
-    let controller = native.scene.pods[0].address.to_string();
+    let controller = native.fixture.pods[0].address.to_string();
     assert!(message.contains(&controller), "{message}");
     let note = native
-        .scene
+        .fixture
         .once_event("second", "WaitingForPartition")
         .await;
     assert!(note.contains(&controller), "{note}");
@@ -146,7 +146,7 @@ async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_is_deleted_while_its_partition_forms_leaves_nothing() {
     let native = native(&[16]).await;
-    let server = native.scene.pods[0].server.clone();
+    let server = native.fixture.pods[0].server.clone();
     let quick = server.with(|world, _| world.pod.timings);
     server.with(|world, _| {
         world.pod.timings = Timings {
@@ -156,7 +156,7 @@ async fn a_pod_that_is_deleted_while_its_partition_forms_leaves_nothing() {
     });
     request(&native.pods(), "web", "4").await.unwrap();
     native
-        .scene
+        .fixture
         .once_ids("the partition forms", |ids| ids.concat().len() == 1)
         .await;
     delete(&native.pods(), "web").await;
@@ -180,7 +180,7 @@ async fn wherever_the_reconciler_is_killed_a_pod_gets_one_partition_and_in_the_e
     }
     native.start_reconciler();
     native.once_bound("web").await;
-    assert_eq!(native.scene.calls(0, Method::CreatePartition), 1);
+    assert_eq!(native.fixture.calls(0, Method::CreatePartition), 1);
 
     native.kill_reconciler().await;
     delete(&native.pods(), "web").await;
@@ -201,9 +201,9 @@ async fn the_sweep_releases_what_a_pod_left_while_no_reconciler_runs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
     let native = native(&[16]).await;
-    let partition = native.scene.want_for(notebook("shared"), 4).await;
+    let partition = native.fixture.want_for(notebook("shared"), 4).await;
     let ready = native
-        .scene
+        .fixture
         .once_in(&partition, PartitionPhase::Ready)
         .await;
     let using = |name: &str, gcd: &str| {
@@ -243,10 +243,10 @@ async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
         delete(&native.pods(), name).await;
     }
     native
-        .scene
+        .fixture
         .once_in(&partition, PartitionPhase::Ready)
         .await;
-    native.scene.delete(&partition).await;
+    native.fixture.delete(&partition).await;
     native.once_nothing_is_left().await;
 }
 
@@ -271,7 +271,7 @@ async fn while_the_operator_is_down_every_pod_without_a_request_is_created() {
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label() {
     let mut native = native(&[16, 64]).await;
-    let nodes: Api<Node> = Api::all(native.scene.client.clone());
+    let nodes: Api<Node> = Api::all(native.fixture.client.clone());
     let once = async |expected: Option<&str>| {
         eventually("the node advertises what it reaches", async || {
             let node = nodes.get("node").await.unwrap();
@@ -283,13 +283,13 @@ async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label(
     };
     once(Some("80")).await;
     let listed = [
-        (&native.scene.pods[0], "here"),
-        (&native.scene.pods[1], "elsewhere"),
+        (&native.fixture.pods[0], "here"),
+        (&native.fixture.pods[1], "elsewhere"),
     ];
-    native.scene.list_labelled(&listed).await;
+    native.fixture.list_labelled(&listed).await;
     // A proxy that starts to lead looks at once.
-    native.scene.kill_proxy().await;
-    native.scene.start_proxy().await;
+    native.fixture.kill_proxy().await;
+    native.fixture.start_proxy().await;
     once(Some("16")).await;
     // As a kubelet does that restarts.
     let zero = json!({"status": {"capacity": {"graphcore.ai/ipu": "0"}}});
@@ -297,13 +297,13 @@ async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label(
         .patch_status("node", &PatchParams::default(), &Patch::Merge(zero))
         .await
         .unwrap();
-    native.scene.kill_proxy().await;
-    native.scene.start_proxy().await;
+    native.fixture.kill_proxy().await;
+    native.fixture.start_proxy().await;
     once(Some("16")).await;
-    let listed = [(&native.scene.pods[0], "elsewhere")];
-    native.scene.list_labelled(&listed).await;
-    native.scene.kill_proxy().await;
-    native.scene.start_proxy().await;
+    let listed = [(&native.fixture.pods[0], "elsewhere")];
+    native.fixture.list_labelled(&listed).await;
+    native.fixture.kill_proxy().await;
+    native.fixture.start_proxy().await;
     once(None).await;
 }
 
@@ -329,7 +329,7 @@ async fn five_hundred_pods_at_once_get_a_partition_each() {
     })
     .await
     .unwrap();
-    let made: BTreeSet<String> = native.scene.ids().concat().into_iter().collect();
+    let made: BTreeSet<String> = native.fixture.ids().concat().into_iter().collect();
     assert_eq!(made, ids, "each on a controller, and nothing else");
     let at_once = DeleteParams::default().grace_period(0);
     native
@@ -339,7 +339,7 @@ async fn five_hundred_pods_at_once_get_a_partition_each() {
         .unwrap();
     until("every IPUPartition to go", PATIENCE, async || {
         let left = native
-            .scene
+            .fixture
             .partitions()
             .list(&ListParams::default())
             .await?;

@@ -1,8 +1,8 @@
 //! IPUPolicies on a real API server: activated, exchanged, refused, tried, taken back and deleted
 //! while requests come in.
 
+mod fixture;
 mod oci;
-mod scene;
 mod tutorial;
 
 use cluster::wait::{Seen, eventually};
@@ -13,38 +13,38 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tests::guests::hostile;
 
-use self::scene::{Other, Scene, at_most, built_in, large_job, of_map, of_registry};
+use self::fixture::{Fixture, Other, at_most, built_in, large_job, of_map, of_registry};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_decides_beside_the_built_in_one_is_exchanged_and_goes() {
-    let scene = Scene::start().await;
-    scene.apply("small", at_most(4)).await.unwrap();
-    let active = scene.once_in("small", PolicyPhase::Active).await;
+    let fixture = Fixture::start().await;
+    fixture.apply("small", at_most(4)).await.unwrap();
+    let active = fixture.once_in("small", PolicyPhase::Active).await;
     let module = built_in("validation.wasm");
     assert_eq!(active.active_digest, Some(digest_of(&module).to_string()));
-    scene.once_told(8, Some("8")).await;
-    scene.once_told(4, None).await;
+    fixture.once_told(8, Some("8")).await;
+    fixture.once_told(4, None).await;
     let ready = |status: &IPUPolicyStatus| {
         let mut conditions = status.conditions.iter();
         conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
     };
-    let status = scene.once("small", "ready", ready).await;
+    let status = fixture.once("small", "ready", ready).await;
     assert_eq!(status.replicas[0].name, "controller-0");
 
-    scene.apply("small", at_most(16)).await.unwrap();
-    scene.once_told(8, None).await;
-    scene.once_told(32, Some("32")).await;
-    scene.once_told(128, Some("128")).await;
+    fixture.apply("small", at_most(16)).await.unwrap();
+    fixture.once_told(8, None).await;
+    fixture.once_told(32, Some("32")).await;
+    fixture.once_told(128, Some("128")).await;
 
     let params = DeleteParams::default();
-    scene.policies().delete("small", &params).await.unwrap();
-    scene.once_told(32, None).await;
-    scene.once_told(128, Some("128")).await;
+    fixture.policies().delete("small", &params).await.unwrap();
+    fixture.once_told(32, None).await;
+    fixture.once_told(128, Some("128")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_active_goes_on() {
-    let scene = Scene::start().await;
+    let fixture = Fixture::start().await;
     let trap = hostile::validation("(unreachable)");
     let modules = [
         ("good.wasm", built_in("validation.wasm")),
@@ -53,11 +53,11 @@ async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_active_goe
         ("core.wasm", b"\0asm\x01\0\0\0".to_vec()),
         ("trap.wasm", trap),
     ];
-    let digests = scene.modules(&modules).await;
+    let digests = fixture.modules(&modules).await;
     let mut good = of_map("Validation", "good.wasm", &digests[0]);
     good["settings"] = json!({"maxIpusPerJob": 4});
-    scene.apply("limit", good.clone()).await.unwrap();
-    scene.once_told(8, Some("8")).await;
+    fixture.apply("limit", good.clone()).await.unwrap();
+    fixture.once_told(8, Some("8")).await;
 
     let mut unsettled = good.clone();
     unsettled["settings"] = json!({"maxIpusPerJob": "many"});
@@ -71,12 +71,12 @@ async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_active_goe
         (unsettled, "settings"),
         (unjudged, "half is no CEL expression"),
     ] {
-        scene.apply("limit", spec).await.unwrap();
-        let refused = scene.once_in("limit", PolicyPhase::Refused).await;
+        fixture.apply("limit", spec).await.unwrap();
+        let refused = fixture.once_in("limit", PolicyPhase::Refused).await;
         assert!(refused.message.contains(words), "{}", refused.message);
         assert!(refused.message.contains("previous version stays active"));
         assert_eq!(refused.active_digest.as_deref(), Some(digests[0].as_str()));
-        scene.once_told(8, Some("8")).await;
+        fixture.once_told(8, Some("8")).await;
     }
     // Not there yet, or not what was meant: it is waited for.
     let other = format!("sha256:{}", "0".repeat(64));
@@ -90,32 +90,32 @@ async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_active_goe
             "has no key \"none.wasm\"",
         ),
     ] {
-        scene.apply("limit", spec).await.unwrap();
+        fixture.apply("limit", spec).await.unwrap();
         let waits = |status: &IPUPolicyStatus| {
             status.phase == PolicyPhase::Loading && status.message.contains(words)
         };
-        scene.once("limit", words, waits).await;
-        scene.once_told(8, Some("8")).await;
+        fixture.once("limit", words, waits).await;
+        fixture.once_told(8, Some("8")).await;
     }
     // The ConfigMap goes while its module is active.
-    scene.apply("limit", good).await.unwrap();
-    scene.once_in("limit", PolicyPhase::Active).await;
-    let maps = Api::<ConfigMap>::default_namespaced(scene.client.clone());
+    fixture.apply("limit", good).await.unwrap();
+    fixture.once_in("limit", PolicyPhase::Active).await;
+    let maps = Api::<ConfigMap>::default_namespaced(fixture.client.clone());
     maps.delete("modules", &DeleteParams::default())
         .await
         .unwrap();
-    scene.once_told(8, Some("8")).await;
+    fixture.once_told(8, Some("8")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_version_comes_into_force_once_every_living_replica_has_it() {
-    let scene = Scene::start().await;
-    let other = Other::start(scene.client.clone(), "controller-1").await;
-    scene.apply("small", at_most(4)).await.unwrap();
+    let fixture = Fixture::start().await;
+    let other = Other::start(fixture.client.clone(), "controller-1").await;
+    fixture.apply("small", at_most(4)).await.unwrap();
     let both = |status: &IPUPolicyStatus| {
         status.replicas.len() == 2 && status.replicas.iter().all(|one| one.digest.is_some())
     };
-    let status = scene.once("small", "asked by both", both).await;
+    let status = fixture.once("small", "asked by both", both).await;
     let times: Vec<_> = status
         .replicas
         .iter()
@@ -124,25 +124,25 @@ async fn a_version_comes_into_force_once_every_living_replica_has_it() {
     assert_eq!(times.len(), 2, "each says since when it asks the guest");
     other.stop().await;
     let alone = |status: &IPUPolicyStatus| status.replicas.len() == 1;
-    scene.once("small", "asked by one", alone).await;
-    scene.apply("small", at_most(16)).await.unwrap();
-    scene.once_told(8, None).await;
+    fixture.once("small", "asked by one", alone).await;
+    fixture.apply("small", at_most(16)).await.unwrap();
+    fixture.once_told(8, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_traps_blocks_or_is_passed_over_as_its_on_error_says() {
-    let scene = Scene::start().await;
+    let fixture = Fixture::start().await;
     // It answers well where it is tried, and traps where an object is large.
-    let digests = scene
+    let digests = fixture
         .modules(&[("trap.wasm", hostile::validation("(unreachable)"))])
         .await;
     let mut spec = of_map("Validation", "trap.wasm", &digests[0]);
     spec["onError"] = json!("Fail");
-    scene.apply("trap", spec.clone()).await.unwrap();
-    scene.once_in("trap", PolicyPhase::Active).await;
+    fixture.apply("trap", spec.clone()).await.unwrap();
+    fixture.once_in("trap", PolicyPhase::Active).await;
     let large = large_job();
     let refused = eventually("a large job meets the trap", async || {
-        Seen::when(scene.webhooks.create(&large).await, Result::is_err)
+        Seen::when(fixture.webhooks.create(&large).await, Result::is_err)
     });
     let message = refused.await.unwrap_err().message;
     assert!(
@@ -154,31 +154,31 @@ async fn a_policy_that_traps_blocks_or_is_passed_over_as_its_on_error_says() {
         "{message}"
     );
     spec["onError"] = json!("Ignore");
-    scene.apply("trap", spec).await.unwrap();
+    fixture.apply("trap", spec).await.unwrap();
     eventually("a large job is admitted without it", async || {
-        Seen::when(scene.webhooks.create(&large).await, Result::is_ok)
+        Seen::when(fixture.webhooks.create(&large).await, Result::is_ok)
     })
     .await
     .unwrap();
     let counted = |status: &IPUPolicyStatus| status.calls.failed > 0;
-    scene.once("trap", "counted as failing", counted).await;
+    fixture.once("trap", "counted as failing", counted).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_that_refuses_everything_locks_nobody_out() {
-    let scene = Scene::start().await;
+    let fixture = Fixture::start().await;
     let large = large_job();
-    scene.webhooks.create(&large).await.unwrap();
+    fixture.webhooks.create(&large).await.unwrap();
     let refuses = hostile::defaulting(hostile::REFUSE);
-    let digests = scene.modules(&[("refuse.wasm", refuses)]).await;
+    let digests = fixture.modules(&[("refuse.wasm", refuses)]).await;
     let spec = of_map("Defaulting", "refuse.wasm", &digests[0]);
-    scene.apply("refuse", spec).await.unwrap();
-    scene.once_in("refuse", PolicyPhase::Active).await;
+    fixture.apply("refuse", spec).await.unwrap();
+    fixture.once_in("refuse", PolicyPhase::Active).await;
     let mut another = large.clone();
     another["metadata"]["name"] = json!("another");
-    let jobs = scene.webhooks.jobs();
+    let jobs = fixture.webhooks.jobs();
     let refused = eventually("a large job is refused", async || {
-        let made = scene.webhooks.create(&another).await;
+        let made = fixture.webhooks.create(&another).await;
         if made.is_ok() {
             jobs.delete("another", &DeleteParams::default())
                 .await
@@ -199,13 +199,13 @@ async fn a_policy_that_refuses_everything_locks_nobody_out() {
     }
     jobs.delete(name, &DeleteParams::default()).await.unwrap();
     assert!(jobs.get_opt(name).await.unwrap().is_none());
-    let policies = scene.policies();
+    let policies = fixture.policies();
     policies
         .delete("refuse", &DeleteParams::default())
         .await
         .unwrap();
     eventually("a large job is admitted again", async || {
-        Seen::when(scene.webhooks.create(&another).await, Result::is_ok)
+        Seen::when(fixture.webhooks.create(&another).await, Result::is_ok)
     })
     .await
     .unwrap();
@@ -213,29 +213,29 @@ async fn a_policy_that_refuses_everything_locks_nobody_out() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_versions_that_follow_at_once_the_last_one_counts() {
-    let scene = Scene::start().await;
+    let fixture = Fixture::start().await;
     for ipus in [4, 32, 16] {
-        scene.apply("small", at_most(ipus)).await.unwrap();
+        fixture.apply("small", at_most(ipus)).await.unwrap();
     }
-    scene.once_in("small", PolicyPhase::Active).await;
-    scene.once_told(32, Some("32")).await;
-    scene.once_told(16, None).await;
+    fixture.once_in("small", PolicyPhase::Active).await;
+    fixture.once_told(32, Some("32")).await;
+    fixture.once_told(16, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_tried_guest_changes_nothing_and_is_promoted_by_equal_answers() {
-    let scene = Scene::start().await;
+    let fixture = Fixture::start().await;
     let mut spec = at_most(4);
     spec["mode"] = json!("Shadow");
-    scene.apply("small", spec.clone()).await.unwrap();
-    scene.once_in("small", PolicyPhase::Shadow).await;
+    fixture.apply("small", spec.clone()).await.unwrap();
+    fixture.once_in("small", PolicyPhase::Shadow).await;
     let differs = |status: &IPUPolicyStatus| {
         let shadow = status.shadow.clone().unwrap_or_default();
         shadow.different > 0 && !shadow.samples.is_empty()
     };
     let shown = eventually("the difference is shown", async || {
-        scene.ask(8).await.unwrap();
-        let policy = scene.policies().get("small").await.unwrap();
+        fixture.ask(8).await.unwrap();
+        let policy = fixture.policies().get("small").await.unwrap();
         Seen::when(policy.status.unwrap_or_default(), differs)
     });
     let shown = shown.await.shadow.unwrap();
@@ -248,21 +248,21 @@ async fn a_tried_guest_changes_nothing_and_is_promoted_by_equal_answers() {
     spec["settings"] = json!({"maxIpusPerJob": 64});
     spec["replaces"] = json!("built-in");
     spec["shadow"] = json!({"promoteAfter": {"equal": 3}});
-    scene.apply("small", spec).await.unwrap();
+    fixture.apply("small", spec).await.unwrap();
     let promoted = eventually("it is promoted", async || {
-        scene.ask(8).await.unwrap();
-        let policy = scene.policies().get("small").await.unwrap();
+        fixture.ask(8).await.unwrap();
+        let policy = fixture.policies().get("small").await.unwrap();
         Seen::when(policy.status.unwrap_or_default(), |status| {
             status.phase == PolicyPhase::Active
         })
     });
     assert!(promoted.await.active.unwrap().promoted);
-    scene.once_told(128, Some("64")).await;
+    fixture.once_told(128, Some("64")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_definition_refuses_what_no_policy_can_mean() {
-    let scene = Scene::start().await;
+    let fixture = Fixture::start().await;
     let digest = format!("sha256:{}", "a".repeat(64));
     let image = json!({"image": {"file": "validation.wasm"}});
     let cases = [
@@ -343,21 +343,21 @@ async fn the_definition_refuses_what_no_policy_can_mean() {
         ),
     ];
     for (spec, words) in cases {
-        let refused = scene
+        let refused = fixture
             .apply("bad", spec.clone())
             .await
             .unwrap_err()
             .to_string();
         assert!(refused.contains(words), "{spec}: {refused}");
     }
-    let refused = scene.apply("built-in", at_most(4)).await.unwrap_err();
+    let refused = fixture.apply("built-in", at_most(4)).await.unwrap_err();
     assert!(
         refused.to_string().contains("give it another name"),
         "{refused}"
     );
-    scene.apply("mine", at_most(4)).await.unwrap();
+    fixture.apply("mine", at_most(4)).await.unwrap();
     let moved = json!({"hook": "Defaulting", "module": image});
-    let refused = scene.apply("mine", moved).await.unwrap_err();
+    let refused = fixture.apply("mine", moved).await.unwrap_err();
     assert!(
         refused.to_string().contains("hook cannot change"),
         "{refused}"

@@ -6,7 +6,7 @@ mod caller;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
-use ipu_api::names::REQUESTED_BY_ANNOTATION;
+use ipu_api::labels::REQUESTED_BY_ANNOTATION;
 use ipu_runtime::certificates::Source;
 use ipu_runtime::certificates::manager::CertificateManager;
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
 use self::caller::{Caller, SECRET, authority, grant, token};
-use crate::partition::scene::{AUDIENCE, NAMESPACE, Scene, id};
+use crate::partition::fixture::{AUDIENCE, Fixture, NAMESPACE, id};
 
 /// What is asked for in these tests.
 fn wanted(owner: &str, ipus: u32) -> Value {
@@ -40,17 +40,17 @@ async fn once_allowed(caller: &Caller) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_is_asked_for_made_and_given_back() {
-    let scene = Scene::start(&[16]).await;
-    grant(&scene, "rest-admin", &["list", "get", "create", "delete"]).await;
-    let caller = Caller::new(&scene, &token(&scene, "rest-admin", AUDIENCE).await).await;
+    let fixture = Fixture::start(&[16]).await;
+    grant(&fixture, "rest-admin", &["list", "get", "create", "delete"]).await;
+    let caller = Caller::new(&fixture, &token(&fixture, "rest-admin", AUDIENCE).await).await;
     once_allowed(&caller).await;
 
     let made = caller.ask("POST", "/partitions", &wanted("book", 4)).await;
     assert_eq!(made.status, 201, "{made:?}");
     let path = made.headers["location"].to_str().unwrap().to_owned();
     let object: IPUPartition = serde_json::from_value(made.body).unwrap();
-    let ready = scene.once_in(&object, PartitionPhase::Ready).await;
-    assert_eq!(scene.ids(), [[id(&ready)]]);
+    let ready = fixture.once_in(&object, PartitionPhase::Ready).await;
+    assert_eq!(fixture.ids(), [[id(&ready)]]);
 
     let again = caller.ask("POST", "/partitions", &wanted("book", 4)).await;
     assert_eq!(again.status, 409, "{again:?}");
@@ -80,8 +80,8 @@ async fn a_partition_is_asked_for_made_and_given_back() {
     assert_eq!(given.status, 202, "{given:?}");
     assert_eq!(given.body["warnings"], json!([]));
     assert!(given.body["partition"]["metadata"]["deletionTimestamp"].is_string());
-    scene.once_gone(&object).await;
-    scene
+    fixture.once_gone(&object).await;
+    fixture
         .once_ids("it is off its controller", |ids| ids[0].is_empty())
         .await;
     let gone = caller.ask("DELETE", &path, &Value::Null).await;
@@ -90,9 +90,9 @@ async fn a_partition_is_asked_for_made_and_given_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_takes_a_living_jobs_partition_is_warned() {
-    let scene = Scene::start(&[16]).await;
-    grant(&scene, "rest-admin", &["list", "get", "create", "delete"]).await;
-    let caller = Caller::new(&scene, &token(&scene, "rest-admin", AUDIENCE).await).await;
+    let fixture = Fixture::start(&[16]).await;
+    grant(&fixture, "rest-admin", &["list", "get", "create", "delete"]).await;
+    let caller = Caller::new(&fixture, &token(&fixture, "rest-admin", AUDIENCE).await).await;
     once_allowed(&caller).await;
     let job = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob",
@@ -103,7 +103,7 @@ async fn whoever_takes_a_living_jobs_partition_is_warned() {
         },
     });
     let job: IPUJob = serde_json::from_value(job).unwrap();
-    let jobs = Api::<IPUJob>::namespaced(scene.client.clone(), "default");
+    let jobs = Api::<IPUJob>::namespaced(fixture.client.clone(), "default");
     let job = jobs.create(&Default::default(), &job).await.unwrap();
     let mut body = wanted("rest-job", 1);
     body["owner"]["apiVersion"] = json!("graphcore.ai/v1alpha1");
@@ -121,12 +121,12 @@ async fn whoever_takes_a_living_jobs_partition_is_warned() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_rbac_does_not_allow_is_not_done() {
-    let scene = Scene::start(&[16]).await;
-    grant(&scene, "rest-reader", &["list", "get"]).await;
-    let nobody = Caller::new(&scene, &token(&scene, "rest-nobody", AUDIENCE).await).await;
-    let reader = Caller::new(&scene, &token(&scene, "rest-reader", AUDIENCE).await).await;
+    let fixture = Fixture::start(&[16]).await;
+    grant(&fixture, "rest-reader", &["list", "get"]).await;
+    let nobody = Caller::new(&fixture, &token(&fixture, "rest-nobody", AUDIENCE).await).await;
+    let reader = Caller::new(&fixture, &token(&fixture, "rest-reader", AUDIENCE).await).await;
     once_allowed(&reader).await;
-    let object = scene.want("kept", 4).await;
+    let object = fixture.want("kept", 4).await;
     let path = format!("/partitions/{}", object.name_any());
     assert_eq!(reader.ask("GET", &path, &Value::Null).await.status, 200);
     for (caller, method, path) in [
@@ -141,7 +141,11 @@ async fn what_rbac_does_not_allow_is_not_done() {
         assert_eq!(answer.status, 403, "{method} {path}: {answer:?}");
         assert_eq!(answer.headers["content-type"], "application/problem+json");
     }
-    let all = scene.partitions().list(&Default::default()).await.unwrap();
+    let all = fixture
+        .partitions()
+        .list(&Default::default())
+        .await
+        .unwrap();
     let names: Vec<_> = all.iter().map(ResourceExt::name_any).collect();
     assert_eq!(names, [object.name_any()]);
     assert!(all.items[0].metadata.deletion_timestamp.is_none());
@@ -149,27 +153,27 @@ async fn what_rbac_does_not_allow_is_not_done() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn only_live_tokens_for_this_audience_are_accepted() {
-    let scene = Scene::start(&[16]).await;
-    grant(&scene, "rest-admin", &["list", "get", "create", "delete"]).await;
+    let fixture = Fixture::start(&[16]).await;
+    grant(&fixture, "rest-admin", &["list", "get", "create", "delete"]).await;
     let elsewhere = "https://kubernetes.default.svc.cluster.local";
-    let mut good = token(&scene, "rest-admin", AUDIENCE).await;
-    let for_others = token(&scene, "rest-admin", elsewhere).await;
-    let revoked = token(&scene, "rest-leaver", AUDIENCE).await;
-    let accounts = Api::<ServiceAccount>::namespaced(scene.client.clone(), "default");
+    let mut good = token(&fixture, "rest-admin", AUDIENCE).await;
+    let for_others = token(&fixture, "rest-admin", elsewhere).await;
+    let revoked = token(&fixture, "rest-leaver", AUDIENCE).await;
+    let accounts = Api::<ServiceAccount>::namespaced(fixture.client.clone(), "default");
     accounts
         .delete("rest-leaver", &DeleteParams::default())
         .await
         .unwrap();
     good.truncate(good.len() - 4);
     for bad in [good, for_others, "garbage".to_owned()] {
-        let caller = Caller::new(&scene, &bad).await;
+        let caller = Caller::new(&fixture, &bad).await;
         let answer = caller.ask("GET", "/partitions", &Value::Null).await;
         assert_eq!(answer.status, 401, "{answer:?}");
         let challenge = answer.headers["www-authenticate"].to_str().unwrap();
         assert!(challenge.starts_with("Bearer "), "{challenge}");
     }
     // The API server hears of the end of an account a moment later; until then it has no right.
-    let caller = Caller::new(&scene, &revoked).await;
+    let caller = Caller::new(&fixture, &revoked).await;
     eventually(
         "the token of an account that is gone is refused",
         async || {
@@ -182,29 +186,29 @@ async fn only_live_tokens_for_this_audience_are_accepted() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_certificate_is_served_without_a_restart() {
-    let scene = Scene::start(&[16]).await;
-    let before = authority(&scene).await;
-    let old = Caller::new(&scene, "none").await;
+    let fixture = Fixture::start(&[16]).await;
+    let before = authority(&fixture).await;
+    let old = Caller::new(&fixture, "none").await;
     assert_eq!(old.ask("GET", "/health", &Value::Null).await.status, 200);
-    let secrets = Api::<Secret>::namespaced(scene.client.clone(), NAMESPACE);
+    let secrets = Api::<Secret>::namespaced(fixture.client.clone(), NAMESPACE);
     secrets
         .delete(SECRET, &DeleteParams::default())
         .await
         .unwrap();
     eventually("there is another authority", async || {
-        Seen::when(authority(&scene).await == before, |is_same| !is_same)
+        Seen::when(authority(&fixture).await == before, |is_same| !is_same)
     })
     .await;
     // It trusts nothing but the new authority.
-    let new = Caller::new(&scene, "none").await;
+    let new = Caller::new(&fixture, "none").await;
     assert_eq!(new.ask("GET", "/health", &Value::Null).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn two_replicas_that_start_together_have_one_certificate() {
-    let scene = Scene::without_proxy(&[16]).await;
+    let fixture = Fixture::without_proxy(&[16]).await;
     let manager = || CertificateManager {
-        client: scene.client.clone(),
+        client: fixture.client.clone(),
         namespace: NAMESPACE.to_owned(),
         secret: "two-replicas".to_owned(),
         names: vec!["ipu-operator-vipu-proxy".to_owned()],

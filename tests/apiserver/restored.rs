@@ -29,15 +29,12 @@ async fn complete(place: &Place, name: &str) -> String {
 }
 
 async fn once_given_back(place: &Place, job: &str) {
-    eventually(
-        &format!("the partition of {job} is given back"),
-        async || {
-            let owners = place.partitions().await.into_iter().map(|(owner, _)| owner);
-            Seen::when(owners.collect::<Vec<_>>(), |owners| {
-                !owners.iter().any(|owner| owner == job)
-            })
-        },
-    )
+    eventually(&format!("the partition of {job} is released"), async || {
+        let owners = place.partitions().await.into_iter().map(|(owner, _)| owner);
+        Seen::when(owners.collect::<Vec<_>>(), |owners| {
+            !owners.iter().any(|owner| owner == job)
+        })
+    })
     .await;
 }
 

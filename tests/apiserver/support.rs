@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::job_fixture::JobFixture;
 
 /// What must not be in the bundle, wherever it is planted.
 const PLANTED: &str = "correct-horse-battery";
@@ -53,9 +53,9 @@ fn job() -> Value {
     job
 }
 
-async fn plant(stage: &Stage) {
-    let (client, namespace) = (&stage.client, stage.namespace.as_str());
-    stage.submit(&job()).await;
+async fn plant(fixture: &JobFixture) {
+    let (client, namespace) = (&fixture.client, fixture.namespace.as_str());
+    fixture.submit(&job()).await;
     let secret = json!({ "metadata": { "name": "key" }, "stringData": { "key": KEPT } });
     create::<Secret>(client, namespace, secret).await;
     let labels = json!({ "app.kubernetes.io/part-of": "ipu-operator" });
@@ -98,18 +98,20 @@ fn unpacked(archive: &[u8]) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn a_bundle_holds_what_there_is_and_no_secret() {
-    let stage = Stage::new("support").await;
-    plant(&stage).await;
+    let fixture = JobFixture::new("support").await;
+    plant(&fixture).await;
     let folder = tempfile::tempdir().unwrap();
     let options = SupportOptions {
-        namespace: stage.namespace.clone(),
+        namespace: fixture.namespace.clone(),
         fullname: "ipu-operator".to_owned(),
         tracker: "ipu-partitions-tracker".to_owned(),
         output: folder.path().join("support.tar.gz"),
         log_lines: 100,
         metrics_token: None,
     };
-    let told = support::run(stage.client.clone(), &options).await.unwrap();
+    let told = support::run(fixture.client.clone(), &options)
+        .await
+        .unwrap();
     assert!(told.contains("could not be read"), "{told}");
     let files = unpacked(&std::fs::read(&options.output).unwrap());
     for (path, text) in &files {
@@ -142,12 +144,12 @@ async fn a_bundle_holds_what_there_is_and_no_secret() {
         says("errors.txt", missing);
     }
 
-    let again = support::run(stage.client.clone(), &options).await;
+    let again = support::run(fixture.client.clone(), &options).await;
     let error = again.unwrap_err().to_string();
     assert!(error.contains("must not exist yet"), "{error}");
     let mut elsewhere = options.clone();
     elsewhere.namespace = "../secrets".to_owned();
-    let refused = support::run(stage.client.clone(), &elsewhere).await;
+    let refused = support::run(fixture.client.clone(), &elsewhere).await;
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("--namespace ../secrets"), "{error}");
 }

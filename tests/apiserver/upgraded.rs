@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
-use ipu_api::names;
+use ipu_api::labels;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::definitions::define;
 use crate::job::{parallel, single};
-use crate::stage::Stage;
+use crate::job_fixture::JobFixture;
 
 /// The definition of Graphcore's operator 1.2.0.
 const GRAPHCORE: &str = include_str!("upgraded/graphcore-1.2.0.yaml");
@@ -25,57 +25,57 @@ const ENDED: &str = "All instances done";
 
 #[tokio::test]
 async fn jobs_of_graphcores_definition_go_on_under_ours_and_back_and_again() {
-    let mut stage = Stage::new("upgraded").await;
+    let mut fixture = JobFixture::new("upgraded").await;
     let theirs: CustomResourceDefinition = serde_saphyr::from_str(GRAPHCORE).unwrap();
-    defined(&stage, &theirs).await;
-    let ran = made_by_graphcore(&stage, &single("ran"), &completed()).await;
-    let waits = made_by_graphcore(&stage, &parallel("waits"), &pending()).await;
+    defined(&fixture, &theirs).await;
+    let ran = made_by_graphcore(&fixture, &single("ran"), &completed()).await;
+    let waits = made_by_graphcore(&fixture, &parallel("waits"), &pending()).await;
 
     // Forward: what has ended stays as it ended, and what waits begins.
-    defined(&stage, &crd::ipujob()).await;
-    assert_eq!(stage.jobs().get("ran").await.unwrap().data, ran.data);
-    stage.start();
-    stage.job_partition_ready("waits").await;
+    defined(&fixture, &crd::ipujob()).await;
+    assert_eq!(fixture.jobs().get("ran").await.unwrap().data, ran.data);
+    fixture.start();
+    fixture.job_partition_ready("waits").await;
     for pod in ["waits-worker-0", "waits-worker-1", "waits-launcher"] {
-        stage.pod_runs(pod).await;
+        fixture.pod_runs(pod).await;
     }
-    stage.row("waits", "Running 1 1", RUNS).await;
-    stage.row("ran", "Completed 0 1", ENDED).await;
-    stage.kill().await;
-    let ours = stage.jobs().get("waits").await.unwrap();
+    fixture.row("waits", "Running 1 1", RUNS).await;
+    fixture.row("ran", "Completed 0 1", ENDED).await;
+    fixture.kill().await;
+    let ours = fixture.jobs().get("waits").await.unwrap();
     assert_ne!(ours.data["status"]["run"], Value::Null);
-    let before = pods(&stage).await;
+    let before = pods(&fixture).await;
     assert_eq!(before.len(), 3);
 
     // Back: what only we know is cut, and nothing else.
-    defined(&stage, &theirs).await;
-    let back = stage.jobs().get("waits").await.unwrap();
+    defined(&fixture, &theirs).await;
+    let back = fixture.jobs().get("waits").await.unwrap();
     assert_eq!(back.data["spec"], waits.data["spec"]);
     assert_eq!(back.data["status"]["run"], Value::Null);
-    stage.row("waits", "Running 1 1", RUNS).await;
-    let (jobs, parameters) = (stage.jobs(), PostParams::default());
+    fixture.row("waits", "Running 1 1", RUNS).await;
+    let (jobs, parameters) = (fixture.jobs(), PostParams::default());
     let written = jobs.replace_status("waits", &parameters, &back);
     written.await.unwrap();
 
     // Forward again: what was cut is worked out from what is there.
-    defined(&stage, &crd::ipujob()).await;
-    stage.start();
-    stage.pod_ends("waits-launcher", 0).await;
-    stage.row("waits", "Completed 0 1", ENDED).await;
-    assert_eq!(pods(&stage).await, before, "no Pod was made again");
-    assert_eq!(stage.partitions().await.len(), 1);
-    let job = stage.jobs().get("waits").await.unwrap();
+    defined(&fixture, &crd::ipujob()).await;
+    fixture.start();
+    fixture.pod_ends("waits-launcher", 0).await;
+    fixture.row("waits", "Completed 0 1", ENDED).await;
+    assert_eq!(pods(&fixture).await, before, "no Pod was made again");
+    assert_eq!(fixture.partitions().await.len(), 1);
+    let job = fixture.jobs().get("waits").await.unwrap();
     assert_eq!(job.data["status"]["restartCount"], json!(0));
     for job in ["ran", "waits"] {
-        stage.delete(job).await;
-        stage.gone(job).await;
+        fixture.delete(job).await;
+        fixture.gone(job).await;
     }
-    stage.kill().await;
+    fixture.kill().await;
 }
 
 /// Applies a definition, and waits until the API server goes by it: only ours knows of `suspend`.
-async fn defined(stage: &Stage, definition: &CustomResourceDefinition) {
-    define(&stage.client, definition).await;
+async fn defined(fixture: &JobFixture, definition: &CustomResourceDefinition) {
+    define(&fixture.client, definition).await;
     let schema = definition.spec.versions[0].schema.clone().unwrap();
     let schema = schema.open_api_v3_schema.unwrap().properties.unwrap();
     let knows = schema["spec"].properties.as_ref().unwrap();
@@ -88,7 +88,7 @@ async fn defined(stage: &Stage, definition: &CustomResourceDefinition) {
         ..PostParams::default()
     };
     eventually("the definition holds", async || {
-        let made = stage.jobs().create(&dry_run, &job).await.unwrap();
+        let made = fixture.jobs().create(&dry_run, &job).await.unwrap();
         Seen::when(made.data["spec"]["suspend"] == json!(true), |is_there| {
             *is_there == knows
         })
@@ -97,13 +97,13 @@ async fn defined(stage: &Stage, definition: &CustomResourceDefinition) {
 }
 
 /// A job as Graphcore's operator leaves it. Answers it as it is then.
-async fn made_by_graphcore(stage: &Stage, job: &Value, status: &Value) -> DynamicObject {
+async fn made_by_graphcore(fixture: &JobFixture, job: &Value, status: &Value) -> DynamicObject {
     let mut job: DynamicObject = serde_json::from_value(job.clone()).unwrap();
     job.finalizers_mut()
-        .push(names::FORMER_JOB_FINALIZER.to_owned());
+        .push(labels::FORMER_JOB_FINALIZER.to_owned());
     job.data["spec"]["cleanPodPolicy"] = json!("None");
     job.data["spec"]["restartPolicy"] = json!({"type": "Never", "backOffLimit": 3});
-    let (jobs, parameters) = (stage.jobs(), PostParams::default());
+    let (jobs, parameters) = (fixture.jobs(), PostParams::default());
     let made = jobs.create(&parameters, &job).await.unwrap();
     let (name, nobody) = (made.name_any(), PatchParams::default());
     let status = Patch::Merge(json!({"status": status}));
@@ -146,8 +146,8 @@ fn condition(kind: &str, status: &str, reason: &str) -> Value {
 }
 
 /// UIDs of all Pods, by name.
-async fn pods(stage: &Stage) -> BTreeMap<String, Option<String>> {
-    let pods = stage.pods().list(&ListParams::default()).await.unwrap();
+async fn pods(fixture: &JobFixture) -> BTreeMap<String, Option<String>> {
+    let pods = fixture.pods().list(&ListParams::default()).await.unwrap();
     let pods = pods.into_iter();
     pods.map(|pod| (pod.name_any(), pod.uid())).collect()
 }

@@ -3,12 +3,15 @@
 use ipu_operator::verify::{self, VerifyError, VerifyOptions};
 use tokio::task::JoinHandle;
 
-use crate::stage::Stage;
+use crate::job_fixture::JobFixture;
 
 /// Verifies in a task of its own; answers what it said, and how it ended.
-fn verify(stage: &Stage, timeout_seconds: u64) -> JoinHandle<(String, Result<(), VerifyError>)> {
+fn verify(
+    fixture: &JobFixture,
+    timeout_seconds: u64,
+) -> JoinHandle<(String, Result<(), VerifyError>)> {
     let options = VerifyOptions {
-        namespace: stage.namespace.clone(),
+        namespace: fixture.namespace.clone(),
         name: "verify".to_owned(),
         image: "ipu-operator:1".to_owned(),
         image_pull_policy: None,
@@ -16,7 +19,7 @@ fn verify(stage: &Stage, timeout_seconds: u64) -> JoinHandle<(String, Result<(),
         ipus: 1,
         timeout_seconds,
     };
-    let client = stage.client.clone();
+    let client = fixture.client.clone();
     tokio::spawn(async move {
         let mut said = Vec::new();
         let ended = verify::run(client, &options, &mut said).await;
@@ -26,36 +29,36 @@ fn verify(stage: &Stage, timeout_seconds: u64) -> JoinHandle<(String, Result<(),
 
 #[tokio::test]
 async fn a_job_is_seen_through_and_taken_away() {
-    let mut stage = Stage::new("verify").await;
-    stage.start();
-    let verification = verify(&stage, 60);
-    stage.partition_ready(0).await;
-    stage.pod_runs("verify-worker-0").await;
-    stage.pod_ends("verify-worker-0", 0).await;
+    let mut fixture = JobFixture::new("verify").await;
+    fixture.start();
+    let verification = verify(&fixture, 60);
+    fixture.partition_ready(0).await;
+    fixture.pod_runs("verify-worker-0").await;
+    fixture.pod_ends("verify-worker-0", 0).await;
     let (said, ended) = verification.await.unwrap();
     ended.unwrap();
     assert!(said.ends_with("its partition was released\n"), "{said}");
-    stage.gone("verify").await;
+    fixture.gone("verify").await;
 
-    let failing = verify(&stage, 60);
-    stage.partition_ready(0).await;
-    stage.pod_runs("verify-worker-0").await;
-    stage.pod_ends("verify-worker-0", 3).await;
+    let failing = verify(&fixture, 60);
+    fixture.partition_ready(0).await;
+    fixture.pod_runs("verify-worker-0").await;
+    fixture.pod_ends("verify-worker-0", 3).await;
     let (_, ended) = failing.await.unwrap();
     let error = ended.unwrap_err();
     assert!(matches!(error, VerifyError::Failed { .. }), "{error}");
 
-    let (_, ended) = verify(&stage, 2).await.unwrap();
+    let (_, ended) = verify(&fixture, 2).await.unwrap();
     let error = ended.unwrap_err().to_string();
     assert!(error.contains("partition not ready yet!"), "{error}");
-    stage.kill().await;
+    fixture.kill().await;
 }
 
 #[tokio::test]
 async fn without_a_controller_it_says_so() {
-    let stage = Stage::new("verify-alone").await;
-    let (_, ended) = verify(&stage, 2).await.unwrap();
+    let fixture = JobFixture::new("verify-alone").await;
+    let (_, ended) = verify(&fixture, 2).await.unwrap();
     let error = ended.unwrap_err().to_string();
     assert!(error.contains("has not looked at it yet"), "{error}");
-    stage.gone("verify").await;
+    fixture.gone("verify").await;
 }

@@ -29,13 +29,13 @@ const TO_COMPLETED: &[(&str, u64)] = &[
     ("PUT ipupartitions/status", 2),
 ];
 
-/// Those that follow, until its IPUs are given back.
+/// Those that follow, until its IPUs are released.
 const RELEASE: &[(&str, u64)] = &[
     ("DELETE ipupartitions", 1),
     ("DELETE pods", 2),
     // The finalizer.
     ("PATCH ipupartitions", 1),
-    // Pods deleted; the partition given back, and removed.
+    // Pods deleted; the partition released, and removed.
     ("POST events", 3),
     // No worker is left.
     ("PUT ipujobs/status", 1),

@@ -8,14 +8,14 @@ use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// Each instance has four workers, each of which uses 1.8 times what it asked for. One instance has
 /// to become two: an autoscaler that counted workers would make eight of it.
-pub(crate) fn counts_instances(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        start_metrics_server(scene).await?;
-        let mut job = scene.example("06-inference.yaml")?;
+pub(crate) fn counts_instances(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        start_metrics_server(fixture).await?;
+        let mut job = fixture.example("06-inference.yaml")?;
         let name = job.name_any();
         "4".clone_into(&mut job.spec.ipus_per_job_instance);
         job.spec.workers_per_job_instance = Some("4".to_owned());
@@ -26,11 +26,11 @@ pub(crate) fn counts_instances(scene: &Scene) -> Result<(), Failed> {
             "command": ["sh", "-c", "while :; do :; done"],
             "resources": {"requests": {"cpu": "50m"}, "limits": {"cpu": "90m"}},
         }]);
-        scene.create(&job).await?;
-        apply(scene, &autoscaler(&name)).await?;
+        fixture.create(&job).await?;
+        apply(fixture, &autoscaler(&name)).await?;
         let said = "the autoscaler to change the number of instances";
         let first = until(said, PATIENCE, || async {
-            let events = scene.kubectl(&[
+            let events = fixture.kubectl(&[
                 "get",
                 "events",
                 "--field-selector=involvedObject.kind=HorizontalPodAutoscaler",
@@ -47,9 +47,9 @@ pub(crate) fn counts_instances(scene: &Scene) -> Result<(), Failed> {
         });
         let first = first.await?;
         assert!(first.contains("New size: 2;"), "{first}");
-        assert!(scene.job(&name).await?.spec.job_instances >= 2);
-        scene.kubectl(&["delete", "hpa", &name]).await?;
-        scene.delete_and_leave_nothing("06-inference.yaml").await
+        assert!(fixture.job(&name).await?.spec.job_instances >= 2);
+        fixture.kubectl(&["delete", "hpa", &name]).await?;
+        fixture.delete_and_leave_nothing("06-inference.yaml").await
     })
 }
 
@@ -77,10 +77,10 @@ fn autoscaler(job: &str) -> Value {
 
 /// Installs metrics-server from its own manifests, with our image. It checks the kubelets'
 /// certificates as in production.
-async fn start_metrics_server(scene: &Scene) -> Result<(), Failed> {
-    let (manifests, image) = scene.metrics_server()?;
+async fn start_metrics_server(fixture: &Fixture) -> Result<(), Failed> {
+    let (manifests, image) = fixture.metrics_server()?;
     let manifests = manifests.to_string_lossy();
-    let built = scene.kubectl(&["kustomize", &manifests]).await?;
+    let built = fixture.kubectl(&["kustomize", &manifests]).await?;
     let objects: Vec<Value> = serde_saphyr::from_multiple(&built)?;
     for mut object in objects {
         if object["kind"] == "Deployment" {
@@ -100,7 +100,7 @@ async fn start_metrics_server(scene: &Scene) -> Result<(), Failed> {
             let volumes = pod["volumes"].as_array_mut();
             volumes.expect("it has volumes").push(volume);
         }
-        apply(scene, &object).await?;
+        apply(fixture, &object).await?;
     }
     let ready = [
         "wait",
@@ -108,13 +108,13 @@ async fn start_metrics_server(scene: &Scene) -> Result<(), Failed> {
         "apiservice/v1beta1.metrics.k8s.io",
         "--timeout=180s",
     ];
-    scene.kubectl(&ready).await?;
+    fixture.kubectl(&ready).await?;
     Ok(())
 }
 
-async fn apply(scene: &Scene, object: &Value) -> Result<(), Failed> {
+async fn apply(fixture: &Fixture, object: &Value) -> Result<(), Failed> {
     let file = tempfile::NamedTempFile::with_suffix(".json")?;
     fs::write(file.path(), object.to_string())?;
-    scene.operated.kubectl.apply(file.path()).await?;
+    fixture.operated.kubectl.apply(file.path()).await?;
     Ok(())
 }

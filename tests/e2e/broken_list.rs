@@ -9,12 +9,12 @@ use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::json;
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// A bad line is named by its words in the log, and the good lines go on serving.
-pub(crate) fn the_rest_goes_on(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let maps: Api<ConfigMap> = Api::namespaced(scene.operated.client.clone(), NAMESPACE);
+pub(crate) fn the_rest_goes_on(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let maps: Api<ConfigMap> = Api::namespaced(fixture.operated.client.clone(), NAMESPACE);
         let name = "ipu-operator-vipu-controllers";
         let before = maps.get(name).await?.data.unwrap_or_default();
         let good = before.get("controllers.yaml").cloned().unwrap_or_default();
@@ -32,7 +32,7 @@ pub(crate) fn the_rest_goes_on(scene: &Scene) -> Result<(), Failed> {
             "--tail=-1",
         ];
         until("the log to name the bad line", PATIENCE, || async {
-            let log = scene.operated.kubectl.run(&log).await?;
+            let log = fixture.operated.kubectl.run(&log).await?;
             Ok::<_, KubectlError>(if log.contains("not-a-port") {
                 Seen::Yes(())
             } else {
@@ -40,10 +40,10 @@ pub(crate) fn the_rest_goes_on(scene: &Scene) -> Result<(), Failed> {
             })
         })
         .await?;
-        let job = scene.apply("01-single-worker.yaml").await?;
-        scene.facts().completed(&job, PATIENCE).await?;
+        let job = fixture.apply("01-single-worker.yaml").await?;
+        fixture.facts().completed(&job, PATIENCE).await?;
         set(&maps, name, &good).await?;
-        scene
+        fixture
             .delete_and_leave_nothing("01-single-worker.yaml")
             .await
     })

@@ -5,18 +5,18 @@ use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use tests::described::{Described, Expected};
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// Waits until `kubectl describe` of a job of the default namespace says this and nothing that warns: a condition that
 /// nobody expects, or a warning that stays, ends the wait with what was read instead.
 pub(crate) async fn once_described(
-    scene: &Scene,
+    fixture: &Fixture,
     name: &str,
     expected: &Expected,
 ) -> Result<Described, Failed> {
     let what = format!("kubectl describe ipujob {name} to say what it should");
     let described = until(what, PATIENCE, || async {
-        let text = scene.kubectl(&["describe", "ipujob", name]).await?;
+        let text = fixture.kubectl(&["describe", "ipujob", name]).await?;
         let described = Described::parse(&text);
         let differences = described.differences(expected);
         Ok::<_, KubectlError>(if differences.is_empty() {

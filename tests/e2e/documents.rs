@@ -19,7 +19,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tests::documents::{FOR_ADMINS, FOR_USERS, QUICKSTART, REFUSED, Typed, UNINSTALL};
 
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
 /// What a person does besides: ends what shows changes for ever, edits in an editor, and asks again where a container or
 /// a forwarded port is not there yet.
@@ -56,59 +56,59 @@ const OWN: [(&str, &str); 3] = [
 
 /// Types the quickstart, which begins without an operator: uninstalls that of the run first, and installs it again
 /// afterwards.
-pub(crate) fn quickstart(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let desk = Desk::new(scene)?;
-        scene.release.run(&["uninstall", NAMESPACE, "--wait"])?;
+pub(crate) fn quickstart(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let desk = Desk::new(fixture)?;
+        fixture.release.run(&["uninstall", NAMESPACE, "--wait"])?;
         let typed = desk.run(&QUICKSTART);
-        scene.release.install()?;
+        fixture.release.install()?;
         typed?;
-        scene.clear("default").await
+        fixture.clear("default").await
     })
 }
 
 /// What users are told, from the first job to the last.
-pub(crate) fn for_users(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let desk = Desk::new(scene)?;
+pub(crate) fn for_users(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let desk = Desk::new(fixture)?;
         for document in &FOR_USERS {
             desk.run(document)?;
-            scene.clear("default").await?;
+            fixture.clear("default").await?;
         }
         Ok(())
     })
 }
 
 /// What admins are told, while a job runs. At the end the operator is uninstalled as the document says.
-pub(crate) fn for_admins(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let desk = Desk::new(scene)?;
+pub(crate) fn for_admins(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let desk = Desk::new(fixture)?;
         let waits = ["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.2; done"];
-        let mut job = scene.parallel(OpenMpi::Four, 0, &waits)?;
+        let mut job = fixture.parallel(OpenMpi::Four, 0, &waits)?;
         job.metadata.name = Some("mnist".to_owned());
-        scene.create(&job).await?;
-        let lists: Api<ConfigMap> = Api::namespaced(scene.operated.client.clone(), NAMESPACE);
+        fixture.create(&job).await?;
+        let lists: Api<ConfigMap> = Api::namespaced(fixture.operated.client.clone(), NAMESPACE);
         let list = format!("{NAMESPACE}-vipu-controllers");
         let before = lists.get(&list).await?.data;
         for document in &FOR_ADMINS {
             desk.run(document)?;
-            scene.webhooks_answer().await?;
+            fixture.webhooks_answer().await?;
         }
         let before = Patch::Merge(json!({"data": before}));
         lists.patch(&list, &PatchParams::default(), &before).await?;
-        scene.clear("default").await?;
-        for block in blocks(scene, &UNINSTALL)? {
+        fixture.clear("default").await?;
+        for block in blocks(fixture, &UNINSTALL)? {
             desk.block(UNINSTALL.document, &block)?;
-            scene.release.install()?;
+            fixture.release.install()?;
         }
         Ok(())
     })
 }
 
 /// The blocks of a document that are typed, in their order. A block that must be refused has `!` before it.
-fn blocks(scene: &Scene, typed: &Typed) -> Result<Vec<String>, Failed> {
+fn blocks(fixture: &Fixture, typed: &Typed) -> Result<Vec<String>, Failed> {
     let document = typed.document;
-    let path = scene.operated.repository.join(format!("{document}.md"));
+    let path = fixture.operated.repository.join(format!("{document}.md"));
     let text = fs::read_to_string(&path)?;
     let found = typed.blocks(&text).into_iter().map(|block| {
         let refused = if block.mark == REFUSED { "! " } else { "" };
@@ -123,22 +123,22 @@ fn blocks(scene: &Scene, typed: &Typed) -> Result<Vec<String>, Failed> {
 
 /// Where a person types: a shell with kubectl and Helm, in a folder from which the repository's are reached.
 struct Desk<'a> {
-    scene: &'a Scene,
+    fixture: &'a Fixture,
     folder: TempDir,
 }
 
 impl<'a> Desk<'a> {
-    fn new(scene: &'a Scene) -> Result<Self, Failed> {
+    fn new(fixture: &'a Fixture) -> Result<Self, Failed> {
         let folder = TempDir::new()?;
         for name in ["charts", "examples"] {
-            let there = scene.operated.repository.join(name);
+            let there = fixture.operated.repository.join(name);
             symlink(there, folder.path().join(name))?;
         }
-        Ok(Self { scene, folder })
+        Ok(Self { fixture, folder })
     }
 
     fn run(&self, typed: &Typed) -> Result<(), Failed> {
-        for block in blocks(self.scene, typed)? {
+        for block in blocks(self.fixture, typed)? {
             self.block(typed.document, &block)?;
         }
         Ok(())
@@ -162,7 +162,7 @@ impl<'a> Desk<'a> {
         let mut shell = Command::new("bash");
         shell.args(["-euo", "pipefail", "-c", &script]);
         shell.env("BASH_ENV", &person).env("PATH", self.path()?);
-        shell.env("KUBECONFIG", &self.scene.operated.kubectl.kubeconfig);
+        shell.env("KUBECONFIG", &self.fixture.operated.kubectl.kubeconfig);
         shell.env("HOME", path).current_dir(path).process_group(0);
         let output = File::create(&said)?;
         shell.stdout(output.try_clone()?).stderr(output);
@@ -181,7 +181,7 @@ impl<'a> Desk<'a> {
     }
 
     fn path(&self) -> Result<std::ffi::OsString, Failed> {
-        let programs = ["kubectl", "helm"].map(|name| self.scene.tools.program(name));
+        let programs = ["kubectl", "helm"].map(|name| self.fixture.tools.program(name));
         let folders = programs.iter().filter_map(|program| program.parent());
         let path = std::env::var_os("PATH").unwrap_or_default();
         let others = std::env::split_paths(&path);

@@ -5,22 +5,22 @@ use ipu_api::ipujob::IPUJob;
 use kube::Api;
 use libtest_mimic::Failed;
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// The first controller is down; a job that would fit there is served by the second.
-pub(crate) fn goes_elsewhere(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let (first, second) = scene.controllers();
-        scene.order(first, r#"{"down":"refuse"}"#).await?;
-        let job = scene.apply("01-single-worker.yaml").await?;
-        let (controller, node) = scene.facts().placed(&job, PATIENCE).await?;
+pub(crate) fn goes_elsewhere(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let (first, second) = fixture.controllers();
+        fixture.order(first, r#"{"down":"refuse"}"#).await?;
+        let job = fixture.apply("01-single-worker.yaml").await?;
+        let (controller, node) = fixture.facts().placed(&job, PATIENCE).await?;
         assert_eq!(
             (controller, node),
             (second.address.clone(), second.node.clone())
         );
-        scene.facts().completed(&job, PATIENCE).await?;
-        scene.clear_orders(first).await?;
-        scene
+        fixture.facts().completed(&job, PATIENCE).await?;
+        fixture.clear_orders(first).await?;
+        fixture
             .delete_and_leave_nothing("01-single-worker.yaml")
             .await
     })
@@ -28,12 +28,12 @@ pub(crate) fn goes_elsewhere(scene: &Scene) -> Result<(), Failed> {
 
 /// The first controller is too small for the job and the second is down; the job's status names
 /// both and why, and the job ends well once the second is back.
-pub(crate) fn waits_and_says_why(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let (first, second) = scene.controllers();
-        scene.order(second, r#"{"down":"refuse"}"#).await?;
-        let job = scene.apply("03-large.yaml").await?;
-        let jobs: Api<IPUJob> = Api::namespaced(scene.operated.client.clone(), &job.namespace);
+pub(crate) fn waits_and_says_why(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let (first, second) = fixture.controllers();
+        fixture.order(second, r#"{"down":"refuse"}"#).await?;
+        let job = fixture.apply("03-large.yaml").await?;
+        let jobs: Api<IPUJob> = Api::namespaced(fixture.operated.client.clone(), &job.namespace);
         until("the status to name both controllers", PATIENCE, || async {
             let status = jobs.get(&job.name).await?.status.unwrap_or_default();
             let told: Vec<&str> = status
@@ -48,8 +48,8 @@ pub(crate) fn waits_and_says_why(scene: &Scene) -> Result<(), Failed> {
             }))
         })
         .await?;
-        scene.clear_orders(second).await?;
-        scene.facts().completed(&job, PATIENCE).await?;
-        scene.delete_and_leave_nothing("03-large.yaml").await
+        fixture.clear_orders(second).await?;
+        fixture.facts().completed(&job, PATIENCE).await?;
+        fixture.delete_and_leave_nothing("03-large.yaml").await
     })
 }

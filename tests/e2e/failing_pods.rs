@@ -5,7 +5,7 @@ use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
 /// The image of the examples, which is on every node.
 pub(crate) const IMAGE: &str = "ipu-operator.local/openmpi:4";
@@ -39,68 +39,68 @@ fn add(object: &mut Value, fields: Value) {
 }
 
 /// A Pod that fits on no node, one whose image may not be pulled, and one whose registry refuses connections: the job waits
-/// and names both the Pod and the reason, in one event. Their partitions are kept, since each may be mended.
-pub(crate) fn do_not_start(scene: &Scene) -> Result<(), Failed> {
+/// and names both the Pod and the reason, in one event. Their partitions are kept, since each may be fixed.
+pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
     let huge = json!({"resources": {"requests": {"cpu": "1000"}}});
     let missing = json!({"image": "ipu-operator.local/missing:1", "imagePullPolicy": "Never"});
     let unreachable = json!({"image": "127.0.0.1:9/missing:1"});
-    scene.block_on(async {
-        scene.create(&job("huge", json!({}), huge)?).await?;
-        scene.create(&job("missing", json!({}), missing)?).await?;
-        scene
+    fixture.block_on(async {
+        fixture.create(&job("huge", json!({}), huge)?).await?;
+        fixture.create(&job("missing", json!({}), missing)?).await?;
+        fixture
             .create(&job("unreachable", json!({}), unreachable)?)
             .await?;
         let unschedulable = [
             "Pod huge-worker-0: Unschedulable: 0/2 nodes",
             "Insufficient cpu",
         ];
-        scene.described("huge", &unschedulable).await?;
+        fixture.described("huge", &unschedulable).await?;
         let image = [
             "Pod missing-worker-0: ErrImageNeverPull",
             "ipu-operator.local/missing:1",
         ];
-        scene.described("missing", &image).await?;
+        fixture.described("missing", &image).await?;
         let pull = [
             "Pod unreachable-worker-0: ImagePullBackOff",
             "127.0.0.1:9/missing:1",
         ];
-        scene.described("unreachable", &pull).await?;
-        assert_eq!(scene.partitions().await?.len(), 3, "they are kept");
+        fixture.described("unreachable", &pull).await?;
+        assert_eq!(fixture.partitions().await?.len(), 3, "they are kept");
         // The kubelet reports ErrImagePull first: another reason of the same wait is no other event. The events of a
         // job are in their order, so that all of them are there once the last one is.
         let suspend = r#"--patch={"spec": {"suspend": true}}"#;
-        scene
+        fixture
             .kubectl(&["patch", "ipujob", "unreachable", "--type=merge", suspend])
             .await?;
-        let said = scene.described("unreachable", &["JobSuspended"]).await?;
+        let said = fixture.described("unreachable", &["JobSuspended"]).await?;
         assert_eq!(said.matches(" PodsWaiting ").count(), 1, "{said}");
-        scene.clear("default").await
+        fixture.clear("default").await
     })
 }
 
 /// An init container that fails fails the job, which names it.
-pub(crate) fn init_container_fails(scene: &Scene) -> Result<(), Failed> {
+pub(crate) fn init_container_fails(fixture: &Fixture) -> Result<(), Failed> {
     let init = json!({"initContainers": [{
         "name": "fetch", "image": IMAGE, "imagePullPolicy": "IfNotPresent",
         "command": ["sh", "-c", "echo no data; exit 7"],
     }]});
     let fails = job("init", init, json!({}));
     ends_with(
-        scene,
+        fixture,
         &fails?,
         "Pod init-worker-0, container fetch: exit code 7 (Error)",
     )
 }
 
 /// A worker that takes more memory than it may: the kernel ends it, and the job says that, not only 137.
-pub(crate) fn killed_for_memory(scene: &Scene) -> Result<(), Failed> {
+pub(crate) fn killed_for_memory(fixture: &Fixture) -> Result<(), Failed> {
     let hungry = json!({
         "command": ["python3", "-c", "kept = [bytearray(1 << 20) for _ in range(1 << 12)]"],
         "resources": {"limits": {"memory": "64Mi"}},
     });
     let killed = job("hungry", json!({}), hungry);
     ends_with(
-        scene,
+        fixture,
         &killed?,
         "Pod hungry-worker-0, container main: exit code 137 (OOMKilled)",
     )
@@ -108,7 +108,7 @@ pub(crate) fn killed_for_memory(scene: &Scene) -> Result<(), Failed> {
 
 /// A worker that writes more than its limit for ephemeral storage: the kubelet evicts it. It would do the same again, so
 /// the job fails, and says which limit it was.
-pub(crate) fn evicted_for_storage(scene: &Scene) -> Result<(), Failed> {
+pub(crate) fn evicted_for_storage(fixture: &Fixture) -> Result<(), Failed> {
     let volume = json!({"volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}]});
     let writes = json!({
         "command": ["bash", "-c", "head -c 8388608 /dev/zero > /scratch/data; while :; do sleep 0.1; done"],
@@ -116,22 +116,22 @@ pub(crate) fn evicted_for_storage(scene: &Scene) -> Result<(), Failed> {
     });
     let evicted = job("writes", volume, writes);
     ends_with(
-        scene,
+        fixture,
         &evicted?,
         "(Evicted): Usage of EmptyDir volume \"scratch\" exceeds the limit",
     )
 }
 
 /// A job fails, says so, and gives its partition back.
-fn ends_with(scene: &Scene, job: &IPUJob, words: &str) -> Result<(), Failed> {
-    scene.block_on(async {
+fn ends_with(fixture: &Fixture, job: &IPUJob, words: &str) -> Result<(), Failed> {
+    fixture.block_on(async {
         let name = job.metadata.name.as_deref().unwrap_or_default();
-        scene.create(job).await?;
-        let status = scene.once(name, JobState::Failed).await?;
+        fixture.create(job).await?;
+        let status = fixture.once(name, JobState::Failed).await?;
         let said = status.last_message;
         assert!(said.contains(words), "{said}");
-        scene.described(name, &[words, "IPUJobFailed"]).await?;
-        scene.once_no_partition().await?;
-        scene.clear("default").await
+        fixture.described(name, &[words, "IPUJobFailed"]).await?;
+        fixture.once_no_partition().await?;
+        fixture.clear("default").await
     })
 }

@@ -25,7 +25,7 @@ use hostile::Hostile;
 use load::Flood;
 use waits::{Sent, User, Waits};
 
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
 /// How long the load lasts beside hostile policies, in seconds; `make flood` makes it ten minutes.
 const SECONDS: &str = "IPU_OPERATOR_FLOOD_SECONDS";
@@ -44,25 +44,25 @@ const PROBES: u16 = 8081;
 
 /// Whatever is loaded: no container ends, every probe is answered, memory stays under its limit, and users wait for no
 /// more than a second longer than the machine makes everybody wait. With hostile policies: the same, but for the wait.
-pub(crate) fn nobody_notices(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
+pub(crate) fn nobody_notices(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
         // What was made for it goes in any case: a policy would decide for the trials that follow.
-        let outcome = AssertUnwindSafe(loaded(scene)).catch_unwind().await;
-        Flood::delete(scene).await?;
-        Hostile::delete(scene).await?;
-        witnesses::delete(scene).await?;
-        User::delete(scene).await?;
+        let outcome = AssertUnwindSafe(loaded(fixture)).catch_unwind().await;
+        Flood::delete(fixture).await?;
+        Hostile::delete(fixture).await?;
+        witnesses::delete(fixture).await?;
+        User::delete(fixture).await?;
         outcome.unwrap_or_else(|panic| resume_unwind(panic))
     })
 }
 
-async fn loaded(scene: &Scene) -> Result<(), Failed> {
-    let pods = Running::all(scene).await?;
-    let user = User::create(scene).await?;
-    let witnesses = witnesses::create(scene, &pods).await?;
-    let mut hostile = Hostile::new(scene);
+async fn loaded(fixture: &Fixture) -> Result<(), Failed> {
+    let pods = Running::all(fixture).await?;
+    let user = User::create(fixture).await?;
+    let witnesses = witnesses::create(fixture, &pods).await?;
+    let mut hostile = Hostile::new(fixture);
     hostile.apply_slow().await?;
-    let job = scene.example("01-single-worker.yaml")?;
+    let job = fixture.example("01-single-worker.yaml")?;
     let hostile_for = std::env::var(SECONDS).ok();
     let hostile_for = hostile_for.map_or(Ok(SHORT), |text| text.parse())?;
     let sent = Sent {
@@ -71,10 +71,10 @@ async fn loaded(scene: &Scene) -> Result<(), Failed> {
         user: &user,
         witnesses: &witnesses,
     };
-    let quiet = Waits::measure(scene, &sent, Duration::from_secs(10)).await?;
-    let probes = probes::now(scene, &pods).await?;
-    let mut flood = Flood::begin(scene, &pods).await?;
-    let loaded = Waits::measure(scene, &sent, Duration::from_secs(SHORT)).await?;
+    let quiet = Waits::measure(fixture, &sent, Duration::from_secs(10)).await?;
+    let probes = probes::now(fixture, &pods).await?;
+    let mut flood = Flood::begin(fixture, &pods).await?;
+    let loaded = Waits::measure(fixture, &sent, Duration::from_secs(SHORT)).await?;
     loaded.are_within(&quiet)?;
     // Such policies cost what an admin lets them cost, on cores that all share here: nobody's waiting is bounded, but
     // memory is.
@@ -88,8 +88,8 @@ async fn loaded(scene: &Scene) -> Result<(), Failed> {
     for (kind, count) in &load {
         assert!(*count > 0, "nothing of the load was {kind:?}");
     }
-    probes::were_answered(&probes, &probes::now(scene, &pods).await?, &pods)?;
-    let after = Running::all(scene).await?;
+    probes::were_answered(&probes, &probes::now(fixture, &pods).await?, &pods)?;
+    let after = Running::all(fixture).await?;
     assert_eq!(after.len(), pods.len(), "another number of Pods");
     for (before, after) in pods.iter().zip(&after) {
         before.went_on(after)?;
@@ -126,8 +126,8 @@ struct Running {
 }
 
 impl Running {
-    async fn all(scene: &Scene) -> Result<Vec<Self>, Failed> {
-        let pods: Api<Pod> = Api::namespaced(scene.operated.client.clone(), NAMESPACE);
+    async fn all(fixture: &Fixture) -> Result<Vec<Self>, Failed> {
+        let pods: Api<Pod> = Api::namespaced(fixture.operated.client.clone(), NAMESPACE);
         let mut all = Vec::new();
         for (component, container, ports) in PROCESSES {
             let of = format!("app.kubernetes.io/component={component}");

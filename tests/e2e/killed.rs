@@ -2,39 +2,39 @@
 
 use cluster::wait::{Seen, until};
 use ipu_api::ipupartition::AttemptOutcome;
-use lab::demo::{LeftoverError, partitions_of};
+use lab::demo::{CleanupError, partitions_of};
 use libtest_mimic::Failed;
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// The V-IPU controller forms the partition and its reply never comes; the proxy is killed while it
 /// waits, so that nothing but the write-ahead record knows of the partition.
-pub(crate) fn proxy(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let (first, _) = scene.controllers();
-        let before = scene.creates_seen(first).await?;
+pub(crate) fn proxy(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let (first, _) = fixture.controllers();
+        let before = fixture.creates_seen(first).await?;
         let lost = r#"{"method":"CreatePartition","times":1,"lose_reply":"hang"}"#;
-        scene.order(first, lost).await?;
-        let job = scene.apply("01-single-worker.yaml").await?;
+        fixture.order(first, lost).await?;
+        let job = fixture.apply("01-single-worker.yaml").await?;
         let formed = until("the partition to be formed", PATIENCE, || async {
             let ids = partitions_of(first).await?;
-            Ok::<_, LeftoverError>(Seen::when(ids, |ids| ids.len() == 1))
+            Ok::<_, CleanupError>(Seen::when(ids, |ids| ids.len() == 1))
         })
         .await?;
-        let attempts = scene.attempts().await?;
+        let attempts = fixture.attempts().await?;
         assert_eq!(
             attempts,
             [(formed[0].clone(), AttemptOutcome::Unknown)],
             "the partition is formed and not yet recorded"
         );
 
-        scene.kill_leading_proxy().await?;
+        fixture.kill_leading_proxy().await?;
 
-        scene.facts().completed(&job, PATIENCE).await?;
-        let creates = scene.creates_seen(first).await? - before;
+        fixture.facts().completed(&job, PATIENCE).await?;
+        let creates = fixture.creates_seen(first).await? - before;
         assert_eq!(creates, 1, "the partition was taken over, not made again");
-        scene.clear_orders(first).await?;
-        scene
+        fixture.clear_orders(first).await?;
+        fixture
             .delete_and_leave_nothing("01-single-worker.yaml")
             .await
     })
@@ -42,21 +42,21 @@ pub(crate) fn proxy(scene: &Scene) -> Result<(), Failed> {
 
 /// The controller is killed when the job has asked for its partition, and again when its Pod has a
 /// node.
-pub(crate) fn controller(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let job = scene.apply("01-single-worker.yaml").await?;
+pub(crate) fn controller(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let job = fixture.apply("01-single-worker.yaml").await?;
         until("the job to ask for a partition", PATIENCE, || async {
-            let partitions = scene.partitions().await?.len();
+            let partitions = fixture.partitions().await?.len();
             Ok::<_, kube::Error>(Seen::when(partitions, |found| *found == 1))
         })
         .await?;
-        scene.kill_controller().await?;
-        scene.facts().placed(&job, PATIENCE).await?;
-        scene.kill_controller().await?;
-        scene.facts().completed(&job, PATIENCE).await?;
-        scene
+        fixture.kill_controller().await?;
+        fixture.facts().placed(&job, PATIENCE).await?;
+        fixture.kill_controller().await?;
+        fixture.facts().completed(&job, PATIENCE).await?;
+        fixture
             .delete_and_leave_nothing("01-single-worker.yaml")
             .await?;
-        scene.webhooks_answer().await
+        fixture.webhooks_answer().await
     })
 }

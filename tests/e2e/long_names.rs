@@ -6,7 +6,7 @@ use libtest_mimic::Failed;
 use tests::described::COMPLETED;
 
 use crate::described::once_described;
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
 /// The longest name that validation takes in the namespace `default`: the kubelet names a folder of logs after the
 /// namespace, the Pod and its UID, and a name of a file has 255 characters at most.
@@ -14,29 +14,29 @@ const LONGEST: usize = 201;
 
 /// Each worker says who it is, and both are told apart, though a host name has no more than 63 characters. A user reads
 /// each name in full: the events of the job name its Pods.
-pub(crate) fn run_mpirun(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
+pub(crate) fn run_mpirun(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
         let rank = "echo rank of $IPUOF_VIPU_API_PARTITION_ID GCD $IPUOF_VIPU_API_GCD_ID";
         let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
         for length in [64, LONGEST] {
             let name = format!("j{}", "0".repeat(length - 1));
-            let mut job = scene.parallel(OpenMpi::Four, 0, &command)?;
+            let mut job = fixture.parallel(OpenMpi::Four, 0, &command)?;
             job.metadata.name = Some(name.clone());
-            scene.create(&job).await?;
-            scene.once(&name, JobState::Completed).await?;
-            let log = scene
+            fixture.create(&job).await?;
+            fixture.once(&name, JobState::Completed).await?;
+            let log = fixture
                 .kubectl(&["logs", &format!("{name}-launcher")])
                 .await?;
             for gcd in 0..2 {
                 assert!(log.contains(&format!("GCD {gcd}\n")), "{log}");
             }
-            let described = once_described(scene, &name, &COMPLETED).await?;
+            let described = once_described(fixture, &name, &COMPLETED).await?;
             let created = described.messages("SuccessfulCreate").join("\n");
             for pod in ["worker-0", "worker-1", "launcher"] {
                 let pod = format!("{name}-{pod}");
                 assert!(created.contains(&pod), "no event names {pod}: {created}");
             }
-            scene.clear("default").await?;
+            fixture.clear("default").await?;
         }
         Ok(())
     })

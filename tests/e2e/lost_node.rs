@@ -5,21 +5,21 @@ use std::fs;
 use cluster::fault::Stopped;
 use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
-use ipu_api::names;
+use ipu_api::naming;
 use kube::ResourceExt;
 use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::json;
 
+use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::runs;
-use crate::scene::{PATIENCE, Scene};
 
 /// Kubernetes deletes the Pod of a silent node, and nobody there ends it. The operator gives it up,
 /// has the partition reset and makes the Pod anew, which runs once the node is back.
-pub(crate) fn lets_its_pods_go(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let (_, second) = scene.controllers();
-        let mut job = scene.example("06-inference.yaml")?;
+pub(crate) fn lets_its_pods_go(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let (_, second) = fixture.controllers();
+        let mut job = fixture.example("06-inference.yaml")?;
         let name = job.name_any();
         let pod = &mut job.spec.workers.template.0["spec"];
         // The first controller's label contradicts it, so the partition is the second one's.
@@ -35,16 +35,16 @@ pub(crate) fn lets_its_pods_go(scene: &Scene) -> Result<(), Failed> {
             "imagePullPolicy": "IfNotPresent",
             "command": ["bash", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done"],
         }]);
-        scene.create(&job).await?;
-        scene.once(&name, JobState::Running).await?;
-        let worker = names::worker(&name, 0);
-        let first = runs(scene, &worker, None).await?;
+        fixture.create(&job).await?;
+        fixture.once(&name, JobState::Running).await?;
+        let worker = naming::worker(&name, 0);
+        let first = runs(fixture, &worker, None).await?;
 
         let silent = silence(&second.node)?;
         let what = "the operator to give up the Pod of the silent node";
         let events = until(what, PATIENCE, || async {
             let lost = ["get", "events", "--field-selector=reason=NodeLost"];
-            let events = scene.kubectl(&lost).await?;
+            let events = fixture.kubectl(&lost).await?;
             Ok::<_, KubectlError>(Seen::when(events, |events| events.contains("by force")))
         });
         let events = events.await?;
@@ -52,7 +52,7 @@ pub(crate) fn lets_its_pods_go(scene: &Scene) -> Result<(), Failed> {
             return Err(format!("{} is not named: {events}", second.node).into());
         }
         until("the partition to be reset", PATIENCE, || async {
-            let partitions = scene.partitions().await?;
+            let partitions = fixture.partitions().await?;
             let status = partitions.first().and_then(|found| found.status.as_ref());
             let resets = status.map(|status| status.observed_reset_generation);
             Ok::<_, kube::Error>(Seen::when(resets, |resets| *resets == Some(1)))
@@ -60,8 +60,8 @@ pub(crate) fn lets_its_pods_go(scene: &Scene) -> Result<(), Failed> {
         .await?;
 
         drop(silent);
-        runs(scene, &worker, Some(&first)).await?;
-        scene.delete_and_leave_nothing("06-inference.yaml").await
+        runs(fixture, &worker, Some(&first)).await?;
+        fixture.delete_and_leave_nothing("06-inference.yaml").await
     })
 }
 

@@ -1,22 +1,24 @@
 //! One run on real nodes: the demo, then everything around the first job is killed, taken down or
-//! fed nonsense, and the jobs still end as they should.
+//! given invalid data, and the jobs still end as they should.
 //!
 //! The cluster is brought up once for all trials and taken down after them, also when they fail.
 
 mod api_outage;
 mod autoscaled;
 mod broken_list;
-mod crowd;
 mod described;
-mod disturbed;
+mod disruptions;
 mod documents;
 mod down;
 mod failing_pods;
+mod fixture;
 mod flooded;
+mod interactive;
 mod killed;
 mod life;
 mod long_names;
 mod lost_node;
+mod many_jobs;
 mod namespaces;
 mod native_pods;
 mod parallel;
@@ -24,12 +26,10 @@ mod pods;
 mod policies;
 mod queued;
 mod release;
-mod scene;
 mod service;
-mod session;
 mod simulators;
 mod streams;
-mod undisturbed;
+mod unaffected;
 mod upgraded;
 
 use std::process::ExitCode;
@@ -37,12 +37,12 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Failed, Trial};
 
 use cluster::interrupt::{self, First};
-use scene::Scene;
+use fixture::Fixture;
 
 /// The trials, in the order in which they run.
-type Check = fn(&Scene) -> Result<(), Failed>;
+type Check = fn(&Fixture) -> Result<(), Failed>;
 const TRIALS: [(&str, Check); 48] = [
-    ("three_jobs_from_apply_to_completed", scene::demo),
+    ("three_jobs_from_apply_to_completed", fixture::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
         killed::proxy,
@@ -61,8 +61,8 @@ const TRIALS: [(&str, Check); 48] = [
         life::fails_and_starts_again,
     ),
     (
-        "helper_that_runs_on_keeps_no_job_from_completing",
-        life::completes_beside_a_helper,
+        "sidecar_that_runs_on_keeps_no_job_from_completing",
+        life::completes_beside_a_sidecar,
     ),
     (
         "open_mpi_4_reaches_more_workers_than_its_radix",
@@ -97,12 +97,12 @@ const TRIALS: [(&str, Check); 48] = [
         service::grows_changes_and_heals,
     ),
     (
-        "session_runs_mpirun_by_exec_and_rests",
-        session::runs_mpirun_and_rests,
+        "interactive_job_runs_mpirun_by_exec_and_is_suspended",
+        interactive::runs_mpirun_and_is_suspended,
     ),
     (
-        "session_ends_as_completed_when_its_time_is_over",
-        session::ends_by_itself,
+        "interactive_job_completes_at_the_end_of_its_time",
+        interactive::ends_by_itself,
     ),
     ("pods_that_do_not_start_say_why", failing_pods::do_not_start),
     (
@@ -117,11 +117,11 @@ const TRIALS: [(&str, Check); 48] = [
         "worker_evicted_for_its_storage_fails_the_job",
         failing_pods::evicted_for_storage,
     ),
-    ("preempted_worker_comes_back", disturbed::is_preempted),
-    ("drained_worker_comes_back", disturbed::worker_is_drained),
+    ("preempted_worker_comes_back", disruptions::is_preempted),
+    ("drained_worker_comes_back", disruptions::worker_is_drained),
     (
         "drain_under_mpirun_is_named",
-        disturbed::parallel_job_is_drained,
+        disruptions::parallel_job_is_drained,
     ),
     (
         "quota_holds_a_job_up_and_is_told",
@@ -219,7 +219,7 @@ const LONG: [(&str, Check); 7] = [
     ),
     (
         "upgrade_disturbs_none_of_two_hundred_jobs",
-        crowd::is_not_disturbed_by_an_upgrade,
+        many_jobs::is_not_disturbed_by_an_upgrade,
     ),
 ];
 
@@ -267,15 +267,15 @@ fn main() -> ExitCode {
         eprintln!("failed to watch for Ctrl-C: {error}");
         return ExitCode::FAILURE;
     }
-    let scene = match Scene::set() {
-        Ok(scene) => scene,
+    let fixture = match Fixture::set_up() {
+        Ok(fixture) => fixture,
         Err(error) => {
             eprintln!("the cluster did not come up: {error:#}");
             return ExitCode::FAILURE;
         }
     };
-    let conclusion = libtest_mimic::run(&arguments, trials(&chosen, Some(&scene)));
-    if let Err(error) = scene.strike() {
+    let conclusion = libtest_mimic::run(&arguments, trials(&chosen, Some(&fixture)));
+    if let Err(error) = fixture.tear_down() {
         eprintln!("the cluster left something behind: {error:#}");
         return ExitCode::FAILURE;
     }
@@ -302,12 +302,12 @@ fn chosen(extent: &str) -> Option<Vec<Named>> {
     }
 }
 
-fn trials(chosen: &[Named], scene: Option<&std::sync::Arc<Scene>>) -> Vec<Trial> {
+fn trials(chosen: &[Named], fixture: Option<&std::sync::Arc<Fixture>>) -> Vec<Trial> {
     let trial = |&(name, check): &Named| {
-        let scene = scene.cloned();
+        let fixture = fixture.cloned();
         Trial::test(name, move || {
-            let scene = scene.as_deref();
-            check(scene.expect("a trial runs only once the scene is set"))
+            let fixture = fixture.as_deref();
+            check(fixture.expect("a trial runs only after the set-up"))
         })
     };
     chosen.iter().map(trial).collect()

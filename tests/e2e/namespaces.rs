@@ -11,100 +11,100 @@ use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
 use crate::failing_pods::job;
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// A ResourceQuota has room for one Pod less than the job needs: the job says so, and goes on as soon as there is room.
-pub(crate) fn quota_is_told(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
+pub(crate) fn quota_is_told(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
         let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}});
-        let namespace = Ruled::make(scene, "quota", json!({})).await?;
-        let quotas: Api<ResourceQuota> = namespace.api(scene);
+        let namespace = Ruled::make(fixture, "quota", json!({})).await?;
+        let quotas: Api<ResourceQuota> = namespace.api(fixture);
         quotas
             .create(&PostParams::default(), &serde_json::from_value(quota)?)
             .await?;
-        namespace.create(scene, &parallel(scene, 0)?).await?;
+        namespace.create(fixture, &parallel(fixture, 0)?).await?;
         let refused = [
             "the API server refused Pod parallel-launcher",
             "exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2",
         ];
-        namespace.described(scene, "parallel", &refused).await?;
+        namespace.described(fixture, "parallel", &refused).await?;
         let more = Patch::Merge(json!({"spec": {"hard": {"pods": "3"}}}));
         quotas.patch("few", &PatchParams::default(), &more).await?;
         namespace
-            .once(scene, "parallel", JobState::Completed)
+            .once(fixture, "parallel", JobState::Completed)
             .await?;
-        namespace.remove(scene).await
+        namespace.remove(fixture).await
     })
 }
 
 /// A LimitRange gives every container of a job its default limits, the operator's own among them, and refuses a worker
 /// that wants more than it allows.
-pub(crate) fn limit_range_is_kept(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
+pub(crate) fn limit_range_is_kept(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
         let limits = json!({"metadata": {"name": "small"}, "spec": {"limits": [{
             "type": "Container", "max": {"memory": "256Mi"}, "default": {"memory": "256Mi"},
             "defaultRequest": {"memory": "32Mi"},
         }]}});
-        let namespace = Ruled::make(scene, "limits", json!({})).await?;
-        let ranges: Api<LimitRange> = namespace.api(scene);
+        let namespace = Ruled::make(fixture, "limits", json!({})).await?;
+        let ranges: Api<LimitRange> = namespace.api(fixture);
         ranges
             .create(&PostParams::default(), &serde_json::from_value(limits)?)
             .await?;
         let large = json!({"resources": {"limits": {"memory": "512Mi"}}});
         namespace
-            .create(scene, &job("large", json!({}), large)?)
+            .create(fixture, &job("large", json!({}), large)?)
             .await?;
         let refused = [
             "the API server refused Pod large-worker-0",
             "maximum memory usage per Container is 256Mi, but limit is 512Mi",
         ];
-        namespace.described(scene, "large", &refused).await?;
-        namespace.create(scene, &parallel(scene, 0)?).await?;
+        namespace.described(fixture, "large", &refused).await?;
+        namespace.create(fixture, &parallel(fixture, 0)?).await?;
         namespace
-            .once(scene, "parallel", JobState::Completed)
+            .once(fixture, "parallel", JobState::Completed)
             .await?;
-        namespace.remove(scene).await
+        namespace.remove(fixture).await
     })
 }
 
 /// Pod Security `baseline` takes a parallel job as it is written in the examples.
-pub(crate) fn baseline_takes_a_parallel_job(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let namespace = Ruled::make(scene, "baseline", enforce("baseline")).await?;
-        namespace.create(scene, &parallel(scene, 0)?).await?;
+pub(crate) fn baseline_takes_a_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let namespace = Ruled::make(fixture, "baseline", enforce("baseline")).await?;
+        namespace.create(fixture, &parallel(fixture, 0)?).await?;
         namespace
-            .once(scene, "parallel", JobState::Completed)
+            .once(fixture, "parallel", JobState::Completed)
             .await?;
-        namespace.remove(scene).await
+        namespace.remove(fixture).await
     })
 }
 
 /// Pod Security `restricted` refuses a template that does not say how it is restricted, and the job says which fields it
 /// lacks; one that says it is taken, with the launcher and what the operator puts beside it.
-pub(crate) fn restricted_takes_a_job_that_says_so(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let namespace = Ruled::make(scene, "restricted", enforce("restricted")).await?;
+pub(crate) fn restricted_takes_a_job_that_says_so(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let namespace = Ruled::make(fixture, "restricted", enforce("restricted")).await?;
         namespace
-            .create(scene, &job("plain", json!({}), json!({}))?)
+            .create(fixture, &job("plain", json!({}), json!({}))?)
             .await?;
         let refused = [
             "the API server refused Pod plain-worker-0",
             "violates PodSecurity \"restricted:latest\"",
             "securityContext.runAsNonRoot=true",
         ];
-        namespace.described(scene, "plain", &refused).await?;
-        let mut job = parallel(scene, 1000)?;
+        namespace.described(fixture, "plain", &refused).await?;
+        let mut job = parallel(fixture, 1000)?;
         let pod = &mut job.spec.workers.template.0["spec"];
         pod["securityContext"]["runAsNonRoot"] = true.into();
         pod["securityContext"]["seccompProfile"] = json!({"type": "RuntimeDefault"});
         pod["containers"][0]["securityContext"] = json!({
             "allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
         });
-        namespace.create(scene, &job).await?;
+        namespace.create(fixture, &job).await?;
         namespace
-            .once(scene, "parallel", JobState::Completed)
+            .once(fixture, "parallel", JobState::Completed)
             .await?;
-        namespace.remove(scene).await
+        namespace.remove(fixture).await
     })
 }
 
@@ -113,17 +113,17 @@ fn enforce(level: &str) -> Value {
 }
 
 /// A parallel job of two workers whose ranks end at once.
-fn parallel(scene: &Scene, user: i64) -> Result<IPUJob, Failed> {
+fn parallel(fixture: &Fixture, user: i64) -> Result<IPUJob, Failed> {
     let command = ["mpirun", "-np", "2", "--bind-to", "none", "true"];
-    scene.parallel(OpenMpi::Four, user, &command)
+    fixture.parallel(OpenMpi::Four, user, &command)
 }
 
 /// A namespace with rules.
 struct Ruled(&'static str);
 
 impl Ruled {
-    async fn make(scene: &Scene, name: &'static str, labels: Value) -> Result<Self, Failed> {
-        let namespaces: Api<Namespace> = Api::all(scene.operated.client.clone());
+    async fn make(fixture: &Fixture, name: &'static str, labels: Value) -> Result<Self, Failed> {
+        let namespaces: Api<Namespace> = Api::all(fixture.operated.client.clone());
         let namespace = json!({"metadata": {"name": name, "labels": labels}});
         let namespace = serde_json::from_value(namespace)?;
         namespaces
@@ -132,27 +132,29 @@ impl Ruled {
         Ok(Self(name))
     }
 
-    fn api<K>(&self, scene: &Scene) -> Api<K>
+    fn api<K>(&self, fixture: &Fixture) -> Api<K>
     where
         K: kube::Resource<Scope = kube::core::NamespaceResourceScope>,
         K::DynamicType: Default,
     {
-        Api::namespaced(scene.operated.client.clone(), self.0)
+        Api::namespaced(fixture.operated.client.clone(), self.0)
     }
 
-    async fn create(&self, scene: &Scene, job: &IPUJob) -> Result<(), Failed> {
-        self.api(scene).create(&PostParams::default(), job).await?;
+    async fn create(&self, fixture: &Fixture, job: &IPUJob) -> Result<(), Failed> {
+        self.api(fixture)
+            .create(&PostParams::default(), job)
+            .await?;
         Ok(())
     }
 
-    async fn described(&self, scene: &Scene, job: &str, words: &[&str]) -> Result<(), Failed> {
-        scene.described_in(self.0, job, words).await?;
+    async fn described(&self, fixture: &Fixture, job: &str, words: &[&str]) -> Result<(), Failed> {
+        fixture.described_in(self.0, job, words).await?;
         Ok(())
     }
 
-    async fn once(&self, scene: &Scene, name: &str, state: JobState) -> Result<(), Failed> {
-        let jobs: Api<IPUJob> = self.api(scene);
-        let pods: Api<Pod> = self.api(scene);
+    async fn once(&self, fixture: &Fixture, name: &str, state: JobState) -> Result<(), Failed> {
+        let jobs: Api<IPUJob> = self.api(fixture);
+        let pods: Api<Pod> = self.api(fixture);
         let what = format!("{name} in {} to be {state:?}", self.0);
         until(what, PATIENCE, || async {
             let status = jobs.get(name).await?.status.unwrap_or_default();
@@ -168,9 +170,9 @@ impl Ruled {
         Ok(())
     }
 
-    async fn remove(self, scene: &Scene) -> Result<(), Failed> {
-        scene.clear(self.0).await?;
-        scene.kubectl(&["delete", "namespace", self.0]).await?;
+    async fn remove(self, fixture: &Fixture) -> Result<(), Failed> {
+        fixture.clear(self.0).await?;
+        fixture.kubectl(&["delete", "namespace", self.0]).await?;
         Ok(())
     }
 }

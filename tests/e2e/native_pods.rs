@@ -9,7 +9,7 @@ mod owners;
 use std::fmt::Debug;
 
 use cluster::wait::{Seen, until};
-use ipu_api::names::{IPU_RESOURCE, PARTITION_ID_LABEL, PARTITION_READY_CONDITION};
+use ipu_api::labels::{IPU_RESOURCE, PARTITION_ID_LABEL, PARTITION_READY_CONDITION};
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::api::{Api, ListParams, PostParams};
@@ -20,7 +20,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::failing_pods::IMAGE;
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 pub(crate) use deployment::waits_for_its_ipus;
 pub(crate) use early::{is_deleted_while_its_partition_forms, is_refused};
@@ -29,12 +29,12 @@ pub(crate) use nodes::are_advertised_again;
 pub(crate) use owners::replace_and_restart_pods;
 
 /// Creates an object in the default namespace.
-async fn create<K>(scene: &Scene, object: Value) -> Result<(), Failed>
+async fn create<K>(fixture: &Fixture, object: Value) -> Result<(), Failed>
 where
     K: Resource<Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize,
     K::DynamicType: Default,
 {
-    let objects: Api<K> = Api::default_namespaced(scene.operated.client.clone());
+    let objects: Api<K> = Api::default_namespaced(fixture.operated.client.clone());
     let object: K = serde_json::from_value(object)?;
     objects.create(&PostParams::default(), &object).await?;
     Ok(())
@@ -53,12 +53,12 @@ fn container(ipus: u32, command: &str) -> Value {
 
 /// The Pods with this label, once they are as wanted.
 async fn once(
-    scene: &Scene,
+    fixture: &Fixture,
     label: &str,
     what: &str,
     is_so: impl Fn(&[Pod]) -> bool,
 ) -> Result<Vec<Pod>, Failed> {
-    let pods: Api<Pod> = Api::default_namespaced(scene.operated.client.clone());
+    let pods: Api<Pod> = Api::default_namespaced(fixture.operated.client.clone());
     let selected = ListParams::default().labels(label);
     let found = until(format!("{label}: {what}"), PATIENCE, async || {
         let found = pods.list(&selected).await?.items;
@@ -73,8 +73,8 @@ async fn once(
 }
 
 /// A Pod by its name.
-async fn pod(scene: &Scene, name: &str) -> Result<Pod, Failed> {
-    let pods: Api<Pod> = Api::default_namespaced(scene.operated.client.clone());
+async fn pod(fixture: &Fixture, name: &str) -> Result<Pod, Failed> {
+    let pods: Api<Pod> = Api::default_namespaced(fixture.operated.client.clone());
     Ok(pods.get(name).await?)
 }
 
@@ -123,8 +123,8 @@ fn uid(pod: &Pod) -> String {
 }
 
 /// Deletes an object and what it owns, and waits until all of it is gone.
-async fn delete(scene: &Scene, object: &str) -> Result<(), Failed> {
+async fn delete(fixture: &Fixture, object: &str) -> Result<(), Failed> {
     let delete = ["delete", object, "--cascade=foreground", "--timeout=120s"];
-    scene.kubectl(&delete).await?;
+    fixture.kubectl(&delete).await?;
     Ok(())
 }

@@ -6,68 +6,68 @@ use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 const ROOT: i64 = 0;
 const SOMEBODY: i64 = 1000;
 
 /// Left alone, mpirun would have the first workers start the others. Only the launcher may: eight
 /// workers, with a radix of two, run all the same.
-pub(crate) fn four_reaches_more_workers_than_its_radix(scene: &Scene) -> Result<(), Failed> {
+pub(crate) fn four_reaches_more_workers_than_its_radix(fixture: &Fixture) -> Result<(), Failed> {
     let radix = ["--mca", "routed_radix", "2"];
-    runs_everywhere(scene, OpenMpi::Four, ROOT, 8, &radix)
+    runs_everywhere(fixture, OpenMpi::Four, ROOT, 8, &radix)
 }
 
 /// The same with Open MPI 5, whose daemons know the setting by another name.
-pub(crate) fn five_reaches_more_workers_than_its_radix(scene: &Scene) -> Result<(), Failed> {
+pub(crate) fn five_reaches_more_workers_than_its_radix(fixture: &Fixture) -> Result<(), Failed> {
     let radix = ["--prtemca", "routed_radix", "2"];
-    runs_everywhere(scene, OpenMpi::Five, ROOT, 8, &radix)
+    runs_everywhere(fixture, OpenMpi::Five, ROOT, 8, &radix)
 }
 
 /// A user without privileges, with Open MPI 4.
-pub(crate) fn four_runs_as_a_normal_user(scene: &Scene) -> Result<(), Failed> {
-    runs_everywhere(scene, OpenMpi::Four, SOMEBODY, 2, &[])
+pub(crate) fn four_runs_as_a_normal_user(fixture: &Fixture) -> Result<(), Failed> {
+    runs_everywhere(fixture, OpenMpi::Four, SOMEBODY, 2, &[])
 }
 
 /// A user without privileges, with Open MPI 5.
-pub(crate) fn five_runs_as_a_normal_user(scene: &Scene) -> Result<(), Failed> {
-    runs_everywhere(scene, OpenMpi::Five, SOMEBODY, 2, &[])
+pub(crate) fn five_runs_as_a_normal_user(fixture: &Fixture) -> Result<(), Failed> {
+    runs_everywhere(fixture, OpenMpi::Five, SOMEBODY, 2, &[])
 }
 
 /// As many workers as the large controller has IPUs: sixty-four streams from one launcher.
-pub(crate) fn reaches_sixty_four_workers(scene: &Scene) -> Result<(), Failed> {
-    runs_everywhere(scene, OpenMpi::Four, ROOT, 64, &[])
+pub(crate) fn reaches_sixty_four_workers(fixture: &Fixture) -> Result<(), Failed> {
+    runs_everywhere(fixture, OpenMpi::Four, ROOT, 64, &[])
 }
 
 /// A worker that is deleted under a running mpirun fails the job by name: Open MPI 4 says so too.
-pub(crate) fn four_loses_a_worker(scene: &Scene) -> Result<(), Failed> {
-    loses_a_worker(scene, OpenMpi::Four)
+pub(crate) fn four_loses_a_worker(fixture: &Fixture) -> Result<(), Failed> {
+    loses_a_worker(fixture, OpenMpi::Four)
 }
 
 /// Open MPI 5 ends well after it has lost a worker. The job does not.
-pub(crate) fn five_loses_a_worker(scene: &Scene) -> Result<(), Failed> {
-    loses_a_worker(scene, OpenMpi::Five)
+pub(crate) fn five_loses_a_worker(fixture: &Fixture) -> Result<(), Failed> {
+    loses_a_worker(fixture, OpenMpi::Five)
 }
 
 /// Runs one rank on each of so many workers; each prints who and where it is.
 fn runs_everywhere(
-    scene: &Scene,
+    fixture: &Fixture,
     version: OpenMpi,
     user: i64,
     workers: u32,
     options: &[&str],
 ) -> Result<(), Failed> {
-    scene.block_on(async {
+    fixture.block_on(async {
         let count = workers.to_string();
         let mpirun = ["mpirun", "-np", &count, "--bind-to", "none"];
         let rank = ["sh", "-c", "echo rank on $(hostname) as $(id -u)"];
         let command = [&mpirun[..], options, &rank[..]].concat();
-        let mut job = scene.parallel(version, user, &command)?;
+        let mut job = fixture.parallel(version, user, &command)?;
         job.spec.workers_per_job_instance = Some(count.clone());
         job.spec.ipus_per_job_instance = workers.max(8).to_string();
-        scene.create(&job).await?;
-        scene.once("parallel", JobState::Completed).await?;
-        let log = scene.kubectl(&["logs", "parallel-launcher"]).await?;
+        fixture.create(&job).await?;
+        fixture.once("parallel", JobState::Completed).await?;
+        let log = fixture.kubectl(&["logs", "parallel-launcher"]).await?;
         let is_rank = |line: &&str| line.starts_with("rank on ");
         let mut ranks: Vec<&str> = log.lines().filter(is_rank).collect();
         ranks.sort_unstable();
@@ -76,29 +76,29 @@ fn runs_everywhere(
             .collect();
         wanted.sort_unstable();
         assert_eq!(ranks, wanted, "one rank on each: {log}");
-        scene.delete_and_leave_nothing("02-parallel.yaml").await
+        fixture.delete_and_leave_nothing("02-parallel.yaml").await
     })
 }
 
-fn loses_a_worker(scene: &Scene, version: OpenMpi) -> Result<(), Failed> {
-    scene.block_on(async {
+fn loses_a_worker(fixture: &Fixture, version: OpenMpi) -> Result<(), Failed> {
+    fixture.block_on(async {
         let rank = "touch /tmp/runs; sleep 600";
         let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
-        scene
-            .create(&scene.parallel(version, ROOT, &command)?)
+        fixture
+            .create(&fixture.parallel(version, ROOT, &command)?)
             .await?;
         let both_run = "the ranks to run on both workers";
         until(both_run, PATIENCE, || async {
             let look = ["exec", "parallel-worker-1", "--", "ls", "/tmp/runs"];
-            let found = scene.kubectl(&look).await;
+            let found = fixture.kubectl(&look).await;
             Ok::<_, Failed>(Seen::from(found.map_err(|error| format!("{error:?}"))))
         })
         .await?;
         let delete = ["delete", "pod", "parallel-worker-1", "--wait=false"];
-        scene.kubectl(&delete).await?;
-        let status = scene.once("parallel", JobState::Failed).await?;
+        fixture.kubectl(&delete).await?;
+        let status = fixture.once("parallel", JobState::Failed).await?;
         let message = status.last_message;
         assert!(message.contains("parallel-worker-1"), "{message}");
-        scene.delete_and_leave_nothing("02-parallel.yaml").await
+        fixture.delete_and_leave_nothing("02-parallel.yaml").await
     })
 }

@@ -5,11 +5,15 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
 use libtest_mimic::Failed;
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// The UID of a Pod of the default namespace once it runs and is another than before.
-pub(crate) async fn runs(scene: &Scene, pod: &str, before: Option<&str>) -> Result<String, Failed> {
-    let pods: Api<Pod> = Api::default_namespaced(scene.operated.client.clone());
+pub(crate) async fn runs(
+    fixture: &Fixture,
+    pod: &str,
+    before: Option<&str>,
+) -> Result<String, Failed> {
+    let pods: Api<Pod> = Api::default_namespaced(fixture.operated.client.clone());
     let found = until(format!("{pod} to run"), PATIENCE, || async {
         let found = pods.get_opt(pod).await?.unwrap_or_default();
         let uid = found.uid().filter(|uid| Some(uid.as_str()) != before);
@@ -23,8 +27,8 @@ pub(crate) async fn runs(scene: &Scene, pod: &str, before: Option<&str>) -> Resu
 }
 
 /// The node that a Pod of the default namespace is on.
-pub(crate) async fn node_of(scene: &Scene, pod: &str) -> Result<String, Failed> {
-    let pods: Api<Pod> = Api::default_namespaced(scene.operated.client.clone());
+pub(crate) async fn node_of(fixture: &Fixture, pod: &str) -> Result<String, Failed> {
+    let pods: Api<Pod> = Api::default_namespaced(fixture.operated.client.clone());
     let spec = pods.get(pod).await?.spec;
     let node = spec.and_then(|spec| spec.node_name);
     Ok(node.ok_or("the Pod is on no node")?)

@@ -12,13 +12,13 @@ use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// A placement guest from a ConfigMap decides in every replica of the proxy, and a limit holds for the
 /// namespaces that it is for; both go, and what was there before decides again.
-pub(crate) fn decide_and_go(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let module = scene
+pub(crate) fn decide_and_go(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let module = fixture
             .operated
             .repository
             .join("dist/guests/serial-walk.wasm");
@@ -32,18 +32,18 @@ pub(crate) fn decide_and_go(scene: &Scene) -> Result<(), Failed> {
             NAMESPACE,
             &from_file,
         ];
-        scene.kubectl(&create).await?;
+        fixture.kubectl(&create).await?;
         let walk = json!({
             "hook": "Placement",
             "module": {"configMap": {"name": "guests", "key": "walk.wasm"}, "digest": digest},
         });
-        apply(scene, "walk", walk).await?;
-        let status = once_active(scene, "walk").await?;
+        apply(fixture, "walk", walk).await?;
+        let status = once_active(fixture, "walk").await?;
         assert_eq!(status.status.unwrap_or_default().replicas.len(), 2);
-        let job = scene.apply("01-single-worker.yaml").await?;
-        scene.facts().completed(&job, PATIENCE).await?;
+        let job = fixture.apply("01-single-worker.yaml").await?;
+        fixture.facts().completed(&job, PATIENCE).await?;
         let asked = until("the guest to have been asked", PATIENCE, || async {
-            let calls = policies(scene)
+            let calls = policies(fixture)
                 .get("walk")
                 .await?
                 .status
@@ -52,53 +52,53 @@ pub(crate) fn decide_and_go(scene: &Scene) -> Result<(), Failed> {
             Ok::<_, kube::Error>(Seen::when(calls, |calls| calls.answered > 0))
         });
         assert_eq!(asked.await?.failed, 0);
-        scene
+        fixture
             .delete_and_leave_nothing("01-single-worker.yaml")
             .await?;
 
-        holds_a_limit(scene).await?;
-        scene
+        holds_a_limit(fixture).await?;
+        fixture
             .kubectl(&["delete", "ipupolicy", "walk", "trial-limit"])
             .await?;
-        scene
+        fixture
             .kubectl(&["delete", "configmap", "guests", "--namespace", NAMESPACE])
             .await?;
-        let job = scene.apply("01-single-worker.yaml").await?;
-        scene.facts().completed(&job, PATIENCE).await?;
-        scene
+        let job = fixture.apply("01-single-worker.yaml").await?;
+        fixture.facts().completed(&job, PATIENCE).await?;
+        fixture
             .delete_and_leave_nothing("01-single-worker.yaml")
             .await
     })
 }
 
 /// The limit of the example is for the namespaces with its label alone.
-async fn holds_a_limit(scene: &Scene) -> Result<(), Failed> {
-    let limit = scene
+async fn holds_a_limit(fixture: &Fixture) -> Result<(), Failed> {
+    let limit = fixture
         .operated
         .repository
         .join("examples/policies/limit.yaml");
-    scene.operated.kubectl.apply(&limit).await?;
-    once_active(scene, "trial-limit").await?;
+    fixture.operated.kubectl.apply(&limit).await?;
+    once_active(fixture, "trial-limit").await?;
     let label = |change| ["label", "--overwrite", "namespace", "default", change];
-    scene.kubectl(&label("tier=trial")).await?;
-    let mut large = scene.example("01-single-worker.yaml")?;
+    fixture.kubectl(&label("tier=trial")).await?;
+    let mut large = fixture.example("01-single-worker.yaml")?;
     large.spec.ipus_per_job_instance = 32.to_string();
     let refused = until("the limit to hold", PATIENCE, || async {
-        Ok::<_, kube::Error>(match scene.create(&large).await {
+        Ok::<_, kube::Error>(match fixture.create(&large).await {
             Err(kube::Error::Api(status)) if status.code == 422 => Seen::Yes(status.message),
             other => Seen::NotYet(format!("{other:?}")),
         })
     });
     let refused = refused.await?;
     assert!(refused.contains("spec.ipusPerJobInstance"), "{refused}");
-    scene.kubectl(&label("tier-")).await?;
+    fixture.kubectl(&label("tier-")).await?;
     Ok(())
 }
 
 /// What the live operator asks is written down in its container, without the values of environment
 /// variables, and replays the same with the guest that answered.
-pub(crate) fn are_recorded_and_replayed(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
+pub(crate) fn are_recorded_and_replayed(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
         let controller = "deploy/ipu-operator-controller-manager";
         let record = [
             "exec",
@@ -112,16 +112,16 @@ pub(crate) fn are_recorded_and_replayed(scene: &Scene) -> Result<(), Failed> {
             "--hook=validation",
             "--count=2",
         ];
-        let mut job = scene.example("01-single-worker.yaml")?;
+        let mut job = fixture.example("01-single-worker.yaml")?;
         let container = &mut job.spec.workers.template.0["spec"]["containers"][0];
         container["env"] = json!([{"name": "TOKEN", "value": "a-long-secret"}]);
         let jobs = async {
             loop {
-                scene.would_take(&job).await?;
+                fixture.would_take(&job).await?;
             }
         };
         let recorded = tokio::select! {
-            recorded = scene.kubectl(&record) => recorded?,
+            recorded = fixture.kubectl(&record) => recorded?,
             stopped = jobs => return stopped,
             () = tokio::time::sleep(PATIENCE) => return Err("nothing was recorded".into()),
         };
@@ -131,7 +131,7 @@ pub(crate) fn are_recorded_and_replayed(scene: &Scene) -> Result<(), Failed> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("records.jsonl");
         std::fs::write(&file, recorded)?;
-        let dist = scene.operated.repository.join("dist");
+        let dist = fixture.operated.repository.join("dist");
         let guest = dist.join("guests/validation.wasm");
         let mut replay = Command::new(dist.join("ipu-operator"));
         replay.args(["policy", "replay"]);
@@ -149,26 +149,26 @@ pub(crate) fn are_recorded_and_replayed(scene: &Scene) -> Result<(), Failed> {
     })
 }
 
-fn policies(scene: &Scene) -> Api<IPUPolicy> {
-    Api::all(scene.operated.client.clone())
+fn policies(fixture: &Fixture) -> Api<IPUPolicy> {
+    Api::all(fixture.operated.client.clone())
 }
 
 /// Applies a policy as an admin does.
-pub(crate) async fn apply(scene: &Scene, name: &str, spec: Value) -> Result<(), kube::Error> {
+pub(crate) async fn apply(fixture: &Fixture, name: &str, spec: Value) -> Result<(), kube::Error> {
     let policy = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
         "metadata": {"name": name}, "spec": spec,
     });
     let params = PatchParams::apply("an-admin");
     let patch = Patch::Apply(&policy);
-    policies(scene).patch(name, &params, &patch).await?;
+    policies(fixture).patch(name, &params, &patch).await?;
     Ok(())
 }
 
 /// The policy once every replica asks what it wishes.
-pub(crate) async fn once_active(scene: &Scene, name: &str) -> Result<IPUPolicy, Failed> {
+pub(crate) async fn once_active(fixture: &Fixture, name: &str) -> Result<IPUPolicy, Failed> {
     let what = format!("the IPUPolicy {name} to be active everywhere");
-    once(scene, name, what, |policy| {
+    once(fixture, name, what, |policy| {
         policy.status.as_ref().is_some_and(|status| {
             let mut conditions = status.conditions.iter();
             status.phase == PolicyPhase::Active
@@ -180,12 +180,12 @@ pub(crate) async fn once_active(scene: &Scene, name: &str) -> Result<IPUPolicy, 
 
 /// The policy once what was applied last is in a phase.
 pub(crate) async fn once_in(
-    scene: &Scene,
+    fixture: &Fixture,
     name: &str,
     phase: PolicyPhase,
 ) -> Result<IPUPolicy, Failed> {
     let what = format!("the IPUPolicy {name} to be {phase:?}");
-    once(scene, name, what, |policy| {
+    once(fixture, name, what, |policy| {
         policy.status.as_ref().is_some_and(|status| {
             status.phase == phase && Some(status.observed_generation) == policy.metadata.generation
         })
@@ -194,13 +194,13 @@ pub(crate) async fn once_in(
 }
 
 async fn once(
-    scene: &Scene,
+    fixture: &Fixture,
     name: &str,
     what: String,
     is_so: impl Fn(&IPUPolicy) -> bool,
 ) -> Result<IPUPolicy, Failed> {
     let found = until(what, PATIENCE, || async {
-        let policy = policies(scene).get(name).await?;
+        let policy = policies(fixture).get(name).await?;
         Ok::<_, kube::Error>(Seen::when(policy, &is_so))
     });
     Ok(found.await?)

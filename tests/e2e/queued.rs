@@ -16,7 +16,7 @@ use tests::kueue::installed::Admin;
 use tests::kueue::objects::{QUEUE_LABEL, cluster_queue, local_queue, resource_flavor};
 use tests::kueue::workload::{Workload, of_job, workloads};
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// Name of the ClusterQueue, and of the LocalQueue that leads to it.
 const QUEUE: &str = "team";
@@ -29,10 +29,10 @@ const HANDOVER: Duration = Duration::from_secs(10);
 
 /// Two jobs, and quota for one: the second waits and says why, and runs when the first is evicted. The
 /// controller is killed while it evicts the second.
-pub(crate) fn two_jobs_share_a_quota(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        admin(scene).install_kueue()?;
-        let client = &scene.operated.client;
+pub(crate) fn two_jobs_share_a_quota(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        admin(fixture).install_kueue()?;
+        let client = &fixture.operated.client;
         for object in [
             resource_flavor(FLAVOR, &[]),
             cluster_queue(QUEUE, &[(FLAVOR, 4)]),
@@ -40,17 +40,17 @@ pub(crate) fn two_jobs_share_a_quota(scene: &Scene) -> Result<(), Failed> {
         ] {
             apply(client, &object).await?;
         }
-        once_noticed(scene).await?;
-        scene.create(&queued(scene, "first")?).await?;
-        scene.once("first", JobState::Running).await?;
-        scene.create(&queued(scene, "second")?).await?;
-        scene
+        once_noticed(fixture).await?;
+        fixture.create(&queued(fixture, "first")?).await?;
+        fixture.once("first", JobState::Running).await?;
+        fixture.create(&queued(fixture, "second")?).await?;
+        fixture
             .described("second", &["insufficient unused quota"])
             .await?;
 
         set_active(client, "first", false).await?;
         let begun = Instant::now();
-        scene.once("second", JobState::Running).await?;
+        fixture.once("second", JobState::Running).await?;
         let took = begun.elapsed();
         assert!(took < HANDOVER, "{took:?}");
         let first = once(client, "first", |one| one.admission().is_none()).await?;
@@ -58,31 +58,31 @@ pub(crate) fn two_jobs_share_a_quota(scene: &Scene) -> Result<(), Failed> {
 
         set_active(client, "first", true).await?;
         set_active(client, "second", false).await?;
-        scene.kill_leading_controller().await?;
-        scene.once("first", JobState::Running).await?;
-        scene.once("second", JobState::Suspended).await?;
-        scene.webhooks_answer().await?;
-        scene.clear("default").await?;
-        remove_kueue(scene).await
+        fixture.kill_leading_controller().await?;
+        fixture.once("first", JobState::Running).await?;
+        fixture.once("second", JobState::Suspended).await?;
+        fixture.webhooks_answer().await?;
+        fixture.clear("default").await?;
+        remove_kueue(fixture).await
     })
 }
 
 /// Both Jobs of a JobSet get a partition each, and nothing of them is left.
-pub(crate) fn a_jobset_gets_its_ipus(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        admin(scene).install_jobset()?;
+pub(crate) fn a_jobset_gets_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        admin(fixture).install_jobset()?;
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("jobset.json");
         std::fs::write(&file, jobset("pair").to_string())?;
-        scene.operated.kubectl.apply(&file).await?;
+        fixture.operated.kubectl.apply(&file).await?;
         let completed = [
             "wait",
             "--for=condition=Completed",
             "--timeout=180s",
             "jobset/pair",
         ];
-        scene.kubectl(&completed).await?;
-        let pods: Api<Pod> = Api::default_namespaced(scene.operated.client.clone());
+        fixture.kubectl(&completed).await?;
+        let pods: Api<Pod> = Api::default_namespaced(fixture.operated.client.clone());
         let of_set = ListParams::default().labels("jobset.sigs.k8s.io/jobset-name=pair");
         let pods = pods.list(&of_set).await?;
         let ids = pods.iter().map(|pod| {
@@ -91,25 +91,25 @@ pub(crate) fn a_jobset_gets_its_ipus(scene: &Scene) -> Result<(), Failed> {
         });
         let ids: BTreeSet<String> = ids.collect();
         assert_eq!((pods.items.len(), ids.len()), (2, 2), "{ids:?}");
-        scene.once_no_partition().await?;
-        scene.operated.kubectl.delete(&file).await?;
-        Ok(admin(scene).remove_jobset()?)
+        fixture.once_no_partition().await?;
+        fixture.operated.kubectl.delete(&file).await?;
+        Ok(admin(fixture).remove_jobset()?)
     })
 }
 
 /// An admin who installs what is not the operator's.
-fn admin(scene: &Scene) -> Admin<'_> {
+fn admin(fixture: &Fixture) -> Admin<'_> {
     Admin {
-        settings: &scene.settings,
-        tools: &scene.tools,
-        progress: &scene.progress,
+        settings: &fixture.settings,
+        tools: &fixture.tools,
+        progress: &fixture.progress,
     }
 }
 
 /// Waits until a new job with a queue is suspended.
-async fn once_noticed(scene: &Scene) -> Result<(), Failed> {
-    let jobs: Api<IPUJob> = Api::default_namespaced(scene.operated.client.clone());
-    let probe = queued(scene, "probe")?;
+async fn once_noticed(fixture: &Fixture) -> Result<(), Failed> {
+    let jobs: Api<IPUJob> = Api::default_namespaced(fixture.operated.client.clone());
+    let probe = queued(fixture, "probe")?;
     let dry_run = PostParams {
         dry_run: true,
         ..PostParams::default()
@@ -125,8 +125,8 @@ async fn once_noticed(scene: &Scene) -> Result<(), Failed> {
 }
 
 /// A job of 4 IPUs in the queue, which does not end by itself and ends at once where it is told to.
-fn queued(scene: &Scene, name: &str) -> Result<IPUJob, Failed> {
-    let mut job = scene.example("01-single-worker.yaml")?;
+fn queued(fixture: &Fixture, name: &str) -> Result<IPUJob, Failed> {
+    let mut job = fixture.example("01-single-worker.yaml")?;
     job.metadata.name = Some(name.to_owned());
     let label = (QUEUE_LABEL.to_owned(), QUEUE.to_owned());
     job.metadata.labels = Some(BTreeMap::from([label]));
@@ -163,13 +163,13 @@ async fn set_active(client: &Client, job: &str, active: bool) -> Result<(), Fail
 }
 
 /// Removes the queue, and Kueue: its webhooks are called for every Pod.
-async fn remove_kueue(scene: &Scene) -> Result<(), Failed> {
+async fn remove_kueue(fixture: &Fixture) -> Result<(), Failed> {
     for kind in ["localqueues", "clusterqueues", "resourceflavors"] {
         let kind = format!("{kind}.kueue.x-k8s.io");
         let delete = ["delete", &kind, "--all", "--timeout=120s"];
-        scene.kubectl(&delete).await?;
+        fixture.kubectl(&delete).await?;
     }
-    Ok(admin(scene).remove_kueue()?)
+    Ok(admin(fixture).remove_kueue()?)
 }
 
 /// A JobSet of two Jobs, each of one Pod that checks its partition and ends.

@@ -2,19 +2,19 @@
 
 use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
-use ipu_api::names;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
 use libtest_mimic::Failed;
 use serde_json::json;
 
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// `kubectl scale` adds an instance, a new template replaces the Pods, and a Pod that is deleted
 /// comes back.
-pub(crate) fn grows_changes_and_heals(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let mut job = scene.example("06-inference.yaml")?;
+pub(crate) fn grows_changes_and_heals(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let mut job = fixture.example("06-inference.yaml")?;
         let name = job.name_any();
         let program = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
         job.spec.workers.template.0["spec"]["containers"] = json!([{
@@ -24,38 +24,42 @@ pub(crate) fn grows_changes_and_heals(scene: &Scene) -> Result<(), Failed> {
             "command": ["bash", "-c", program],
             "env": [{"name": "VERSION", "value": "old"}],
         }]);
-        scene.create(&job).await?;
-        scene.once(&name, JobState::Running).await?;
+        fixture.create(&job).await?;
+        fixture.once(&name, JobState::Running).await?;
 
         let of_job = format!("ipujob/{name}");
         let more = ["scale", &of_job, "--replicas", "2"];
-        scene.kubectl(&more).await?;
-        let old = serving(scene, &name, "old").await?;
-        assert_eq!(scene.partitions().await?.len(), 2, "one for each instance");
+        fixture.kubectl(&more).await?;
+        let old = serving(fixture, &name, "old").await?;
+        assert_eq!(
+            fixture.partitions().await?.len(),
+            2,
+            "one for each instance"
+        );
 
         let path = "/spec/workers/template/spec/containers/0/env/0/value";
         let change = json!([{"op": "replace", "path": path, "value": "new"}]).to_string();
         let change = ["patch", &of_job, "--type", "json", "-p", &change];
-        scene.kubectl(&change).await?;
-        let new = serving(scene, &name, "new").await?;
+        fixture.kubectl(&change).await?;
+        let new = serving(fixture, &name, "new").await?;
         assert!(old.iter().zip(&new).all(|(old, new)| old != new));
 
-        let first = names::worker(&name, 0);
-        scene.kubectl(&["delete", "pod", &first]).await?;
-        let healed = serving(scene, &name, "new").await?;
+        let first = naming::worker(&name, 0);
+        fixture.kubectl(&["delete", "pod", &first]).await?;
+        let healed = serving(fixture, &name, "new").await?;
         assert!(healed[0] != new[0] && healed[1] == new[1]);
-        scene.delete_and_leave_nothing("06-inference.yaml").await
+        fixture.delete_and_leave_nothing("06-inference.yaml").await
     })
 }
 
 /// The UIDs of both workers, once they are all there is of this version and Ready.
-async fn serving(scene: &Scene, job: &str, version: &str) -> Result<[String; 2], Failed> {
-    let pods: Api<Pod> = Api::default_namespaced(scene.operated.client.clone());
+async fn serving(fixture: &Fixture, job: &str, version: &str) -> Result<[String; 2], Failed> {
+    let pods: Api<Pod> = Api::default_namespaced(fixture.operated.client.clone());
     let what = format!("both workers of {job} to serve as {version}");
     let found = until(what, PATIENCE, || async {
         let mut uids = Vec::new();
         for index in 0..2 {
-            let pod = pods.get_opt(&names::worker(job, index)).await?;
+            let pod = pods.get_opt(&naming::worker(job, index)).await?;
             let serves = pod.filter(|pod| serves(pod, version));
             uids.push(serves.and_then(|pod| pod.uid()));
         }

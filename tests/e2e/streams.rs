@@ -10,7 +10,7 @@ use tests::described::COMPLETED;
 use tests::operator_process::{OperatorProcess, ProcessError};
 
 use crate::described::once_described;
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// What each of two ranks prints, in bytes.
 const FLOOD: u64 = 64 << 20;
@@ -26,78 +26,78 @@ const WAITS: &str = "touch /tmp/runs; until [ -e /tmp/go ]; do sleep 0.1; done";
 
 /// Both workers print as fast as they can; not a byte is lost on the way to the launcher, and the job reads like any
 /// other that has completed.
-pub(crate) fn nothing_of_a_flood_is_lost(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
+pub(crate) fn nothing_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
         let rank = format!("head -c {FLOOD} /dev/zero");
         let counted = format!("mpirun -np 2 --bind-to none sh -c '{rank}' | wc -c");
-        let job = scene.parallel(OpenMpi::Four, 0, &["bash", "-c", &counted])?;
-        scene.create(&job).await?;
-        scene.once("parallel", JobState::Completed).await?;
-        let log = scene.kubectl(&["logs", "parallel-launcher"]).await?;
+        let job = fixture.parallel(OpenMpi::Four, 0, &["bash", "-c", &counted])?;
+        fixture.create(&job).await?;
+        fixture.once("parallel", JobState::Completed).await?;
+        let log = fixture.kubectl(&["logs", "parallel-launcher"]).await?;
         let last = log.lines().last().unwrap_or_default();
         assert_eq!(last.trim().parse(), Ok(2 * FLOOD), "{log}");
-        once_described(scene, "parallel", &COMPLETED).await?;
-        scene.clear("default").await
+        once_described(fixture, "parallel", &COMPLETED).await?;
+        fixture.clear("default").await
     })
 }
 
 /// A rank that prints nothing for minutes is waited for, and its last line arrives.
-pub(crate) fn silence_is_waited_for(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
+pub(crate) fn silence_is_waited_for(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
         let rank = format!("sleep {SILENCE}; echo done");
-        scene.create(&ranks(scene, &[ATTACHED], &rank)?).await?;
-        scene.once("parallel", JobState::Completed).await?;
-        let log = scene.kubectl(&["logs", "parallel-launcher"]).await?;
+        fixture.create(&ranks(fixture, &[ATTACHED], &rank)?).await?;
+        fixture.once("parallel", JobState::Completed).await?;
+        let log = fixture.kubectl(&["logs", "parallel-launcher"]).await?;
         let done = log.lines().filter(|line| line.trim() == "done");
         assert_eq!(done.count(), 2, "{log}");
-        scene.clear("default").await
+        fixture.clear("default").await
     })
 }
 
 /// The streams are cut in the middle of `mpirun`: nothing is closed, and nothing arrives any more. The job fails within
-/// minutes instead of never, its partition is given back, and the launcher's log says what was lost.
-pub(crate) fn a_cut_is_noticed(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        scene.create(&ranks(scene, &[ATTACHED], WAITS)?).await?;
-        cut_once_they_run(scene).await?;
-        let status = scene.once("parallel", JobState::Failed).await?;
+/// minutes instead of never, its partition is released, and the launcher's log says what was lost.
+pub(crate) fn a_cut_is_noticed(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        fixture.create(&ranks(fixture, &[ATTACHED], WAITS)?).await?;
+        cut_once_they_run(fixture).await?;
+        let status = fixture.once("parallel", JobState::Failed).await?;
         let said = status.last_message;
         assert!(
             said.contains("launcher failed: Pod parallel-launcher"),
             "{said}"
         );
-        let log = scene.kubectl(&["logs", "parallel-launcher"]).await?;
+        let log = fixture.kubectl(&["logs", "parallel-launcher"]).await?;
         assert!(
             log.contains("lost the command in Pod parallel-worker-"),
             "{log}"
         );
-        scene
+        fixture
             .described("parallel", &[&said, "IPUJobFailed"])
             .await?;
-        scene.once_no_partition().await?;
-        scene.clear("default").await
+        fixture.once_no_partition().await?;
+        fixture.clear("default").await
     })
 }
 
 /// By default the daemons of `mpirun` need no stream once they run: a launcher that cannot reach the API server any more
 /// comes to its end all the same.
-pub(crate) fn detached_ranks_need_no_stream(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        scene.create(&ranks(scene, &[], WAITS)?).await?;
-        cut_once_they_run(scene).await?;
+pub(crate) fn detached_ranks_need_no_stream(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        fixture.create(&ranks(fixture, &[], WAITS)?).await?;
+        cut_once_they_run(fixture).await?;
         for worker in ["parallel-worker-0", "parallel-worker-1"] {
             let go = ["exec", worker, "--", "touch", "/tmp/go"];
-            scene.kubectl(&go).await?;
+            fixture.kubectl(&go).await?;
         }
-        scene.once("parallel", JobState::Completed).await?;
-        scene.clear("default").await
+        fixture.once("parallel", JobState::Completed).await?;
+        fixture.clear("default").await
     })
 }
 
 /// A job of two ranks that run this.
-fn ranks(scene: &Scene, options: &[&str], rank: &str) -> Result<IPUJob, Failed> {
+fn ranks(fixture: &Fixture, options: &[&str], rank: &str) -> Result<IPUJob, Failed> {
     let mpirun = ["mpirun", "-np", "2", "--bind-to", "none"];
-    scene.parallel(
+    fixture.parallel(
         OpenMpi::Four,
         0,
         &[&mpirun, options, &["sh", "-c", rank]].concat(),
@@ -105,11 +105,11 @@ fn ranks(scene: &Scene, options: &[&str], rank: &str) -> Result<IPUJob, Failed> 
 }
 
 /// Cuts the launcher from the API server once both ranks run.
-async fn cut_once_they_run(scene: &Scene) -> Result<(), Failed> {
+async fn cut_once_they_run(fixture: &Fixture) -> Result<(), Failed> {
     for worker in ["parallel-worker-0", "parallel-worker-1"] {
         until("the ranks to run", PATIENCE, || async {
             let look = ["exec", worker, "--", "ls", "/tmp/runs"];
-            let found = scene.kubectl(&look).await;
+            let found = fixture.kubectl(&look).await;
             Ok::<_, Failed>(Seen::from(found.map_err(|error| format!("{error:?}"))))
         })
         .await?;
@@ -118,5 +118,8 @@ async fn cut_once_they_run(scene: &Scene) -> Result<(), Failed> {
         let found = OperatorProcess::of_pod("mpirun", "parallel-launcher");
         Ok::<_, ProcessError>(Seen::Yes(found?))
     });
-    Ok(cut_from_the_api_server(launcher.await?.pid, &scene.tools)?)
+    Ok(cut_from_the_api_server(
+        launcher.await?.pid,
+        &fixture.tools,
+    )?)
 }

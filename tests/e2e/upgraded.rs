@@ -16,10 +16,10 @@ use tests::described::COMPLETED;
 
 use crate::described::once_described;
 use crate::failing_pods::job;
+use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::runs;
 use crate::release::{SERVICE, end_the_ranks, once_replaced, operators_pods, start_jobs};
-use crate::scene::{PATIENCE, Scene};
-use crate::undisturbed::Live;
+use crate::unaffected::Live;
 
 /// The release before this version.
 const BEFORE: &str = "0.1.0";
@@ -29,106 +29,108 @@ const NEWER: &str = "newer";
 
 /// Jobs that the release before started run on through the upgrade to this version, the rollback, and the
 /// second upgrade, and this version completes them. The release before completes a job that this version started.
-pub(crate) fn from_the_release_before(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        scene.release.run(&["uninstall", NAMESPACE, "--wait"])?;
-        let upgraded = upgrade(scene).await;
+pub(crate) fn from_the_release_before(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        fixture.release.run(&["uninstall", NAMESPACE, "--wait"])?;
+        let upgraded = upgrade(fixture).await;
         if upgraded.is_err() {
             // The trials after this one need the present version.
-            apply_definitions(scene, &scene.release).await?;
-            scene.release.install()?;
+            apply_definitions(fixture, &fixture.release).await?;
+            fixture.release.install()?;
         }
         upgraded
     })
 }
 
-async fn upgrade(scene: &Scene) -> Result<(), Failed> {
-    let package = Package::kept(&scene.settings, BEFORE);
-    let package = package.unpack(&scene.settings.run.join("package-before"))?;
+async fn upgrade(fixture: &Fixture) -> Result<(), Failed> {
+    let package = Package::kept(&fixture.settings, BEFORE);
+    let package = package.unpack(&fixture.settings.run.join("package-before"))?;
     let image = Image {
         name: package.image_name(),
         archive: package.image(),
         digest: String::new(),
     };
-    lifecycle::import(&scene.settings.run, &scene.tools, &[image])?;
-    let older = scene.release.from(package);
-    apply_definitions(scene, &older).await?;
+    lifecycle::import(&fixture.settings.run, &fixture.tools, &[image])?;
+    let older = fixture.release.from(package);
+    apply_definitions(fixture, &older).await?;
     older.install()?;
-    is_of_version(scene, BEFORE).await?;
-    start_jobs(scene).await?;
-    let before = Live::now(scene).await?;
-    let old = operators_pods(scene).await?;
+    is_of_version(fixture, BEFORE).await?;
+    start_jobs(fixture).await?;
+    let before = Live::now(fixture).await?;
+    let old = operators_pods(fixture).await?;
 
-    apply_definitions(scene, &scene.release).await?;
-    scene.release.upgrade(&[])?;
-    let new = once_replaced(scene, &old, old.len()).await?;
-    before.is_undisturbed_by(scene, "the upgrade").await?;
+    apply_definitions(fixture, &fixture.release).await?;
+    fixture.release.upgrade(&[])?;
+    let new = once_replaced(fixture, &old, old.len()).await?;
+    before.is_undisturbed_by(fixture, "the upgrade").await?;
 
-    let old = roll_back(scene, &older, &new).await?;
+    let old = roll_back(fixture, &older, &new).await?;
     before
-        .is_undisturbed_by(scene, "the time of the older release")
+        .is_undisturbed_by(fixture, "the time of the older release")
         .await?;
 
-    apply_definitions(scene, &scene.release).await?;
-    scene.release.upgrade(&[])?;
-    once_replaced(scene, &old, old.len()).await?;
+    apply_definitions(fixture, &fixture.release).await?;
+    fixture.release.upgrade(&[])?;
+    once_replaced(fixture, &old, old.len()).await?;
     before
-        .is_undisturbed_by(scene, "the second upgrade")
+        .is_undisturbed_by(fixture, "the second upgrade")
         .await?;
-    end_the_ranks(scene).await?;
-    scene.once("parallel", JobState::Completed).await?;
+    end_the_ranks(fixture).await?;
+    fixture.once("parallel", JobState::Completed).await?;
     before
         .of_job(SERVICE)
-        .is_undisturbed_by(scene, "the end of the other job")
+        .is_undisturbed_by(fixture, "the end of the other job")
         .await?;
-    scene.kubectl(&["delete", "ipujob", "parallel"]).await?;
-    scene.delete_and_leave_nothing("06-inference.yaml").await
+    fixture.kubectl(&["delete", "ipujob", "parallel"]).await?;
+    fixture.delete_and_leave_nothing("06-inference.yaml").await
 }
 
 /// Puts the release before and its CRDs back while jobs run, of which this version started one. That one is completed by
 /// the older operator, which releases its partition and runs a new job. Returns the UIDs of the operator's Pods.
 async fn roll_back(
-    scene: &Scene,
+    fixture: &Fixture,
     older: &Release,
     new: &BTreeSet<String>,
 ) -> Result<BTreeSet<String>, Failed> {
     let waits = json!({"command": ["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.2; done"]});
-    scene.create(&job(NEWER, json!({}), waits)?).await?;
-    runs(scene, "newer-worker-0", None).await?;
-    scene.once(NEWER, JobState::Running).await?;
-    let before = Live::now(scene).await?;
-    let specs = specs(scene).await?;
+    fixture.create(&job(NEWER, json!({}), waits)?).await?;
+    runs(fixture, "newer-worker-0", None).await?;
+    fixture.once(NEWER, JobState::Running).await?;
+    let before = Live::now(fixture).await?;
+    let specs = specs(fixture).await?;
 
     let back = ["rollback", NAMESPACE, "--wait", "--timeout", "180s"];
-    scene.release.run(&back)?;
-    let old = once_replaced(scene, new, new.len()).await?;
-    is_of_version(scene, BEFORE).await?;
-    before.is_undisturbed_by(scene, "the rollback").await?;
-    apply_definitions(scene, older).await?;
+    fixture.release.run(&back)?;
+    let old = once_replaced(fixture, new, new.len()).await?;
+    is_of_version(fixture, BEFORE).await?;
+    before.is_undisturbed_by(fixture, "the rollback").await?;
+    apply_definitions(fixture, older).await?;
     assert_eq!(
-        self::specs(scene).await?,
+        self::specs(fixture).await?,
         specs,
         "the older CRDs lost fields"
     );
 
-    scene
+    fixture
         .kubectl(&["exec", "newer-worker-0", "--", "touch", "/tmp/go"])
         .await?;
-    scene.once(NEWER, JobState::Completed).await?;
-    once_released(scene, NEWER).await?;
-    once_described(scene, NEWER, &COMPLETED).await?;
-    scene.create(&job("later", json!({}), json!({}))?).await?;
-    scene.once("later", JobState::Completed).await?;
-    once_released(scene, "later").await?;
-    scene.kubectl(&["delete", "ipujob", NEWER, "later"]).await?;
+    fixture.once(NEWER, JobState::Completed).await?;
+    once_released(fixture, NEWER).await?;
+    once_described(fixture, NEWER, &COMPLETED).await?;
+    fixture.create(&job("later", json!({}), json!({}))?).await?;
+    fixture.once("later", JobState::Completed).await?;
+    once_released(fixture, "later").await?;
+    fixture
+        .kubectl(&["delete", "ipujob", NEWER, "later"])
+        .await?;
     Ok(old)
 }
 
 /// Waits until the partition of a job is released.
-async fn once_released(scene: &Scene, job: &str) -> Result<(), Failed> {
+async fn once_released(fixture: &Fixture, job: &str) -> Result<(), Failed> {
     let what = format!("the partition of {job} to be released");
     until(what, PATIENCE, || async {
-        let partitions = scene.partitions().await?.into_iter();
+        let partitions = fixture.partitions().await?.into_iter();
         let owners: Vec<String> = partitions.map(|found| found.spec.owner.name).collect();
         Ok::<_, kube::Error>(Seen::when(owners, |owners| {
             !owners.iter().any(|one| one == job)
@@ -139,27 +141,27 @@ async fn once_released(scene: &Scene, job: &str) -> Result<(), Failed> {
 }
 
 /// The name and the spec of every object, as the API server reads it under the CRDs of the moment.
-async fn specs(scene: &Scene) -> Result<String, KubectlError> {
+async fn specs(fixture: &Fixture) -> Result<String, KubectlError> {
     let each = r#"--output=jsonpath={range .items[*]}{.kind} {.metadata.name}: {.spec}{"\n"}{end}"#;
     let kinds = "ipujobs,ipupartitions,ipupolicies";
-    scene
+    fixture
         .kubectl(&["get", kinds, "--all-namespaces", each])
         .await
 }
 
 /// Users apply the CRDs themselves: Helm leaves those that are there as they are.
-async fn apply_definitions(scene: &Scene, release: &Release) -> Result<(), Failed> {
+async fn apply_definitions(fixture: &Fixture, release: &Release) -> Result<(), Failed> {
     let folder = release.definitions().display().to_string();
     let apply = ["apply", "--server-side", "--force-conflicts", "--filename"];
-    scene.kubectl(&[&apply[..], &[&folder]].concat()).await?;
+    fixture.kubectl(&[&apply[..], &[&folder]].concat()).await?;
     Ok(())
 }
 
 /// The Pods of both processes run the image of this version.
-async fn is_of_version(scene: &Scene, version: &str) -> Result<(), Failed> {
+async fn is_of_version(fixture: &Fixture, version: &str) -> Result<(), Failed> {
     let images = "--output=jsonpath={.items[*].spec.template.spec.containers[*].image}";
     let ask = ["get", "deployments", "--namespace", NAMESPACE, images];
-    let images = scene.kubectl(&ask).await?;
+    let images = fixture.kubectl(&ask).await?;
     let tag = format!(":{version}");
     let is_older = |image: &str| image.ends_with(&tag);
     if images.split_whitespace().all(is_older) {

@@ -5,15 +5,15 @@ mod admission;
 mod api_writes;
 mod bare;
 mod consumption;
-mod crowd;
 mod fake_node;
-mod fleet;
 mod large_job;
+mod many_jobs;
 mod mpi_operator;
 mod partitions;
 mod product;
 mod status_writes;
 mod submit;
+mod vipu_controllers;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,8 +22,8 @@ pub use admission::{Admission, Times, admission};
 pub use api_writes::Writes;
 pub use bare::bare_loop;
 pub use consumption::Consumption;
-pub use crowd::{Crowd, crowd};
 pub use large_job::{LargeJob, large_jobs};
+pub use many_jobs::{ManyJobs, many_jobs};
 pub use mpi_operator::mpi_operator;
 pub(crate) use mpi_operator::{define_mpi_job, start_mpi_operator};
 pub use partitions::{

@@ -63,7 +63,7 @@ pub enum RegistryError {
 
 /// How a registry is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Manner {
+pub enum Access {
     /// Without TLS, by anybody.
     Plain,
     /// Over TLS, by anybody.
@@ -83,7 +83,7 @@ pub struct Registry {
 
 impl Registry {
     /// Starts one on a free port, and waits until it answers.
-    pub async fn start(manner: Manner) -> Result<Self, RegistryError> {
+    pub async fn start(access: Access) -> Result<Self, RegistryError> {
         let settings = Settings::from_env()?;
         let program = debian::registry(&settings, &Progress::start())?;
         let [port] = free_ports().map_err(RegistryError::Start)?;
@@ -94,7 +94,7 @@ impl Registry {
             program,
             port,
         };
-        registry.configure(manner)?;
+        registry.configure(access)?;
         registry.start_again().await?;
         Ok(registry)
     }
@@ -141,7 +141,7 @@ impl Registry {
         })
     }
 
-    fn configure(&self, manner: Manner) -> Result<(), RegistryError> {
+    fn configure(&self, access: Access) -> Result<(), RegistryError> {
         let mut config = format!(
             "version: 0.1\n\
              storage:\n  filesystem: {{rootdirectory: {}}}\n\
@@ -149,13 +149,13 @@ impl Registry {
             self.text("data"),
             self.host()
         );
-        if manner != Manner::Plain {
+        if access != Access::Plain {
             self.certify()?;
             let (certificate, key) = (self.text("tls.crt"), self.text("tls.key"));
             let tls = format!("  tls: {{certificate: {certificate}, key: {key}}}\n");
             config.push_str(&tls);
         }
-        if manner == Manner::TlsWithUser {
+        if access == Access::TlsWithUser {
             write(&self.path("users"), USERS)?;
             let users = self.text("users");
             let auth = format!("auth:\n  htpasswd: {{realm: registry, path: {users}}}\n");

@@ -3,17 +3,21 @@
 use std::path::Path;
 
 use ipu_agent::install;
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use ipu_jobs::build::agent;
 
 #[test]
 fn the_agent_and_the_operator_use_the_same_names() {
     assert_eq!(
         ipu_agent::DEFAULT_CONTAINER_ANNOTATION,
-        names::DEFAULT_CONTAINER_ANNOTATION
+        labels::DEFAULT_CONTAINER_ANNOTATION
     );
     for index in [0, 9, 10, u32::MAX] {
-        assert_eq!(ipu_agent::worker("a.b", index), names::worker("a.b", index));
+        assert_eq!(
+            ipu_agent::worker("a.b", index),
+            naming::worker("a.b", index)
+        );
     }
     assert_eq!(install::KUBEEXEC, agent::KUBEEXEC);
     assert_eq!(install::HOSTFILE, agent::HOSTFILE);

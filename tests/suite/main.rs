@@ -23,6 +23,7 @@ mod policy_cli;
 mod preflight;
 mod reasons;
 mod released;
+mod retired_words;
 mod rules;
 mod sources;
 mod vipu;

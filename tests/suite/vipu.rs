@@ -8,8 +8,8 @@
 
 mod calls;
 mod failures;
+mod invalid_replies;
 mod inventories;
-mod nonsense;
 mod replies;
 mod secure;
 mod simulator;

@@ -9,8 +9,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_api::dns1123::{is_label, is_subdomain};
 use ipu_api::ipujob::IPUJob;
-use ipu_api::object_names::{is_label, is_subdomain};
 use ipu_text::explain;
 use kube::{Api, Client};
 use parking_lot::{Mutex, MutexGuard};

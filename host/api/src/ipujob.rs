@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::names;
+use crate::labels;
 
 use super::ipujob_status::IPUJobStatus;
 use super::pod_template::PodTemplate;
@@ -225,5 +225,5 @@ pub enum CleanPodPolicy {
 /// Whether `spec.managedBy` of an IPUJob names another controller.
 pub fn is_managed_by_another(job: &Value) -> bool {
     let manager = job.pointer("/spec/managedBy").and_then(Value::as_str);
-    manager.is_some_and(|manager| manager != names::JOB_CONTROLLER)
+    manager.is_some_and(|manager| manager != labels::JOB_CONTROLLER)
 }

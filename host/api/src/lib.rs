@@ -3,8 +3,8 @@
 //! Any client of the operator can use it. Entry points:
 //! - [`ipujob::IPUJob`], [`ipupartition::IPUPartition`] and [`ipupolicy::IPUPolicy`] are the kinds.
 //! - [`crd`] generates their CustomResourceDefinitions, and `crds/REFERENCE.md` from these.
-//! - [`names`] has the labels, annotations, finalizers and object names that the operator gives, and the ids of V-IPU
-//!   partitions. [`object_names`] tells which names Kubernetes accepts.
+//! - [`labels`] has the labels, annotations and finalizers that the operator gives, [`naming`] the names of its objects
+//!   and the ids of V-IPU partitions. [`dns1123`] tells which names Kubernetes accepts.
 //! - [`pod_request`] reads the IPUs that a Pod of any owner requests.
 //! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory.
 //!
@@ -14,12 +14,13 @@
 
 pub mod condition;
 pub mod crd;
+pub mod dns1123;
 pub mod ipujob;
 pub mod ipujob_status;
 pub mod ipupartition;
 pub mod ipupolicy;
-pub mod names;
-pub mod object_names;
+pub mod labels;
+pub mod naming;
 pub mod owner_metadata;
 pub mod partition_conditions;
 pub mod pod_request;

@@ -7,8 +7,8 @@ use serde_json::Value;
 use thiserror::Error;
 
 use self::raw::RawRequest;
-use crate::names::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
-use crate::object_names::is_subdomain;
+use crate::dns1123::is_subdomain;
+use crate::labels::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
 
 /// Longest value that a message repeats, in characters.
 const SHOWN: usize = 40;

@@ -10,7 +10,8 @@ pub mod workers;
 
 use std::collections::BTreeMap;
 
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::validate::ValidJob;
@@ -46,11 +47,11 @@ impl Role {
 }
 
 /// Returns the labels of all objects of a job.
-pub fn labels(job: &ValidJob) -> BTreeMap<String, String> {
+pub fn job_labels(job: &ValidJob) -> BTreeMap<String, String> {
     [
-        (names::MANAGED_BY_LABEL, names::MANAGED_BY.to_owned()),
-        (names::JOB_NAME_LABEL, names::label_value(&job.name)),
-        (names::JOB_UID_LABEL, job.uid.clone()),
+        (labels::MANAGED_BY_LABEL, labels::MANAGED_BY.to_owned()),
+        (labels::JOB_NAME_LABEL, naming::label_value(&job.name)),
+        (labels::JOB_UID_LABEL, job.uid.clone()),
     ]
     .into_iter()
     .map(|(key, value)| (key.to_owned(), value))
@@ -62,7 +63,7 @@ fn metadata(job: &ValidJob, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: Some(job.namespace.clone()),
-        labels: Some(labels(job)),
+        labels: Some(job_labels(job)),
         owner_references: Some(vec![job.owner_reference()]),
         ..ObjectMeta::default()
     }

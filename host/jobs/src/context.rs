@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ipu_api::ipujob_status::IPUJobStatus;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_api::uid::Uid;
 use ipu_runtime::clock;
 use ipu_runtime::events::{Event, EventQueue};
@@ -48,7 +48,7 @@ impl Context {
         Self {
             events: EventQueue::new(
                 &client,
-                names::FIELD_MANAGER,
+                labels::FIELD_MANAGER,
                 settings.instance.as_deref(),
                 metrics.reconciles.events_lost.clone(),
             ),
@@ -180,9 +180,9 @@ impl Context {
         present: bool,
     ) -> Result<(), WriteError> {
         let mut finalizers = snapshot.job.finalizers().to_vec();
-        finalizers.retain(|finalizer| !names::is_job_finalizer(finalizer));
+        finalizers.retain(|finalizer| !labels::is_job_finalizer(finalizer));
         if present {
-            finalizers.push(names::JOB_FINALIZER.to_owned());
+            finalizers.push(labels::JOB_FINALIZER.to_owned());
         }
         // The version that was read protects a finalizer that another client has set meanwhile.
         let patch = json!({"metadata": {

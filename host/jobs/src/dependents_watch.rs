@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures::channel::mpsc::UnboundedSender;
 use futures::future::join_all;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_runtime::scope;
 use ipu_runtime::trimmed::{Trimmed, untrimmed};
 use ipu_runtime::watch_store::version;
@@ -38,7 +38,7 @@ async fn follow_dependents<K>(
 ) where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope> + Clone + Debug + Send + 'static,
 {
-    let owned = watcher::Config::default().labels(names::JOB_UID_LABEL);
+    let owned = watcher::Config::default().labels(labels::JOB_UID_LABEL);
     let (client, scope) = (&context.client, &context.settings.scope);
     let watches = scope::watch::in_each::<Trimmed<PartialObjectMeta<K>>>(client, scope, &owned);
     let follow = watches.into_iter().map(async |(namespace, events)| {

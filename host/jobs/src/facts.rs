@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipujob_status::{IPUJobStatus, InstanceEnd, RunStatus};
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionStatus};
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
@@ -137,7 +138,7 @@ pub fn facts(job: &ValidJob, observed: &Observed, now: Timestamp) -> Facts {
             .collect(),
         surplus: surplus.map(|index| reader.instance(index)).collect(),
         launcher_started: reader.launcher_started(),
-        launcher: reader.member(names::launcher(&job.name), None),
+        launcher: reader.member(naming::launcher(&job.name), None),
         has_run: report::is_condition_true(&observed.status, report::RUNNING),
         timed_out: observed.status.conditions.iter().any(|condition| {
             condition.type_ == report::FAILED && condition.reason == report::DEADLINE_EXCEEDED
@@ -263,7 +264,7 @@ impl<'a> Reader<'a> {
         let key = index.to_string();
         let workers: Vec<Member> = (0..job.size.workers)
             .map(|gcd| {
-                let name = names::worker(&job.name, job.worker_index(index, gcd));
+                let name = naming::worker(&job.name, job.worker_index(index, gcd));
                 self.member(name, id.as_deref())
             })
             .collect();
@@ -288,7 +289,7 @@ impl<'a> Reader<'a> {
                 .map_or(0, |resets| resets.count),
             pinned: found.is_some_and(|found| found.spec.options.pinned),
             partition: Owned {
-                name: names::partition_object(&job.partition_owner(), index),
+                name: naming::partition_object(&job.partition_owner(), index),
                 uid: found.and_then(|partition| partition.metadata.uid.clone()),
                 is_terminating: found
                     .is_some_and(|found| found.metadata.deletion_timestamp.is_some()),
@@ -350,7 +351,7 @@ impl<'a> Reader<'a> {
     }
 
     fn launcher_started(&self) -> Option<Timestamp> {
-        let launcher = self.pods.get(names::launcher(&self.job.name).as_str())?;
+        let launcher = self.pods.get(naming::launcher(&self.job.name).as_str())?;
         pod::running_since(launcher)
     }
 
@@ -362,7 +363,7 @@ impl<'a> Reader<'a> {
             let pod = self.pods.get(member.name.as_str());
             let annotations = pod.and_then(|pod| pod.metadata.annotations.as_ref());
             annotations
-                .and_then(|annotations| annotations.get(names::TEMPLATE_HASH_ANNOTATION))
+                .and_then(|annotations| annotations.get(labels::TEMPLATE_HASH_ANNOTATION))
                 .is_some_and(|hash| *hash != self.job.template.hash)
         };
         workers

@@ -2,7 +2,7 @@
 
 use ipu_api::ipujob_status::IPUJobStatus;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names;
+use ipu_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -75,7 +75,7 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
                 "deleting: {}; where a V-IPU controller never comes back, annotate the \
                  IPUPartition with {}=true",
                 remaining.join("; "),
-                names::FORCE_ANNOTATION
+                labels::FORCE_ANNOTATION
             ),
         ),
         Deleting::Done => return old.clone(),

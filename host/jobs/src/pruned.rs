@@ -9,20 +9,20 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_api::uid::Uid;
 
 /// Labels that decisions read.
 const LABELS: [&str; 3] = [
-    names::RUN_LABEL,
-    names::INSTANCE_LABEL,
-    names::PARTITION_ID_LABEL,
+    labels::RUN_LABEL,
+    labels::INSTANCE_LABEL,
+    labels::PARTITION_ID_LABEL,
 ];
 
 /// Annotations that decisions read.
 const ANNOTATIONS: [&str; 2] = [
-    names::MAIN_CONTAINER_ANNOTATION,
-    names::TEMPLATE_HASH_ANNOTATION,
+    labels::MAIN_CONTAINER_ANNOTATION,
+    labels::TEMPLATE_HASH_ANNOTATION,
 ];
 
 /// Reference to an IPUJob. The UID distinguishes it from other jobs of the same name.
@@ -67,7 +67,7 @@ pub fn owner(metadata: &ObjectMeta) -> Option<JobRef> {
 /// Returns the index of a worker Pod's instance.
 pub fn instance(pod: &Pod) -> Option<u32> {
     let labels = pod.metadata.labels.as_ref()?;
-    labels.get(names::INSTANCE_LABEL)?.parse().ok()
+    labels.get(labels::INSTANCE_LABEL)?.parse().ok()
 }
 
 impl JobObject for Pod {

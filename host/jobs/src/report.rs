@@ -16,7 +16,7 @@ use serde_json::Value;
 pub use self::obstacle::{Applied, Obstacle};
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobState, RunStatus, WorkersStatus};
-use ipu_api::names;
+use ipu_api::labels;
 
 use self::conditions::Conditions;
 use super::facts::partition::PartitionState;
@@ -331,10 +331,10 @@ fn automatic_resets(facts: &Facts) -> Option<i64> {
 fn selector(job: &ValidJob) -> String {
     format!(
         "{}={},{}=worker,{}=0",
-        names::JOB_UID_LABEL,
+        labels::JOB_UID_LABEL,
         job.uid,
-        names::ROLE_LABEL,
-        names::GCD_LABEL
+        labels::ROLE_LABEL,
+        labels::GCD_LABEL
     )
 }
 

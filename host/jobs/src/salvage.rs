@@ -1,7 +1,7 @@
 //! Pure: reconstructs a job whose spec is unreadable from its objects, so that it can finish and release its partitions.
 
 use ipu_api::ipujob::CleanPodPolicy;
-use ipu_api::names;
+use ipu_api::naming;
 use ipu_api::queueing::PodSetUpdates;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -31,7 +31,7 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
     }
     let metadata = &job.metadata;
     let name = metadata.name.clone().unwrap_or_default();
-    let launcher = names::launcher(&name);
+    let launcher = naming::launcher(&name);
     let has_launcher = pods
         .iter()
         .any(|pod| pod.metadata.name.as_ref() == Some(&launcher))

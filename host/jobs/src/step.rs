@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ipu_api::ipujob::is_managed_by_another;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
 use kube::ResourceExt;
@@ -54,7 +54,7 @@ async fn advance(context: &Context, snapshot: Box<Snapshot>) -> RequeueDelay {
             .job
             .finalizers()
             .iter()
-            .any(|one| names::is_job_finalizer(one))
+            .any(|one| labels::is_job_finalizer(one))
     } else {
         !is_managed_by_another(&snapshot.object)
     };
@@ -170,7 +170,7 @@ fn has_terminating_pods(snapshot: &Snapshot) -> bool {
 
 fn has_finalizer(job: &RawJob) -> bool {
     let mut finalizers = job.finalizers().iter();
-    finalizers.any(|finalizer| finalizer == names::JOB_FINALIZER)
+    finalizers.any(|finalizer| finalizer == labels::JOB_FINALIZER)
 }
 
 #[cfg(test)]

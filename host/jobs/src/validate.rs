@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use guest_validation::rules::{self, Settings, Violation};
 use ipu_api::ipujob::{CleanPodPolicy, IPUJob, IPUJobSpec};
 use ipu_api::ipupartition::PartitionOwner;
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use ipu_api::pod_template::PodTemplateError;
 use ipu_api::queueing::{self, PodSetUpdates};
 use ipu_api::{API_VERSION, ipujob_status::IPUJobStatus};
@@ -210,8 +211,8 @@ pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
         pod_set_updates: queueing::pod_set_updates(job.annotations()),
         active_deadline_seconds: job.spec.active_deadline_seconds,
         ttl_seconds_after_finished: job.spec.ttl_seconds_after_finished.map(i64::from),
-        reconfigurable: is_set(&job, names::RECONFIGURABLE_ANNOTATION),
-        relocatable: is_set(&job, names::RELOCATABLE_ANNOTATION),
+        reconfigurable: is_set(&job, labels::RECONFIGURABLE_ANNOTATION),
+        relocatable: is_set(&job, labels::RELOCATABLE_ANNOTATION),
         launcher: launcher(job.spec)?,
         start: start(object, max_ipus),
     })
@@ -280,7 +281,7 @@ impl ValidJob {
     /// Returns the names of all desired worker Pods, in order.
     pub fn worker_names(&self) -> Vec<String> {
         (0..self.instances * self.size.workers)
-            .map(|index| names::worker(&self.name, index))
+            .map(|index| naming::worker(&self.name, index))
             .collect()
     }
 }
@@ -312,7 +313,7 @@ fn template(job: &IPUJob) -> Result<Template, ValidateError> {
         spec,
         first,
         others: containers.collect(),
-        hash: names::template_hash(&raw.0.to_string()),
+        hash: naming::template_hash(&raw.0.to_string()),
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use futures::channel::mpsc::UnboundedSender;
 use futures::{FutureExt, Stream};
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_api::uid::Uid;
 use ipu_runtime::scope;
 use ipu_runtime::trimmed::{self, Trimmed, readable, untrimmed};
@@ -134,7 +134,7 @@ impl<K: JobObject> View<K> {
 pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<JobRef>>) {
     let (client, scope) = (&context.client, &context.settings.scope);
     let (views, cache_sync) = (&context.views, &context.cache_sync);
-    let owned = watcher::Config::default().labels(names::JOB_UID_LABEL);
+    let owned = watcher::Config::default().labels(labels::JOB_UID_LABEL);
     let pods = scope::watch::everywhere::<trimmed::Guarded<Pod>>(client, scope, owned.clone());
     let partitions = Api::<trimmed::Guarded<IPUPartition>>::all(client.clone());
     let partitions = watcher(partitions, owned).default_backoff();

@@ -5,7 +5,7 @@ mod classify;
 use std::fmt::Debug;
 
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_api::uid::Uid;
 use ipu_runtime::watch_store::version;
 use k8s_openapi::api::core::v1::Pod;
@@ -122,7 +122,7 @@ where
         // The UID prevents that another object of the name, created meanwhile, is overwritten.
         desired.meta_mut().uid = found.uid();
     }
-    let parameters = PatchParams::apply(names::FIELD_MANAGER).force();
+    let parameters = PatchParams::apply(labels::FIELD_MANAGER).force();
     match api.patch(&name, &parameters, &Patch::Apply(&desired)).await {
         Ok(written) => Ok(Ok(version(written.meta()))),
         Err(error) => refused_or_failed("apply", object, error).map(Err),
@@ -236,7 +236,7 @@ where
     K: JobObject + Clone + Debug,
 {
     let parameters = PatchParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     let sent = api.patch(name, &parameters, &Patch::Merge(patch)).await;
@@ -285,7 +285,7 @@ pub async fn replace_job_status(
     view: &View<RawJob>,
 ) -> Result<Option<RawJob>, WriteError> {
     let parameters = PostParams {
-        field_manager: Some(format!("{}/status", names::FIELD_MANAGER)),
+        field_manager: Some(format!("{}/status", labels::FIELD_MANAGER)),
         ..PostParams::default()
     };
     let body = object.to_string().into_bytes();
@@ -307,8 +307,8 @@ pub async fn has_pods(
 ) -> Result<bool, WriteError> {
     let labels = format!(
         "{}={job},{}={instance}",
-        names::JOB_UID_LABEL,
-        names::INSTANCE_LABEL
+        labels::JOB_UID_LABEL,
+        labels::INSTANCE_LABEL
     );
     let found = pods.list(&ListParams::default().labels(&labels)).await;
     let found = found.map_err(|source| WriteError {
@@ -346,7 +346,7 @@ fn record_write<K: JobObject>(
 
 fn post_params() -> PostParams {
     PostParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     }
 }

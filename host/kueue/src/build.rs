@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ipu_api::API_VERSION;
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use ipu_api::queueing::{
     ADMISSION_GATED_BY_ANNOTATION, GROUP, POD_SETS_ANNOTATION, PodSetUpdates, RESERVE_ANNOTATION,
     RESOURCE_IN_USE_FINALIZER, VERSION, WORKLOAD_JOB_UID_LABEL,
@@ -38,11 +39,11 @@ pub fn workload(job: &QueuedJob, priority: &Priority) -> Value {
         "apiVersion": format!("{GROUP}/{VERSION}"),
         "kind": "Workload",
         "metadata": {
-            "name": names::workload(&reference.name, &reference.uid),
+            "name": naming::workload(&reference.name, &reference.uid),
             "namespace": reference.namespace,
             "labels": {
                 WORKLOAD_JOB_UID_LABEL: reference.uid,
-                names::MANAGED_BY_LABEL: names::MANAGED_BY,
+                labels::MANAGED_BY_LABEL: labels::MANAGED_BY,
             },
             "annotations": annotations,
             "finalizers": [RESOURCE_IN_USE_FINALIZER],

@@ -4,7 +4,7 @@ mod priority;
 
 use ipu_api::ipujob_status::JobCondition;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names::{self, JOB_UID_LABEL};
+use ipu_api::labels::{self, JOB_UID_LABEL};
 use ipu_jobs::raw::RawJob;
 use ipu_runtime::clock;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -167,7 +167,7 @@ async fn create(client: &Client, job: &QueuedJob) -> Result<(), RequestError> {
     let workloads: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), &job.reference.namespace, &kind);
     let parameters = PostParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
     match workloads.create(&parameters, &object).await {
@@ -361,7 +361,7 @@ fn named<'a>(client: &Client, workload: &'a Workload) -> (Api<Workload>, &'a str
 
 fn parameters() -> PatchParams {
     PatchParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     }
 }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_jobs::build::PodSettings;
 use ipu_runtime::clock;
 use ipu_runtime::events::{Event, EventQueue, normal, warning};
@@ -123,7 +123,7 @@ pub async fn run(
     let context = Arc::new(Context {
         events: EventQueue::new(
             &client,
-            names::FIELD_MANAGER,
+            labels::FIELD_MANAGER,
             settings.instance.as_deref(),
             reconciles.events_lost.clone(),
         ),

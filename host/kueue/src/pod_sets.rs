@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::ControllerRef;
-use ipu_api::names::IPU_RESOURCE;
+use ipu_api::labels::IPU_RESOURCE;
 use ipu_api::queueing::{LAUNCHER, WORKERS};
 use ipu_jobs::build::{PodSettings, launcher, workers};
 use ipu_jobs::facts::partition::PlacedPartition;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::channel::mpsc::UnboundedSender;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names::JOB_UID_LABEL;
+use ipu_api::labels::JOB_UID_LABEL;
 use ipu_api::queueing::QUEUE_LABEL;
 use ipu_jobs::raw::RawJob;
 use ipu_runtime::scope;

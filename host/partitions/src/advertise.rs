@@ -6,7 +6,7 @@ pub mod decide;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::names::IPU_RESOURCE;
+use ipu_api::labels::IPU_RESOURCE;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams, PartialObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -48,7 +48,7 @@ enum AdvertiseError {
 /// Advertises until `stop`.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        let views = context.fleet.views().await;
+        let views = context.pool.views().await;
         let failures = round(&context.client, &Known::of(&views)).await;
         if !failures.is_empty() {
             tracing::warn!(

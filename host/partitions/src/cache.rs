@@ -1,5 +1,4 @@
-//! Pure: all IPUPartitions as a watch last told of them. Each is packed, and what is asked of all of them
-//! again and again stands beside.
+//! Pure: the cache of all IPUPartitions. Each is stored compressed, beside the fields that decisions read from all of them.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -17,10 +16,10 @@ use kube::core::error_boundary::InvalidObject;
 use kube::runtime::watcher::Event;
 
 use super::capacity::{self, Allocation, Allocations};
-use super::line::{self, Member, Waiter};
+use super::eviction::{controller, open_requests};
+use super::queue::{self, Member, QueueEntry};
 use super::reconcile::Guarded;
 use super::state_unknown;
-use super::surroundings::{asked_for, controller};
 
 /// All IPUPartitions, by name.
 #[derive(Default)]
@@ -31,31 +30,31 @@ pub struct Cache {
     allocations: Allocations,
     compressor: ObjectCompressor,
     changes: u64,
-    given_back: u64,
+    released: u64,
 }
 
-/// What is to be looked at after an event.
+/// The objects that an event concerns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// One object was made or changed.
+    /// One object was created or changed.
     Of(Arc<str>),
-    /// All were listed anew.
+    /// All objects were listed again.
     All,
 }
 
 #[derive(Debug)]
 enum Known {
-    /// The nodes of the tree are half empty: what is large stands outside.
+    /// In a box, because the nodes of the tree are half empty.
     Mine(Box<Kept>),
-    /// What one of another release holds.
+    /// The allocations of an object of another release.
     OfOther(Box<[Allocation]>),
 }
 
 #[derive(Debug)]
 struct Kept {
     brief: Brief,
-    /// Where it waits: what counts of it in the line.
-    waiter: Option<Box<Waiter>>,
+    /// Its entry in the queue, if it waits.
+    queue_entry: Option<Box<QueueEntry>>,
     whole: Whole,
 }
 
@@ -65,35 +64,35 @@ enum Whole {
     Unreadable(Box<InvalidObject>),
 }
 
-/// What is asked of all IPUPartitions at once.
+/// The fields that decisions read from all IPUPartitions.
 #[derive(Clone, Debug)]
 pub struct Brief {
-    /// Its phase; none: it cannot be read.
+    /// Its phase. `None`: it is unreadable.
     pub phase: Option<PartitionPhase>,
-    /// Name of the controller that has it.
+    /// Name of its controller.
     pub controller: Option<Arc<str>>,
     /// Namespace of its owner.
     pub namespace: Option<Arc<str>>,
-    /// What it holds on any controllers, as far as is known.
+    /// Its allocations, as far as they are known.
     pub held: Box<[Allocation]>,
-    /// Why a controller cannot be asked what it has of it, where one cannot.
+    /// The reason why its state on a controller is unknown.
     pub state_unknown: Option<&'static str>,
-    /// Whether it is of use only with others of its owner.
+    /// Whether it belongs to a gang.
     pub is_in_gang: bool,
-    /// Whether a controller was asked for it, and has not been seen to answer.
-    pub is_being_asked_for: bool,
+    /// Whether it has an attempt with an unknown outcome.
+    pub has_open_request: bool,
     owner: Uid,
     created: Option<Timestamp>,
     is_deleted: bool,
 }
 
 impl Brief {
-    /// IPUs that it holds on any controllers.
+    /// IPUs that it holds on all controllers.
     pub fn held_ipus(&self) -> u64 {
         self.held.iter().map(|one| u64::from(one.ipus)).sum()
     }
 
-    /// Whether the owner of this UID has it.
+    /// Whether the owner with this UID has it.
     pub fn is_of(&self, owner: Uid) -> bool {
         self.owner == owner
     }
@@ -106,7 +105,7 @@ impl Brief {
             held: Box::default(),
             state_unknown: None,
             is_in_gang: false,
-            is_being_asked_for: false,
+            has_open_request: false,
             owner: Uid::default(),
             created: None,
             is_deleted: false,
@@ -115,9 +114,8 @@ impl Brief {
 }
 
 impl Cache {
-    /// Takes in what a watch tells at `now`. Until the first list is complete, what it has told of is all
-    /// that is known, and nothing is to be looked at.
-    pub fn hear(&mut self, event: Event<Guarded>, now: Timestamp) -> Option<Change> {
+    /// Applies an event of the watch at `now`. Events before the end of the first list concern no object.
+    pub fn apply_event(&mut self, event: Event<Guarded>, now: Timestamp) -> Option<Change> {
         let is_complete = matches!(event, Event::InitDone);
         let is_change = matches!(event, Event::Apply(_));
         let Self {
@@ -144,9 +142,8 @@ impl Cache {
         }
     }
 
-    /// Takes in an object of another release: no more of it is kept than what it holds, which is given to
-    /// nobody else all the same.
-    pub fn hear_of_other(&mut self, partition: &IPUPartition) {
+    /// Applies an object of another release. The cache stores only its allocations, which are not free here either.
+    pub fn apply_other(&mut self, partition: &IPUPartition) {
         let held = capacity::allocations(partition, |name| word(&mut self.words, name));
         let name = partition.name_any().into();
         let other = (!held.is_empty()).then_some(Known::OfOther(held));
@@ -154,22 +151,22 @@ impl Cache {
         self.account(change);
     }
 
-    /// Grows with each change of any object.
+    /// Increases with each change of an object.
     pub fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Grows each time that an object holds something no longer which it held on a controller.
-    pub fn given_back(&self) -> u64 {
-        self.given_back
+    /// Increases with each release of an allocation.
+    pub fn released(&self) -> u64 {
+        self.released
     }
 
-    /// What all of them hold on the controllers, and those of other releases.
+    /// The allocations of all objects, with those of other releases.
     pub fn allocations(&self) -> &Allocations {
         &self.allocations
     }
 
-    /// The object of this name.
+    /// The object with this name.
     pub fn get(&mut self, name: &str) -> Option<Guarded> {
         let kept = self.store.objects().get(name)?.mine()?;
         Some(decompressed(&mut self.compressor, name, &kept.whole))
@@ -214,29 +211,32 @@ impl Cache {
             .collect()
     }
 
-    /// What is asked of all at once, and since when each waits that does.
+    /// The fields of all objects, each with the time since when it waits.
     pub fn briefs(&self) -> impl Iterator<Item = (&Brief, Option<Timestamp>)> {
         mine(self.store.objects().iter()).map(|(_, kept)| {
-            let waiter = kept.waiter.as_ref();
-            (&kept.brief, waiter.map(|waiter| waiter.since))
+            let queue_entry = kept.queue_entry.as_ref();
+            (
+                &kept.brief,
+                queue_entry.map(|queue_entry| queue_entry.since),
+            )
         })
     }
 
-    /// Those who wait at `now`, in the order in which they are served.
-    pub fn line(&self, now: Timestamp) -> Vec<Waiter> {
+    /// The queue at `now`, in the order in which requests are served.
+    pub fn queue(&self, now: Timestamp) -> Vec<QueueEntry> {
         let in_gangs = mine(self.store.objects().iter());
         let in_gangs = in_gangs.filter(|(_, kept)| kept.brief.is_in_gang);
         let members = in_gangs.map(|(name, kept)| Member {
             owner: kept.brief.owner,
             created: kept.brief.created,
             name,
-            is_asked_for: !kept.brief.is_deleted,
+            is_requested: !kept.brief.is_deleted,
         });
         let waiting = mine(self.store.objects().iter()).filter_map(|(_, kept)| {
-            let waiter = kept.waiter.as_deref()?.clone();
-            Some((kept.brief.owner, waiter))
+            let queue_entry = kept.queue_entry.as_deref()?.clone();
+            Some((kept.brief.owner, queue_entry))
         });
-        line::of(members, waiting, now)
+        queue::sorted_entries(members, waiting, now)
     }
 
     fn account(&mut self, change: watch_store::Change<Arc<str>, Known>) {
@@ -247,8 +247,8 @@ impl Cache {
         let [before, now] = known.map(|known| known.map(Known::held).unwrap_or_default());
         if before != now {
             self.allocations.replace(&name, before, now);
-            let is_given_back = before.iter().any(|one| !now.contains(one));
-            self.given_back += u64::from(is_given_back);
+            let is_released = before.iter().any(|one| !now.contains(one));
+            self.released += u64::from(is_released);
         }
     }
 }
@@ -275,7 +275,7 @@ fn mine<'a>(
     objects.filter_map(|(name, known)| Some((name, known.mine()?)))
 }
 
-/// What is kept of an object, of which it is known that it `held` this.
+/// The entry of an object with the allocations `held` before.
 fn kept(
     object: Guarded,
     held: &[Allocation],
@@ -285,18 +285,18 @@ fn kept(
     match object.0 {
         Ok(partition) => Kept {
             brief: brief(&partition, words),
-            waiter: partition
+            queue_entry: partition
                 .is_waiting()
-                .then(|| Box::new(line::waiter(&partition, now))),
+                .then(|| Box::new(queue::entry(&partition, now))),
             whole: Whole::Readable(compressor.compress(&partition)),
         },
-        // What it held cannot be told any more, and is still held.
+        // Its allocations cannot be read any more, and are still held.
         Err(invalid) => Kept {
             brief: Brief {
                 held: held.into(),
                 ..Brief::unreadable()
             },
-            waiter: None,
+            queue_entry: None,
             whole: Whole::Unreadable(Box::new(invalid)),
         },
     }
@@ -312,7 +312,7 @@ fn brief(partition: &IPUPartition, words: &mut BTreeSet<Arc<str>>) -> Brief {
         held: capacity::allocations(partition, |name| word(words, name)),
         state_unknown: status.and_then(state_unknown::of),
         is_in_gang: spec.options.gang_size.is_some(),
-        is_being_asked_for: asked_for(partition).next().is_some(),
+        has_open_request: open_requests(partition).next().is_some(),
         owner: Uid::of(&spec.owner.uid),
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         is_deleted: metadata.deletion_timestamp.is_some(),
@@ -323,7 +323,7 @@ fn word(words: &mut BTreeSet<Arc<str>>, word: &str) -> Arc<str> {
     if let Some(known) = words.get(word) {
         return Arc::clone(known);
     }
-    // Those that nobody names any more: controllers leave the list, and namespaces go.
+    // Drops unused ones: controllers leave the list, and namespaces are deleted.
     words.retain(|one| Arc::strong_count(one) > 1);
     let word: Arc<str> = word.into();
     words.insert(Arc::clone(&word));

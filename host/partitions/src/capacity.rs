@@ -1,21 +1,21 @@
-//! Pure: what a V-IPU controller has left: the smaller of what it says and of what the ledger leaves.
+//! Pure: the free capacity of a V-IPU controller: the smaller of what it reports and what the ledger leaves.
 //!
-//! A controller that has lost its state says that all of it is free while Pods still use its IPUs. It chooses
-//! the IPUs of a partition itself, and nobody tells which of them are in use: nothing is made on it before
-//! each IPUPartition that holds something there says that it is gone, which it does once no Pod uses it.
+//! A controller that has lost its state reports all IPUs as free while Pods still use some. It chooses the IPUs of a
+//! partition itself, and does not report which ones. Therefore it gets no new partition before the attempts of all
+//! IPUPartitions that hold something there are settled, which happens when no Pod uses their partitions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus, WaitingReason};
-use ipu_api::names;
+use ipu_api::naming;
 use ipu_api::uid::Uid;
 use ipu_guest_host::model::ControllerView;
 use vipu_client::model::{Inventory, largest_partition};
 
-use super::surroundings::attempts;
+use super::eviction::attempts;
 
-/// A V-IPU partition that was made for an IPUPartition and is not known to be gone.
+/// A V-IPU partition of an IPUPartition that may still exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// Name of its controller.
@@ -24,13 +24,13 @@ pub struct Allocation {
     pub id: Uid,
     /// Its IPUs.
     pub ipus: u32,
-    /// A short hash of the V-IPU user id under which the controller was asked for it.
+    /// A short hash of the V-IPU user id of the request.
     pub account: Option<Arc<str>>,
 }
 
-/// What an IPUPartition holds on any controllers; `word` keeps the name of each controller once. An attempt
-/// whose outcome is not known is not counted, since no Pod was ever told of it, unless it was taken over from
-/// Graphcore's operator, which has told them.
+/// The allocations of an IPUPartition on all controllers; `word` stores the name of each controller once. An attempt with an
+/// unknown outcome does not count, because no Pod has its id. The exception is an adopted partition: Graphcore's operator
+/// gave its Pods the id.
 pub fn allocations(
     partition: &IPUPartition,
     mut word: impl FnMut(&str) -> Arc<str>,
@@ -38,9 +38,8 @@ pub fn allocations(
     let made = attempts(partition, AttemptOutcome::Created);
     let spec = &partition.spec;
     let asked = attempts(partition, AttemptOutcome::Unknown);
-    let taken_over =
-        asked.filter(|one| one.id == names::inherited_partition(&spec.owner, spec.slot));
-    made.chain(taken_over)
+    let adopted = asked.filter(|one| one.id == naming::adoptable_partition(&spec.owner, spec.slot));
+    made.chain(adopted)
         .map(|attempt| Allocation {
             controller: word(&attempt.controller.name),
             id: Uid::of(&attempt.id),
@@ -50,8 +49,8 @@ pub fn allocations(
         .collect()
 }
 
-/// Whether IPUs that the one status holds are no longer held in the next one.
-pub(super) fn gives_back(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
+/// Whether a status releases IPUs that the one before holds.
+pub(super) fn releases(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
     let held = |status: &IPUPartitionStatus, id: &str| {
         let mut attempts = status.attempts.iter();
         attempts.any(|one| one.id == id && one.outcome == AttemptOutcome::Created)
@@ -60,40 +59,40 @@ pub(super) fn gives_back(before: &IPUPartitionStatus, after: &IPUPartitionStatus
     ids.any(|id| held(before, id) && !held(after, id))
 }
 
-/// What all IPUPartitions hold, by the name of the controller.
+/// The allocations of all IPUPartitions, by the name of the controller.
 #[derive(Debug, Default)]
 pub struct Allocations {
     controllers: HashMap<Arc<str>, Held>,
 }
 
-/// What is held on one controller, by its id, and by which IPUPartition.
+/// The allocations on one controller by id, each with the name of its IPUPartition.
 type Held = HashMap<Uid, (Arc<str>, Allocation)>;
 
-/// What IPUPartitions hold on a controller that does not list it.
+/// Allocations that their controller does not list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unlisted {
-    /// IPUs that the controller has lost.
+    /// IPUs of partitions that the controller has lost.
     lost: u32,
-    /// IPUs of what another V-IPU user asked for: a list may show no more than what its caller may see.
+    /// IPUs of partitions of another V-IPU user: a list may contain only what its caller may see.
     hidden: u32,
     /// The name of the first of those IPUPartitions.
     first: Option<Arc<str>>,
     count: usize,
 }
 
-/// IPUs that a controller seems to have free and are not: they are still held.
+/// IPUs that a controller reports as free although IPUPartitions hold them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withheld {
     /// How many.
     pub ipus: u32,
-    /// How many others are given to nobody meanwhile, since the controller may choose those that are held.
+    /// Other IPUs that nobody gets meanwhile, because the controller might choose held ones instead.
     pub besides: u32,
-    /// For whom, as a user should read it.
+    /// The reason, for users.
     pub reason: String,
 }
 
 impl Allocations {
-    /// Takes in what the IPUPartition of this name held `before` and holds now.
+    /// Replaces the allocations of the IPUPartition with this name.
     pub fn replace(&mut self, name: &Arc<str>, before: &[Allocation], now: &[Allocation]) {
         for one in before {
             let Some(there) = self.controllers.get_mut(&one.controller) else {
@@ -113,12 +112,12 @@ impl Allocations {
         }
     }
 
-    /// The names of all controllers on which something is held.
+    /// The names of all controllers with allocations.
     pub fn controllers(&self) -> impl Iterator<Item = &str> {
         self.controllers.keys().map(|name| &**name)
     }
 
-    /// What is held on the controller of this name, which was asked under `account` and has told this.
+    /// The allocations on this controller that its inventory, read as `account`, does not list.
     pub fn unlisted(
         &self,
         controller: &str,
@@ -143,14 +142,13 @@ impl Allocations {
 }
 
 impl Unlisted {
-    /// Whether the controller has lost something that is held.
+    /// Whether the controller has lost a held partition.
     pub fn is_lost(&self) -> bool {
         self.lost > 0
     }
 }
 
-/// Takes what is held and not listed from what the controller of this view seems to have free: all of that
-/// where the controller has lost something.
+/// Subtracts unlisted allocations from the free IPUs of a controller. If it has lost a partition, none are left.
 pub fn withhold(view: &mut ControllerView, unlisted: &Unlisted) -> Option<Withheld> {
     let free = view.free_ipus();
     let ipus = unlisted.lost.saturating_add(unlisted.hidden).min(free);
@@ -176,7 +174,7 @@ pub fn withhold(view: &mut ControllerView, unlisted: &Unlisted) -> Option<Withhe
     })
 }
 
-/// The reasons to wait, with what is withheld on each controller.
+/// The reasons to wait, with the withheld IPUs of each controller.
 pub(crate) fn explained(
     mut reasons: Vec<WaitingReason>,
     withheld: &HashMap<String, Withheld>,

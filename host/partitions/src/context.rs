@@ -1,4 +1,4 @@
-//! What every reconcile of an IPUPartition works with.
+//! The context of all reconciles of IPUPartitions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,28 +14,28 @@ use kube::Client;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
-use super::fleet::Fleet;
+use super::controller_pool::ControllerPool;
+use super::queue_state::QueueState;
+use super::read_your_writes::ReadYourWrites;
 use super::step::Settings;
-use super::turns::Turns;
 use super::watched::Watched;
-use super::written::Written;
 
-/// What a replica has, whether it leads or not.
+/// The resources of a replica, leading or not.
 #[derive(Clone)]
 pub struct Shared {
     /// The API server.
     pub client: Client,
     /// The V-IPU controllers.
-    pub fleet: Arc<Fleet>,
+    pub pool: Arc<ControllerPool>,
     /// The placement policy.
     pub guests: ActivePolicies,
     /// This installation and its times.
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
     pub watched: Watched,
-    /// What is known of every namespace.
+    /// The usage of every namespace.
     pub namespaces: Namespaces,
-    /// Whose partitions are made.
+    /// The namespaces whose partitions this release creates.
     pub scope: Scope,
     /// Name of this process among its replicas.
     pub instance: Option<String>,
@@ -43,45 +43,45 @@ pub struct Shared {
     pub reconciles: Reconciles,
 }
 
-/// Shared by all reconciles and the sweep, for as long as the replica leads.
+/// The context that all reconciles and the sweep share while the replica leads.
 pub struct Context {
     /// The API server.
     pub client: Client,
     /// The V-IPU controllers.
-    pub fleet: Arc<Fleet>,
+    pub pool: Arc<ControllerPool>,
     /// The placement policy.
     pub guests: ActivePolicies,
     /// This installation and its times.
     pub settings: Settings,
     /// The IPUPartitions, as the watch last saw them.
     pub watched: Watched,
-    /// What is known of every namespace.
+    /// The usage of every namespace.
     pub namespaces: Namespaces,
-    /// Whose partitions are made.
+    /// The namespaces whose partitions this release creates.
     pub scope: Scope,
-    /// That this replica leads.
-    pub held: Arc<Leadership>,
+    /// The leadership of this replica.
+    pub leadership: Arc<Leadership>,
     /// Counts the reconciles.
     pub(super) reconciles: Reconciles,
     /// Events about IPUPartitions.
     pub events: EventQueue,
-    /// Told when IPUs were given back, so that whoever waits is looked at again.
-    pub(super) given_back: Arc<Notify>,
-    /// Who waits, and who of them is served first.
-    pub(super) turns: Turns,
-    /// What was written last, so that nothing is decided on a copy from before.
-    pub(super) written: Written,
-    rests: Mutex<HashMap<Uid, u32>>,
-    /// What was told of an object last, by its UID.
-    told: Mutex<HashMap<String, String>>,
+    /// Notified after a release of IPUs: waiting requests are evaluated again.
+    pub(super) released: Arc<Notify>,
+    /// The queue of waiting requests.
+    pub(super) queue_state: QueueState,
+    /// The last writes, so that no reconcile decides on an older copy.
+    pub(super) read_your_writes: ReadYourWrites,
+    idle_rounds: Mutex<HashMap<Uid, u32>>,
+    /// The last report about each object, by its UID.
+    reported: Mutex<HashMap<String, String>>,
 }
 
 impl Context {
-    /// What the replica works with while it leads.
-    pub fn new(shared: Shared, held: Arc<Leadership>) -> Self {
+    /// The context of a replica that leads.
+    pub fn new(shared: Shared, leadership: Arc<Leadership>) -> Self {
         let Shared {
             client,
-            fleet,
+            pool,
             guests,
             settings,
             watched,
@@ -98,26 +98,26 @@ impl Context {
                 reconciles.events_lost.clone(),
             ),
             client,
-            fleet,
+            pool,
             guests,
             settings,
             watched,
             namespaces,
             scope,
-            held,
+            leadership,
             reconciles,
-            given_back: Arc::default(),
-            turns: Turns::new(),
-            written: Written::default(),
-            rests: Mutex::default(),
-            told: Mutex::default(),
+            released: Arc::default(),
+            queue_state: QueueState::new(),
+            read_your_writes: ReadYourWrites::default(),
+            idle_rounds: Mutex::default(),
+            reported: Mutex::default(),
         }
     }
 
-    /// How often in a row the object of this UID rested with nothing done before, counting up.
-    pub(super) fn count_rest(&self, uid: &str, has_worked: bool) -> u32 {
-        let mut rests = self.rests.lock();
-        let count = rests.entry(Uid::of(uid)).or_default();
+    /// Counts the reconciles of the object with this UID in a row that wrote nothing.
+    pub(super) fn count_idle(&self, uid: &str, has_worked: bool) -> u32 {
+        let mut idle_rounds = self.idle_rounds.lock();
+        let count = idle_rounds.entry(Uid::of(uid)).or_default();
         *count = if has_worked {
             0
         } else {
@@ -126,23 +126,23 @@ impl Context {
         *count
     }
 
-    /// Forgets an object that is gone.
+    /// Drops an object that is gone.
     pub(super) fn forget(&self, uid: &str) {
-        let mut rests = self.rests.lock();
-        rests.remove(&Uid::of(uid));
-        self.told().remove(uid);
-        self.turns.forget(uid);
-        self.written.forget(uid);
+        let mut idle_rounds = self.idle_rounds.lock();
+        idle_rounds.remove(&Uid::of(uid));
+        self.reported().remove(uid);
+        self.queue_state.forget(uid);
+        self.read_your_writes.forget(uid);
     }
 
-    /// Whether this was not what was told of an object last. What stays wrong is looked at again and
-    /// again, and told once.
+    /// Whether this text differs from the last report about an object. A lasting problem is checked repeatedly and reported
+    /// once.
     pub(super) fn is_news(&self, uid: &str, text: &str) -> bool {
-        let before = self.told().insert(uid.to_owned(), text.to_owned());
+        let before = self.reported().insert(uid.to_owned(), text.to_owned());
         before.as_deref() != Some(text)
     }
 
-    fn told(&self) -> MutexGuard<'_, HashMap<String, String>> {
-        self.told.lock()
+    fn reported(&self) -> MutexGuard<'_, HashMap<String, String>> {
+        self.reported.lock()
     }
 }

@@ -1,4 +1,4 @@
-//! Pure: which Kubernetes events a change of an IPUPartition's status is worth.
+//! Pure: the Kubernetes events for changes of the status of an IPUPartition.
 
 use ipu_api::ipupartition::{Attempt, IPUPartitionStatus, PartitionPhase};
 use ipu_api::ipupolicy::BUILT_IN;
@@ -7,19 +7,19 @@ use ipu_runtime::events::{self, Event};
 
 use super::state_unknown;
 
-/// Whether the sweep removes a partition that was given up by force.
+/// Whether the sweep removes a partition that was abandoned by force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sweep {
     /// Once its controller answers.
     Later,
-    /// Its controller is not in the admin's list, and not looked at.
+    /// Its controller is not in the admin's list, and is not swept.
     OnceListed,
     /// Its id carries no mark of this cluster.
     Never,
 }
 
-/// The event that the step from one status to the next is worth, if any. Waiting is told once, not
-/// each time that the numbers of free IPUs change.
+/// The event for the change from one status to the next, if any. Waiting is reported once, not with each change of the free
+/// IPUs.
 pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> Option<Event> {
     if let Some((reason, message)) = state_unknown::to_mend(after)
         && state_unknown::of(before) != Some(reason)
@@ -30,7 +30,7 @@ pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus)
     let message = || after.message.clone().unwrap_or_default();
     match after.phase {
         PartitionPhase::Creating if before.generation != after.generation => chosen(after),
-        // That it was made, its owner tells.
+        // The owner reports the creation.
         PartitionPhase::Ready if is_new && before.phase != PartitionPhase::Creating => {
             Some(normal("Ready", message()))
         }
@@ -53,7 +53,7 @@ pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus)
     }
 }
 
-/// The choice of a guest that an admin brought. What the built-in one does goes without saying.
+/// The decision of a policy. Decisions of the built-in guest are not reported.
 fn chosen(status: &IPUPartitionStatus) -> Option<Event> {
     let attempt = status.attempts.last()?;
     let by = attempt.decided_by.as_ref()?;
@@ -65,8 +65,8 @@ fn chosen(status: &IPUPartitionStatus) -> Option<Event> {
     Some(normal("Placed", message))
 }
 
-/// The event of an object that goes, with what was given up by force: what the sweep recognises later, and
-/// what only a hand can remove, since another cluster or Graphcore's operator gave its id.
+/// The event of an object that is removed, with the partitions that were abandoned by force: those that the sweep removes
+/// later, and those that only a user can remove, because another cluster or Graphcore's operator generated the id.
 pub(super) fn of_release(
     status: &IPUPartitionStatus,
     abandoned: &[Attempt],

@@ -1,53 +1,53 @@
-//! Carries out one step for an IPUPartition: the only place that writes to it or calls a controller.
+//! Carries out one step for an IPUPartition. No other module of the reconciler writes to it or calls a controller.
 
 use ipu_api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_runtime::events::Event;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Resource, ResourceExt};
 use ring::rand::SystemRandom;
 use serde_json::json;
 use vipu_client::model::CreateRequest;
-use vipu_client::{Truth as RemoteTruth, VipuClient, VipuError};
+use vipu_client::{Lookup, VipuClient, VipuError};
 
 use super::capacity;
 use super::context::Context;
+use super::evaluate;
 use super::events::{self, Sweep};
-use super::knowledge::{Fact, Intent, Reply, SeenState, Truth};
-use super::look;
-use super::placing::shortened;
-use super::seek;
-use super::step::{Pace, Step};
-use super::users;
+use super::observations::{HealthState, Intent, Observation, RemoteState, Reply};
+use super::placement::request::shortened;
+use super::pod_users;
+use super::remote_state;
+use super::step::{Requeue, Step};
 
-/// What a step led to.
+/// The outcome of a step.
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// This was learned.
-    Learned(Fact),
-    /// The object was written, and is now this; the fact goes with it.
-    Wrote(Box<IPUPartition>, Fact),
-    /// The object was let go.
+    /// An observation.
+    Observed(Observation),
+    /// The object was written. This is its new version, with the observation.
+    Wrote(Box<IPUPartition>, Observation),
+    /// The finalizer was removed.
     Released,
-    /// Nothing more is to be done for now.
-    Rest(Pace),
+    /// Nothing is left to do for now.
+    Done(Requeue),
 }
 
-/// Why a step could not be carried out.
+/// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecuteError {
-    /// The object was changed meanwhile, or is gone: begin again with what it is now.
+    /// The object was changed meanwhile, or is gone: the reconcile starts again with the current one.
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
-    /// This replica could not say in time that it leads: another one may have begun.
+    /// This replica did not renew its leadership in time: another one may lead.
     #[error("failed to continue, since another replica may lead by now")]
     NotLeading,
-    /// The finalizer could not be put on.
+    /// The finalizer could not be added.
     #[error("failed to add the finalizer")]
     AddFinalizer(#[source] kube::Error),
-    /// The finalizer could not be taken off.
+    /// The finalizer could not be removed.
     #[error("failed to remove the finalizer")]
     RemoveFinalizer(#[source] kube::Error),
     /// The status could not be written.
@@ -73,55 +73,57 @@ pub(super) async fn execute(
     partition: &IPUPartition,
     step: Step,
 ) -> Result<Outcome, ExecuteError> {
-    if !context.held.is_valid() {
+    if !context.leadership.is_valid() {
         return Err(ExecuteError::NotLeading);
     }
-    let fact = match step {
-        Step::Rest(pace) => return Ok(Outcome::Rest(pace)),
+    let observation = match step {
+        Step::Done(requeue) => return Ok(Outcome::Done(requeue)),
         Step::AddFinalizer => {
             let written = set_finalizer(context, partition, true)
                 .await
                 .map_err(|error| unless_conflict(error, ExecuteError::AddFinalizer))?;
-            return Ok(Outcome::Wrote(Box::new(written), Fact::Written));
+            return Ok(Outcome::Wrote(Box::new(written), Observation::Written));
         }
         Step::RemoveFinalizer { abandoned } => {
             release(context, partition, &abandoned).await?;
             return Ok(Outcome::Released);
         }
         Step::Write(status) => {
-            return write(context, partition, *status, Fact::Written).await;
+            return write(context, partition, *status, Observation::Written).await;
         }
         Step::Record(mut status, intent) => {
-            context.fleet.sign(&mut status, &intent);
-            return write(context, partition, *status, Fact::Recorded(intent)).await;
+            context.pool.sign(&mut status, &intent);
+            return write(context, partition, *status, Observation::Recorded(intent)).await;
         }
-        Step::Create(attempt) => Fact::Created {
+        Step::Create(attempt) => Observation::Created {
             reply: create(context, partition, &attempt).await,
             id: attempt.id,
         },
-        Step::AskTruth(attempt) => Fact::Truth {
-            truth: truth(context, partition, &attempt).await,
+        Step::ReadState(attempt) => Observation::RemoteState {
+            remote_state: remote_state(context, partition, &attempt).await,
             id: attempt.id,
         },
-        Step::CountUsers(id) => Fact::Users {
-            pods: users::users_of_mine(context, partition, &id).await?,
+        Step::CountUsers(id) => Observation::Users {
+            pods: pod_users::users_of_owner(context, partition, &id).await?,
             id,
         },
-        Step::Remove { attempt, force } => Fact::Removed {
+        Step::Remove { attempt, force } => Observation::Removed {
             error: remove(context, &attempt, force).await.err(),
             id: attempt.id,
         },
-        Step::Reset(attempt) => Fact::Reset {
+        Step::Reset(attempt) => Observation::Reset {
             error: reset(context, partition, &attempt).await.err(),
             id: attempt.id,
         },
-        Step::Place => Fact::Placed(seek::place(context, partition).await, nonce()?),
-        Step::LookAround => Fact::Surroundings(seek::look_around(context, partition).await),
+        Step::Place => Observation::Placed(evaluate::placement(context, partition).await, nonce()?),
+        Step::EvaluateEviction => {
+            Observation::Eviction(evaluate::eviction(context, partition).await)
+        }
     };
-    Ok(Outcome::Learned(fact))
+    Ok(Outcome::Observed(observation))
 }
 
-/// What makes an id one that was never given before, whatever the API server has forgotten.
+/// A random number that makes an id unique, even after a restore of the API server.
 fn nonce() -> Result<u64, ExecuteError> {
     let random = ring::rand::generate::<[u8; 8]>(&SystemRandom::new());
     let random = random.map_err(|_| ExecuteError::Nonce)?;
@@ -132,41 +134,41 @@ async fn write(
     context: &Context,
     partition: &IPUPartition,
     status: IPUPartitionStatus,
-    fact: Fact,
+    observation: Observation,
 ) -> Result<Outcome, ExecuteError> {
     let before = partition.status.clone().unwrap_or_default();
     let note = events::of_change(&before, &status);
-    let mut wished = partition.clone();
-    wished.status = Some(status);
-    // A replacement with the version that was read: the API server refuses it where anybody else
-    // wrote meanwhile, and fields that are no longer set go.
+    let mut desired = partition.clone();
+    desired.status = Some(status);
+    // A replacement with the version that was read: the API server refuses it after any other write, and it removes
+    // fields that are no longer set.
     let api = Api::<IPUPartition>::all(context.client.clone());
     let written = api
-        .replace_status(&partition.name_any(), &PostParams::default(), &wished)
+        .replace_status(&partition.name_any(), &PostParams::default(), &desired)
         .await
         .map_err(|error| unless_conflict(error, ExecuteError::WriteStatus))?;
-    if capacity::gives_back(
+    if capacity::releases(
         &before,
         written
             .status
             .as_ref()
             .unwrap_or(&IPUPartitionStatus::default()),
     ) {
-        // Before this reconcile can ask for anything itself: who has waited longer goes first.
-        context.turns.room_was_made();
+        // Earlier requests have precedence before this reconcile can request anything itself.
+        context.queue_state.capacity_released();
     }
-    log_change(&before, &written, &fact);
+    log_change(&before, &written, &observation);
     if let Some(note) = note {
         publish(context, &written, note);
     }
-    Ok(Outcome::Wrote(Box::new(written), fact))
+    Ok(Outcome::Wrote(Box::new(written), observation))
 }
 
-fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, fact: &Fact) {
+fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, observation: &Observation) {
     let status = written.status.clone().unwrap_or_default();
     let message = status.message.as_deref().unwrap_or_default();
-    match fact {
-        Fact::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
+    match observation {
+        Observation::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
             tracing::info!(partition = %written.name_any(), id, message, "wrote down what comes next");
         }
         _ if before.phase != status.phase || before.message != status.message => {
@@ -185,7 +187,7 @@ async fn release(
     let sweep = |attempt: &Attempt| {
         if !context.settings.identity.marks(&attempt.id) {
             Sweep::Never
-        } else if context.fleet.is_listed(&attempt.controller) {
+        } else if context.pool.is_listed(&attempt.controller) {
             Sweep::Later
         } else {
             Sweep::OnceListed
@@ -201,7 +203,7 @@ async fn release(
             is_swept_later = sweep(attempt) == Sweep::Later, "gave up a partition by force"
         );
     }
-    context.given_back.notify_one();
+    context.released.notify_one();
     if let Some(note) = note {
         publish(context, partition, note);
     }
@@ -214,9 +216,9 @@ async fn set_finalizer(
     is_held: bool,
 ) -> Result<IPUPartition, kube::Error> {
     let mut finalizers: Vec<String> = partition.finalizers().to_vec();
-    finalizers.retain(|name| name != names::PARTITION_FINALIZER);
+    finalizers.retain(|name| name != labels::PARTITION_FINALIZER);
     if is_held {
-        finalizers.push(names::PARTITION_FINALIZER.to_owned());
+        finalizers.push(labels::PARTITION_FINALIZER.to_owned());
     }
     let patch = json!({
         "metadata": {
@@ -244,19 +246,19 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         reconfigurable: spec.options.reconfigurable,
         relocatable: spec.options.relocatable,
     };
-    let result = match context.fleet.client(&attempt.controller) {
+    let result = match context.pool.client(&attempt.controller) {
         Ok(client) => client.create(&request).await,
         Err(error) => Err(error),
     };
     let uid = partition.uid().unwrap_or_default();
     let Err(error) = result else {
         let Attempt { controller, id, .. } = attempt;
-        context.fleet.took(controller, id, spec.ipus);
-        context.turns.has_asked(&uid);
+        context.pool.took(controller, id, spec.ipus);
+        context.queue_state.clear_reservation(&uid);
         return Reply::Done;
     };
-    context.fleet.changed(&attempt.controller);
-    context.turns.has_asked(&uid);
+    context.pool.changed(&attempt.controller);
+    context.queue_state.clear_reservation(&uid);
     let reason = shortened(&error.reason());
     tracing::warn!(
         id = attempt.id,
@@ -278,55 +280,59 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
     }
 }
 
-async fn truth(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Truth {
-    if context.fleet.is_gone(&attempt.controller) {
-        return Truth::Absent;
-    }
-    let asked = ask_truth(context, partition, attempt).await;
-    let truth = asked.unwrap_or_else(|error| {
-        let is_listed = context.fleet.is_listed(&attempt.controller);
-        look::untold(&error.reason(), error.is_denial(), is_listed)
-    });
-    if look::is_gone(attempt, &truth) {
-        context.fleet.changed(&attempt.controller);
-    }
-    truth
-}
-
-/// A partition that has just become active and is not what was asked for counts as failed.
-async fn ask_truth(
+async fn remote_state(
     context: &Context,
     partition: &IPUPartition,
     attempt: &Attempt,
-) -> Result<Truth, VipuError> {
+) -> RemoteState {
+    if context.pool.is_gone(&attempt.controller) {
+        return RemoteState::Absent;
+    }
+    let asked = read_state(context, partition, attempt).await;
+    let remote_state = asked.unwrap_or_else(|error| {
+        let is_listed = context.pool.is_listed(&attempt.controller);
+        remote_state::without_answer(&error.reason(), error.is_denial(), is_listed)
+    });
+    if remote_state::is_gone(attempt, &remote_state) {
+        context.pool.changed(&attempt.controller);
+    }
+    remote_state
+}
+
+/// Reads the state. A partition that has just become active with another size than requested counts as failed.
+async fn read_state(
+    context: &Context,
+    partition: &IPUPartition,
+    attempt: &Attempt,
+) -> Result<RemoteState, VipuError> {
     let IPUPartitionSpec { ipus, gcds, .. } = partition.spec;
-    let client = context.fleet.client(&attempt.controller)?;
+    let client = context.pool.client(&attempt.controller)?;
     let account = attempt.account.as_deref();
-    let truth = client.truth_of(&attempt.id, account).await?;
-    context.fleet.note(&client, &attempt.id, gcds, &truth).await;
-    let RemoteTruth::Present(state) = truth else {
-        return Ok(Truth::Absent);
+    let lookup = client.lookup_as(&attempt.id, account).await?;
+    context.pool.note(&client, &attempt.id, gcds, &lookup).await;
+    let Lookup::Present(state) = lookup else {
+        return Ok(RemoteState::Absent);
     };
-    let mut seen = look::seen(&state);
+    let mut health = remote_state::health(&state);
     let phase = partition.status.as_ref().map(|status| status.phase);
     if phase == Some(PartitionPhase::Creating)
-        && seen.state == SeenState::Active
+        && health.state == HealthState::Active
         && let Some(why) = client.size_mismatch(&attempt.id, ipus, gcds).await
     {
-        seen.state = SeenState::Failed;
-        seen.errors = vec![why];
+        health.state = HealthState::Failed;
+        health.errors = vec![why];
     }
-    Ok(Truth::Present(seen))
+    Ok(RemoteState::Present(health))
 }
 
 async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(), String> {
     let client = client(context, attempt)?;
     let result = client.remove(&attempt.id, force).await;
     match &result {
-        Ok(()) => context.fleet.removed(&attempt.controller, &attempt.id),
-        Err(_) => context.fleet.changed(&attempt.controller),
+        Ok(()) => context.pool.removed(&attempt.controller, &attempt.id),
+        Err(_) => context.pool.changed(&attempt.controller),
     }
-    context.given_back.notify_one();
+    context.released.notify_one();
     result.map_err(|error| shortened(&error.reason()))
 }
 
@@ -342,7 +348,7 @@ async fn reset(
 }
 
 fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
-    let client = context.fleet.client(&attempt.controller);
+    let client = context.pool.client(&attempt.controller);
     client.map_err(|error| shortened(&error.reason()))
 }
 

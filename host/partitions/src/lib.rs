@@ -2,9 +2,10 @@
 //! object to watch.
 //!
 //! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `steps` decides on the next
-//! step of one IPUPartition from what is recorded (`record`) and observed (`knowledge`); it is pure. `execute` carries a step
-//! out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome: `leftovers` settles it. `placement`
-//! asks the guests for a V-IPU controller, and `line` orders the requests. [`rest`] serves all of it to users.
+//! step of one IPUPartition from its status (`status_update`) and the observations of the reconcile (`observations`); it is
+//! pure. `execute` carries a step out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome, which
+//! `unsettled_attempts` settles. `lifecycle` decides on desired partitions, `finalize` on deleted ones. `placement` chooses
+//! a V-IPU controller with the guests, and `queue` orders the requests. [`rest`] serves all of it to users.
 //!
 //! The package reads Pods only to find out whether one uses a partition. It knows no rule of IPUJobs.
 #![forbid(unsafe_code)]
@@ -13,53 +14,52 @@ pub mod advertise;
 pub mod cache;
 pub mod capacity;
 mod context;
+pub mod controller_pool;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod cooperative_env;
 #[cfg(any(test, feature = "fuzzing"))]
 mod crd_schema;
+mod evaluate;
+mod events;
+pub mod eviction;
+mod execute;
+mod expiring_map;
+mod finalize;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+mod lifecycle;
+pub mod metrics;
+pub mod node_labels;
+pub mod observations;
+pub mod orphans;
+pub mod placement;
+mod pod_users;
+#[cfg(test)]
+mod proptests;
+pub mod queue;
+mod queue_state;
+mod read_your_writes;
+mod reconcile;
+mod remote_state;
+mod requeue;
+pub mod rest;
+#[cfg(test)]
+mod samples;
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(
     not(test),
     expect(dead_code, reason = "the simulation needs more of it")
 )]
-mod driver;
-mod events;
-mod execute;
-pub mod fleet;
-#[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzzing;
-#[cfg(any(test, feature = "fuzzing"))]
-pub(crate) mod honest;
-pub mod knowledge;
-mod leftovers;
-pub mod line;
-mod look;
-pub mod metrics;
-pub mod node_labels;
-#[cfg(test)]
-mod nonsense;
-pub mod orphans;
-mod pace;
-pub mod placement;
-pub mod placing;
-mod recent;
-mod reconcile;
-pub mod record;
-mod release;
-pub mod rest;
-#[cfg(test)]
-mod samples;
-mod seek;
+mod sim_adapter;
 pub mod state_unknown;
+pub mod status_update;
 pub mod step;
 mod steps;
-pub mod surroundings;
 pub mod sweep;
 pub mod tracker;
-mod turns;
 mod unreadable;
-mod users;
-mod wanted;
+mod unsettled_attempts;
 pub mod watched;
-mod written;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,57 +74,56 @@ use cache::Brief;
 use ipu_runtime::clock;
 use ipu_runtime::work_queue::{self, Limits};
 
-/// IPUPartitions that are worked on at the same time. One that forms holds its place for minutes.
+/// Concurrent reconciles. One that waits for a new partition takes minutes.
 const CONCURRENCY: usize = 64;
 
-/// How long things given back are gathered before those who wait are looked at again.
-const GATHERING: Duration = Duration::from_millis(200);
+/// Delay between a release of capacity and the evaluation of waiting requests, so that releases are handled together.
+const BATCH_DELAY: Duration = Duration::from_millis(200);
 
-/// Reconciles IPUPartitions once all are known, until it is told to stop; then what is under way comes to
-/// its end.
+/// Reconciles IPUPartitions, from the complete list on until `stop`. Reconciles in progress come to their end.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let limits = Limits {
         concurrency: CONCURRENCY,
         reconciles: &context.reconciles,
         stop,
     };
-    let names = stream::select(context.watched.names(), those_who_wait(context.clone()));
+    let names = stream::select(context.watched.names(), waiting_partitions(context.clone()));
     let reconcile = |name| reconcile::reconcile(name, context.clone());
     work_queue::run(names, context.watched.once_listed(), reconcile, limits).await;
 }
 
-/// The IPUPartitions that wait for room, oldest first, and those on controllers that are drained, gone or
-/// renamed, each time that IPUs were given back or the list of controllers changed.
-fn those_who_wait(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
-    let changes = context.fleet.registry().subscribe();
-    let held = context.watched.given_back();
+/// After each release of IPUs and each change of the list of controllers: the IPUPartitions that wait for capacity,
+/// oldest first, and those on drained, gone and renamed controllers.
+fn waiting_partitions(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
+    let changes = context.pool.registry().subscribe();
+    let held = context.watched.released();
     let state = (context.clone(), changes, held);
     let occasions = stream::unfold(state, |(context, mut changes, mut held)| async move {
         tokio::select! {
-            () = context.given_back.notified() => {}
+            () = context.released.notified() => {}
             Ok(()) = held.changed() => {}
             changed = changes.changed() => if changed.is_err() {
-                // Nobody changes the list any more.
-                context.given_back.notified().await;
+                // The list does not change any more.
+                context.released.notified().await;
             },
         }
-        context.turns.room_was_made();
-        tokio::time::sleep(GATHERING).await;
+        context.queue_state.capacity_released();
+        tokio::time::sleep(BATCH_DELAY).await;
         Some(((), (context, changes, held)))
     });
     occasions.flat_map(move |()| {
-        let line = context.turns.line(&context.watched, clock::now());
-        let waiting: Vec<Arc<str>> = line.iter().map(|one| one.name.as_str().into()).collect();
-        stream::iter(waiting).chain(stream::iter(those_of_others(&context)))
+        let entries = context.queue_state.entries(&context.watched, clock::now());
+        let waiting: Vec<Arc<str>> = entries.iter().map(|one| one.name.as_str().into()).collect();
+        stream::iter(waiting).chain(stream::iter(partitions_to_move(&context)))
     })
 }
 
-/// The IPUPartitions that hold something on controllers that are drained, gone or renamed.
-fn those_of_others(context: &Context) -> Vec<Arc<str>> {
-    let known = context.fleet.registry().known();
+/// The IPUPartitions with partitions on drained, gone and renamed controllers.
+fn partitions_to_move(context: &Context) -> Vec<Arc<str>> {
+    let known = context.pool.registry().known();
     let (cordons, departed) = (&known.cordons, &known.departed);
     let is_other = |name: &str| {
-        surroundings::is_draining(name, cordons)
+        eviction::is_draining(name, cordons)
             || departed.gone.contains(name)
             || departed.renamed.contains_key(name)
     };

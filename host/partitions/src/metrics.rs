@@ -1,5 +1,5 @@
-//! Partitions, the IPUs of V-IPU controllers, and who has them, read for each scrape from what the
-//! proxy holds for REST and placement.
+//! Metrics of partitions, of the IPUs of V-IPU controllers, and of their usage, read for each scrape from the working data
+//! of the proxy.
 
 pub mod summary;
 
@@ -14,21 +14,20 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::summary::{Summary, most};
-use crate::fleet::{Fleet, Look};
+use crate::controller_pool::{ControllerPool, ControllerState};
 use crate::watched::Watched;
 
-/// Longest time that a controller is waited for. Prometheus gives up after ten seconds; a controller
-/// that takes longer counts as one that does not answer.
-const LOOKING: Duration = Duration::from_secs(5);
+/// Longest wait for a controller. Prometheus has a timeout of ten seconds. A slower controller counts as unreachable.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
 
-/// Where it is read from.
+/// The sources of the metrics.
 #[derive(Clone)]
 pub struct Sources {
     /// Every IPUPartition.
     pub partitions: Watched,
     /// The V-IPU controllers.
-    pub fleet: Arc<Fleet>,
-    /// Who has IPUs and waits for them.
+    pub pool: Arc<ControllerPool>,
+    /// IPUs of each namespace, in use and requested.
     pub namespaces: Namespaces,
 }
 
@@ -49,21 +48,21 @@ impl Sources {
         let (up, open, failed) = (By::default(), By::default(), By::default());
         let (ipus, used, largest) = (By::default(), By::default(), By::default());
         let withheld = By::default();
-        let cordons = self.fleet.cordons();
-        for (controller, look) in self.fleet.looks_within(LOOKING).await {
+        let cordons = self.pool.cordons();
+        for (controller, state) in self.pool.states_within(ANSWER_LIMIT).await {
             let is_open = !cordons.contains_key(&controller.name);
-            let failure_stats = self.fleet.failure_stats(&controller.name);
+            let failure_stats = self.pool.failure_stats(&controller.name);
             let name = [("vipu_controller", controller.name)];
             open.get_or_create(&name).set(i64::from(is_open));
             failed
                 .get_or_create(&name)
                 .set(failure_stats.failed_partitions.into());
-            let answered = look.filter(|look| look.view.unreachable.is_none());
+            let answered = state.filter(|state| state.view.unreachable.is_none());
             up.get_or_create(&name).set(i64::from(answered.is_some()));
-            if let Some(look) = answered {
-                let held = look.withheld.as_ref().map_or(0, |held| held.ipus);
+            if let Some(state) = answered {
+                let held = state.withheld.as_ref().map_or(0, |held| held.ipus);
                 withheld.get_or_create(&name).set(held.into());
-                let Look { view, .. } = look;
+                let ControllerState { view, .. } = state;
                 ipus.get_or_create(&name).set(view.total_ipus.into());
                 used.get_or_create(&name).set(view.used_ipus.into());
                 largest.get_or_create(&name).set(view.largest_free.into());

@@ -1,11 +1,11 @@
-//! Explores every order of events in a small world: the partition core, two replicas of it, V-IPU controllers
-//! of few IPUs and owners of one slot, with a bounded number of faults.
+//! The model check: explores every order of events in a small model with the partition core, two replicas of it, V-IPU
+//! controllers of few IPUs, owners of one slot, and a bounded number of faults.
 //!
-//! Where the simulation samples large worlds, this exhausts a small one. Both call the core through `driver.rs`,
-//! both have the same V-IPU controllers, and both ask the same invariants; stateright walks through the states.
-//! `IPU_OPERATOR_MODEL=large` explores the large bounds as well.
+//! The simulation samples large models, and this exhausts a small one. Both call the core through `sim_adapter.rs`, use the
+//! same V-IPU controllers, and check the same invariants; stateright explores the states. `IPU_OPERATOR_MODEL=large` also
+//! explores the large bounds.
 //!
-//! What is left out: a watch that is late without its replica being paused, and the queue's clock of seconds.
+//! Not modelled: a watch that is late although its replica is not paused, and the clock of the queue.
 
 mod bounds;
 mod calls;
@@ -27,10 +27,10 @@ use jiff::{SignedDuration, Timestamp};
 use stateright::{Checker, HasDiscoveries, Model, Path, Property};
 use vipu_client::model::{OperationState, ReadyState};
 
-use super::driver;
+use super::sim_adapter;
 use super::simulation::controllers::Controller;
 use super::simulation::invariants::{LIVENESS, Ledger};
-use super::simulation::lacking::Lacking;
+use super::simulation::missing::Missing;
 use super::step::Settings;
 use bounds::{Bound, LARGE, SMALL};
 use faults::Faults;
@@ -49,13 +49,13 @@ struct Small {
 impl Small {
     fn new(bound: Bound) -> Self {
         let release = |cluster, namespace| Settings {
-            identity: driver::identity(cluster, namespace),
-            ..driver::settings()
+            identity: sim_adapter::identity(cluster, namespace),
+            ..sim_adapter::settings()
         };
         Self {
             bound,
             settings: [
-                driver::settings(),
+                sim_adapter::settings(),
                 release(0, "another-release"),
                 release(1, "another-release"),
             ],
@@ -154,7 +154,7 @@ impl Model for Small {
             flying: Vec::new(),
             owners: vec![owner; self.bound.wanted.len()],
             ledger: Arc::new(Ledger::default()),
-            lacking: Arc::new(Lacking::default()),
+            missing: Arc::new(Missing::default()),
             release: 0,
             broken: None,
         };
@@ -225,8 +225,8 @@ fn explore(bound: &Bound, threads: usize) {
             panic!("{}: {}", bound.name, checker.model().told(path));
         }
     }
-    for sight in [SERVED, SPENT] {
-        checker.assert_any_discovery(sight);
+    for point in [SERVED, SPENT] {
+        checker.assert_any_discovery(point);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which labels the cluster's nodes carry: a partition whose IPUs no node reaches serves nobody.
+//! The labels of the nodes: a partition is useless if no node reaches its IPUs.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use ipu_runtime::label_watch;
 /// How long the first list of the nodes may take before partitions are placed without it.
 const FIRST_LIST: Duration = Duration::from_secs(10);
 
-/// A node, of which only the labels are kept.
+/// A node with only its labels.
 type Labelled = PartialObjectMeta<Node>;
 
 /// The labels of all nodes, as the watch last saw them.
@@ -24,28 +24,27 @@ pub struct NodeLabels {
     nodes: reflector::Store<Labelled>,
 }
 
-/// What keeps [`NodeLabels`] up to date.
+/// The watch that updates [`NodeLabels`].
 #[derive(Debug)]
 pub struct NodeWatch {
     writer: Writer<Labelled>,
 }
 
-/// Labels of which nothing is known until the watch is followed.
+/// Labels of nodes, empty until the watch is followed.
 pub fn node_labels() -> (NodeLabels, NodeWatch) {
     let (nodes, writer) = reflector::store();
     (NodeLabels { nodes }, NodeWatch { writer })
 }
 
 impl NodeLabels {
-    /// Whether any node carries the label; true while the nodes are not known.
+    /// Whether a node has the label; true while the nodes are unknown.
     pub fn any_has(&self, key: &str, value: &str) -> bool {
         let is_known = self.nodes.wait_until_ready().now_or_never().is_some();
         let has = |node: &Labelled| node.labels().get(key).is_some_and(|found| found == value);
         !is_known || self.nodes.state().iter().any(|node| has(node))
     }
 
-    /// Waits until the nodes are known, or for as long as it is worth: without the right to list them
-    /// they never are.
+    /// Waits for the list of nodes, for a limited time: without the right to list them it never arrives.
     pub async fn known(&self) {
         let known = self.nodes.wait_until_ready();
         if tokio::time::timeout(FIRST_LIST, known).await.is_err() {

@@ -1,33 +1,33 @@
-//! Pure: which partitions on the controllers were given by a release of this cluster and belong to nobody.
+//! Pure: finds partitions on the controllers that a release of this cluster created and no IPUPartition lists.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names::Identity;
+use ipu_api::naming::Identity;
 
-/// A partition on a controller: the controller's name and the id.
-pub type Place = (String, String);
+/// A partition on a controller: the name of the controller, and the id.
+pub type RemotePartition = (String, String);
 
-/// Partitions without an owner, and since when, by a clock that nobody sets: that of the machine may be set
-/// back by an hour, and each of them would stay for as long.
-pub type Suspects = BTreeMap<Place, Duration>;
+/// Partitions without an owner, and since when by a monotonic clock: the clock of the machine may be set back by an hour,
+/// and each partition would stay for as long.
+pub type Suspects = BTreeMap<RemotePartition, Duration>;
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Orphans {
-    /// To be removed now, once no live Pod uses them.
-    pub due: Vec<Place>,
-    /// Seen without an owner, and since when; the next sweep looks at them again.
+    /// Partitions to remove now, if no live Pod uses them.
+    pub due: Vec<RemotePartition>,
+    /// Partitions without an owner, which the next sweep checks again.
     pub suspects: Suspects,
 }
 
-/// Tells orphans from the rest, in what was found: names of controllers, and ids.
+/// Finds the orphans among the partitions that controllers listed: names of controllers, and ids.
 ///
-/// It must have been found before the ids that `is_held` knows were listed: an id is written down before
-/// a controller hears of it, so that whatever is found and wanted stands in a list that was read later.
-/// The grace covers objects that are on their way into the API server by another road (a restored backup).
-pub fn tell<'a>(
+/// The controllers must have been listed before the IPUPartitions that `is_held` knows: an id is recorded before its
+/// partition is requested, so an IPUPartition that was listed later contains the id of every owned partition. The grace
+/// period covers objects that return to the API server in another way (a restored backup).
+pub fn find_orphans<'a>(
     found: impl IntoIterator<Item = (&'a str, &'a str)>,
     is_held: impl Fn(&str) -> bool,
     suspects: &Suspects,
@@ -40,27 +40,27 @@ pub fn tell<'a>(
         if is_held(id) || !identity.marks(id) {
             continue;
         }
-        let place = (controller.to_owned(), id.to_owned());
-        let since = *suspects.get(&place).unwrap_or(&now);
-        if suspects.contains_key(&place) && now.saturating_sub(since) >= grace {
-            orphans.due.push(place.clone());
+        let partition = (controller.to_owned(), id.to_owned());
+        let since = *suspects.get(&partition).unwrap_or(&now);
+        if suspects.contains_key(&partition) && now.saturating_sub(since) >= grace {
+            orphans.due.push(partition.clone());
         }
-        orphans.suspects.insert(place, since);
+        orphans.suspects.insert(partition, since);
     }
     orphans
 }
 
-/// Takes from the suspects what this IPUPartition answers for, as it is seen between two sweeps: what
-/// has an owner for a moment has a grace of its own once it has none again.
-pub fn spare(suspects: &mut Suspects, partition: &IPUPartition) {
+/// Removes the partitions that this IPUPartition lists from the suspects, between two sweeps: a partition that had an
+/// owner for a moment gets a new grace period.
+pub fn clear_owned(suspects: &mut Suspects, partition: &IPUPartition) {
     if !suspects.is_empty() {
         let held = held([partition]);
         suspects.retain(|(_, id), _| !held.contains(id));
     }
 }
 
-/// The controllers, by name, that are not in the list and on which an IPUPartition still holds something.
-/// They are swept as long as one does: after that, nobody knows their addresses any more.
+/// Names of controllers that left the list while an IPUPartition still holds something on them. They are swept for as
+/// long: after that, their addresses are unknown.
 pub fn left_behind<N: Ord>(
     holding: impl IntoIterator<Item = N>,
     is_known: impl Fn(&N) -> bool,
@@ -69,7 +69,7 @@ pub fn left_behind<N: Ord>(
     names.filter(|name| !is_known(name)).collect()
 }
 
-/// Every id that some IPUPartition still answers for.
+/// Every id that an IPUPartition still lists as held.
 pub fn held<'a>(partitions: impl IntoIterator<Item = &'a IPUPartition>) -> BTreeSet<String> {
     partitions
         .into_iter()
@@ -96,7 +96,7 @@ mod tests {
         let sweep = |suspects: &Suspects, second| {
             let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
             let now = Duration::from_secs(second);
-            tell(found, |_| false, suspects, &identity, GRACE, now)
+            find_orphans(found, |_| false, suspects, &identity, GRACE, now)
         };
         let mut suspects = sweep(&Suspects::new(), 0).suspects;
         assert_eq!(sweep(&suspects, 30).due, found, "nobody has owned it since");
@@ -115,10 +115,10 @@ mod tests {
             }))
             .unwrap()
         };
-        spare(&mut suspects, &owner("p-other", "created"));
-        spare(&mut suspects, &owner(&id, "removed"));
+        clear_owned(&mut suspects, &owner("p-other", "created"));
+        clear_owned(&mut suspects, &owner(&id, "removed"));
         assert_eq!(suspects.len(), 1);
-        spare(&mut suspects, &owner(&id, "created"));
+        clear_owned(&mut suspects, &owner(&id, "created"));
         let again = sweep(&suspects, 30);
         assert_eq!(again.due, []);
         assert_eq!(sweep(&again.suspects, 60).due, found);

@@ -1,5 +1,7 @@
-//! Pure: where an IPUPartition is to be made: what is settled before the placement policy is asked, what it
-//! is asked, and what its decision comes to. The simulation and the model check call the same functions.
+//! Pure: chooses a controller for an IPUPartition: the checks before the placement policy is asked, the request to it, and
+//! the result of its decision. The simulation and the model check call the same functions.
+
+pub mod request;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,161 +12,163 @@ use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::CordonStates;
 
 use super::capacity::{self, Withheld};
-use super::knowledge::Answer;
-use super::line::{self, Room, Waiter};
-use super::placing::{self, shortened};
+use super::observations::Answer;
+use super::queue::{self, Capacity, QueueEntry};
+use request::shortened;
 
-/// What stands in the place of a controller's name where the reason is the same for all.
+/// The controller of a reason that holds for all controllers.
 const EVERY: &str = "every controller";
 
-/// Why a partition waits where others were given IPUs each time that the policy had decided.
-const OVERTAKEN: &str = "others got the IPUs during the decision; it is repeated within seconds";
+/// Reason of a partition that waits because others got IPUs during each decision of the policy.
+const OUTPACED: &str = "others got the IPUs during the decision; it is repeated within seconds";
 
-/// What the controllers of the list have, in its order: those that take something new, and those that
-/// the admin has closed.
+/// The controllers of the list, in its order: those that accept new partitions, and those that the admin has cordoned.
 #[derive(Clone, Debug)]
-pub struct Divided {
-    /// Those that take something new.
+pub struct Candidates {
+    /// Controllers that accept new partitions.
     pub open: Vec<ControllerView>,
-    /// Those that do not.
-    pub shut: Vec<ControllerView>,
+    /// Controllers that do not.
+    pub cordoned: Vec<ControllerView>,
     cordons: CordonStates,
     withheld: HashMap<String, Withheld>,
 }
 
-impl Divided {
-    /// Divides the controllers by whether the admin has closed them.
+impl Candidates {
+    /// Separates the cordoned controllers from the others.
     pub fn of(views: Vec<ControllerView>, cordons: CordonStates) -> Self {
-        let is_shut = |view: &ControllerView| cordons.contains_key(&view.name);
-        let (shut, open) = views.into_iter().partition(is_shut);
+        let is_cordoned = |view: &ControllerView| cordons.contains_key(&view.name);
+        let (cordoned, open) = views.into_iter().partition(is_cordoned);
         Self {
             open,
-            shut,
+            cordoned,
             cordons,
             withheld: HashMap::new(),
         }
     }
 
-    /// The same, with what is withheld on controllers of these names.
+    /// The same, with the IPUs that are withheld on controllers, by name.
     #[must_use]
     pub fn withholding(self, withheld: HashMap<String, Withheld>) -> Self {
         Self { withheld, ..self }
     }
 
-    /// The reasons of a policy, which was not told why less is free than a controller says.
+    /// The reasons of a policy, with the withheld IPUs that the policy does not know.
     pub fn explained(&self, reasons: Vec<WaitingReason>) -> Vec<WaitingReason> {
         capacity::explained(reasons, &self.withheld)
     }
 
-    /// Why nothing is made on those that are shut.
-    pub fn shut_out(&self) -> impl Iterator<Item = WaitingReason> {
-        let shut = self.shut.iter();
-        shut.map(|view| placing::shut_out(view, &self.cordons))
+    /// Why cordoned controllers get no new partitions.
+    pub fn cordon_reasons(&self) -> impl Iterator<Item = WaitingReason> {
+        let cordoned = self.cordoned.iter();
+        cordoned.map(|view| request::cordon_reason(view, &self.cordons))
     }
 }
 
-/// What is known of the queue where a partition is placed.
+/// The queue as the placement of one partition sees it.
 #[derive(Clone, Copy, Debug)]
-pub struct Queue<'a> {
-    /// Those who wait, in order.
-    pub line: &'a [Waiter],
-    /// IPUs of each controller that others were told to take, and have not asked for yet.
-    pub taken: &'a [(String, u32)],
-    /// How many partitions the owner has, or is getting.
+pub struct QueueView<'a> {
+    /// The waiting requests, in order.
+    pub entries: &'a [QueueEntry],
+    /// IPUs of each controller that are reserved for other requests.
+    pub reservations: &'a [(String, u32)],
+    /// Partitions that the owner has or is getting.
     pub held: u32,
-    /// How long somebody who waits is passed by smaller ones.
+    /// Waiting time after which capacity is reserved for a request.
     pub backfill_limit: Duration,
 }
 
-/// Whether the policy has to be asked.
+/// The result of the checks before the policy.
 #[derive(Debug)]
 pub enum Placement {
-    /// It need not be: this is the answer.
+    /// The decision, without the policy.
     Decided(Answer),
-    /// It is to be asked this.
+    /// The request to the policy.
     Ask(Box<Request>),
 }
 
-/// What the policy is asked, and what its decision is judged by.
+/// The request to the policy, and the data to check its decision.
 #[derive(Debug)]
 pub struct Request {
     /// The attempts of this round.
     pub tried: Vec<PlaceAttempt>,
-    room: Room,
-    /// Why closed controllers serve nobody.
-    shut_out: Vec<WaitingReason>,
-    /// Whether one of them is large enough.
-    could_be_opened: bool,
+    capacity: Capacity,
+    /// Why cordoned controllers get no new partitions.
+    cordon_reasons: Vec<WaitingReason>,
+    /// Whether a cordoned controller is large enough.
+    fits_cordoned: bool,
     withheld: HashMap<String, Withheld>,
 }
 
-/// What can be said of a partition before the policy is asked.
+/// Checks a partition before the policy is asked.
 pub fn prepare(
     partition: &IPUPartition,
-    found: Divided,
-    queue: Queue<'_>,
+    found: Candidates,
+    queue: QueueView<'_>,
     now: Timestamp,
 ) -> Placement {
-    let me = line::me(partition, queue.line, now);
-    let all = found.open.iter().chain(&found.shut);
-    if let Some(why) = line::never_fits(&me, all) {
+    let me = queue::own_entry(partition, queue.entries, now);
+    let all = found.open.iter().chain(&found.cordoned);
+    if let Some(why) = queue::never_fits(&me, all) {
         return Placement::Decided(Answer::Reject(shortened(&why)));
     }
-    let shut_out = found.shut_out().collect();
-    let mut shut = found.shut.iter();
-    let could_be_opened = shut.any(|view| view.total_ipus >= partition.spec.ipus);
+    let cordon_reasons = found.cordon_reasons().collect();
+    let mut cordoned = found.cordoned.iter();
+    let fits_cordoned = cordoned.any(|view| view.total_ipus >= partition.spec.ipus);
     let limit = SignedDuration::try_from(queue.backfill_limit).unwrap_or(SignedDuration::MAX);
-    let Queue {
-        line, taken, held, ..
+    let QueueView {
+        entries,
+        reservations,
+        held,
+        ..
     } = queue;
-    let room = line::room(&me, line, taken, held, found.open, limit, now);
-    if let Some(why) = &room.too_small {
-        return Placement::Decided(later(&room, vec![for_all(why)]));
+    let capacity = queue::capacity_for(&me, entries, reservations, held, found.open, limit, now);
+    if let Some(why) = &capacity.too_small {
+        return Placement::Decided(later(&capacity, vec![for_all(why)]));
     }
     Placement::Ask(Box::new(Request {
-        tried: placing::tried(&partition.status.clone().unwrap_or_default()),
-        room,
-        shut_out,
-        could_be_opened,
+        tried: request::tried(&partition.status.clone().unwrap_or_default()),
+        capacity,
+        cordon_reasons,
+        fits_cordoned,
         withheld: found.withheld,
     }))
 }
 
 impl Request {
-    /// The controllers as the policy is shown them.
+    /// The controllers that the policy sees.
     pub fn views(&self) -> &[ControllerView] {
-        &self.room.views
+        &self.capacity.views
     }
 
-    /// The answer, where `by` has decided: with the reasons that the policy was not told. What only a closed
-    /// controller could serve is not impossible.
+    /// The result of the decision of `by`, with the reasons that the policy does not know. A partition that fits only on a
+    /// cordoned controller waits.
     pub fn conclude(
         self,
         decision: Decision,
         by: DecidedBy,
         controllers: &[ControllerRef],
     ) -> Answer {
-        match placing::answer(decision, by, controllers) {
+        match request::answer(decision, by, controllers) {
             Answer::Wait(reasons) => {
-                let reasons = line::explained(reasons, &self.room);
+                let reasons = queue::explained(reasons, &self.capacity);
                 let mut reasons = capacity::explained(reasons, &self.withheld);
-                reasons.extend(self.shut_out);
-                later(&self.room, reasons)
+                reasons.extend(self.cordon_reasons);
+                later(&self.capacity, reasons)
             }
-            Answer::Reject(_) if self.could_be_opened => Answer::Wait(self.shut_out),
+            Answer::Reject(_) if self.fits_cordoned => Answer::Wait(self.cordon_reasons),
             answer => answer,
         }
     }
 }
 
-/// The answer where others were given IPUs each time that the policy had decided.
-pub fn overtaken() -> Answer {
-    Answer::Later(vec![for_all(OVERTAKEN)])
+/// The result if others got IPUs during each decision of the policy.
+pub fn outpaced() -> Answer {
+    Answer::Later(vec![for_all(OUTPACED)])
 }
 
-/// Where what is free was promised to others, an answer comes within seconds.
-fn later(room: &Room, reasons: Vec<WaitingReason>) -> Answer {
-    if room.is_promised {
+/// If the free capacity is reserved for others, the next decision follows within seconds.
+fn later(capacity: &Capacity, reasons: Vec<WaitingReason>) -> Answer {
+    if capacity.is_claimed {
         Answer::Later(reasons)
     } else {
         Answer::Wait(reasons)

@@ -1,4 +1,4 @@
-//! One reconcile of one IPUPartition: steps until there is nothing to do for now.
+//! One reconcile of one IPUPartition: carries out steps until nothing is left to do for now.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,30 +13,30 @@ use tracing::Instrument;
 
 use super::context::Context;
 use super::execute::{self, ExecuteError, Outcome};
-use super::pace;
-use super::step::{Pace, Step};
+use super::requeue;
+use super::step::{Requeue, Step};
 use super::steps::{Circle, Steps};
 use super::unreadable;
 
-/// An object as the watch delivers it: one that cannot be read does not stop the others.
+/// An object as the watch delivers it. An unreadable one does not stop the others.
 pub type Guarded = DeserializeGuard<IPUPartition>;
 
-/// Why a reconcile ended before it came to rest.
+/// Why a reconcile failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReconcileError {
-    /// A step could not be carried out.
+    /// A step failed.
     #[error("failed to carry out a step")]
     Execute(#[from] ExecuteError),
-    /// The steps went round in a circle.
+    /// The steps repeat without end.
     #[error(transparent)]
     Circle(#[from] Circle),
-    /// It met an object that it cannot cope with.
+    /// It panicked.
     #[error("failed to reconcile the partition")]
     Panicked(#[source] Panicked),
 }
 
 impl ReconcileError {
-    /// What failed, in a word of few: a label of metrics.
+    /// Category of the error: a label of metrics.
     fn category(&self) -> &'static str {
         match self {
             Self::Execute(ExecuteError::Conflict) => "Conflict",
@@ -52,9 +52,8 @@ impl ReconcileError {
     }
 }
 
-/// Brings one IPUPartition as far as it goes now, and answers after which pause it is looked at again
-/// even where nothing changes. Every line of the log that comes of it names the partition, and the job that
-/// has it.
+/// Reconciles one IPUPartition. Returns the requeue delay; `None` waits for the next event. Each log line names the
+/// IPUPartition and its job.
 pub(super) async fn reconcile(name: Arc<str>, context: Arc<Context>) -> Option<Duration> {
     let object = context.watched.read(|cache| cache.get(&name))?;
     let running = context.reconciles.begin();
@@ -81,10 +80,10 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
     let uid = partition.uid().unwrap_or_default();
     let version = partition.resource_version();
     if let Some(left) = context
-        .written
+        .read_your_writes
         .behind(&uid, version.as_deref(), Instant::now())
     {
-        // The watch brings what was written, and the object is looked at again then.
+        // The watch has not delivered the last write yet. Its event triggers the next reconcile.
         return Ok(Some(left));
     }
     let mut steps = Steps::default();
@@ -93,38 +92,37 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
         let step = if let Some(status) = shown.take() {
             Step::Write(Box::new(status))
         } else {
-            let renamed = context.fleet.renamed();
+            let renamed = context.pool.renamed();
             steps.next(&partition, &context.settings, &renamed, clock::now())?
         };
         tracing::trace!(partition = %partition.name_any(), ?step);
         match execute::execute(context, &partition, step).await? {
-            Outcome::Learned(fact) => {
+            Outcome::Observed(observation) => {
                 let status = partition.status.as_ref();
-                shown = status.and_then(|status| context.fleet.shown(status, &fact));
-                steps.learn(fact);
+                shown = status.and_then(|status| context.pool.shown(status, &observation));
+                steps.observe(observation);
             }
-            Outcome::Wrote(written, fact) => {
+            Outcome::Wrote(written, observation) => {
                 partition = *written;
                 let version = partition.resource_version();
                 context
-                    .written
+                    .read_your_writes
                     .note(&uid, version.as_deref(), Instant::now());
-                steps.wrote(fact);
+                steps.wrote(observation);
             }
             Outcome::Released => {
                 context.forget(&uid);
                 return Ok(None);
             }
-            Outcome::Rest(pace) => {
-                let rests = context.count_rest(&uid, steps.has_worked());
-                return Ok(pace::rest(pace, rests));
+            Outcome::Done(requeue) => {
+                let idle_rounds = context.count_idle(&uid, steps.has_worked());
+                return Ok(requeue::delay(requeue, idle_rounds));
             }
         }
     }
 }
 
-/// When to try again after an error: at once where the object was only changed meanwhile, so that
-/// the new version has time to arrive; else with growing pauses.
+/// Requeue delay after an error: short after a conflict, until the new version arrives, otherwise growing.
 fn after_error(object: &Guarded, error: &ReconcileError, context: &Context) -> Option<Duration> {
     let name = object.name_any();
     match error {
@@ -142,14 +140,14 @@ fn after_error(object: &Guarded, error: &ReconcileError, context: &Context) -> O
         )
         | ReconcileError::Circle(Circle)
         | ReconcileError::Panicked(_) => {
-            let rests = context.count_rest(&object.uid().unwrap_or_default(), false);
+            let idle_rounds = context.count_idle(&object.uid().unwrap_or_default(), false);
             tracing::warn!(partition = name, error = chain(error), "trying again");
-            pace::rest(Pace::Blocked, rests)
+            requeue::delay(Requeue::Blocked, idle_rounds)
         }
     }
 }
 
-/// An error and all that it was caused by, in one line.
+/// An error with all its causes, in one line.
 pub(super) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |&error| error.source());
     let texts: Vec<String> = causes.map(ToString::to_string).collect();

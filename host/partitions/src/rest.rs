@@ -1,11 +1,14 @@
-//! The V-IPU proxy's REST: reads for people on a plain port; the same, and IPUPartitions for whoever
-//! has a token, on a port with TLS.
+//! The REST of the V-IPU proxy: reads for everybody on a plain port; the same, and IPUPartitions for users with a token, on a
+//! port with TLS.
 
 pub mod answers;
+mod api_error;
+pub mod authorizer;
 mod bearer;
 mod caller;
 mod controllers;
-pub mod gate;
+pub mod create_request;
+mod duplicate_keys;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod invariants;
 pub mod limits;
@@ -15,13 +18,10 @@ mod owner_metadata;
 mod page;
 mod partitions;
 pub mod problem;
-pub mod question;
+pub mod query_request;
 mod reads;
-mod refusal;
-mod remembered;
 mod representation;
-mod strict;
-pub mod wanted;
+mod token_cache;
 pub mod what_if;
 
 #[cfg(test)]
@@ -33,7 +33,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 
-use openapi::Manner;
+use openapi::ErrorFormat;
 use operation::Operation;
 use problem::{Kind, Problem};
 
@@ -42,42 +42,42 @@ use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::serve;
 
 pub use caller::Caller;
-pub use partitions::Door;
+pub use partitions::SecureState;
 pub use reads::Sources;
 
-/// What port 8080 serves.
+/// The routes of port 8080.
 pub fn plain(sources: Sources, refused: Refused) -> Router {
     let mut operations = reads::operations();
     operations.push(reads::summaries());
     let limits = (serve::REST.port, refused);
-    router(sources, operations, Manner::Plain, limits)
+    router(sources, operations, ErrorFormat::Plain, limits)
 }
 
-/// What the port of the probes serves.
+/// The routes of the port of the probes.
 pub fn probes(sources: Sources) -> Router {
     reads::probes().with_state(sources)
 }
 
-/// What port 8443 serves.
-pub fn secure(door: Door, refused: Refused) -> Router {
+/// The routes of port 8443.
+pub fn secure(state: SecureState, refused: Refused) -> Router {
     let mut operations = reads::operations();
     operations.extend(partitions::operations());
     operations.push(partitions::controllers());
     let limits = (serve::SECURE_REST.port, refused);
-    router(door, operations, Manner::Problem, limits)
+    router(state, operations, ErrorFormat::Problem, limits)
 }
 
 fn router<S>(
     state: S,
     operations: Vec<Operation<S>>,
-    manner: Manner,
+    error_format: ErrorFormat,
     limits: (&'static str, Refused),
 ) -> Router
 where
     S: Clone + Send + Sync + 'static,
     Sources: FromRef<S>,
 {
-    let operations = reads::with_document(operations, manner);
+    let operations = reads::with_document(operations, error_format);
     let paths: Vec<_> = operations.iter().map(|one| one.description.path).collect();
     let known = known(paths);
     operation::routes(operations, |router, bodies| {
@@ -88,14 +88,17 @@ where
         move |uri: Uri| async move { Problem::of_field(Kind::Absent, "path", uri.path(), &known) },
     )
     .with_state(state)
-    .layer(middleware::from_fn_with_state(manner, tell))
+    .layer(middleware::from_fn_with_state(error_format, render_problem))
     .layer(middleware::from_fn(panics::answered))
 }
 
-/// Other routes than the REST's own, within its limits, and with what went wrong told as on port 8443.
-pub fn beside(routes: Router, limits: (&'static str, Refused)) -> Router {
+/// Adds the limits of the REST and the error format of port 8443 to other routes.
+pub fn with_limits(routes: Router, limits: (&'static str, Refused)) -> Router {
     limits::bounded(routes, limits::BodyMax::new(), limits)
-        .layer(middleware::from_fn_with_state(Manner::Problem, tell))
+        .layer(middleware::from_fn_with_state(
+            ErrorFormat::Problem,
+            render_problem,
+        ))
         .layer(middleware::from_fn(panics::answered))
 }
 
@@ -117,7 +120,7 @@ async fn wrong_method(method: Method, uri: Uri) -> Problem {
     Problem::of_field(Kind::WrongMethod, "method", method.as_str(), rule)
 }
 
-/// A problem travels in the answer's extensions, until the port tells it in its own manner.
+/// Stores a problem in the extensions of the answer, until the port renders it in its error format.
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.kind.status());
@@ -137,20 +140,24 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Writes the body of an answer that is a problem.
-async fn tell(State(manner): State<Manner>, request: Request, next: Next) -> Response {
+/// Renders a problem in the error format of the port.
+async fn render_problem(
+    State(error_format): State<ErrorFormat>,
+    request: Request,
+    next: Next,
+) -> Response {
     let path = request.uri().path().to_owned();
     let mut response = next.run(request).await;
     let Some(problem) = response.extensions_mut().remove::<Problem>() else {
         return response;
     };
-    let body = match manner {
-        Manner::Plain => Json(problem.plain()).into_response(),
-        Manner::Problem => Json(problem.document(&path)).into_response(),
+    let body = match error_format {
+        ErrorFormat::Plain => Json(problem.plain()).into_response(),
+        ErrorFormat::Problem => Json(problem.document(&path)).into_response(),
     };
     let (_, body) = body.into_parts();
     *response.body_mut() = body;
-    let media_type = HeaderValue::from_static(manner.media_type());
+    let media_type = HeaderValue::from_static(error_format.media_type());
     response
         .headers_mut()
         .insert(header::CONTENT_TYPE, media_type);

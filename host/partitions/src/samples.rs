@@ -1,4 +1,4 @@
-//! Objects that tests of several modules begin with.
+//! Sample objects for the tests of several modules.
 
 use ipu_api::ipupartition::ControllerRef;
 

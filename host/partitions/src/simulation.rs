@@ -9,47 +9,47 @@
 //! What is left out: a reset that was answered and is delivered once more later. A reset carries only
 //! an id, and no more than that id could tell the second delivery from the first.
 
-pub(super) mod agenda;
 pub(super) mod api_server;
-mod chance;
+mod assigned_ipus;
+mod broken_gang;
+mod clock_set_back;
 pub(super) mod controllers;
 mod coverage;
-mod crowd;
 mod departed;
-mod emptied;
+pub(super) mod event_queue;
 pub(super) mod evidence;
 mod executor;
-mod given;
+mod faults;
 pub(super) mod invariants;
-pub(super) mod lacking;
 mod liveness;
-mod nonsense;
+mod load;
+mod lost_state;
+pub(super) mod missing;
 mod outcomes;
 pub(super) mod owners;
+mod proptests;
+mod queue;
+mod refused_removals;
 mod repair;
 mod replica;
 mod restore;
+mod rng;
 mod scenario;
-mod set_back;
 mod steady;
-mod stubborn;
 mod sweeper;
-mod torn;
 pub(super) mod trace;
-mod trouble;
 mod undeletable;
-mod waiting;
 mod world;
 
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
-use ipu_api::names::Identity;
+use ipu_api::naming::Identity;
 
-use super::driver;
+use super::sim_adapter;
 use coverage::Coverage;
-use executor::Mishap;
+use executor::CallFault;
 use owners::Job;
 use trace::{Detail, Trace};
 use world::{Death, World};
@@ -172,13 +172,13 @@ fn world_of_one() -> World {
 #[test]
 fn a_crash_after_any_single_step_is_healed() {
     let mut deaths = 0;
-    for mishap in Mishap::ALL {
+    for call_fault in CallFault::ALL {
         for after in 0..40 {
             let mut world = world_of_one();
-            world.death = Some(Death { after, mishap });
+            world.death = Some(Death { after, call_fault });
             world.run_until(60_000);
             world.settle();
-            assert_eq!(world.ours().len(), 1, "{mishap:?} at step {after}");
+            assert_eq!(world.ours().len(), 1, "{call_fault:?} at step {after}");
             world.end();
             deaths += u32::from(world.death.is_none());
         }
@@ -215,12 +215,12 @@ fn goes_on_under(identity: Identity) {
 
 #[test]
 fn a_release_goes_on_with_what_another_one_has_made() {
-    goes_on_under(driver::identity(0, "another-release"));
+    goes_on_under(sim_adapter::identity(0, "another-release"));
 }
 
 #[test]
 fn a_cluster_that_was_restored_elsewhere_goes_on_with_what_it_had() {
-    goes_on_under(driver::identity(1, "release"));
+    goes_on_under(sim_adapter::identity(1, "release"));
 }
 
 /// What the demo shows with SIGKILL: the controller has the partition, and nobody noted it.

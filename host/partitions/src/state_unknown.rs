@@ -1,18 +1,18 @@
-//! Pure: the condition that says that a V-IPU controller cannot be asked what it has of a partition.
+//! Pure: the condition StateUnknown: the state of a partition on its V-IPU controller cannot be read.
 
 use ipu_api::ipupartition::{Attempt, IPUPartitionStatus};
 use ipu_api::partition_conditions;
 use jiff::Timestamp;
 
-use super::knowledge::{Knowledge, Truth};
+use super::observations::{Observations, RemoteState};
 
-/// Condition: what a controller has of an attempt is not known. It is never taken for gone.
+/// Condition: the state of an attempt on its controller is unknown. The attempt never counts as gone.
 pub const STATE_UNKNOWN: &str = "StateUnknown";
 
-/// Reason: the controller does not let the operator see the partition.
+/// Reason: the controller denies access.
 pub const ACCESS_DENIED: &str = "AccessDenied";
 
-/// Reason: the controller is not in the admin's list any more, and cannot be asked.
+/// Reason: the controller has left the admin's list and does not answer.
 pub const CONTROLLER_NOT_LISTED: &str = "ControllerNotListed";
 
 /// Reason: the controller does not answer.
@@ -21,17 +21,17 @@ pub const UNREACHABLE: &str = "Unreachable";
 /// All reasons.
 pub const REASONS: [&str; 3] = [ACCESS_DENIED, CONTROLLER_NOT_LISTED, UNREACHABLE];
 
-/// The status with the condition as this reconcile knows it. What was not asked stays as it was.
+/// The status with the condition from the observations. States that were not read do not change it.
 pub(super) fn marked(
     status: &IPUPartitionStatus,
-    knowledge: &Knowledge,
+    observations: &Observations,
     now: Timestamp,
 ) -> IPUPartitionStatus {
     let held = || status.attempts.iter().filter(|one| one.is_held());
     let told: Vec<_> = held()
-        .filter_map(|attempt| said(attempt, knowledge.truth(&attempt.id)?))
+        .filter_map(|attempt| said(attempt, observations.remote_state(&attempt.id)?))
         .collect();
-    // What an admin has to do something about is told before what may come back by itself.
+    // A reason that needs an admin takes precedence over one that may disappear by itself.
     let first = told.iter().min_by_key(|(reason, _)| *reason == UNREACHABLE);
     let mut next = status.clone();
     match first {
@@ -39,7 +39,7 @@ pub(super) fn marked(
             let said = (*reason, message.clone());
             partition_conditions::renew(&mut next, STATE_UNKNOWN, said, now);
         }
-        None if held().all(|one| knowledge.truth(&one.id).is_some()) => {
+        None if held().all(|one| observations.remote_state(&one.id).is_some()) => {
             next.conditions.retain(|one| one.type_ != STATE_UNKNOWN);
         }
         None => {}
@@ -47,31 +47,31 @@ pub(super) fn marked(
     next
 }
 
-fn said(attempt: &Attempt, truth: &Truth) -> Option<(&'static str, String)> {
+fn said(attempt: &Attempt, remote_state: &RemoteState) -> Option<(&'static str, String)> {
     let (id, controller) = (&attempt.id, &attempt.controller.name);
-    let reason = reason(truth)?;
-    let why = truth.unknown()?;
+    let reason = reason(remote_state)?;
+    let why = remote_state.unknown()?;
     let message = format!("whether {controller} has partition {id} is not known: {why}");
     Some((reason, message))
 }
 
-fn reason(truth: &Truth) -> Option<&'static str> {
-    match truth {
-        Truth::Absent | Truth::Present(_) => None,
-        Truth::Unreachable(_) => Some(UNREACHABLE),
-        Truth::Denied(_) => Some(ACCESS_DENIED),
-        Truth::NotListed(_) => Some(CONTROLLER_NOT_LISTED),
+fn reason(remote_state: &RemoteState) -> Option<&'static str> {
+    match remote_state {
+        RemoteState::Absent | RemoteState::Present(_) => None,
+        RemoteState::Unreachable(_) => Some(UNREACHABLE),
+        RemoteState::Denied(_) => Some(ACCESS_DENIED),
+        RemoteState::NotListed(_) => Some(CONTROLLER_NOT_LISTED),
     }
 }
 
-/// Why the state is not known, by the condition that a status has.
+/// The reason of the condition in a status.
 pub(super) fn of(status: &IPUPartitionStatus) -> Option<&'static str> {
     let mut conditions = status.conditions.iter();
     let found = conditions.find(|one| one.type_ == STATE_UNKNOWN && one.status == "True")?;
     REASONS.into_iter().find(|reason| *reason == found.reason)
 }
 
-/// What the condition of a status says, where it is one that an admin has to do something about.
+/// Reason and message of the condition in a status, if they need an admin.
 pub(super) fn to_mend(status: &IPUPartitionStatus) -> Option<(&'static str, &str)> {
     let reason = of(status).filter(|reason| *reason != UNREACHABLE)?;
     let mut conditions = status.conditions.iter();
@@ -84,7 +84,7 @@ mod tests {
     use ipu_api::ipupartition::AttemptOutcome;
 
     use super::*;
-    use crate::knowledge::Fact;
+    use crate::observations::Observation;
     use crate::samples;
 
     fn status(ids: &[&str]) -> IPUPartitionStatus {
@@ -103,22 +103,22 @@ mod tests {
         }
     }
 
-    fn knowing(truths: Vec<(&str, Truth)>) -> Knowledge {
-        let mut knowledge = Knowledge::default();
-        for (id, truth) in truths {
+    fn knowing(remote_states: Vec<(&str, RemoteState)>) -> Observations {
+        let mut observations = Observations::default();
+        for (id, remote_state) in remote_states {
             let id = id.to_owned();
-            knowledge.learn(Fact::Truth { id, truth });
+            observations.observe(Observation::RemoteState { id, remote_state });
         }
-        knowledge
+        observations
     }
 
     #[test]
     fn what_an_admin_has_to_mend_is_told_until_it_is_known_again() {
         let now = Timestamp::UNIX_EPOCH;
-        let down = || Truth::Unreachable("connection refused".to_owned());
-        let denied = || Truth::Denied("no such user (Unauthenticated)".to_owned());
-        let knowledge = knowing(vec![("p-1", down()), ("p-2", denied())]);
-        let told = marked(&status(&["p-1", "p-2"]), &knowledge, now);
+        let down = || RemoteState::Unreachable("connection refused".to_owned());
+        let denied = || RemoteState::Denied("no such user (Unauthenticated)".to_owned());
+        let observations = knowing(vec![("p-1", down()), ("p-2", denied())]);
+        let told = marked(&status(&["p-1", "p-2"]), &observations, now);
         assert_eq!(
             to_mend(&told),
             Some((
@@ -126,15 +126,18 @@ mod tests {
                 "whether pod1:8090 has partition p-2 is not known: no such user (Unauthenticated)"
             ))
         );
-        let asked_of_one = knowing(vec![("p-1", Truth::Absent)]);
+        let asked_of_one = knowing(vec![("p-1", RemoteState::Absent)]);
         assert_eq!(marked(&told, &asked_of_one, now), told, "p-2 was not asked");
         let left = marked(
             &told,
-            &knowing(vec![("p-1", down()), ("p-2", Truth::Absent)]),
+            &knowing(vec![("p-1", down()), ("p-2", RemoteState::Absent)]),
             now,
         );
         assert_eq!((of(&left), to_mend(&left)), (Some(UNREACHABLE), None));
-        let known = knowing(vec![("p-1", Truth::Absent), ("p-2", Truth::Absent)]);
+        let known = knowing(vec![
+            ("p-1", RemoteState::Absent),
+            ("p-2", RemoteState::Absent),
+        ]);
         assert_eq!(marked(&left, &known, now).conditions, []);
     }
 }

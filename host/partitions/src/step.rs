@@ -1,93 +1,93 @@
-//! Pure: what is to be done next for one IPUPartition.
+//! Pure: decides on the next step for one IPUPartition.
 //!
-//! Flow: `next` looks at the object and at what this reconcile has learned, and names one step. The
-//! shell carries it out, adds the fact that it yields, and asks again, until the step is to rest.
+//! `next` returns one step for the object and the observations of this reconcile. The executor carries it out, adds the
+//! observation, and asks again, until nothing is left to do.
 //!
-//! Guarantees, whatever crashes, is late or is lost (`simulation.rs` tries them all):
-//! a controller is asked for an id only by the reconcile that wrote the id down; one slot never has
-//! two usable partitions; nothing is removed that a live Pod uses; of an id that the operator did not
-//! give, or take over for this object, nothing is asked; the finalizer goes last.
+//! Guarantees after any crash, delay or lost message (`simulation.rs` tests them): only the reconcile that has recorded
+//! an id requests its partition; a slot never has two usable partitions; a partition in use is never removed; the
+//! operator never touches an id that it has neither generated nor adopted for this object; the finalizer goes last.
 
 use std::time::Duration;
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
-use ipu_api::names::{self, Identity};
+use ipu_api::labels;
+use ipu_api::naming::Identity;
 use jiff::Timestamp;
 
-use super::knowledge::{Intent, Knowledge};
-use super::{leftovers, release, state_unknown, wanted};
+use super::observations::{Intent, Observations};
+use super::{finalize, lifecycle, state_unknown, unsettled_attempts};
 
-/// One thing to do.
+/// One step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Put the finalizer on the object, before anything is made for it.
+    /// Add the finalizer, before anything is created for the object.
     AddFinalizer,
-    /// Write this status with the resource version that was read; a conflict ends the reconcile.
+    /// Write this status with the resource version that was read. A conflict ends the reconcile.
     Write(Box<IPUPartitionStatus>),
-    /// As `Write`, and remember that the intent was written down by this reconcile.
+    /// As `Write`, and store that this reconcile has recorded the intent.
     Record(Box<IPUPartitionStatus>, Intent),
-    /// Ask the attempt's controller to make its id.
+    /// Create the partition of the attempt.
     Create(Attempt),
-    /// Ask the attempt's controller what it has of its id.
-    AskTruth(Attempt),
-    /// List the live Pods that carry this id.
+    /// Read the state of the attempt's partition.
+    ReadState(Attempt),
+    /// List the live Pods with this id.
     CountUsers(String),
-    /// Ask the attempt's controller to remove its id.
+    /// Remove the partition of the attempt.
     Remove {
-        /// Whose id is removed.
+        /// The attempt.
         attempt: Attempt,
-        /// Whether the controller is to ignore errors, since the partition is in error already.
+        /// Whether the controller ignores errors, because the partition is in error.
         force: bool,
     },
-    /// Ask the attempt's controller to reset its id.
+    /// Reset the partition of the attempt.
     Reset(Attempt),
-    /// Ask the placement policy where to make the partition.
+    /// Ask the placement policy for a controller.
     Place,
-    /// Look at what else its owner has, and whether its controller is to be emptied.
-    LookAround,
-    /// Nothing is left: let the object go. Attempts that were given up by force are named.
+    /// Evaluate its eviction: the other partitions of its owner, and whether its controller is drained.
+    EvaluateEviction,
+    /// Remove the finalizer: nothing is left.
     RemoveFinalizer {
-        /// What may still be on controllers that did not answer; the sweep removes it later.
+        /// Attempts that forced release abandons. The sweep removes their partitions later.
         abandoned: Vec<Attempt>,
     },
-    /// Nothing to do for now.
-    Rest(Pace),
+    /// Nothing is left to do for now.
+    Done(Requeue),
 }
 
-/// How soon to look again where nothing happens before.
+/// Requeue delay, unless an event arrives before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
-    /// A controller is at work: within seconds.
+pub enum Requeue {
+    /// A controller is working: within seconds.
     Soon,
-    /// No room: after about ten seconds, or once something was given back.
-    ForRoom,
-    /// Something is in the way: with growing pauses.
+    /// No free capacity: after about ten seconds, or after a release of IPUs.
+    ForCapacity,
+    /// Blocked: with growing delays.
     Blocked,
-    /// All is well: look after it now and then.
+    /// Steady state: a periodic check.
     Steady,
-    /// Nothing ever happens unless the object changes.
+    /// Only when the object changes.
     Never,
 }
 
-/// What the decisions need to know of this installation.
+/// Settings of this release.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Marks the ids that are given.
+    /// Marks the ids of this cluster.
     pub identity: Identity,
-    /// How long a partition may take to become active.
+    /// Time limit until a new partition is active.
     pub forming: Duration,
-    /// How long a partition in use may be in error before it counts as lost.
+    /// Grace period of a partition in use that is in error or missing.
     pub grace: Duration,
-    /// How long a partition that is of use only with others is held while they find no room.
+    /// How long a gang holds a part of its partitions while the others find no capacity.
     pub gang_patience: Duration,
-    /// How long somebody who waits is passed by smaller ones.
+    /// Waiting time after which capacity is reserved for a request.
     pub backfill_limit: Duration,
 }
 
-/// The next step for `partition`.
+/// Returns the next step for `partition`.
 pub fn next(
     partition: &IPUPartition,
-    knowledge: &Knowledge,
+    observations: &Observations,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
@@ -96,43 +96,43 @@ pub fn next(
         .finalizers
         .iter()
         .flatten()
-        .any(|name| name == names::PARTITION_FINALIZER);
-    let step = wished(partition, is_ours, knowledge, settings, now);
-    let marked = |status| state_unknown::marked(status, knowledge, now);
+        .any(|name| name == labels::PARTITION_FINALIZER);
+    let step = decide(partition, is_ours, observations, settings, now);
+    let marked = |status| state_unknown::marked(status, observations, now);
     match (step, &partition.status) {
         (Step::Write(status), _) => Step::Write(Box::new(marked(&status))),
-        (Step::Rest(pace), Some(status)) => write_or_rest(partition, marked(status), pace),
+        (Step::Done(requeue), Some(status)) => write_if_changed(partition, marked(status), requeue),
         (step, _) => step,
     }
 }
 
-fn wished(
+fn decide(
     partition: &IPUPartition,
     is_ours: bool,
-    knowledge: &Knowledge,
+    observations: &Observations,
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
-    if is_ours && let Some(status) = leftovers::disowned(partition, now) {
+    if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now) {
         return Step::Write(Box::new(status));
     }
     match (partition.metadata.deletion_timestamp.is_some(), is_ours) {
         (false, false) => Step::AddFinalizer,
-        (false, true) => wanted::next(partition, knowledge, settings, now),
-        (true, true) => release::next(partition, knowledge, now),
-        (true, false) => Step::Rest(Pace::Never),
+        (false, true) => lifecycle::next(partition, observations, settings, now),
+        (true, true) => finalize::next(partition, observations, now),
+        (true, false) => Step::Done(Requeue::Never),
     }
 }
 
-/// Writes `wished` where it differs from what is there, else rests.
-pub(super) fn write_or_rest(
+/// Writes `desired` if it differs from the current status.
+pub(super) fn write_if_changed(
     partition: &IPUPartition,
-    wished: IPUPartitionStatus,
-    pace: Pace,
+    desired: IPUPartitionStatus,
+    requeue: Requeue,
 ) -> Step {
-    if partition.status.as_ref() == Some(&wished) {
-        Step::Rest(pace)
+    if partition.status.as_ref() == Some(&desired) {
+        Step::Done(requeue)
     } else {
-        Step::Write(Box::new(wished))
+        Step::Write(Box::new(desired))
     }
 }

@@ -1,33 +1,33 @@
-//! Pure: the steps of one reconcile, one after the other, and what it has learned on the way.
+//! Pure: the steps of one reconcile, and its observations.
 
 use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use jiff::Timestamp;
 
-use super::knowledge::{Fact, Knowledge};
-use super::record;
+use super::observations::{Observation, Observations};
+use super::status_update;
 use super::step::{self, Settings, Step};
 
-/// Steps of one reconcile. No way through the state machine is longer; this bounds a mistake in it.
+/// Most steps of one reconcile. Every path through the state machine is shorter; this bounds a mistake in it.
 const STEPS_MAX: u32 = 256;
 
-/// The steps went round in a circle.
+/// The steps repeat without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("failed to come to rest within {STEPS_MAX} steps")]
 pub(super) struct Circle;
 
-/// One reconcile of one IPUPartition. The shell carries each step out and adds what it yields.
+/// One reconcile of one IPUPartition. The executor carries out each step and adds the observation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Steps {
-    knowledge: Knowledge,
+    observations: Observations,
     taken: u32,
     has_worked: bool,
 }
 
 impl Steps {
-    /// The next step for the object as it is now. `renamed` are controllers that have another name now, which
-    /// is written down first: nobody answers at the old one.
+    /// The next step for the object as it is now. `renamed` maps old names of controllers to the current entries of
+    /// the list. The new name is recorded first: no controller answers at the old one.
     pub(super) fn next(
         &mut self,
         partition: &IPUPartition,
@@ -40,23 +40,24 @@ impl Steps {
         }
         self.taken += 1;
         let status = partition.status.as_ref();
-        if let Some(moved) = status.and_then(|status| record::moved(status, renamed)) {
-            return Ok(Step::Write(Box::new(moved)));
+        let updated = status.and_then(|status| status_update::with_new_names(status, renamed));
+        if let Some(updated) = updated {
+            return Ok(Step::Write(Box::new(updated)));
         }
-        Ok(step::next(partition, &self.knowledge, settings, now))
+        Ok(step::next(partition, &self.observations, settings, now))
     }
 
-    /// Takes in what a step has yielded.
-    pub(super) fn learn(&mut self, fact: Fact) {
-        self.knowledge.learn(fact);
+    /// Adds the observation of a step.
+    pub(super) fn observe(&mut self, observation: Observation) {
+        self.observations.observe(observation);
     }
 
-    /// The same of a step that wrote the object.
-    pub(super) fn wrote(&mut self, fact: Fact) {
+    /// Adds the observation of a step that wrote the object.
+    pub(super) fn wrote(&mut self, observation: Observation) {
         self.has_worked = true;
-        // They were read for what the object was: it may be on another controller now.
-        self.knowledge.forget_surroundings();
-        self.learn(fact);
+        // The object may be on another controller now.
+        self.observations.forget_eviction();
+        self.observe(observation);
     }
 
     /// Whether anything was written.

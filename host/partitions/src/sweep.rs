@@ -1,4 +1,4 @@
-//! Finds what has no owner: IPUPartitions of owners that are gone, and partitions of nobody.
+//! The sweep: deletes IPUPartitions of owners that are gone, and removes partitions without an IPUPartition.
 
 pub(crate) mod course;
 mod lists;
@@ -21,20 +21,20 @@ use vipu_client::model::ReadyState;
 use super::context::Context;
 use super::execute::ExecuteError;
 use super::orphans::{self, Suspects};
+use super::pod_users;
 use super::reconcile::chain;
-use super::users;
 use super::watched::Watched;
 use course::{Course, Task};
 
-/// Errors of one sweep that are told one by one.
+/// Errors of one sweep that are logged individually.
 const ERRORS_TOLD: usize = 3;
 
-/// When is swept.
+/// Times of the sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// Between two sweeps that find nothing.
+    /// Time between two sweeps that find nothing.
     pub period: Duration,
-    /// How long a partition without an owner is left alone after it was first seen.
+    /// Grace period of a partition without an owner, from when it was first seen.
     pub grace: Duration,
 }
 
@@ -47,7 +47,7 @@ impl Default for Times {
     }
 }
 
-/// Why a sweep was not complete. Whatever it did before is right; the next one does the rest.
+/// Why a sweep was not complete. The next one does the rest.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
     /// The IPUPartitions could not be listed.
@@ -59,10 +59,10 @@ pub enum SweepError {
     /// The native Pods could not be listed.
     #[error("failed to list the Pods that request IPUs")]
     ListNativePods(#[source] kube::Error),
-    /// Whether an owner still lives could not be asked.
+    /// The owner could not be read.
     #[error("failed to look for the owner of IPUPartition {partition}")]
     GetOwner {
-        /// The object whose owner was looked for.
+        /// The IPUPartition of the owner.
         partition: String,
         /// What the API server said.
         #[source]
@@ -77,21 +77,21 @@ pub enum SweepError {
         #[source]
         source: kube::Error,
     },
-    /// Whether Pods use a partition could not be asked.
+    /// The Pods that use a partition could not be listed.
     #[error("failed to check whether Pods use a partition without an owner")]
     Users(#[source] ExecuteError),
 }
 
-/// Sweeps on start and then regularly, until it is told to stop. After a find it comes back as soon
-/// as the grace is over, so that nothing without an owner stays for longer than a period.
+/// Sweeps at the start and then periodically, until `stop`. After it has found a suspect, it sweeps again at the end of
+/// the grace period, so no partition without an owner stays for longer than a period.
 pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
     let (began, mut suspects) = (Instant::now(), Suspects::new());
     loop {
-        // After a panic nobody is a suspect: each of them has its whole grace again.
+        // After a panic there are no suspects: each partition gets the whole grace period again.
         let known = std::mem::take(&mut suspects);
         match panics::caught(sweep(&context, known, times.grace, began)).await {
             Ok(swept) => {
-                tell(&swept.errors);
+                report(&swept.errors);
                 suspects = swept.suspects;
             }
             Err(error) => tracing::error!(error = chain(&error), "the sweep was not complete"),
@@ -104,35 +104,35 @@ pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             () = stop.cancelled() => return,
-            () = spare(&context.watched, &mut suspects) => {}
+            () = clear_owned(&context.watched, &mut suspects) => {}
         }
     }
 }
 
-/// Takes from the suspects what is seen to have an owner, as long as anything is seen.
-async fn spare(watched: &Watched, suspects: &mut Suspects) {
+/// Removes partitions that turn out to have an owner from the suspects, without end.
+async fn clear_owned(watched: &Watched, suspects: &mut Suspects) {
     let mut seen = pin!(watched.names());
     while let Some(name) = seen.next().await {
         if suspects.is_empty() {
             continue;
         }
-        // There may be thousands of objects, and others have their turn.
+        // There may be thousands of objects, so this yields to other tasks.
         coop::consume_budget().await;
         let object = watched.read(|cache| cache.get(&name));
         if let Some(DeserializeGuard(Ok(partition))) = object {
-            orphans::spare(suspects, &partition);
+            orphans::clear_owned(suspects, &partition);
         }
     }
 }
 
-/// What came of a sweep.
+/// The result of a sweep.
 struct Swept {
-    /// What was found without an owner, and since when.
+    /// Partitions without an owner, and since when.
     suspects: Suspects,
     errors: Vec<SweepError>,
 }
 
-fn tell(errors: &[SweepError]) {
+fn report(errors: &[SweepError]) {
     let first = errors.iter().take(ERRORS_TOLD);
     let first: Vec<String> = first.map(|error| chain(error)).collect();
     if !first.is_empty() {
@@ -141,15 +141,15 @@ fn tell(errors: &[SweepError]) {
     }
 }
 
-/// One sweep. `suspects` is what the last one found, and since when, counted from `first` on.
+/// One sweep. `suspects` are those of the last one, with times since `first`.
 async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: Instant) -> Swept {
     let began = Instant::now();
-    // Listed before the IPUPartitions are: `orphans::tell` says why.
+    // Listed before the IPUPartitions are: `orphans::report` says why.
     let found = partitions_on_controllers(context).await;
     let is_to_judge = |one: &IPUPartition| ownerless::is_to_judge(one, &context.scope);
     let mut held = match lists::holdings(&context.client, is_to_judge).await {
         Ok(held) => held,
-        // What is nobody's is not known without that list.
+        // Without that list it is unknown which partitions have an owner.
         Err(error) => {
             let errors = vec![error];
             return Swept { suspects, errors };
@@ -157,8 +157,8 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     };
     let judged = std::mem::take(&mut held.suspects);
     let ownerless = ownerless::gone(&context.client, judged).await;
-    let told = orphans::tell(
-        found.iter().map(Found::place),
+    let told = orphans::find_orphans(
+        found.iter().map(Found::key),
         |id| held.ids.contains(&Uid::of(id)),
         &suspects,
         &context.settings.identity,
@@ -173,7 +173,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
             Task::Delete(partition) => ownerless::delete(&context.client, partition).await,
             Task::Remove((name, id)) => {
                 let mut found = found.iter();
-                match found.find(|one| one.place() == (name.as_str(), id.as_str())) {
+                match found.find(|one| one.key() == (name.as_str(), id.as_str())) {
                     Some(found) => remove(context, found).await,
                     None => Ok(()),
                 }
@@ -199,24 +199,24 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
 struct Found {
     controller: Arc<ControllerRef>,
     id: String,
-    /// Whether it has to be removed by force, as one in error does.
+    /// Whether it is in error, and has to be removed by force.
     is_in_error: bool,
 }
 
 impl Found {
-    /// The name of its controller, and its id.
-    fn place(&self) -> (&str, &str) {
+    /// Name of its controller, and its id.
+    fn key(&self) -> (&str, &str) {
         (&self.controller.name, &self.id)
     }
 }
 
-/// Every partition on every controller that answers, in the admin's list or not as long as an IPUPartition
-/// holds something on it. One that does not answer is swept when it is back.
+/// All partitions on the controllers that answer: those of the admin's list, and those on which an IPUPartition still
+/// holds something. A controller that does not answer is swept when it is back.
 async fn partitions_on_controllers(context: &Context) -> Vec<Found> {
-    let mut controllers = context.fleet.controllers();
-    controllers.extend(context.fleet.left_behind());
+    let mut controllers = context.pool.controllers();
+    controllers.extend(context.pool.left_behind());
     let lists = controllers.iter().map(|controller| async move {
-        let list = match context.fleet.client(controller) {
+        let list = match context.pool.client(controller) {
             Ok(client) => client.list().await,
             Err(error) => Err(error),
         };
@@ -241,10 +241,10 @@ async fn partitions_on_controllers(context: &Context) -> Vec<Found> {
     found
 }
 
-/// Removes a partition of this cluster's releases that no IPUPartition answers for, unless a Pod uses it.
+/// Removes a partition of this cluster that no IPUPartition lists, unless a Pod uses it.
 async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
-    let (name, id) = found.place();
-    let users = users::users(&context.client, id)
+    let (name, id) = found.key();
+    let users = pod_users::users(&context.client, id)
         .await
         .map_err(SweepError::Users)?;
     if !users.is_empty() {
@@ -257,7 +257,7 @@ async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
         return Ok(());
     }
     let controller = &*found.controller;
-    let result = match context.fleet.client(controller) {
+    let result = match context.pool.client(controller) {
         Ok(client) => client.remove(id, found.is_in_error).await,
         Err(error) => Err(error),
     };
@@ -274,8 +274,8 @@ async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
             "failed to remove a partition without an owner; trying again"
         ),
     }
-    context.fleet.changed(controller);
-    context.given_back.notify_one();
+    context.pool.changed(controller);
+    context.released.notify_one();
     Ok(())
 }
 

@@ -1,11 +1,11 @@
-//! Keeps the ConfigMap that tells people, and users of the original, which job has which partition.
+//! Maintains the ConfigMap that shows users, also those of Graphcore's operator, which job has which partition.
 
 mod summary;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ipu_api::names;
+use ipu_api::labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 use self::summary::Lines;
 use super::watched::Watched;
 
-/// How often it is looked whether the summary has changed.
+/// Time between two checks of the summary.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Where the summary is kept.
+/// The ConfigMap of the summary.
 #[derive(Clone, Debug)]
 pub struct Tracker {
     /// The release's namespace.
@@ -27,8 +27,7 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// Writes the summary when it has changed, until it is told to stop. It is for people: that it
-    /// cannot be written is said in the log and stops nothing.
+    /// Writes the summary after changes, until `stop`. It is only for users: a failed write is logged.
     pub async fn run(self, client: Client, partitions: Watched, stop: CancellationToken) {
         let (mut written, mut told) = (None, 0);
         loop {
@@ -57,8 +56,7 @@ impl Tracker {
         }
     }
 
-    /// Server-side apply: keys that somebody else put there stay, and those that were ours and are
-    /// no longer wanted go.
+    /// Writes by server-side apply: keys of others stay, and own keys that are no longer set are removed.
     async fn write(
         &self,
         client: &Client,
@@ -68,15 +66,15 @@ impl Tracker {
             metadata: ObjectMeta {
                 name: Some(self.name.clone()),
                 labels: Some(BTreeMap::from([(
-                    names::MANAGED_BY_LABEL.to_owned(),
-                    names::MANAGED_BY.to_owned(),
+                    labels::MANAGED_BY_LABEL.to_owned(),
+                    labels::MANAGED_BY.to_owned(),
                 )])),
                 ..ObjectMeta::default()
             },
             data: Some(lines),
             ..ConfigMap::default()
         };
-        let forced = PatchParams::apply(names::FIELD_MANAGER).force();
+        let forced = PatchParams::apply(labels::FIELD_MANAGER).force();
         Api::<ConfigMap>::namespaced(client.clone(), &self.namespace)
             .patch(&self.name, &forced, &Patch::Apply(map))
             .await

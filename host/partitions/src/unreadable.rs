@@ -1,4 +1,4 @@
-//! Tells people of an IPUPartition that cannot be read: which field, why, and what to do.
+//! Reports an unreadable IPUPartition: the field, the reason and the remedy.
 
 use ipu_api::ipupartition::IPUPartition;
 use kube::ResourceExt;
@@ -10,8 +10,8 @@ use super::events;
 use super::execute;
 use super::reconcile::Guarded;
 
-/// Logs what is wrong with the object and writes an event on it. `error` is what the watch says,
-/// which names no field: so the object is read once more as it is.
+/// Logs the problem of the object and writes an event. `error` comes from the watch and names no field, so this reads the
+/// object again.
 pub(super) async fn tell(context: &Context, object: &Guarded, error: &str) {
     let name = object.name_any();
     let kind = ApiResource::erase::<IPUPartition>(&());
@@ -31,7 +31,7 @@ pub(super) async fn tell(context: &Context, object: &Guarded, error: &str) {
     execute::publish(context, object, events::of_unreadable(&problem));
 }
 
-/// The field that cannot be read, and why; nothing where all of it can.
+/// The unreadable field, and the reason. `None`: the object is readable.
 fn problem(object: &DynamicObject) -> Option<String> {
     let value = serde_json::to_value(object).ok()?;
     let error = serde_path_to_error::deserialize::<_, IPUPartition>(&value).err()?;

@@ -1,5 +1,5 @@
-//! Follows the IPUPartitions once for the whole process: for REST and the summary in every replica, and
-//! for the reconciler in the one that leads.
+//! The one watch of IPUPartitions in a process: for REST and the summary in every replica, and for the reconciler in the
+//! leader.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,50 +21,50 @@ use tokio_util::sync::CancellationToken;
 use super::cache::{Brief, Cache, Change};
 use super::reconcile::Guarded;
 
-/// Changes that a slow listener may be behind before it is shown everything again.
+/// Changes that a slow listener may lag behind before it gets all names again.
 const BEHIND: usize = 4_096;
 
-/// Objects that are unpacked at once where all are gone through.
+/// Objects that are decompressed at a time when all are read.
 const PAGE: usize = 64;
 
-/// The IPUPartitions, as the watch last saw them. Cheap to clone; all clones know the same.
+/// The IPUPartitions, as the watch last saw them. Clones are cheap and share the data.
 #[derive(Clone)]
 pub struct Watched {
     cache: Arc<Mutex<Cache>>,
     changes: broadcast::Sender<Change>,
     listed: watch::Receiver<bool>,
-    given_back: watch::Receiver<u64>,
+    released: watch::Receiver<u64>,
     walking: Arc<tokio::sync::Mutex<()>>,
 }
 
-/// What keeps [`Watched`] up to date.
+/// The watch that updates [`Watched`].
 pub struct PartitionWatch {
     cache: Arc<Mutex<Cache>>,
     changes: broadcast::Sender<Change>,
     listed: watch::Sender<bool>,
-    given_back: watch::Sender<u64>,
+    released: watch::Sender<u64>,
     namespaces: Namespaces,
     scope: Scope,
 }
 
-/// The IPUPartitions of owners that a release serves, of which nothing is known until the watch is
-/// followed. Of those of other owners it is known what they hold; all are counted in `namespaces`.
+/// The IPUPartitions of owners that a release serves, empty until the watch is followed. Those of other owners are stored
+/// only with their allocations. All of them count in `namespaces`.
 pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch) {
     let changes = broadcast::Sender::new(BEHIND);
     let (tell_listed, listed) = watch::channel(false);
-    let (tell_given_back, given_back) = watch::channel(0);
+    let (tell_released, released) = watch::channel(0);
     let watched = Watched {
         cache: Arc::default(),
         changes,
         listed,
-        given_back,
+        released,
         walking: Arc::default(),
     };
     let watch = PartitionWatch {
         cache: Arc::clone(&watched.cache),
         changes: watched.changes.clone(),
         listed: tell_listed,
-        given_back: tell_given_back,
+        released: tell_released,
         namespaces,
         scope,
     };
@@ -77,32 +77,32 @@ impl Watched {
         *self.listed.borrow()
     }
 
-    /// Waits until they were listed: nothing may be decided on a part of them.
+    /// Waits for the complete list: no decision is made on a part of it.
     pub(super) async fn once_listed(&self) {
         let mut listed = self.listed.clone();
         if listed.wait_for(|listed| *listed).await.is_err() {
-            // Nobody lists them any more, and the process ends.
+            // The watch has ended, and the process ends.
             std::future::pending::<()>().await;
         }
     }
 
-    /// A number that changes each time that one of them holds something no longer on a controller.
-    pub(super) fn given_back(&self) -> watch::Receiver<u64> {
-        self.given_back.clone()
+    /// A number that changes with each release of an allocation.
+    pub(super) fn released(&self) -> watch::Receiver<u64> {
+        self.released.clone()
     }
 
-    /// All of them at one moment. Nothing is heard meanwhile, so that it has to be short.
-    pub fn read<T>(&self, look: impl FnOnce(&mut Cache) -> T) -> T {
-        look(&mut lock(&self.cache))
+    /// Reads all of them at one moment. This blocks the watch, so it has to be short.
+    pub fn read<T>(&self, visit: impl FnOnce(&mut Cache) -> T) -> T {
+        visit(&mut lock(&self.cache))
     }
 
-    /// Hands those that are wanted to `look` by name, from the first one after `after`, until it has seen
-    /// enough. There may be thousands: one caller goes through them at a time.
+    /// Passes the matching objects to `visit` by name, from the first one after `after`, until it breaks. There may be
+    /// thousands, so one caller reads at a time.
     pub async fn each(
         &self,
         after: Option<&str>,
         is_wanted: impl Fn(&Brief) -> bool,
-        mut look: impl FnMut(Guarded) -> ControlFlow<()>,
+        mut visit: impl FnMut(Guarded) -> ControlFlow<()>,
     ) {
         let _turn = self.walking.lock().await;
         let mut after = after.map(str::to_owned);
@@ -111,27 +111,27 @@ impl Watched {
             let Some(last) = page.last() else { return };
             after = Some(last.name_any());
             for object in page {
-                if look(object).is_break() {
+                if visit(object).is_break() {
                     return;
                 }
             }
-            // Others have their turn.
+            // Yields to other tasks.
             tokio::task::yield_now().await;
         }
     }
 
-    /// Hands all that can be read to `look`, by name.
-    pub async fn each_readable(&self, mut look: impl FnMut(IPUPartition)) {
-        let look = |object: Guarded| {
-            object.0.into_iter().for_each(&mut look);
+    /// Passes all readable objects to `visit`, by name.
+    pub async fn each_readable(&self, mut visit: impl FnMut(IPUPartition)) {
+        let visit = |object: Guarded| {
+            object.0.into_iter().for_each(&mut visit);
             ControlFlow::Continue(())
         };
-        self.each(None, |_| true, look).await;
+        self.each(None, |_| true, visit).await;
     }
 
-    /// The names of all, and then each again when it changes; without end.
+    /// The names of all, and then the name of each change, without end.
     pub(super) fn names(&self) -> impl Stream<Item = Arc<str>> + Send + use<> {
-        // Subscribed to before the cache is read, so that no change falls in between.
+        // Subscribes before it reads the cache, so no change is lost.
         let changes = self.changes.subscribe();
         let first = stream::iter(self.read(|cache| cache.names()));
         let state = (changes, Arc::clone(&self.cache));
@@ -150,7 +150,7 @@ impl Watched {
 }
 
 fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
-    // Every change of it is whole before the next one begins.
+    // Each change is complete before the next one begins.
     cache.lock()
 }
 
@@ -165,7 +165,7 @@ impl PartitionWatch {
         .take_until(stop.cancelled_owned())
         .for_each(async |event| match event {
             Ok(event) => {
-                if panics::caught_now(|| self.hear(untrimmed(event))).is_err() {
+                if panics::caught_now(|| self.apply_event(untrimmed(event))).is_err() {
                     tracing::error!("an IPUPartition that the watch reported is left out");
                 }
             }
@@ -176,23 +176,23 @@ impl PartitionWatch {
         .await;
     }
 
-    /// Takes in what the watch tells.
-    pub fn hear(&self, event: watcher::Event<Guarded>) {
+    /// Applies an event of the watch.
+    pub fn apply_event(&self, event: watcher::Event<Guarded>) {
         self.namespaces.apply_event(&event);
-        let (change, given_back) = {
+        let (change, released) = {
             let mut cache = lock(&self.cache);
             let change = match of_other(&event, &self.scope) {
                 Some(partition) => {
-                    cache.hear_of_other(partition);
+                    cache.apply_other(partition);
                     None
                 }
-                None => cache.hear(event, clock::now()),
+                None => cache.apply_event(event, clock::now()),
             };
-            (change, cache.given_back())
+            (change, cache.released())
         };
-        self.given_back.send_if_modified(|known| {
-            let before = std::mem::replace(known, given_back);
-            before != given_back
+        self.released.send_if_modified(|known| {
+            let before = std::mem::replace(known, released);
+            before != released
         });
         let Some(change) = change else {
             return;
@@ -200,14 +200,13 @@ impl PartitionWatch {
         if change == Change::All {
             self.listed.send_replace(true);
         }
-        // Nobody listens while this replica does not lead.
+        // There is no listener while this replica does not lead.
         let _ = self.changes.send(change);
     }
 }
 
-/// The object that an event tells of, where another release than that of this scope serves its owner. Whom
-/// one belongs to that cannot be read is not known: everybody may tell of it, until it is seen to be somebody
-/// else's.
+/// The object of an event, if another release serves its owner. The owner of an unreadable object is unknown: every release
+/// reports it, until it is known to belong to another one.
 fn of_other<'a>(event: &'a watcher::Event<Guarded>, scope: &Scope) -> Option<&'a IPUPartition> {
     let (watcher::Event::InitApply(object) | watcher::Event::Apply(object)) = event else {
         return None;
@@ -247,23 +246,23 @@ mod tests {
         let scope = "team".parse().unwrap();
         let (watched, watch) = watched(namespaces().0, scope);
         for event in [Event::Init, Event::InitApply(object("a"))] {
-            watch.hear(event);
+            watch.apply_event(event);
         }
         assert_eq!(watched.once_listed().now_or_never(), None);
         assert!(!watched.is_listed());
-        watch.hear(Event::InitDone);
+        watch.apply_event(Event::InitDone);
         assert_eq!(watched.once_listed().now_or_never(), Some(()));
         assert!(watched.is_listed());
 
         let mut names = pin!(watched.names());
         let mut next = || names.next().now_or_never().flatten();
         assert_eq!(next().as_deref(), Some("a"));
-        watch.hear(Event::Apply(object("b")));
+        watch.apply_event(Event::Apply(object("b")));
         assert_eq!(next().as_deref(), Some("b"));
         let mut foreign = object("c");
         foreign.0.as_mut().unwrap().spec.owner.namespace = "other".to_owned();
-        watch.hear(Event::Apply(foreign));
-        watch.hear(Event::Delete(object("a")));
+        watch.apply_event(Event::Apply(foreign));
+        watch.apply_event(Event::Delete(object("a")));
         assert_eq!(next(), None);
         drop(watch);
         assert_eq!(
@@ -286,7 +285,7 @@ mod tests {
         object
     }
 
-    /// Its IPUs are given to nobody by this release either, until they are given back.
+    /// Its IPUs are given to nobody by this release either, until they are released.
     #[test]
     fn what_other_releases_hold_is_known_and_nothing_else_of_them() {
         let theirs = || holding("other");
@@ -303,23 +302,23 @@ mod tests {
             let (watched, watch) = watched(namespaces().0, "team".parse().unwrap());
             let held = || watched.read(|cache| cache.allocations().controllers().count());
             for event in [Event::Init, Event::InitApply(theirs()), Event::InitDone] {
-                watch.hear(event);
+                watch.apply_event(event);
             }
             assert_eq!(held(), 1);
-            watch.hear(Event::Apply(theirs()));
-            assert_eq!((held(), *watched.given_back().borrow()), (1, 0));
+            watch.apply_event(Event::Apply(theirs()));
+            assert_eq!((held(), *watched.released().borrow()), (1, 0));
             assert_eq!(watched.read(|cache| cache.names()).len(), 0);
             for event in gone() {
-                watch.hear(event);
+                watch.apply_event(event);
             }
-            assert_eq!((held(), *watched.given_back().borrow()), (0, 1));
+            assert_eq!((held(), *watched.released().borrow()), (0, 1));
         }
     }
 
     #[test]
     fn a_watch_that_ends_before_its_list_was_complete_lets_nothing_begin() {
         let (watched, watch) = watched(namespaces().0, Scope::default());
-        watch.hear(Event::Init);
+        watch.apply_event(Event::Init);
         drop(watch);
         assert_eq!(watched.once_listed().now_or_never(), None);
     }

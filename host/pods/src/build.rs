@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::PodCondition;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
@@ -17,15 +18,15 @@ pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
     let owner = pod.reference.owner();
     IPUPartition {
         metadata: ObjectMeta {
-            name: Some(names::partition_object(&owner, 0)),
+            name: Some(naming::partition_object(&owner, 0)),
             labels: Some(BTreeMap::from([
                 (
-                    names::MANAGED_BY_LABEL.to_owned(),
-                    names::MANAGED_BY.to_owned(),
+                    labels::MANAGED_BY_LABEL.to_owned(),
+                    labels::MANAGED_BY.to_owned(),
                 ),
-                (names::POD_UID_LABEL.to_owned(), owner.uid.clone()),
+                (labels::POD_UID_LABEL.to_owned(), owner.uid.clone()),
             ])),
-            finalizers: Some(vec![names::PARTITION_FINALIZER.to_owned()]),
+            finalizers: Some(vec![labels::PARTITION_FINALIZER.to_owned()]),
             ..ObjectMeta::default()
         },
         spec: IPUPartitionSpec {
@@ -58,10 +59,10 @@ pub fn binding(pod: &NativePod, place: &Place) -> Value {
         "metadata": {
             "uid": pod.reference.uid,
             "resourceVersion": pod.resource_version,
-            "labels": {names::PARTITION_ID_LABEL: place.id},
+            "labels": {labels::PARTITION_ID_LABEL: place.id},
             "annotations": {
-                names::VIPU_HOST_ANNOTATION: controller.host,
-                names::VIPU_PORT_ANNOTATION: controller.port.to_string(),
+                labels::VIPU_HOST_ANNOTATION: controller.host,
+                labels::VIPU_PORT_ANNOTATION: controller.port.to_string(),
             },
         },
         "spec": {
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(partition.metadata.owner_references, None);
         assert_eq!(
             partition.metadata.finalizers.as_deref(),
-            Some([names::PARTITION_FINALIZER.to_owned()].as_slice())
+            Some([labels::PARTITION_FINALIZER.to_owned()].as_slice())
         );
         let mut stored = partition;
         stored.metadata.uid = Some("u".to_owned());

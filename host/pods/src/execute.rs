@@ -2,9 +2,9 @@
 
 use std::time::Instant;
 
+use ipu_api::dns1123::can_exist;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names;
-use ipu_api::object_names::can_exist;
+use ipu_api::labels;
 use ipu_text::explain;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -76,7 +76,7 @@ async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), Wri
     let partitions: Api<IPUPartition> = Api::all(context.client.clone());
     let wanted = build::partition(pod, ipus);
     let parameters = PostParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PostParams::default()
     };
     match partitions.create(&parameters, &wanted).await {
@@ -97,7 +97,7 @@ async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), Wri
 /// Gives a Pod its partition and removes its gate, in one patch.
 async fn bind(context: &Context, pod: &NativePod, place: &Place) -> Result<(), WriteError> {
     let parameters = PatchParams {
-        field_manager: Some(names::FIELD_MANAGER.to_owned()),
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
     let patch = Patch::Merge(build::binding(pod, place));

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::channel::mpsc;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_runtime::clock;
 use ipu_runtime::events::EventQueue;
 use ipu_runtime::panics::{self, Panicked};
@@ -113,7 +113,7 @@ pub async fn run(
     let context = Arc::new(Context {
         events: EventQueue::new(
             &client,
-            names::FIELD_MANAGER,
+            labels::FIELD_MANAGER,
             settings.instance.as_deref(),
             reconciles.events_lost.clone(),
         ),

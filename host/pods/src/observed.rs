@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names::partition_object;
+use ipu_api::naming::partition_object;
 use ipu_api::pod_request::PodRequest;
 use ipu_api::uid::Uid;
 use ipu_runtime::watch_store::{Change, Expectations, Store, version};

@@ -3,7 +3,8 @@
 use ipu_api::ipupartition::{
     ControllerRef, IPUPartition, IPUPartitionStatus, PartitionOwner, PartitionPhase,
 };
-use ipu_api::names::{POD_UID_LABEL, partition_object};
+use ipu_api::labels::POD_UID_LABEL;
+use ipu_api::naming::partition_object;
 use ipu_api::partition_conditions::{draining_since, is_being_created, waiting_reasons};
 use ipu_runtime::watch_store::version;
 

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use ipu_api::ipupartition::PartitionOwner;
-use ipu_api::names::{
+use ipu_api::labels::{
     JOB_UID_LABEL, PARTITION_GATE, PARTITION_ID_LABEL, PARTITION_READY_CONDITION,
 };
 use ipu_api::owner_metadata::{bounded_annotations, bounded_labels};

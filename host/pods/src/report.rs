@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ipu_api::names::{IPU_RESOURCE, PARTITION_GATE, PARTITION_READY_CONDITION};
+use ipu_api::labels::{IPU_RESOURCE, PARTITION_GATE, PARTITION_READY_CONDITION};
 use ipu_api::pod_request::{ExistingPartition, annotation_path};
 use ipu_runtime::clock;
 use ipu_runtime::events::{Event, normal, warning};
@@ -106,7 +106,7 @@ pub fn no_such_gcd(existing: &ExistingPartition, gcds: u32) -> Report {
     let ExistingPartition { name, gcd } = existing;
     let why = format!(
         "{}: \"{gcd}\" does not exist in IPUPartition {name}, whose GCDs are 0 to {}; give one of these",
-        annotation_path(ipu_api::names::GCD_ANNOTATION),
+        annotation_path(ipu_api::labels::GCD_ANNOTATION),
         gcds.saturating_sub(1)
     );
     invalid(&why)

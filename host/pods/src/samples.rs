@@ -1,7 +1,7 @@
 //! Pods and IPUPartitions for tests.
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, PartitionOwner};
-use ipu_api::names;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ pub(crate) fn partition(change: impl FnOnce(&mut Value)) -> IPUPartition {
     let mut object = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
         "metadata": {
-            "name": names::partition_object(&owner, 0), "uid": "partition-uid",
+            "name": naming::partition_object(&owner, 0), "uid": "partition-uid",
             "resourceVersion": "7", "labels": {"graphcore.ai/pod-uid": "web-uid"},
         },
         "spec": {"owner": owner, "slot": 0, "ipus": 4, "gcds": 1},

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::channel::mpsc::UnboundedSender;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names::{JOB_UID_LABEL, NATIVE_POD_LABEL};
+use ipu_api::labels::{JOB_UID_LABEL, NATIVE_POD_LABEL};
 use ipu_runtime::scope;
 use ipu_runtime::trimmed::{Guarded, readable, untrimmed};
 use k8s_openapi::api::core::v1::Pod;

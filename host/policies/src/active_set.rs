@@ -271,7 +271,7 @@ mod tests {
     #[test]
     fn placement_has_one_stage_and_the_oldest_policy_wins() {
         let versions = [
-            one("younger", 9, &json!({"hook": "Placement"})),
+            one("later", 9, &json!({"hook": "Placement"})),
             one("older", 3, &json!({"hook": "Placement", "order": 4})),
         ];
         assert_eq!(
@@ -279,7 +279,7 @@ mod tests {
             [vec!["older", "built-in"]]
         );
         let active_set = active_set(&versions, Hook::Placement);
-        let Some(Inactive::Refused(why)) = active_set.inactive.get("younger") else {
+        let Some(Inactive::Refused(why)) = active_set.inactive.get("later") else {
             panic!("{active_set:?}");
         };
         assert!(why.contains("set spec.replaces to older"), "{why}");

@@ -2,7 +2,7 @@
 
 use futures::StreamExt;
 use ipu_api::ipupolicy::IPUPolicy;
-use ipu_api::names;
+use ipu_api::labels;
 use kube::Client;
 use kube::api::Api;
 use kube::core::DeserializeGuard;
@@ -120,7 +120,7 @@ fn config(release: &ReleaseOptions) -> watcher::Config {
     match release.scope {
         Scope::Cluster => config,
         Scope::Namespaces(_) => {
-            let label = names::OPERATOR_NAMESPACE;
+            let label = labels::OPERATOR_NAMESPACE;
             config.labels(&format!("{label}={}", release.namespace))
         }
     }

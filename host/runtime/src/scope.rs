@@ -2,7 +2,7 @@
 //!
 //! Two releases with namespaces of their own do not touch each other's objects. Where two want the same
 //! namespace, the one that was there first serves it, and the other one rests as a whole until that is
-//! mended (`conflict`, `conflicts`).
+//! fixed (`conflict`, `conflicts`).
 
 pub mod conflict;
 pub mod conflicts;

@@ -7,7 +7,8 @@
 use std::collections::BTreeSet;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use kube::ResourceExt;
 use vipu_client::model::ListedPartition;
 
@@ -187,7 +188,7 @@ fn could_have(job: &Job, id: &str) -> bool {
 }
 
 fn is_meant(partition: &IPUPartition, id: &str) -> bool {
-    names::inherited_partition(&partition.spec.owner, partition.spec.slot) == id
+    naming::adoptable_partition(&partition.spec.owner, partition.spec.slot) == id
 }
 
 fn has(partition: &IPUPartition, id: &str) -> bool {
@@ -204,7 +205,7 @@ fn can_take(partition: &IPUPartition) -> Result<(), Refusal> {
         return Err(Refusal::Deleted(name));
     }
     let mut finalizers = partition.finalizers().iter();
-    if !finalizers.any(|one| one == names::PARTITION_FINALIZER) {
+    if !finalizers.any(|one| one == labels::PARTITION_FINALIZER) {
         return Err(Refusal::NotSeen(name));
     }
     let status = partition.status.as_ref();

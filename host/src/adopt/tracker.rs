@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-use ipu_api::names;
+use ipu_api::labels;
 
 /// The ConfigMap is this operator's own summary, or a copy of it, and holds no word of the other operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) fn ids(tracker: &ConfigMap) -> Result<BTreeSet<String>, OwnSummary> {
     let ours = our_keys(tracker);
     let mut labels = tracker.metadata.labels.iter().flatten();
     let is_marked =
-        labels.any(|(key, value)| key == names::MANAGED_BY_LABEL && value == names::MANAGED_BY);
+        labels.any(|(key, value)| key == labels::MANAGED_BY_LABEL && value == labels::MANAGED_BY);
     if is_marked && ours.is_empty() {
         return Err(OwnSummary);
     }
@@ -35,7 +35,7 @@ pub(super) fn ids(tracker: &ConfigMap) -> Result<BTreeSet<String>, OwnSummary> {
 /// The keys that this operator has written, as the API server keeps account of it.
 fn our_keys(tracker: &ConfigMap) -> BTreeSet<String> {
     let managers = tracker.metadata.managed_fields.iter().flatten();
-    let ours = managers.filter(|entry| entry.manager.as_deref() == Some(names::FIELD_MANAGER));
+    let ours = managers.filter(|entry| entry.manager.as_deref() == Some(labels::FIELD_MANAGER));
     let fields = ours.filter_map(|entry| entry.fields_v1.as_ref());
     let data = fields.filter_map(|fields| fields.0.get("f:data")?.as_object());
     data.flat_map(|keys| keys.keys())

@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use ipu_partitions::rest::gate::{Gate, Wish};
+use ipu_partitions::rest::authorizer::{Authorizer, Permission};
 use ipu_partitions::rest::problem::{Kind, Problem};
 use ipu_partitions::rest::{self, Caller};
 use ipu_runtime::certificates::manager::CertificateManager;
@@ -60,16 +60,18 @@ pub async fn of_controller(
 
 /// The route of the metrics, within the limits of the REST.
 pub fn router(exposed: Exposed, client: Client, limits: (&'static str, Refused)) -> Router {
-    let gate = Arc::new(Gate::of_pods(client));
+    let authorizer = Arc::new(Authorizer::of_pods(client));
     let routes = Router::new().route(PATH, get(read));
-    rest::beside(routes.with_state((exposed, gate)), limits)
+    rest::with_limits(routes.with_state((exposed, authorizer)), limits)
 }
 
 async fn read(
-    State((exposed, gate)): State<(Exposed, Arc<Gate>)>,
+    State((exposed, authorizer)): State<(Exposed, Arc<Authorizer>)>,
     caller: Caller,
 ) -> Result<Response, Problem> {
-    gate.admit(&caller, Wish::Read(PATH)).await?;
+    authorizer
+        .authorize(&caller, Permission::Read(PATH))
+        .await?;
     let text = exposed.text().await.map_err(|_| {
         let detail = "the metrics could not be written; try again";
         Problem::new(Kind::Unavailable, detail)

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use clap::Args;
-use ipu_partitions::rest::gate::Gate;
-use ipu_partitions::rest::{self, Door, Sources};
+use ipu_partitions::rest::authorizer::Authorizer;
+use ipu_partitions::rest::{self, SecureState, Sources};
 use ipu_runtime::certificates::manager::CertificateManager;
 use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::port::serve::{Port, SECURE_REST, ServeError};
@@ -66,9 +66,9 @@ pub(super) async fn serve(
         ),
         source: options.certificate,
     };
-    let door = Door {
+    let state = SecureState {
         sources,
-        gate: Arc::new(Gate::new(client.clone(), &options.audience)),
+        authorizer: Arc::new(Authorizer::new(client.clone(), &options.audience)),
         scope: release.scope.clone(),
         conflicts: metrics.conflicts.clone(),
         client: client.clone(),
@@ -76,6 +76,6 @@ pub(super) async fn serve(
     let refused = &metrics.refused;
     let limits = (SECURE_REST.port, refused.clone());
     let measured = exposition::endpoint::router(exposed, client, limits);
-    let routes = rest::secure(door, refused.clone()).merge(measured);
+    let routes = rest::secure(state, refused.clone()).merge(measured);
     port.serve_managed(routes, manager, stop).await
 }

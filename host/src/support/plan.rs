@@ -3,7 +3,7 @@
 use form_urlencoded::Serializer;
 use serde_json::Value;
 
-use ipu_api::names;
+use ipu_api::labels;
 
 /// Most objects of one list.
 const OBJECTS: u32 = 500;
@@ -91,7 +91,7 @@ pub(super) fn reads(target: &Target) -> Vec<Read> {
     }
     let release = list(&format!("{core}/events"), &[]);
     reads.push(Read::objects("events/release", release));
-    let jobs = list("/api/v1/pods", &[("labelSelector", names::JOB_NAME_LABEL)]);
+    let jobs = list("/api/v1/pods", &[("labelSelector", labels::JOB_NAME_LABEL)]);
     reads.push(Read::objects("pods-of-jobs", jobs));
     reads.push(Read::objects("pods-of-operator", pods(target)));
     let apps = format!("/apis/apps/v1/namespaces/{namespace}/deployments");

@@ -9,7 +9,7 @@ use super::VerifyOptions;
 
 /// What a look at the job showed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Look {
+pub(super) enum Progress {
     /// It ran to its end.
     Completed,
     /// It came to another end, and why.
@@ -59,13 +59,18 @@ pub(super) fn manifest(options: &VerifyOptions) -> IPUJob {
 }
 
 /// Reads the job's status, and that of its partitions.
-pub(super) fn look<'a>(job: &IPUJob, partitions: impl Iterator<Item = &'a IPUPartition>) -> Look {
+pub(super) fn progress<'a>(
+    job: &IPUJob,
+    partitions: impl Iterator<Item = &'a IPUPartition>,
+) -> Progress {
     let Some(status) = &job.status else {
-        return Look::GoesOn("the controller has not looked at it yet; does it run?".to_owned());
+        return Progress::GoesOn(
+            "the controller has not looked at it yet; does it run?".to_owned(),
+        );
     };
     match status.launcher_status {
-        JobState::Completed => Look::Completed,
-        JobState::Failed => Look::Failed(status.last_message.clone()),
+        JobState::Completed => Progress::Completed,
+        JobState::Failed => Progress::Failed(status.last_message.clone()),
         state => {
             let waiting = partitions
                 .filter_map(|partition| partition.status.as_ref())
@@ -73,7 +78,7 @@ pub(super) fn look<'a>(job: &IPUJob, partitions: impl Iterator<Item = &'a IPUPar
                 .map(|why| format!("{}: {}", why.controller, why.reason));
             let said = std::iter::once(status.last_message.clone()).chain(waiting);
             let said: Vec<String> = said.collect();
-            Look::GoesOn(format!("{state:?}: {}", said.join("; ")))
+            Progress::GoesOn(format!("{state:?}: {}", said.join("; ")))
         }
     }
 }
@@ -142,22 +147,27 @@ mod tests {
         let table = [
             (
                 manifest(&options()),
-                Look::GoesOn("the controller has not looked at it yet; does it run?".to_owned()),
+                Progress::GoesOn(
+                    "the controller has not looked at it yet; does it run?".to_owned(),
+                ),
             ),
             (
                 status("Pending", "partition not ready yet!"),
-                Look::GoesOn(
+                Progress::GoesOn(
                     "Pending: partition not ready yet!; pod1:8090: it has 0 IPUs free".to_owned(),
                 ),
             ),
             (
                 status("Failed", "worker 0 ended"),
-                Look::Failed("worker 0 ended".to_owned()),
+                Progress::Failed("worker 0 ended".to_owned()),
             ),
-            (status("Completed", "All instances done"), Look::Completed),
+            (
+                status("Completed", "All instances done"),
+                Progress::Completed,
+            ),
         ];
         for (job, expected) in table {
-            assert_eq!(look(&job, std::iter::once(&waiting)), expected);
+            assert_eq!(progress(&job, std::iter::once(&waiting)), expected);
         }
     }
 }

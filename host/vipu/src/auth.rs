@@ -19,7 +19,7 @@ use tonic::Request;
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
-use ipu_api::names;
+use ipu_api::naming;
 
 /// Names that gRPC and HTTP/2 have taken for themselves.
 const RESERVED: [&str; 4] = ["content-type", "host", "te", "user-agent"];
@@ -284,7 +284,7 @@ fn metadata_name(name: &str) -> Result<AsciiMetadataKey, AuthError> {
 
 fn account(user_id: &Content) -> Result<String, AuthError> {
     let value = credential(user_id)?;
-    Ok(names::account(&String::from_utf8_lossy(value.as_bytes())))
+    Ok(naming::account(&String::from_utf8_lossy(value.as_bytes())))
 }
 
 /// A credential without the line end that editors add.

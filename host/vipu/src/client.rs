@@ -20,8 +20,8 @@ use tracing::Instrument;
 use super::auth::{self, AuthState};
 use super::error::VipuError;
 use super::model::{
-    self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, PartitionState, ReadyState,
-    Truth,
+    self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, Lookup, PartitionState,
+    ReadyState,
 };
 use super::proto;
 use super::replies::{Part, Replies};
@@ -31,7 +31,7 @@ use connection::ConnectionManager;
 /// GCDs whose IPUs are asked for, at most: as many as the largest V-POD has IPU-Machines.
 const GCDS_ASKED: u32 = 64;
 
-/// Reads of one controller at the same time. One that does not answer holds up nobody else.
+/// Concurrent reads of one controller. A controller that does not answer delays no other.
 pub(super) const READS: usize = 8;
 
 /// Reads are tried again only within so long after they began.
@@ -149,7 +149,7 @@ impl VipuClient {
         self.change(message, drop).await
     }
 
-    /// Where one partition stands, as GetPartitionStatus tells it.
+    /// The state of one partition, from GetPartitionStatus.
     pub async fn status(&self, id: &str) -> Result<PartitionState, VipuError> {
         type Request = proto::GetPartitionStatusRequest;
         let request = Request {
@@ -204,14 +204,14 @@ impl VipuClient {
         config.ok_or(incomplete::<Request>("GCD configuration"))
     }
 
-    /// How an active partition differs from what was asked for, where its controller tells so. A
-    /// controller that does not answer this tells nothing.
+    /// How the size of an active partition differs from the request, if its controller reports it. `None` also if the
+    /// controller does not answer.
     pub async fn size_mismatch(&self, id: &str, ipus: u32, gcds: u32) -> Option<String> {
         let config = self.ipuof_config(id, 0).await.ok()?;
         model::size_mismatch(&config, ipus, gcds)
     }
 
-    /// The IPUs of a partition, as far as its controller tells of them: those of all GCDs, or none.
+    /// The IPUs of a partition, as far as its controller reports them: those of all GCDs, or none.
     pub async fn devices(&self, id: &str, gcds: u32) -> Vec<Device> {
         let configs = (0..gcds.min(GCDS_ASKED)).map(|gcd| self.ipuof_config(id, gcd));
         match futures::future::try_join_all(configs).await {
@@ -226,31 +226,30 @@ impl VipuClient {
         connection.account().map(str::to_owned)
     }
 
-    /// What the controller has of `id`, which was asked for under the account of now.
-    pub async fn truth(&self, id: &str) -> Result<Truth, VipuError> {
-        self.truth_of(id, self.account().as_deref()).await
+    /// Looks up partition `id`, which was requested under the current account.
+    pub async fn lookup(&self, id: &str) -> Result<Lookup, VipuError> {
+        self.lookup_as(id, self.account().as_deref()).await
     }
 
-    /// What the controller has of `id`, which was asked for under `account`.
+    /// Looks up partition `id`, which was requested under `account`.
     ///
-    /// Flow: a status answers at once. Where the status is refused, the list of partitions decides, since
-    /// the code for "there is none" is not published. A list may show no more than what its caller may see, and
-    /// NotFound may hide what is another's: neither says anything to another account than that which asked for
-    /// the partition.
-    /// An error means that the truth is not known; a caller who is denied anything learns nothing.
-    pub async fn truth_of(&self, id: &str, account: Option<&str>) -> Result<Truth, VipuError> {
+    /// A status answers at once. If the status is refused, the list of partitions decides, because the code for a missing
+    /// partition is not published. A list may contain only what its caller may see, and NotFound may hide a partition of
+    /// another user: neither is an answer to another account than the one of the request.
+    /// An error means that the state is unknown.
+    pub async fn lookup_as(&self, id: &str, account: Option<&str>) -> Result<Lookup, VipuError> {
         match self.status(id).await {
-            Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Truth::Absent),
-            Ok(state) => return Ok(Truth::Present(state)),
+            Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Lookup::Absent),
+            Ok(state) => return Ok(Lookup::Present(state)),
             Err(
                 error @ (VipuError::Unreachable(_) | VipuError::Auth(_) | VipuError::Denied { .. }),
             ) => return Err(error),
             Err(_) => {}
         }
         match self.listed_state(id).await? {
-            Some(state) if state.ready_state != ReadyState::Removed => Ok(Truth::Present(state)),
+            Some(state) if state.ready_state != ReadyState::Removed => Ok(Lookup::Present(state)),
             None if self.account().as_deref() != account => Err(VipuError::OtherAccount),
-            Some(_) | None => Ok(Truth::Absent),
+            Some(_) | None => Ok(Lookup::Absent),
         }
     }
 

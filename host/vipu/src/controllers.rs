@@ -8,8 +8,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use ipu_api::dns1123::{is_label, is_label_key, is_label_value};
 use ipu_api::ipupartition::ControllerRef;
-use ipu_api::object_names::{is_label, is_label_key, is_label_value};
 
 /// The port of a controller that is named without one.
 const DEFAULT_PORT: u16 = 8090;

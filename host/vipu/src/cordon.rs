@@ -15,7 +15,7 @@ pub const CORDON: &str = "cordon";
 /// Key of the ConfigMap: controllers that are to be emptied, and take nothing new either.
 pub const DRAIN: &str = "drain";
 
-/// How far a controller is closed.
+/// Whether a controller is cordoned or drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum CordonState {
@@ -25,7 +25,7 @@ pub enum CordonState {
     Draining,
 }
 
-/// The controllers that are closed, by name.
+/// The cordoned and drained controllers, by name.
 pub type CordonStates = BTreeMap<String, CordonState>;
 
 /// Reads both keys. Names are separated by commas or newlines; without a port it is that of the list.

@@ -16,7 +16,7 @@ const MESSAGE_MAX: usize = 512;
 /// beside them.
 ///
 /// Which code a real server sends in which case is not published. So after any failed create,
-/// remove or reset, whatever the variant, the truth comes from `VipuClient::truth`. The variants
+/// remove or reset, whatever the variant, the state comes from `VipuClient::lookup`. The variants
 /// only tell how likely it is that something happened.
 #[derive(Debug, thiserror::Error)]
 pub enum VipuError {
@@ -40,7 +40,7 @@ pub enum VipuError {
     /// No connection was made, so nothing was sent and nothing was done. Try again later.
     #[error("it cannot be reached{}", of_tls(.0))]
     Unreachable(#[source] Box<Status>),
-    /// The call was sent and may have been carried out, now or later. Ask for the truth.
+    /// The call was sent and may have been carried out, now or later. Look up the state.
     #[error("{method} got no answer")]
     OutcomeUnknown {
         /// The method that was called.

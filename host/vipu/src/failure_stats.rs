@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::model::{Device, ReadyState, Truth};
+use super::model::{Device, Lookup, ReadyState};
 
 /// How long a failure counts.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24);
@@ -94,10 +94,10 @@ impl FailureLog {
         &mut self,
         controller: &str,
         id: &str,
-        truth: &Truth,
+        lookup: &Lookup,
         now: Timestamp,
     ) -> Option<FailureId> {
-        let Truth::Present(state) = truth else {
+        let Lookup::Present(state) = lookup else {
             self.forget(controller, id);
             return None;
         };

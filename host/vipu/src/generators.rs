@@ -1,4 +1,4 @@
-//! What a controller that tells nonsense may answer.
+//! Strategies of property tests: invalid replies of a controller.
 
 use proptest::prelude::*;
 

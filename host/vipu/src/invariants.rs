@@ -11,7 +11,7 @@ use super::cordon;
 use super::departed;
 use super::failure_stats::FailureLog;
 use super::model::{
-    GcdConfig, Inventory, ListedPartition, PARTITIONS_MAX, PartitionState, ReadyState, Truth,
+    GcdConfig, Inventory, ListedPartition, Lookup, PARTITIONS_MAX, PartitionState, ReadyState,
 };
 use super::model::{listed, size_mismatch, total_ipus};
 use super::proto;
@@ -24,7 +24,7 @@ const TEXT_MAX: usize = 256;
 /// of which one that cannot be printed takes ten bytes.
 const PROBLEM_MAX: usize = 2_000;
 
-/// Every entry of a list is taken, or told with its place; no controller is taken twice.
+/// Every entry of a list is accepted, or reported with its position; no controller is accepted twice.
 pub(crate) fn check_list(text: &str) {
     let list = controllers::parse(text);
     let mut names = BTreeSet::new();
@@ -38,7 +38,7 @@ pub(crate) fn check_list(text: &str) {
     assert_eq!(list.entries.len() + list.problems.len(), pieces, "{text:?}");
 }
 
-/// Only controllers of the list are closed, and every name that is none of them is told.
+/// Only controllers of the list are cordoned, and every other name is reported.
 pub(crate) fn check_cordons(list: &str, cordon: Option<&str>, drain: Option<&str>) {
     let entries = controllers::parse(list).entries;
     let (cordons, problems) = cordon::parse(cordon, drain, &entries);
@@ -55,7 +55,7 @@ pub(crate) fn check_cordons(list: &str, cordon: Option<&str>, drain: Option<&str
 }
 
 /// No controller of the list is gone or has been renamed, each renamed one is one of the list now, and every
-/// entry that says something else is told.
+/// entry that says something else is reported.
 pub(crate) fn check_departed(list: &str, gone: Option<&str>, renamed: Option<&str>) {
     let entries = controllers::parse(list).entries;
     let (departed, problems) = departed::parse(gone, renamed, &entries);
@@ -95,7 +95,7 @@ fn check_problems(text: &str, problems: &[EntryProblem]) -> usize {
     pieces
 }
 
-/// What is listed is counted, never above what is told, and never twice.
+/// Listed partitions count once, and never above the reported total.
 pub(crate) fn check_listed(partitions: Vec<proto::Partition>, entries: Vec<Entry>) {
     let attributes = entries.iter().map(|entry| entry.ipu_attributes.len());
     let most: usize = attributes.sum();
@@ -155,7 +155,7 @@ pub(crate) fn check_bytes(bytes: &[u8]) {
     }
 }
 
-/// Devices are told as they are, and a size_mismatch only where there is one.
+/// Devices are reported as they are, and a size mismatch only if there is one.
 pub(crate) fn check_devices(gcd: proto::partition_config::Gcd, ipus: u32, gcds: u32) {
     let devices = gcd.devices.len();
     let config = GcdConfig::from(gcd);
@@ -187,11 +187,11 @@ pub(crate) fn check_failure_stats(looks: impl IntoIterator<Item = (proto::Partit
         let last_reset = last_reset.and_then(|resets| resets.last_time.as_ref());
         assert!(last_reset.is_none_or(|time| time.0 >= Timestamp::UNIX_EPOCH));
         errors += u32::from(state.ready_state == ReadyState::Error);
-        let truth = match state.ready_state {
-            ReadyState::Removed => Truth::Absent,
-            _ => Truth::Present(state),
+        let lookup = match state.ready_state {
+            ReadyState::Removed => Lookup::Absent,
+            _ => Lookup::Present(state),
         };
-        if let Some(failure_id) = log.record_state("pod1:8090", &id, &truth, now) {
+        if let Some(failure_id) = log.record_state("pod1:8090", &id, &lookup, now) {
             log.record_devices("pod1:8090", failure_id, &[], now);
         }
         let failure_stats = log.stats("pod1:8090", now);

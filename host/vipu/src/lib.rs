@@ -31,7 +31,7 @@ pub use auth::{AuthOptions, files::AuthFiles};
 pub use client::{Deadlines, VipuClient};
 pub use error::VipuError;
 pub use inventory::Inventories;
-pub use model::Truth;
+pub use model::Lookup;
 pub use registry::Registry;
 
 #[cfg(test)]

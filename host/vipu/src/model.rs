@@ -51,7 +51,7 @@ pub struct CreateRequest {
     pub relocatable: bool,
 }
 
-/// A partition as its controller lists it, whoever made it.
+/// A partition in the list of its controller, of the operator or of others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedPartition {
     /// Its id.
@@ -109,12 +109,12 @@ pub enum OperationState {
     Failed,
 }
 
-/// What a controller has of one id.
+/// The result of a lookup of one id.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Truth {
-    /// Nothing.
+pub enum Lookup {
+    /// The controller has no such partition.
     Absent,
-    /// A partition in this state.
+    /// The controller has it, in this state.
     Present(PartitionState),
 }
 
@@ -123,7 +123,7 @@ pub enum Truth {
 pub struct Inventory {
     /// IPUs that the controller knows of.
     pub total: u32,
-    /// IPUs in partitions, whoever made them, and what was taken since they were listed.
+    /// IPUs in partitions of the operator and of others, with those created since the list.
     pub used: u32,
     /// The ids of all that it listed.
     pub ids: Arc<HashSet<Uid>>,

@@ -1,4 +1,4 @@
-//! Feeds generated nonsense to what reads an admin's list and a controller's answers.
+//! Gives random input to the parsers of the admin's list and of the replies of controllers.
 //!
 //! `IPU_OPERATOR_FUZZ_CASES` says how many inputs each property gets; a failure prints the smallest one.
 

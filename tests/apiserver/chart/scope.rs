@@ -12,7 +12,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::admin::Admin;
 use super::{JOB, documents};
-use crate::stage::settings;
+use crate::job_fixture::settings;
 
 /// What each release is called: only their namespaces differ.
 const FULLNAME: &str = "scoped";

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
-use ipu_api::names;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -144,7 +144,7 @@ impl Fixture {
 
     /// The program of a job's only worker ends well.
     pub(crate) async fn end(&self, job: &str) {
-        self.place.ends(&names::worker(job, 0)).await;
+        self.place.ends(&naming::worker(job, 0)).await;
         self.place.once(job, JobState::Completed).await;
     }
 
@@ -194,7 +194,7 @@ impl Fixture {
 
     /// Waits until a job has no Pod, no partition and no quota.
     pub(crate) async fn once_released(&self, job: &str) {
-        let worker = names::worker(job, 0);
+        let worker = naming::worker(job, 0);
         eventually(&format!("{job} has no Pod and no partition"), async || {
             let pod = self.place.pods().get_opt(&worker).await.unwrap();
             let partitions = self.place.partitions().await.into_iter();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
-use ipu_api::names;
+use ipu_api::naming;
 use serde_json::json;
 use tests::kueue::objects::cluster_queue;
 use vipu_simulator::faults::Method;
@@ -44,7 +44,7 @@ async fn wherever_the_operator_is_killed_a_job_has_quota_and_a_partition_togethe
     let mut fixture = Fixture::with_queue(held).await;
     fixture.submit("one", 4).await;
     fixture.once("one", "is made", |_| true).await;
-    let worker = names::worker("one", 0);
+    let worker = naming::worker("one", 0);
 
     killed(&mut fixture, "the job is queued", async |fixture| {
         fixture.hold(true, false);

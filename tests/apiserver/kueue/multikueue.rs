@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
-use ipu_api::names;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ async fn a_job_runs_on_another_cluster_and_its_status_is_on_both() {
 
     manager.place.submit(&managed("second")).await;
     worker.once_waiting("second").await;
-    worker.place.ends(&names::worker("first", 0)).await;
+    worker.place.ends(&naming::worker("first", 0)).await;
     manager.place.once("first", JobState::Completed).await;
     manager
         .once("first", "is finished", |one| one.is("Finished"))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_operator::adopt::{self, AdoptError};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -12,7 +12,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 use vipu_simulator::faults::Method;
 
-use super::scene::{NAMESPACE, Scene, controller, id, notebook};
+use super::fixture::{Fixture, NAMESPACE, controller, id, notebook};
 
 const TRACKER: &str = "ipu-partitions-tracker";
 
@@ -33,9 +33,9 @@ fn tracker(labels: Option<BTreeMap<String, String>>) -> ConfigMap {
 }
 
 /// What Graphcore's operator left: its tracker, in some form, and a partition on the second controller.
-async fn left(scene: &Scene, id: &str) -> Api<ConfigMap> {
-    scene.put(1, id);
-    let maps = Api::<ConfigMap>::namespaced(scene.client.clone(), NAMESPACE);
+async fn left(fixture: &Fixture, id: &str) -> Api<ConfigMap> {
+    fixture.put(1, id);
+    let maps = Api::<ConfigMap>::namespaced(fixture.client.clone(), NAMESPACE);
     // What the proxy of another test has left is not of Graphcore's operator.
     if maps.get_opt(TRACKER).await.unwrap().is_some() {
         maps.delete(TRACKER, &DeleteParams::default())
@@ -49,9 +49,9 @@ async fn left(scene: &Scene, id: &str) -> Api<ConfigMap> {
 }
 
 /// A Pod as Graphcore's operator made them: it names its job as its owner, and carries no id.
-async fn old_pod(scene: &Scene, job: &str) -> Api<Pod> {
+async fn old_pod(fixture: &Fixture, job: &str) -> Api<Pod> {
     let owner = notebook(job);
-    scene
+    fixture
         .start_pod_with(ObjectMeta {
             name: Some(format!("{job}-worker-0")),
             owner_references: Some(vec![OwnerReference {
@@ -67,29 +67,29 @@ async fn old_pod(scene: &Scene, job: &str) -> Api<Pod> {
 }
 
 /// What the command prints, run as an admin does.
-async fn adopt(scene: &Scene, yes: bool) -> Result<String, AdoptError> {
-    let options = scene.options("adopt", [0, 0]);
+async fn adopt(fixture: &Fixture, yes: bool) -> Result<String, AdoptError> {
+    let options = fixture.options("adopt", [0, 0]);
     let mut printed = Vec::new();
-    adopt::run(scene.client.clone(), &options, yes, &mut printed).await?;
+    adopt::run(fixture.client.clone(), &options, yes, &mut printed).await?;
     Ok(String::from_utf8(printed).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_that_the_old_tracker_names_is_adopted_and_given_back_after_the_old_pods() {
-    let mut scene = Scene::without_proxy(&[16, 16]).await;
-    let maps = left(&scene, ID).await;
-    scene.put(1, "p-other-default-0");
-    let pods: Vec<_> = scene.pods.iter().collect();
-    scene.close("cordon", &pods).await;
-    scene.start_proxy().await;
-    let old = old_pod(&scene, "mnist").await;
-    let wanted = scene.want("mnist", 4).await;
-    let other = scene.want("other", 4).await;
-    let waiting = scene.once_waiting(&wanted).await;
-    scene.once_waiting(&other).await;
+    let mut fixture = Fixture::without_proxy(&[16, 16]).await;
+    let maps = left(&fixture, ID).await;
+    fixture.put(1, "p-other-default-0");
+    let pods: Vec<_> = fixture.pods.iter().collect();
+    fixture.close("cordon", &pods).await;
+    fixture.start_proxy().await;
+    let old = old_pod(&fixture, "mnist").await;
+    let wanted = fixture.want("mnist", 4).await;
+    let other = fixture.want("other", 4).await;
+    let waiting = fixture.once_waiting(&wanted).await;
+    fixture.once_waiting(&other).await;
 
-    let plan = adopt(&scene, false).await.unwrap();
-    let address = scene.pods[1].address.to_string();
+    let plan = adopt(&fixture, false).await.unwrap();
+    let address = fixture.pods[1].address.to_string();
     let line =
         format!("{ID}: to be adopted: 4 IPUs with 1 GCDs on {address}, for Notebook default/mnist");
     assert!(plan.starts_with(&line), "{plan}");
@@ -98,17 +98,17 @@ async fn a_partition_that_the_old_tracker_names_is_adopted_and_given_back_after_
     assert!(plan.ends_with(
         "1 to be adopted, 1 left alone; nothing was changed: run it again with --yes\n"
     ));
-    let now = scene.partitions().get(&wanted.name_any()).await.unwrap();
+    let now = fixture.partitions().get(&wanted.name_any()).await.unwrap();
     assert_eq!(now.status, waiting.status);
 
-    let done = adopt(&scene, true).await.unwrap();
+    let done = adopt(&fixture, true).await.unwrap();
     assert!(done.starts_with(&format!("{ID}: adopted: ")), "{done}");
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!((id(&ready).as_str(), controller(&ready)), (ID, address));
-    scene.close("cordon", &[]).await;
-    let other = scene.once_in(&other, PartitionPhase::Ready).await;
+    fixture.close("cordon", &[]).await;
+    let other = fixture.once_in(&other, PartitionPhase::Ready).await;
     assert_ne!(id(&other), "p-other-default-0");
-    let made = [0, 1].map(|pod| scene.calls(pod, Method::CreatePartition));
+    let made = [0, 1].map(|pod| fixture.calls(pod, Method::CreatePartition));
     assert_eq!(made, [1, 0], "what was adopted is not made anew");
     eventually("the summary names both", async || {
         let data = maps.get(TRACKER).await.unwrap().data.unwrap_or_default();
@@ -117,52 +117,52 @@ async fn a_partition_that_the_old_tracker_names_is_adopted_and_given_back_after_
         })
     })
     .await;
-    let again = adopt(&scene, true).await.unwrap();
+    let again = adopt(&fixture, true).await.unwrap();
     assert!(again.contains("has it already"), "{again}");
     assert!(again.ends_with("0 adopted, 2 left alone\n"), "{again}");
     let tracker = maps.get(TRACKER).await.unwrap();
     assert!(tracker.data.unwrap().contains_key("tracker"), "it stays");
 
-    scene.kill_proxy().await;
-    scene.start_proxy().await;
-    scene.delete(&wanted).await;
-    scene
+    fixture.kill_proxy().await;
+    fixture.start_proxy().await;
+    fixture.delete(&wanted).await;
+    fixture
         .once(&wanted, "it says who uses it", |object| {
             let status = object.status.as_ref();
             let message = status.and_then(|status| status.message.as_deref());
             message.is_some_and(|message| message.contains("default/mnist-worker-0"))
         })
         .await;
-    assert!(scene.ids()[1].contains(&ID.to_owned()));
+    assert!(fixture.ids()[1].contains(&ID.to_owned()));
     let at_once = DeleteParams::default().grace_period(0);
     old.delete("mnist-worker-0", &at_once).await.unwrap();
-    scene.once_gone(&wanted).await;
-    assert_eq!(scene.ids()[1], ["p-other-default-0"]);
+    fixture.once_gone(&wanted).await;
+    assert_eq!(fixture.ids()[1], ["p-other-default-0"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_was_placed_meanwhile_is_left_alone_and_so_is_our_own_summary() {
-    let mut scene = Scene::without_proxy(&[16, 16]).await;
-    let maps = left(&scene, ID).await;
-    scene.start_proxy().await;
-    let placed = scene.want("mnist", 4).await;
-    let placed = scene.once_in(&placed, PartitionPhase::Ready).await;
+    let mut fixture = Fixture::without_proxy(&[16, 16]).await;
+    let maps = left(&fixture, ID).await;
+    fixture.start_proxy().await;
+    let placed = fixture.want("mnist", 4).await;
+    let placed = fixture.once_in(&placed, PartitionPhase::Ready).await;
     assert_ne!(id(&placed), ID);
-    let done = adopt(&scene, true).await.unwrap();
+    let done = adopt(&fixture, true).await.unwrap();
     assert!(done.contains("was given another one before"), "{done}");
-    let now = scene.partitions().get(&placed.name_any()).await.unwrap();
+    let now = fixture.partitions().get(&placed.name_any()).await.unwrap();
     assert_eq!(now.status, placed.status);
 
-    scene.kill_proxy().await;
+    fixture.kill_proxy().await;
     maps.delete(TRACKER, &DeleteParams::default())
         .await
         .unwrap();
     let label = (
-        names::MANAGED_BY_LABEL.to_owned(),
-        names::MANAGED_BY.to_owned(),
+        labels::MANAGED_BY_LABEL.to_owned(),
+        labels::MANAGED_BY.to_owned(),
     );
     let copy = tracker(Some(BTreeMap::from([label])));
     maps.create(&PostParams::default(), &copy).await.unwrap();
-    let refused = adopt(&scene, true).await.unwrap_err().to_string();
+    let refused = adopt(&fixture, true).await.unwrap_err().to_string();
     assert!(refused.contains("this operator's own summary"), "{refused}");
 }

@@ -3,22 +3,22 @@
 use ipu_api::ipupartition::PartitionPhase;
 use vipu_simulator::faults::Method;
 
-use super::scene::Scene;
+use super::fixture::Fixture;
 
 /// Partitions that are asked for.
 const WANTED: usize = 32;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_asked_of_a_controller_on_a_copy_that_was_read_before_the_last_write() {
-    let scene = Scene::start(&[64]).await;
+    let fixture = Fixture::start(&[64]).await;
     let mut wanted = Vec::new();
     for number in 0..WANTED {
-        wanted.push(scene.want(&format!("calls-{number}"), 1).await);
+        wanted.push(fixture.want(&format!("calls-{number}"), 1).await);
     }
     for partition in &wanted {
-        scene.once_in(partition, PartitionPhase::Ready).await;
+        fixture.once_in(partition, PartitionPhase::Ready).await;
     }
-    let count = |method| scene.calls(0, method);
+    let count = |method| fixture.calls(0, method);
     assert_eq!(count(Method::CreatePartition), WANTED);
     assert_eq!(
         count(Method::GetPartitionIpuofConfig),
@@ -27,9 +27,9 @@ async fn nothing_is_asked_of_a_controller_on_a_copy_that_was_read_before_the_las
         count(Method::GetPartitionStatus)
     );
     for partition in &wanted {
-        scene.delete(partition).await;
+        fixture.delete(partition).await;
     }
     for partition in &wanted {
-        scene.once_gone(partition).await;
+        fixture.once_gone(partition).await;
     }
 }

@@ -9,21 +9,21 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 use vipu_simulator::faults::{Down, Order};
 
+use super::fixture::{Fixture, LIST, NAMESPACE, id, notebook};
 use super::placement::get;
-use super::scene::{LIST, NAMESPACE, Scene, id, notebook};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_gone_for_good_holds_up_nothing_once_an_admin_says_so() {
-    let scene = Scene::start(&[16, 16]).await;
-    let wanted = scene.want("departed", 4).await;
-    scene.once_in(&wanted, PartitionPhase::Ready).await;
-    scene.pods[0].server.order(Order {
+    let fixture = Fixture::start(&[16, 16]).await;
+    let wanted = fixture.want("departed", 4).await;
+    fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    fixture.pods[0].server.order(Order {
         down: Some(Down::Refuse),
         ..Order::default()
     });
-    scene.list_controllers(&[&scene.pods[1]]).await;
-    scene.delete(&wanted).await;
-    let held = scene
+    fixture.list_controllers(&[&fixture.pods[1]]).await;
+    fixture.delete(&wanted).await;
+    let held = fixture
         .once(
             &wanted,
             "it says that its controller left the list",
@@ -36,51 +36,51 @@ async fn one_that_is_gone_for_good_holds_up_nothing_once_an_admin_says_so() {
         .await;
     let message = held.status.unwrap().message.unwrap();
     assert!(message.contains("name it under `renamed`"), "{message}");
-    scene
+    fixture
         .once_event(&wanted.name_any(), CONTROLLER_NOT_LISTED)
         .await;
-    scene.close("gone", &[&scene.pods[0]]).await;
-    scene.once_gone(&wanted).await;
+    fixture.close("gone", &[&fixture.pods[0]]).await;
+    fixture.once_gone(&wanted).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_left_the_list_is_swept_as_long_as_an_ipupartition_holds_something_there() {
-    let scene = Scene::start(&[16, 8]).await;
-    let wanted = scene.want("still", 4).await;
-    let held = scene.once_in(&wanted, PartitionPhase::Ready).await;
-    scene.list_controllers(&[&scene.pods[1]]).await;
+    let fixture = Fixture::start(&[16, 8]).await;
+    let wanted = fixture.want("still", 4).await;
+    let held = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    fixture.list_controllers(&[&fixture.pods[1]]).await;
     eventually("only the other controller is listed", async || {
-        let answer = get(scene.port, "/stats").await;
+        let answer = get(fixture.port, "/stats").await;
         let answer = answer.unwrap_or_else(|error| error.to_string());
         let total = r#""total":{"used":4,"available":8}}"#;
         Seen::when(answer, |answer| answer.ends_with(total))
     })
     .await;
-    scene.orphan(0, &notebook("gone")).await;
+    fixture.orphan(0, &notebook("gone")).await;
     let expected = [vec![id(&held)], vec![]];
-    scene
+    fixture
         .once_ids("the orphan on it is removed", |ids| ids == expected)
         .await;
-    scene.delete(&wanted).await;
-    scene.once_gone(&wanted).await;
-    assert_eq!(scene.ids(), [[""; 0]; 2]);
+    fixture.delete(&wanted).await;
+    fixture.once_gone(&wanted).await;
+    assert_eq!(fixture.ids(), [[""; 0]; 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_was_renamed_is_known_by_its_new_name_and_goes_on() {
-    let scene = Scene::start(&[16]).await;
-    let wanted = scene.want("renamed", 4).await;
-    let before = scene.once_in(&wanted, PartitionPhase::Ready).await;
-    let old = scene.pods[0].address.to_string();
-    let new = format!("localhost:{}", scene.pods[0].address.port());
+    let fixture = Fixture::start(&[16]).await;
+    let wanted = fixture.want("renamed", 4).await;
+    let before = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    let old = fixture.pods[0].address.to_string();
+    let new = format!("localhost:{}", fixture.pods[0].address.port());
     let list = json!({"data": {
         "controllers.yaml": format!("{new}:ipunode=here"), "renamed": format!("{old}={new}"),
     }});
-    Api::<ConfigMap>::namespaced(scene.client.clone(), NAMESPACE)
+    Api::<ConfigMap>::namespaced(fixture.client.clone(), NAMESPACE)
         .patch(LIST, &PatchParams::default(), &Patch::Merge(list))
         .await
         .unwrap();
-    let after = scene
+    let after = fixture
         .once(&wanted, "its controller has the new name", |object| {
             let status = object.status.as_ref().unwrap();
             let attempts = status.attempts.iter().map(|one| &one.controller);
@@ -92,7 +92,7 @@ async fn one_that_was_renamed_is_known_by_its_new_name_and_goes_on() {
     assert_eq!(status.phase, PartitionPhase::Ready);
     assert_eq!(status.controller.unwrap().host, "localhost");
     assert_eq!(id(&after), id(&before));
-    scene.delete(&wanted).await;
-    scene.once_gone(&wanted).await;
-    assert_eq!(scene.ids(), [[""; 0]]);
+    fixture.delete(&wanted).await;
+    fixture.once_gone(&wanted).await;
+    assert_eq!(fixture.ids(), [[""; 0]]);
 }

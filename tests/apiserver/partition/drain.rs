@@ -4,20 +4,20 @@ use ipu_api::ipupartition::PartitionPhase;
 use ipu_api::partition_conditions;
 use kube::api::DeleteParams;
 
-use super::scene::{Scene, controller, id};
+use super::fixture::{Fixture, controller, id};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_new_is_made_on_a_cordoned_controller_and_what_is_there_stays() {
-    let scene = Scene::start(&[8, 8]).await;
-    let before = scene.want("before", 4).await;
-    let before = scene.once_in(&before, PartitionPhase::Ready).await;
-    scene.close("cordon", &[&scene.pods[0]]).await;
-    let cordoned = scene.pods[0].address.to_string();
-    let after = scene.want("after", 4).await;
-    let after = scene.once_in(&after, PartitionPhase::Ready).await;
-    assert_eq!(controller(&after), scene.pods[1].address.to_string());
-    let third = scene.want("third", 8).await;
-    let waiting = scene.once_waiting(&third).await.status.unwrap().waiting;
+    let fixture = Fixture::start(&[8, 8]).await;
+    let before = fixture.want("before", 4).await;
+    let before = fixture.once_in(&before, PartitionPhase::Ready).await;
+    fixture.close("cordon", &[&fixture.pods[0]]).await;
+    let cordoned = fixture.pods[0].address.to_string();
+    let after = fixture.want("after", 4).await;
+    let after = fixture.once_in(&after, PartitionPhase::Ready).await;
+    assert_eq!(controller(&after), fixture.pods[1].address.to_string());
+    let third = fixture.want("third", 8).await;
+    let waiting = fixture.once_waiting(&third).await.status.unwrap().waiting;
     let of_it = waiting
         .iter()
         .find(|one| one.controller == cordoned)
@@ -26,41 +26,41 @@ async fn nothing_new_is_made_on_a_cordoned_controller_and_what_is_there_stays() 
         of_it.reason,
         "it is cordoned, so that nothing new is made on it"
     );
-    assert_eq!(scene.ids()[0], [id(&before)]);
-    scene.delete(&before).await;
-    scene.once_gone(&before).await;
-    scene.close("cordon", &[]).await;
-    let third = scene.once_in(&third, PartitionPhase::Ready).await;
+    assert_eq!(fixture.ids()[0], [id(&before)]);
+    fixture.delete(&before).await;
+    fixture.once_gone(&before).await;
+    fixture.close("cordon", &[]).await;
+    let third = fixture.once_in(&third, PartitionPhase::Ready).await;
     assert_eq!(controller(&third), cordoned);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_controller_that_could_serve_it_is_waited_for_though_it_is_cordoned() {
-    let scene = Scene::start(&[4, 16]).await;
-    scene.close("cordon", &[&scene.pods[1]]).await;
-    let large = scene.want("large", 16).await;
-    let waiting = scene.once_waiting(&large).await.status.unwrap();
+    let fixture = Fixture::start(&[4, 16]).await;
+    fixture.close("cordon", &[&fixture.pods[1]]).await;
+    let large = fixture.want("large", 16).await;
+    let waiting = fixture.once_waiting(&large).await.status.unwrap();
     assert_eq!(waiting.phase, PartitionPhase::Pending);
-    scene.close("cordon", &[]).await;
-    scene.once_in(&large, PartitionPhase::Ready).await;
+    fixture.close("cordon", &[]).await;
+    fixture.once_in(&large, PartitionPhase::Ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod() {
-    let scene = Scene::start(&[8, 4]).await;
-    scene.close("cordon", &[&scene.pods[1]]).await;
-    let used = scene.want("a-used", 4).await;
-    let used = scene.once_in(&used, PartitionPhase::Ready).await;
-    let pods = scene.start_pod("user-of-drained", &id(&used)).await;
+    let fixture = Fixture::start(&[8, 4]).await;
+    fixture.close("cordon", &[&fixture.pods[1]]).await;
+    let used = fixture.want("a-used", 4).await;
+    let used = fixture.once_in(&used, PartitionPhase::Ready).await;
+    let pods = fixture.start_pod("user-of-drained", &id(&used)).await;
     // Of one moment perhaps: then the name is its place.
-    let idle = scene.want("b-idle", 4).await;
-    let idle = scene.once_in(&idle, PartitionPhase::Ready).await;
-    let [first, second] = [&scene.pods[0], &scene.pods[1]];
+    let idle = fixture.want("b-idle", 4).await;
+    let idle = fixture.once_in(&idle, PartitionPhase::Ready).await;
+    let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
     assert_eq!(controller(&idle), first.address.to_string());
 
-    scene.close("cordon", &[]).await;
-    scene.close("drain", &[first]).await;
-    let asked = scene
+    fixture.close("cordon", &[]).await;
+    fixture.close("drain", &[first]).await;
+    let asked = fixture
         .once(&used, "its owner is asked to let it go", |object| {
             let status = object.status.as_ref().unwrap();
             partition_conditions::draining_since(status).is_some()
@@ -73,11 +73,11 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
         message.contains("is being drained, once 1 live Pods have ended"),
         "{message}"
     );
-    assert_eq!(scene.ids()[0].len(), 2);
+    assert_eq!(fixture.ids()[0].len(), 2);
 
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete("user-of-drained", &at_once).await.unwrap();
-    let moved = scene
+    let moved = fixture
         .once(&used, "it moved", |object| {
             let status = object.status.clone().unwrap();
             status.phase == PartitionPhase::Ready
@@ -88,7 +88,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
         partition_conditions::draining_since(&moved.status.clone().unwrap()),
         None
     );
-    scene
+    fixture
         .once(
             &idle,
             "it is told that there is no room elsewhere",
@@ -98,8 +98,8 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
             },
         )
         .await;
-    scene.delete(&moved).await;
-    scene
+    fixture.delete(&moved).await;
+    fixture
         .once_ids("the other one has moved as well", |ids| {
             ids[0].is_empty() && ids[1].len() == 1
         })

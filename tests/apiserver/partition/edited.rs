@@ -7,16 +7,16 @@ use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
 
+use super::fixture::{Fixture, id};
 use super::install::raw_partitions;
-use super::scene::{Scene, id};
 
 use crate::definitions::{define, loose};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_spec_stays_as_it_was_asked_for() {
-    let scene = Scene::start(&[16]).await;
-    let wanted = scene.want("wanted", 4).await;
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    let fixture = Fixture::start(&[16]).await;
+    let wanted = fixture.want("wanted", 4).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     let cases = [
         ("owner", json!({"name": "another"})),
         ("slot", json!(1)),
@@ -27,7 +27,7 @@ async fn the_spec_stays_as_it_was_asked_for() {
     ];
     for (field, value) in cases {
         let change = json!({"spec": {field: value}});
-        let refused = scene.patch(&ready, change).await.unwrap_err().to_string();
+        let refused = fixture.patch(&ready, change).await.unwrap_err().to_string();
         for part in [
             &format!("spec.{field}"),
             "cannot change, because the partition was requested with it",
@@ -38,29 +38,33 @@ async fn the_spec_stays_as_it_was_asked_for() {
     }
     for pinned in [true, false] {
         let moved = json!({"spec": {"options": {"pinned": pinned}}});
-        scene.patch(&ready, moved).await.unwrap();
+        fixture.patch(&ready, moved).await.unwrap();
     }
     let raised = json!({"spec": {"resetGeneration": 3}});
-    scene.patch(&ready, raised).await.unwrap();
+    fixture.patch(&ready, raised).await.unwrap();
     let lowered = json!({"spec": {"resetGeneration": 2}});
-    let refused = scene.patch(&ready, lowered).await.unwrap_err().to_string();
+    let refused = fixture
+        .patch(&ready, lowered)
+        .await
+        .unwrap_err()
+        .to_string();
     for part in ["spec.resetGeneration", "cannot go down", "raise it by 1"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     let labelled = json!({"metadata": {"labels": {"a": "b"}}});
-    scene.patch(&ready, labelled).await.unwrap();
-    scene.delete(&ready).await;
-    scene.once_gone(&ready).await;
-    assert_eq!(scene.ids(), [[""; 0]]);
+    fixture.patch(&ready, labelled).await.unwrap();
+    fixture.delete(&ready).await;
+    fixture.once_gone(&ready).await;
+    assert_eq!(fixture.ids(), [[""; 0]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
-    let scene = Scene::start(&[64]).await;
-    let partitions = raw_partitions(&scene.client);
-    let held = scene.want("held", 4).await;
-    let held = scene.once_in(&held, PartitionPhase::Ready).await;
-    define(&scene.client, &loose(crd::ipupartition())).await;
+    let fixture = Fixture::start(&[64]).await;
+    let partitions = raw_partitions(&fixture.client);
+    let held = fixture.want("held", 4).await;
+    let held = fixture.once_in(&held, PartitionPhase::Ready).await;
+    define(&fixture.client, &loose(crd::ipupartition())).await;
     let broken = Patch::Merge(json!({"spec": {"owner": null}}));
     eventually("the loose CRD lets the edit pass", async || {
         let (name, params) = (held.name_any(), PatchParams::default());
@@ -79,20 +83,20 @@ async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
         .create(&PostParams::default(), &strange)
         .await
         .unwrap();
-    define(&scene.client, &crd::ipupartition()).await;
+    define(&fixture.client, &crd::ipupartition()).await;
 
-    let said = scene.once_event(&held.name_any(), "Unreadable").await;
+    let said = fixture.once_event(&held.name_any(), "Unreadable").await;
     assert!(said.contains("missing field `owner`"), "{said}");
     assert!(said.contains("Correct that, or delete"), "{said}");
-    let said = scene.once_event("strange", "Unreadable").await;
+    let said = fixture.once_event("strange", "Unreadable").await;
     assert!(said.contains("spec.ipus cannot be read"), "{said}");
 
-    let good = scene.want("good", 4).await;
-    let good = scene.once_in(&good, PartitionPhase::Ready).await;
-    let orphan = scene.orphan(0, &nobody()).await;
+    let good = fixture.want("good", 4).await;
+    let good = fixture.once_in(&good, PartitionPhase::Ready).await;
+    let orphan = fixture.orphan(0, &nobody()).await;
     let mut kept = vec![id(&held), id(&good)];
     kept.sort();
-    scene
+    fixture
         .once_ids(
             "the sweep takes the orphan and leaves what is held",
             |ids| ids[0] == kept,
@@ -109,12 +113,12 @@ async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
     let (name, params) = (held.name_any(), PatchParams::default());
     let freed = partitions.patch(&name, &params, &free);
     freed.await.unwrap();
-    scene
+    fixture
         .once_ids("what it had is swept", |ids| ids[0] == [id(&good)])
         .await;
-    scene.delete(&good).await;
-    scene.once_gone(&good).await;
-    assert_eq!(scene.ids(), [[""; 0]]);
+    fixture.delete(&good).await;
+    fixture.once_gone(&good).await;
+    assert_eq!(fixture.ids(), [[""; 0]]);
 }
 
 fn nobody() -> PartitionOwner {

@@ -4,20 +4,20 @@ use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use vipu_simulator::codes::CodeName;
 use vipu_simulator::faults::{Fail, Lie, LostReply, Method, Order};
 
-use super::scene::{Scene, controller, id};
+use super::fixture::{Fixture, controller, id};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_after_it_was_formed_and_before_that_was_noted() {
-    let mut scene = Scene::start(&[16, 16]).await;
-    scene.pods[0].server.order(Order {
+    let mut fixture = Fixture::start(&[16, 16]).await;
+    fixture.pods[0].server.order(Order {
         lose_reply: Some(LostReply::Hang),
         ..Order::on(Method::CreatePartition)
     });
-    let wanted = scene.want("wanted", 4).await;
-    let made = scene
+    let wanted = fixture.want("wanted", 4).await;
+    let made = fixture
         .once_ids("it was formed", |ids| ids[0].len() == 1)
         .await;
-    let noted = scene
+    let noted = fixture
         .partitions()
         .get(wanted.metadata.name.as_deref().unwrap())
         .await
@@ -27,114 +27,114 @@ async fn killed_after_it_was_formed_and_before_that_was_noted() {
         (attempt.outcome, &attempt.id),
         (AttemptOutcome::Unknown, &made[0][0])
     );
-    scene.kill_proxy().await;
-    scene.pods[0].server.clear();
-    scene.start_proxy().await;
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    fixture.kill_proxy().await;
+    fixture.pods[0].server.clear();
+    fixture.start_proxy().await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!(id(&ready), made[0][0], "what was formed is taken");
-    assert_eq!(scene.ids(), made);
-    assert_eq!(scene.calls(0, Method::CreatePartition), 1);
-    assert_eq!(scene.calls(1, Method::CreatePartition), 0);
-    scene.delete(&wanted).await;
-    scene.once_gone(&wanted).await;
-    assert_eq!(scene.ids(), [[""; 0]; 2]);
+    assert_eq!(fixture.ids(), made);
+    assert_eq!(fixture.calls(0, Method::CreatePartition), 1);
+    assert_eq!(fixture.calls(1, Method::CreatePartition), 0);
+    fixture.delete(&wanted).await;
+    fixture.once_gone(&wanted).await;
+    assert_eq!(fixture.ids(), [[""; 0]; 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_again_and_again_it_still_makes_one() {
-    let mut scene = Scene::start(&[16, 16]).await;
-    let wanted = scene.want("wanted", 4).await;
+    let mut fixture = Fixture::start(&[16, 16]).await;
+    let wanted = fixture.want("wanted", 4).await;
     for pause in [0, 5, 10, 20, 30, 40, 60, 80, 120, 160] {
         tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
-        scene.kill_proxy().await;
-        scene.start_proxy().await;
+        fixture.kill_proxy().await;
+        fixture.start_proxy().await;
     }
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
-    scene
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    fixture
         .once_ids("there is only the one", |ids| ids.concat() == [id(&ready)])
         .await;
-    scene.delete(&wanted).await;
-    scene.once_gone(&wanted).await;
-    scene
+    fixture.delete(&wanted).await;
+    fixture.once_gone(&wanted).await;
+    fixture
         .once_ids("nothing is left", |ids| ids.concat().is_empty())
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_reply_makes_no_second_partition() {
-    let scene = Scene::start(&[16, 16]).await;
+    let fixture = Fixture::start(&[16, 16]).await;
     for method in [Method::CreatePartition, Method::RemovePartition] {
-        scene.pods[0].server.order(Order {
+        fixture.pods[0].server.order(Order {
             times: Some(1),
             lose_reply: Some(LostReply::Cut),
             ..Order::on(method)
         });
     }
-    let wanted = scene.want("wanted", 4).await;
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
-    assert_eq!(scene.ids(), [vec![id(&ready)], vec![]]);
-    assert_eq!(scene.calls(0, Method::CreatePartition), 1);
-    scene.delete(&wanted).await;
-    scene.once_gone(&wanted).await;
-    assert_eq!(scene.ids(), [[""; 0]; 2]);
+    let wanted = fixture.want("wanted", 4).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    assert_eq!(fixture.ids(), [vec![id(&ready)], vec![]]);
+    assert_eq!(fixture.calls(0, Method::CreatePartition), 1);
+    fixture.delete(&wanted).await;
+    fixture.once_gone(&wanted).await;
+    assert_eq!(fixture.ids(), [[""; 0]; 2]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_refuses_or_breaks_is_passed_over() {
-    let scene = Scene::start(&[16, 16, 16]).await;
-    scene.pods[0].server.order(Order {
+    let fixture = Fixture::start(&[16, 16, 16]).await;
+    fixture.pods[0].server.order(Order {
         fail: Some(Fail {
             code: CodeName::Internal,
             message: "no gateway".to_owned(),
         }),
         ..Order::on(Method::CreatePartition)
     });
-    scene.pods[1].server.order(Order {
+    fixture.pods[1].server.order(Order {
         breaks: Some("link 3 does not train".to_owned()),
         ..Order::on(Method::CreatePartition)
     });
-    let wanted = scene.want("wanted", 4).await;
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
-    assert_eq!(controller(&ready), scene.pods[2].address.to_string());
-    assert_eq!(scene.ids(), [vec![], vec![], vec![id(&ready)]]);
+    let wanted = fixture.want("wanted", 4).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    assert_eq!(controller(&ready), fixture.pods[2].address.to_string());
+    assert_eq!(fixture.ids(), [vec![], vec![], vec![id(&ready)]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_of_another_size_than_asked_is_given_back_and_made_elsewhere() {
-    let scene = Scene::start(&[16, 16]).await;
-    scene.pods[0].server.order(Order {
+    let fixture = Fixture::start(&[16, 16]).await;
+    fixture.pods[0].server.order(Order {
         lie: Some(Lie::HalfTheSize),
         ..Order::on(Method::CreatePartition)
     });
-    let wanted = scene.want("wanted", 4).await;
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
-    assert_eq!(controller(&ready), scene.pods[1].address.to_string());
+    let wanted = fixture.want("wanted", 4).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    assert_eq!(controller(&ready), fixture.pods[1].address.to_string());
     let misfit = &ready.status.as_ref().unwrap().attempts[0];
-    assert_eq!(misfit.controller.name, scene.pods[0].address.to_string());
+    assert_eq!(misfit.controller.name, fixture.pods[0].address.to_string());
     assert_eq!(misfit.outcome, AttemptOutcome::Refused);
     let reason = misfit.reason.as_deref().unwrap();
     assert!(
         reason.contains("made with 2 IPUs for GCD 0, 4 were requested"),
         "{reason}"
     );
-    assert_eq!(scene.ids(), [vec![], vec![id(&ready)]]);
+    assert_eq!(fixture.ids(), [vec![], vec![id(&ready)]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_breaks_or_vanishes_in_use_is_in_error_and_says_so() {
-    let scene = Scene::start(&[16]).await;
-    let broken = scene.want("broken", 4).await;
-    let vanished = scene.want("vanished", 4).await;
-    let broken = scene.once_in(&broken, PartitionPhase::Ready).await;
-    let vanished = scene.once_in(&vanished, PartitionPhase::Ready).await;
-    scene.pods[0].server.with(|world, now| {
+    let fixture = Fixture::start(&[16]).await;
+    let broken = fixture.want("broken", 4).await;
+    let vanished = fixture.want("vanished", 4).await;
+    let broken = fixture.once_in(&broken, PartitionPhase::Ready).await;
+    let vanished = fixture.once_in(&vanished, PartitionPhase::Ready).await;
+    fixture.pods[0].server.with(|world, now| {
         world
             .pod
             .break_down(&id(&broken), "link 3 is down", false, now)
             .unwrap();
         world.pod.forget(&id(&vanished), now).unwrap();
     });
-    let lost = scene.once_in(&vanished, PartitionPhase::Error).await;
+    let lost = fixture.once_in(&vanished, PartitionPhase::Error).await;
     assert!(
         lost.status
             .unwrap()
@@ -142,7 +142,7 @@ async fn one_that_breaks_or_vanishes_in_use_is_in_error_and_says_so() {
             .unwrap()
             .contains("vanished from")
     );
-    let failed = scene.once_in(&broken, PartitionPhase::Error).await;
+    let failed = fixture.once_in(&broken, PartitionPhase::Error).await;
     assert!(
         failed
             .status
@@ -152,8 +152,8 @@ async fn one_that_breaks_or_vanishes_in_use_is_in_error_and_says_so() {
             .contains("link 3 is down")
     );
     for partition in [&broken, &vanished] {
-        scene.delete(partition).await;
-        scene.once_gone(partition).await;
+        fixture.delete(partition).await;
+        fixture.once_gone(partition).await;
     }
-    assert_eq!(scene.ids(), [[""; 0]; 1]);
+    assert_eq!(fixture.ids(), [[""; 0]; 1]);
 }

@@ -3,7 +3,7 @@
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_jobs::metrics::JobMetrics;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
@@ -13,19 +13,19 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use vipu_simulator::faults::Method;
 
+use super::fixture::{Fixture, NAMESPACE, id, notebook};
 use super::placement::get;
-use super::scene::{NAMESPACE, Scene, id, notebook};
 use crate::job::single;
-use crate::stage;
+use crate::job_fixture;
 
 /// The job controller of a release.
-fn start_controller(scene: &Scene) -> JoinHandle<()> {
-    let client = scene.client.clone();
+fn start_controller(fixture: &Fixture) -> JoinHandle<()> {
+    let client = fixture.client.clone();
     tokio::spawn(async move {
         let metrics = JobMetrics::default();
         let run = ipu_jobs::run(
             client,
-            stage::settings(),
+            job_fixture::settings(),
             &metrics,
             CancellationToken::new(),
         );
@@ -34,28 +34,32 @@ fn start_controller(scene: &Scene) -> JoinHandle<()> {
 }
 
 /// The only IPUPartition, once its phase is this.
-async fn once_in(scene: &Scene, phase: PartitionPhase) -> IPUPartition {
+async fn once_in(fixture: &Fixture, phase: PartitionPhase) -> IPUPartition {
     let is_so = |one: &IPUPartition| one.status.as_ref().map(|status| status.phase) == Some(phase);
     eventually(&format!("the partition is {phase:?}"), async || {
-        let all = scene.partitions().list(&Default::default()).await.unwrap();
+        let all = fixture
+            .partitions()
+            .list(&Default::default())
+            .await
+            .unwrap();
         let state = format!("{:?}", all.items);
         all.items.into_iter().find(is_so).ok_or(state)
     })
     .await
 }
 
-async fn body(scene: &Scene, path: &str) -> serde_json::Value {
-    let answer = get(scene.port, path).await.unwrap();
+async fn body(fixture: &Fixture, path: &str) -> serde_json::Value {
+    let answer = get(fixture.port, path).await.unwrap();
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();
     serde_json::from_str(body).unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
-    let mut scene = Scene::start(&[16]).await;
-    let controller = start_controller(&scene);
-    let jobs = Api::<IPUJob>::namespaced(scene.client.clone(), "default");
-    let pods = Api::<Pod>::namespaced(scene.client.clone(), "default");
+    let mut fixture = Fixture::start(&[16]).await;
+    let controller = start_controller(&fixture);
+    let jobs = Api::<IPUJob>::namespaced(fixture.client.clone(), "default");
+    let pods = Api::<Pod>::namespaced(fixture.client.clone(), "default");
     let mnist: IPUJob = serde_json::from_value(single("mnist")).unwrap();
     jobs.create(&PostParams::default(), &mnist).await.unwrap();
     let pod = eventually("the job has a Pod", async || {
@@ -71,30 +75,30 @@ async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
     pods.patch_status("mnist-worker-0", &params, &running)
         .await
         .unwrap();
-    let before = once_in(&scene, PartitionPhase::Ready).await;
+    let before = once_in(&fixture, PartitionPhase::Ready).await;
 
     controller.abort();
-    let late = scene.orphan(0, &notebook("late")).await;
-    scene.reinstall_in("ipu-another").await;
-    let controller = start_controller(&scene);
+    let late = fixture.orphan(0, &notebook("late")).await;
+    fixture.reinstall_in("ipu-another").await;
+    let controller = start_controller(&fixture);
     // Both of its parts are at work once this one has come and gone.
-    let other = scene.want("other", 4).await;
-    scene.once_in(&other, PartitionPhase::Ready).await;
-    scene.delete(&other).await;
-    scene.once_gone(&other).await;
-    let ids = scene.once_ids(
+    let other = fixture.want("other", 4).await;
+    fixture.once_in(&other, PartitionPhase::Ready).await;
+    fixture.delete(&other).await;
+    fixture.once_gone(&other).await;
+    let ids = fixture.once_ids(
         "what nobody owns is swept, whichever release gave it",
         |ids| !ids[0].contains(&late),
     );
     assert_eq!(ids.await, [[id(&before)]]);
 
-    let after = once_in(&scene, PartitionPhase::Ready).await;
+    let after = once_in(&fixture, PartitionPhase::Ready).await;
     let attempts = |one: &IPUPartition| one.status.clone().unwrap().attempts;
     assert_eq!(attempts(&after), attempts(&before));
-    assert_eq!(scene.calls(0, Method::CreatePartition), 2);
+    assert_eq!(fixture.calls(0, Method::CreatePartition), 2);
     let kept = pods.get("mnist-worker-0").await.unwrap();
     assert_eq!(kept.uid(), pod.uid());
-    assert_eq!(kept.labels()[names::PARTITION_ID_LABEL], id(&before));
+    assert_eq!(kept.labels()[labels::PARTITION_ID_LABEL], id(&before));
     assert_eq!(kept.metadata.deletion_timestamp, None);
     let seen = eventually("the job is seen to run", async || {
         let job = jobs.get("mnist").await.unwrap();
@@ -102,10 +106,10 @@ async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
         Seen::when(status, |status| status["launcherStatus"] == "Running")
     });
     assert_eq!(seen.await["currentReplicas"], 1);
-    let controllers = body(&scene, "/controllers").await;
+    let controllers = body(&fixture, "/controllers").await;
     assert_eq!(controllers[0]["otherCount"], json!(0), "{controllers}");
     assert_eq!(controllers[0]["partitionCount"], json!(1), "{controllers}");
-    let stats = body(&scene, "/stats").await;
+    let stats = body(&fixture, "/stats").await;
     assert_eq!(stats["default"]["used"], json!(4), "{stats}");
 
     let at_once = DeleteParams::default().grace_period(0);
@@ -119,24 +123,24 @@ async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
         Seen::when(job.map(|job| job.status), Option::is_none)
     })
     .await;
-    assert_eq!(scene.ids(), [[""; 0]]);
+    assert_eq!(fixture.ids(), [[""; 0]]);
     controller.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_is_installed_again_elsewhere_and_back_sweeps_what_it_left() {
-    let mut scene = Scene::start(&[16]).await;
-    let wanted = scene.want("wanted", 4).await;
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    let mut fixture = Fixture::start(&[16]).await;
+    let wanted = fixture.want("wanted", 4).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     for namespace in ["ipu-elsewhere", NAMESPACE] {
-        let late = scene.orphan(0, &notebook(namespace)).await;
+        let late = fixture.orphan(0, &notebook(namespace)).await;
         let what = format!("the release in {namespace} sweeps {late}");
-        scene.reinstall_in(namespace).await;
-        scene.once_ids(&what, |ids| ids[0] == [id(&ready)]).await;
-        let now = scene.partitions().get(&wanted.name_any()).await.unwrap();
+        fixture.reinstall_in(namespace).await;
+        fixture.once_ids(&what, |ids| ids[0] == [id(&ready)]).await;
+        let now = fixture.partitions().get(&wanted.name_any()).await.unwrap();
         assert_eq!(now.status, ready.status);
     }
-    scene.delete(&wanted).await;
-    scene.once_gone(&wanted).await;
-    assert_eq!(scene.ids(), [[""; 0]]);
+    fixture.delete(&wanted).await;
+    fixture.once_gone(&wanted).await;
+    assert_eq!(fixture.ids(), [[""; 0]]);
 }

@@ -1,4 +1,4 @@
-//! What stands on the API server before a scene begins: as after an installation, and empty.
+//! Prepares the API server for a fixture: as after an installation, and empty.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
@@ -8,7 +8,7 @@ use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 
-use super::scene::NAMESPACE;
+use super::fixture::NAMESPACE;
 use crate::definitions::define;
 
 /// IPUPartitions as they are, also those that cannot be read.
@@ -18,7 +18,7 @@ pub(super) fn raw_partitions(client: &Client) -> Api<DynamicObject> {
 }
 
 /// Puts up the CRDs, the release's namespace and the service account that Pods need, and removes
-/// what a scene before has left.
+/// what an earlier fixture has left.
 pub(super) async fn install(client: &Client) {
     for definition in crd::all() {
         define(client, &definition).await;

@@ -17,7 +17,7 @@ use vipu_simulator::journal::Call;
 use vipu_simulator::pod::{Partition, Stage, Timings, Wanted};
 use vipu_simulator::{Options, Simulator};
 
-use super::scene::{Scene, id};
+use super::fixture::{Fixture, id};
 
 /// IPUs of the partition.
 const IPUS: u32 = 4;
@@ -47,7 +47,7 @@ struct Life {
     /// Whether what the first controller begins meanwhile ends only after the last start.
     is_endless: bool,
     /// Whether the proxy is where it is to be killed.
-    has_come: fn(&Sight) -> bool,
+    has_come: fn(&Snapshot) -> bool,
 }
 
 struct Case {
@@ -63,13 +63,13 @@ struct Case {
 async fn wherever_it_is_killed_there_is_one_partition_and_in_the_end_none() {
     for case in steps::all() {
         println!("killed when: {}", case.step);
-        let mut scene = Scene::without_proxy(&[16, 16]).await;
-        let partition = prepared(&mut scene, case.work).await;
+        let mut fixture = Fixture::without_proxy(&[16, 16]).await;
+        let partition = prepared(&mut fixture, case.work).await;
         for life in &case.lives {
-            live(&mut scene, &partition, case.step, life).await;
+            live(&mut fixture, &partition, case.step, life).await;
         }
-        recover(&mut scene, &partition, &case).await;
-        let asked = asked_for(&scene);
+        recover(&mut fixture, &partition, &case).await;
+        let asked = asked_for(&fixture);
         let once: BTreeSet<&String> = asked.iter().collect();
         assert_eq!(once.len(), asked.len(), "{}: {asked:?}", case.step);
         assert_eq!(asked.len(), case.creates, "{}: {asked:?}", case.step);
@@ -77,41 +77,41 @@ async fn wherever_it_is_killed_there_is_one_partition_and_in_the_end_none() {
 }
 
 /// A partition for which the work is to be done, and no proxy.
-async fn prepared(scene: &mut Scene, work: Work) -> IPUPartition {
-    let partition = scene.want("wanted", IPUS).await;
+async fn prepared(fixture: &mut Fixture, work: Work) -> IPUPartition {
+    let partition = fixture.want("wanted", IPUS).await;
     if work == Work::Make {
         return partition;
     }
-    scene.start_proxy().await;
-    scene.once_in(&partition, PartitionPhase::Ready).await;
-    scene.kill_proxy().await;
+    fixture.start_proxy().await;
+    fixture.once_in(&partition, PartitionPhase::Ready).await;
+    fixture.kill_proxy().await;
     if work == Work::Reset {
         let change = json!({"spec": {"resetGeneration": 1}});
-        scene.patch(&partition, change).await.unwrap();
+        fixture.patch(&partition, change).await.unwrap();
     } else {
-        scene.delete(&partition).await;
+        fixture.delete(&partition).await;
     }
     partition
 }
 
 /// One life of the proxy, and its end. What it was about to ask is cut off with it.
-async fn live(scene: &mut Scene, partition: &IPUPartition, step: &str, life: &Life) {
-    let server = scene.pods[0].server.clone();
+async fn live(fixture: &mut Fixture, partition: &IPUPartition, step: &str, life: &Life) {
+    let server = fixture.pods[0].server.clone();
     server.clear();
     server.with(|world, _| world.pod.timings = timings(life.is_endless));
     for fault in &life.faults {
         server.order(fault.clone());
     }
-    scene.start_proxy().await;
+    fixture.start_proxy().await;
     eventually(step, async || {
-        Seen::when(Sight::of(scene, partition).await, life.has_come)
+        Seen::when(Snapshot::of(fixture, partition).await, life.has_come)
     })
     .await;
-    scene.kill_proxy().await;
+    fixture.kill_proxy().await;
     eventually(
         "the controllers see that their caller is gone",
         async || {
-            let calls = Sight::of(scene, partition).await.calls;
+            let calls = Snapshot::of(fixture, partition).await.calls;
             Seen::when(calls, |calls| calls.iter().all(|call| call.ended.is_some()))
         },
     )
@@ -119,44 +119,44 @@ async fn live(scene: &mut Scene, partition: &IPUPartition, step: &str, life: &Li
 }
 
 /// The proxy is started for the last time, does what is wanted, and lets the partition go.
-async fn recover(scene: &mut Scene, partition: &IPUPartition, case: &Case) {
-    let on_the_way = cut_off(scene);
-    scene.pods[0].server.clear();
+async fn recover(fixture: &mut Fixture, partition: &IPUPartition, case: &Case) {
+    let on_the_way = cut_off(fixture);
+    fixture.pods[0].server.clear();
     if case.arrival == Arrival::Down {
-        arrive(scene, &on_the_way);
+        arrive(fixture, &on_the_way);
     }
-    scene.start_proxy().await;
-    scene.pods[0].server.with(|world, now| {
+    fixture.start_proxy().await;
+    fixture.pods[0].server.with(|world, now| {
         world.pod.timings = timings(false);
         world.pod.finish(now);
     });
     let mut left = Vec::new();
     if case.work == Work::Remove {
-        scene.once_gone(partition).await;
+        fixture.once_gone(partition).await;
     } else {
-        left.push(id(&once_done(scene, partition, case.work).await));
+        left.push(id(&once_done(fixture, partition, case.work).await));
     }
     if case.arrival == Arrival::Late {
-        arrive(scene, &on_the_way);
+        arrive(fixture, &on_the_way);
     }
-    scene
+    fixture
         .once_ids("there is what is ready, and nothing else", |ids| {
             ids.concat() == left
         })
         .await;
     if case.work != Work::Remove {
-        scene.delete(partition).await;
-        scene.once_gone(partition).await;
+        fixture.delete(partition).await;
+        fixture.once_gone(partition).await;
     }
-    scene
+    fixture
         .once_ids("nothing is left", |ids| ids.concat().is_empty())
         .await;
 }
 
 /// The object once it is ready, and was reset where that is wanted.
-async fn once_done(scene: &Scene, partition: &IPUPartition, work: Work) -> IPUPartition {
+async fn once_done(fixture: &Fixture, partition: &IPUPartition, work: Work) -> IPUPartition {
     let resets = i64::from(work == Work::Reset);
-    scene
+    fixture
         .once(partition, "what is wanted is there", |object| {
             let status = object.status.clone().unwrap_or_default();
             status.phase == PartitionPhase::Ready && status.observed_reset_generation == resets
@@ -177,15 +177,15 @@ fn timings(is_endless: bool) -> Timings {
 }
 
 /// The calls that never arrived at the first controller, since their caller was killed before.
-fn cut_off(scene: &Scene) -> Vec<Call> {
-    let mut calls = scene.pods[0].server.calls(0);
+fn cut_off(fixture: &Fixture) -> Vec<Call> {
+    let mut calls = fixture.pods[0].server.calls(0);
     calls.retain(|call| call.outcome.as_deref() == Some("left"));
     calls
 }
 
 /// They arrive after all. What they ask for may be impossible by now, which nobody is told.
-fn arrive(scene: &Scene, calls: &[Call]) {
-    scene.pods[0].server.with(|world, now| {
+fn arrive(fixture: &Fixture, calls: &[Call]) {
+    fixture.pods[0].server.with(|world, now| {
         for Call {
             method, partition, ..
         } in calls
@@ -208,31 +208,31 @@ fn arrive(scene: &Scene, calls: &[Call]) {
 }
 
 /// The ids that any controller was asked to make.
-fn asked_for(scene: &Scene) -> Vec<String> {
-    let calls = scene.pods.iter().flat_map(|pod| pod.server.calls(0));
+fn asked_for(fixture: &Fixture) -> Vec<String> {
+    let calls = fixture.pods.iter().flat_map(|pod| pod.server.calls(0));
     let creates = calls.filter(|call| call.method == Method::CreatePartition);
     creates.map(|call| call.partition).collect()
 }
 
 /// What can be seen from outside of where the proxy is.
 #[derive(Debug)]
-struct Sight {
+struct Snapshot {
     object: Option<IPUPartition>,
     calls: Vec<Call>,
     /// By controller.
     partitions: Vec<Vec<Partition>>,
 }
 
-impl Sight {
-    async fn of(scene: &Scene, partition: &IPUPartition) -> Self {
+impl Snapshot {
+    async fn of(fixture: &Fixture, partition: &IPUPartition) -> Self {
         let name = partition.name_any();
-        let pods = &scene.pods;
+        let pods = &fixture.pods;
         let on = |pod: &Simulator| {
             pod.server
                 .with(|world, now| world.pod.partitions(now).cloned().collect())
         };
-        Sight {
-            object: scene.partitions().get_opt(&name).await.unwrap(),
+        Snapshot {
+            object: fixture.partitions().get_opt(&name).await.unwrap(),
             calls: pods.iter().flat_map(|pod| pod.server.calls(0)).collect(),
             partitions: pods.iter().map(on).collect(),
         }
@@ -279,10 +279,10 @@ impl Sight {
     }
 
     /// How many partitions on all controllers stand there.
-    fn stand(&self, stands: fn(Stage) -> bool) -> usize {
+    fn in_stage(&self, is_in: fn(Stage) -> bool) -> usize {
         let partitions = self.partitions.iter().flatten();
         partitions
-            .filter(|partition| stands(partition.stage))
+            .filter(|partition| is_in(partition.stage))
             .count()
     }
 }

@@ -18,8 +18,8 @@ use tower::util::MapRequestLayer;
 use vipu_client::registry::Source;
 use vipu_client::{Deadlines, Registry};
 
+use super::fixture::{Fixture, LIST, NAMESPACE};
 use super::placement::get;
-use super::scene::{LIST, NAMESPACE, Scene};
 
 /// What a client has asked the API server for.
 type Asked = Arc<Mutex<Vec<String>>>;
@@ -42,9 +42,9 @@ async fn noting() -> (Client, Asked) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
-    let scene = Scene::without_proxy(&[4, 16]).await;
-    let [first, second] = [&scene.pods[0], &scene.pods[1]];
-    scene.list_controllers(&[first]).await;
+    let fixture = Fixture::without_proxy(&[4, 16]).await;
+    let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
+    fixture.list_controllers(&[first]).await;
     let registry = Arc::new(Registry::new(Deadlines::default()));
     let (client, asked) = noting().await;
     let events = watch_config_map(client, NAMESPACE, LIST);
@@ -66,7 +66,7 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
     let before = asked.lock().unwrap().clone();
     for pods in [&[first, second][..], &[second], &[first]] {
         let begin = Instant::now();
-        scene.list_controllers(pods).await;
+        fixture.list_controllers(pods).await;
         let stored = begin.elapsed();
         let wanted: Vec<String> = pods.iter().map(|pod| pod.address.to_string()).collect();
         eventually("the list is known", async || {
@@ -88,11 +88,11 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn people_see_a_changed_list_at_once() {
-    let scene = Scene::start(&[4, 16]).await;
+    let fixture = Fixture::start(&[4, 16]).await;
     let total = |ipus: u32| format!(r#""total":{{"used":0,"available":{ipus}}}}}"#);
     let shown = async |ipus: u32| {
         eventually(&format!("/stats counts {ipus} IPUs"), async || {
-            let answer = get(scene.port, "/stats").await;
+            let answer = get(fixture.port, "/stats").await;
             let answer = answer.map_err(|error| error.to_string())?;
             if answer.ends_with(&total(ipus)) {
                 Ok(())
@@ -103,8 +103,8 @@ async fn people_see_a_changed_list_at_once() {
         .await;
     };
     shown(20).await;
-    let seen = list_is_seen_changed(&scene).await;
-    scene.list_controllers(&[&scene.pods[1]]).await;
+    let seen = list_is_seen_changed(&fixture).await;
+    fixture.list_controllers(&[&fixture.pods[1]]).await;
     let seen = seen.await.unwrap();
     shown(16).await;
     let took = seen.elapsed();
@@ -113,8 +113,8 @@ async fn people_see_a_changed_list_at_once() {
 }
 
 /// The moment in which the API server tells a watch of the next change of the list.
-async fn list_is_seen_changed(scene: &Scene) -> JoinHandle<Instant> {
-    let maps = Api::<ConfigMap>::namespaced(scene.client.clone(), NAMESPACE);
+async fn list_is_seen_changed(fixture: &Fixture) -> JoinHandle<Instant> {
+    let maps = Api::<ConfigMap>::namespaced(fixture.client.clone(), NAMESPACE);
     let one = WatchParams::default().fields(&format!("metadata.name={LIST}"));
     let version = maps.get(LIST).await.unwrap().resource_version().unwrap();
     let changes = maps.watch(&one, &version).await.unwrap();

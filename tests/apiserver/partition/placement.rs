@@ -2,23 +2,23 @@
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_api::names::PARTITION_FINALIZER;
+use ipu_api::labels::PARTITION_FINALIZER;
 use kube::ResourceExt;
 use vipu_simulator::faults::{Down, Order};
 
+use super::fixture::{Fixture, controller, id};
 use super::install::label_node;
-use super::scene::{Scene, controller, id};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_lands_on_the_first_that_is_large_enough() {
-    let scene = Scene::start(&[4, 16]).await;
-    let small = scene.want("small", 2).await;
-    let large = scene.want("large", 8).await;
-    let small = scene.once_in(&small, PartitionPhase::Ready).await;
-    let large = scene.once_in(&large, PartitionPhase::Ready).await;
-    assert_eq!(controller(&small), scene.pods[0].address.to_string());
-    assert_eq!(controller(&large), scene.pods[1].address.to_string());
-    assert_eq!(scene.ids(), [[id(&small)], [id(&large)]]);
+    let fixture = Fixture::start(&[4, 16]).await;
+    let small = fixture.want("small", 2).await;
+    let large = fixture.want("large", 8).await;
+    let small = fixture.once_in(&small, PartitionPhase::Ready).await;
+    let large = fixture.once_in(&large, PartitionPhase::Ready).await;
+    assert_eq!(controller(&small), fixture.pods[0].address.to_string());
+    assert_eq!(controller(&large), fixture.pods[1].address.to_string());
+    assert_eq!(fixture.ids(), [[id(&small)], [id(&large)]]);
     assert!(small.finalizers().contains(&PARTITION_FINALIZER.to_owned()));
     let condition = &small.status.unwrap().conditions[0];
     assert_eq!(
@@ -29,71 +29,71 @@ async fn it_lands_on_the_first_that_is_large_enough() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_waits_with_a_reason_for_each_controller_and_goes_on_when_there_is_room() {
-    let scene = Scene::start(&[4, 8]).await;
-    let first = scene.want("first", 8).await;
-    scene.once_in(&first, PartitionPhase::Ready).await;
-    let second = scene.want("second", 8).await;
-    let status = scene.once_waiting(&second).await.status.unwrap();
+    let fixture = Fixture::start(&[4, 8]).await;
+    let first = fixture.want("first", 8).await;
+    fixture.once_in(&first, PartitionPhase::Ready).await;
+    let second = fixture.want("second", 8).await;
+    let status = fixture.once_waiting(&second).await.status.unwrap();
     assert_eq!(status.phase, PartitionPhase::Pending);
     let named: Vec<&str> = status
         .waiting
         .iter()
         .map(|reason| reason.controller.as_str())
         .collect();
-    let addresses: Vec<String> = scene
+    let addresses: Vec<String> = fixture
         .pods
         .iter()
         .map(|pod| pod.address.to_string())
         .collect();
     assert_eq!(named, addresses);
-    scene.delete(&first).await;
-    scene.once_in(&second, PartitionPhase::Ready).await;
-    scene.once_gone(&first).await;
+    fixture.delete(&first).await;
+    fixture.once_in(&second, PartitionPhase::Ready).await;
+    fixture.once_gone(&first).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_whose_label_no_node_carries_is_passed_over_until_one_does() {
-    let mut scene = Scene::without_proxy(&[16, 4]).await;
-    let [near, far] = [&scene.pods[1], &scene.pods[0]];
-    scene.list_labelled(&[(far, "far"), (near, "here")]).await;
-    scene.start_proxy().await;
-    let small = scene.want("small", 4).await;
-    let small = scene.once_in(&small, PartitionPhase::Ready).await;
-    assert_eq!(controller(&small), scene.pods[1].address.to_string());
+    let mut fixture = Fixture::without_proxy(&[16, 4]).await;
+    let [near, far] = [&fixture.pods[1], &fixture.pods[0]];
+    fixture.list_labelled(&[(far, "far"), (near, "here")]).await;
+    fixture.start_proxy().await;
+    let small = fixture.want("small", 4).await;
+    let small = fixture.once_in(&small, PartitionPhase::Ready).await;
+    assert_eq!(controller(&small), fixture.pods[1].address.to_string());
 
-    let large = scene.want("large", 8).await;
-    let waiting = scene.once_waiting(&large).await.status.unwrap().waiting;
+    let large = fixture.want("large", 8).await;
+    let waiting = fixture.once_waiting(&large).await.status.unwrap().waiting;
     let said = &waiting[0].reason;
     assert!(said.contains("no node is labelled ipunode=far"), "{said}");
-    label_node(&scene.client, "far").await;
-    scene.once_in(&large, PartitionPhase::Ready).await;
+    label_node(&fixture.client, "far").await;
+    fixture.once_in(&large, PartitionPhase::Ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_fits_nowhere_is_rejected_and_served_once_a_larger_controller_is_listed() {
-    let scene = Scene::start(&[4, 16]).await;
-    scene.list_controllers(&[&scene.pods[0]]).await;
-    let wanted = scene.want("wanted", 16).await;
-    scene.once_in(&wanted, PartitionPhase::Rejected).await;
-    scene
-        .list_controllers(&[&scene.pods[0], &scene.pods[1]])
+    let fixture = Fixture::start(&[4, 16]).await;
+    fixture.list_controllers(&[&fixture.pods[0]]).await;
+    let wanted = fixture.want("wanted", 16).await;
+    fixture.once_in(&wanted, PartitionPhase::Rejected).await;
+    fixture
+        .list_controllers(&[&fixture.pods[0], &fixture.pods[1]])
         .await;
-    scene.once_in(&wanted, PartitionPhase::Ready).await;
+    fixture.once_in(&wanted, PartitionPhase::Ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_is_down_stops_only_those_that_need_it() {
-    let scene = Scene::start(&[16, 4]).await;
-    scene.pods[0].server.order(Order {
+    let fixture = Fixture::start(&[16, 4]).await;
+    fixture.pods[0].server.order(Order {
         down: Some(Down::Refuse),
         ..Order::default()
     });
-    let small = scene.want("small", 4).await;
-    let large = scene.want("large", 16).await;
-    let small = scene.once_in(&small, PartitionPhase::Ready).await;
-    assert_eq!(controller(&small), scene.pods[1].address.to_string());
-    let down = scene.pods[0].address.to_string();
-    scene
+    let small = fixture.want("small", 4).await;
+    let large = fixture.want("large", 16).await;
+    let small = fixture.once_in(&small, PartitionPhase::Ready).await;
+    assert_eq!(controller(&small), fixture.pods[1].address.to_string());
+    let down = fixture.pods[0].address.to_string();
+    fixture
         .once(&large, "it names the controller that is down", |object| {
             let status = object.status.clone().unwrap_or_default();
             status.waiting.iter().any(|reason| {
@@ -101,15 +101,15 @@ async fn a_controller_that_is_down_stops_only_those_that_need_it() {
             })
         })
         .await;
-    scene.pods[0].server.clear();
-    scene.once_in(&large, PartitionPhase::Ready).await;
+    fixture.pods[0].server.clear();
+    fixture.once_in(&large, PartitionPhase::Ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_impossible_size_is_rejected_with_the_rule() {
-    let scene = Scene::start(&[16]).await;
-    let wanted = scene.want("wanted", 3).await;
-    let rejected = scene.once_in(&wanted, PartitionPhase::Rejected).await;
+    let fixture = Fixture::start(&[16]).await;
+    let wanted = fixture.want("wanted", 3).await;
+    let rejected = fixture.once_in(&wanted, PartitionPhase::Rejected).await;
     let message = rejected.status.unwrap().message.unwrap();
     assert_eq!(
         message,
@@ -119,11 +119,11 @@ async fn an_impossible_size_is_rejected_with_the_rule() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn people_see_it_in_stats_and_in_the_tracker() {
-    let scene = Scene::start(&[16]).await;
-    let wanted = scene.want("wanted", 4).await;
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    let fixture = Fixture::start(&[16]).await;
+    let wanted = fixture.want("wanted", 4).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     let stats = eventually("/stats counts it", async || {
-        match get(scene.port, "/stats").await {
+        match get(fixture.port, "/stats").await {
             Ok(answer) => Seen::when(answer, |answer| answer.contains("default")),
             Err(error) => Seen::NotYet(error.to_string()),
         }
@@ -132,8 +132,8 @@ async fn people_see_it_in_stats_and_in_the_tracker() {
     let expected = r#"{"default":{"used":4,"available":12},"total":{"used":4,"available":12}}"#;
     assert!(stats.ends_with(expected), "{stats}");
     let maps = kube::Api::<k8s_openapi::api::core::v1::ConfigMap>::namespaced(
-        scene.client.clone(),
-        super::scene::NAMESPACE,
+        fixture.client.clone(),
+        super::fixture::NAMESPACE,
     );
     let line = eventually("the tracker has a line", async || {
         let map = maps.get_opt("ipu-partitions-tracker").await.unwrap();

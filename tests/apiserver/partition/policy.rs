@@ -21,11 +21,11 @@ use serde_json::json;
 use tests::guests::hostile;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::fixture::{Fixture, NAMESPACE, controller};
 use super::install::apply;
-use super::scene::{NAMESPACE, Scene, controller};
 
 /// The leader of the controllers, which activates versions, until it is dropped.
-async fn coordinator(scene: &Scene) -> DropGuard {
+async fn coordinator(fixture: &Fixture) -> DropGuard {
     let release = ReleaseOptions {
         pod_name: Some("controller-0".to_owned()),
         namespace: NAMESPACE.to_owned(),
@@ -36,7 +36,7 @@ async fn coordinator(scene: &Scene) -> DropGuard {
     let policies = GuestHost::open(ipu_policies::host_options(&release, &[], json!({}))).await;
     let guests = ActivePolicies::new(policies.unwrap());
     let stop = CancellationToken::new();
-    let (client, stopping) = (scene.client.clone(), stop.clone());
+    let (client, stopping) = (fixture.client.clone(), stop.clone());
     tokio::spawn(async move {
         let asked = (guests, LeadershipStatus::default(), Conflicts::default());
         ipu_policies::follow(client, &release, Process::Controller, asked, stopping).await;
@@ -45,7 +45,7 @@ async fn coordinator(scene: &Scene) -> DropGuard {
 }
 
 /// Puts a module into a ConfigMap of the release, and answers its digest.
-async fn module(scene: &Scene, key: &str, bytes: Vec<u8>) -> String {
+async fn module(fixture: &Fixture, key: &str, bytes: Vec<u8>) -> String {
     let digest = digest_of(&bytes).to_string();
     let map = ConfigMap {
         metadata: ObjectMeta {
@@ -55,13 +55,13 @@ async fn module(scene: &Scene, key: &str, bytes: Vec<u8>) -> String {
         binary_data: Some(BTreeMap::from([(key.to_owned(), ByteString(bytes))])),
         ..ConfigMap::default()
     };
-    apply(Api::namespaced(scene.client.clone(), NAMESPACE), &map).await;
+    apply(Api::namespaced(fixture.client.clone(), NAMESPACE), &map).await;
     digest
 }
 
 /// Applies a policy that concerns the owners of this file alone, and waits until it has that phase.
-async fn once(scene: &Scene, name: &str, module: (&str, &str), phase: PolicyPhase) -> String {
-    let policies = Api::<IPUPolicy>::all(scene.client.clone());
+async fn once(fixture: &Fixture, name: &str, module: (&str, &str), phase: PolicyPhase) -> String {
+    let policies = Api::<IPUPolicy>::all(fixture.client.clone());
     let wanted = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy", "metadata": {"name": name},
         "spec": {
@@ -94,15 +94,15 @@ fn decided_by(partition: &IPUPartition) -> DecidedBy {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
-    let mut scene = Scene::start(&[64, 8]).await;
-    let _coordinator = coordinator(&scene).await;
+    let mut fixture = Fixture::start(&[64, 8]).await;
+    let _coordinator = coordinator(&fixture).await;
     let built = tokio::task::spawn_blocking(|| guests::build_examples().unwrap());
     let best_fit = std::fs::read(built.await.unwrap().join("best-fit.wasm")).unwrap();
-    let digest = module(&scene, "best-fit.wasm", best_fit).await;
+    let digest = module(&fixture, "best-fit.wasm", best_fit).await;
 
-    let first = scene.want("fits-before", 4).await;
-    let first = scene.once_in(&first, PartitionPhase::Ready).await;
-    let (large, small) = (scene.pods[0].address, scene.pods[1].address);
+    let first = fixture.want("fits-before", 4).await;
+    let first = fixture.once_in(&first, PartitionPhase::Ready).await;
+    let (large, small) = (fixture.pods[0].address, fixture.pods[1].address);
     assert_eq!(controller(&first), large.to_string(), "the serial walk");
     let of_walk = DecidedBy {
         policy: "built-in".to_owned(),
@@ -111,58 +111,60 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     assert_eq!(decided_by(&first), of_walk);
 
     let best = ("best-fit.wasm", digest.as_str());
-    once(&scene, "tight", best, PolicyPhase::Active).await;
-    let second = scene.want("fits-well", 4).await;
-    let second = scene.once_in(&second, PartitionPhase::Ready).await;
+    once(&fixture, "tight", best, PolicyPhase::Active).await;
+    let second = fixture.want("fits-well", 4).await;
+    let second = fixture.once_in(&second, PartitionPhase::Ready).await;
     assert_eq!(controller(&second), small.to_string(), "the fullest one");
     let of_policy = DecidedBy {
         policy: "tight".to_owned(),
         digest: Some(digest.clone()),
     };
     assert_eq!(decided_by(&second), of_policy);
-    let told = scene.once_event(&second.name_any(), "Placed").await;
+    let told = fixture.once_event(&second.name_any(), "Placed").await;
     assert!(
         told.contains("tight") && told.contains(&digest) && told.contains(&small.to_string()),
         "{told}"
     );
 
-    scene.kill_proxy().await;
-    let early = scene.want("fits-early", 4).await;
-    scene.start_proxy().await;
-    let early = scene.once_in(&early, PartitionPhase::Ready).await;
+    fixture.kill_proxy().await;
+    let early = fixture.want("fits-early", 4).await;
+    fixture.start_proxy().await;
+    let early = fixture.once_in(&early, PartitionPhase::Ready).await;
     assert_eq!(
         decided_by(&early),
         of_policy,
         "it is loaded before anything is decided"
     );
 
-    let other = scene.want("another", 4).await;
-    let other = scene.once_in(&other, PartitionPhase::Ready).await;
+    let other = fixture.want("another", 4).await;
+    let other = fixture.once_in(&other, PartitionPhase::Ready).await;
     assert_eq!(controller(&other), large.to_string(), "it concerns others");
 
-    let contradicted = once(&scene, "tighter", best, PolicyPhase::Refused).await;
+    let contradicted = once(&fixture, "tighter", best, PolicyPhase::Refused).await;
     assert!(contradicted.contains("tight"), "{contradicted}");
 
-    let lies = module(&scene, "mars.wasm", hostile::placement()).await;
-    once(&scene, "tight", ("mars.wasm", &lies), PolicyPhase::Active).await;
-    let third = scene.want("fits-nowhere", 4).await;
-    let third = scene.once_in(&third, PartitionPhase::Ready).await;
+    let lies = module(&fixture, "mars.wasm", hostile::placement()).await;
+    once(&fixture, "tight", ("mars.wasm", &lies), PolicyPhase::Active).await;
+    let third = fixture.want("fits-nowhere", 4).await;
+    let third = fixture.once_in(&third, PartitionPhase::Ready).await;
     assert_eq!(decided_by(&third), of_walk, "what it names is not there");
-    let told = scene.once_event(&third.name_any(), "PolicyOverruled").await;
+    let told = fixture
+        .once_event(&third.name_any(), "PolicyOverruled")
+        .await;
     assert!(told.contains("mars"), "{told}");
 
-    let waits = module(&scene, "waits.wasm", hostile::waiting(170_000)).await;
+    let waits = module(&fixture, "waits.wasm", hostile::waiting(170_000)).await;
     let waits = ("waits.wasm", waits.as_str());
-    once(&scene, "tight", waits, PolicyPhase::Active).await;
-    let fourth = scene.want("fits-still", 4).await;
-    let fourth = scene.once_in(&fourth, PartitionPhase::Ready).await;
+    once(&fixture, "tight", waits, PolicyPhase::Active).await;
+    let fourth = fixture.want("fits-still", 4).await;
+    let fourth = fixture.once_in(&fourth, PartitionPhase::Ready).await;
     assert_eq!(decided_by(&fourth), of_walk, "its wait names nobody");
-    let told = scene
+    let told = fixture
         .once_event(&fourth.name_any(), "PolicyOverruled")
         .await;
     assert!(told.contains("its wait names"), "{told}");
 
-    let policies = Api::<IPUPolicy>::all(scene.client.clone());
+    let policies = Api::<IPUPolicy>::all(fixture.client.clone());
     for name in ["tight", "tighter"] {
         let deleted = policies.delete(name, &DeleteParams::default()).await;
         deleted.unwrap();

@@ -6,11 +6,15 @@ use ipu_guest_host::model::{Hook, built_in_file};
 use release::guests;
 use serde_json::json;
 
-use super::scene::{Scene, notebook};
+use super::fixture::{Fixture, notebook};
 
 /// How many of these partitions are there or being made, and how many say that the quota is used up.
-async fn stand(scene: &Scene) -> (usize, usize) {
-    let list = scene.partitions().list(&Default::default()).await.unwrap();
+async fn stand(fixture: &Fixture) -> (usize, usize) {
+    let list = fixture
+        .partitions()
+        .list(&Default::default())
+        .await
+        .unwrap();
     let statuses = list.items.iter().filter_map(|one| one.status.as_ref());
     let held = statuses
         .clone()
@@ -28,44 +32,44 @@ async fn a_quota_is_not_passed_by_asking_for_much_at_once() {
     let built = tokio::task::spawn_blocking(|| guests::build_examples().unwrap());
     let file = built.await.unwrap().join("namespace-quota.wasm");
     std::fs::copy(file, folder.path().join(built_in_file(Hook::Placement))).unwrap();
-    let mut scene = Scene::without_proxy(&[64, 64]).await;
+    let mut fixture = Fixture::without_proxy(&[64, 64]).await;
     let settings = json!({"quota": {"ipus": 16}});
-    scene.policy = Some((folder.path().to_owned(), settings));
+    fixture.policy = Some((folder.path().to_owned(), settings));
     let mut wanted: Vec<IPUPartition> = Vec::new();
     // All are there when the proxy begins, so that it takes them up at the same moment.
     for number in 0..12 {
-        wanted.push(scene.want(&format!("greedy-{number}"), 4).await);
+        wanted.push(fixture.want(&format!("greedy-{number}"), 4).await);
     }
     let mut other = notebook("elsewhere");
     other.namespace = "another".to_owned();
-    let other = scene.want_for(other, 16).await;
-    scene.start_proxy().await;
-    scene.once_in(&other, PartitionPhase::Ready).await;
+    let other = fixture.want_for(other, 16).await;
+    fixture.start_proxy().await;
+    fixture.once_in(&other, PartitionPhase::Ready).await;
     let mut most = 0;
     eventually(
         "four are served and eight are told why they wait",
         async || {
-            let (held, waiting) = stand(&scene).await;
+            let (held, waiting) = stand(&fixture).await;
             most = most.max(held);
             Seen::when((held, waiting), |seen| *seen == (5, 8))
         },
     )
     .await;
     assert_eq!(most, 5, "with the one of another namespace");
-    let ids = scene.ids();
+    let ids = fixture.ids();
     assert_eq!(ids.iter().map(Vec::len).sum::<usize>(), 5, "{ids:?}");
     let mut ready = None;
     for one in &wanted {
         let name = one.metadata.name.as_deref().unwrap();
-        let now = scene.partitions().get(name).await;
+        let now = fixture.partitions().get(name).await;
         let status = now.unwrap().status.unwrap_or_default();
         if status.partition_id.is_some() {
             ready = Some(one);
         }
     }
-    scene.delete(ready.expect("one of them was served")).await;
-    eventually("another takes what was given back", async || {
-        Seen::when(stand(&scene).await, |seen| *seen == (5, 7))
+    fixture.delete(ready.expect("one of them was served")).await;
+    eventually("another takes what was released", async || {
+        Seen::when(stand(&fixture).await, |seen| *seen == (5, 7))
     })
     .await;
 }

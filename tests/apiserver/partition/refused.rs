@@ -7,65 +7,65 @@ use kube::api::DeleteParams;
 use vipu_simulator::codes::CodeName;
 use vipu_simulator::faults::{Fail, Method, Order};
 
-use super::scene::{Scene, controller, id};
+use super::fixture::{Fixture, controller, id};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_pod_uses_of_a_controller_that_lost_its_state_is_given_to_nobody() {
-    let scene = Scene::start(&[16]).await;
-    let first = scene.want("first", 8).await;
-    let first = scene.once_in(&first, PartitionPhase::Ready).await;
-    let pods = scene.start_pod("user-of-lost", &id(&first)).await;
+    let fixture = Fixture::start(&[16]).await;
+    let first = fixture.want("first", 8).await;
+    let first = fixture.once_in(&first, PartitionPhase::Ready).await;
+    let pods = fixture.start_pod("user-of-lost", &id(&first)).await;
     let lost = id(&first);
-    scene.pods[0]
+    fixture.pods[0]
         .server
         .with(|world, now| world.pod.forget(&lost, now).unwrap());
-    let second = scene.want("second", 16).await;
+    let second = fixture.want("second", 16).await;
     // What was read of the controller before counts for a moment.
     let held = format!("8 IPUs more are held by IPUPartition {}", first.name_any());
-    scene
+    fixture
         .once(&second, "it says who holds the IPUs", |object| {
             let mut reasons = object.status.iter().flat_map(|status| &status.waiting);
             reasons.any(|waiting| waiting.reason.contains(&held))
         })
         .await;
     // Not even those that nobody holds: which they are, nobody knows.
-    let third = scene.want("third", 4).await;
-    scene
+    let third = fixture.want("third", 4).await;
+    fixture
         .once(&third, "it waits too", |object| {
             let mut reasons = object.status.iter().flat_map(|status| &status.waiting);
             reasons.any(|waiting| waiting.reason.contains(&held))
         })
         .await;
     // Also when it is certain that the controller has lost it.
-    let gone = scene.once_in(&first, PartitionPhase::Error).await;
+    let gone = fixture.once_in(&first, PartitionPhase::Error).await;
     let attempts = gone.status.unwrap().attempts;
     assert_eq!(attempts[0].outcome, AttemptOutcome::Created);
-    scene
+    fixture
         .once(&first, "it says who holds it up", |object| {
             let status = object.status.as_ref().unwrap();
             let message = status.message.as_deref().unwrap_or_default();
             message.contains("vanished from") && status.partition_id.is_none()
         })
         .await;
-    assert_eq!(scene.calls(0, Method::CreatePartition), 1);
+    assert_eq!(fixture.calls(0, Method::CreatePartition), 1);
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete("user-of-lost", &at_once).await.unwrap();
-    let second = scene.once_in(&second, PartitionPhase::Ready).await;
-    assert_eq!(scene.ids(), [[id(&second)]]);
+    let second = fixture.once_in(&second, PartitionPhase::Ready).await;
+    assert_eq!(fixture.ids(), [[id(&second)]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_operator_may_not_see_is_not_taken_for_gone() {
-    let scene = Scene::start(&[16]).await;
-    let wanted = scene.want("hidden", 4).await;
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    let fixture = Fixture::start(&[16]).await;
+    let wanted = fixture.want("hidden", 4).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     let hidden = id(&ready);
-    scene.pods[0].server.with(|world, _| {
+    fixture.pods[0].server.with(|world, _| {
         world.users.made("somebody-else", &hidden);
         world.users.hides = Some(CodeName::PermissionDenied);
     });
-    scene.delete(&wanted).await;
-    let held = scene
+    fixture.delete(&wanted).await;
+    let held = fixture
         .once(&wanted, "it says that it may not see it", |object| {
             let mut conditions = object.status.iter().flat_map(|status| &status.conditions);
             conditions.any(|one| one.type_ == STATE_UNKNOWN && one.reason == ACCESS_DENIED)
@@ -76,30 +76,30 @@ async fn what_the_operator_may_not_see_is_not_taken_for_gone() {
         message.contains("is not known: it does not let"),
         "{message}"
     );
-    let event = scene.once_event(&wanted.name_any(), ACCESS_DENIED).await;
+    let event = fixture.once_event(&wanted.name_any(), ACCESS_DENIED).await;
     assert!(event.contains(&hidden), "{event}");
-    assert_eq!(scene.ids(), [[hidden]]);
-    scene.pods[0]
+    assert_eq!(fixture.ids(), [[hidden]]);
+    fixture.pods[0]
         .server
         .with(|world, _| world.users.hides = None);
-    scene.once_gone(&wanted).await;
-    assert_eq!(scene.ids(), [[""; 0]]);
+    fixture.once_gone(&wanted).await;
+    assert_eq!(fixture.ids(), [[""; 0]]);
 }
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_removes_nothing_holds_up_nobody_who_has_room_elsewhere() {
-    let scene = Scene::start(&[8, 8]).await;
-    let wanted = scene.want("wanted", 4).await;
-    let before = scene.once_in(&wanted, PartitionPhase::Ready).await;
-    scene.pods[0].server.order(Order {
+    let fixture = Fixture::start(&[8, 8]).await;
+    let wanted = fixture.want("wanted", 4).await;
+    let before = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    fixture.pods[0].server.order(Order {
         fail: Some(Fail {
             code: CodeName::FailedPrecondition,
             message: "not today".to_owned(),
         }),
         ..Order::on(Method::RemovePartition)
     });
-    scene.close("drain", &[&scene.pods[0]]).await;
-    let elsewhere = scene.pods[1].address.to_string();
-    let after = scene
+    fixture.close("drain", &[&fixture.pods[0]]).await;
+    let elsewhere = fixture.pods[1].address.to_string();
+    let after = fixture
         .once(&wanted, "it is ready on the other controller", |object| {
             let status = object.status.as_ref();
             status.is_some_and(|status| {
@@ -110,14 +110,14 @@ async fn a_controller_that_removes_nothing_holds_up_nobody_who_has_room_elsewher
         .await;
     assert_ne!(id(&after), id(&before));
     assert_eq!(
-        scene.ids(),
+        fixture.ids(),
         [[id(&before)], [id(&after)]],
         "it is still there"
     );
-    scene.pods[0].server.clear();
-    scene
+    fixture.pods[0].server.clear();
+    fixture
         .once_ids("what is left is removed", |ids| ids[0].is_empty())
         .await;
-    let still = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    let still = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!((controller(&still), id(&still)), (elsewhere, id(&after)));
 }

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::Api;
 use vipu_simulator::faults::Method;
 
-use super::scene::{NAMESPACE, Replica, Scene, free_port};
+use super::fixture::{Fixture, NAMESPACE, Replica, free_port};
 
 /// Rounds in which the leader is killed.
 const ROUNDS: usize = 4;
@@ -18,17 +18,17 @@ const ROUNDS: usize = 4;
 const EACH: usize = 4;
 
 /// Who holds the Lease.
-async fn leader(scene: &Scene) -> Option<String> {
-    let leases = Api::<Lease>::namespaced(scene.client.clone(), NAMESPACE);
+async fn leader(fixture: &Fixture) -> Option<String> {
+    let leases = Api::<Lease>::namespaced(fixture.client.clone(), NAMESPACE);
     let lease = leases.get_opt("ipu-operator-vipu-proxy").await.unwrap();
     let holder = lease.and_then(|lease| lease.spec?.holder_identity);
     holder.filter(|holder| !holder.is_empty())
 }
 
 /// Waits until one of these two leads; answers which.
-async fn once_one_leads(scene: &Scene, names: &[String; 2]) -> usize {
+async fn once_one_leads(fixture: &Fixture, names: &[String; 2]) -> usize {
     eventually("one of the two leads", async || {
-        let holder = leader(scene).await;
+        let holder = leader(fixture).await;
         let which = names.iter().position(|name| Some(name) == holder.as_ref());
         which.ok_or(format!("{holder:?} leads"))
     })
@@ -46,53 +46,53 @@ async fn answers(port: u16) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
-    let scene = Scene::without_proxy(&[16, 16, 16]).await;
+    let fixture = Fixture::without_proxy(&[16, 16, 16]).await;
     let ports = [free_port(), free_port()];
     let mut names = ["vipu-proxy-a".to_owned(), "vipu-proxy-b".to_owned()];
     let mut replicas: [Option<Replica>; 2] = [None, None];
     for (index, replica) in replicas.iter_mut().enumerate() {
         *replica = Some(
-            scene
+            fixture
                 .replica(&names[index], [ports[index], free_port()])
                 .await,
         );
     }
     let mut wanted = Vec::new();
     for round in 0..ROUNDS {
-        let leads = once_one_leads(&scene, &names).await;
+        let leads = once_one_leads(&fixture, &names).await;
         for number in 0..EACH {
-            wanted.push(scene.want(&format!("p-{round}-{number}"), 2).await);
+            wanted.push(fixture.want(&format!("p-{round}-{number}"), 2).await);
         }
         replicas[leads].take().unwrap().kill().await;
         answers(ports[1 - leads]).await;
         // A new Pod has another name: the Lease of the dead one has to run out.
         names[leads] = format!("vipu-proxy-{round}");
         replicas[leads] = Some(
-            scene
+            fixture
                 .replica(&names[leads], [ports[leads], free_port()])
                 .await,
         );
         answers(ports[leads]).await;
         if round % 2 == 1 {
             let gone = wanted.remove(0);
-            scene.delete(&gone).await;
+            fixture.delete(&gone).await;
         }
     }
     let mut ids = BTreeSet::new();
     for partition in &wanted {
-        let ready = scene.once_in(partition, PartitionPhase::Ready).await;
+        let ready = fixture.once_in(partition, PartitionPhase::Ready).await;
         assert!(
-            ids.insert(super::scene::id(&ready)),
+            ids.insert(super::fixture::id(&ready)),
             "{} has it too",
             ready.name_any()
         );
     }
-    scene
+    fixture
         .once_ids("there is nothing that nobody wants", |found| {
             found.iter().flatten().cloned().collect::<BTreeSet<_>>() == ids
         })
         .await;
-    for (pod, simulator) in scene.pods.iter().enumerate() {
+    for (pod, simulator) in fixture.pods.iter().enumerate() {
         let calls = simulator.server.calls(0).into_iter();
         let made: Vec<String> = calls
             .filter(|call| call.method == Method::CreatePartition)
@@ -106,9 +106,9 @@ async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
         );
     }
     for partition in &wanted {
-        scene.delete(partition).await;
+        fixture.delete(partition).await;
     }
-    scene
+    fixture
         .once_ids("nothing is left", |ids| ids.iter().all(Vec::is_empty))
         .await;
 }

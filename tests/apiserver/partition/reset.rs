@@ -7,62 +7,62 @@ use serde_json::json;
 use vipu_simulator::codes::CodeName;
 use vipu_simulator::faults::{Fail, LostReply, Method, Order};
 
-use super::scene::{Scene, id};
+use super::fixture::{Fixture, id};
 
 /// Asks for reset number `generation`.
-async fn ask(scene: &Scene, partition: &IPUPartition, generation: i64) {
+async fn ask(fixture: &Fixture, partition: &IPUPartition, generation: i64) {
     let change = json!({"spec": {"resetGeneration": generation}});
-    scene.patch(partition, change).await.unwrap();
+    fixture.patch(partition, change).await.unwrap();
 }
 
 /// The object once that reset was carried out, and it can be used again.
-async fn once_reset(scene: &Scene, partition: &IPUPartition, generation: i64) -> IPUPartition {
+async fn once_reset(fixture: &Fixture, partition: &IPUPartition, generation: i64) -> IPUPartition {
     let what = format!("reset {generation} was carried out");
     let is_so = |object: &IPUPartition| {
         let status = object.status.clone().unwrap_or_default();
         status.observed_reset_generation == generation && status.phase == PartitionPhase::Ready
     };
-    scene.once(partition, &what, is_so).await
+    fixture.once(partition, &what, is_so).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_reset_is_carried_out_once_on_the_same_partition() {
-    let scene = Scene::start(&[16]).await;
-    let wanted = scene.want("wanted", 4).await;
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
+    let fixture = Fixture::start(&[16]).await;
+    let wanted = fixture.want("wanted", 4).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     for generation in [1, 2] {
-        ask(&scene, &ready, generation).await;
-        let reset = once_reset(&scene, &ready, generation).await;
+        ask(&fixture, &ready, generation).await;
+        let reset = once_reset(&fixture, &ready, generation).await;
         assert_eq!(id(&reset), id(&ready));
-        let calls = scene.calls(0, Method::ResetPartition);
+        let calls = fixture.calls(0, Method::ResetPartition);
         assert_eq!(i64::try_from(calls).unwrap(), generation);
     }
-    assert_eq!(scene.calls(0, Method::CreatePartition), 1);
-    scene.delete(&ready).await;
-    scene.once_gone(&ready).await;
-    assert_eq!(scene.ids(), [[""; 0]]);
+    assert_eq!(fixture.calls(0, Method::CreatePartition), 1);
+    fixture.delete(&ready).await;
+    fixture.once_gone(&ready).await;
+    assert_eq!(fixture.ids(), [[""; 0]]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_waits_until_no_pod_uses_the_partition() {
-    let scene = Scene::start(&[16]).await;
-    let wanted = scene.want("wanted", 4).await;
-    let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
-    let pods = scene.start_pod("user-of-reset", &id(&ready)).await;
-    ask(&scene, &ready, 1).await;
-    scene
+    let fixture = Fixture::start(&[16]).await;
+    let wanted = fixture.want("wanted", 4).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    let pods = fixture.start_pod("user-of-reset", &id(&ready)).await;
+    ask(&fixture, &ready, 1).await;
+    fixture
         .once(&ready, "it says what the reset waits for", |object| {
             let status = object.status.clone().unwrap_or_default();
             let message = status.message.unwrap_or_default();
             message.contains("waits for 1 live Pods") && status.phase == PartitionPhase::Ready
         })
         .await;
-    assert_eq!(scene.calls(0, Method::ResetPartition), 0);
+    assert_eq!(fixture.calls(0, Method::ResetPartition), 0);
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete("user-of-reset", &at_once).await.unwrap();
-    let reset = once_reset(&scene, &ready, 1).await;
+    let reset = once_reset(&fixture, &ready, 1).await;
     assert_eq!(id(&reset), id(&ready));
-    assert_eq!(scene.calls(0, Method::ResetPartition), 1);
+    assert_eq!(fixture.calls(0, Method::ResetPartition), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,19 +82,19 @@ async fn a_reset_that_fails_or_is_not_answered_leads_to_a_new_partition() {
         ("failing", failing, "link 3 does not train"),
         ("unanswered", unanswered, "replacing it"),
     ] {
-        let scene = Scene::start(&[16]).await;
-        let wanted = scene.want(name, 4).await;
-        let ready = scene.once_in(&wanted, PartitionPhase::Ready).await;
-        scene.pods[0].server.order(order);
-        ask(&scene, &ready, 1).await;
-        let fresh = once_reset(&scene, &ready, 1).await;
+        let fixture = Fixture::start(&[16]).await;
+        let wanted = fixture.want(name, 4).await;
+        let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+        fixture.pods[0].server.order(order);
+        ask(&fixture, &ready, 1).await;
+        let fresh = once_reset(&fixture, &ready, 1).await;
         assert_ne!(id(&fresh), id(&ready));
-        assert_eq!(scene.ids(), [[id(&fresh)]]);
-        assert_eq!(scene.calls(0, Method::ResetPartition), 1);
-        let note = scene.once_event(&ready.name_any(), "Replacing").await;
+        assert_eq!(fixture.ids(), [[id(&fresh)]]);
+        assert_eq!(fixture.calls(0, Method::ResetPartition), 1);
+        let note = fixture.once_event(&ready.name_any(), "Replacing").await;
         assert!(note.contains(&id(&ready)) && note.contains(said), "{note}");
-        scene.delete(&fresh).await;
-        scene.once_gone(&fresh).await;
-        assert_eq!(scene.ids(), [[""; 0]]);
+        fixture.delete(&fresh).await;
+        fixture.once_gone(&fresh).await;
+        assert_eq!(fixture.ids(), [[""; 0]]);
     }
 }

@@ -5,8 +5,8 @@ use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams};
 
+use super::fixture::{Fixture, id};
 use super::placement::get;
-use super::scene::{Scene, id};
 
 fn owner(namespace: &str, kind: &str, name: &str) -> PartitionOwner {
     PartitionOwner {
@@ -20,51 +20,51 @@ fn owner(namespace: &str, kind: &str, name: &str) -> PartitionOwner {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn partitions_of_other_namespaces_are_left_to_whom_serves_them() {
-    let mut scene = Scene::without_proxy(&[16]).await;
-    scene.scope = "default".parse().unwrap();
+    let mut fixture = Fixture::without_proxy(&[16]).await;
+    fixture.scope = "default".parse().unwrap();
     // Both are asked for before the proxy is there, the foreign one first, and of a job that is gone.
-    let foreign = scene
+    let foreign = fixture
         .want_for(owner("kube-public", "IPUJob", "gone"), 4)
         .await;
-    let gone = scene
+    let gone = fixture
         .want_for(owner("default", "IPUJob", "gone-too"), 4)
         .await;
-    let mine = scene.want_for(owner("default", "Else", "mine"), 4).await;
-    scene.start_proxy().await;
-    let ready = scene.once_in(&mine, PartitionPhase::Ready).await;
-    scene.once_gone(&gone).await;
+    let mine = fixture.want_for(owner("default", "Else", "mine"), 4).await;
+    fixture.start_proxy().await;
+    let ready = fixture.once_in(&mine, PartitionPhase::Ready).await;
+    fixture.once_gone(&gone).await;
 
-    let untouched = scene.partitions().get(&foreign.name_any()).await.unwrap();
+    let untouched = fixture.partitions().get(&foreign.name_any()).await.unwrap();
     assert_eq!(untouched.resource_version(), foreign.resource_version());
-    assert_eq!(scene.ids(), [[id(&ready)]]);
-    let events: Api<Event> = Api::namespaced(scene.client.clone(), "default");
+    assert_eq!(fixture.ids(), [[id(&ready)]]);
+    let events: Api<Event> = Api::namespaced(fixture.client.clone(), "default");
     let of_it = format!("involvedObject.name={}", foreign.name_any());
     let told = events.list(&ListParams::default().fields(&of_it)).await;
     assert_eq!(told.unwrap().items, []);
-    let stats = get(scene.port, "/stats").await;
+    let stats = get(fixture.port, "/stats").await;
     let stats = stats.unwrap();
     assert!(stats.contains(r#""default":{"used":4"#), "{stats}");
     assert!(!stats.contains("kube-public"), "{stats}");
 
     // Whoever serves the other namespace is there now.
-    scene.kill_proxy().await;
-    scene.scope = "kube-public".parse().unwrap();
-    scene.start_proxy().await;
-    scene.once_gone(&foreign).await;
+    fixture.kill_proxy().await;
+    fixture.scope = "kube-public".parse().unwrap();
+    fixture.start_proxy().await;
+    fixture.once_gone(&foreign).await;
     assert_eq!(
-        scene.ids(),
+        fixture.ids(),
         [[id(&ready)]],
         "what others wrote down has an owner"
     );
-    scene.kill_proxy().await;
-    scene.scope = "default".parse().unwrap();
-    scene.start_proxy().await;
+    fixture.kill_proxy().await;
+    fixture.scope = "default".parse().unwrap();
+    fixture.start_proxy().await;
     let at_once = DeleteParams::default();
-    scene
+    fixture
         .partitions()
         .delete(&mine.name_any(), &at_once)
         .await
         .unwrap();
-    scene.once_gone(&mine).await;
-    assert_eq!(scene.ids(), [[""; 0]]);
+    fixture.once_gone(&mine).await;
+    assert_eq!(fixture.ids(), [[""; 0]]);
 }

@@ -12,9 +12,9 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Client;
 use kube::api::{Api, ObjectMeta, PostParams};
 use serde_json::{Value, json};
-use tests::registry::Manner;
+use tests::registry::Access;
 
-use super::scene::{Other, Scene};
+use super::fixture::{Fixture, Other};
 use author::Author;
 
 /// Writes a Secret of the release's namespace.
@@ -47,8 +47,8 @@ fn of_replica(status: &IPUPolicyStatus, name: &str) -> (bool, Option<String>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restart() {
-    let scene = Scene::start().await;
-    let mut author = Author::start(Manner::Tls).await;
+    let fixture = Fixture::start().await;
+    let mut author = Author::start(Access::Tls).await;
     let pushed = author.push("1").await;
     let printed = &pushed.printed;
     for part in [
@@ -59,22 +59,25 @@ async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restar
         assert!(printed.contains(part), "{part}: {printed}");
     }
     let kept = tempfile::tempdir().unwrap();
-    let client = scene.client.clone();
+    let client = fixture.client.clone();
     let with_kept = || Other::start_with(client.clone(), "controller-1", Some(kept.path()));
     let other = with_kept().await;
-    scene.apply("small", author.module(&pushed)).await.unwrap();
-    let active = scene.once_in("small", PolicyPhase::Active).await;
+    fixture
+        .apply("small", author.module(&pushed))
+        .await
+        .unwrap();
+    let active = fixture.once_in("small", PolicyPhase::Active).await;
     assert_eq!(active.active_digest.as_ref(), Some(&pushed.component));
-    scene.once_told(8, Some("8")).await;
+    fixture.once_told(8, Some("8")).await;
     let by_both = |status: &IPUPolicyStatus| of_replica(status, "controller-1").0;
-    scene.once("small", "asked by both", by_both).await;
+    fixture.once("small", "asked by both", by_both).await;
 
     author.registry.stop();
     other.stop().await;
     let alone = |status: &IPUPolicyStatus| status.replicas.len() == 1;
-    scene.once("small", "asked by one", alone).await;
+    fixture.once("small", "asked by one", alone).await;
     let other = with_kept().await;
-    scene.once("small", "asked by both again", by_both).await;
+    fixture.once("small", "asked by both again", by_both).await;
     // One that has never had it says what it lacks, and all others go on.
     let third = Other::start(client.clone(), "controller-2").await;
     let lacks = |status: &IPUPolicyStatus| {
@@ -83,56 +86,56 @@ async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restar
             problem.contains("gave no answer to the request for the manifest 1")
         })
     };
-    let status = scene.once("small", "not to be had", lacks).await;
+    let status = fixture.once("small", "not to be had", lacks).await;
     assert_eq!(status.active_digest, Some(pushed.component));
-    scene.once_told(8, Some("8")).await;
+    fixture.once_told(8, Some("8")).await;
     author.registry.start_again().await.unwrap();
     let all = |status: &IPUPolicyStatus| of_replica(status, "controller-2") == (true, None);
-    scene.once("small", "asked by all three", all).await;
+    fixture.once("small", "asked by all three", all).await;
     third.stop().await;
     other.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwise() {
-    let scene = Scene::start().await;
-    let author = Author::start(Manner::TlsWithUser).await;
+    let fixture = Fixture::start().await;
+    let author = Author::start(Access::TlsWithUser).await;
     let (right, wrong) = (author.key("right"), author.key("wrong"));
     let signed = author.push("1").await;
     let config = fs::read(author.path("config.json")).unwrap();
     let kind = "kubernetes.io/dockerconfigjson";
     secret(
-        &scene.client,
+        &fixture.client,
         "registry",
         kind,
         &[(".dockerconfigjson", config)],
     )
     .await;
     let keys = [("cosign.pub", right.clone().into_bytes())];
-    secret(&scene.client, "keys", "Opaque", &keys).await;
+    secret(&fixture.client, "keys", "Opaque", &keys).await;
 
     let mut spec = author.module(&signed);
     let kept = json!({"secret": {"name": "keys", "key": "cosign.pub"}});
     spec["module"]["oci"]["signature"] = json!({"keys": [kept]});
-    scene.apply("signed", spec.clone()).await.unwrap();
-    let refused = scene.once_in("signed", PolicyPhase::Refused).await;
+    fixture.apply("signed", spec.clone()).await.unwrap();
+    let refused = fixture.once_in("signed", PolicyPhase::Refused).await;
     let words = "the registry has no signature for it; sign it with `cosign sign --key`";
     assert!(refused.message.contains(words), "{}", refused.message);
 
     // Signed by somebody else, and then by the right one: it is found without another word.
     author.sign(&signed, "wrong", true);
     let by_other = |status: &IPUPolicyStatus| status.message.contains("none of the keys made it");
-    scene
+    fixture
         .once("signed", "signed by somebody else", by_other)
         .await;
     author.sign(&signed, "right", true);
-    scene.once_in("signed", PolicyPhase::Active).await;
-    scene.once_told(8, Some("8")).await;
+    fixture.once_in("signed", PolicyPhase::Active).await;
+    fixture.once_told(8, Some("8")).await;
 
     // Another key: refused, and the version before goes on.
     spec["module"]["oci"]["signature"] = json!({"keys": [{"pem": author.key("third")}]});
-    scene.apply("signed", spec.clone()).await.unwrap();
-    let refused = scene.once_in("signed", PolicyPhase::Refused).await;
+    fixture.apply("signed", spec.clone()).await.unwrap();
+    let refused = fixture.once_in("signed", PolicyPhase::Refused).await;
     assert!(
         refused.message.contains("previous version stays active"),
         "{}",
@@ -142,22 +145,22 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
 
     // The older form, and one of two keys in one text.
     author.sign(&signed, "third", false);
-    scene.once_in("signed", PolicyPhase::Active).await;
+    fixture.once_in("signed", PolicyPhase::Active).await;
     spec["module"]["oci"]["signature"] = json!({"keys": [{"pem": format!("{wrong}{right}")}]});
-    scene.apply("signed", spec).await.unwrap();
-    scene.once_in("signed", PolicyPhase::Active).await;
+    fixture.apply("signed", spec).await.unwrap();
+    fixture.once_in("signed", PolicyPhase::Active).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_registry_does_not_give_is_waited_for_and_named() {
-    let scene = Scene::start().await;
+    let fixture = Fixture::start().await;
     let example = include_str!("../../../examples/policies/registry.yaml");
     let example: Value = serde_saphyr::from_str(example).unwrap();
-    scene
+    fixture
         .apply("best-fit", example["spec"].clone())
         .await
         .unwrap();
-    let author = Author::start(Manner::TlsWithUser).await;
+    let author = Author::start(Access::TlsWithUser).await;
     let pushed = author.push("1").await;
     let module = author.module(&pushed);
     let with = |change: fn(&mut Value)| {
@@ -168,8 +171,8 @@ async fn what_a_registry_does_not_give_is_waited_for_and_named() {
     let wrong = json!({"auths": {"other.example.com": {"username": "a", "password": "b"}}});
     let kind = "kubernetes.io/dockerconfigjson";
     let data = [(".dockerconfigjson", wrong.to_string().into_bytes())];
-    secret(&scene.client, "wrong", kind, &data).await;
-    secret(&scene.client, "opaque", "Opaque", &data).await;
+    secret(&fixture.client, "wrong", kind, &data).await;
+    secret(&fixture.client, "opaque", "Opaque", &data).await;
     let mut other = module.clone();
     other["module"]["digest"] = json!(format!("sha256:{}", "0".repeat(64)));
     for (spec, words) in [
@@ -198,15 +201,15 @@ async fn what_a_registry_does_not_give_is_waited_for_and_named() {
             "failed to read the Secret registry",
         ),
     ] {
-        scene.apply("waits", spec).await.unwrap();
+        fixture.apply("waits", spec).await.unwrap();
         let waits = |status: &IPUPolicyStatus| {
             status.phase == PolicyPhase::Loading && status.message.contains(words)
         };
-        scene.once("waits", words, waits).await;
+        fixture.once("waits", words, waits).await;
     }
     let config = fs::read(author.path("config.json")).unwrap();
     let data = [(".dockerconfigjson", config)];
-    secret(&scene.client, "registry", kind, &data).await;
+    secret(&fixture.client, "registry", kind, &data).await;
     for (spec, words) in [
         (
             with(|oci| without(oci, "certificateAuthorities")),
@@ -218,18 +221,18 @@ async fn what_a_registry_does_not_give_is_waited_for_and_named() {
         ),
         (other, "set spec.module.digest"),
     ] {
-        scene.apply("waits", spec).await.unwrap();
+        fixture.apply("waits", spec).await.unwrap();
         let waits = |status: &IPUPolicyStatus| status.message.contains(words);
-        scene.once("waits", words, waits).await;
+        fixture.once("waits", words, waits).await;
     }
-    scene.apply("waits", module).await.unwrap();
-    scene.once_in("waits", PolicyPhase::Active).await;
+    fixture.apply("waits", module).await.unwrap();
+    fixture.once_in("waits", PolicyPhase::Active).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_pushed_is_pulled_again() {
-    for manner in [Manner::Plain, Manner::Tls, Manner::TlsWithUser] {
-        let author = Author::start(manner).await;
+    for access in [Access::Plain, Access::Tls, Access::TlsWithUser] {
+        let author = Author::start(access).await;
         let pushed = author.push("1").await;
         assert_eq!(
             author.push("1").await.manifest,
@@ -252,7 +255,7 @@ async fn what_was_pushed_is_pulled_again() {
         let missing = format!("{}/team/other:1", author.registry.host());
         let error = author.policy(&["pull", &missing]).await.unwrap_err();
         assert!(error.contains("does not have the manifest 1"), "{error}");
-        if manner != Manner::TlsWithUser {
+        if access != Access::TlsWithUser {
             continue;
         }
         author.key("mine");

@@ -11,7 +11,7 @@ use release::guests::checkout;
 use tests::debug_operator;
 use tests::guests::project;
 
-use super::scene::Scene;
+use super::fixture::Fixture;
 
 /// Path of the document in the repository.
 const DOCUMENT: &str = "charts/ipu-operator/docs/policy-tutorial.md";
@@ -55,8 +55,8 @@ fn run(script: &str, kubeconfig: &Path) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn from_a_new_project_to_promoted_in_the_shadow() {
-    let scene = Scene::start().await;
-    let kubeconfig = scene.webhooks.kubeconfig();
+    let fixture = Fixture::start().await;
+    let kubeconfig = fixture.webhooks.kubeconfig();
     // The webhooks of the test belong to the namespace `default`.
     let script = commands().replace("--namespace ipu-operator", "--namespace default");
     let typed = tokio::task::spawn_blocking(move || run(&script, &kubeconfig));

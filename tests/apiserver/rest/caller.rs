@@ -12,8 +12,8 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 
+use crate::partition::fixture::{Fixture, NAMESPACE};
 use crate::partition::install::apply;
-use crate::partition::scene::{NAMESPACE, Scene};
 
 /// The Secret with the certificate of the port.
 pub(super) const SECRET: &str = "ipu-operator-vipu-proxy-tls";
@@ -34,10 +34,10 @@ pub(super) struct Caller(Client);
 
 impl Caller {
     /// A caller with a token, who trusts the authority in the Secret.
-    pub(super) async fn new(scene: &Scene, token: &str) -> Self {
-        let address = format!("https://127.0.0.1:{}", scene.secure_port);
+    pub(super) async fn new(fixture: &Fixture, token: &str) -> Self {
+        let address = format!("https://127.0.0.1:{}", fixture.secure_port);
         let mut config = Config::new(address.parse().unwrap());
-        config.root_cert = Some(vec![authority(scene).await.to_vec()]);
+        config.root_cert = Some(vec![authority(fixture).await.to_vec()]);
         config.tls_server_name = Some(SERVER.to_owned());
         config.auth_info.token = Some(token.to_owned().into());
         Self(Client::try_from(config).unwrap())
@@ -68,8 +68,8 @@ impl Caller {
 }
 
 /// The authority that the proxy has put into its Secret.
-pub(super) async fn authority(scene: &Scene) -> CertificateDer<'static> {
-    let secrets = Api::<Secret>::namespaced(scene.client.clone(), NAMESPACE);
+pub(super) async fn authority(fixture: &Fixture) -> CertificateDer<'static> {
+    let secrets = Api::<Secret>::namespaced(fixture.client.clone(), NAMESPACE);
     eventually("the proxy has made its certificate", async || {
         let secret = secrets.get_opt(SECRET).await.unwrap()?;
         CertificateDer::from_pem_slice(&secret.data?["ca.crt"].0).ok()
@@ -78,8 +78,8 @@ pub(super) async fn authority(scene: &Scene) -> CertificateDer<'static> {
 }
 
 /// A token of an account, which is made where it is not there, for an audience.
-pub(super) async fn token(scene: &Scene, account: &str, audience: &str) -> String {
-    let accounts = Api::<ServiceAccount>::namespaced(scene.client.clone(), "default");
+pub(super) async fn token(fixture: &Fixture, account: &str, audience: &str) -> String {
+    let accounts = Api::<ServiceAccount>::namespaced(fixture.client.clone(), "default");
     let object = serde_json::from_value(json!({"metadata": {"name": account}})).unwrap();
     apply::<ServiceAccount>(accounts.clone(), &object).await;
     let request = TokenRequest {
@@ -95,7 +95,7 @@ pub(super) async fn token(scene: &Scene, account: &str, audience: &str) -> Strin
 }
 
 /// Grants an account these verbs on IPUPartitions.
-pub(super) async fn grant(scene: &Scene, account: &str, verbs: &[&str]) {
+pub(super) async fn grant(fixture: &Fixture, account: &str, verbs: &[&str]) {
     let role = json!({
         "metadata": {"name": account},
         "rules": [{
@@ -103,7 +103,7 @@ pub(super) async fn grant(scene: &Scene, account: &str, verbs: &[&str]) {
         }],
     });
     let role: ClusterRole = serde_json::from_value(role).unwrap();
-    apply(Api::all(scene.client.clone()), &role).await;
+    apply(Api::all(fixture.client.clone()), &role).await;
     let binding = json!({
         "metadata": {"name": account},
         "roleRef": {
@@ -112,5 +112,5 @@ pub(super) async fn grant(scene: &Scene, account: &str, verbs: &[&str]) {
         "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": "default"}],
     });
     let binding: ClusterRoleBinding = serde_json::from_value(binding).unwrap();
-    apply(Api::all(scene.client.clone()), &binding).await;
+    apply(Api::all(fixture.client.clone()), &binding).await;
 }

@@ -2,7 +2,7 @@
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_guest_host::componentize;
 use ipu_guest_host::model::{Hook, built_in_file};
 use k8s_openapi::api::core::v1::Namespace;
@@ -100,7 +100,7 @@ async fn hold(client: kube::Client, name: &str, namespace: &str, ipus: u32) {
     let partition: IPUPartition = serde_json::from_value(json!({
         "apiVersion": "graphcore.ai/v1alpha1",
         "kind": "IPUPartition",
-        "metadata": {"name": name, "finalizers": [names::PARTITION_FINALIZER]},
+        "metadata": {"name": name, "finalizers": [labels::PARTITION_FINALIZER]},
         "spec": {
             "owner": {
                 "apiVersion": "example.com/v1", "kind": "Notebook", "namespace": namespace,

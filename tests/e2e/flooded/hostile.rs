@@ -11,8 +11,8 @@ use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tests::guests::hostile;
 
+use crate::fixture::Fixture;
 use crate::policies;
-use crate::scene::Scene;
 
 /// Counts down from sixty millions at an address that nothing else uses: some tenth of a second where nobody else
 /// wants the core.
@@ -35,7 +35,7 @@ const REFUSED: &str = "flood-refused";
 
 /// What they are.
 pub(super) struct Hostile<'a> {
-    scene: &'a Scene,
+    fixture: &'a Fixture,
     /// The digest of the module that is refused.
     refused: String,
     /// How often it was.
@@ -44,9 +44,9 @@ pub(super) struct Hostile<'a> {
 
 impl<'a> Hostile<'a> {
     /// None of them yet.
-    pub(super) fn new(scene: &'a Scene) -> Self {
+    pub(super) fn new(fixture: &'a Fixture) -> Self {
         Self {
-            scene,
+            fixture,
             refused: String::new(),
             refusals: Cell::default(),
         }
@@ -65,14 +65,14 @@ impl<'a> Hostile<'a> {
             self.put(other).await?;
         }
         let always = hostile::always(&hostile::many_objects(OBJECTS));
-        self.refused = keep(self.scene, REFUSED, &hostile::defaulting(&always)).await?;
+        self.refused = keep(self.fixture, REFUSED, &hostile::defaulting(&always)).await?;
         Ok(())
     }
 
     async fn put(&self, (name, module, spec): ActivePolicy) -> Result<(), Failed> {
-        let digest = keep(self.scene, name, &module).await?;
-        policies::apply(self.scene, name, with_module(spec, name, &digest)).await?;
-        policies::once_active(self.scene, name).await?;
+        let digest = keep(self.fixture, name, &module).await?;
+        policies::apply(self.fixture, name, with_module(spec, name, &digest)).await?;
+        policies::once_active(self.fixture, name).await?;
         Ok(())
     }
 
@@ -82,8 +82,8 @@ impl<'a> Hostile<'a> {
             let settings = json!({"attempt": self.refusals.get()});
             let spec = json!({"hook": "Defaulting", "settings": settings});
             let spec = with_module(spec, REFUSED, &self.refused);
-            policies::apply(self.scene, REFUSED, spec).await?;
-            let found = policies::once_in(self.scene, REFUSED, PolicyPhase::Refused).await?;
+            policies::apply(self.fixture, REFUSED, spec).await?;
+            let found = policies::once_in(self.fixture, REFUSED, PolicyPhase::Refused).await?;
             let message = found.status.unwrap_or_default().message;
             assert!(message.contains("so many members"), "{message}");
             self.refusals.set(self.refusals.get() + 1);
@@ -95,21 +95,21 @@ impl<'a> Hostile<'a> {
         assert!(self.refusals.get() > 0, "{REFUSED} was never tried");
         println!("{REFUSED}: refused {} times", self.refusals.get());
         for (name, _, _) in active_policies() {
-            let policy = policies::once_active(self.scene, name).await?;
+            let policy = policies::once_active(self.fixture, name).await?;
             println!("{name}: {:?}", policy.status.unwrap_or_default().calls);
         }
         Ok(())
     }
 
     /// Deletes all of them.
-    pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
+    pub(super) async fn delete(fixture: &Fixture) -> Result<(), Failed> {
         let names = active_policies().map(|(name, _, _)| name);
         let names = [names.as_slice(), &[REFUSED]].concat();
         let policies = ["delete", "ipupolicy", "--ignore-not-found"];
         let maps = ["delete", "configmap", "--ignore-not-found"];
         let maps = [maps.as_slice(), &["--namespace", NAMESPACE]].concat();
         for delete in [policies.as_slice(), &maps] {
-            scene.kubectl(&[delete, &names].concat()).await?;
+            fixture.kubectl(&[delete, &names].concat()).await?;
         }
         Ok(())
     }
@@ -155,13 +155,13 @@ fn with_module(mut spec: Value, name: &str, digest: &str) -> Value {
 }
 
 /// Makes a ConfigMap with a module. Answers the module's digest.
-async fn keep(scene: &Scene, name: &str, module: &[u8]) -> Result<String, Failed> {
+async fn keep(fixture: &Fixture, name: &str, module: &[u8]) -> Result<String, Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("policy.wasm");
     std::fs::write(&file, module)?;
     let from_file = format!("--from-file={}", file.display());
     let create = ["create", "configmap", name, "--namespace", NAMESPACE];
-    scene
+    fixture
         .kubectl(&[create.as_slice(), &[&from_file]].concat())
         .await?;
     Ok(digest_of(module).to_string())

@@ -15,7 +15,7 @@ use tests::flood::{Kind, Targets};
 use tests::operator_process::{OperatorProcess, ProcessError};
 
 use super::{PROBES, Running};
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// How many Pods: more than there are shares of one address in any total of the ports.
 const PODS: usize = 9;
@@ -30,14 +30,14 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    pub(super) async fn begin(scene: &Scene, pods: &[Running]) -> Result<Self, Failed> {
+    pub(super) async fn begin(fixture: &Fixture, pods: &[Running]) -> Result<Self, Failed> {
         let targets = serde_json::to_string(&targets(pods))?;
         let mut flood = Self {
             children: Vec::new(),
             told: tempfile::tempdir()?,
         };
         for number in 0..PODS {
-            let process = pod(scene, &name(number)).await?;
+            let process = pod(fixture, &name(number)).await?;
             let network = format!("--net=/proc/{}/ns/net", process.pid);
             let child = Command::new("nsenter")
                 .args([&network, "--"])
@@ -67,11 +67,11 @@ impl Flood {
     }
 
     /// Deletes the Pods.
-    pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
+    pub(super) async fn delete(fixture: &Fixture) -> Result<(), Failed> {
         let names: Vec<_> = (0..PODS).map(name).collect();
         let mut delete = vec!["delete", "pod", "--wait=false", "--ignore-not-found"];
         delete.extend(names.iter().map(String::as_str));
-        scene.kubectl(&delete).await?;
+        fixture.kubectl(&delete).await?;
         Ok(())
     }
 }
@@ -99,12 +99,12 @@ fn last(told: &Path) -> Result<Sent, Failed> {
 }
 
 /// Runs a Pod without rights. Answers its process.
-async fn pod(scene: &Scene, name: &str) -> Result<OperatorProcess, Failed> {
+async fn pod(fixture: &Fixture, name: &str) -> Result<OperatorProcess, Failed> {
     let image = format!("--image={}", simulator_image::NAME);
     let overrides =
         r#"--overrides={"apiVersion": "v1", "spec": {"automountServiceAccountToken": false}}"#;
     let run = ["run", name, &image, "--image-pull-policy=Never", overrides];
-    scene.kubectl(&run).await?;
+    fixture.kubectl(&run).await?;
     let process = until("the Pod that loads to run", PATIENCE, || async {
         Ok::<_, ProcessError>(Seen::Yes(OperatorProcess::of_pod("/vipu-simulator", name)?))
     });

@@ -10,19 +10,19 @@ use libtest_mimic::Failed;
 use tests::flood::probes::Probes;
 
 use super::Running;
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
 /// What the kubelets and the Events say of the probes now. The kubelets count every probe; a kubelet that has written
 /// many Events of a Pod writes no more for a while.
-pub(super) async fn now(scene: &Scene, pods: &[Running]) -> Result<Probes, Failed> {
+pub(super) async fn now(fixture: &Fixture, pods: &[Running]) -> Result<Probes, Failed> {
     let mut probes = Probes::default();
     let nodes: BTreeSet<&str> = pods.iter().map(|pod| pod.node.as_str()).collect();
     for node in nodes {
         let path = format!("/api/v1/nodes/{node}/proxy/metrics/probes");
-        let metrics = scene.kubectl(&["get", "--raw", &path]).await?;
+        let metrics = fixture.kubectl(&["get", "--raw", &path]).await?;
         probes.add_counts(NAMESPACE, &metrics);
     }
-    let events: Api<Event> = Api::namespaced(scene.operated.client.clone(), NAMESPACE);
+    let events: Api<Event> = Api::namespaced(fixture.operated.client.clone(), NAMESPACE);
     let unhealthy = ListParams::default().fields("reason=Unhealthy");
     for event in events.list(&unhealthy).await? {
         probes.add_event(&event);

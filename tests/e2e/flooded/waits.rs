@@ -19,7 +19,7 @@ use tests::flood::delays::{Comparison, Measured};
 use tests::flood::{exchange, exchange_tls};
 
 use super::{PROBES, Running};
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
 /// How much longer than without load anybody else may wait, beside what the load adds to the slowest witness.
 ///
@@ -67,23 +67,23 @@ pub(super) struct Waits(Measured<{ REQUESTS.len() }, { WITNESSES.len() }>);
 
 impl User {
     /// Creates the account and its rights.
-    pub(super) async fn create(scene: &Scene) -> Result<Self, Failed> {
+    pub(super) async fn create(fixture: &Fixture) -> Result<Self, Failed> {
         let resource = "--resource=ipupartitions.graphcore.ai";
         let role = ["create", "clusterrole", USER, "--verb=list", resource];
         let account = format!("--serviceaccount=default:{USER}");
-        scene.kubectl(&["create", "serviceaccount", USER]).await?;
-        scene.kubectl(&role).await?;
+        fixture.kubectl(&["create", "serviceaccount", USER]).await?;
+        fixture.kubectl(&role).await?;
         for (binding, role) in [(USER, USER), (READER, "ipu-operator-metrics-reader")] {
             let role = format!("--clusterrole={role}");
             let bind = ["create", "clusterrolebinding", binding, &role, &account];
-            scene.kubectl(&bind).await?;
+            fixture.kubectl(&bind).await?;
         }
-        let client = scene.operated.client.clone();
+        let client = fixture.operated.client.clone();
         Ok(Self(Api::namespaced(client, "default")))
     }
 
     /// Deletes the account and its rights.
-    pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
+    pub(super) async fn delete(fixture: &Fixture) -> Result<(), Failed> {
         let names = [
             ("clusterrolebinding", READER),
             ("clusterrolebinding", USER),
@@ -91,7 +91,7 @@ impl User {
             ("serviceaccount", USER),
         ];
         for (kind, name) in names {
-            scene
+            fixture
                 .kubectl(&["delete", kind, name, "--ignore-not-found"])
                 .await?;
         }
@@ -117,7 +117,7 @@ impl User {
 impl Waits {
     /// Sends every kind of request again and again for a time.
     pub(super) async fn measure(
-        scene: &Scene,
+        fixture: &Fixture,
         sent: &Sent<'_>,
         during: Duration,
     ) -> Result<Self, Failed> {
@@ -128,7 +128,7 @@ impl Waits {
         while Instant::now() < end {
             rounds.tick().await;
             let start = Instant::now();
-            scene.would_take(sent.job).await?;
+            fixture.would_take(sent.job).await?;
             waits.0.requests[0].add(start.elapsed());
             // Each round has tokens of its own: one that was reviewed before is not reviewed again.
             let of_rest = sent.user.token(Some("ipu-operator")).await?;
@@ -138,7 +138,7 @@ impl Waits {
             }
             let of_witness = sent.user.token(None).await?;
             waits
-                .add_witnesses(scene, sent.witnesses, &of_witness)
+                .add_witnesses(fixture, sent.witnesses, &of_witness)
                 .await?;
         }
         Ok(waits)
@@ -165,13 +165,13 @@ impl Waits {
 
     async fn add_witnesses(
         &mut self,
-        scene: &Scene,
+        fixture: &Fixture,
         witnesses: &[SocketAddr],
         token: &str,
     ) -> Result<(), Failed> {
         let [dry_run, list, beside] = &mut self.0.witnesses;
         let start = Instant::now();
-        would_take_a_map(scene).await?;
+        would_take_a_map(fixture).await?;
         dry_run.add(start.elapsed());
         let api_server = SocketAddr::new(HOST_IP.parse::<IpAddr>()?, API_PORT);
         let path = "/apis/graphcore.ai/v1alpha1/ipupartitions";
@@ -204,8 +204,8 @@ impl Waits {
 }
 
 /// Asks the API server for what no webhook is called for.
-async fn would_take_a_map(scene: &Scene) -> Result<(), kube::Error> {
-    let maps: Api<ConfigMap> = Api::namespaced(scene.operated.client.clone(), "default");
+async fn would_take_a_map(fixture: &Fixture) -> Result<(), kube::Error> {
+    let maps: Api<ConfigMap> = Api::namespaced(fixture.operated.client.clone(), "default");
     let mut map = ConfigMap::default();
     map.metadata.name = Some("witness".into());
     let asked = PostParams {

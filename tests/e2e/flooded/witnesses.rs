@@ -16,7 +16,7 @@ use libtest_mimic::Failed;
 
 use super::Running;
 use super::waits::{answered, get};
-use crate::scene::{PATIENCE, Scene};
+use crate::fixture::{Fixture, PATIENCE};
 
 /// Label of these Pods.
 const LABEL: (&str, &str) = ("app", "flood-witness");
@@ -25,8 +25,8 @@ const LABEL: (&str, &str) = ("app", "flood-witness");
 const PORT: u16 = 8091;
 
 /// Creates a witness for each Pod of the operator, and waits until it answers. Returns the addresses.
-pub(super) async fn create(scene: &Scene, pods: &[Running]) -> Result<Vec<SocketAddr>, Failed> {
-    let api: Api<Pod> = Api::namespaced(scene.operated.client.clone(), "default");
+pub(super) async fn create(fixture: &Fixture, pods: &[Running]) -> Result<Vec<SocketAddr>, Failed> {
+    let api: Api<Pod> = Api::namespaced(fixture.operated.client.clone(), "default");
     let mut addresses = Vec::new();
     for (number, beside) in pods.iter().enumerate() {
         let name = format!("flood-witness-{number}");
@@ -48,10 +48,10 @@ pub(super) async fn create(scene: &Scene, pods: &[Running]) -> Result<Vec<Socket
 }
 
 /// Deletes them.
-pub(super) async fn delete(scene: &Scene) -> Result<(), Failed> {
+pub(super) async fn delete(fixture: &Fixture) -> Result<(), Failed> {
     let selector = format!("--selector={}={}", LABEL.0, LABEL.1);
     let delete = ["delete", "pod", &selector, "--wait=false"];
-    scene.kubectl(&delete).await?;
+    fixture.kubectl(&delete).await?;
     Ok(())
 }
 

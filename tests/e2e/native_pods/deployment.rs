@@ -8,24 +8,24 @@ use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
 use super::{condition, container, create, delete, has_reason, is_gated, is_running, once, uid};
-use crate::disturbed::SERVES;
+use crate::disruptions::SERVES;
+use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::runs;
-use crate::scene::{PATIENCE, Scene};
 use crate::simulators::{occupy, vacate};
 
 const LABEL: &str = "app=web";
 
 /// One Pod runs, and the other one waits and says why. When the first is deleted, the second gets its IPUs, though the
 /// operator is killed meanwhile; and it runs on when the Deployment has only one Pod.
-pub(crate) fn waits_for_its_ipus(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let (small, large) = scene.controllers();
+pub(crate) fn waits_for_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let (small, large) = fixture.controllers();
         occupy(small, 8).await?;
         occupy(small, 4).await?;
         occupy(large, 64).await?;
-        create::<Deployment>(scene, web()).await?;
+        create::<Deployment>(fixture, web()).await?;
         let what = "one to run, and one to wait";
-        let pods = once(scene, LABEL, what, |pods| {
+        let pods = once(fixture, LABEL, what, |pods| {
             let waits = |pod: &_| is_gated(pod) && has_reason(pod, "WaitingForPartition");
             pods.len() == 2 && pods.iter().any(is_running) && pods.iter().any(waits)
         });
@@ -34,26 +34,26 @@ pub(crate) fn waits_for_its_ipus(scene: &Scene) -> Result<(), Failed> {
         let message = condition(waiting).and_then(|one| one.message.as_deref());
         let message = message.unwrap_or_default();
         assert!(message.contains(&small.address), "{message}");
-        told_by_an_event(scene, &waiting.name_any(), &small.address).await?;
+        told_by_an_event(fixture, &waiting.name_any(), &small.address).await?;
 
         let name = running.name_any();
         let deleted = ["delete", "pod", &name, "--wait=false"];
-        scene.kubectl(&deleted).await?;
-        scene.kill_leading_controller().await?;
-        scene.kill_leading_proxy().await?;
-        let now = runs(scene, &waiting.name_any(), None).await?;
+        fixture.kubectl(&deleted).await?;
+        fixture.kill_leading_controller().await?;
+        fixture.kill_leading_proxy().await?;
+        let now = runs(fixture, &waiting.name_any(), None).await?;
         assert_eq!(now, uid(waiting), "the Pod that waited");
 
         let scale = ["scale", "deployment/web", "--replicas=1"];
-        scene.kubectl(&scale).await?;
+        fixture.kubectl(&scale).await?;
         let alone = |pods: &[_]| pods.len() == 1 && pods.iter().all(is_running);
-        let left = once(scene, LABEL, "one Pod to be left", alone).await?;
+        let left = once(fixture, LABEL, "one Pod to be left", alone).await?;
         assert_eq!(uid(&left[0]), now, "the Pod that ran");
-        delete(scene, "deployment/web").await?;
+        delete(fixture, "deployment/web").await?;
         vacate(small).await?;
         vacate(large).await?;
-        scene.webhooks_answer().await?;
-        scene.clear("default").await
+        fixture.webhooks_answer().await?;
+        fixture.clear("default").await
     })
 }
 
@@ -76,11 +76,11 @@ fn web() -> Value {
 }
 
 /// Waits until an event of a Pod names what keeps it waiting.
-async fn told_by_an_event(scene: &Scene, pod: &str, controller: &str) -> Result<(), Failed> {
+async fn told_by_an_event(fixture: &Fixture, pod: &str, controller: &str) -> Result<(), Failed> {
     let selector = format!("--field-selector=reason=WaitingForPartition,involvedObject.name={pod}");
     let events = ["get", "events", &selector];
     until("an event to say why the Pod waits", PATIENCE, async || {
-        let events = scene.kubectl(&events).await?;
+        let events = fixture.kubectl(&events).await?;
         Ok::<_, KubectlError>(Seen::when(events, |events| events.contains(controller)))
     })
     .await?;

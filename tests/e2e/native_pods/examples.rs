@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{create, delete, is_running, once, partition, phase};
 use crate::failing_pods::IMAGE;
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
 /// What the nodes of the examples have and those of the run do not.
 const RDMA: &str = "rdma/rdma_shared_device_a";
@@ -21,54 +21,54 @@ const RDMA: &str = "rdma/rdma_shared_device_a";
 const PRINTS: &str = "echo $IPUOF_VIPU_API_PARTITION_ID as $(id -u)";
 
 /// Runs all four: as root, then as a normal user.
-pub(crate) fn examples_run(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        advertise_rdma(scene, &json!("4")).await?;
+pub(crate) fn examples_run(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        advertise_rdma(fixture, &json!("4")).await?;
         for (user, suffix) in [(0, ""), (1000, "-normal-user")] {
             let (training, inference) = (
                 format!("training{suffix}.yaml"),
                 format!("inference{suffix}.yaml"),
             );
             futures::try_join!(
-                trains(scene, &training, user),
-                serves(scene, &inference, user),
+                trains(fixture, &training, user),
+                serves(fixture, &inference, user),
             )?;
         }
-        advertise_rdma(scene, &json!(null)).await?;
-        scene.clear("default").await
+        advertise_rdma(fixture, &json!(null)).await?;
+        fixture.clear("default").await
     })
 }
 
 /// A Job that completes with a partition, as this user.
-async fn trains(scene: &Scene, file: &str, user: u32) -> Result<(), Failed> {
-    let mut job = manifest(scene, file)?;
+async fn trains(fixture: &Fixture, file: &str, user: u32) -> Result<(), Failed> {
+    let mut job = manifest(fixture, file)?;
     let container = &mut job["spec"]["template"]["spec"]["containers"][0];
     container["args"] = json!(["-c", PRINTS]);
-    create::<Job>(scene, job).await?;
+    create::<Job>(fixture, job).await?;
     let label = "batch.kubernetes.io/job-name=simple-training";
     let succeeded = |pods: &[Pod]| pods.len() == 1 && phase(&pods[0]) == Some("Succeeded");
-    let pods = once(scene, label, "the training to succeed", succeeded).await?;
-    let log = scene.kubectl(&["logs", &pods[0].name_any()]).await?;
+    let pods = once(fixture, label, "the training to succeed", succeeded).await?;
+    let log = fixture.kubectl(&["logs", &pods[0].name_any()]).await?;
     let expected = format!("{} as {user}", partition(&pods[0])?);
     assert_eq!(log.trim(), expected, "{file}");
-    delete(scene, "job.batch/simple-training").await
+    delete(fixture, "job.batch/simple-training").await
 }
 
 /// A Deployment whose Pod runs with a partition, as this user.
-async fn serves(scene: &Scene, file: &str, user: u32) -> Result<(), Failed> {
-    create::<Deployment>(scene, manifest(scene, file)?).await?;
+async fn serves(fixture: &Fixture, file: &str, user: u32) -> Result<(), Failed> {
+    create::<Deployment>(fixture, manifest(fixture, file)?).await?;
     let runs = |pods: &[Pod]| pods.len() == 1 && is_running(&pods[0]);
-    let pods = once(scene, "app=simple-inference", "it to run", runs).await?;
+    let pods = once(fixture, "app=simple-inference", "it to run", runs).await?;
     let name = pods[0].name_any();
     let prints = ["exec", &name, "--", "sh", "-c", PRINTS];
     let expected = format!("{} as {user}", partition(&pods[0])?);
-    assert_eq!(scene.kubectl(&prints).await?.trim(), expected, "{file}");
-    delete(scene, "deployment/simple-inference").await
+    assert_eq!(fixture.kubectl(&prints).await?.trim(), expected, "{file}");
+    delete(fixture, "deployment/simple-inference").await
 }
 
 /// A manifest of the folder, as the run can start it.
-fn manifest(scene: &Scene, file: &str) -> Result<Value, Failed> {
-    let folder = scene.operated.repository.join("examples/native");
+fn manifest(fixture: &Fixture, file: &str) -> Result<Value, Failed> {
+    let folder = fixture.operated.repository.join("examples/native");
     let text = fs::read_to_string(folder.join(file))?;
     let mut object: Value = serde_saphyr::from_str(&text)?;
     let pod = &mut object["spec"]["template"]["spec"];
@@ -84,11 +84,11 @@ fn manifest(scene: &Scene, file: &str) -> Result<Value, Failed> {
 }
 
 /// Lets all nodes advertise this number of RDMA devices, as a device plugin does.
-async fn advertise_rdma(scene: &Scene, devices: &Value) -> Result<(), Failed> {
-    let nodes: Api<Node> = Api::all(scene.operated.client.clone());
+async fn advertise_rdma(fixture: &Fixture, devices: &Value) -> Result<(), Failed> {
+    let nodes: Api<Node> = Api::all(fixture.operated.client.clone());
     let status = json!({"capacity": {RDMA: devices}, "allocatable": {RDMA: devices}});
     let patch = Patch::Merge(json!({"status": status}));
-    for controller in &scene.operated.controllers {
+    for controller in &fixture.operated.controllers {
         let params = PatchParams::default();
         nodes
             .patch_status(&controller.node, &params, &patch)

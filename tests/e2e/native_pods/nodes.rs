@@ -1,7 +1,7 @@
 //! Kubelets that restart and nodes that are created anew: the IPUs are advertised again, and Pods go on.
 
 use cluster::wait::{Seen, until};
-use ipu_api::names::IPU_RESOURCE;
+use ipu_api::labels::IPU_RESOURCE;
 use ipu_runtime::clock;
 use jiff::Timestamp;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -13,33 +13,33 @@ use nix::unistd::Pid;
 use serde_json::json;
 
 use super::{container, create, delete, is_running, once, pod};
-use crate::disturbed::SERVES;
+use crate::disruptions::SERVES;
+use crate::fixture::{Fixture, PATIENCE};
 use crate::lost_node::kubelet_of;
 use crate::pods::runs;
-use crate::scene::{PATIENCE, Scene};
 
 /// The kubelet of one node is killed and starts again. The other node is deleted and registers anew, without the resource.
 /// A Pod that requests its IPUs by the annotation runs on. A kubelet that sets the resource to 0 at its start may reject a
 /// running Pod with the limit: its owner then creates another one.
-pub(crate) fn are_advertised_again(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
-        let (restarted, anew) = scene.controllers();
-        create_pods(scene, &restarted.name).await?;
-        let before = runs(scene, "annotated", None).await?;
+pub(crate) fn are_advertised_again(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let (restarted, anew) = fixture.controllers();
+        create_pods(fixture, &restarted.name).await?;
+        let before = runs(fixture, "annotated", None).await?;
         let one_runs = |pods: &[Pod]| pods.iter().filter(|pod| is_running(pod)).count() == 1;
-        once(scene, "app=limited", "one to run", one_runs).await?;
+        once(fixture, "app=limited", "one to run", one_runs).await?;
 
-        let old = node(scene, &anew.node).await?.uid();
-        scene.kubectl(&["delete", "node", &anew.node]).await?;
+        let old = node(fixture, &anew.node).await?.uid();
+        fixture.kubectl(&["delete", "node", &anew.node]).await?;
         kill_kubelet(&anew.node)?;
         kill_kubelet(&restarted.node)?;
         let killed = clock::now();
-        advertises(scene, &restarted.node, "16", killed).await?;
-        advertises(scene, &anew.node, "64", killed).await?;
-        assert_ne!(node(scene, &anew.node).await?.uid(), old, "a new Node");
+        advertises(fixture, &restarted.node, "16", killed).await?;
+        advertises(fixture, &anew.node, "64", killed).await?;
+        assert_ne!(node(fixture, &anew.node).await?.uid(), old, "a new Node");
 
-        assert_eq!(runs(scene, "annotated", None).await?, before);
-        let statuses = pod(scene, "annotated").await?.status;
+        assert_eq!(runs(fixture, "annotated", None).await?, before);
+        let statuses = pod(fixture, "annotated").await?.status;
         let statuses = statuses.and_then(|status| status.container_statuses);
         let restarts: Vec<i32> = statuses
             .into_iter()
@@ -47,25 +47,25 @@ pub(crate) fn are_advertised_again(scene: &Scene) -> Result<(), Failed> {
             .map(|status| status.restart_count)
             .collect();
         assert_eq!(restarts, [0], "its program went on");
-        once(scene, "app=limited", "one to run", one_runs).await?;
+        once(fixture, "app=limited", "one to run", one_runs).await?;
         until(
             "each of the two to have one partition",
             PATIENCE,
             async || {
-                let partitions = scene.partitions().await?.len();
+                let partitions = fixture.partitions().await?.len();
                 Ok::<_, kube::Error>(Seen::when(partitions, |found| *found == 2))
             },
         )
         .await?;
-        delete(scene, "pod/annotated").await?;
-        delete(scene, "deployment/limited").await?;
-        scene.webhooks_answer().await?;
-        scene.clear("default").await
+        delete(fixture, "pod/annotated").await?;
+        delete(fixture, "deployment/limited").await?;
+        fixture.webhooks_answer().await?;
+        fixture.clear("default").await
     })
 }
 
 /// A bare Pod with the annotation and a Deployment of one Pod with the limit, both on the node of this V-IPU controller.
-async fn create_pods(scene: &Scene, controller: &str) -> Result<(), Failed> {
+async fn create_pods(fixture: &Fixture, controller: &str) -> Result<(), Failed> {
     let spec = |limit: bool| {
         let mut main = container(4, SERVES);
         if !limit {
@@ -78,7 +78,7 @@ async fn create_pods(scene: &Scene, controller: &str) -> Result<(), Failed> {
         })
     };
     create::<Pod>(
-        scene,
+        fixture,
         json!({
             "metadata": {"name": "annotated", "annotations": {IPU_RESOURCE: "4"}},
             "spec": spec(false),
@@ -86,7 +86,7 @@ async fn create_pods(scene: &Scene, controller: &str) -> Result<(), Failed> {
     )
     .await?;
     create::<Deployment>(
-        scene,
+        fixture,
         json!({
             "metadata": {"name": "limited"},
             "spec": {
@@ -105,14 +105,19 @@ fn kill_kubelet(node: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-async fn node(scene: &Scene, name: &str) -> Result<Node, Failed> {
-    let nodes: Api<Node> = Api::all(scene.operated.client.clone());
+async fn node(fixture: &Fixture, name: &str) -> Result<Node, Failed> {
+    let nodes: Api<Node> = Api::all(fixture.operated.client.clone());
     Ok(nodes.get(name).await?)
 }
 
 /// Waits until a node has this number of IPUs for Pods, and a kubelet that says since then that the node is Ready.
-async fn advertises(scene: &Scene, name: &str, ipus: &str, since: Timestamp) -> Result<(), Failed> {
-    let nodes: Api<Node> = Api::all(scene.operated.client.clone());
+async fn advertises(
+    fixture: &Fixture,
+    name: &str,
+    ipus: &str,
+    since: Timestamp,
+) -> Result<(), Failed> {
+    let nodes: Api<Node> = Api::all(fixture.operated.client.clone());
     let what = format!("{name} to advertise {ipus} IPUs");
     until(what, PATIENCE, async || {
         let node = nodes.get_opt(name).await?.unwrap_or_default();

@@ -12,27 +12,27 @@ use libtest_mimic::Failed;
 use serde_json::json;
 
 use super::{container, create, delete, is_running, once, partition, phase, pod, uid};
-use crate::disturbed::SERVES;
+use crate::disruptions::SERVES;
+use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::runs;
-use crate::scene::{PATIENCE, Scene};
 
 /// A Job, a StatefulSet and a bare Pod at the same time.
-pub(crate) fn replace_and_restart_pods(scene: &Scene) -> Result<(), Failed> {
-    scene.block_on(async {
+pub(crate) fn replace_and_restart_pods(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
         futures::try_join!(
-            job_tries_again(scene),
-            stateful_set_creates_a_pod_again(scene),
-            container_starts_again(scene),
+            job_tries_again(fixture),
+            stateful_set_creates_a_pod_again(fixture),
+            container_starts_again(fixture),
         )?;
-        scene.clear("default").await
+        fixture.clear("default").await
     })
 }
 
 /// Each Pod of a Job that fails has a partition of its own, up to the Job's `backoffLimit`.
-async fn job_tries_again(scene: &Scene) -> Result<(), Failed> {
+async fn job_tries_again(fixture: &Fixture) -> Result<(), Failed> {
     let fails = container(4, "echo $IPUOF_VIPU_API_PARTITION_ID; exit 7");
     create::<Job>(
-        scene,
+        fixture,
         json!({
             "metadata": {"name": "fails"},
             "spec": {
@@ -42,7 +42,7 @@ async fn job_tries_again(scene: &Scene) -> Result<(), Failed> {
         }),
     )
     .await?;
-    let jobs: Api<Job> = Api::default_namespaced(scene.operated.client.clone());
+    let jobs: Api<Job> = Api::default_namespaced(fixture.operated.client.clone());
     until("the Job to give up", PATIENCE, async || {
         let status = jobs.get("fails").await?.status.unwrap_or_default();
         let conditions = status.conditions.unwrap_or_default();
@@ -57,21 +57,21 @@ async fn job_tries_again(scene: &Scene) -> Result<(), Failed> {
     .await?;
     let label = "batch.kubernetes.io/job-name=fails";
     let failed = |pods: &[Pod]| pods.iter().all(|pod| phase(pod) == Some("Failed"));
-    let pods = once(scene, label, "all to have failed", failed).await?;
+    let pods = once(fixture, label, "all to have failed", failed).await?;
     let mut ids = BTreeSet::new();
     for pod in &pods {
-        let log = scene.kubectl(&["logs", &pod.name_any()]).await?;
+        let log = fixture.kubectl(&["logs", &pod.name_any()]).await?;
         assert_eq!(log.trim(), partition(pod)?);
         ids.insert(partition(pod)?.to_owned());
     }
     assert_eq!((pods.len(), ids.len()), (2, 2), "{ids:?}");
-    delete(scene, "job.batch/fails").await
+    delete(fixture, "job.batch/fails").await
 }
 
 /// A Pod that a StatefulSet creates again under the same name has another partition.
-async fn stateful_set_creates_a_pod_again(scene: &Scene) -> Result<(), Failed> {
+async fn stateful_set_creates_a_pod_again(fixture: &Fixture) -> Result<(), Failed> {
     create::<StatefulSet>(
-        scene,
+        fixture,
         json!({
             "metadata": {"name": "set"},
             "spec": {
@@ -90,28 +90,28 @@ async fn stateful_set_creates_a_pod_again(scene: &Scene) -> Result<(), Failed> {
     )
     .await?;
     let both = |pods: &[Pod]| pods.len() == 2 && pods.iter().all(is_running);
-    let before = once(scene, "app=set", "both to run", both).await?;
+    let before = once(fixture, "app=set", "both to run", both).await?;
     let first = before.iter().find(|pod| pod.name_any() == "set-0");
     let first = first.ok_or("there is no set-0")?;
-    scene.kubectl(&["delete", "pod", "set-0"]).await?;
-    runs(scene, "set-0", Some(&uid(first))).await?;
-    let after = once(scene, "app=set", "both to run again", both).await?;
+    fixture.kubectl(&["delete", "pod", "set-0"]).await?;
+    runs(fixture, "set-0", Some(&uid(first))).await?;
+    let after = once(fixture, "app=set", "both to run again", both).await?;
     let mut ids = BTreeSet::new();
     for pod in before.iter().chain(&after) {
         ids.insert(partition(pod)?.to_owned());
     }
     assert_eq!(ids.len(), 3, "one of them anew: {ids:?}");
-    delete(scene, "statefulset/set").await
+    delete(fixture, "statefulset/set").await
 }
 
 /// A container that starts again in its Pod has the same partition.
-async fn container_starts_again(scene: &Scene) -> Result<(), Failed> {
+async fn container_starts_again(fixture: &Fixture) -> Result<(), Failed> {
     let fails_once = "[ -e /state/again ] || { touch /state/again; exit 7; }";
     let command = format!("echo $IPUOF_VIPU_API_PARTITION_ID; {fails_once}; {SERVES}");
     let mut main = container(4, &command);
     main["volumeMounts"] = json!([{"name": "state", "mountPath": "/state"}]);
     create::<Pod>(
-        scene,
+        fixture,
         json!({
             "metadata": {"name": "again", "labels": {"app": "again"}},
             "spec": {
@@ -122,20 +122,23 @@ async fn container_starts_again(scene: &Scene) -> Result<(), Failed> {
         }),
     )
     .await?;
-    once(scene, "app=again", "its container to start again", |pods| {
-        pods.iter().any(|pod| is_running(pod) && restarts(pod) == 1)
-    })
+    once(
+        fixture,
+        "app=again",
+        "its container to start again",
+        |pods| pods.iter().any(|pod| is_running(pod) && restarts(pod) == 1),
+    )
     .await?;
-    let id = partition(&pod(scene, "again").await?)?.to_owned();
+    let id = partition(&pod(fixture, "again").await?)?.to_owned();
     for logs in [&["logs", "again"][..], &["logs", "again", "--previous"]] {
         let what = format!("kubectl {} to show {id}", logs.join(" "));
         until(what, PATIENCE, async || {
-            let log = scene.kubectl(logs).await?;
+            let log = fixture.kubectl(logs).await?;
             Ok::<_, KubectlError>(Seen::when(log, |log| log.trim() == id))
         })
         .await?;
     }
-    delete(scene, "pod/again").await
+    delete(fixture, "pod/again").await
 }
 
 /// How often the containers of a Pod have started again, of those that run.

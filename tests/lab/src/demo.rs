@@ -3,9 +3,9 @@
 //! The facts are checked on typed objects of the API server and on the V-IPU controllers' own
 //! lists; the text that is shown is what kubectl prints, because that is what users see.
 
+mod cleanup;
 mod facts;
 mod kubectl;
-mod leftovers;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use cluster::progress::Progress;
 use cluster::wait::WaitedTooLong;
 use kube::Client;
 
+pub use self::cleanup::{CleanupError, Controller, none_left, partitions_of};
 pub use self::facts::{Facts, JobFact};
 pub use self::kubectl::{Kubectl, KubectlError};
-pub use self::leftovers::{Controller, LeftoverError, none_left, partitions_of};
 
 /// How long a job may take from apply to its end, on a busy machine.
 const JOB_PATIENCE: Duration = Duration::from_mins(3);
@@ -51,7 +51,7 @@ pub enum DemoError {
     Fact(String),
     /// Something was left behind.
     #[error(transparent)]
-    Leftover(#[from] LeftoverError),
+    Leftover(#[from] CleanupError),
 }
 
 /// The jobs of the demo, by their files below `examples/`.
@@ -235,7 +235,7 @@ async fn leave_nothing(
         progress
             .wait(
                 &format!("{} lists no partition", controller.name),
-                leftovers::none_left(controller),
+                cleanup::none_left(controller),
             )
             .await?;
     }

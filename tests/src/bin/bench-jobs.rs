@@ -3,7 +3,7 @@
 //! long a large job takes; and what an update of a job's status costs.
 
 use clap::Parser;
-use tests::load::{self, Crowd, LargeJob, Load, Sizes, StatusWrites};
+use tests::load::{self, LargeJob, Load, ManyJobs, Sizes, StatusWrites};
 
 /// Jobs under load, on a real API server with a node that is played.
 #[derive(Parser)]
@@ -16,7 +16,7 @@ struct Cli {
     race: bool,
     /// Jobs at once on 16 V-IPU controllers that have room for 256 of them; 0: none.
     #[arg(long, default_value_t = 1000)]
-    crowd: usize,
+    many_jobs: usize,
     /// Numbers of jobs for which memory and CPU are measured.
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000])]
     sizes: Vec<usize>,
@@ -37,8 +37,8 @@ async fn main() -> anyhow::Result<()> {
     if cli.race {
         return Ok(());
     }
-    if cli.crowd > 0 {
-        tell_crowd(&load::crowd(cli.crowd).await?);
+    if cli.many_jobs > 0 {
+        report_many_jobs(&load::many_jobs(cli.many_jobs).await?);
     }
     for count in cli.sizes {
         tell_sizes(&load::sizes(count).await?);
@@ -87,14 +87,14 @@ fn tell(who: &str, load: &Load) {
     }
 }
 
-fn tell_crowd(crowd: &Crowd) {
+fn report_many_jobs(many_jobs: &ManyJobs) {
     println!(
         "{} jobs at once on {} V-IPU controllers: completed after {:.1} s, gone {:.1} s later; partitions of each: {:?}",
-        crowd.jobs,
-        crowd.made.len(),
-        crowd.completed.as_secs_f64(),
-        crowd.gone.as_secs_f64(),
-        crowd.made
+        many_jobs.jobs,
+        many_jobs.made.len(),
+        many_jobs.completed.as_secs_f64(),
+        many_jobs.gone.as_secs_f64(),
+        many_jobs.made
     );
 }
 

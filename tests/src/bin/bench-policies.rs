@@ -9,7 +9,7 @@ use tests::policy_load::{compiled, fuel, memory, neighbours, swaps};
 /// The policy plane under load.
 #[derive(Parser)]
 struct Cli {
-    /// How often the line-up is exchanged.
+    /// How often the active set is replaced.
     #[arg(long, default_value_t = 10_000)]
     swaps: u32,
     /// Calls that are measured beside a guest that burns its time.

@@ -18,7 +18,7 @@ use self::proxy::Proxy;
 use super::api_writes::Writes;
 use super::consumption::Consumption;
 use super::product::FIRST;
-use super::{Load, LoadError, fleet};
+use super::{Load, LoadError, vipu_controllers};
 
 /// Simulated V-IPU controllers over which the partitions are spread.
 const CONTROLLERS: usize = 4;
@@ -183,7 +183,7 @@ fn wanted_by((version, kind): (&str, &str), (owner, uid): (&str, &str), number: 
     let owner = json!({
         "apiVersion": version, "kind": kind, "namespace": "default", "name": owner, "uid": uid,
     });
-    let label = fleet::label(number % CONTROLLERS);
+    let label = vipu_controllers::label(number % CONTROLLERS);
     json!({
         "apiVersion": ipu_api::API_VERSION,
         "kind": "IPUPartition",

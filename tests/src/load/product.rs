@@ -24,8 +24,8 @@ use vipu_simulator::Simulator;
 use super::api_writes::Writes;
 use super::consumption::Consumption;
 use super::fake_node::{FakeNode, end_all};
-use super::fleet::{entries, label, simulators};
 use super::submit::{jobs, submit};
+use super::vipu_controllers::{entries, label, simulators};
 use super::{Load, LoadError, PATIENCE, api, as_figure};
 
 /// Namespace and Helm release.

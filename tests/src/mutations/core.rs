@@ -8,31 +8,31 @@ const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
     named: "sweep::tests::",
 });
 
-const LEFTOVERS: &str = "host/partitions/src/leftovers.rs";
-const LINE: &str = "host/partitions/src/line.rs";
-const WAITER: &str = "host/partitions/src/line/waiter.rs";
-const WANTED: &str = "host/partitions/src/wanted.rs";
-const RESET: &str = "host/partitions/src/wanted/reset.rs";
+const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";
+const QUEUE: &str = "host/partitions/src/queue.rs";
+const QUEUE_ENTRY: &str = "host/partitions/src/queue/entry.rs";
+const LIFECYCLE: &str = "host/partitions/src/lifecycle.rs";
+const RESET: &str = "host/partitions/src/lifecycle/reset.rs";
 const STEP: &str = "host/partitions/src/step.rs";
-const KNOWLEDGE: &str = "host/partitions/src/knowledge.rs";
+const OBSERVATIONS: &str = "host/partitions/src/observations.rs";
 const ORPHANS: &str = "host/partitions/src/orphans.rs";
-const RELEASE: &str = "host/partitions/src/release.rs";
-const NAMES: &str = "host/api/src/names.rs";
+const FINALIZE: &str = "host/partitions/src/finalize.rs";
+const NAMING: &str = "host/api/src/naming.rs";
 
 /// Every mistake in the core that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the fence is dropped: whoever finds an intent acts on it",
-        file: LEFTOVERS,
-        text: "if is_wanted && knowledge.may(&Intent::Create(id.to_owned())) {",
-        instead: "if is_wanted && knowledge.created(id).is_none() {",
+        file: UNSETTLED_ATTEMPTS,
+        text: "if is_wanted && observations.may(&Intent::Create(id.to_owned())) {",
+        instead: "if is_wanted && observations.created(id).is_none() {",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "the intent is written down after the deed",
-        file: WANTED,
+        file: LIFECYCLE,
         text: "Step::Record(Box::new(begun), Intent::Create(id))",
-        instead: "match (knowledge.created(&id), begun.attempts.last()) {
+        instead: "match (observations.created(&id), begun.attempts.last()) {
                 (None, Some(attempt)) => Step::Create(attempt.clone()),
                 _ => write(begun),
             }",
@@ -41,48 +41,48 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the sweep knows no grace",
         file: ORPHANS,
-        text: "if suspects.contains_key(&place) && now.saturating_sub(since) >= grace {",
+        text: "if suspects.contains_key(&partition) && now.saturating_sub(since) >= grace {",
         instead: "if now >= since {",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "another controller is asked after an unknown outcome, without asking the first",
-        file: LEFTOVERS,
-        text: "None => Ok(Step::AskTruth(attempt.clone())),",
-        instead: "None => Err(unknown(attempt, &Truth::Absent, \"it was not asked\")),",
+        file: UNSETTLED_ATTEMPTS,
+        text: "None => Ok(Step::ReadState(attempt.clone())),",
+        instead: "None => Err(unknown(attempt, &RemoteState::Absent, \"it was not asked\")),",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "an attempt whose truth cannot be asked is forgotten",
-        file: LEFTOVERS,
-        text: ") => Err(unknown(attempt, truth, reason)),",
-        instead: ") => Ok(write(not_made(status, attempt, knowledge))),",
+        file: UNSETTLED_ATTEMPTS,
+        text: ") => Err(unknown(attempt, remote_state, reason)),",
+        instead: ") => Ok(write(not_made(status, attempt, observations))),",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "the id does not hold the generation",
-        file: NAMES,
+        file: NAMING,
         text: "                &generation.to_string(),",
         instead: "                &(generation - generation).to_string(),",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "the id does not hold the object's UID",
-        file: NAMES,
+        file: NAMING,
         text: "                request,\n                &generation.to_string(),",
         instead: "                &request[..0],\n                &generation.to_string(),",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "the id holds nothing that a restore does not take back",
-        file: NAMES,
+        file: NAMING,
         text: "                &nonce.to_string(),",
         instead: "                &(nonce - nonce).to_string(),",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "a release does not recognise what another one left",
-        file: NAMES,
+        file: NAMING,
         text: "tag: hash(&[cluster], TAG),",
         instead: "tag: hash(&[cluster, namespace], TAG),",
         found_by: FoundBy::Simulation,
@@ -90,21 +90,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "what another cluster or release has made is let go",
         file: STEP,
-        text: "if is_ours && let Some(status) = leftovers::disowned(partition, now) {",
+        text: "if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now) {",
         instead: "let before = partition.status.clone().unwrap_or_default();
     let mut marked = before.clone();
-    for one in before.attempts.iter().filter(|one| super::record::is_held(one)) {
+    for one in before.attempts.iter().filter(|one| super::status_update::is_held(one)) {
         if !settings.identity.marks(&one.id) {
-            marked = super::record::disowned(&marked, &one.id, now);
+            marked = super::status_update::disowned(&marked, &one.id, now);
         }
     }
     let others = (marked != before).then_some(marked);
-    if is_ours && let Some(status) = leftovers::disowned(partition, now).or(others) {",
+    if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now).or(others) {",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "a partition is removed without counting its users",
-        file: LEFTOVERS,
+        file: UNSETTLED_ATTEMPTS,
         text: "        None => return Ok(Step::CountUsers(id.to_owned())),
         Some([]) => {}",
         instead: "        None | Some([]) => {}",
@@ -112,36 +112,36 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "users are not counted again after the intent was written down",
-        file: KNOWLEDGE,
-        text: "            Fact::Recorded(intent) => {
+        file: OBSERVATIONS,
+        text: "            Observation::Recorded(intent) => {
                 self.users.clear();",
-        instead: "            Fact::Recorded(intent) => {",
+        instead: "            Observation::Recorded(intent) => {",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "users are not counted again after a status was written",
-        file: KNOWLEDGE,
-        text: "Fact::Written => self.users.clear(),",
-        instead: "Fact::Written => {}",
+        file: OBSERVATIONS,
+        text: "Observation::Written => self.users.clear(),",
+        instead: "Observation::Written => {}",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "a partition is reset although the last count has found Pods",
         file: RESET,
-        text: "Some(pods) => write(record::reset_put_off(status, waits(id, pods))),",
+        text: "Some(pods) => write(status_update::reset_put_off(status, waits(id, pods))),",
         instead: "Some(_) => Step::Reset(attempt.clone()),",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "the object goes while attempts are held",
-        file: RELEASE,
-        text: "if obstacles.is_empty() || is_forced(partition) {",
-        instead: "if obstacles.len() < 9 || is_forced(partition) {",
+        file: FINALIZE,
+        text: "if blockers.is_empty() || is_forced(partition) {",
+        instead: "if blockers.len() < 9 || is_forced(partition) {",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "an attempt is adopted although the slot has a partition",
-        file: LEFTOVERS,
+        file: UNSETTLED_ATTEMPTS,
         text: "is_vacant(status) && is_there",
         instead: "is_there",
         found_by: FoundBy::Both,
@@ -155,45 +155,45 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "controllers that refused are not remembered",
-        file: LEFTOVERS,
+        file: UNSETTLED_ATTEMPTS,
         text: "(AttemptOutcome::Refused, error.clone())",
         instead: "(AttemptOutcome::Removed, error.clone())",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "another partition is made while Pods may use the old one",
-        file: LEFTOVERS,
-        text: "Obstacle::InUse { .. } => false,",
-        instead: "Obstacle::InUse { .. } => true,",
+        file: UNSETTLED_ATTEMPTS,
+        text: "Blocker::InUse { .. } => false,",
+        instead: "Blocker::InUse { .. } => true,",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "a controller that removes nothing holds up those who need another one",
-        file: LEFTOVERS,
-        text: "            | Obstacle::Refusing { .. }
-            | Obstacle::Busy { .. } => true,",
+        file: UNSETTLED_ATTEMPTS,
+        text: "            | Blocker::Refusing { .. }
+            | Blocker::Busy { .. } => true,",
         instead: "            => true,
-            Obstacle::Refusing { .. } | Obstacle::Busy { .. } => false,",
+            Blocker::Refusing { .. } | Blocker::Busy { .. } => false,",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "what a controller has lost is given to others while Pods use it",
-        file: LEFTOVERS,
-        text: "                missing_on: (*truth == Truth::Absent).then(|| controller.clone()),
+        file: UNSETTLED_ATTEMPTS,
+        text: "                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
             });",
-        instead: "                missing_on: (*truth == Truth::Absent).then(|| controller.clone()),
+        instead: "                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
             })
-            .or_else(|obstacle| match truth {
-                Truth::Absent => Ok(write(gone(status, attempt))),
-                _ => Err(obstacle),
+            .or_else(|blocker| match remote_state {
+                RemoteState::Absent => Ok(write(gone(status, attempt))),
+                _ => Err(blocker),
             });",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "what the operator may not see is taken for gone",
-        file: LEFTOVERS,
-        text: "Truth::Absent => return Ok(write(gone(status, attempt))),",
-        instead: "Truth::Absent | Truth::Denied(_) => return Ok(write(gone(status, attempt))),",
+        file: UNSETTLED_ATTEMPTS,
+        text: "RemoteState::Absent => return Ok(write(gone(status, attempt))),",
+        instead: "RemoteState::Absent | RemoteState::Denied(_) => return Ok(write(gone(status, attempt))),",
         found_by: FoundBy::Simulation,
     },
     Mutation {
@@ -212,7 +212,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition that is missing while it is reset is given up at once",
-        file: WANTED,
+        file: LIFECYCLE,
         text: "            if is_missing_for_long(status, settings, now) =>",
         instead: "            if is_missing_for_long(status, settings, now)
                 || status.phase == PartitionPhase::Resetting =>",
@@ -220,67 +220,67 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "time in which a controller cannot be asked counts as time in which a partition is missing",
-        file: WANTED,
-        text: "record::noted(&record::found(status), message)",
-        instead: "record::noted(status, message)",
+        file: LIFECYCLE,
+        text: "status_update::with_message(&status_update::without_missing(status), message)",
+        instead: "status_update::with_message(status, message)",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "a partition that never forms is waited for",
-        file: WANTED,
-        text: "SeenState::Busy if is_late =>",
-        instead: "SeenState::Busy if is_late && attempt.id.is_empty() =>",
+        file: LIFECYCLE,
+        text: "HealthState::Busy if is_late =>",
+        instead: "HealthState::Busy if is_late && attempt.id.is_empty() =>",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "a reset that never ends is waited for",
         file: RESET,
-        text: "        SeenState::Busy if is_busy_for_long(status, now) => {
+        text: "        HealthState::Busy if is_busy_for_long(status, now) => {
             let message",
-        instead: "        SeenState::Busy if is_busy_for_long(status, now) && id.is_empty() => {
+        instead: "        HealthState::Busy if is_busy_for_long(status, now) && id.is_empty() => {
             let message",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "a partition that stays busy under its users is waited for",
-        file: WANTED,
-        text: "        SeenState::Busy if is_busy_for_long(status, now) => {
+        file: LIFECYCLE,
+        text: "        HealthState::Busy if is_busy_for_long(status, now) => {
             let (id, on)",
-        instead: "        SeenState::Busy if is_busy_for_long(status, now) && settings.forming.is_zero() => {
+        instead: "        HealthState::Busy if is_busy_for_long(status, now) && settings.forming.is_zero() => {
             let (id, on)",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "nothing is kept for whoever has waited its limit",
-        file: LINE,
-        text: "} else if limits > 0 && lacks_room(elder, &views) {",
-        instead: "} else if limits > 1_000 && lacks_room(elder, &views) {",
+        file: QUEUE,
+        text: "} else if limits > 0 && lacks_capacity(earlier, &views) {",
+        instead: "} else if limits > 1_000 && lacks_capacity(earlier, &views) {",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "whoever came last is served first",
-        file: WAITER,
-        text: "(&one.place, &one.name).cmp(&(&other.place, &other.name))",
-        instead: "(&other.place, &other.name).cmp(&(&one.place, &one.name))",
+        file: QUEUE_ENTRY,
+        text: "(&one.position, &one.name).cmp(&(&other.position, &other.name))",
+        instead: "(&other.position, &other.name).cmp(&(&one.position, &one.name))",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "a gang holds what it has however long the rest is missing",
-        file: WANTED,
-        text: "if surroundings.held < gang && has_waited => Some(format!(",
-        instead: "if surroundings.held < gang && has_waited && gang == 1 => Some(format!(",
+        file: LIFECYCLE,
+        text: "if is_partial && has_waited => Some(format!(",
+        instead: "if is_partial && has_waited && gang == 1 => Some(format!(",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "a partition in error is never removed by force",
-        file: LEFTOVERS,
-        text: "force: state == SeenState::Failed,",
-        instead: "force: state == SeenState::Removing,",
+        file: UNSETTLED_ATTEMPTS,
+        text: "force: state == HealthState::Failed,",
+        instead: "force: state == HealthState::Removing,",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "an id that somebody wrote by hand is taken for ours",
-        file: LEFTOVERS,
+        file: UNSETTLED_ATTEMPTS,
         text: "is_claimed(attempt) && !is_ours",
         instead: "is_claimed(attempt) && !is_ours && attempt.id.is_empty()",
         found_by: FoundBy::Both,
@@ -302,27 +302,26 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "what stands in a status already is written again at each look",
         file: STEP,
-        text: "if partition.status.as_ref() == Some(&wished) {",
-        instead: "if partition.status.as_ref() == Some(&wished) && !matches!(pace, Pace::Steady) {",
+        text: "if partition.status.as_ref() == Some(&desired) {",
+        instead: "if partition.status.as_ref() == Some(&desired) && !matches!(requeue, Requeue::Steady) {",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "who has another name goes on under the old one",
         file: "host/partitions/src/steps.rs",
-        text: "if let Some(moved) = status.and_then(|status| record::moved(status, renamed)) {",
-        instead: "let moved = status.and_then(|status| record::moved(status, renamed));
-        if let Some(moved) = moved.filter(|_| self.taken > STEPS_MAX) {",
+        text: "if let Some(updated) = updated {",
+        instead: "if let Some(updated) = updated.filter(|_| self.taken > STEPS_MAX) {",
         found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "what is on a controller that has left the list is taken for gone",
-        file: LEFTOVERS,
-        text: "    let seen = match truth {
-        Truth::Absent => return Ok(write(gone(status, attempt))),
-        Truth::Unreachable(reason) | Truth::Denied(reason) | Truth::NotListed(reason) => {",
-        instead: "    let seen = match truth {
-        Truth::Absent | Truth::NotListed(_) => return Ok(write(gone(status, attempt))),
-        Truth::Unreachable(reason) | Truth::Denied(reason) => {",
+        file: UNSETTLED_ATTEMPTS,
+        text: "        RemoteState::Absent => return Ok(write(gone(status, attempt))),
+        RemoteState::Unreachable(reason)
+        | RemoteState::Denied(reason)
+        | RemoteState::NotListed(reason) => {",
+        instead: "        RemoteState::Absent | RemoteState::NotListed(_) => return Ok(write(gone(status, attempt))),
+        RemoteState::Unreachable(reason) | RemoteState::Denied(reason) => {",
         found_by: FoundBy::Simulation,
     },
     Mutation {
@@ -342,9 +341,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a refusal of the future is fresh for as long as the clock was set back",
-        file: "host/partitions/src/record/waiting.rs",
-        text: "now.duration_since(started.0).abs() < REFUSAL_RESTS",
-        instead: "now.duration_since(started.0) < REFUSAL_RESTS",
+        file: "host/partitions/src/status_update/waiting.rs",
+        text: "now.duration_since(started.0).abs() < REFUSAL_LIFETIME",
+        instead: "now.duration_since(started.0) < REFUSAL_LIFETIME",
         found_by: FoundBy::Simulation,
     },
 ];

@@ -17,7 +17,7 @@ const CALLERS: usize = 4;
 /// What became of the requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps {
-    /// How often the line-up was exchanged.
+    /// How often the active set was replaced.
     pub swaps: u32,
     /// Answers meanwhile.
     pub answers: u64,
@@ -38,7 +38,7 @@ struct Counts {
     mixed: AtomicU64,
 }
 
-/// Exchanges a line-up of two guests for another of two others, so many times.
+/// Replaces an active set of two guests by two others, so many times.
 pub async fn swaps(swaps: u32) -> Result<Swaps, PolicyLoadError> {
     let (guests, folder) = open(Duration::from_secs(5)).await?;
     let module = read(&folder, "validation.wasm")?;

@@ -9,7 +9,7 @@ use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_operator::exposition::Metrics;
 use ipu_partitions::Guarded;
-use ipu_partitions::fleet::Fleet;
+use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::metrics::Sources;
 use ipu_partitions::node_labels::node_labels;
 use ipu_partitions::watched::watched;
@@ -110,12 +110,12 @@ async fn sources(simulator: &Simulator) -> Sources {
     let (namespaces, _) = namespaces();
     let (partitions, watch) = watched(namespaces.clone(), Scope::default());
     for event in [Event::Init, Event::InitApply(partition), Event::InitDone] {
-        watch.hear(event);
+        watch.apply_event(event);
     }
-    let fleet = Fleet::new(registry, node_labels().0, partitions.clone());
+    let pool = ControllerPool::new(registry, node_labels().0, partitions.clone());
     Sources {
         partitions,
-        fleet: Arc::new(fleet),
+        pool: Arc::new(pool),
         namespaces,
     }
 }

@@ -1,7 +1,7 @@
 //! Every call of the client, where all goes well.
 
 use cluster::wait::eventually;
-use vipu_client::Truth;
+use vipu_client::Lookup;
 use vipu_client::model::{CreateRequest, Inventory, OperationState, ReadyState};
 use vipu_simulator::World;
 use vipu_simulator::faults::Method;
@@ -37,9 +37,9 @@ async fn a_partition_is_made_seen_reset_and_removed() {
     assert!(!is_relocatable());
     client.reset("p-1", true).await.unwrap();
     assert!(is_relocatable());
-    assert_eq!(client.truth("p-1").await.unwrap(), Truth::Present(state));
+    assert_eq!(client.lookup("p-1").await.unwrap(), Lookup::Present(state));
     client.remove("p-1", false).await.unwrap();
-    assert_eq!(client.truth("p-1").await.unwrap(), Truth::Absent);
+    assert_eq!(client.lookup("p-1").await.unwrap(), Lookup::Absent);
     assert!(client.list().await.unwrap().is_empty());
 }
 
@@ -108,9 +108,9 @@ async fn a_partition_that_is_being_formed_is_seen_and_uses_ipus() {
     let maker = client.clone();
     let making = tokio::spawn(async move { maker.create(&partition("p-1", 16)).await });
     let state = eventually("the partition is seen", async || {
-        match client.truth("p-1").await.unwrap() {
-            Truth::Present(state) => Ok(state),
-            absent @ Truth::Absent => Err(format!("{absent:?}")),
+        match client.lookup("p-1").await.unwrap() {
+            Lookup::Present(state) => Ok(state),
+            absent @ Lookup::Absent => Err(format!("{absent:?}")),
         }
     })
     .await;

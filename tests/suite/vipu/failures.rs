@@ -3,7 +3,7 @@
 use cluster::wait::eventually;
 use tonic::Code;
 use vipu_client::model::{OperationState, ReadyState};
-use vipu_client::{Deadlines, Truth, VipuClient, VipuError};
+use vipu_client::{Deadlines, Lookup, VipuClient, VipuError};
 use vipu_simulator::Simulator;
 use vipu_simulator::codes::{CodeName, Codes};
 use vipu_simulator::faults::{Down, Fail, LostReply, Method, Order};
@@ -16,9 +16,9 @@ fn times(simulator: &Simulator, method: Method) -> usize {
 }
 
 async fn is_active(client: &VipuClient, id: &str) -> bool {
-    match client.truth(id).await.unwrap() {
-        Truth::Absent => false,
-        Truth::Present(state) => {
+    match client.lookup(id).await.unwrap() {
+        Lookup::Absent => false,
+        Lookup::Present(state) => {
             assert_eq!(state.ready_state, ReadyState::Active);
             true
         }
@@ -59,7 +59,11 @@ async fn every_code_is_told_apart_and_the_truth_is_the_same() {
             }
             other => panic!("{name:?} was read as {other:?}"),
         }
-        assert_eq!(client.truth(&id).await.unwrap(), Truth::Absent, "{name:?}");
+        assert_eq!(
+            client.lookup(&id).await.unwrap(),
+            Lookup::Absent,
+            "{name:?}"
+        );
         assert_eq!(times(&simulator, Method::CreatePartition), before + 1);
     }
 }
@@ -82,7 +86,7 @@ async fn absent_is_absent_whatever_code_says_so() {
                 ..Codes::default()
             };
         });
-        assert_eq!(client.truth("p-1").await.unwrap(), Truth::Absent);
+        assert_eq!(client.lookup("p-1").await.unwrap(), Lookup::Absent);
     }
 }
 
@@ -151,13 +155,13 @@ async fn a_create_that_takes_too_long_still_makes_its_partition() {
     );
     let client = client(&simulator);
     eventually("the partition is active", async || {
-        match client.truth("p-1").await.unwrap() {
-            Truth::Present(state) if state.ready_state == ReadyState::Active => Ok(()),
-            Truth::Present(state) => {
+        match client.lookup("p-1").await.unwrap() {
+            Lookup::Present(state) if state.ready_state == ReadyState::Active => Ok(()),
+            Lookup::Present(state) => {
                 assert_eq!(state.operation_state, OperationState::Creating);
                 Err(format!("{state:?}"))
             }
-            Truth::Absent => panic!("the partition was given up"),
+            Lookup::Absent => panic!("the partition was given up"),
         }
     })
     .await;
@@ -186,8 +190,8 @@ async fn a_server_that_is_down_is_unreachable_and_nothing_was_sent() {
     .await;
     assert!(matches!(error, VipuError::Unreachable(_)), "{error:?}");
     assert!(error.reason().contains("refused"), "{}", error.reason());
-    let truth = client.truth("p-1").await.unwrap_err();
-    assert!(matches!(truth, VipuError::Unreachable(_)), "{truth:?}");
+    let lookup = client.lookup("p-1").await.unwrap_err();
+    assert!(matches!(lookup, VipuError::Unreachable(_)), "{lookup:?}");
 
     simulator.server.with(|world, _| world.orders.cancel(down));
     let back = eventually("the server answers again", async || client.list().await).await;
@@ -203,7 +207,7 @@ async fn a_server_that_drops_connections_gives_no_answer() {
         ..Order::default()
     });
     assert!(client.create(&partition("p-1", 4)).await.is_err());
-    assert!(client.truth("p-1").await.is_err());
+    assert!(client.lookup("p-1").await.is_err());
     assert_eq!(times(&simulator, Method::CreatePartition), 0);
 }
 
@@ -269,14 +273,14 @@ async fn a_partition_that_breaks_while_it_forms_is_there_and_in_error() {
         ..Order::on(Method::CreatePartition)
     });
     client.create(&partition("p-1", 4)).await.unwrap_err();
-    let Truth::Present(state) = client.truth("p-1").await.unwrap() else {
+    let Lookup::Present(state) = client.lookup("p-1").await.unwrap() else {
         panic!("the broken partition is gone");
     };
     assert_eq!(state.ready_state, ReadyState::Error);
     assert_eq!(state.operation_state, OperationState::Failed);
     assert_eq!(state.errors, ["link training failed"]);
     client.remove("p-1", true).await.unwrap();
-    assert_eq!(client.truth("p-1").await.unwrap(), Truth::Absent);
+    assert_eq!(client.lookup("p-1").await.unwrap(), Lookup::Absent);
 }
 
 /// A port on which nobody speaks gRPC, and one on which nobody listens.

@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::wait::{self, Seen};
-use ipu_partitions::fleet::Fleet;
+use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::Event;
 use vipu_client::inventory::Report;
 use vipu_client::model::Inventory;
 use vipu_client::registry::KEY;
-use vipu_client::{Deadlines, Inventories, Registry, Truth};
+use vipu_client::{Deadlines, Inventories, Lookup, Registry};
 use vipu_simulator::codes::CodeName;
 use vipu_simulator::faults::{Down, Fail, LostReply, Method, Order};
 use vipu_simulator::{Options, Simulator};
@@ -198,7 +198,7 @@ async fn a_controller_that_leaves_the_list_is_reached_and_not_offered() {
     let pod1 = pod1().await;
     let pod2 = Simulator::start(Options::quick("pod2", 64)).await.unwrap();
     let registry = Arc::new(Registry::new(Deadlines::default()));
-    let fleet = Fleet::new(registry.clone(), node_labels().0, no_partitions());
+    let pool = ControllerPool::new(registry.clone(), node_labels().0, no_partitions());
     let (edits, events) = futures::channel::mpsc::unbounded();
     let follower = registry.clone();
     tokio::spawn(async move { follower.follow(events).await });
@@ -207,28 +207,28 @@ async fn a_controller_that_leaves_the_list_is_reached_and_not_offered() {
         edits.unbounded_send(event).unwrap();
     };
     let offered = async || {
-        let views = fleet.views().await;
+        let views = pool.views().await;
         views.iter().map(|view| view.total_ipus).collect::<Vec<_>>()
     };
 
     edit(&[&pod1, &pod2]);
     let both = async || Seen::when(offered().await, |offered| offered == &[16, 64]);
     wait::eventually("both are offered", both).await;
-    let left = fleet.controllers()[0].clone();
-    let client = fleet.client(&left).unwrap();
+    let left = pool.controllers()[0].clone();
+    let client = pool.client(&left).unwrap();
     client.create(&partition("p-1", 4)).await.unwrap();
 
     edit(&[&pod2]);
     let one = async || Seen::when(offered().await, |offered| offered == &[64]);
     wait::eventually("only the second is offered", one).await;
-    let client = fleet.client(&left).unwrap();
+    let client = pool.client(&left).unwrap();
     assert!(matches!(
-        client.truth("p-1").await.unwrap(),
-        Truth::Present(_)
+        client.lookup("p-1").await.unwrap(),
+        Lookup::Present(_)
     ));
     client.remove("p-1", false).await.unwrap();
-    assert_eq!(client.truth("p-1").await.unwrap(), Truth::Absent);
-    let reports = fleet.reports().await;
+    assert_eq!(client.lookup("p-1").await.unwrap(), Lookup::Absent);
+    let reports = pool.reports().await;
     assert_eq!(reports.len(), 1);
     assert_eq!(reports[0].version.as_deref(), Some("1.18.0"));
 }

@@ -56,13 +56,13 @@ impl Volume {
     }
 }
 
-struct Scene {
+struct Fixture {
     folder: TempDir,
     pki: Pki,
     simulator: Simulator,
 }
 
-impl Scene {
+impl Fixture {
     /// A pod that speaks TLS, and serves callers with a certificate of its authority and the key.
     async fn new(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
@@ -80,7 +80,7 @@ impl Scene {
             ]),
             ..Options::quick("pod1", 16)
         });
-        Scene {
+        Fixture {
             simulator: simulator.await.unwrap(),
             folder,
             pki,
@@ -133,9 +133,9 @@ fn options(tls: &Volume, credentials: &Volume) -> AuthOptions {
 
 #[tokio::test]
 async fn every_call_is_served_over_tls_with_the_right_certificate_and_key() {
-    let scene = Scene::new("127.0.0.1").await;
-    let (tls, credentials) = scene.volumes();
-    let client = scene.client(options(&tls, &credentials)).await;
+    let fixture = Fixture::new("127.0.0.1").await;
+    let (tls, credentials) = fixture.volumes();
+    let client = fixture.client(options(&tls, &credentials)).await;
     client.create(&partition("p-1", 4)).await.unwrap();
     client.reset("p-1", false).await.unwrap();
     assert!(client.status("p-1").await.is_ok());
@@ -155,11 +155,11 @@ async fn every_call_is_served_over_tls_with_the_right_certificate_and_key() {
 
 #[tokio::test]
 async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
-    let scene = Scene::new("127.0.0.1").await;
-    let other = Scene::new("127.0.0.1").await;
-    let (tls, right_key) = scene.volumes();
+    let fixture = Fixture::new("127.0.0.1").await;
+    let other = Fixture::new("127.0.0.1").await;
+    let (tls, right_key) = fixture.volumes();
     let (certificate, key) = other.identity();
-    let ca = scene.ca();
+    let ca = fixture.ca();
     let alone = Volume::new(&[("ca.crt", &ca)]);
     let strangers = Volume::new(&[
         ("ca.crt", &ca),
@@ -204,41 +204,41 @@ async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
     ];
     for (options, words) in table {
         let shown = format!("{options:?}");
-        let client = scene.client(options).await;
+        let client = fixture.client(options).await;
         let reason = client.list().await.unwrap_err().reason();
         assert!(reason.contains(words), "{shown}: {reason}");
         assert!(!reason.contains(KEY), "{reason}");
         // What a controller does not let be seen is not known to be absent.
-        client.truth("p-1").await.unwrap_err();
+        client.lookup("p-1").await.unwrap_err();
     }
 }
 
 #[tokio::test]
 async fn one_name_can_stand_in_every_controllers_certificate() {
-    let scene = Scene::new("v-ipu.example").await;
-    let (tls, credentials) = scene.volumes();
-    let client = scene.client(options(&tls, &credentials)).await;
+    let fixture = Fixture::new("v-ipu.example").await;
+    let (tls, credentials) = fixture.volumes();
+    let client = fixture.client(options(&tls, &credentials)).await;
     let reason = client.list().await.unwrap_err().reason();
     assert!(reason.contains("invalid peer certificate"), "{reason}");
     let named = AuthOptions {
         vipu_tls_server_name: Some("v-ipu.example".to_owned()),
         ..options(&tls, &credentials)
     };
-    assert!(scene.client(named).await.list().await.unwrap().is_empty());
+    assert!(fixture.client(named).await.list().await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn renewed_files_are_used_without_a_restart_and_bad_ones_leave_the_last() {
-    let scene = Scene::new("127.0.0.1").await;
-    let (mut tls, mut keys) = scene.volumes();
+    let fixture = Fixture::new("127.0.0.1").await;
+    let (mut tls, mut keys) = fixture.volumes();
     let mut files = AuthFiles::open(options(&tls, &keys)).await.unwrap();
-    let controller = scene.simulator.controller("pod1");
+    let controller = fixture.simulator.controller("pod1");
     let client =
         VipuClient::with_auth(&controller, Deadlines::default(), files.subscribe()).unwrap();
     client.create(&partition("p-1", 4)).await.unwrap();
 
-    let (ca, (certificate, key)) = (scene.ca(), scene.identity());
-    let strangers_key = Scene::new("127.0.0.1").await.identity().1;
+    let (ca, (certificate, key)) = (fixture.ca(), fixture.identity());
+    let strangers_key = Fixture::new("127.0.0.1").await.identity().1;
     keys.swap(&[("user-id", b"operator"), ("api-key", b"of today")]);
     // Nothing of the new files is used while any of them is bad, and the last ones still serve.
     for (certificate, key) in [
@@ -261,7 +261,7 @@ async fn renewed_files_are_used_without_a_restart_and_bad_ones_leave_the_last() 
         ("tls.crt", &certificate),
         ("tls.key", &key),
     ]);
-    scene.simulator.server.with(|world, _| {
+    fixture.simulator.server.with(|world, _| {
         let today = "of today".to_owned();
         world.required.insert("api-key".to_owned(), today);
     });
@@ -272,16 +272,16 @@ async fn renewed_files_are_used_without_a_restart_and_bad_ones_leave_the_last() 
 
 #[tokio::test]
 async fn files_that_are_bad_at_the_start_hold_every_call_back_until_they_are_mended() {
-    let scene = Scene::new("127.0.0.1").await;
-    let (certificate, key) = scene.identity();
-    let ca = scene.ca();
+    let fixture = Fixture::new("127.0.0.1").await;
+    let (certificate, key) = fixture.identity();
+    let ca = fixture.ca();
     let mut tls = Volume::new(&[("tls.crt", &certificate), ("tls.key", &key)]);
     let keys = credentials(KEY);
     let files = AuthFiles::open(options(&tls, &keys)).await.unwrap();
     let registry = Registry::with_auth(Deadlines::default(), files.subscribe());
     tokio::spawn(files.follow(CancellationToken::new()));
     let client = registry
-        .client(&scene.simulator.controller("pod1"))
+        .client(&fixture.simulator.controller("pod1"))
         .unwrap();
     let error = client.create(&partition("p-1", 4)).await.unwrap_err();
     assert!(matches!(error, VipuError::Auth(_)), "{error:?}");
@@ -292,8 +292,11 @@ async fn files_that_are_bad_at_the_start_hold_every_call_back_until_they_are_men
         file.display()
     );
     assert_eq!(error.reason(), expected);
-    assert!(matches!(client.truth("p-1").await, Err(VipuError::Auth(_))));
-    assert!(scene.simulator.server.calls(0).is_empty());
+    assert!(matches!(
+        client.lookup("p-1").await,
+        Err(VipuError::Auth(_))
+    ));
+    assert!(fixture.simulator.server.calls(0).is_empty());
 
     tls.swap(&[
         ("ca.crt", &ca),

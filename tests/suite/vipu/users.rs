@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use vipu_client::{AuthFiles, AuthOptions, Deadlines, Truth, VipuClient};
+use vipu_client::{AuthFiles, AuthOptions, Deadlines, Lookup, VipuClient};
 use vipu_simulator::codes::CodeName;
 use vipu_simulator::{Options, Simulator};
 
@@ -32,14 +32,14 @@ async fn what_another_user_made_is_never_taken_for_absent() {
     assert_ne!(second.account(), account);
     let asked = async |hides: Option<CodeName>, id: &str| {
         simulator.server.with(|world, _| world.users.hides = hides);
-        let truth = second.truth_of(id, account.as_deref()).await;
-        truth.map_err(|error| (error.is_denial(), error.reason()))
+        let lookup = second.lookup_as(id, account.as_deref()).await;
+        lookup.map_err(|error| (error.is_denial(), error.reason()))
     };
-    assert!(matches!(asked(None, "p-1").await, Ok(Truth::Present(_))));
+    assert!(matches!(asked(None, "p-1").await, Ok(Lookup::Present(_))));
     for code in [CodeName::PermissionDenied, CodeName::Unauthenticated] {
         let (is_denial, reason) = asked(Some(code), "p-1").await.unwrap_err();
         assert!(is_denial && reason.contains("it does not let the operator do GetPartitionStatus"));
-        let own = second.truth("p-1").await.unwrap_err();
+        let own = second.lookup("p-1").await.unwrap_err();
         assert!(own.is_denial(), "whoever asked for it: {own}");
     }
     // A code that says nothing, and a list that does not show it.
@@ -54,8 +54,8 @@ async fn what_another_user_made_is_never_taken_for_absent() {
             reason.contains("requested under another V-IPU user id"),
             "{reason}"
         );
-        let own = second.truth("p-1").await.unwrap();
-        assert_eq!(own, Truth::Absent, "the list of its own user decides");
+        let own = second.lookup("p-1").await.unwrap();
+        assert_eq!(own, Lookup::Absent, "the list of its own user decides");
     }
     // A server may hide by the same code by which it says that there is none.
     simulator
@@ -67,10 +67,10 @@ async fn what_another_user_made_is_never_taken_for_absent() {
     ] {
         let (is_denial, reason) = asked(Some(hides), id).await.unwrap_err();
         assert!(is_denial, "{reason}");
-        assert_eq!(second.truth(id).await.unwrap(), Truth::Absent, "its own");
+        assert_eq!(second.lookup(id).await.unwrap(), Lookup::Absent, "its own");
     }
     // What it is shown is not hidden from it later.
-    assert!(matches!(asked(None, "p-1").await, Ok(Truth::Present(_))));
+    assert!(matches!(asked(None, "p-1").await, Ok(Lookup::Present(_))));
     second.remove("p-1", false).await.unwrap();
-    assert_eq!(second.truth("p-1").await.unwrap(), Truth::Absent);
+    assert_eq!(second.lookup("p-1").await.unwrap(), Lookup::Absent);
 }

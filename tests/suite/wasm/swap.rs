@@ -118,7 +118,7 @@ async fn swaps_under_load_fail_no_call() {
 }
 
 #[tokio::test]
-async fn a_placement_policy_that_answers_nonsense_is_overruled() {
+async fn a_placement_policy_with_an_invalid_answer_is_overruled() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(built_in_file(Hook::Placement));
     std::fs::write(file, hostile::placement()).unwrap();
@@ -149,7 +149,7 @@ async fn a_placement_policy_that_answers_nonsense_is_overruled() {
         .place(&request, &[controller], &[])
         .await;
     assert_eq!(placed.decision, Decision::Try("pod1:8090".to_owned()));
-    let overruled = placed.overruled.expect("the answer was nonsense");
+    let overruled = placed.overruled.expect("the answer was invalid");
     assert!(
         overruled.contains("\"mars\", which is no known controller"),
         "{overruled}"

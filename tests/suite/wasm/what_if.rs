@@ -2,7 +2,7 @@
 
 use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{ControllerView, Hook};
-use ipu_partitions::rest::{question, what_if};
+use ipu_partitions::rest::{query_request, what_if};
 use ipu_policies::active_policies::ActivePolicies;
 
 use super::{open, options};
@@ -24,8 +24,8 @@ fn crowded(count: usize) -> Vec<ControllerView> {
 }
 
 async fn ask(guests: &ActivePolicies, body: &str, views: &[ControllerView]) -> what_if::Placement {
-    let question = question::read(body.as_bytes()).unwrap();
-    what_if::answer(guests, &question, PlacementContext::default(), views)
+    let query = query_request::read(body.as_bytes()).unwrap();
+    what_if::answer(guests, &query, PlacementContext::default(), views)
         .await
         .placement
 }

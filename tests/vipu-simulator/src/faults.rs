@@ -36,7 +36,7 @@ pub struct Order {
     pub full: bool,
     /// The partition that CreatePartition forms goes to ERROR with these words.
     pub breaks: Option<String>,
-    /// Do the work, and answer nonsense.
+    /// Do the work, and send an invalid reply.
     pub lie: Option<Lie>,
     /// Do the work, and let no reply come.
     pub lose_reply: Option<LostReply>,
@@ -67,7 +67,7 @@ pub struct Fail {
     pub message: String,
 }
 
-/// How a reply is nonsense, or the work was not what was asked. Each concerns those methods whose
+/// How a reply is invalid, or the work was not what was asked. Each concerns those methods whose
 /// reply holds such a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -1,4 +1,4 @@
-//! Pure: turns an honest reply into the nonsense that was ordered.
+//! Pure: turns a correct reply into the invalid one of a fault.
 
 use prost_types::Timestamp;
 use vipu_client::proto;

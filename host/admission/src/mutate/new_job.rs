@@ -2,7 +2,7 @@
 //! a start before Kueue admits the job.
 
 use ipu_api::ipujob::is_managed_by_another;
-use ipu_api::names::JOB_FINALIZER;
+use ipu_api::labels::JOB_FINALIZER;
 use ipu_api::queueing;
 use ipu_guest_host::model::Operation;
 use json_patch::jsonptr::PointerBuf;

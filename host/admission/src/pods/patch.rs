@@ -1,6 +1,6 @@
 //! Pure: the patch of a Pod that requests IPUs: scheduling gate, label, environment, and the defaults of the guests.
 
-use ipu_api::names::{
+use ipu_api::labels::{
     IPU_RESOURCE, NATIVE_POD_LABEL, PARTITION_GATE, PARTITION_ID_LABEL, VIPU_HOST_ANNOTATION,
     VIPU_PORT_ANNOTATION, VIPU_TIMEOUT,
 };

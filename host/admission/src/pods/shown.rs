@@ -1,6 +1,6 @@
 //! Pure: the IPUJob as which guests see a Pod that requests IPUs, and the Pod's fields for those of that IPUJob.
 
-use ipu_api::names::NATIVE_POD_LABEL;
+use ipu_api::labels::NATIVE_POD_LABEL;
 use ipu_api::pod_request::NewPartition;
 use ipu_guest_host::model::Violation;
 use ipu_guest_host::texts;

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use k8s_openapi::api::core::v1::{Container, Pod};
 use serde_json::Value;
 
-use crate::names::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
+use crate::labels::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
 
 /// The values that make up a request.
 #[derive(Debug)]

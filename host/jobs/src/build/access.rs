@@ -1,6 +1,6 @@
 //! Pure: builds the ServiceAccount, Role and RoleBinding that allow a job's launcher to exec into its workers only.
 
-use ipu_api::names;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 
@@ -10,7 +10,7 @@ use crate::validate::ValidJob;
 /// Builds the launcher Pod's ServiceAccount.
 pub fn service_account(job: &ValidJob) -> ServiceAccount {
     ServiceAccount {
-        metadata: metadata(job, names::launcher(&job.name)),
+        metadata: metadata(job, naming::launcher(&job.name)),
         ..ServiceAccount::default()
     }
 }
@@ -19,7 +19,7 @@ pub fn service_account(job: &ValidJob) -> ServiceAccount {
 pub fn role(job: &ValidJob) -> Role {
     let workers = job.worker_names();
     Role {
-        metadata: metadata(job, names::launcher(&job.name)),
+        metadata: metadata(job, naming::launcher(&job.name)),
         rules: Some(vec![
             rule("pods", &["get"], &workers),
             // A WebSocket exec is a GET to the API server, and from 1.35 on `create` is asked too.
@@ -30,7 +30,7 @@ pub fn role(job: &ValidJob) -> Role {
 
 /// Gives the account its rights.
 pub fn role_binding(job: &ValidJob) -> RoleBinding {
-    let name = names::launcher(&job.name);
+    let name = naming::launcher(&job.name);
     RoleBinding {
         metadata: metadata(job, name.clone()),
         role_ref: RoleRef {

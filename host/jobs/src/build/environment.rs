@@ -1,6 +1,6 @@
 //! Pure: builds the environment by which Poplar, poprun and Open MPI find their IPUs and workers.
 
-use ipu_api::names::VIPU_TIMEOUT;
+use ipu_api::labels::VIPU_TIMEOUT;
 use k8s_openapi::api::core::v1::EnvVar;
 
 use super::agent;

@@ -1,6 +1,7 @@
 //! Pure: builds the launcher Pod from the template's first container.
 
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::{Affinity, Container, EnvVar, Pod, PodSpec};
 
 use super::{PodSettings, Role, agent, environment, metadata, pod_set, workers};
@@ -26,7 +27,7 @@ pub fn launcher(
         volumes: template.volumes.clone(),
         image_pull_secrets: template.image_pull_secrets.clone(),
         security_context: template.security_context.clone(),
-        service_account_name: Some(names::launcher(&job.name)),
+        service_account_name: Some(naming::launcher(&job.name)),
         automount_service_account_token: Some(true),
         node_selector: template.node_selector.clone(),
         tolerations: template.tolerations.clone(),
@@ -41,7 +42,7 @@ pub fn launcher(
         ..PodSpec::default()
     };
     agent::add_to_pod(&mut spec, job, settings);
-    let mut meta = metadata(job, names::launcher(&job.name));
+    let mut meta = metadata(job, naming::launcher(&job.name));
     // Annotations configure networks and injected sidecars. Labels are not copied, because Services and disruption budgets
     // that select the workers would also select the launcher.
     meta.annotations
@@ -51,18 +52,18 @@ pub fn launcher(
     workers::select_node(&mut spec, placed);
     let annotations = meta.annotations.get_or_insert_default();
     for key in [
-        names::MAIN_CONTAINER_ANNOTATION,
-        names::DEFAULT_CONTAINER_ANNOTATION,
+        labels::MAIN_CONTAINER_ANNOTATION,
+        labels::DEFAULT_CONTAINER_ANNOTATION,
     ] {
         annotations.insert(key.to_owned(), CONTAINER.to_owned());
     }
     let labels = meta.labels.get_or_insert_default();
-    labels.insert(names::RUN_LABEL.to_owned(), run.to_string());
+    labels.insert(labels::RUN_LABEL.to_owned(), run.to_string());
     labels.insert(
-        names::ROLE_LABEL.to_owned(),
+        labels::ROLE_LABEL.to_owned(),
         Role::Launcher.label().to_owned(),
     );
-    labels.insert(names::PARTITION_ID_LABEL.to_owned(), placed.id.clone());
+    labels.insert(labels::PARTITION_ID_LABEL.to_owned(), placed.id.clone());
     Pod {
         metadata: meta,
         spec: Some(spec),

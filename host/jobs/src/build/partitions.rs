@@ -1,11 +1,12 @@
 //! Pure: builds the IPUPartition of one instance.
 
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use ipu_api::owner_metadata;
 use kube::api::ObjectMeta;
 
-use super::{labels, pod_set};
+use super::{job_labels, pod_set};
 use crate::validate::ValidJob;
 
 /// Builds the IPUPartition of an instance. It has no owner reference, because it is cluster-scoped and must outlive the job
@@ -15,10 +16,10 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
     let replicas = job.size.replicas();
     IPUPartition {
         metadata: ObjectMeta {
-            name: Some(names::partition_object(&owner, instance)),
-            labels: Some(labels(job)),
+            name: Some(naming::partition_object(&owner, instance)),
+            labels: Some(job_labels(job)),
             // Set at the creation, so that it needs no further write. The proxy removes it.
-            finalizers: Some(vec![names::PARTITION_FINALIZER.to_owned()]),
+            finalizers: Some(vec![labels::PARTITION_FINALIZER.to_owned()]),
             ..ObjectMeta::default()
         },
         spec: IPUPartitionSpec {

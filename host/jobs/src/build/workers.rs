@@ -1,6 +1,7 @@
 //! Pure: builds the worker Pods: the user's whole template, and the operator's additions.
 
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -58,31 +59,31 @@ fn worker_metadata(
 ) -> ObjectMeta {
     let mut meta = metadata(
         job,
-        names::worker(&job.name, job.worker_index(instance, gcd)),
+        naming::worker(&job.name, job.worker_index(instance, gcd)),
     );
     let mut labels = template.labels.clone().unwrap_or_default();
     labels.extend(meta.labels.take().unwrap_or_default());
     labels.extend(
         [
-            (names::ROLE_LABEL, Role::Worker.label().to_owned()),
-            (names::INSTANCE_LABEL, instance.to_string()),
-            (names::GCD_LABEL, gcd.to_string()),
-            (names::PARTITION_ID_LABEL, placed.id.clone()),
-            (names::RUN_LABEL, run.to_string()),
+            (labels::ROLE_LABEL, Role::Worker.label().to_owned()),
+            (labels::INSTANCE_LABEL, instance.to_string()),
+            (labels::GCD_LABEL, gcd.to_string()),
+            (labels::PARTITION_ID_LABEL, placed.id.clone()),
+            (labels::RUN_LABEL, run.to_string()),
         ]
         .map(|(key, value)| (key.to_owned(), value)),
     );
     let mut annotations = template.annotations.clone().unwrap_or_default();
     annotations.insert(
-        names::TEMPLATE_HASH_ANNOTATION.to_owned(),
+        labels::TEMPLATE_HASH_ANNOTATION.to_owned(),
         job.template.hash.clone(),
     );
     annotations.insert(
-        names::MAIN_CONTAINER_ANNOTATION.to_owned(),
+        labels::MAIN_CONTAINER_ANNOTATION.to_owned(),
         job.template.first.name.clone(),
     );
     annotations
-        .entry(names::DEFAULT_CONTAINER_ANNOTATION.to_owned())
+        .entry(labels::DEFAULT_CONTAINER_ANNOTATION.to_owned())
         .or_insert_with(|| job.template.first.name.clone());
     meta.labels = Some(labels);
     meta.annotations = Some(annotations);

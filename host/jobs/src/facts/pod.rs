@@ -1,6 +1,6 @@
 //! Pure: the state of a Pod, as its job sees it.
 
-use ipu_api::names;
+use ipu_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use serde::Serialize;
@@ -202,7 +202,7 @@ pub fn running_since(pod: &Pod) -> Option<Timestamp> {
 fn run_of(pod: &Pod) -> i64 {
     let labels = pod.metadata.labels.as_ref();
     labels
-        .and_then(|labels| labels.get(names::RUN_LABEL)?.parse().ok())
+        .and_then(|labels| labels.get(labels::RUN_LABEL)?.parse().ok())
         .unwrap_or(0)
 }
 
@@ -227,7 +227,7 @@ fn ended(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> PodState {
 fn main_container<'a>(pod: &'a Pod, status: &'a PodStatus) -> Option<&'a ContainerStatus> {
     let annotations = pod.metadata.annotations.as_ref();
     let name = annotations
-        .and_then(|annotations| annotations.get(names::MAIN_CONTAINER_ANNOTATION))
+        .and_then(|annotations| annotations.get(labels::MAIN_CONTAINER_ANNOTATION))
         .or_else(|| Some(&pod.spec.as_ref()?.containers.first()?.name))?;
     status
         .container_statuses
@@ -247,7 +247,7 @@ fn is_stale(pod: &Pod, partition: Option<&str>) -> bool {
         .metadata
         .labels
         .as_ref()
-        .and_then(|labels| labels.get(names::PARTITION_ID_LABEL));
+        .and_then(|labels| labels.get(labels::PARTITION_ID_LABEL));
     match (used, partition) {
         (Some(used), Some(current)) => used != current,
         _ => false,

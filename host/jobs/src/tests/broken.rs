@@ -194,7 +194,7 @@ fn instances_under_one_launcher_are_wanted_together() {
     world.settle(&job);
     assert!(
         world.pods().is_empty(),
-        "they would hold what could be given back"
+        "they would hold what could be released"
     );
     world.ready([2]);
     world.settle(&job);

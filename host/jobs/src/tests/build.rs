@@ -66,7 +66,7 @@ fn a_placement_policy_may_know_of_the_job_what_it_says_of_itself() {
 
 #[test]
 fn annotations_ask_for_partitions_of_another_kind() {
-    use ipu_api::names::{RECONFIGURABLE_ANNOTATION, RELOCATABLE_ANNOTATION};
+    use ipu_api::labels::{RECONFIGURABLE_ANNOTATION, RELOCATABLE_ANNOTATION};
     let asked = |annotations: &[(&str, &str)]| {
         let mut job = IPUJob::sample();
         job.metadata.annotations = Some(

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use axum::http::{Method, Request, Response, StatusCode};
 use ipu_api::ipujob::IPUJob;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_runtime::scope::Scope;
 use kube::Client;
 use kube::client::Body;
@@ -338,7 +338,7 @@ fn refusal(code: StatusCode, reason: &str) -> (StatusCode, Value) {
 pub(crate) fn owned_by(job: &IPUJob) -> Value {
     let uid = job.metadata.uid.clone().unwrap();
     json!({
-        "labels": {names::JOB_UID_LABEL: uid},
+        "labels": {labels::JOB_UID_LABEL: uid},
         "ownerReferences": [{
             "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "name": "sample", "uid": uid,
         }],

@@ -5,7 +5,7 @@ use ipu_api::ipujob::{
     Workers,
 };
 use ipu_api::ipujob_status::JobState;
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_api::pod_template::PodTemplate;
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ impl JobFixture for IPUJob {
         job.metadata.namespace = Some("default".to_owned());
         job.metadata.uid = Some("beb81bbe-2309-494a-9e28-2a75a704be15".to_owned());
         job.metadata.generation = Some(1);
-        job.metadata.finalizers = Some(vec![names::JOB_FINALIZER.to_owned()]);
+        job.metadata.finalizers = Some(vec![labels::JOB_FINALIZER.to_owned()]);
         job
     }
 

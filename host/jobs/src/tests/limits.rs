@@ -58,7 +58,7 @@ fn a_stricter_limit_lets_what_runs_go_on_to_its_end() {
         world.end(last, 0);
         world.settle(&job);
         assert_eq!(world.row(), "Completed 0 1 All instances done");
-        assert_eq!(world.slots(), [0; 0], "it is given back");
+        assert_eq!(world.slots(), [0; 0], "it is released");
     }
 }
 

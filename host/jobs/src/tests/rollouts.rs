@@ -125,10 +125,10 @@ fn a_template_that_does_not_start_is_replaced_by_the_next_one() {
     world.reset_partitions();
     world.settle(&broken);
     assert_eq!(versions(&world)[0].1, "2", "it is Pending");
-    let mended = version(&job, "3");
-    world.settle(&mended);
+    let fixed = version(&job, "3");
+    world.settle(&fixed);
     world.reset_partitions();
-    world.settle(&mended);
+    world.settle(&fixed);
     assert_eq!(versions(&world)[0].1, "3");
 }
 

@@ -65,7 +65,7 @@ fn a_pod_that_was_told_to_end_has_not_ended_by_itself_whatever_time_its_runtime_
     let state = containers[0].state.as_mut().unwrap();
     state.terminated.as_mut().unwrap().finished_at = Some(time(jiff::Timestamp::UNIX_EPOCH));
     world.settle(&job);
-    assert_eq!(world.slots(), [0], "its partition is not given back");
+    assert_eq!(world.slots(), [0], "its partition is not released");
     world.lose("sample-worker-0");
     world.settle(&job);
     world.reset_partitions();
@@ -112,7 +112,7 @@ fn a_lost_pod_comes_back_and_one_with_an_old_partition_goes() {
     let step = world.step(&job);
     let labels = step.plan.create_pods[0].metadata.labels.as_ref().unwrap();
     assert_eq!(
-        labels[ipu_api::names::PARTITION_ID_LABEL],
+        labels[ipu_api::labels::PARTITION_ID_LABEL],
         "p-sample-0-again"
     );
 }

@@ -13,13 +13,13 @@ use crate::context::Context;
 use crate::pruned::JobRef;
 use crate::{step, watches};
 
-struct Scene {
+struct Fixture {
     cluster: Cluster,
     context: Context,
     job: JobRef,
 }
 
-impl Scene {
+impl Fixture {
     fn new(job: &IPUJob) -> Self {
         let cluster = Cluster::default();
         let (context, job) = (cluster.context(), cluster.submit(job));
@@ -54,10 +54,10 @@ impl Scene {
 
 #[tokio::test]
 async fn the_status_says_that_the_partition_is_used_before_the_first_pod_is_made() {
-    let scene = Scene::new(&IPUJob::sample().workers("2"));
-    scene.step().await;
-    scene.cluster.partitions_ready();
-    let asked = scene.step().await;
+    let fixture = Fixture::new(&IPUJob::sample().workers("2"));
+    fixture.step().await;
+    fixture.cluster.partitions_ready();
+    let asked = fixture.step().await;
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     assert_eq!(
         asked,
@@ -67,28 +67,28 @@ async fn the_status_says_that_the_partition_is_used_before_the_first_pod_is_made
             "POST /api/v1/namespaces/default/pods",
         ]
     );
-    let status = &scene.cluster.object(&cluster::job("sample"))["status"];
+    let status = &fixture.cluster.object(&cluster::job("sample"))["status"];
     assert_eq!(status["run"]["used"], json!({"0": "p-0/0"}));
 }
 
 #[tokio::test]
 async fn a_worker_that_ran_beside_a_refused_one_is_followed_by_a_reset() {
-    let scene = Scene::new(&IPUJob::sample().workers("2"));
-    scene.step().await;
-    scene.cluster.partitions_ready();
-    scene.cluster.refuse(&["sample-worker-1"]);
+    let fixture = Fixture::new(&IPUJob::sample().workers("2"));
+    fixture.step().await;
+    fixture.cluster.partitions_ready();
+    fixture.cluster.refuse(&["sample-worker-1"]);
     for _ in 0..3 {
-        scene.step().await;
-        scene.cluster.pods_run();
+        fixture.step().await;
+        fixture.cluster.pods_run();
     }
-    let asked = scene.step().await;
+    let asked = fixture.step().await;
     assert_eq!(
         asked,
         ["POST /api/v1/namespaces/default/pods"],
         "it is tried again, and no more"
     );
-    scene.cluster.remove(&cluster::pod("sample-worker-0"));
-    let asked = scene.step().await;
+    fixture.cluster.remove(&cluster::pod("sample-worker-0"));
+    let asked = fixture.step().await;
     let resets = asked
         .iter()
         .filter(|asked| asked.starts_with("PATCH /ipupartitions/"));
@@ -102,23 +102,23 @@ async fn a_worker_that_ran_beside_a_refused_one_is_followed_by_a_reset() {
 #[tokio::test]
 async fn a_lost_answer_costs_no_reset_unless_the_pod_is_gone_by_then() {
     for is_gone in [false, true] {
-        let scene = Scene::new(&IPUJob::sample().workers("2"));
-        scene.step().await;
-        scene.cluster.partitions_ready();
-        scene.cluster.tell(&scene.context);
-        scene.cluster.lose_answers(&["sample-worker-1"]);
-        let lost = step::step(&scene.context, &scene.job).await;
+        let fixture = Fixture::new(&IPUJob::sample().workers("2"));
+        fixture.step().await;
+        fixture.cluster.partitions_ready();
+        fixture.cluster.tell(&fixture.context);
+        fixture.cluster.lose_answers(&["sample-worker-1"]);
+        let lost = step::step(&fixture.context, &fixture.job).await;
         assert!(lost.is_err(), "it is tried again");
-        scene.cluster.lose_answers(&[]);
+        fixture.cluster.lose_answers(&[]);
         if is_gone {
-            scene.cluster.tell(&scene.context);
-            scene.cluster.remove(&cluster::pod("sample-worker-1"));
+            fixture.cluster.tell(&fixture.context);
+            fixture.cluster.remove(&cluster::pod("sample-worker-1"));
         }
-        scene.cluster.asked();
+        fixture.cluster.asked();
         for _ in 0..4 {
-            scene.step().await;
+            fixture.step().await;
         }
-        let partitions = scene.cluster.partitions();
+        let partitions = fixture.cluster.partitions();
         let resets = &partitions[0]["spec"]["resetGeneration"];
         assert_eq!(*resets, i32::from(is_gone), "gone: {is_gone}");
     }
@@ -126,36 +126,36 @@ async fn a_lost_answer_costs_no_reset_unless_the_pod_is_gone_by_then() {
 
 #[tokio::test]
 async fn no_reset_is_asked_for_because_the_watch_of_pods_is_late() {
-    let scene = Scene::new(&IPUJob::sample());
-    scene.run().await;
+    let fixture = Fixture::new(&IPUJob::sample());
+    fixture.run().await;
     // As if a list that the API server served from an old cache had lost the Pod.
-    let views = &scene.context.views;
+    let views = &fixture.context.views;
     for event in [Event::Init, Event::<Pod>::InitDone] {
         views.pods.apply_event(event);
     }
-    let asked = scene.step_as_it_is().await;
+    let asked = fixture.step_as_it_is().await;
     assert!(
         !asked.iter().any(|asked| asked.contains("ipupartitions")),
         "{asked:?}"
     );
     assert!(
-        scene.step_as_it_is().await.is_empty(),
+        fixture.step_as_it_is().await.is_empty(),
         "it waits for the watch"
     );
-    let asked = scene.step().await;
+    let asked = fixture.step().await;
     let but_the_status = asked.iter().filter(|asked| !asked.starts_with("PUT "));
     assert_eq!(but_the_status.count(), 0, "{asked:?}");
 }
 
 #[tokio::test]
 async fn files_of_a_running_job_are_read_again_only_after_an_edit() {
-    let scene = Scene::new(&parallel());
-    scene.run().await;
+    let fixture = Fixture::new(&parallel());
+    fixture.run().await;
     for _ in 0..5 {
-        assert_eq!(scene.step().await, [""; 0]);
+        assert_eq!(fixture.step().await, [""; 0]);
     }
-    scene.cluster.edit_rights();
-    let asked = scene.step().await;
+    fixture.cluster.edit_rights();
+    let asked = fixture.step().await;
     let reads = asked
         .iter()
         .filter(|asked| asked.starts_with("GET"))
@@ -169,18 +169,18 @@ async fn files_of_a_running_job_are_read_again_only_after_an_edit() {
         matches!(&writes[..], [write] if write.contains("roles/")),
         "{asked:?}"
     );
-    assert_eq!(scene.step().await, [""; 0]);
+    assert_eq!(fixture.step().await, [""; 0]);
 }
 
 #[tokio::test]
 async fn a_reconcile_does_not_wait_for_events() {
-    let scene = Scene::new(&IPUJob::sample());
-    scene.cluster.forget_events();
-    let steps = tokio::time::timeout(Duration::from_secs(20), scene.run());
+    let fixture = Fixture::new(&IPUJob::sample());
+    fixture.cluster.forget_events();
+    let steps = tokio::time::timeout(Duration::from_secs(20), fixture.run());
     steps
         .await
         .expect("nobody answers events, and the job goes on");
-    let status = &scene.cluster.object(&cluster::job("sample"))["status"];
+    let status = &fixture.cluster.object(&cluster::job("sample"))["status"];
     assert_eq!(status["launcherStatus"], "Running");
 }
 
@@ -189,7 +189,7 @@ async fn a_pod_of_a_job_that_another_controller_manages_is_left_alone() {
     for manager in [None, Some("example.com/other")] {
         let mut job = IPUJob::sample();
         job.spec.managed_by = manager.map(str::to_owned);
-        let scene = Scene::new(&job);
+        let fixture = Fixture::new(&job);
         let mut pod = json!({
             "metadata": cluster::owned_by(&job),
             "spec": {"nodeName": "lost", "containers": [{"name": "main"}]},
@@ -197,15 +197,15 @@ async fn a_pod_of_a_job_that_another_controller_manages_is_left_alone() {
         pod["metadata"]["name"] = "sample-worker-0".into();
         pod["metadata"]["namespace"] = "default".into();
         pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        scene.cluster.put(&cluster::pod("sample-worker-0"), pod);
+        fixture.cluster.put(&cluster::pod("sample-worker-0"), pod);
         let node = json!({
             "metadata": {"name": "lost"},
             "status": {"conditions": [{
                 "type": "Ready", "status": "Unknown", "lastTransitionTime": "2026-01-01T00:00:00Z",
             }]},
         });
-        scene.cluster.put("/api/v1/nodes/lost", node);
-        let asked = scene.step().await;
+        fixture.cluster.put("/api/v1/nodes/lost", node);
+        let asked = fixture.step().await;
         let deleted = asked.iter().any(|asked| asked.starts_with("DELETE"));
         assert_eq!(deleted, manager.is_none(), "{asked:?}");
     }
@@ -213,32 +213,32 @@ async fn a_pod_of_a_job_that_another_controller_manages_is_left_alone() {
 
 #[tokio::test]
 async fn nothing_is_remembered_of_a_job_that_is_gone() {
-    let scene = Scene::new(&parallel());
-    let (context, uid) = (&scene.context, scene.job.uid);
-    scene.run().await;
+    let fixture = Fixture::new(&parallel());
+    let (context, uid) = (&fixture.context, fixture.job.uid);
+    fixture.run().await;
     assert!(context.remembers(uid));
-    let object = scene.cluster.object(&cluster::job("sample"));
+    let object = fixture.cluster.object(&cluster::job("sample"));
     let deleted = Event::Delete(serde_json::from_value(object).unwrap());
     watches::apply_job_event(context, deleted);
     assert!(!context.remembers(uid));
     // A reconcile that was under way ends after that.
-    context.verified().begin(scene.job.clone());
+    context.verified().begin(fixture.job.clone());
     context.forget_if_deleted(uid);
     assert!(!context.remembers(uid));
 }
 
 #[tokio::test]
 async fn two_reconciles_of_one_moment_make_nothing_twice() {
-    let scene = Scene::new(&parallel());
-    scene.step().await;
-    scene.cluster.partitions_ready();
-    scene.cluster.tell(&scene.context);
+    let fixture = Fixture::new(&parallel());
+    fixture.step().await;
+    fixture.cluster.partitions_ready();
+    fixture.cluster.tell(&fixture.context);
     // A second process has the same view, and is late.
-    let second = scene.cluster.context();
-    scene.cluster.tell(&second);
-    scene.step_as_it_is().await;
-    let outcome = step::step(&second, &scene.job).await;
+    let second = fixture.cluster.context();
+    fixture.cluster.tell(&second);
+    fixture.step_as_it_is().await;
+    let outcome = step::step(&second, &fixture.job).await;
     assert!(outcome.is_err(), "what it read of the job is old");
-    let asked = scene.cluster.asked();
+    let asked = fixture.cluster.asked();
     assert_eq!(asked, ["PUT /namespaces/default/ipujobs/sample/status"]);
 }

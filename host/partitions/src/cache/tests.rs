@@ -53,11 +53,11 @@ fn unreadable(name: &str) -> Guarded {
 
 fn knowing(objects: impl IntoIterator<Item = Guarded>) -> Cache {
     let mut cache = Cache::default();
-    cache.hear(Event::Init, now());
+    cache.apply_event(Event::Init, now());
     for object in objects {
-        cache.hear(Event::InitApply(object), now());
+        cache.apply_event(Event::InitApply(object), now());
     }
-    cache.hear(Event::InitDone, now());
+    cache.apply_event(Event::InitDone, now());
     cache
 }
 
@@ -93,32 +93,32 @@ fn whatever_was_told_comes_back_as_it_was() {
 #[test]
 fn what_a_new_list_does_not_name_is_gone_and_nothing_is_looked_at_before_it_is_complete() {
     let mut cache = Cache::default();
-    assert_eq!(cache.hear(Event::Init, now()), None);
-    assert_eq!(cache.hear(Event::InitApply(waits("a")), now()), None);
-    assert_eq!(cache.hear(Event::InitDone, now()), Some(Change::All));
+    assert_eq!(cache.apply_event(Event::Init, now()), None);
+    assert_eq!(cache.apply_event(Event::InitApply(waits("a")), now()), None);
+    assert_eq!(cache.apply_event(Event::InitDone, now()), Some(Change::All));
     let of = |name: &str| Some(Change::Of(name.into()));
-    assert_eq!(cache.hear(Event::Apply(waits("b")), now()), of("b"));
+    assert_eq!(cache.apply_event(Event::Apply(waits("b")), now()), of("b"));
     let changes = cache.changes();
-    cache.hear(Event::Init, now());
-    cache.hear(Event::InitApply(waits("c")), now());
+    cache.apply_event(Event::Init, now());
+    cache.apply_event(Event::InitApply(waits("c")), now());
     assert_eq!(
         names(&cache),
         ["a", "b", "c"],
         "the old ones may still be there"
     );
-    cache.hear(Event::InitDone, now());
+    cache.apply_event(Event::InitDone, now());
     assert_eq!(names(&cache), ["c"]);
     assert!(cache.changes() > changes);
     let changes = cache.changes();
     for _ in 0..2 {
-        assert_eq!(cache.hear(Event::Delete(waits("c")), now()), None);
+        assert_eq!(cache.apply_event(Event::Delete(waits("c")), now()), None);
         assert_eq!(cache.changes(), changes + 1, "twice is once");
     }
     assert_eq!(names(&cache), [""; 0]);
 }
 
 #[test]
-fn the_line_is_the_same_as_that_of_the_objects_themselves() {
+fn the_queue_is_the_same_as_that_of_the_objects_themselves() {
     let lacking = json!({
         "metadata": {"creationTimestamp": "2026-01-01T11:50:00Z"},
         "spec": {"options": {"gangSize": 3}, "slot": 1},
@@ -136,10 +136,16 @@ fn the_line_is_the_same_as_that_of_the_objects_themselves() {
         unreadable("f"),
     ];
     let readable: Vec<IPUPartition> = all.iter().filter_map(|one| one.0.clone().ok()).collect();
-    let line = line::line(readable.iter(), now());
-    assert_eq!(line.len(), 2);
-    assert_eq!((line[0].place.name.as_str(), line[0].unasked), ("a", 1));
-    assert_eq!(knowing(all).line(now()), line);
+    let entries = queue::entries(readable.iter(), now());
+    assert_eq!(entries.len(), 2);
+    assert_eq!(
+        (
+            entries[0].position.name.as_str(),
+            entries[0].missing_members
+        ),
+        ("a", 1)
+    );
+    assert_eq!(knowing(all).queue(now()), entries);
 }
 
 #[test]
@@ -161,7 +167,7 @@ fn what_is_asked_of_all_finds_the_few_that_are_wanted() {
         some.map(|one| one.name_any()).collect()
     };
     assert_eq!(some(&|one| one.is_of(Uid::of("o"))), ["a", "b"]);
-    assert_eq!(some(&|one| one.is_being_asked_for), ["b"]);
+    assert_eq!(some(&|one| one.has_open_request), ["b"]);
     assert_eq!(
         some(&|one| one.controller.as_deref() == Some("pod1:8090")),
         ["a"]
@@ -181,7 +187,7 @@ fn names_that_nobody_has_any_more_are_not_kept() {
     let mut cache = knowing([on("a", "pod1"), on("b", "pod1")]);
     assert_eq!(cache.words.len(), 2, "a controller and a namespace");
     for controller in ["pod2", "pod3", "pod4"] {
-        cache.hear(Event::Apply(on("a", controller)), now());
+        cache.apply_event(Event::Apply(on("a", controller)), now());
     }
     assert!(cache.words.len() <= 4, "{:?}", cache.words);
 }
@@ -198,18 +204,18 @@ fn what_is_held_is_held_until_an_object_that_can_be_read_says_otherwise() {
     let mut cache = knowing([with("created")]);
     let seen = |cache: &Cache| {
         let held: Vec<_> = cache.allocations().controllers().collect();
-        (held.len(), cache.given_back())
+        (held.len(), cache.released())
     };
     assert_eq!(seen(&cache), (1, 0));
-    cache.hear(Event::Apply(unreadable("a")), now());
+    cache.apply_event(Event::Apply(unreadable("a")), now());
     assert_eq!(seen(&cache), (1, 0));
-    cache.hear(Event::Apply(with("removed")), now());
+    cache.apply_event(Event::Apply(with("removed")), now());
     assert_eq!(seen(&cache), (0, 1));
-    cache.hear(Event::Apply(with("created")), now());
-    cache.hear(Event::Delete(with("created")), now());
+    cache.apply_event(Event::Apply(with("created")), now());
+    cache.apply_event(Event::Delete(with("created")), now());
     assert_eq!(seen(&cache), (0, 2));
-    cache.hear(Event::Apply(with("created")), now());
-    cache.hear(Event::Init, now());
-    cache.hear(Event::InitDone, now());
+    cache.apply_event(Event::Apply(with("created")), now());
+    cache.apply_event(Event::Init, now());
+    cache.apply_event(Event::InitDone, now());
     assert_eq!(seen(&cache), (0, 3), "it is not in the new list");
 }

@@ -1,4 +1,4 @@
-//! Pure: what there is to say of all partitions and of all namespaces in few numbers.
+//! Pure: the summary of all partitions and namespaces.
 
 use std::collections::BTreeMap;
 
@@ -10,31 +10,31 @@ use jiff::Timestamp;
 use crate::cache::Brief;
 use crate::state_unknown;
 
-/// Most namespaces that are told one by one.
+/// Most namespaces with values of their own.
 const NAMESPACES_MAX: usize = 50;
 
 /// The controller of a partition that has none.
 const NONE: &str = "none";
 
-/// All partitions in few numbers.
+/// A summary of all partitions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
     /// How many there are, by phase and controller.
     pub counts: BTreeMap<(&'static str, String), usize>,
-    /// Of how many a controller cannot be asked what it has, by reason.
+    /// Number of partitions with an unknown state, by reason.
     pub state_unknown: BTreeMap<&'static str, usize>,
-    /// How long the one has waited that waits longest, in seconds.
+    /// The longest waiting time, in seconds.
     pub longest_wait: f64,
 }
 
 impl Summary {
-    /// Of these partitions, with the time since when each waits that does.
+    /// Summarizes these partitions, each with the time since when it waits.
     pub fn of<'a>(
         partitions: impl Iterator<Item = (&'a Brief, Option<Timestamp>)>,
         now: Timestamp,
     ) -> Self {
         let mut summary = Self::default();
-        // A phase without partitions is told as well.
+        // These phases have a value even without partitions.
         for phase in [PartitionPhase::Pending, PartitionPhase::Error] {
             summary.counts.insert((name(phase), NONE.to_owned()), 0);
         }
@@ -70,7 +70,7 @@ fn name(phase: PartitionPhase) -> &'static str {
     }
 }
 
-/// The namespaces that have or want most, and all others as one.
+/// The namespaces that have or request most IPUs, and all others as one.
 pub fn most(mut usages: Vec<(String, Usage)>) -> Vec<(String, Usage)> {
     let most = |usage: &Usage| u64::from(usage.ipus) + u64::from(usage.waiting_ipus);
     usages.sort_by(|(one, has), (other, hers)| most(hers).cmp(&most(has)).then(one.cmp(other)));
@@ -130,7 +130,7 @@ mod tests {
         let mut cache = Cache::default();
         for object in [ready("a"), ready("b"), waiting, unreadable] {
             let object = serde_json::from_value(object).unwrap();
-            cache.hear(Event::Apply(object), Timestamp::UNIX_EPOCH);
+            cache.apply_event(Event::Apply(object), Timestamp::UNIX_EPOCH);
         }
         let now = "2026-01-01T12:01:30Z".parse().unwrap();
         let summary = Summary::of(cache.briefs(), now);

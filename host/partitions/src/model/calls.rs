@@ -1,4 +1,4 @@
-//! Calls to the V-IPU controllers of the small world, and what becomes of them.
+//! Calls to the V-IPU controllers of the model, and their effects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use vipu_client::model::OperationState;
 use super::Small;
 use super::replica::check_slot;
 use super::state::{Flying, State};
-use crate::driver;
-use crate::knowledge::{Fact, Truth};
+use crate::observations::{Observation, RemoteState};
+use crate::sim_adapter;
 use crate::simulation::controllers::{Call, Then, Verb};
-use crate::simulation::invariants::{NOT_GIVEN_TWICE, demand};
+use crate::simulation::invariants::{NOT_ASSIGNED_TWICE, demand};
 
-/// What goes wrong with one step.
+/// The fault of one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mishap {
+pub(super) enum CallFault {
     Nothing,
     RequestLost,
     ReplyLost,
@@ -25,31 +25,31 @@ pub(super) enum Mishap {
     Refused,
 }
 
-impl Mishap {
-    pub(super) const ALL: [Mishap; 5] = [
-        Mishap::RequestLost,
-        Mishap::ReplyLost,
-        Mishap::Late,
-        Mishap::Doubled,
-        Mishap::Refused,
+impl CallFault {
+    pub(super) const ALL: [CallFault; 5] = [
+        CallFault::RequestLost,
+        CallFault::ReplyLost,
+        CallFault::Late,
+        CallFault::Doubled,
+        CallFault::Refused,
     ];
-    pub(super) const ONCE: [Mishap; 4] = [
-        Mishap::RequestLost,
-        Mishap::ReplyLost,
-        Mishap::Late,
-        Mishap::Refused,
+    pub(super) const ONCE: [CallFault; 4] = [
+        CallFault::RequestLost,
+        CallFault::ReplyLost,
+        CallFault::Late,
+        CallFault::Refused,
     ];
 }
 
 impl Small {
-    /// Calls a controller. Answers what the caller learns.
+    /// Calls a controller. Returns the result for the caller.
     pub(super) fn call(
         &self,
         state: &mut State,
         attempt: &Attempt,
         verb: Verb,
-        mishap: Mishap,
-    ) -> Fact {
+        call_fault: CallFault,
+    ) -> Observation {
         let controller = index(state, attempt);
         let call = Call {
             controller,
@@ -57,7 +57,7 @@ impl Small {
             id: attempt.id.clone(),
             caller: None,
             is_late: false,
-            is_refused: mishap == Mishap::Refused,
+            is_refused: call_fault == CallFault::Refused,
         };
         let id = attempt.id.clone();
         let flying = Flying {
@@ -66,23 +66,23 @@ impl Small {
             id,
         };
         let lost = || Err("deadline exceeded".to_owned());
-        match mishap {
-            Mishap::RequestLost => call.told(lost(), false),
-            Mishap::ReplyLost => {
+        match call_fault {
+            CallFault::RequestLost => call.told(lost(), false),
+            CallFault::ReplyLost => {
                 let _ = self.arrive(state, &flying);
                 call.told(lost(), false)
             }
-            Mishap::Late => {
+            CallFault::Late => {
                 fly(state, flying);
                 call.told(lost(), false)
             }
-            Mishap::Refused => call.told(Err("resource exhausted".to_owned()), false),
-            Mishap::Nothing | Mishap::Doubled => {
+            CallFault::Refused => call.told(Err("resource exhausted".to_owned()), false),
+            CallFault::Nothing | CallFault::Doubled => {
                 if state.controllers[controller].is_down {
                     return call.told(Err("connection refused".to_owned()), true);
                 }
                 let result = self.arrive(state, &flying);
-                if mishap == Mishap::Doubled {
+                if call_fault == CallFault::Doubled {
                     fly(state, flying);
                 }
                 call.told(result, false)
@@ -101,7 +101,7 @@ impl Small {
             .accept(&call.id, call.verb);
         if result.is_ok() {
             state.ledger().took_effect(&call.id, call.verb, &users);
-            self.check_given_once(state, call);
+            self.check_assigned_once(state, call);
         }
         if let Some(key) = state
             .owners
@@ -113,9 +113,9 @@ impl Small {
         result.map_err(str::to_owned)
     }
 
-    /// What was just made on a controller and what Pods still use of what it has lost fit together.
-    fn check_given_once(&self, state: &State, call: &Flying) {
-        if !self.bound.gives_once() || !matches!(call.verb, Verb::Create { .. }) {
+    /// A new partition on a controller does not overlap with lost ones that Pods still use.
+    fn check_assigned_once(&self, state: &State, call: &Flying) {
+        if !self.bound.assigns_once() || !matches!(call.verb, Verb::Create { .. }) {
             return;
         }
         let controller = &state.controllers[call.controller];
@@ -130,31 +130,31 @@ impl Small {
             .filter(|(id, _)| is_lost(id))
             .collect();
         let taken = controller.inventory().used + lost.values().sum::<u32>();
-        demand(taken <= controller.total, NOT_GIVEN_TWICE, || {
+        demand(taken <= controller.total, NOT_ASSIGNED_TWICE, || {
             format!("{} is made, and Pods use {lost:?}", call.id)
         });
     }
 
-    /// What a controller says that it has of an attempt.
-    pub(super) fn truth(&self, state: &mut State, attempt: &Attempt) -> Truth {
+    /// The remote state of an attempt.
+    pub(super) fn remote_state(&self, state: &mut State, attempt: &Attempt) -> RemoteState {
         let controller = Arc::clone(&state.controllers[index(state, attempt)]);
         if controller.is_down {
-            return Truth::Unreachable("connection refused".to_owned());
+            return RemoteState::Unreachable("connection refused".to_owned());
         }
         if controller.denies {
-            return Truth::Denied("permission denied".to_owned());
+            return RemoteState::Denied("permission denied".to_owned());
         }
         let found = controller.state(&attempt.id);
         if found.is_none() {
             let now = self.millis(state.clock);
-            Arc::make_mut(&mut state.lacking).denied(&attempt.id, now);
+            Arc::make_mut(&mut state.missing).denied(&attempt.id, now);
             state.ledger().denied(&attempt.id);
         }
-        driver::truth(found.as_ref())
+        sim_adapter::remote_state(found.as_ref())
     }
 }
 
-/// How the operations that are under way may go on: well, or badly.
+/// How the operations that are under way may end: with success, or with failure.
 pub(super) fn under_way(state: &State) -> Vec<(usize, String, Then, Then)> {
     let all = state.controllers.iter().enumerate();
     let made =

@@ -1,43 +1,43 @@
-//! The replicas of the small world: one reconcile after the other, and one step of it at a time.
+//! The replicas of the model: one reconcile after the other, and one step of it at a time.
 //!
-//! A step and the reply to it are one move: nobody but the reconcile itself, which waits, is touched by the
-//! time in between. So are a read that depends on nothing else and the decision after it.
+//! A step and its reply are one transition: the time between them affects only the reconcile itself, which waits. A
+//! read that depends on nothing else and the decision after it are one transition, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_guest_host::model::ControllerView;
 use vipu_client::cordon::CordonStates;
 
 use super::Small;
-use super::calls::Mishap;
+use super::calls::CallFault;
 use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
-use crate::driver::{self, Reconcile};
-use crate::knowledge::{Answer, Fact, Intent, Truth};
-use crate::line::Waiter;
-use crate::placement::{Divided, Queue};
+use crate::observations::{Answer, Intent, Observation, RemoteState};
+use crate::placement::{Candidates, QueueView};
+use crate::queue::QueueEntry;
+use crate::sim_adapter::{self, Reconcile};
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::controllers::Verb;
 use crate::simulation::evidence::Evidence;
-use crate::simulation::invariants::{ONE_USABLE, Written, demand};
+use crate::simulation::invariants::{ONE_USABLE, StatusWrite, demand};
 use crate::step::Step;
 
-/// What a step leads to.
+/// The result of a step.
 pub(super) enum Outcome {
-    /// The reconcile learns this.
-    Learned(Fact),
-    /// It has written its object, and learns this.
-    Wrote(Version, Fact),
-    /// It is over.
+    /// The reconcile receives this reply.
+    Observed(Observation),
+    /// It has written its object, and receives this reply.
+    Wrote(Version, Observation),
+    /// It has ended.
     Over,
 }
 
 impl Small {
-    /// A replica begins to reconcile an object. Nothing is said of when: it may be at any time.
+    /// A replica begins to reconcile an object. Triggers are not modelled: it may begin at any time.
     pub(super) fn begin(&self, state: &mut State, who: usize, key: Key) {
         let copies = state.replicas[who].frozen.as_ref();
         let found = match copies {
@@ -59,21 +59,27 @@ impl Small {
         self.decide(state, (who, key), task);
     }
 
-    /// Asks the core for the next step, which is carried out at any time from now on.
+    /// Asks the core for the next step, which is executed at any time from now on.
     fn decide(&self, state: &mut State, (who, key): (usize, Key), mut task: Task) {
         let now = self.time(state.clock);
         let settings = &self.settings[state.release];
         task.step = task.core.decide(settings, &BTreeMap::new(), now);
         task.decided = state.clock;
         match task.step {
-            Step::Rest(_) => state.ended(who, key),
-            Step::LookAround => {
+            Step::Done(_) => state.ended(who, key),
+            Step::EvaluateEviction => {
                 let objects: Vec<_> = state.api.values().map(|one| one.object.clone()).collect();
                 let views = views(state, &objects);
                 let object = &task.core.object;
                 let objects = objects.iter().map(Arc::as_ref);
-                let found = driver::surroundings(object, objects, views, &CordonStates::new(), now);
-                task.core.learn(Fact::Surroundings(found));
+                let found = sim_adapter::evaluate_eviction(
+                    object,
+                    objects,
+                    views,
+                    &CordonStates::new(),
+                    now,
+                );
+                task.core.observe(Observation::Eviction(found));
                 self.decide(state, (who, key), task);
             }
             _ => {
@@ -82,27 +88,27 @@ impl Small {
         }
     }
 
-    /// A replica carries out the step that a reconcile has decided on.
-    pub(super) fn act(&self, state: &mut State, (who, key): (usize, Key), mishap: Mishap) {
+    /// A replica executes the step that a reconcile has decided on.
+    pub(super) fn act(&self, state: &mut State, (who, key): (usize, Key), call_fault: CallFault) {
         let Some(task) = state.replicas[who].tasks.remove(&key) else {
             return;
         };
         let mut task = Arc::unwrap_or_clone(task);
-        if mishap != Mishap::Nothing {
-            state.faults.spend(mishap.fault());
+        if call_fault != CallFault::Nothing {
+            state.faults.spend(call_fault.fault());
         }
-        match self.carry_out(state, (who, key), &task, mishap) {
-            Outcome::Learned(fact) => {
-                if matches!(fact, Fact::Created { .. }) {
-                    state.replicas[who].taking.remove(&key);
+        match self.carry_out(state, (who, key), &task, call_fault) {
+            Outcome::Observed(observation) => {
+                if matches!(observation, Observation::Created { .. }) {
+                    state.replicas[who].reservations.remove(&key);
                 }
-                task.evidence.note(&fact);
-                task.core.learn(fact);
+                task.evidence.note(&observation);
+                task.core.observe(observation);
                 self.decide(state, (who, key), task);
             }
-            Outcome::Wrote(version, fact) => {
-                task.evidence.note(&fact);
-                task.core.wrote(version.print, version.object, fact);
+            Outcome::Wrote(version, observation) => {
+                task.evidence.note(&observation);
+                task.core.wrote(version.print, version.object, observation);
                 self.decide(state, (who, key), task);
             }
             Outcome::Over => state.ended(who, key),
@@ -114,84 +120,97 @@ impl Small {
         state: &mut State,
         (who, key): (usize, Key),
         task: &Task,
-        mishap: Mishap,
+        call_fault: CallFault,
     ) -> Outcome {
         let ticket = ticket(who, key);
         match task.step.clone() {
-            Step::Rest(_) | Step::LookAround => Outcome::Over,
-            Step::AddFinalizer => write(state, key, task, mishap, Fact::Written, |object| {
-                let mut all = object.metadata.finalizers.take().unwrap_or_default();
-                all.push(names::PARTITION_FINALIZER.to_owned());
-                object.metadata.finalizers = Some(all);
-            }),
+            Step::Done(_) | Step::EvaluateEviction => Outcome::Over,
+            Step::AddFinalizer => write(
+                state,
+                key,
+                task,
+                call_fault,
+                Observation::Written,
+                |object| {
+                    let mut all = object.metadata.finalizers.take().unwrap_or_default();
+                    all.push(labels::PARTITION_FINALIZER.to_owned());
+                    object.metadata.finalizers = Some(all);
+                },
+            ),
             Step::RemoveFinalizer { .. } => release(state, key, task),
-            Step::Write(status) => {
-                self.write_status(state, (who, key), task, mishap, *status, Fact::Written)
-            }
+            Step::Write(status) => self.write_status(
+                state,
+                (who, key),
+                task,
+                call_fault,
+                *status,
+                Observation::Written,
+            ),
             Step::Record(status, intent) => {
-                let fact = Fact::Recorded(intent);
-                self.write_status(state, (who, key), task, mishap, *status, fact)
+                let observation = Observation::Recorded(intent);
+                self.write_status(state, (who, key), task, call_fault, *status, observation)
             }
             Step::Create(attempt) => {
                 state.ledger().create_sent(&attempt, ticket);
                 let ipus = task.core.object.spec.ipus;
-                let fact = self.call(state, &attempt, Verb::Create { ipus }, mishap);
-                Outcome::Learned(fact)
+                let observation = self.call(state, &attempt, Verb::Create { ipus }, call_fault);
+                Outcome::Observed(observation)
             }
             Step::Remove { attempt, force } => {
-                Outcome::Learned(self.call(state, &attempt, Verb::Remove { force }, mishap))
+                Outcome::Observed(self.call(state, &attempt, Verb::Remove { force }, call_fault))
             }
             Step::Reset(attempt) => {
                 state.ledger().reset_sent(&attempt.id, ticket);
-                Outcome::Learned(self.call(state, &attempt, Verb::Reset, mishap))
+                Outcome::Observed(self.call(state, &attempt, Verb::Reset, call_fault))
             }
-            Step::AskTruth(attempt) => {
-                let truth = if mishap == Mishap::Nothing {
-                    self.truth(state, &attempt)
+            Step::ReadState(attempt) => {
+                let remote_state = if call_fault == CallFault::Nothing {
+                    self.remote_state(state, &attempt)
                 } else {
-                    Truth::Unreachable("deadline exceeded".to_owned())
+                    RemoteState::Unreachable("deadline exceeded".to_owned())
                 };
                 let id = attempt.id;
-                Outcome::Learned(Fact::Truth { id, truth })
+                Outcome::Observed(Observation::RemoteState { id, remote_state })
             }
             Step::CountUsers(id) => {
                 let pods = state.users(&id);
-                Outcome::Learned(Fact::Users { id, pods })
+                Outcome::Observed(Observation::Users { id, pods })
             }
             Step::Place => {
                 let answer = self.place(state, (who, key), &task.core.object);
-                Outcome::Learned(Fact::Placed(answer, 0))
+                Outcome::Observed(Observation::Placed(answer, 0))
             }
         }
     }
 
-    /// Where a replica would make the partition of this object. Who waits longer goes first only as far as
-    /// that holds without a clock of seconds: whoever would have to wait for it may as well not be looked at.
+    /// The placement decision of a replica. Earlier requests have precedence only as far as the model has no clock of
+    /// seconds: a request that would wait for it need not be evaluated.
     fn place(&self, state: &mut State, (who, key): (usize, Key), object: &IPUPartition) -> Answer {
         let now = self.time(state.clock);
         let seen = state.seen(who);
-        let was_asked = |waiter: &mut Waiter| {
-            waiter.stand(Some(Duration::ZERO), Duration::from_hours(1));
+        let was_evaluated = |entry: &mut QueueEntry| {
+            entry.set_precedence(Some(Duration::ZERO), Duration::from_hours(1));
         };
-        let line = driver::line(seen.iter().map(Arc::as_ref), was_asked, now);
-        let taking = state.replicas[who].taking.iter();
-        let taking = taking.filter(|(other, (.., told))| **other != key && *told == state.clock);
-        let taken: Vec<(String, u32)> = taking
+        let entries = sim_adapter::queue(seen.iter().map(Arc::as_ref), was_evaluated, now);
+        let reservations = state.replicas[who].reservations.iter();
+        let reservations =
+            reservations.filter(|(other, (.., told))| **other != key && *told == state.clock);
+        let reservations: Vec<(String, u32)> = reservations
             .map(|(_, (name, ipus, _))| (name.clone(), *ipus))
             .collect();
-        let queue = Queue {
-            line: &line,
-            taken: &taken,
-            held: driver::held_by_owner(object, seen.iter().map(Arc::as_ref)),
+        let queue = QueueView {
+            entries: &entries,
+            reservations: &reservations,
+            held: sim_adapter::held_by_owner(object, seen.iter().map(Arc::as_ref)),
             backfill_limit: self.settings[state.release].backfill_limit,
         };
-        let found = Divided::of(views(state, &seen), CordonStates::new());
+        let found = Candidates::of(views(state, &seen), CordonStates::new());
         let known = state.controllers.iter().map(|one| one.reference.clone());
         let known: Vec<ControllerRef> = known.collect();
-        let answer = driver::place(object, found, queue, &known, now);
+        let answer = sim_adapter::place(object, found, queue, &known, now);
         if let Answer::Try(controller, _) = &answer {
             let told = (controller.name.clone(), object.spec.ipus, state.clock);
-            state.replicas[who].taking.insert(key, told);
+            state.replicas[who].reservations.insert(key, told);
         }
         answer
     }
@@ -201,21 +220,21 @@ impl Small {
         state: &mut State,
         (who, key): (usize, Key),
         task: &Task,
-        mishap: Mishap,
+        call_fault: CallFault,
         status: IPUPartitionStatus,
-        fact: Fact,
+        observation: Observation,
     ) -> Outcome {
         if !task.is_current {
             return Outcome::Over;
         }
         let before = task.core.object.status.clone().unwrap_or_default();
         let after = status.clone();
-        let intent = match &fact {
-            Fact::Recorded(intent) => Some(intent.clone()),
+        let intent = match &observation {
+            Observation::Recorded(intent) => Some(intent.clone()),
             _ => None,
         };
         let set = |object: &mut IPUPartition| object.status = Some(status);
-        let outcome = write(state, key, task, mishap, fact, set);
+        let outcome = write(state, key, task, call_fault, observation, set);
         self.check_status(state, (who, key), task, intent.as_ref(), &before, &after);
         outcome
     }
@@ -232,12 +251,12 @@ impl Small {
         let grace = self.settings[0].grace.as_millis();
         let grace = u64::try_from(grace).expect("a grace is short");
         let now = self.millis(state.clock);
-        let lacking = Arc::make_mut(&mut state.lacking);
-        lacking.check(before, after, grace, now);
+        let missing = Arc::make_mut(&mut state.missing);
+        missing.check(before, after, grace, now);
         for id in &task.evidence.unreachable {
-            lacking.not_asked(id);
+            missing.not_asked(id);
         }
-        state.ledger().status_written(&Written {
+        state.ledger().status_written(&StatusWrite {
             ticket: ticket(who, key),
             intent,
             before,
@@ -248,11 +267,13 @@ impl Small {
     }
 }
 
-/// The controllers as a replica that knows these objects sees them.
+/// The controllers in the view of a replica whose cache has these objects.
 fn views(state: &State, objects: &[Arc<IPUPartition>]) -> Vec<ControllerView> {
-    let held = driver::allocations(objects.iter().map(Arc::as_ref));
+    let held = sim_adapter::allocations(objects.iter().map(Arc::as_ref));
     let views = state.controllers.iter().map(|one| one.view(false));
-    views.map(|said| driver::withheld(said, &held)).collect()
+    views
+        .map(|said| sim_adapter::withheld(said, &held))
+        .collect()
 }
 
 /// A write with the version that was read.
@@ -260,8 +281,8 @@ fn write(
     state: &mut State,
     key: Key,
     task: &Task,
-    mishap: Mishap,
-    fact: Fact,
+    call_fault: CallFault,
+    observation: Observation,
     change: impl FnOnce(&mut IPUPartition),
 ) -> Outcome {
     if !task.is_current {
@@ -271,8 +292,8 @@ fn write(
     change(&mut object);
     let version = Version::of(object);
     state.changed(key, Some(version.clone()));
-    if mishap == Mishap::Nothing {
-        Outcome::Wrote(version, fact)
+    if call_fault == CallFault::Nothing {
+        Outcome::Wrote(version, observation)
     } else {
         Outcome::Over
     }
@@ -306,30 +327,30 @@ pub(super) fn check_slot(state: &State, key: Key) {
     demand(usable.len() <= 1, ONE_USABLE, || format!("{usable:?}"));
 }
 
-impl Mishap {
-    /// What can go wrong with a step.
-    pub(super) fn of(step: &Step) -> &'static [Mishap] {
+impl CallFault {
+    /// The faults that may occur with a step.
+    pub(super) fn of(step: &Step) -> &'static [CallFault] {
         match step {
-            Step::Create(_) | Step::Remove { .. } => &Mishap::ALL,
-            // Nothing but its id could tell a second delivery of a reset from the first.
-            Step::Reset(_) => &Mishap::ONCE,
-            Step::AskTruth(_) | Step::AddFinalizer | Step::Write(_) | Step::Record(..) => {
-                &[Mishap::ReplyLost]
+            Step::Create(_) | Step::Remove { .. } => &CallFault::ALL,
+            // Only its id could distinguish a second delivery of a reset from the first.
+            Step::Reset(_) => &CallFault::ONCE,
+            Step::ReadState(_) | Step::AddFinalizer | Step::Write(_) | Step::Record(..) => {
+                &[CallFault::ReplyLost]
             }
             Step::RemoveFinalizer { .. }
             | Step::CountUsers(_)
-            | Step::LookAround
+            | Step::EvaluateEviction
             | Step::Place
-            | Step::Rest(_) => &[],
+            | Step::Done(_) => &[],
         }
     }
 
     pub(super) fn fault(self) -> Fault {
         match self {
-            Mishap::Nothing | Mishap::RequestLost | Mishap::ReplyLost => Fault::Lost,
-            Mishap::Late => Fault::Late,
-            Mishap::Doubled => Fault::Doubled,
-            Mishap::Refused => Fault::Refused,
+            CallFault::Nothing | CallFault::RequestLost | CallFault::ReplyLost => Fault::Lost,
+            CallFault::Late => Fault::Late,
+            CallFault::Doubled => Fault::Doubled,
+            CallFault::Refused => Fault::Refused,
         }
     }
 }

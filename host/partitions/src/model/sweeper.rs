@@ -1,5 +1,5 @@
-//! The sweep of the small world, in the order of `sweep.rs`: list the controllers, then the API server, then
-//! act, with anything in between.
+//! The sweep of the model, in the order of `sweep.rs`: list the controllers, list the API server, then act. Other
+//! transitions may occur in between.
 
 use std::time::Duration;
 
@@ -7,30 +7,30 @@ use vipu_client::model::ReadyState;
 
 use super::Small;
 use super::state::{Flying, State};
-use crate::driver;
-use crate::orphans::Place;
+use crate::orphans::RemotePartition;
+use crate::sim_adapter;
 use crate::simulation::controllers::Verb;
 use crate::simulation::invariants::{OWNERLESS_ONLY, demand};
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Stage {
     /// The controllers were listed.
-    Judge(Vec<Place>),
-    /// These are to be removed, one after the other, once nobody uses them.
-    Count(Vec<Place>),
-    /// Nobody used the first of these a moment ago.
-    Remove(Vec<Place>),
+    Judge(Vec<RemotePartition>),
+    /// These are to be removed, one after the other, once they are unused.
+    Count(Vec<RemotePartition>),
+    /// The first of these was unused a moment ago.
+    Remove(Vec<RemotePartition>),
 }
 
 impl Small {
-    /// A replica gets on with its sweep.
+    /// A replica continues its sweep.
     pub(super) fn sweep(&self, state: &mut State, who: usize) {
         let stage = state.replicas[who].sweep.take();
         state.replicas[who].sweep = match stage {
             None => {
                 state.sweeps = state.sweeps.saturating_sub(1);
-                Some(Stage::Judge(places(state)))
+                Some(Stage::Judge(partitions_on_controllers(state)))
             }
             Some(Stage::Judge(found)) => some(Stage::Count, self.judge(state, who, &found)),
             Some(Stage::Count(mut due)) => {
@@ -45,27 +45,32 @@ impl Small {
                 }
             }
             Some(Stage::Remove(mut due)) => {
-                if let Some(place) = due.pop() {
-                    self.remove(state, &place);
+                if let Some(partition) = due.pop() {
+                    self.remove(state, &partition);
                 }
                 some(Stage::Count, due)
             }
         };
     }
 
-    /// Tells which partitions are nobody's.
-    fn judge(&self, state: &mut State, who: usize, found: &[Place]) -> Vec<Place> {
-        let held = driver::held(state.api.values().map(|one| one.object.as_ref()));
+    /// Finds the partitions without an owner.
+    fn judge(
+        &self,
+        state: &mut State,
+        who: usize,
+        found: &[RemotePartition],
+    ) -> Vec<RemotePartition> {
+        let held = sim_adapter::held(state.api.values().map(|one| one.object.as_ref()));
         let suspects = &state.replicas[who].suspects;
         let identity = &self.settings[state.release].identity;
         let now = Duration::from_millis(self.millis(state.clock));
-        let told = driver::orphans(found, &held, suspects, identity, now);
+        let told = sim_adapter::find_orphans(found, &held, suspects, identity, now);
         state.replicas[who].suspects = told.suspects;
         told.due
     }
 
-    fn remove(&self, state: &mut State, (name, id): &Place) {
-        let held = driver::held(state.api.values().map(|one| one.object.as_ref()));
+    fn remove(&self, state: &mut State, (name, id): &RemotePartition) {
+        let held = sim_adapter::held(state.api.values().map(|one| one.object.as_ref()));
         demand(!held.contains(id), OWNERLESS_ONLY, || {
             format!("{id} on {name} is swept")
         });
@@ -88,7 +93,7 @@ impl Small {
 }
 
 /// Every partition on every controller that answers.
-fn places(state: &State) -> Vec<Place> {
+fn partitions_on_controllers(state: &State) -> Vec<RemotePartition> {
     let up = state
         .controllers
         .iter()
@@ -101,6 +106,9 @@ fn places(state: &State) -> Vec<Place> {
 }
 
 /// The next stage, as long as there is something left.
-fn some(stage: impl FnOnce(Vec<Place>) -> Stage, due: Vec<Place>) -> Option<Stage> {
+fn some(
+    stage: impl FnOnce(Vec<RemotePartition>) -> Stage,
+    due: Vec<RemotePartition>,
+) -> Option<Stage> {
     (!due.is_empty()).then(|| stage(due))
 }

@@ -1,4 +1,4 @@
-//! Pure: what `/stats` and `/query` answer, with the keys that users know.
+//! Pure: the answers of `/stats` and `/query`, with the keys of Graphcore's proxy.
 
 use std::collections::BTreeMap;
 
@@ -11,27 +11,26 @@ use crate::cache::Brief;
 /// IPUs of one namespace, or of all of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Stats {
-    /// IPUs in partitions that the operator made.
+    /// IPUs in partitions of the operator.
     pub used: u64,
     /// IPUs in no partition, over all controllers that answer. The same for every namespace.
     pub available: u64,
 }
 
-/// How many partitions of one size could be made.
+/// How many partitions of one size could be created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Room {
-    /// Always true: the original says so with no room too.
+pub struct QueryCapacity {
+    /// Always true, also without free capacity, as in Graphcore's proxy.
     pub available: bool,
-    /// An upper bound: the controllers do not tell which IPUs can stand together.
+    /// An upper bound: the controllers do not report which IPUs can form a partition.
     pub num_of_partitions: u64,
-    /// Empty, or which controllers were not counted and why.
+    /// Empty, or the controllers that do not count, with reasons.
     pub message: String,
 }
 
-/// The answer of `/stats`: one key for each namespace with partitions, and `total`, which wins over
-/// a namespace of that name. Partitions made by hand are not counted as used, but what they hold is
-/// not available either.
+/// The answer of `/stats`: one key for each namespace with partitions, and `total`, which takes precedence over a namespace
+/// of that name. Partitions of others do not count as used, but their IPUs are not available either.
 pub fn stats<'a>(
     partitions: impl Iterator<Item = &'a Brief>,
     controllers: &[ControllerView],
@@ -39,7 +38,7 @@ pub fn stats<'a>(
     let available = controllers.iter().map(free).sum();
     let mut used: BTreeMap<&str, u64> = BTreeMap::new();
     for one in partitions.filter(|one| one.held_ipus() > 0) {
-        // Whose it is that cannot be read is not known.
+        // The owner of an unreadable object is unknown.
         let Some(namespace) = one.namespace.as_deref() else {
             continue;
         };
@@ -52,23 +51,23 @@ pub fn stats<'a>(
 }
 
 /// The answer of `/query` for partitions of `size` IPUs.
-pub fn room(size: u32, controllers: &[ControllerView]) -> Room {
-    let silent: Vec<String> = controllers
+pub fn capacity(size: u32, controllers: &[ControllerView]) -> QueryCapacity {
+    let unreachable: Vec<String> = controllers
         .iter()
         .filter_map(|one| Some(format!("{} ({})", one.name, one.unreachable.as_ref()?)))
         .collect();
-    Room {
+    QueryCapacity {
         available: true,
         num_of_partitions: controllers
             .iter()
             .map(|controller| free(controller) / u64::from(size.max(1)))
             .sum(),
-        message: if silent.is_empty() {
+        message: if unreachable.is_empty() {
             String::new()
         } else {
             format!(
                 "not counted, since they do not answer: {}",
-                silent.join(", ")
+                unreachable.join(", ")
             )
         },
     }

@@ -1,21 +1,20 @@
-//! Pure: finds the token in a request's `Authorization` header, or says what is wrong with it.
+//! Pure: reads the token of an `Authorization` header.
 
 use super::problem::{Kind, Problem};
 
-/// Longest token that is looked at, in bytes. Those of service accounts have about one thousand.
+/// Longest accepted token, in bytes. Tokens of service accounts have about one thousand.
 pub(super) const TOKEN_MAX: usize = 16 << 10;
 
-/// The challenge where no credentials came (RFC 6750).
+/// The challenge to a request without credentials (RFC 6750).
 pub(super) const CHALLENGE: &str = "Bearer realm=\"ipu-operator\"";
 
-/// The challenge where the credentials cannot be read.
+/// The challenge to unreadable credentials.
 const MALFORMED: &str = "Bearer realm=\"ipu-operator\", error=\"invalid_request\"";
 
-/// The challenge where the token is not accepted.
+/// The challenge to an invalid token.
 pub(super) const INVALID: &str = "Bearer realm=\"ipu-operator\", error=\"invalid_token\"";
 
-/// The token of a request with these `Authorization` lines. A value is never repeated in a problem:
-/// it may hold a secret.
+/// The token of a request with these `Authorization` headers. A problem never repeats a value, which may contain a secret.
 pub(super) fn token<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Result<&'a str, Problem> {
     let Some(line) = lines.next() else {
         let how = "the request has no Authorization header; send `Authorization: Bearer <token>` \
@@ -40,7 +39,7 @@ pub(super) fn token<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Result<&'a
     if token.len() > TOKEN_MAX {
         return malformed("the token is longer than 16384 bytes, which no service account's is");
     }
-    // RFC 6750: what a token may consist of. Nothing else is worth a request to the API server.
+    // The characters of RFC 6750. Other tokens are refused without a request to the API server.
     let is_of_tokens = |byte: u8| {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')

@@ -1,4 +1,4 @@
-//! Who asks: what of a request says whose it is, and the address that it came from.
+//! The caller of a request: token and address.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use ipu_runtime::port::serve::address;
 use super::bearer;
 use super::problem::Problem;
 
-/// Whoever sent a request.
+/// The caller of a request.
 pub struct Caller {
     authorization: Vec<HeaderValue>,
     address: IpAddr,
@@ -35,7 +35,7 @@ impl<S: Sync> FromRequestParts<S> for Caller {
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Infallible> {
         let lines = parts.headers.get_all(header::AUTHORIZATION);
         Ok(Self {
-            // A second line is wrong already.
+            // Two headers are invalid already.
             authorization: lines.iter().take(2).cloned().collect(),
             address: address(&parts.extensions),
         })

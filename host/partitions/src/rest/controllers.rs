@@ -1,5 +1,5 @@
-//! Pure: what `/controllers` answers: to anybody what each V-IPU controller has, and to whoever may list IPUPartitions
-//! whose it is.
+//! Pure: the answers of `/controllers`: the state of each V-IPU controller for everybody, and the owners of its partitions for
+//! users who may list IPUPartitions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,13 +10,13 @@ use vipu_client::cordon::CordonState;
 use vipu_client::failure_stats::FailureStats;
 
 use crate::cache::Brief;
-use crate::fleet::Look;
-use crate::surroundings::attempts;
+use crate::controller_pool::ControllerState;
+use crate::eviction::attempts;
 
-/// Partitions of others that are told of one controller.
+/// Most partitions of others in the answer about one controller.
 const OTHERS_MAX: usize = 256;
 
-/// One V-IPU controller of the admin's list, without what only its users should know.
+/// One V-IPU controller of the admin's list, without its partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Summary {
@@ -30,43 +30,42 @@ pub(super) struct Summary {
     pub has_nodes: bool,
     /// Whether it answers now.
     pub reachable: bool,
-    /// Why it does not answer, where it does not.
+    /// Why it does not answer.
     pub reason: Option<String>,
-    /// IPUs that it has, used or not; 0 where it does not answer.
+    /// IPUs that it has, used or not; 0 if it does not answer.
     pub total_ipus: u32,
-    /// IPUs in partitions, whoever made them.
+    /// IPUs in partitions of the operator and of others.
     pub used_ipus: u32,
-    /// IPUs in partitions that the operator knows nothing of.
+    /// IPUs in partitions of others.
     pub used_by_others: u32,
-    /// The largest partition that could be made now, in IPUs: an estimate.
+    /// The largest partition that could be created now, in IPUs: an estimate.
     pub largest_free: u32,
-    /// Version of its server, where it tells one.
+    /// Version of its server, if it reports one.
     pub server_version: Option<String>,
-    /// Whether the admin lets nothing new be made on it, or has it emptied.
+    /// Whether the admin has cordoned or drained it.
     pub cordon_state: Option<CordonState>,
     /// How many partitions of the operator it has.
     pub partition_count: usize,
     /// How many other partitions it has.
     pub other_count: usize,
-    /// What has gone wrong on it within the last day, as the replica that answers has seen it: the one
-    /// that leads sees most.
+    /// Its failures of a day, as the replica that answers has seen them: the leader sees most.
     pub failure_stats: FailureStats,
 }
 
-/// One V-IPU controller of the admin's list, and what it has.
+/// One V-IPU controller of the admin's list, with its partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Controller {
-    /// What anybody may know.
+    /// The public part.
     #[serde(flatten)]
     pub summary: Summary,
     /// The operator's partitions on it.
-    pub partitions: Vec<Held>,
+    pub partitions: Vec<HeldPartition>,
     /// The other partitions on it, 256 at most.
     pub others: Vec<Other>,
 }
 
-/// A partition on a controller that the operator knows nothing of.
+/// A partition of others.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Other {
@@ -76,35 +75,36 @@ pub(super) struct Other {
     pub ipus: u32,
 }
 
-/// A partition on a controller that the operator made.
+/// A partition of the operator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Held {
+#[schemars(rename = "Held")]
+pub(super) struct HeldPartition {
     /// Name of the IPUPartition.
     pub name: String,
     /// Id of the partition on the controller.
     pub id: String,
-    /// Whose it is.
+    /// Its owner.
     pub owner: PartitionOwner,
     /// Its IPUs.
     pub ipus: u32,
-    /// Where the IPUPartition stands.
+    /// Phase of the IPUPartition.
     pub phase: PartitionPhase,
 }
 
 /// The operator's partitions, by the name of their controller.
 #[derive(Debug, Default)]
-pub(super) struct Holdings(BTreeMap<String, Vec<Held>>);
+pub(super) struct Holdings(BTreeMap<String, Vec<HeldPartition>>);
 
 impl Holdings {
-    /// Those that this object has.
+    /// Adds the partitions of this object.
     pub(super) fn add(&mut self, partition: &IPUPartition) {
         let Some(status) = &partition.status else {
             return;
         };
         for attempt in attempts(partition, AttemptOutcome::Created) {
             let here = self.0.entry(attempt.controller.name.clone()).or_default();
-            here.push(Held {
+            here.push(HeldPartition {
                 name: partition.metadata.name.clone().unwrap_or_default(),
                 id: attempt.id.clone(),
                 owner: partition.spec.owner.clone(),
@@ -129,9 +129,9 @@ impl Ours {
     }
 }
 
-/// What anybody may know, in the admin's order. Nothing is unpacked for it.
+/// The public answer, in the order of the admin's list. It decompresses no object.
 pub(super) fn summaries<'a>(
-    looks: Vec<Look>,
+    states: Vec<ControllerState>,
     briefs: impl Iterator<Item = &'a Brief>,
 ) -> Vec<Summary> {
     let mut ours: BTreeMap<&str, Ours> = BTreeMap::new();
@@ -140,25 +140,28 @@ pub(super) fn summaries<'a>(
             ours.entry(&one.controller).or_default().add(one.ipus);
         }
     }
-    let summaries = looks.into_iter().map(|look| {
-        let ours = ours.get(look.view.name.as_str()).copied();
+    let summaries = states.into_iter().map(|state| {
+        let ours = ours.get(state.view.name.as_str()).copied();
         let ours = ours.unwrap_or_default();
-        let others = look.listed.len().saturating_sub(ours.partitions);
-        summary(look, ours, others)
+        let others = state.listed.len().saturating_sub(ours.partitions);
+        summary(state, ours, others)
     });
     summaries.collect()
 }
 
-/// All that is known, in the admin's order.
-pub(super) fn controllers(looks: Vec<Look>, Holdings(mut held): Holdings) -> Vec<Controller> {
-    let controllers = looks.into_iter().map(|look| {
-        let partitions = held.remove(&look.view.name).unwrap_or_default();
+/// The complete answer, in the order of the admin's list.
+pub(super) fn controllers(
+    states: Vec<ControllerState>,
+    Holdings(mut held): Holdings,
+) -> Vec<Controller> {
+    let controllers = states.into_iter().map(|state| {
+        let partitions = held.remove(&state.view.name).unwrap_or_default();
         let mut ours = Ours::default();
         for one in &partitions {
             ours.add(one.ipus);
         }
         let ids: BTreeSet<&str> = partitions.iter().map(|one| one.id.as_str()).collect();
-        let others = look.listed.iter();
+        let others = state.listed.iter();
         let others: Vec<_> = others
             .filter(|one| !ids.contains(one.id.as_str()))
             .map(|one| Other {
@@ -167,7 +170,7 @@ pub(super) fn controllers(looks: Vec<Look>, Holdings(mut held): Holdings) -> Vec
             })
             .collect();
         Controller {
-            summary: summary(look, ours, others.len()),
+            summary: summary(state, ours, others.len()),
             others: others.into_iter().take(OTHERS_MAX).collect(),
             partitions,
         }
@@ -175,9 +178,9 @@ pub(super) fn controllers(looks: Vec<Look>, Holdings(mut held): Holdings) -> Vec
     controllers.collect()
 }
 
-fn summary(look: Look, ours: Ours, other_count: usize) -> Summary {
-    let view = look.view;
-    let besides = look.withheld.map_or(0, |withheld| withheld.besides);
+fn summary(state: ControllerState, ours: Ours, other_count: usize) -> Summary {
+    let view = state.view;
+    let besides = state.withheld.map_or(0, |withheld| withheld.besides);
     Summary {
         used_by_others: view.used_ipus.saturating_sub(besides + ours.ipus),
         name: view.name,
@@ -189,10 +192,10 @@ fn summary(look: Look, ours: Ours, other_count: usize) -> Summary {
         total_ipus: view.total_ipus,
         used_ipus: view.used_ipus,
         largest_free: view.largest_free,
-        server_version: look.version,
-        cordon_state: look.cordon_state,
+        server_version: state.version,
+        cordon_state: state.cordon_state,
         partition_count: ours.partitions,
         other_count,
-        failure_stats: look.failure_stats,
+        failure_stats: state.failure_stats,
     }
 }

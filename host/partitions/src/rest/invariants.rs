@@ -1,7 +1,7 @@
-//! What must hold of a body, whatever stands in it: it is refused in words, or right.
+//! Invariants of request bodies: each is either valid, or refused with reasons.
 
 use super::problem::{Fault, Problem};
-use super::{question, wanted};
+use super::{create_request, query_request};
 use crate::crd_schema::violations;
 
 /// Longest answer about one body, in bytes.
@@ -13,28 +13,28 @@ const FIELD_MAX: usize = 256;
 /// Longest rule in an answer, in characters: it may quote what a parser says.
 const RULE_MAX: usize = 600;
 
-/// Longest value in an answer, in characters: what is shown of it, and the sign that it was cut.
+/// Longest value in an answer, in characters, with the sign of truncation.
 const VALUE_MAX: usize = 81;
 
 /// A body of `/query`.
-pub(crate) fn check_question(body: &[u8]) {
-    match question::read(body) {
-        Ok(question) => {
-            assert!(question.size.is_power_of_two());
-            assert!((1..=question.size).contains(&question.gcds));
-            assert!(!question.namespace.is_empty());
+pub(crate) fn check_query_request(body: &[u8]) {
+    match query_request::read(body) {
+        Ok(query) => {
+            assert!(query.size.is_power_of_two());
+            assert!((1..=query.size).contains(&query.gcds));
+            assert!(!query.namespace.is_empty());
         }
         Err(fault) => check_fault(&fault),
     }
 }
 
-/// A body of `/partitions`. What is made of a good one, the API server takes.
-pub(crate) fn check_wanted(body: &[u8]) {
-    match wanted::read(body) {
-        Ok(wanted) => {
-            let object = wanted::object(wanted);
+/// A body of `/partitions`. The API server accepts the object of a valid one.
+pub(crate) fn check_create_request(body: &[u8]) {
+    match create_request::read(body) {
+        Ok(request) => {
+            let object = create_request::object(request);
             let name = object.metadata.name.as_deref().unwrap_or_default();
-            assert!(wanted::wrong_name(name).is_none(), "{name:?}");
+            assert!(create_request::wrong_name(name).is_none(), "{name:?}");
             assert!(object.spec.ipus.is_power_of_two());
             assert!((1..=object.spec.ipus).contains(&object.spec.gcds));
             let faults = violations(&object);
@@ -44,7 +44,7 @@ pub(crate) fn check_wanted(body: &[u8]) {
     }
 }
 
-/// A problem names its faults, and is no longer than a person reads.
+/// A problem names its faults, and its length is limited.
 pub(crate) fn check_problem(problem: &Problem) {
     assert!(!problem.faults.is_empty() && !problem.detail.is_empty());
     problem.faults.iter().for_each(check_fault);

@@ -1,4 +1,4 @@
-//! How much the REST takes on: the size and pace of requests, and how many are answered at once.
+//! Limits of the REST: size, rate and concurrency of requests.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,18 +19,17 @@ use ipu_runtime::port::serve::{METRICS, address};
 
 use super::problem::{Kind, Problem};
 
-/// Largest question that is read, in bytes. One has some twenty.
-pub const QUESTION_MAX: usize = 4 << 10;
+/// Largest body of `/query`, in bytes. A usual one has twenty.
+pub const QUERY_MAX: usize = 4 << 10;
 
-/// Largest IPUPartition that is read, in bytes. One has some three hundred. It is read before it is
-/// known who sends it, on as many connections as there may be.
+/// Largest body of `POST /partitions`, in bytes. A usual one has three hundred. It is read before authentication, on as many
+/// connections as the port allows.
 pub const CREATE_MAX: usize = 16 << 10;
 
 /// Longest time that a client may take to send its body.
 const BODY: Duration = Duration::from_secs(5);
 
-/// Requests that are answered at the same time. More wait for a turn, and are turned away where so many wait already:
-/// together they are fewer than the connections of any port.
+/// Concurrent requests. Others wait in a bounded queue: together they are fewer than the connections of any port.
 pub const CONCURRENCY: Share = Share {
     total: 64,
     each: 16,
@@ -39,16 +38,16 @@ pub const CONCURRENCY: Share = Share {
 
 const _: () = assert!(CONCURRENCY.total + CONCURRENCY.queue < METRICS.connections.total);
 
-/// How long a request waits for its turn.
-const TURN: Duration = Duration::from_secs(2);
+/// Longest wait of a request in the queue.
+const QUEUE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long an answer may take. A controller that does not answer is given up before.
+/// Time limit of an answer. The timeout of a controller is shorter.
 const DEADLINE: Duration = Duration::from_secs(40);
 
-/// Requests of one address to one port, before it is known whose they are.
+/// Rate of requests from one address to one port, before authentication.
 const ADDRESS_RATE: Rate = Rate::new(number(100), number(200));
 
-/// Requests of one user.
+/// Rate of requests of one user.
 const USER_RATE: Rate = Rate::new(number(50), number(100));
 
 /// The largest body of a POST to each path that takes one, in bytes.
@@ -63,8 +62,7 @@ struct Limits {
     refused: Refused,
 }
 
-/// Puts pace, concurrency and deadline around every route of `router`, of each address by itself. What is refused is
-/// counted under the name of the port.
+/// Limits rate, concurrency and time of the routes, for each address. Refused requests count under the name of the port.
 pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
     router: Router<S>,
     bodies: BodyMax,
@@ -80,8 +78,8 @@ pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
     router.layer(middleware::from_fn_with_state(Arc::new(limits), within))
 }
 
-/// Answers a request within the limits. A body is read before its request counts as one that is being answered:
-/// slow clients keep nobody else from an answer.
+/// Answers a request within the limits. A request counts as concurrent only after its body was read, so slow clients do not
+/// delay others.
 async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Response {
     let address = address(request.extensions());
     let refused = |limit| limits.refused.request(limits.port, limit);
@@ -89,11 +87,11 @@ async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next)
         refused("rate");
         return too_many("this port", ADDRESS_RATE, wait).into_response();
     }
-    let request = match gather(&limits.bodies, request).await {
+    let request = match buffer_body(&limits.bodies, request).await {
         Ok(request) => request,
         Err(problem) => return problem.into_response(),
     };
-    let _place = match limits.places.take_within(address, 1, TURN).await {
+    let _place = match limits.places.take_within(address, 1, QUEUE_TIMEOUT).await {
         Ok(place) => place,
         Err(full) => {
             refused(full.limit());
@@ -110,7 +108,7 @@ async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next)
     })
 }
 
-/// The pace of each user.
+/// The rate limit of each user.
 pub(super) struct UserRate(Pace<String>);
 
 impl Default for UserRate {
@@ -133,8 +131,8 @@ impl UserRate {
     }
 }
 
-/// Reads a body of at most `max` bytes. A longer one is refused by its announced length, or as soon
-/// as it passes the limit; the connection ends then, so that the rest is never read.
+/// Reads a body of at most `max` bytes. A longer one is refused by its Content-Length, or when it exceeds the limit. Then the
+/// connection is closed, and the rest is never read.
 pub(crate) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<Vec<u8>, Problem> {
     let rule = format!("at most {max} bytes, sent whole");
     let too_large = |length: &str| {
@@ -159,8 +157,8 @@ pub(crate) async fn read(headers: &HeaderMap, body: Body, max: usize) -> Result<
     })
 }
 
-/// Reads the body where the path takes one.
-async fn gather(bodies: &BodyMax, request: Request) -> Result<Request, Problem> {
+/// Reads the body of a path that expects one.
+async fn buffer_body(bodies: &BodyMax, request: Request) -> Result<Request, Problem> {
     let max = bodies.get(request.uri().path()).copied();
     let Some(max) = max.filter(|_| request.method() == Method::POST) else {
         return Ok(request);
@@ -225,9 +223,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_comes_byte_by_byte_takes_no_more_than_its_bytes() {
-        let (body, most) = byte_by_byte(&[b' '; QUESTION_MAX]);
-        let read = read(&HeaderMap::new(), body, QUESTION_MAX).await;
-        assert_eq!(read.map(|text| text.len()).ok(), Some(QUESTION_MAX));
+        let (body, most) = byte_by_byte(&[b' '; QUERY_MAX]);
+        let read = read(&HeaderMap::new(), body, QUERY_MAX).await;
+        assert_eq!(read.map(|text| text.len()).ok(), Some(QUERY_MAX));
         assert_eq!(most.load(Ordering::Relaxed), 1);
     }
 
@@ -235,15 +233,14 @@ mod tests {
     async fn what_is_too_long_is_refused_unread_and_the_connection_ends() {
         let port = Port::listen(0, SECURE_REST, &Refused::default()).unwrap();
         let (number, stop) = (port.number().unwrap(), CancellationToken::new());
-        let handler = async |headers: HeaderMap, body: Body| {
-            read(&headers, body, QUESTION_MAX).await.map(drop)
-        };
+        let handler =
+            async |headers: HeaderMap, body: Body| read(&headers, body, QUERY_MAX).await.map(drop);
         let routes = Router::new().route("/", post(handler));
         let serving = tokio::spawn(port.serve(routes, stop.clone()));
         // Neither body ever comes to its end.
         let start = "POST / HTTP/1.1\r\nhost: x\r\n";
         let announced = format!("{start}content-length: 10485760\r\n\r\n");
-        let piece = "x".repeat(QUESTION_MAX + 1);
+        let piece = "x".repeat(QUERY_MAX + 1);
         let length = piece.len();
         let chunked = format!("{start}transfer-encoding: chunked\r\n\r\n{length:x}\r\n{piece}");
         for request in [announced, chunked] {

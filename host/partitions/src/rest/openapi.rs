@@ -1,4 +1,4 @@
-//! Pure: the OpenAPI 3.1 document, written from the same descriptions that the routes are made of.
+//! Pure: generates the OpenAPI 3.1 document from the descriptions that also generate the routes.
 
 use std::collections::BTreeSet;
 
@@ -9,19 +9,19 @@ use serde_json::{Map, Value, json};
 use super::operation::{Body, Description, Parameter, schema_of};
 use super::problem::{Kind, PlainError, ProblemDocument};
 
-/// Name of the way to show who one is.
+/// Name of the security scheme.
 const TOKEN: &str = "token";
 
-/// How a port tells what went wrong.
+/// The error format of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
-    /// As port 8080 always has: JSON with `message`.
+pub(super) enum ErrorFormat {
+    /// JSON with `message`, as in Graphcore's proxy.
     Plain,
-    /// By RFC 9457.
+    /// RFC 9457.
     Problem,
 }
 
-impl Manner {
+impl ErrorFormat {
     /// The media type of an error.
     pub(super) const fn media_type(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Manner {
 }
 
 /// The document of a port that offers these operations.
-pub(super) fn document(operations: &[Description], manner: Manner) -> Value {
+pub(super) fn document(operations: &[Description], error_format: ErrorFormat) -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.definitions_path = "/components/schemas".into();
         settings.meta_schema = None;
@@ -41,7 +41,7 @@ pub(super) fn document(operations: &[Description], manner: Manner) -> Value {
     let mut paths: Map<String, Value> = Map::new();
     for operation in operations {
         let methods = paths.entry(operation.path).or_insert_with(|| json!({}));
-        methods[operation.method] = describe(operation, manner, &mut generator);
+        methods[operation.method] = describe(operation, error_format, &mut generator);
     }
     let mut components = json!({ "schemas": generator.take_definitions(true) });
     if operations.iter().any(|operation| operation.is_guarded) {
@@ -65,7 +65,11 @@ pub(super) fn document(operations: &[Description], manner: Manner) -> Value {
     })
 }
 
-fn describe(operation: &Description, manner: Manner, generator: &mut SchemaGenerator) -> Value {
+fn describe(
+    operation: &Description,
+    error_format: ErrorFormat,
+    generator: &mut SchemaGenerator,
+) -> Value {
     let mut answers = Map::new();
     for answer in std::iter::once(&operation.answer).chain(&operation.otherwise) {
         let told = json!({
@@ -76,7 +80,10 @@ fn describe(operation: &Description, manner: Manner, generator: &mut SchemaGener
     }
     let kinds: BTreeSet<Kind> = operation.problems.iter().copied().collect();
     for kind in kinds {
-        answers.insert(kind.status().to_string(), failure(kind, manner, generator));
+        answers.insert(
+            kind.status().to_string(),
+            failure(kind, error_format, generator),
+        );
     }
     let mut described = json!({
         "operationId": operation.id,
@@ -112,13 +119,13 @@ fn parameter(parameter: &Parameter, generator: &mut SchemaGenerator) -> Value {
     })
 }
 
-fn failure(kind: Kind, manner: Manner, generator: &mut SchemaGenerator) -> Value {
-    let schema = match manner {
-        Manner::Plain => schema_of::<PlainError>(generator),
-        Manner::Problem => schema_of::<ProblemDocument>(generator),
+fn failure(kind: Kind, error_format: ErrorFormat, generator: &mut SchemaGenerator) -> Value {
+    let schema = match error_format {
+        ErrorFormat::Plain => schema_of::<PlainError>(generator),
+        ErrorFormat::Problem => schema_of::<ProblemDocument>(generator),
     };
     json!({
         "description": kind.title(),
-        "content": { manner.media_type(): { "schema": schema } },
+        "content": { error_format.media_type(): { "schema": schema } },
     })
 }

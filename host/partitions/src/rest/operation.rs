@@ -1,4 +1,4 @@
-//! One thing that can be asked over REST: what it is to people and programs, and who answers it.
+//! One operation of the REST: its description and its handler.
 
 use axum::Router;
 use axum::routing::MethodRouter;
@@ -7,39 +7,39 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use super::limits::BodyMax;
 use super::problem::Kind;
 
-/// What a program needs to know to ask.
+/// The description of an operation.
 #[derive(Clone, Debug)]
 pub(super) struct Description {
     /// The method, in small letters as OpenAPI has it.
     pub method: &'static str,
     /// The path, with parameters in braces.
     pub path: &'static str,
-    /// A name for programs that are made from the document.
+    /// The operation id, for generated clients.
     pub id: &'static str,
-    /// One line.
+    /// Summary in one line.
     pub summary: &'static str,
-    /// More, where there is more to say.
+    /// Description.
     pub details: &'static str,
-    /// What may stand in the path and after `?`.
+    /// Parameters of path and query.
     pub parameters: Vec<Parameter>,
-    /// The body that is sent.
+    /// The request body.
     pub body: Option<Body>,
-    /// The good answer.
+    /// The successful answer.
     pub answer: Answer,
-    /// An answer that is neither that nor a problem.
+    /// Another answer that is not a problem.
     pub otherwise: Option<Answer>,
-    /// What else is answered.
+    /// Possible problems.
     pub problems: Vec<Kind>,
-    /// Whether a token is asked for.
+    /// Whether a token is required.
     pub is_guarded: bool,
-    /// Whether pace, concurrency and time are bounded. Probes are not.
+    /// Whether rate, concurrency and time are limited. Probes are not.
     pub is_bounded: bool,
 }
 
 /// Writes the schema of a type.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// A body that is sent.
+/// A request body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
     /// What it may be.
@@ -48,7 +48,7 @@ pub(super) struct Body {
     pub max: usize,
 }
 
-/// Something in the path or after `?`.
+/// A parameter of path or query.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Parameter {
     /// Its name.
@@ -61,27 +61,27 @@ pub(super) struct Parameter {
     pub schema: SchemaOf,
 }
 
-/// A good answer.
+/// A successful answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Answer {
     /// Its status.
     pub status: u16,
-    /// What it says.
+    /// Its description.
     pub description: &'static str,
     /// Its body.
     pub schema: SchemaOf,
 }
 
-/// Something that can be asked, and who answers it.
+/// An operation with its handler.
 pub(super) struct Operation<S> {
-    /// What it is.
+    /// Its description.
     pub description: Description,
-    /// Who answers it.
+    /// Its handler.
     pub route: MethodRouter<S>,
 }
 
 impl<S: Clone + Send + Sync + 'static> Operation<S> {
-    /// A read whose good answer is a `T`.
+    /// A read with the answer `T`.
     pub(super) fn get<T: JsonSchema>(
         path: &'static str,
         id: &'static str,
@@ -112,14 +112,14 @@ impl<S: Clone + Send + Sync + 'static> Operation<S> {
         }
     }
 
-    /// Changes what it is.
+    /// Changes the description.
     #[must_use]
     pub(super) fn with(mut self, change: impl FnOnce(&mut Description)) -> Self {
         change(&mut self.description);
         self
     }
 
-    /// One that asks for a token.
+    /// Requires a token.
     #[must_use]
     pub(super) fn guarded(self) -> Self {
         self.with(|what| {
@@ -129,7 +129,7 @@ impl<S: Clone + Send + Sync + 'static> Operation<S> {
         })
     }
 
-    /// One that is answered whatever else is asked.
+    /// Removes the limits.
     #[must_use]
     pub(super) fn unbounded(self) -> Self {
         self.with(|what| {
@@ -139,7 +139,7 @@ impl<S: Clone + Send + Sync + 'static> Operation<S> {
     }
 }
 
-/// The routes of these operations; `bound` puts limits around those that are bounded.
+/// The routes of these operations. `bound` adds the limits.
 pub(super) fn routes<S: Clone + Send + Sync + 'static>(
     operations: Vec<Operation<S>>,
     bound: impl FnOnce(Router<S>, BodyMax) -> Router<S>,

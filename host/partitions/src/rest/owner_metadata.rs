@@ -1,14 +1,14 @@
-//! Pure: what a body tells placement policies of the owner, and what is wrong with it.
+//! Pure: validates the owner metadata of a request, which placement policies see.
 
 use std::collections::BTreeMap;
 
+use ipu_api::dns1123::{is_label_key, is_label_value, is_subdomain};
 use ipu_api::ipupartition::OwnerMetadata;
-use ipu_api::object_names::{is_label_key, is_label_value, is_subdomain};
 use ipu_api::owner_metadata::{ANNOTATION_MAX, PAIRS_MAX};
 
 use super::problem::{Fault, shown};
 
-/// What is wrong with what is told of an owner.
+/// The faults of owner metadata.
 pub(super) fn faults(metadata: &OwnerMetadata) -> Vec<Fault> {
     let mut faults = Vec::from_iter(number("ownerMetadata.labels", &metadata.labels));
     faults.extend(number("ownerMetadata.annotations", &metadata.annotations));

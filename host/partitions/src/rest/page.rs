@@ -1,4 +1,4 @@
-//! Pure: the list of IPUPartitions, a page at a time.
+//! Pure: pages of the list of IPUPartitions.
 
 use std::ops::ControlFlow;
 
@@ -11,26 +11,26 @@ use super::operation::{Parameter, schema_of};
 use super::problem::{Kind, Problem};
 use crate::Guarded;
 
-/// What may stand after `?`.
+/// The rule of the query parameters.
 pub(super) const RULE: &str =
     "namespace=<name>, limit=<1 to 1000> and after=<name>, or some of them";
 
-/// IPUPartitions in one answer where nothing else is asked for.
+/// IPUPartitions in one answer by default.
 const PAGE: u32 = 500;
 
 /// Most IPUPartitions in one answer.
 const PAGE_MAX: u32 = 1_000;
 
-/// Which IPUPartitions are asked for.
+/// Query parameters of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Question {
+pub(super) struct ListQuery {
     pub namespace: Option<String>,
     limit: Option<u32>,
     pub after: Option<String>,
 }
 
-impl Question {
+impl ListQuery {
     /// Most IPUPartitions to answer.
     pub(super) fn limit(&self) -> Result<usize, Problem> {
         let limit = self.limit.unwrap_or(PAGE);
@@ -53,9 +53,9 @@ impl Question {
 pub(super) struct List {
     /// Those that can be read.
     pub items: Vec<IPUPartition>,
-    /// Names of those that were written by hand and cannot be read.
+    /// Names of unreadable ones, which a user has written.
     pub unreadable: Vec<String>,
-    /// Where there are more: ask for them with `after` set to this.
+    /// If there are more: set `after` to this to get them.
     pub next: Option<String>,
 }
 
@@ -86,11 +86,11 @@ pub(super) fn parameters() -> Vec<Parameter> {
     ]
 }
 
-/// The page that is asked for, as it is filled by name.
+/// The page, filled by name.
 #[derive(Debug)]
 pub(super) struct Page {
     list: List,
-    room: usize,
+    remaining: usize,
     last: Option<String>,
 }
 
@@ -99,19 +99,19 @@ impl Page {
     pub(super) fn new(limit: usize) -> Self {
         Self {
             list: List::default(),
-            room: limit,
+            remaining: limit,
             last: None,
         }
     }
 
-    /// Takes in the next object. Breaks once there is no room for it.
+    /// Adds the next object. Breaks when the page is full.
     pub(super) fn add(&mut self, object: Guarded) -> ControlFlow<()> {
         let name = object.name_any();
-        if self.room == 0 {
+        if self.remaining == 0 {
             self.list.next = self.last.take();
             return ControlFlow::Break(());
         }
-        self.room -= 1;
+        self.remaining -= 1;
         self.last = Some(name.clone());
         match object.0 {
             Ok(partition) => self.list.items.push(partition),
@@ -146,15 +146,15 @@ mod tests {
         serde_json::from_value(object).unwrap()
     }
 
-    fn page(question: &Question) -> (Vec<String>, Vec<String>, Option<String>) {
+    fn page(query: &ListQuery) -> (Vec<String>, Vec<String>, Option<String>) {
         let objects = [
             object("a", "one", 1),
             object("b", "two", -1),
             object("c", "two", 1),
             object("d", "one", 1),
         ];
-        let mut page = Page::new(question.limit().unwrap());
-        let after = question.after.as_deref().unwrap_or_default();
+        let mut page = Page::new(query.limit().unwrap());
+        let after = query.after.as_deref().unwrap_or_default();
         let mut later = objects.into_iter().filter(|one| *one.name_any() > *after);
         let _ = later.try_for_each(|one| page.add(one));
         let list = page.list();
@@ -164,9 +164,9 @@ mod tests {
 
     #[test]
     fn pages_follow_each_other_by_name_and_end() {
-        let first = Question {
+        let first = ListQuery {
             limit: Some(3),
-            ..Question::default()
+            ..ListQuery::default()
         };
         let words = |words: &[&str]| {
             words
@@ -177,7 +177,7 @@ mod tests {
         let (names, unreadable, next) = page(&first);
         assert_eq!((names, unreadable), (words(&["a", "c"]), words(&["b"])));
         assert_eq!(next.as_deref(), Some("c"));
-        let second = Question {
+        let second = ListQuery {
             after: next,
             ..first
         };

@@ -1,5 +1,5 @@
-//! `/partitions`: a thin door onto IPUPartitions, for whoever has a token and the right in RBAC; and `/controllers`
-//! for the same, with whose each partition is.
+//! `/partitions`: IPUPartitions for users with a token and the permission in RBAC; and `/controllers` with the owners of
+//! partitions for the same users.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,57 +11,57 @@ use axum::extract::{FromRef, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, post};
+use ipu_api::dns1123;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
-use ipu_api::names::{FIELD_MANAGER, REQUESTED_BY_ANNOTATION};
-use ipu_api::object_names;
+use ipu_api::labels::{FIELD_MANAGER, REQUESTED_BY_ANNOTATION};
 use ipu_runtime::scope::{Conflicts, Scope};
 use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
+use super::authorizer::{Authorizer, Permission, Verb};
 use super::caller::Caller;
 use super::controllers::{self, Controller, Holdings};
-use super::gate::{Gate, Verb, Wish};
+use super::create_request::{self, CreateRequest};
 use super::operation::{self, Operation, Parameter, schema_of};
-use super::page::{self, List, Page, Question};
+use super::page::{self, List, ListQuery, Page};
 use super::problem::{Kind, Problem};
 use super::reads::Sources;
-use super::representation::{Given, given, represent};
-use super::wanted::{self, Wanted};
-use super::{limits, refusal};
+use super::representation::{Released, released, represent};
+use super::{api_error, limits};
 use crate::cache::Brief;
 
-/// Longest time that one answer of the API server is waited for.
-const ASKING: Duration = Duration::from_secs(10);
+/// Timeout of one request to the API server.
+const API_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Most characters of a user's name that are written down.
+/// Longest user name in an annotation, in characters.
 const USER_MAX: usize = 253;
 
-/// What port 8443 answers from.
+/// The state of port 8443.
 #[derive(Clone)]
-pub struct Door {
-    /// For the reads.
+pub struct SecureState {
+    /// Sources of the reads.
     pub sources: Sources,
-    /// Who may come in.
-    pub gate: Arc<Gate>,
-    /// For whose owners partitions are made.
+    /// Authorizes each request.
+    pub authorizer: Arc<Authorizer>,
+    /// The namespaces of owners that this release serves.
     pub scope: Scope,
-    /// Whether this release rests.
+    /// Conflicts that make this release inactive.
     pub conflicts: Conflicts,
-    /// The proxy's own client: what the gate lets through is done with the proxy's rights.
+    /// The client of the proxy, whose rights authorized requests use.
     pub client: Client,
 }
 
-impl FromRef<Door> for Sources {
-    fn from_ref(door: &Door) -> Self {
-        door.sources.clone()
+impl FromRef<SecureState> for Sources {
+    fn from_ref(state: &SecureState) -> Self {
+        state.sources.clone()
     }
 }
 
-/// Everything that can be done to IPUPartitions.
-pub(super) fn operations() -> Vec<Operation<Door>> {
+/// The operations on IPUPartitions.
+pub(super) fn operations() -> Vec<Operation<SecureState>> {
     vec![
         Operation::get::<List>(
             "/partitions",
@@ -97,7 +97,7 @@ pub(super) fn operations() -> Vec<Operation<Door>> {
             what.details = "Requests a partition by creating an IPUPartition. Its status shows \
                 the progress: it may wait for free capacity.";
             what.body = Some(operation::Body {
-                schema: schema_of::<Wanted>,
+                schema: schema_of::<CreateRequest>,
                 max: limits::CREATE_MAX,
             });
             what.answer.status = 201;
@@ -106,11 +106,11 @@ pub(super) fn operations() -> Vec<Operation<Door>> {
             what.problems
                 .extend([Kind::TooLarge, Kind::WrongType, Kind::Refused, Kind::Absent]);
         }),
-        Operation::get::<Given>(
+        Operation::get::<Released>(
             "/partitions/{name}",
             "deletePartition",
             "The IPUPartition, which goes once nothing of it is left on any V-IPU controller.",
-            delete(give_back),
+            delete(release),
         )
         .guarded()
         .with(|what| {
@@ -123,8 +123,8 @@ pub(super) fn operations() -> Vec<Operation<Door>> {
     ]
 }
 
-/// The read of the V-IPU controllers for whoever may see all IPUPartitions.
-pub(super) fn controllers() -> Operation<Door> {
+/// The read of the V-IPU controllers for users who may list IPUPartitions.
+pub(super) fn controllers() -> Operation<SecureState> {
     Operation::get::<Vec<Controller>>(
         "/controllers",
         "controllers",
@@ -143,30 +143,30 @@ const NAME: Parameter = Parameter {
 };
 
 async fn list(
-    State(door): State<Door>,
+    State(state): State<SecureState>,
     caller: Caller,
     uri: Uri,
-    asked: Result<Query<Question>, QueryRejection>,
+    asked: Result<Query<ListQuery>, QueryRejection>,
 ) -> Result<Json<List>, Problem> {
-    let wish = Wish::Partitions(Verb::List, None);
-    door.gate.admit(&caller, wish).await?;
+    let permission = Permission::Partitions(Verb::List, None);
+    state.authorizer.authorize(&caller, permission).await?;
     let query = uri.query().unwrap_or_default();
-    let Query(question) = asked.map_err(|error| {
+    let Query(list_query) = asked.map_err(|error| {
         let rule = format!("{}, but it is not: {}", page::RULE, error.body_text());
         Problem::of_field(Kind::Malformed, "query", query, &rule)
     })?;
-    let limit = question.limit()?;
-    if !door.sources.is_ready() {
+    let limit = list_query.limit()?;
+    if !state.sources.is_ready() {
         let detail = "the IPUPartitions are not read yet; try again";
         return Err(Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1"));
     }
     let (
         mut page,
-        Question {
+        ListQuery {
             namespace, after, ..
         },
-    ) = (Page::new(limit), question);
-    let partitions = &door.sources.partitions;
+    ) = (Page::new(limit), list_query);
+    let partitions = &state.sources.partitions;
     let is_of =
         |one: &Brief| namespace.is_none() || one.namespace.as_deref() == namespace.as_deref();
     partitions
@@ -176,74 +176,74 @@ async fn list(
 }
 
 async fn all_controllers(
-    State(door): State<Door>,
+    State(state): State<SecureState>,
     caller: Caller,
 ) -> Result<Json<Vec<Controller>>, Problem> {
-    let wish = Wish::Partitions(Verb::List, None);
-    door.gate.admit(&caller, wish).await?;
-    let looks = door.sources.fleet.looks().await;
+    let permission = Permission::Partitions(Verb::List, None);
+    state.authorizer.authorize(&caller, permission).await?;
+    let states = state.sources.pool.states().await;
     let mut held = Holdings::default();
-    let partitions = &door.sources.partitions;
+    let partitions = &state.sources.partitions;
     partitions.each_readable(|one| held.add(&one)).await;
-    Ok(Json(controllers::controllers(looks, held)))
+    Ok(Json(controllers::controllers(states, held)))
 }
 
 async fn read(
-    State(door): State<Door>,
+    State(state): State<SecureState>,
     caller: Caller,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Json<Value>, Problem> {
     let name = name(path)?;
-    let wish = Wish::Partitions(Verb::Get, Some(&name));
-    door.gate.admit(&caller, wish).await?;
-    let found = door.get(&name).await?;
+    let permission = Permission::Partitions(Verb::Get, Some(&name));
+    state.authorizer.authorize(&caller, permission).await?;
+    let found = state.get(&name).await?;
     Ok(Json(represent(found)))
 }
 
 async fn create(
-    State(door): State<Door>,
+    State(state): State<SecureState>,
     caller: Caller,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Response, Problem> {
-    let wish = Wish::Partitions(Verb::Create, None);
-    let user = door.gate.admit(&caller, wish).await?;
+    let permission = Permission::Partitions(Verb::Create, None);
+    let user = state.authorizer.authorize(&caller, permission).await?;
     is_json(&headers)?;
-    let mut wanted = wanted::object(wanted::read(&body)?);
-    // Whoever reads the object or the audit log sees the proxy's account only.
+    let mut requested = create_request::object(create_request::read(&body)?);
+    // The audit log shows only the account of the proxy.
     let requested_by = user.chars().take(USER_MAX).collect();
-    let annotations = wanted.annotations_mut();
+    let annotations = requested.annotations_mut();
     annotations.insert(REQUESTED_BY_ANNOTATION.to_owned(), requested_by);
-    door.serves(&wanted.spec.owner)?;
-    let name = wanted.name_any();
-    let made = door.create(wanted).await?;
+    state.serves(&requested.spec.owner)?;
+    let name = requested.name_any();
+    let made = state.create(requested).await?;
     tracing::info!(partition = name, user, "made an IPUPartition over REST");
     let location = [(header::LOCATION, format!("/partitions/{name}"))];
     Ok((StatusCode::CREATED, location, Json(represent(made))).into_response())
 }
 
-async fn give_back(
-    State(door): State<Door>,
+async fn release(
+    State(state): State<SecureState>,
     caller: Caller,
     path: Result<Path<String>, PathRejection>,
 ) -> Result<Response, Problem> {
     let name = name(path)?;
-    let wish = Wish::Partitions(Verb::Delete, Some(&name));
-    let user = door.gate.admit(&caller, wish).await?;
-    let found = door.get(&name).await?;
-    let leaving = door.delete(&name, found).await?;
+    let permission = Permission::Partitions(Verb::Delete, Some(&name));
+    let user = state.authorizer.authorize(&caller, permission).await?;
+    let found = state.get(&name).await?;
+    let leaving = state.delete(&name, found).await?;
     tracing::info!(partition = name, user, "deleted an IPUPartition over REST");
     let owner = serde_json::from_value(leaving.data["spec"]["owner"].clone()).ok();
     let is_wanted = match &owner {
-        Some(owner) => door.is_living_job(owner).await,
+        Some(owner) => state.is_living_job(owner).await,
         None => false,
     };
-    let given = given(leaving, owner.filter(|_| is_wanted).as_ref());
-    Ok((StatusCode::ACCEPTED, Json(given)).into_response())
+    let released = released(leaving, owner.filter(|_| is_wanted).as_ref());
+    Ok((StatusCode::ACCEPTED, Json(released)).into_response())
 }
 
-impl Door {
-    /// Nobody here would make the partition of an owner in another namespace, or while the release rests.
+impl SecureState {
+    /// Refuses owners in other namespaces, and all owners while the release is inactive.
     fn serves(&self, owner: &PartitionOwner) -> Result<(), Problem> {
         if let Some(conflict) = self.conflicts.current().first() {
             let detail = format!("this operator is inactive: {}", conflict.message());
@@ -263,19 +263,20 @@ impl Door {
         answer(&action, api.get(name)).await
     }
 
-    async fn create(&self, wanted: IPUPartition) -> Result<DynamicObject, Problem> {
-        let action = format!("create the IPUPartition {}", wanted.name_any());
-        let wanted = serde_json::to_value(wanted).and_then(serde_json::from_value);
-        let wanted: DynamicObject = wanted.expect("an IPUPartition is an object of Kubernetes");
+    async fn create(&self, requested: IPUPartition) -> Result<DynamicObject, Problem> {
+        let action = format!("create the IPUPartition {}", requested.name_any());
+        let requested = serde_json::to_value(requested).and_then(serde_json::from_value);
+        let requested: DynamicObject =
+            requested.expect("an IPUPartition is an object of Kubernetes");
         let params = PostParams {
             field_manager: Some(FIELD_MANAGER.to_owned()),
             ..PostParams::default()
         };
         let api = self.partitions();
-        answer(&action, api.create(&params, &wanted)).await
+        answer(&action, api.create(&params, &requested)).await
     }
 
-    /// Deletes what was `found`, and not another one that has taken its name meanwhile.
+    /// Deletes the object that was `found`, but not another one that has got its name meanwhile.
     async fn delete(&self, name: &str, found: DynamicObject) -> Result<DynamicObject, Problem> {
         let action = format!("delete the IPUPartition {name}");
         let exactly = DeleteParams {
@@ -287,19 +288,19 @@ impl Door {
         };
         let api = self.partitions();
         let deleted = answer(&action, api.delete(name, &exactly)).await?;
-        // Where nothing held it, it is gone already: it was as it was found.
+        // Without a finalizer it is gone already.
         Ok(deleted.left().unwrap_or(found))
     }
 
-    /// Whether the owner is an IPUJob that goes on wanting the partition. Where that cannot be
-    /// found out, a warning is missing and nothing else.
+    /// Whether the owner is a living IPUJob, which requests the partition again. If that is unknown, only a warning is
+    /// missing.
     async fn is_living_job(&self, owner: &PartitionOwner) -> bool {
         let is_job = owner.kind == "IPUJob" && owner.api_version == ipu_api::API_VERSION;
-        if !is_job || !object_names::can_exist(owner) {
+        if !is_job || !dns1123::can_exist(owner) {
             return false;
         }
         let jobs = Api::<IPUJob>::namespaced(self.client.clone(), &owner.namespace);
-        let found = tokio::time::timeout(ASKING, jobs.get_metadata_opt(&owner.name)).await;
+        let found = tokio::time::timeout(API_TIMEOUT, jobs.get_metadata_opt(&owner.name)).await;
         found.is_ok_and(|found| {
             found.is_ok_and(|job| {
                 job.is_some_and(|job| {
@@ -310,42 +311,41 @@ impl Door {
         })
     }
 
-    /// IPUPartitions as they are, also those that were written by hand and cannot be read.
+    /// IPUPartitions, also unreadable ones.
     fn partitions(&self) -> Api<DynamicObject> {
         let kind = ApiResource::erase::<IPUPartition>(&());
         Api::all_with(self.client.clone(), &kind)
     }
 }
 
-/// The answer of the API server, in time.
+/// The answer of the API server within the timeout.
 async fn answer<T>(
     action: &str,
     asked: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, Problem> {
-    match tokio::time::timeout(ASKING, asked).await {
-        Ok(answer) => answer.map_err(|error| refusal::problem(action, &error)),
-        Err(_) => Err(refusal::silent(action)),
+    match tokio::time::timeout(API_TIMEOUT, asked).await {
+        Ok(answer) => answer.map_err(|error| api_error::problem(action, &error)),
+        Err(_) => Err(api_error::timeout(action)),
     }
 }
 
-/// The name in the path. It becomes part of a path at the API server, so that it is checked before
-/// anything is asked there.
+/// The name in the path. It becomes part of a path at the API server, so it is validated first.
 fn name(path: Result<Path<String>, PathRejection>) -> Result<String, Problem> {
     let malformed = |fault| Problem::of_request(Kind::Malformed, vec![fault]);
     let Path(name) =
-        path.map_err(|error| malformed(wanted::unreadable_name(&error.body_text())))?;
-    match wanted::wrong_name(&name) {
+        path.map_err(|error| malformed(create_request::unreadable_name(&error.body_text())))?;
+    match create_request::wrong_name(&name) {
         None => Ok(name),
         Some(fault) => Err(malformed(fault)),
     }
 }
 
 fn is_json(headers: &HeaderMap) -> Result<(), Problem> {
-    let given = headers
+    let content_type = headers
         .get(header::CONTENT_TYPE)
         .map(axum::http::HeaderValue::as_bytes);
-    let given = String::from_utf8_lossy(given.unwrap_or_default());
-    let essence = given.split(';').next().unwrap_or_default().trim();
+    let content_type = String::from_utf8_lossy(content_type.unwrap_or_default());
+    let essence = content_type.split(';').next().unwrap_or_default().trim();
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }

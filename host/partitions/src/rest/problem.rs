@@ -1,18 +1,18 @@
-//! Pure: what is wrong with a request, as problem+json (RFC 9457) and as port 8080 has always told it.
+//! Pure: problems of requests, as problem+json (RFC 9457) and in the format of Graphcore's proxy.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Longest part of a wrong value that is repeated in an answer, in characters.
+/// Longest part of an invalid value in an answer, in characters.
 const SHOWN_MAX: usize = 80;
 
-/// Longest name of a field in an answer, in characters: some hold a key that somebody made up.
+/// Longest name of a field in an answer, in characters: some contain a key of the client.
 const FIELD_MAX: usize = 160;
 
 /// Longest rule in an answer, in characters: some quote what a parser says of the body.
 const RULE_MAX: usize = 512;
 
-/// Faults that are told of one request. Whoever sends a thousand has made one mistake.
+/// Most faults in one answer. A client that sends a thousand has made one mistake.
 const FAULTS_MAX: usize = 16;
 
 /// One part of a request that breaks a rule: the field, its value, the rule, and all of it in one
@@ -147,7 +147,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem that is told in words.
+    /// A problem without faults.
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
         Self {
             kind,
@@ -157,8 +157,7 @@ impl Problem {
         }
     }
 
-    /// A problem that lies in parts of the request. Of very many the first are told, and how many
-    /// more there are.
+    /// A problem of fields of the request. It contains the first faults, and the number of the others.
     pub fn of_request(kind: Kind, mut faults: Vec<Fault>) -> Self {
         let more = faults.len().saturating_sub(FAULTS_MAX);
         faults.truncate(FAULTS_MAX);
@@ -175,7 +174,7 @@ impl Problem {
         }
     }
 
-    /// A problem that lies in one part of the request.
+    /// A problem of one field of the request.
     pub fn of_field(kind: Kind, field: &str, value: &str, rule: &str) -> Self {
         Self::of_request(kind, vec![Fault::new(field, value, rule)])
     }
@@ -187,7 +186,7 @@ impl Problem {
         self
     }
 
-    /// As port 8443 tells it; `instance` is the path that was asked for.
+    /// The format of port 8443; `instance` is the requested path.
     pub fn document(&self, instance: &str) -> ProblemDocument {
         let errors = self.faults.iter();
         ProblemDocument {
@@ -200,7 +199,7 @@ impl Problem {
         }
     }
 
-    /// As port 8080 tells it.
+    /// The format of port 8080.
     pub fn plain(&self) -> PlainError {
         let fault = self.faults.first();
         PlainError {
@@ -252,7 +251,7 @@ impl From<&Fault> for ProblemError {
     }
 }
 
-/// An error of port 8080, as users of the original know it.
+/// An error of port 8080, in the format of Graphcore's proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Error")]
 pub struct PlainError {
@@ -269,7 +268,7 @@ pub struct PlainError {
     pub message: String,
 }
 
-/// As much of a text as a person needs to find it again.
+/// Truncates a text for an answer.
 pub fn shown(text: &str) -> String {
     if text.is_empty() {
         return "empty".to_owned();

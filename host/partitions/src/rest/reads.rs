@@ -1,4 +1,4 @@
-//! What anybody may read, on both ports: health, numbers, what-if, and the document of all this.
+//! The public reads of both ports: health, statistics, what-if queries, and the OpenAPI document.
 
 use std::sync::Arc;
 
@@ -15,38 +15,38 @@ use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
 use super::controllers::{self, Summary};
-use super::openapi::{Manner, document};
+use super::openapi::{ErrorFormat, document};
 use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
-use super::question::{self, Question};
+use super::query_request::{self, QueryRequest};
 use super::{limits, what_if};
-use crate::fleet::Fleet;
+use crate::controller_pool::ControllerPool;
 use crate::watched::Watched;
 
-/// What the answers are made from.
+/// The sources of the answers.
 #[derive(Clone)]
 pub struct Sources {
     /// The IPUPartitions, as the watch last saw them.
     pub partitions: Watched,
-    /// The V-IPU controllers, asked for each answer.
-    pub fleet: Arc<Fleet>,
+    /// The V-IPU controllers.
+    pub pool: Arc<ControllerPool>,
     /// The placement policy.
     pub guests: ActivePolicies,
-    /// What is known of every namespace.
+    /// The usage of every namespace.
     pub namespaces: Namespaces,
 }
 
 impl Sources {
-    /// Whether the IPUPartitions are known: an answer before that would count nothing as used.
+    /// Whether the IPUPartitions are listed: before that, an answer would count no IPU as used.
     pub fn is_ready(&self) -> bool {
         self.partitions.is_listed()
     }
 }
 
-/// Numbers of one namespace, by its name; `total` is all of them.
+/// Statistics by namespace; `total` is all of them.
 type AllStats = std::collections::BTreeMap<String, Stats>;
 
-/// Every read.
+/// The reads.
 pub(super) fn operations<S>() -> Vec<Operation<S>>
 where
     S: Clone + Send + Sync + 'static,
@@ -84,8 +84,8 @@ where
                 `largestSize` an estimate: the controllers do not report which IPUs can form \
                 a partition. The body may have any content type.";
             what.body = Some(operation::Body {
-                schema: schema_of::<Question>,
-                max: limits::QUESTION_MAX,
+                schema: schema_of::<QueryRequest>,
+                max: limits::QUERY_MAX,
             });
             what.problems
                 .extend([Kind::Malformed, Kind::Slow, Kind::TooLarge]);
@@ -100,7 +100,7 @@ pub(super) fn probes() -> Router<Sources> {
         .route("/readyz", get(ready))
 }
 
-/// The read of the V-IPU controllers for anybody.
+/// The public read of the V-IPU controllers.
 pub(super) fn summaries() -> Operation<Sources> {
     Operation::get::<Vec<Summary>>(
         "/controllers",
@@ -114,10 +114,10 @@ pub(super) fn summaries() -> Operation<Sources> {
     })
 }
 
-/// The operations, and one more that tells of all of them.
+/// Adds the operation that serves the OpenAPI document.
 pub(super) fn with_document<S>(
     mut operations: Vec<Operation<S>>,
-    manner: Manner,
+    error_format: ErrorFormat,
 ) -> Vec<Operation<S>>
 where
     S: Clone + Send + Sync + 'static,
@@ -133,7 +133,7 @@ where
         get(async || ()),
     );
     described.push(own.description.clone());
-    let text = Bytes::from(document(&described, manner).to_string());
+    let text = Bytes::from(document(&described, error_format).to_string());
     operations.push(Operation {
         route: get(move || {
             let text = text.clone();
@@ -157,7 +157,7 @@ async fn ready(State(sources): State<Sources>) -> Response {
 }
 
 async fn stats(State(sources): State<Sources>) -> Json<AllStats> {
-    let views = sources.fleet.views().await;
+    let views = sources.pool.views().await;
     let partitions = &sources.partitions;
     Json(partitions.read(|cache| answers::stats(cache.briefs().map(|(one, _)| one), &views)))
 }
@@ -166,26 +166,26 @@ async fn query(
     State(sources): State<Sources>,
     body: Bytes,
 ) -> Result<Json<what_if::Answer>, Problem> {
-    let question =
-        question::read(&body).map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
+    let query = query_request::read(&body)
+        .map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
     let context = PlacementContext {
-        namespace: sources.namespaces.context(&question.namespace, ""),
-        others: sources.namespaces.others(&question.namespace),
+        namespace: sources.namespaces.context(&query.namespace, ""),
+        others: sources.namespaces.others(&query.namespace),
         ..PlacementContext::default()
     };
-    let found = sources.fleet.divided().await;
-    let mut answer = what_if::answer(&sources.guests, &question, context, &found.open).await;
+    let found = sources.pool.candidates().await;
+    let mut answer = what_if::answer(&sources.guests, &query, context, &found.open).await;
     let passed_over = std::mem::take(&mut answer.placement.passed_over);
     answer.placement.passed_over = found.explained(passed_over);
-    answer.placement.passed_over.extend(found.shut_out());
+    answer.placement.passed_over.extend(found.cordon_reasons());
     Ok(Json(answer))
 }
 
 async fn controller_summaries(State(sources): State<Sources>) -> Json<Vec<Summary>> {
-    let looks = sources.fleet.looks().await;
+    let states = sources.pool.states().await;
     let partitions = &sources.partitions;
     Json(partitions.read(|cache| {
         let briefs = cache.briefs().map(|(one, _)| one);
-        controllers::summaries(looks, briefs)
+        controllers::summaries(states, briefs)
     }))
 }

@@ -1,4 +1,4 @@
-//! Pure: how an IPUPartition is shown over REST: as the API server has it, without its bookkeeping.
+//! Pure: the representation of an IPUPartition over REST: that of the API server, without managed fields.
 
 use kube::api::DynamicObject;
 use schemars::JsonSchema;
@@ -7,24 +7,25 @@ use serde_json::Value;
 
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 
-/// An IPUPartition that is being given back.
+/// An IPUPartition that is being released.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
-pub(super) struct Given {
-    /// The IPUPartition; `metadata.deletionTimestamp` says since when it is going.
+#[schemars(rename = "Given")]
+pub(super) struct Released {
+    /// The IPUPartition; `metadata.deletionTimestamp` is the time of the deletion.
     #[schemars(with = "IPUPartition")]
     pub partition: Value,
-    /// What whoever deleted it may not have meant.
+    /// Unexpected consequences of the deletion.
     pub warnings: Vec<String>,
 }
 
-/// The object as it is shown.
+/// The representation of an object.
 pub(super) fn represent(mut object: DynamicObject) -> Value {
     object.metadata.managed_fields = None;
     serde_json::to_value(object).expect("what came as JSON goes as JSON")
 }
 
-/// The object that is being given back, where `living_owner` is an IPUJob that still wants it.
-pub(super) fn given(object: DynamicObject, living_owner: Option<&PartitionOwner>) -> Given {
+/// The answer for an object that is being released. `living_owner` is an IPUJob that will request it again.
+pub(super) fn released(object: DynamicObject, living_owner: Option<&PartitionOwner>) -> Released {
     let warnings = living_owner.map(|owner| {
         format!(
             "its owner, the IPUJob {}/{}, still lives and asks for a partition again; delete or \
@@ -32,7 +33,7 @@ pub(super) fn given(object: DynamicObject, living_owner: Option<&PartitionOwner>
             owner.namespace, owner.name
         )
     });
-    Given {
+    Released {
         partition: represent(object),
         warnings: warnings.into_iter().collect(),
     }

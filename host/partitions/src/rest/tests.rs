@@ -1,11 +1,11 @@
-//! The routes, asked in-process.
+//! In-process tests of the routes.
 
+mod controller_answers;
 mod document;
-mod door;
 mod fixture;
 mod fuzz;
+mod secure;
 mod slow;
-mod told;
 
 use axum::body::Body;
 use ipu_api::ipupartition::{
@@ -164,19 +164,19 @@ async fn it_is_alive_at_once_and_ready_when_the_partitions_are_known() {
     let early = ports.plain("GET", "/readyz", "").await;
     let missing = json!({"status": "the IPUPartitions are not read yet"});
     assert_eq!((early.status, early.body), (503, missing));
-    ports.hear(Event::Init);
-    ports.hear(Event::InitDone);
+    ports.apply_event(Event::Init);
+    ports.apply_event(Event::InitDone);
     let ready = ports.plain("GET", "/readyz", "").await;
     assert_eq!((ready.status, ready.body), (200, json!({"status": "ok"})));
 }
 
 #[tokio::test]
 async fn old_clients_find_their_three_keys_first_and_as_they_were() {
-    let question = question::read(br#"{"size": 2}"#).unwrap();
+    let query = query_request::read(br#"{"size": 2}"#).unwrap();
     let views = [controller(16, 3, None)];
     let answer = what_if::answer(
         &no_policies().await,
-        &question,
+        &query,
         PlacementContext::default(),
         &views,
     )
@@ -203,9 +203,9 @@ async fn a_question_is_answered_by_the_policy_with_the_reasons_of_those_before()
     ];
     let policies = no_policies().await;
     let ask = async |body: &str, views: &[ControllerView]| {
-        let question = question::read(body.as_bytes()).unwrap();
+        let query = query_request::read(body.as_bytes()).unwrap();
         let context = PlacementContext::default();
-        let answer = what_if::answer(&policies, &question, context, views);
+        let answer = what_if::answer(&policies, &query, context, views);
         answer.await.placement
     };
     let tried = ask(r#"{"size": 16}"#, &views).await;
@@ -283,10 +283,10 @@ async fn what_many_controllers_have_is_asked_of_the_policy_in_a_moment() {
             ..controller(64, 64, None)
         })
         .collect();
-    let question = question::read(br#"{"size": 64}"#).unwrap();
+    let query = query_request::read(br#"{"size": 64}"#).unwrap();
     let answer = what_if::answer(
         &no_policies().await,
-        &question,
+        &query,
         PlacementContext::default(),
         &views,
     )

@@ -1,4 +1,4 @@
-//! Asks the placement policy where a partition would be made, and why not elsewhere; makes nothing.
+//! What-if queries: the controller that the placement policy would choose, and the reasons against others. Creates nothing.
 
 use std::time::Duration;
 
@@ -9,69 +9,68 @@ use ipu_policies::active_policies::ActivePolicies;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::answers::{self, Room};
-use super::question::Question;
-use crate::placing::shortened;
+use super::answers::{self, QueryCapacity};
+use super::query_request::QueryRequest;
+use crate::placement::request::shortened;
 
-/// Most controllers for which it is said why they were passed over.
+/// Most controllers with a reason in an answer.
 const EXPLAINED_MAX: usize = 256;
 
-/// Longest time that is spent on asking for the reasons one by one.
+/// Time limit of single requests for reasons.
 const EXPLAINING: Duration = Duration::from_secs(2);
 
 /// The answer of `/query`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Answer {
-    /// How many partitions of the size could be made.
+    /// How many partitions of the size could be created.
     #[serde(flatten)]
-    pub room: Room,
-    /// Where the next one would be made.
+    pub capacity: QueryCapacity,
+    /// Where the next one would be created.
     #[serde(flatten)]
     pub placement: Placement,
 }
 
-/// Where a partition would be made now, by the placement policy that is in use.
+/// The decision of the active placement policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Placement {
     /// Whether it would be tried on a controller, wait, or be rejected.
     pub decision: Outcome,
-    /// The controller on which it would be made; only with `try`.
+    /// The controller on which it would be created; only with `try`.
     pub controller: Option<String>,
     /// Why no controller could ever serve it; only with `reject`.
     pub reason: Option<String>,
     /// Why controllers were passed over: with `try` those before the chosen one in the admin's
     /// list, with `wait` those that the policy names; 256 at most.
     pub passed_over: Vec<WaitingReason>,
-    /// Why the built-in serial walk decided instead of the policy; missing where the policy did.
+    /// Why the built-in serial walk decided instead of the policy; missing if the policy did.
     pub overruled: Option<String>,
-    /// The largest partition that could be made now on any controller that answers, in IPUs. An
-    /// estimate: the controllers do not tell which IPUs can stand together.
+    /// The largest partition that could be created now on any controller that answers, in IPUs. An estimate: the
+    /// controllers do not report which IPUs can form a partition.
     pub largest_size: u32,
 }
 
-/// What would be done next.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// A controller would be asked to make it.
+    /// It would be created.
     Try,
-    /// It would wait for room.
+    /// It would wait for free capacity.
     Wait,
-    /// It could never be made.
+    /// It could never be created.
     Reject,
 }
 
-/// Answers a question about these controllers, with what is known of the namespaces. The policy is asked once where the answer says all,
-/// twice where controllers before the chosen one were passed over, and one by one for those only
-/// where the second answer does not say why.
+/// Answers a query about these controllers. The policy is asked once; a second time if it has skipped controllers before
+/// the chosen one; and about each of those alone if the second answer contains no reasons.
 pub async fn answer(
     guests: &ActivePolicies,
-    question: &Question,
+    query: &QueryRequest,
     context: PlacementContext,
     controllers: &[ControllerView],
 ) -> Answer {
-    let request = request(question, context);
+    let request = request(query, context);
     let placed = guests.place(&request, controllers, &[]).await;
     let reachable = controllers.iter().filter(|one| one.unreachable.is_none());
     let mut placement = Placement {
@@ -99,7 +98,7 @@ pub async fn answer(
         }
     }
     Answer {
-        room: answers::room(question.size, controllers),
+        capacity: answers::capacity(query.size, controllers),
         placement,
     }
 }
@@ -128,7 +127,7 @@ async fn explain(
             });
         }
     };
-    // Whoever asks waits, and a policy may take a second for each: what is known by then is told.
+    // A policy may take a second for each controller: the answer contains the reasons up to the time limit.
     let _ = tokio::time::timeout(EXPLAINING, one_by_one).await;
     reasons
 }
@@ -145,15 +144,15 @@ fn reason_alone(decision: Decision, chosen: &str) -> String {
     }
 }
 
-fn request(question: &Question, mut context: PlacementContext) -> PartitionRequest {
+fn request(query: &QueryRequest, mut context: PlacementContext) -> PartitionRequest {
     context.progress.dry_run = true;
     PartitionRequest {
-        namespace: question.namespace.clone(),
+        namespace: query.namespace.clone(),
         owner: "query".to_owned(),
         slot: 0,
-        ipus: question.size,
-        gcds: question.gcds,
-        node_selector: question.node_selector.clone(),
+        ipus: query.size,
+        gcds: query.gcds,
+        node_selector: query.node_selector.clone(),
         context,
     }
 }

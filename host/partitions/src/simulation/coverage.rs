@@ -1,59 +1,59 @@
-//! Counts what a simulation has met, so that it cannot become blind without anybody noticing.
+//! Coverage points: situations that every simulation has to meet. A run fails if one is missing.
 
 use std::fmt::Write as _;
 
-macro_rules! sights {
-    ($($name:ident = $words:literal,)*) => {
-        /// Something that every simulation has to meet.
+macro_rules! coverage_points {
+    ($($name:ident = $description:literal,)*) => {
+        /// A situation that every simulation has to meet.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum Sight { $($name,)* }
+        pub(super) enum CoveragePoint { $($name,)* }
 
-        const WORDS: &[&str] = &[$($words,)*];
+        const DESCRIPTIONS: &[&str] = &[$($description,)*];
     };
 }
 
-sights! {
-    FinalizerAdded = "step: the finalizer is put on",
+coverage_points! {
+    FinalizerAdded = "step: the finalizer is added",
     StatusWritten = "step: a status is written",
-    CreateRecorded = "step: the intent to create is written down",
-    ResetRecorded = "step: the intent to reset is written down",
-    CreateSent = "step: a controller is asked to create",
-    TruthAsked = "step: a controller is asked for the truth",
+    CreateRecorded = "step: the intent to create is recorded",
+    ResetRecorded = "step: the intent to reset is recorded",
+    CreateSent = "step: a partition is requested",
+    StateRead = "step: the state of a partition is read",
     UsersCounted = "step: live Pods are counted",
-    RemoveSent = "step: a controller is asked to remove",
-    RemoveForced = "step: a controller is asked to remove by force",
-    ResetSent = "step: a controller is asked to reset",
+    RemoveSent = "step: a removal is requested",
+    RemoveForced = "step: a forced removal is requested",
+    ResetSent = "step: a reset is requested",
     Placed = "step: the placement policy is asked",
-    LetGoFirst = "step: an elder is let go first",
-    LookedAround = "step: what surrounds a partition is looked at",
-    FinalizerRemoved = "step: the finalizer is taken off",
-    Rested = "step: nothing is to be done for now",
-    Adopted = "outcome: adopted by the reconcile that asked for it",
+    WaitedForEarlier = "step: a request waits for an earlier one",
+    EvictionEvaluated = "step: the eviction of a partition is evaluated",
+    FinalizerRemoved = "step: the finalizer is removed",
+    Rested = "step: nothing is left to do for now",
+    Adopted = "outcome: adopted by the reconcile that requested it",
     AdoptedLostReply = "outcome: adopted after a lost reply",
-    AdoptedByAnother = "outcome: adopted by a reconcile that had not asked for it",
+    AdoptedByAnother = "outcome: adopted by another reconcile than the one that requested it",
     BecameReady = "outcome: it became ready",
-    Refused = "outcome: a refused attempt is remembered",
-    NotListed = "outcome: a controller cannot be asked, and is not in the list",
-    NotFound = "outcome: nothing of an earlier attempt was found",
-    SecondController = "outcome: another controller is asked, since the first cannot be",
-    WhileHeld = "outcome: another controller is asked, since the first does not remove what nobody uses",
-    LostInUse = "outcome: an attempt that its controller has lost is held, since Pods use it",
+    Refused = "outcome: a refused attempt is recorded",
+    NotListed = "outcome: a controller does not answer, and is not in the list",
+    NotFound = "outcome: an earlier attempt has created nothing",
+    SecondController = "outcome: another controller is chosen, because the first does not answer",
+    WhileHeld = "outcome: another controller is chosen, because the first does not remove an unused partition",
+    LostInUse = "outcome: an attempt that its controller has lost is held, because Pods use it",
     MissedInReset = "outcome: a partition that is being reset is missing for a moment",
     FoundLater = "outcome: an attempt is found when the slot no longer needs it",
-    Stillborn = "outcome: given up before it was active",
-    Left = "outcome: it leaves its controller, or is given back for its siblings",
-    AskedToLeave = "outcome: the owner is asked to end its Pods, so that it can move",
-    Vanished = "outcome: it vanished while it was wanted",
+    FormationFailed = "outcome: released before it was active",
+    Left = "outcome: it leaves its controller, or is released without its gang",
+    DrainRequested = "outcome: the owner is requested to end its Pods, so that it can move",
+    Vanished = "outcome: it vanished while it was desired",
     Replaced = "outcome: replaced after a reset that failed or was not answered",
     ResetObserved = "outcome: a reset was carried out",
-    ResetPutOff = "outcome: a reset is put off for a Pod that came in between",
+    ResetPutOff = "outcome: a reset is postponed for a Pod that started meanwhile",
     Failed = "outcome: in error for longer than the grace",
     Recovered = "outcome: ready again after an error",
-    WaitsForRoom = "outcome: no controller has room",
-    Rejected = "outcome: no controller can ever make it",
+    WaitsForCapacity = "outcome: no controller has free capacity",
+    Rejected = "outcome: no controller can ever create it",
     HeldUpByPods = "outcome: a removal waits for live Pods",
-    Abandoned = "outcome: let go by force with something left",
-    Conflicted = "API: a write is refused, since the object was changed meanwhile",
+    Abandoned = "outcome: released by force with attempts left",
+    Conflicted = "API: a write is refused, because the object was changed meanwhile",
     WriteFailed = "API: a write fails before it takes place",
     WriteReplyLost = "API: a write takes place and its reply is lost",
     ReadFailed = "API: Pods cannot be listed",
@@ -61,10 +61,10 @@ sights! {
     NotSent = "call: the controller cannot be reached",
     RequestLost = "call: the request is lost",
     ReplyLost = "call: the reply is lost",
-    Late = "call: the request arrives after its caller gave up",
+    Late = "call: the request arrives after its deadline",
     Duplicated = "call: the request arrives twice",
     SaidNo = "call: the controller refuses",
-    LateCreate = "call: a create arrives after the controller had said that there is nothing",
+    LateCreate = "call: a create arrives after the controller had reported no partition",
     LateRemove = "call: a late remove finds its partition",
     LateReset = "call: a late reset finds its partition",
     Formed = "controller: a partition is formed",
@@ -73,45 +73,45 @@ sights! {
     ResetsNever = "controller: a reset never ends",
     ResetFails = "controller: a reset leads to ERROR",
     RemoveFails = "controller: a removal fails",
-    WentDown = "trouble: a controller is down for a time",
-    Forgets = "trouble: a controller does not know its partitions for a time",
-    Denies = "trouble: a controller lets the operator see nothing for a time",
-    RefusesRemovals = "trouble: a controller removes nothing for a time",
-    Emptied = "trouble: a controller loses its state while Pods use what it had",
-    LostState = "trouble: a controller loses its state",
-    WentToError = "trouble: a partition goes to ERROR",
-    TakenByHand = "trouble: a partition is removed by hand",
-    RoomTaken = "trouble: somebody else takes room",
-    LeftList = "trouble: a controller leaves the list for a time",
-    Renamed = "trouble: a controller has another name",
-    SetBack = "trouble: the clock is set back",
-    Torn = "trouble: a gang loses a partition, and others take all room",
-    Closed = "trouble: a controller is cordoned or drained",
-    Fragmented = "trouble: free IPUs of a controller do not form a large partition",
-    StaysBusy = "trouble: a partition in use is busy for ever",
-    OddState = "trouble: a controller tells an unknown state",
-    Crashed = "trouble: a replica is killed",
-    CrashedAtWork = "trouble: a replica is killed between two effects",
-    Paused = "trouble: a replica stands still",
-    ZombieActed = "trouble: a replica acts late on what it had decided before it stood still",
-    TookOver = "trouble: the other replica takes over",
-    StatusEdited = "trouble: a status names what is not ours",
-    Outage = "trouble: the API server is down",
-    LaggingWatch = "trouble: a replica's watch falls behind",
-    DeletedByHand = "trouble: an IPUPartition is deleted by hand",
-    Forced = "trouble: an IPUPartition is to go by force",
-    HandedOver = "trouble: another release takes over",
-    BroughtElsewhere = "trouble: another cluster goes on with what one has made",
-    WentBack = "trouble: the API server is restored from a backup",
-    Forgot = "trouble: a restored API server does not know of what is on a controller",
-    Moved = "trouble: an IPUPartition is gone for a time and restored",
+    WentDown = "fault: a controller is down for a time",
+    Forgets = "fault: a controller does not know its partitions for a time",
+    Denies = "fault: a controller denies access for a time",
+    RefusesRemovals = "fault: a controller removes nothing for a time",
+    Emptied = "fault: a controller loses its state while Pods use what it had",
+    LostState = "fault: a controller loses its state",
+    WentToError = "fault: a partition goes to ERROR",
+    TakenByHand = "fault: a partition is removed by hand",
+    CapacityTaken = "fault: others take capacity",
+    LeftList = "fault: a controller leaves the list for a time",
+    Renamed = "fault: a controller has another name",
+    SetBack = "fault: the clock is set back",
+    GangBroken = "fault: a gang loses a partition, and others take all capacity",
+    Closed = "fault: a controller is cordoned or drained",
+    Fragmented = "fault: free IPUs of a controller do not form a large partition",
+    StaysBusy = "fault: a partition in use is busy for ever",
+    OddState = "fault: a controller tells an unknown state",
+    Crashed = "fault: a replica is killed",
+    CrashedAtWork = "fault: a replica is killed between two effects",
+    Paused = "fault: a replica is paused",
+    ZombieActed = "fault: a replica acts late on a decision from before a pause",
+    TookOver = "fault: the other replica takes over",
+    StatusEdited = "fault: a status lists a partition of others",
+    Outage = "fault: the API server is down",
+    LaggingWatch = "fault: a replica's watch falls behind",
+    DeletedByHand = "fault: an IPUPartition is deleted by hand",
+    Forced = "fault: an IPUPartition is released by force",
+    HandedOver = "fault: another release takes over",
+    BroughtElsewhere = "fault: another cluster continues with the partitions of one",
+    WentBack = "fault: the API server is restored from a backup",
+    Forgot = "fault: a restored API server lacks a partition that is on a controller",
+    Moved = "fault: an IPUPartition is gone for a time and restored",
     PodsStarted = "owner: Pods start on a partition",
     PodsEnded = "owner: a Pod ends",
     PodEndsLate = "owner: a Pod outlives its job",
-    Hung = "owner: a program hangs, as its partition is busy",
+    Hung = "owner: a program hangs, because its partition is busy",
     ScaledUp = "owner: a job grows",
     ScaledDown = "owner: a job shrinks",
-    AskedReset = "owner: a reset is asked for",
+    AskedReset = "owner: a reset is requested",
     OwnerVanished = "owner: a job is gone without cleaning up",
     Reborn = "owner: a job comes back under the same name",
     HeldInPart = "owner: a gang has some of its partitions, and not all",
@@ -119,11 +119,11 @@ sights! {
     SweepFailed = "sweep: a list, a deletion or a count fails",
     NotDeleted = "sweep: an IPUPartition cannot be deleted for long",
     LeftBehind = "sweep: a controller that has left the list is swept",
-    SweptOrphan = "sweep: a partition of nobody is removed",
-    SparedOrphan = "sweep: a partition of nobody is spared for its Pods",
+    SweptOrphan = "sweep: a partition without an owner is removed",
+    UsedOrphan = "sweep: a partition without an owner stays for its Pods",
 }
 
-/// How often each sight was met.
+/// How often each coverage point was met.
 #[derive(Clone, Debug)]
 pub(super) struct Coverage {
     counts: Vec<u64>,
@@ -136,7 +136,7 @@ pub(super) struct Coverage {
 impl Default for Coverage {
     fn default() -> Self {
         Coverage {
-            counts: vec![0; WORDS.len()],
+            counts: vec![0; DESCRIPTIONS.len()],
             lives: 0,
             steps: 0,
         }
@@ -144,11 +144,11 @@ impl Default for Coverage {
 }
 
 impl Coverage {
-    pub(super) fn count(&mut self, sight: Sight) {
-        self.counts[sight as usize] += 1;
+    pub(super) fn count(&mut self, point: CoveragePoint) {
+        self.counts[point as usize] += 1;
     }
 
-    /// Adds what another run has met.
+    /// Adds the counts of another run.
     pub(super) fn add(&mut self, other: &Coverage) {
         for (sum, count) in self.counts.iter_mut().zip(&other.counts) {
             *sum += count;
@@ -157,20 +157,20 @@ impl Coverage {
         self.steps += other.steps;
     }
 
-    /// What was never met.
+    /// The points that were never met.
     pub(super) fn missing(&self) -> Vec<&'static str> {
-        let counted = self.counts.iter().zip(WORDS);
+        let counted = self.counts.iter().zip(DESCRIPTIONS);
         counted
             .filter(|(count, _)| **count == 0)
-            .map(|(_, words)| *words)
+            .map(|(_, description)| *description)
             .collect()
     }
 
     /// The counts, one a line.
     pub(super) fn table(&self) -> String {
         let mut table = format!("{:>10}  lives\n{:>10}  events\n", self.lives, self.steps);
-        for (count, words) in self.counts.iter().zip(WORDS) {
-            writeln!(table, "{count:>10}  {words}").expect("a String takes everything");
+        for (count, description) in self.counts.iter().zip(DESCRIPTIONS) {
+            writeln!(table, "{count:>10}  {description}").expect("a String takes everything");
         }
         table
     }

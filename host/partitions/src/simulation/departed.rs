@@ -1,4 +1,4 @@
-//! Controllers that leave the admin's list, those that have another name from then on, and a clock that is set
+//! Controllers that leave the admin's list, controllers that are renamed, and a clock that is set
 //! back.
 
 use std::collections::BTreeSet;
@@ -6,37 +6,35 @@ use std::collections::BTreeSet;
 use ipu_api::ipupartition::ControllerRef;
 use jiff::SignedDuration;
 
-use super::agenda::Event;
 use super::api_server::Key;
 use super::controllers::Controller;
-use super::coverage::Sight;
-use super::driver;
+use super::coverage::CoveragePoint;
 use super::repair::Repair;
+use super::sim_adapter;
 use super::world::World;
 
 impl World {
-    /// An admin takes a controller off the list for a time; now and then since it is down.
+    /// An admin removes a controller from the list for a time, sometimes since it is down.
     pub(super) fn controller_leaves(&mut self) {
-        let index = self.chance.below(self.controllers.len());
-        self.saw(Sight::LeftList);
+        let index = self.rng.below(self.controllers.len());
+        self.cover(CoveragePoint::LeftList);
         self.controllers[index].is_listed = false;
-        let pause = self.chance.between(10_000, 200_000);
-        self.agenda.add(pause, Event::Repair(Repair::Listed(index)));
-        let is_down = self.chance.permille(500);
+        let pause = self.rng.between(10_000, 200_000);
+        self.repair_later(pause, Repair::Listed(index));
+        let is_down = self.rng.permille(500);
         if is_down {
             self.controllers[index].is_down = true;
-            let pause = self.chance.between(1_000, 2 * pause);
-            self.agenda
-                .add(pause, Event::Repair(Repair::ControllerIsUp(index)));
+            let pause = self.rng.between(1_000, 2 * pause);
+            self.repair_later(pause, Repair::ControllerIsUp(index));
         }
         self.note(|| format!("controller {index} leaves the list; is down: {is_down}"));
         self.list_changed();
     }
 
-    /// A controller has another name, which the admin names beside the list. Nobody answers at the old one.
+    /// A controller is renamed, which the admin configures beside the list. The old name does not answer any more.
     pub(super) fn controller_is_renamed(&mut self) {
-        let index = self.chance.below(self.controllers.len());
-        self.saw(Sight::Renamed);
+        let index = self.rng.below(self.controllers.len());
+        self.cover(CoveragePoint::Renamed);
         self.numbers += 1;
         let host = format!("pod{}-{}", index + 1, self.numbers);
         let controller = &mut self.controllers[index];
@@ -50,7 +48,7 @@ impl World {
         if let Some(cordon) = self.cordons.remove(&old.name) {
             self.cordons.insert(now.name.clone(), cordon);
         }
-        // Names that it had before lead to the entry of the list that it is now, as an admin keeps them.
+        // Earlier names lead to the present entry of the list, as an admin maintains them.
         for known in self.renamed.values_mut().filter(|one| **one == old) {
             known.clone_from(&now);
         }
@@ -60,59 +58,59 @@ impl World {
         self.list_changed();
     }
 
-    /// The clock of the control plane, by which times in objects are written, is set back; once in a run.
+    /// The clock of the control plane, the source of times in objects, is set back; once in a run.
     pub(super) fn clock_is_set_back(&mut self) {
         if self.behind.is_zero() {
-            let seconds = self.chance.pick(&[5, 60, 180]);
+            let seconds = self.rng.pick(&[5, 60, 180]);
             self.set_clock_back(SignedDuration::from_secs(seconds));
         }
     }
 
     /// The same, by this much.
     pub(super) fn set_clock_back(&mut self, by: SignedDuration) {
-        self.saw(Sight::SetBack);
+        self.cover(CoveragePoint::SetBack);
         self.behind += by;
         self.note(|| format!("the clock is set back by {by}"));
     }
 
-    /// The replicas hear that the list has changed: whatever holds something is looked at again, and whoever
-    /// waits.
+    /// The replicas see the changed list: objects with partitions and objects that wait are reconciled
+    /// again.
     pub(super) fn list_changed(&mut self) {
         for who in 0..self.replicas.len() {
             if self.is_dead(who) || !self.replicas[who].acts {
                 continue;
             }
             let seen = self.replicas[who].objects();
-            let held = |(_, object)| driver::held([object]);
+            let held = |(_, object)| sim_adapter::held([object]);
             let keys: Vec<Key> = seen
                 .filter(|one| !held(*one).is_empty())
                 .map(|(key, _)| key)
                 .collect();
             for key in keys {
-                self.look_again(who, key, 200);
+                self.requeue_soon(who, key, 200);
             }
-            self.room_was_made(who);
+            self.capacity_released(who);
         }
     }
 
-    /// Whether somebody answers who calls a controller by what a status says of it.
+    /// Whether the controller that a status names answers.
     pub(super) fn is_reached(&self, index: usize, by: &ControllerRef) -> bool {
         let controller = &self.controllers[index];
         !controller.is_down && controller.reference.name == by.name
     }
 
-    /// Whether what a status says of a controller is an entry of the list.
+    /// Whether the controller that a status names is in the list.
     pub(super) fn is_listed(&self, index: usize, by: &ControllerRef) -> bool {
         let controller = &self.controllers[index];
         controller.is_listed && controller.reference.name == by.name
     }
 
-    /// Controllers that have left the list and are swept by this replica all the same.
+    /// Controllers that have left the list and are still swept by this replica.
     pub(super) fn left_behind(&self, who: usize) -> BTreeSet<String> {
-        let held = driver::allocations(self.replicas[who].seen());
+        let held = sim_adapter::allocations(self.replicas[who].seen());
         let listed = |one: &Controller| one.is_listed.then(|| one.reference.name.clone());
         let listed: BTreeSet<String> = self.controllers.iter().filter_map(listed).collect();
-        let left = driver::left_behind(held.controllers(), |name| listed.contains(name));
+        let left = sim_adapter::left_behind(held.controllers(), |name| listed.contains(name));
         left.into_iter().map(str::to_owned).collect()
     }
 }

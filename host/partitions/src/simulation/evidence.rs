@@ -1,36 +1,36 @@
-//! What one reconcile has been told, kept beside the core's own knowledge to check it.
+//! The observations of one reconcile, kept beside the core's own to check it.
 
 use std::collections::BTreeSet;
 
-use crate::knowledge::{Fact, Reply, Seen, SeenState, Truth};
+use crate::observations::{HealthState, Observation, PartitionHealth, RemoteState, Reply};
 
-/// The ids about which a reconcile was told something, by what it was told. Nothing is forgotten.
+/// Ids by what a reconcile has observed of them. Nothing is dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Evidence {
-    /// It asked for them itself.
+    /// It requested their removal.
     pub asked: BTreeSet<String>,
-    /// It asked for them, and heard no or nothing.
+    /// It requested their removal, and was refused or timed out.
     pub unanswered: BTreeSet<String>,
-    /// Their controller cannot be asked.
+    /// Their controller is not available.
     pub unreachable: BTreeSet<String>,
-    /// Their controller has nothing of them, or was never reached.
+    /// Their controller reported them as absent, or was never reached.
     pub absent: BTreeSet<String>,
-    /// Their controller showed them as active.
+    /// Their controller reported them as active.
     pub active: BTreeSet<String>,
-    /// They were reset, as their controller said.
+    /// They were reset, as their controller reported.
     pub reset: BTreeSet<String>,
     /// Live Pods used them.
     pub in_use: BTreeSet<String>,
-    /// No live Pod used them when they were counted last.
+    /// No live Pod used them at the last count.
     pub unused: BTreeSet<String>,
     /// They were asked to go, or seen to.
     pub to_go: BTreeSet<String>,
 }
 
 impl Evidence {
-    pub(crate) fn note(&mut self, fact: &Fact) {
-        match fact {
-            Fact::Created { id, reply } => {
+    pub(crate) fn note(&mut self, observation: &Observation) {
+        match observation {
+            Observation::Created { id, reply } => {
                 self.asked.insert(id.clone());
                 match reply {
                     Reply::Done => {}
@@ -42,31 +42,31 @@ impl Evidence {
                     }
                 }
             }
-            Fact::Truth { id, truth } => {
-                let told = match truth {
-                    Truth::Absent => &mut self.absent,
-                    Truth::Unreachable(_) | Truth::Denied(_) | Truth::NotListed(_) => {
-                        &mut self.unreachable
-                    }
-                    Truth::Present(Seen {
-                        state: SeenState::Active,
+            Observation::RemoteState { id, remote_state } => {
+                let told = match remote_state {
+                    RemoteState::Absent => &mut self.absent,
+                    RemoteState::Unreachable(_)
+                    | RemoteState::Denied(_)
+                    | RemoteState::NotListed(_) => &mut self.unreachable,
+                    RemoteState::Present(PartitionHealth {
+                        state: HealthState::Active,
                         ..
                     }) => &mut self.active,
-                    Truth::Present(Seen {
-                        state: SeenState::Removing,
+                    RemoteState::Present(PartitionHealth {
+                        state: HealthState::Removing,
                         ..
                     }) => &mut self.to_go,
-                    Truth::Present(_) => return,
+                    RemoteState::Present(_) => return,
                 };
                 told.insert(id.clone());
             }
-            Fact::Reset { id, error: None } => {
+            Observation::Reset { id, error: None } => {
                 self.reset.insert(id.clone());
             }
-            Fact::Removed { id, .. } => {
+            Observation::Removed { id, .. } => {
                 self.to_go.insert(id.clone());
             }
-            Fact::Users { id, pods } => {
+            Observation::Users { id, pods } => {
                 if pods.is_empty() {
                     self.unused.insert(id.clone());
                 } else {
@@ -74,11 +74,11 @@ impl Evidence {
                     self.in_use.insert(id.clone());
                 }
             }
-            Fact::Reset { .. }
-            | Fact::Written
-            | Fact::Recorded(_)
-            | Fact::Placed(..)
-            | Fact::Surroundings(_) => {}
+            Observation::Reset { .. }
+            | Observation::Written
+            | Observation::Recorded(_)
+            | Observation::Placed(..)
+            | Observation::Eviction(_) => {}
         }
     }
 }

@@ -1,23 +1,22 @@
-//! Carries out what a reconcile has decided: writes to the API server and calls to controllers, with
-//! all that can go wrong on the way.
+//! Carries out the steps of a reconcile: writes to the API server and calls to controllers, with injected faults.
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
-use ipu_api::names;
+use ipu_api::labels;
 
-use super::agenda::{Event, Reply, Ticket};
 use super::api_server::{Stored, job_of};
 use super::controllers::{Call, Verb};
-use super::coverage::Sight;
-use super::driver;
-use super::invariants::Written;
+use super::coverage::CoveragePoint;
+use super::event_queue::{Event, Reply, Ticket};
+use super::invariants::StatusWrite;
+use super::sim_adapter;
 use super::trace;
 use super::world::World;
-use crate::knowledge::{Fact, Intent};
+use crate::observations::{Intent, Observation};
 use crate::step::Step;
 
-/// What goes wrong with one call to a controller.
+/// The fault of one call to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Mishap {
+pub(super) enum CallFault {
     Nothing,
     RequestLost,
     ReplyLost,
@@ -26,27 +25,27 @@ pub(super) enum Mishap {
     Refused,
 }
 
-impl Mishap {
-    pub(super) const ALL: [Mishap; 6] = [
-        Mishap::Nothing,
-        Mishap::RequestLost,
-        Mishap::ReplyLost,
-        Mishap::Late,
-        Mishap::Duplicated,
-        Mishap::Refused,
+impl CallFault {
+    pub(super) const ALL: [CallFault; 6] = [
+        CallFault::Nothing,
+        CallFault::RequestLost,
+        CallFault::ReplyLost,
+        CallFault::Late,
+        CallFault::Duplicated,
+        CallFault::Refused,
     ];
 }
 
-/// What goes wrong with one request to the API server.
+/// The fault of one request to the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
+pub(super) enum ApiFault {
     Nothing,
     Before,
     After,
 }
 
 impl World {
-    /// Carries out the step that this reconcile has decided on.
+    /// Executes the step that this reconcile has decided on.
     pub(super) fn send(&mut self, ticket: Ticket) {
         let Some(task) = self.task(ticket) else {
             return;
@@ -56,7 +55,7 @@ impl World {
         };
         let object = task.core.object.clone();
         let stood = std::mem::take(&mut task.stood);
-        self.trace.say(self.agenda.now(), || {
+        self.trace.say(self.event_queue.now(), || {
             format!(
                 "replica {} on {}: {}",
                 ticket.who,
@@ -66,10 +65,10 @@ impl World {
         });
         let is_effect = !matches!(
             step,
-            Step::AskTruth(_) | Step::CountUsers(_) | Step::Place | Step::LookAround
+            Step::ReadState(_) | Step::CountUsers(_) | Step::Place | Step::EvaluateEviction
         );
         if stood && is_effect {
-            self.saw(Sight::ZombieActed);
+            self.cover(CoveragePoint::ZombieActed);
         }
         let is_last = self.is_last_step(ticket.who);
         self.carry_out(ticket, &object, step, is_last);
@@ -80,130 +79,130 @@ impl World {
     }
 
     fn carry_out(&mut self, ticket: Ticket, object: &IPUPartition, step: Step, is_last: bool) {
-        let mishap = match self.death {
-            Some(death) if is_last => Some(death.mishap),
+        let call_fault = match self.death {
+            Some(death) if is_last => Some(death.call_fault),
             _ => None,
         };
         match step {
-            Step::Rest(_) => {}
+            Step::Done(_) => {}
             Step::AddFinalizer => {
-                self.saw(Sight::FinalizerAdded);
-                self.write(ticket, Fact::Written, |object| {
+                self.cover(CoveragePoint::FinalizerAdded);
+                self.write(ticket, Observation::Written, |object| {
                     let mut all = object.metadata.finalizers.take().unwrap_or_default();
-                    all.push(names::PARTITION_FINALIZER.to_owned());
+                    all.push(labels::PARTITION_FINALIZER.to_owned());
                     object.metadata.finalizers = Some(all);
                 });
             }
             Step::RemoveFinalizer { .. } => self.release(ticket, object),
             Step::Write(status) => {
-                self.saw(Sight::StatusWritten);
-                self.write_status(ticket, object, *status, Fact::Written);
+                self.cover(CoveragePoint::StatusWritten);
+                self.write_status(ticket, object, *status, Observation::Written);
             }
             Step::Record(status, intent) => {
-                self.saw(match intent {
-                    Intent::Create(_) => Sight::CreateRecorded,
-                    Intent::Reset(_) => Sight::ResetRecorded,
+                self.cover(match intent {
+                    Intent::Create(_) => CoveragePoint::CreateRecorded,
+                    Intent::Reset(_) => CoveragePoint::ResetRecorded,
                 });
-                self.write_status(ticket, object, *status, Fact::Recorded(intent));
+                self.write_status(ticket, object, *status, Observation::Recorded(intent));
             }
             Step::Create(attempt) => {
-                self.saw(Sight::CreateSent);
+                self.cover(CoveragePoint::CreateSent);
                 self.ledger.create_sent(&attempt, ticket);
                 let ipus = object.spec.ipus;
-                self.call(ticket, &attempt, Verb::Create { ipus }, mishap);
+                self.call(ticket, &attempt, Verb::Create { ipus }, call_fault);
             }
             Step::Remove { attempt, force } => {
-                self.saw(Sight::RemoveSent);
+                self.cover(CoveragePoint::RemoveSent);
                 if force {
-                    self.saw(Sight::RemoveForced);
+                    self.cover(CoveragePoint::RemoveForced);
                 }
-                self.call(ticket, &attempt, Verb::Remove { force }, mishap);
+                self.call(ticket, &attempt, Verb::Remove { force }, call_fault);
             }
             Step::Reset(attempt) => {
-                self.saw(Sight::ResetSent);
+                self.cover(CoveragePoint::ResetSent);
                 self.ledger.reset_sent(&attempt.id, ticket);
-                self.call(ticket, &attempt, Verb::Reset, mishap);
+                self.call(ticket, &attempt, Verb::Reset, call_fault);
             }
-            Step::AskTruth(attempt) => self.ask_truth(ticket, attempt),
+            Step::ReadState(attempt) => self.read_state(ticket, attempt),
             Step::CountUsers(id) => self.count_users(ticket, id),
-            Step::LookAround => {
-                let surroundings = self.look_around(object);
-                self.answer(ticket, Reply::learned(Fact::Surroundings(surroundings)));
+            Step::EvaluateEviction => {
+                let eviction_state = self.evaluate_eviction(object);
+                self.observe(ticket, Observation::Eviction(eviction_state));
             }
             Step::Place => {
-                self.saw(Sight::Placed);
+                self.cover(CoveragePoint::Placed);
                 let answer = self.place(ticket.who, object);
-                // The poorest random numbers that will do: they differ where the API server has forgotten.
+                // The weakest random numbers that are sufficient: they differ where the API server was restored.
                 let nonce = self.restores;
-                self.answer(ticket, Reply::learned(Fact::Placed(answer, nonce)));
+                self.observe(ticket, Observation::Placed(answer, nonce));
             }
         }
     }
 
     fn answer(&mut self, ticket: Ticket, reply: Reply) {
         let delay = self.latency();
-        self.agenda.add(delay, Event::Reply(ticket, reply));
+        self.event_queue.add(delay, Event::Reply(ticket, reply));
     }
 
-    fn ask_truth(&mut self, ticket: Ticket, attempt: Attempt) {
-        self.saw(Sight::TruthAsked);
+    fn observe(&mut self, ticket: Ticket, observation: Observation) {
+        self.answer(ticket, Reply::observed(observation));
+    }
+
+    fn read_state(&mut self, ticket: Ticket, attempt: Attempt) {
+        self.cover(CoveragePoint::StateRead);
         let controller = self.controller_index(&attempt.controller);
-        let is_lost = self.chance.permille(self.weather.calls / 4);
+        let is_lost = self.rng.permille(self.fault_rates.calls / 4);
         let is_listed = self.is_listed(controller, &attempt.controller);
-        let truth = if is_lost || !self.is_reached(controller, &attempt.controller) {
+        let remote_state = if is_lost || !self.is_reached(controller, &attempt.controller) {
             if !is_listed {
-                self.saw(Sight::NotListed);
+                self.cover(CoveragePoint::NotListed);
             }
-            driver::untold("connection refused", false, is_listed)
+            sim_adapter::without_answer("connection refused", false, is_listed)
         } else if self.controllers[controller].denies {
-            driver::untold("permission denied", true, is_listed)
+            sim_adapter::without_answer("permission denied", true, is_listed)
         } else {
             let state = self.controllers[controller].state(&attempt.id);
             if state.is_none() {
-                self.lacking.denied(&attempt.id, self.agenda.now());
+                self.missing.denied(&attempt.id, self.event_queue.now());
                 self.ledger.denied(&attempt.id);
             }
-            driver::truth(state.as_ref())
+            sim_adapter::remote_state(state.as_ref())
         };
-        self.trace.say(self.agenda.now(), || {
-            format!("    {} is {truth:?}", attempt.id)
-        });
+        self.note(|| format!("    {} is {remote_state:?}", attempt.id));
         let id = attempt.id;
-        self.answer(ticket, Reply::learned(Fact::Truth { id, truth }));
+        self.observe(ticket, Observation::RemoteState { id, remote_state });
     }
 
     fn count_users(&mut self, ticket: Ticket, id: String) {
-        self.saw(Sight::UsersCounted);
-        let reply = if self.fault() == Fault::Nothing {
+        self.cover(CoveragePoint::UsersCounted);
+        let reply = if self.api_fault() == ApiFault::Nothing {
             let pods = self.users(&id);
             if !pods.is_empty() {
-                self.saw(Sight::HeldUpByPods);
-            } else if self.chance.permille(300) {
-                // The worst moment for a Pod to start is just after it was not there.
-                let (job, pause) = (job_of(ticket.key), self.chance.between(0, 10));
-                self.agenda.add(pause, Event::Tick(job));
+                self.cover(CoveragePoint::HeldUpByPods);
+            } else if self.rng.permille(300) {
+                // The worst moment for the start of a Pod is just after its check.
+                let (job, pause) = (job_of(ticket.key), self.rng.between(0, 10));
+                self.event_queue.add(pause, Event::Tick(job));
             }
-            Reply::learned(Fact::Users { pods, id })
+            Reply::observed(Observation::Users { pods, id })
         } else {
-            self.saw(Sight::ReadFailed);
+            self.cover(CoveragePoint::ReadFailed);
             Reply::Broken
         };
         self.answer(ticket, reply);
     }
 
-    /// Sends a call on its way, and says when its caller hears what.
-    fn call(&mut self, ticket: Ticket, attempt: &Attempt, verb: Verb, planned: Option<Mishap>) {
-        let mishap = planned.unwrap_or_else(|| self.mishap());
-        self.trace.say(self.agenda.now(), || {
-            format!("    {verb:?} meets {mishap:?}")
-        });
+    /// Sends a call, and schedules its result for the caller.
+    fn call(&mut self, ticket: Ticket, attempt: &Attempt, verb: Verb, planned: Option<CallFault>) {
+        let call_fault = planned.unwrap_or_else(|| self.call_fault());
+        self.note(|| format!("    {verb:?} meets {call_fault:?}"));
         let call = Call {
             controller: self.controller_index(&attempt.controller),
             verb,
             id: attempt.id.clone(),
             caller: Some(ticket),
             is_late: false,
-            is_refused: mishap == Mishap::Refused,
+            is_refused: call_fault == CallFault::Refused,
         };
         let (way, patience) = (self.latency(), self.patience());
         if self.renamed.contains_key(&attempt.controller.name) {
@@ -214,84 +213,86 @@ impl World {
             caller: None,
             ..call.clone()
         };
-        match mishap {
-            Mishap::Nothing | Mishap::Refused => self.agenda.add(way, Event::Arrive(call)),
-            Mishap::RequestLost => {
-                self.saw(Sight::RequestLost);
+        match call_fault {
+            CallFault::Nothing | CallFault::Refused => {
+                self.event_queue.add(way, Event::Arrive(call))
+            }
+            CallFault::RequestLost => {
+                self.cover(CoveragePoint::RequestLost);
                 self.give_up(&call, patience);
             }
-            Mishap::ReplyLost => {
-                self.saw(Sight::ReplyLost);
-                self.agenda.add(way.min(patience), Event::Arrive(deaf));
+            CallFault::ReplyLost => {
+                self.cover(CoveragePoint::ReplyLost);
+                self.event_queue.add(way.min(patience), Event::Arrive(deaf));
                 self.give_up(&call, patience);
             }
-            Mishap::Late => {
+            CallFault::Late => {
                 self.give_up(&call, patience);
-                let most = self.chance.pick(&[50, 2_000, 120_000]);
-                let delay = patience + self.chance.between(1, most);
+                let most = self.rng.pick(&[50, 2_000, 120_000]);
+                let delay = patience + self.rng.between(1, most);
                 let late = Call {
                     is_late: true,
                     ..deaf
                 };
-                self.agenda.add(delay, Event::Arrive(late));
+                self.event_queue.add(delay, Event::Arrive(late));
             }
-            Mishap::Duplicated => {
-                self.saw(Sight::Duplicated);
-                // A reset that was answered is taken for done: nothing but its id could tell a
+            CallFault::Duplicated => {
+                self.cover(CoveragePoint::Duplicated);
+                // A reset counts as done after its reply: only its id could distinguish a
                 // second delivery from the first, so that one is possible only before the reply.
                 let pause = match verb {
                     Verb::Reset => 0,
-                    Verb::Create { .. } | Verb::Remove { .. } => self.chance.between(0, 60_000),
+                    Verb::Create { .. } | Verb::Remove { .. } => self.rng.between(0, 60_000),
                 };
                 let second = Call {
                     is_late: pause > 0,
                     ..deaf
                 };
-                self.agenda.add(way, Event::Arrive(call));
-                self.agenda.add(way + pause, Event::Arrive(second));
+                self.event_queue.add(way, Event::Arrive(call));
+                self.event_queue.add(way + pause, Event::Arrive(second));
             }
         }
     }
 
-    /// The caller hears nothing within its deadline.
+    /// The call times out for the caller.
     fn give_up(&mut self, call: &Call, patience: u64) {
         let error = Err("deadline exceeded".to_owned());
         if let Some(ticket) = call.caller {
-            let reply = Reply::learned(call.told(error, false));
-            self.agenda.add(patience, Event::Reply(ticket, reply));
+            let reply = Reply::observed(call.told(error, false));
+            self.event_queue.add(patience, Event::Reply(ticket, reply));
         }
     }
 
-    /// The caller of a call hears what came of it.
+    /// The caller receives the result of a call.
     pub(super) fn answer_call(&mut self, call: &Call, result: Result<(), String>, was_sent: bool) {
         if let Some(ticket) = call.caller {
-            self.answer(ticket, Reply::learned(call.told(result, !was_sent)));
+            self.observe(ticket, call.told(result, !was_sent));
         }
     }
 
     fn release(&mut self, ticket: Ticket, object: &IPUPartition) {
-        self.saw(Sight::FinalizerRemoved);
+        self.cover(CoveragePoint::FinalizerRemoved);
         let key = ticket.key;
         let is_at = self.api.get(key).map(|stored| stored.version);
         let was = self.task(ticket).map(|task| task.core.version);
-        let fault = self.fault();
-        if fault != Fault::Before && is_at == was {
+        let api_fault = self.api_fault();
+        if api_fault != ApiFault::Before && is_at == was {
             let annotations = object.metadata.annotations.iter().flatten();
             let is_forced = annotations
                 .into_iter()
-                .any(|(name, value)| name == names::FORCE_ANNOTATION && value == "true");
+                .any(|(name, value)| name == labels::FORCE_ANNOTATION && value == "true");
             let controllers = &self.controllers;
             let is_there = |id: &str| controllers.iter().any(|one| one.made.contains_key(id));
             self.ledger.released(key, object, is_forced, is_there);
             let attempts = object.status.iter().flat_map(|status| &status.attempts);
             if attempts.into_iter().any(Attempt::is_held) {
-                self.saw(Sight::Abandoned);
+                self.cover(CoveragePoint::Abandoned);
             }
         }
-        let result = self.store(ticket, fault, |object| {
+        let result = self.store(ticket, api_fault, |object| {
             let finalizers = object.metadata.finalizers.iter_mut();
             for all in finalizers {
-                all.retain(|name| name != names::PARTITION_FINALIZER);
+                all.retain(|name| name != labels::PARTITION_FINALIZER);
             }
         });
         let reply = result.map_or_else(|reply| reply, |_| Reply::Released);
@@ -303,31 +304,31 @@ impl World {
         ticket: Ticket,
         before: &IPUPartition,
         status: IPUPartitionStatus,
-        fact: Fact,
+        observation: Observation,
     ) {
         let before = before.status.clone().unwrap_or_default();
         let after = status.clone();
-        let intent = match &fact {
-            Fact::Recorded(intent) => Some(intent.clone()),
+        let intent = match &observation {
+            Observation::Recorded(intent) => Some(intent.clone()),
             _ => None,
         };
-        let took_place = self.write(ticket, fact, |object| object.status = Some(status));
+        let took_place = self.write(ticket, observation, |object| object.status = Some(status));
         if !took_place {
             return;
         }
-        if driver::gives_back(&before, &after) {
-            self.replicas[ticket.who].room_made = self.agenda.now();
+        if sim_adapter::releases(&before, &after) {
+            self.replicas[ticket.who].released_at = self.event_queue.now();
         }
         let grace = self.settings.grace.as_millis();
         let grace = grace.try_into().expect("a grace is short");
-        self.lacking
-            .check(&before, &after, grace, self.agenda.now());
+        self.missing
+            .check(&before, &after, grace, self.event_queue.now());
         let task = self.replicas[ticket.who].tasks.get(&ticket.key);
         if let Some(task) = task {
             for id in &task.evidence.unreachable {
-                self.lacking.not_asked(id);
+                self.missing.not_asked(id);
             }
-            let written = Written {
+            let written = StatusWrite {
                 ticket,
                 intent: intent.as_ref(),
                 before: &before,
@@ -340,22 +341,22 @@ impl World {
         self.check_slot(ticket.key);
     }
 
-    /// A write with the version that was read. Answers whether it took place.
+    /// A write with the version that was read. Returns whether it succeeded.
     fn write(
         &mut self,
         ticket: Ticket,
-        fact: Fact,
+        observation: Observation,
         change: impl FnOnce(&mut IPUPartition),
     ) -> bool {
-        let fault = self.fault();
-        let (took_place, reply) = match self.store(ticket, fault, change) {
+        let api_fault = self.api_fault();
+        let (took_place, reply) = match self.store(ticket, api_fault, change) {
             Ok(Some(stored)) => (
                 true,
-                Reply::Wrote(stored.version, stored.object, Box::new(fact)),
+                Reply::Wrote(stored.version, stored.object, Box::new(observation)),
             ),
             Ok(None) => (true, Reply::Broken),
             Err(reply) => (
-                fault == Fault::After && matches!(reply, Reply::Broken),
+                api_fault == ApiFault::After && matches!(reply, Reply::Broken),
                 reply,
             ),
         };
@@ -366,32 +367,32 @@ impl World {
     fn store(
         &mut self,
         ticket: Ticket,
-        fault: Fault,
+        api_fault: ApiFault,
         change: impl FnOnce(&mut IPUPartition),
     ) -> Result<Option<Stored>, Reply> {
-        if fault == Fault::Before {
-            self.saw(Sight::WriteFailed);
+        if api_fault == ApiFault::Before {
+            self.cover(CoveragePoint::WriteFailed);
             return Err(Reply::Broken);
         }
         let version = self.task(ticket).map_or(0, |task| task.core.version);
         let Ok(stored) = self.api.replace(ticket.key, version, change) else {
-            self.saw(Sight::Conflicted);
+            self.cover(CoveragePoint::Conflicted);
             return Err(Reply::Conflict);
         };
-        if fault == Fault::After {
-            self.saw(Sight::WriteReplyLost);
+        if api_fault == ApiFault::After {
+            self.cover(CoveragePoint::WriteReplyLost);
             return Err(Reply::Broken);
         }
         Ok(stored)
     }
 
-    pub(super) fn fault(&mut self) -> Fault {
-        if self.is_api_down() || self.chance.permille(self.weather.requests) {
-            return Fault::Before;
+    pub(super) fn api_fault(&mut self) -> ApiFault {
+        if self.is_api_down() || self.rng.permille(self.fault_rates.requests) {
+            return ApiFault::Before;
         }
-        if self.chance.permille(self.weather.requests) {
-            return Fault::After;
+        if self.rng.permille(self.fault_rates.requests) {
+            return ApiFault::After;
         }
-        Fault::Nothing
+        ApiFault::Nothing
     }
 }

@@ -1,56 +1,57 @@
-//! Who wants partitions: jobs, by the rules of `ipu_jobs`, and owners of a kind that the operator
-//! does not know, which are less careful; and their Pods.
+//! Owners of partitions: jobs, by the rules of `ipu_jobs`, and owners of a kind that the operator does not know,
+//! which are less careful. And their Pods.
 //!
-//! A Pod is started only on a partition that the API server offers at that moment. A job reads its
-//! own caches; that it sees its own deletions and resets there before it acts is `ipu_jobs`'s to
-//! keep, and an IPUPartition deleted by somebody else a moment ago is not looked at here.
+//! A Pod starts only on a partition that the API server offers at that moment. A job reads its own caches: that it
+//! sees its own deletions and resets there before it acts is checked in `ipu_jobs`. An IPUPartition that another client
+//! deleted a moment ago is not covered here.
 
 use std::collections::BTreeMap;
 
 use ipu_api::API_VERSION;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, PartitionOptions, PartitionOwner};
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use ipu_jobs::facts::partition::{self, PartitionState};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::agenda::{Event, Fate};
 use super::api_server::{self, Key, SLOTS, Stored, key_of};
-use super::coverage::Sight;
+use super::coverage::CoveragePoint;
+use super::event_queue::{Event, Fate};
 use super::world::World;
 
-/// How long after it hung, in milliseconds, a program may end by itself where it hangs no more.
+/// Time after a hang, in milliseconds, after which a program that does not hang any more may end by itself.
 const HANGS: u64 = 60_000;
 
-/// Somebody who wants partitions.
+/// An owner of partitions.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub name: String,
     pub uid: String,
-    /// Whether it is of a kind that the operator does not know.
+    /// Whether its kind is unknown to the operator.
     pub is_stranger: bool,
-    /// How many of its partitions are of use only together.
+    /// The size of its gang.
     pub gang: Option<u32>,
     pub ipus: u32,
-    /// How many slots it wants.
+    /// The number of slots that it requests.
     pub slots: usize,
     pub stage: Stage,
-    /// Whether it comes back under its name when it is gone.
+    /// Whether it is created again under its name after its end.
     pub is_reborn: bool,
     /// Runs until it ends by itself; none where it does not.
     pub runs: Option<u32>,
-    /// What its Pods have begun to use, slot by slot.
+    /// The partitions that its Pods have begun to use, by slot.
     used: BTreeMap<usize, String>,
-    /// Whether it is about to look at its partitions.
+    /// Whether its reconcile is scheduled.
     pub is_due: bool,
 }
 
-/// How far an owner is.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Not come yet, or gone.
+    /// Not created yet, or gone.
     Away,
     There,
-    /// It gives back what it has.
+    /// It releases its partitions.
     Ending,
 }
 
@@ -119,24 +120,24 @@ impl Job {
             reset_generation: 0,
             owner,
         };
-        let name = names::partition_object(&spec.owner, slot);
+        let name = naming::partition_object(&spec.owner, slot);
         let mut object = IPUPartition::new(&name, spec);
         if !self.is_stranger {
-            object.metadata.finalizers = Some(vec![names::PARTITION_FINALIZER.to_owned()]);
+            object.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
         }
         object
     }
 }
 
 impl World {
-    /// The owner looks at its partitions soon.
+    /// Schedules a reconcile of the owner.
     pub(super) fn schedule_tick(&mut self, job: usize, delay: u64) {
         if !std::mem::replace(&mut self.jobs[job].is_due, true) {
-            self.agenda.add(delay, Event::Tick(job));
+            self.event_queue.add(delay, Event::Tick(job));
         }
     }
 
-    /// The owner looks at all its partitions, and does what each of them needs.
+    /// The owner reconciles its partitions: the next action for each.
     pub(super) fn tick(&mut self, job: usize) {
         self.jobs[job].is_due = false;
         if !self.jobs[job].is_there() {
@@ -160,7 +161,7 @@ impl World {
         if self.jobs[job].is_ending() && is_empty {
             self.gone(job);
         } else {
-            let pause = self.chance.between(5_000, 20_000);
+            let pause = self.rng.between(5_000, 20_000);
             self.schedule_tick(job, pause);
         }
     }
@@ -169,11 +170,11 @@ impl World {
     fn gone(&mut self, job: usize) {
         self.jobs[job].stage = Stage::Away;
         self.coverage.lives += 1;
-        self.trace.say(self.agenda.now(), || {
+        self.trace.say(self.event_queue.now(), || {
             format!("job {} is gone", self.jobs[job].name)
         });
         if self.jobs[job].is_reborn && !self.is_over {
-            self.saw(Sight::Reborn);
+            self.cover(CoveragePoint::Reborn);
             let before = self.jobs[job].clone();
             self.add_job(Job::new(
                 before.name,
@@ -186,17 +187,17 @@ impl World {
 
     /// The job is gone at once. Its Pods end some time later.
     fn vanish(&mut self, job: usize) {
-        self.saw(Sight::OwnerVanished);
+        self.cover(CoveragePoint::OwnerVanished);
         for slot in 0..SLOTS {
             for pod in self.pods_of(key_of(job, slot)) {
-                self.saw(Sight::PodEndsLate);
+                self.cover(CoveragePoint::PodEndsLate);
                 self.end_pod(pod, 120_000);
             }
         }
         self.gone(job);
     }
 
-    /// Brings one partition that is wanted, and its Pods, forward.
+    /// The next action for one requested partition and its Pods.
     fn tend(&mut self, job: usize, slot: usize) {
         let key = key_of(job, slot);
         let Some(stored) = self.api.get(key) else {
@@ -211,10 +212,10 @@ impl World {
         let offered = api_server::offered(&object).map(str::to_owned);
         let state = partition::state(Some(&object), None);
         if let (true, Some(id)) = (self.jobs[job].is_stranger, &offered) {
-            // It does not care who used the partition before, nor whether a reset is asked for.
+            // It checks neither who used the partition before, nor whether a reset is requested.
             if pods.is_empty() {
                 self.start_pod(key, id.clone());
-            } else if !self.is_over && self.chance.permille(100) {
+            } else if !self.is_over && self.rng.permille(100) {
                 self.ask_reset(key);
             }
             return;
@@ -241,7 +242,7 @@ impl World {
                     self.end_pod(pod, 20_000);
                 }
             }
-            PartitionState::Broken(broken) if self.is_over || self.chance.permille(150) => {
+            PartitionState::Broken(broken) if self.is_over || self.rng.permille(150) => {
                 if pods.is_empty() && broken.resets.is_some() {
                     self.ask_reset(key);
                 }
@@ -253,7 +254,7 @@ impl World {
         }
     }
 
-    /// Whether a job whose partitions are of use only together has all of them.
+    /// Whether a gang job has all of its partitions.
     pub(super) fn is_whole(&self, job: usize) -> bool {
         let slots = 0..self.jobs[job].slots;
         let mut objects = slots.map(|slot| self.api.get(key_of(job, slot)));
@@ -261,7 +262,7 @@ impl World {
         self.jobs[job].gang.is_none() || objects.all(|found| found.is_some_and(is_offered))
     }
 
-    /// Gives back one partition that is not wanted any more, once its Pods have ended.
+    /// Releases a partition that is not requested any more, once its Pods have ended.
     fn give_up_slot(&mut self, job: usize, slot: usize) {
         let key = key_of(job, slot);
         let pods = self.pods_of(key);
@@ -281,14 +282,14 @@ impl World {
     }
 
     pub(super) fn ask_reset(&mut self, key: Key) {
-        self.saw(Sight::AskedReset);
+        self.cover(CoveragePoint::AskedReset);
         self.api
             .update(key, |object| object.spec.reset_generation += 1);
     }
 
     fn start_pod(&mut self, key: Key, id: String) {
-        self.saw(Sight::PodsStarted);
-        self.trace.say(self.agenda.now(), || {
+        self.cover(CoveragePoint::PodsStarted);
+        self.trace.say(self.event_queue.now(), || {
             format!("a Pod of {} starts on {id}", self.name(key))
         });
         self.numbers += 1;
@@ -303,23 +304,23 @@ impl World {
             },
         );
         if ends {
-            let most = self.chance.pick(&[5_000, 40_000, 40_000, 400_000]);
+            let most = self.rng.pick(&[5_000, 40_000, 40_000, 400_000]);
             let most = most.min(self.longest_run);
-            let time = self.chance.between(500, most);
-            self.agenda.add(time, Event::PodEnds(pod));
+            let time = self.rng.between(500, most);
+            self.event_queue.add(time, Event::PodEnds(pod));
         }
         self.check_slot(key);
     }
 
-    /// Has a Pod end within so many milliseconds.
+    /// Schedules the end of a Pod.
     fn end_pod(&mut self, pod: u64, within: u64) {
         let found = self.pods.get_mut(&pod).expect("the caller has seen it");
         if !std::mem::replace(&mut found.is_ending, true) {
-            // A node that is silent keeps its Pods for long.
-            let is_silent = self.chance.permille(200);
+            // The Pods of an unreachable node remain for long.
+            let is_silent = self.rng.permille(200);
             let most = if is_silent { self.longest_run } else { within };
-            let grace = self.chance.between(10, most);
-            self.agenda.add(grace, Event::PodEnds(pod));
+            let grace = self.rng.between(10, most);
+            self.event_queue.add(grace, Event::PodEnds(pod));
         }
     }
 
@@ -328,14 +329,14 @@ impl World {
             return;
         };
         if !ended.is_ending && self.controllers.iter().any(|one| one.is_busy(&ended.id)) {
-            self.saw(Sight::Hung);
+            self.cover(CoveragePoint::Hung);
             self.pods.insert(pod, ended);
-            self.agenda.add(HANGS, Event::PodEnds(pod));
+            self.event_queue.add(HANGS, Event::PodEnds(pod));
             return;
         }
-        self.saw(Sight::PodsEnded);
+        self.cover(CoveragePoint::PodsEnded);
         let job = api_server::job_of(ended.key);
-        self.trace.say(self.agenda.now(), || {
+        self.trace.say(self.event_queue.now(), || {
             format!("a Pod of {} ends", self.name(ended.key))
         });
         if !ended.is_ending {
@@ -345,7 +346,7 @@ impl World {
                 None => {}
             }
         }
-        let lag = self.chance.between(1, 1_000);
+        let lag = self.rng.between(1, 1_000);
         self.schedule_tick(job, lag);
     }
 
@@ -368,7 +369,7 @@ impl World {
     pub(super) fn fate(&mut self, job: usize, fate: Fate) {
         if fate == Fate::Come {
             self.jobs[job].stage = Stage::There;
-            self.trace.say(self.agenda.now(), || {
+            self.trace.say(self.event_queue.now(), || {
                 format!("job {:?} comes", self.jobs[job])
             });
         }
@@ -380,17 +381,17 @@ impl World {
             Fate::Scale(slots) => {
                 let before = std::mem::replace(&mut self.jobs[job].slots, slots);
                 if slots != before {
-                    self.saw(if slots > before {
-                        Sight::ScaledUp
+                    self.cover(if slots > before {
+                        CoveragePoint::ScaledUp
                     } else {
-                        Sight::ScaledDown
+                        CoveragePoint::ScaledDown
                     });
                 }
             }
             Fate::Delete => self.jobs[job].stage = Stage::Ending,
             Fate::Vanish => self.vanish(job),
             Fate::AskReset => {
-                let slot = self.chance.below(SLOTS);
+                let slot = self.rng.below(SLOTS);
                 self.ask_reset(key_of(job, slot));
             }
         }

@@ -1,10 +1,11 @@
-//! How what went wrong of itself comes to its end.
+//! The ends of injected faults.
 
 use super::api_server::Key;
-use super::trouble::foreign;
+use super::event_queue::Event;
+use super::faults::foreign;
 use super::world::World;
 
-/// Something that had gone wrong is over.
+/// The end of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repair {
     ControllerIsUp(usize),
@@ -14,7 +15,7 @@ pub(super) enum Repair {
     LargeAgain(usize),
     Listed(usize),
     Opened(usize),
-    RoomGiven(usize, u64),
+    CapacityReleased(usize, u64),
     Started(usize),
     TakeOver(usize),
     StepDown(usize),
@@ -24,6 +25,11 @@ pub(super) enum Repair {
 }
 
 impl World {
+    /// Schedules a repair in so many milliseconds.
+    pub(super) fn repair_later(&mut self, delay: u64, repair: Repair) {
+        self.event_queue.add(delay, Event::Repair(repair));
+    }
+
     pub(super) fn repair(&mut self, repair: Repair) {
         self.note(|| format!("{repair:?}"));
         match repair {
@@ -40,7 +46,7 @@ impl World {
                 self.list_changed();
             }
             Repair::LargeAgain(index) => self.controllers[index].largest = u32::MAX,
-            Repair::RoomGiven(index, number) => {
+            Repair::CapacityReleased(index, number) => {
                 let id = foreign(number);
                 self.controllers[index].made.remove(&id);
                 self.foreign.remove(&(index, id));
@@ -52,7 +58,7 @@ impl World {
             }
             Repair::TakeOver(who) => {
                 let other = &self.replicas[1 - who];
-                let is_gone = other.dead_until > 0 || other.stands_until > self.agenda.now();
+                let is_gone = other.dead_until > 0 || other.stands_until > self.event_queue.now();
                 if is_gone && !self.is_dead(who) {
                     self.take_over(who);
                 }

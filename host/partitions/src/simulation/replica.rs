@@ -1,47 +1,47 @@
-//! The replicas of the reconciler: what they know of the API server, and when they reconcile what.
+//! The replicas of the controller: their caches, and the schedule of their reconciles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::IPUPartition;
 
-use super::agenda::{Event, Reply, Ticket};
 use super::api_server::{Key, Stored};
-use super::coverage::Sight;
-use super::driver::{self, Reconcile};
+use super::coverage::CoveragePoint;
+use super::event_queue::{Event, Reply, Ticket};
 use super::evidence::Evidence;
+use super::sim_adapter::{self, Reconcile};
 use super::world::World;
-use crate::knowledge::Fact;
+use crate::observations::Observation;
 use crate::orphans::Suspects;
-use crate::step::{Pace, Step};
+use crate::step::{Requeue, Step};
 
 /// One replica: a process with a cache, reconciles that are under way, and a sweep.
 #[derive(Debug, Default)]
 pub(super) struct Replica {
-    /// Whether it takes itself for the leader.
+    /// Whether it considers itself the leader.
     pub acts: bool,
-    /// It stands still up to this time.
+    /// It is paused up to this time.
     pub stands_until: u64,
-    /// It is dead up to this time.
+    /// It is down up to this time.
     pub dead_until: u64,
-    /// How long its watch takes besides the usual time.
+    /// Additional delay of its watch.
     pub lag: u64,
-    /// Which life it is in; what was begun in an earlier one never comes back.
+    /// The number of its process; results for an earlier process are dropped.
     pub life: u64,
     pub suspects: Suspects,
     pub tasks: BTreeMap<Key, Task>,
-    /// When each object was asked last where it fits, by its UID.
-    pub asked: BTreeMap<String, u64>,
-    /// What each object was told to take and has not asked for, and when, by its UID.
-    pub taking: BTreeMap<String, (u64, String, u32)>,
-    /// What controllers have agreed to remove.
+    /// By UID: when each object was last evaluated.
+    pub evaluated: BTreeMap<String, u64>,
+    /// By UID: the reservation of each object.
+    pub reservations: BTreeMap<String, (u64, String, u32)>,
+    /// Removals that controllers have accepted.
     pub removed: BTreeSet<String>,
-    /// When IPUs were given back last, as far as it knows.
-    pub room_made: u64,
+    /// When IPUs were last released, in the view of this replica.
+    pub released_at: u64,
     cache: BTreeMap<Key, Stored>,
     /// Changes of the log that its watch has delivered.
     position: usize,
     wakes: BTreeMap<Key, u64>,
-    rests: BTreeMap<Key, u32>,
+    idle_rounds: BTreeMap<Key, u32>,
 }
 
 /// A reconcile that is under way.
@@ -50,16 +50,16 @@ pub(super) struct Task {
     pub serial: u64,
     pub core: Reconcile,
     pub evidence: Evidence,
-    /// What it has decided to do and not done yet.
+    /// The step that it has decided on and not executed yet.
     pub step: Option<Step>,
-    /// Whether its replica stood still between decision and deed.
+    /// Whether its replica was paused between decision and execution.
     pub stood: bool,
     /// Whether the object has changed since it began.
     again: bool,
 }
 
 impl Replica {
-    /// The objects, as its watch has shown them.
+    /// The objects of its watch cache.
     pub(super) fn objects(&self) -> impl Iterator<Item = (Key, &IPUPartition)> + Clone {
         let cache = self.cache.iter();
         cache.map(|(key, stored)| (*key, stored.object.as_ref()))
@@ -72,19 +72,19 @@ impl Replica {
 }
 
 impl World {
-    /// The process dies: all that is not written down is lost.
+    /// The process crashes: all state in memory is lost.
     pub(super) fn crash(&mut self, who: usize, downtime: u64) {
-        self.saw(Sight::Crashed);
+        self.cover(CoveragePoint::Crashed);
         let replica = &mut self.replicas[who];
         let was_at_work = !replica.tasks.is_empty();
         *replica = Replica {
             acts: replica.acts,
             life: replica.life + 1,
-            dead_until: self.agenda.now() + downtime,
+            dead_until: self.event_queue.now() + downtime,
             ..Replica::default()
         };
         if was_at_work {
-            self.saw(Sight::CrashedAtWork);
+            self.cover(CoveragePoint::CrashedAtWork);
         }
     }
 
@@ -93,7 +93,7 @@ impl World {
         let replica = &mut self.replicas[who];
         replica.dead_until = 0;
         replica.position = self.api.log().len();
-        replica.room_made = self.agenda.now();
+        replica.released_at = self.event_queue.now();
         replica.cache = self
             .api
             .list()
@@ -110,7 +110,7 @@ impl World {
         self.replicas[who].dead_until > 0
     }
 
-    /// The watch delivers the log up to this place.
+    /// The watch delivers the log up to this index.
     pub(super) fn watch(&mut self, who: usize, upto: usize) {
         if self.is_dead(who) {
             return;
@@ -122,44 +122,45 @@ impl World {
             let key = change.key;
             let replica = &mut self.replicas[who];
             let before = if let Some(stored) = &change.now {
-                driver::spare(&mut replica.suspects, &stored.object);
+                sim_adapter::clear_owned(&mut replica.suspects, &stored.object);
                 replica.cache.insert(key, stored.clone())
             } else {
-                replica.rests.remove(&key);
+                replica.idle_rounds.remove(&key);
                 replica.cache.remove(&key)
             };
             let status = |stored: &Stored| stored.object.status.clone().unwrap_or_default();
             let after = change.now.as_ref().map(status).unwrap_or_default();
-            let gives_back =
-                before.is_some_and(|before| driver::gives_back(&status(&before), &after));
+            let releases =
+                before.is_some_and(|before| sim_adapter::releases(&status(&before), &after));
             if let Some(task) = replica.tasks.get_mut(&key) {
                 task.again = true;
             } else if replica.cache.contains_key(&key) {
                 self.trigger(who, key, 0);
             }
-            if gives_back {
-                self.room_was_made(who);
+            if releases {
+                self.capacity_released(who);
             }
         }
     }
 
-    /// Has an object looked at in so many milliseconds, or again once that which is under way is done.
-    pub(super) fn look_again(&mut self, who: usize, key: Key, delay: u64) {
+    /// Schedules a reconcile of an object in so many milliseconds, or again once the present one has ended.
+    pub(super) fn requeue_soon(&mut self, who: usize, key: Key, delay: u64) {
         match self.replicas[who].tasks.get_mut(&key) {
             Some(task) => task.again = true,
             None => self.trigger(who, key, delay),
         }
     }
 
-    /// Has an object looked at in so many milliseconds, instead of at any time set before.
+    /// Schedules a reconcile of an object in so many milliseconds, instead of any earlier schedule.
     fn trigger(&mut self, who: usize, key: Key, delay: u64) {
         self.numbers += 1;
         let number = self.numbers;
         self.replicas[who].wakes.insert(key, number);
-        self.agenda.add(delay, Event::Wake { who, key, number });
+        self.event_queue
+            .add(delay, Event::Wake { who, key, number });
     }
 
-    /// An object is looked at, unless that was put off or is being done.
+    /// Reconciles an object, unless that was deferred or is under way.
     pub(super) fn wake(&mut self, who: usize, key: Key, number: u64) {
         let replica = &mut self.replicas[who];
         if replica.wakes.get(&key) != Some(&number) || replica.tasks.contains_key(&key) {
@@ -167,7 +168,7 @@ impl World {
         }
         replica.wakes.remove(&key);
         if !replica.acts {
-            // The next leader looks at everything when it takes over.
+            // The next leader reconciles everything when it starts to lead.
             return;
         }
         let Some(read) = replica.cache.get(&key).cloned() else {
@@ -186,21 +187,21 @@ impl World {
         };
         self.replicas[who].tasks.insert(key, task);
         if is_old {
-            self.saw(Sight::StaleRead);
+            self.cover(CoveragePoint::StaleRead);
         }
         self.decide(Ticket { who, key, serial });
     }
 
-    /// Looks at everything: the replica has become the leader.
+    /// Reconciles everything: the replica has become the leader.
     pub(super) fn take_over(&mut self, who: usize) {
         if self.replicas[who].acts {
             return;
         }
         let replica = &mut self.replicas[who];
         replica.acts = true;
-        replica.room_made = self.agenda.now();
-        replica.asked.clear();
-        self.saw(Sight::TookOver);
+        replica.released_at = self.event_queue.now();
+        replica.evaluated.clear();
+        self.cover(CoveragePoint::TookOver);
         let keys: Vec<Key> = self.replicas[who].cache.keys().copied().collect();
         for key in keys {
             self.trigger(who, key, 0);
@@ -214,7 +215,7 @@ impl World {
         task.filter(|task| task.serial == ticket.serial)
     }
 
-    /// Asks the core for the next step, which is carried out a moment later.
+    /// Asks the core for the next step, which is executed a moment later.
     fn decide(&mut self, ticket: Ticket) {
         let now = self.timestamp();
         let (settings, renamed) = (self.settings.clone(), self.renamed.clone());
@@ -222,34 +223,34 @@ impl World {
             return;
         };
         match task.core.decide(&settings, &renamed, now) {
-            Step::Rest(pace) => {
-                self.saw(Sight::Rested);
-                self.rest(ticket, pace);
+            Step::Done(requeue) => {
+                self.cover(CoveragePoint::Rested);
+                self.requeue(ticket, requeue);
             }
             step => {
                 task.step = Some(step);
-                let pause = self.chance.between(0, 2);
-                self.agenda.add(pause, Event::Send(ticket));
+                let pause = self.rng.between(0, 2);
+                self.event_queue.add(pause, Event::Send(ticket));
             }
         }
     }
 
-    /// A reply has come: take it in and go on.
+    /// A reply has arrived: the reconcile continues.
     pub(super) fn reply(&mut self, ticket: Ticket, reply: Reply) {
         let Some(task) = self.task(ticket) else {
             return;
         };
-        let fact = match reply {
-            Reply::Learned(fact) => *fact,
-            Reply::Wrote(version, object, fact) => {
-                task.evidence.note(&fact);
-                task.core.wrote(version, object, *fact);
+        let observation = match reply {
+            Reply::Observed(observation) => *observation,
+            Reply::Wrote(version, object, observation) => {
+                task.evidence.note(&observation);
+                task.core.wrote(version, object, *observation);
                 self.decide(ticket);
                 return;
             }
             Reply::Released => {
                 self.finish(ticket, None);
-                self.room_was_made(ticket.who);
+                self.capacity_released(ticket.who);
                 return;
             }
             Reply::Conflict => {
@@ -257,41 +258,41 @@ impl World {
                 return;
             }
             Reply::Broken => {
-                self.rest(ticket, Pace::Blocked);
+                self.requeue(ticket, Requeue::Blocked);
                 return;
             }
         };
-        let has_asked = matches!(fact, Fact::Created { .. });
+        let has_requested = matches!(observation, Observation::Created { .. });
         let uid = task.core.object.metadata.uid.clone().unwrap_or_default();
-        let makes_room = matches!(fact, Fact::Removed { .. });
-        let agreed = match &fact {
-            Fact::Removed { id, error: None } => Some(id.clone()),
+        let releases_capacity = matches!(observation, Observation::Removed { .. });
+        let agreed = match &observation {
+            Observation::Removed { id, error: None } => Some(id.clone()),
             _ => None,
         };
-        task.evidence.note(&fact);
-        task.core.learn(fact);
+        task.evidence.note(&observation);
+        task.core.observe(observation);
         self.replicas[ticket.who].removed.extend(agreed);
-        if has_asked {
-            self.replicas[ticket.who].taking.remove(&uid);
+        if has_requested {
+            self.replicas[ticket.who].reservations.remove(&uid);
         }
         self.decide(ticket);
-        if makes_room {
-            self.room_was_made(ticket.who);
+        if releases_capacity {
+            self.capacity_released(ticket.who);
         }
     }
 
-    fn rest(&mut self, ticket: Ticket, pace: Pace) {
+    fn requeue(&mut self, ticket: Ticket, requeue: Requeue) {
         let has_worked = self.task(ticket).is_some_and(|task| task.core.has_worked());
-        let rests = self.replicas[ticket.who]
-            .rests
+        let idle_rounds = self.replicas[ticket.who]
+            .idle_rounds
             .entry(ticket.key)
             .or_default();
-        *rests = if has_worked { 0 } else { *rests + 1 };
-        let pause = driver::pause(pace, *rests);
+        *idle_rounds = if has_worked { 0 } else { *idle_rounds + 1 };
+        let pause = sim_adapter::pause(requeue, *idle_rounds);
         self.finish(ticket, pause);
     }
 
-    /// A reconcile is over, and the next one is after this pause, or at the next change.
+    /// A reconcile has ended. The next one follows after this delay, or at the next change.
     fn finish(&mut self, ticket: Ticket, pause: Option<u64>) {
         let Ticket { who, key, .. } = ticket;
         let ended = self.replicas[who].tasks.remove(&key);

@@ -1,16 +1,15 @@
-//! What the ledger has to outlive: a release that another one replaces, and a restore of the API server.
+//! Changes that the ledger must survive: a new release in place of an earlier one, and a restore of the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
 
-use super::agenda::Event;
 use super::api_server::Key;
-use super::coverage::Sight;
-use super::driver;
+use super::coverage::CoveragePoint;
 use super::owners::{Job, Stage};
 use super::repair::Repair;
+use super::sim_adapter;
 use super::world::World;
 
 /// The API server at one moment.
@@ -22,23 +21,23 @@ pub(super) struct Backup {
 }
 
 impl World {
-    /// The release is uninstalled, and another one in another namespace goes on, now and then in another
-    /// cluster that all was brought into.
+    /// The release is uninstalled, and another one continues in another namespace, sometimes in another cluster to
+    /// which all objects were moved.
     pub(super) fn release_is_replaced(&mut self) {
-        self.saw(Sight::HandedOver);
+        self.cover(CoveragePoint::HandedOver);
         self.handovers += 1;
-        if self.chance.permille(250) {
-            self.saw(Sight::BroughtElsewhere);
+        if self.rng.permille(250) {
+            self.cover(CoveragePoint::BroughtElsewhere);
             self.ledger.cluster += 1;
         }
         let cluster = self.ledger.cluster;
         self.note(|| format!("another release takes over, in cluster {cluster}"));
         let release = format!("release-{}", self.handovers);
-        self.settings.identity = driver::identity(cluster, &release);
+        self.settings.identity = sim_adapter::identity(cluster, &release);
         self.restart_replicas();
     }
 
-    /// A backup is made, to which the API server goes back a while later.
+    /// A backup is made, from which the API server is restored a while later.
     pub(super) fn back_up(&mut self) {
         let (None, Some(objects)) = (&self.backup, self.api.back_up()) else {
             return;
@@ -49,30 +48,29 @@ impl World {
             jobs: self.jobs.clone(),
             pods: self.pods.keys().copied().collect(),
         });
-        let pause = self.chance.pick(&[2_000, 20_000, 120_000]);
-        let pause = self.chance.between(500, pause);
-        self.agenda
-            .add(pause, Event::Repair(Repair::BackupRestored));
+        let pause = self.rng.pick(&[2_000, 20_000, 120_000]);
+        let pause = self.rng.between(500, pause);
+        self.repair_later(pause, Repair::BackupRestored);
     }
 
-    /// The API server goes back to the backup, and V-IPU controllers stay as they are. The operator was
-    /// stopped before, as the documents say. Pods that were made since then are unknown to their kubelets;
-    /// those that have ended do not come back.
+    /// The API server is restored, and V-IPU controllers are not. The operator was stopped before, as the documents
+    /// require. Pods that were created since the backup are unknown to their kubelets; those that have ended do not
+    /// return.
     pub(super) fn restore(&mut self) {
         let Some(backup) = self.backup.take().filter(|_| !self.is_over) else {
             return;
         };
-        self.saw(Sight::WentBack);
+        self.cover(CoveragePoint::WentBack);
         self.restores += 1;
         self.restart_replicas();
-        let on_their_way = self.agenda.calls().map(|call| call.id.clone());
+        let on_their_way = self.event_queue.calls().map(|call| call.id.clone());
         let objects = backup.objects.values().map(Arc::as_ref);
-        let held = driver::held(objects.clone());
+        let held = sim_adapter::held(objects.clone());
         if self.ours().iter().any(|(_, id)| !held.contains(*id)) {
-            self.coverage.count(Sight::Forgot);
+            self.coverage.count(CoveragePoint::Forgot);
         }
         self.ledger.restored(objects, on_their_way);
-        self.lacking.restored();
+        self.missing.restored();
         self.pods.retain(|pod, _| backup.pods.contains(pod));
         for (index, job) in self.jobs.iter_mut().enumerate() {
             match backup.jobs.get(index) {
@@ -89,7 +87,7 @@ impl World {
 
     fn restart_replicas(&mut self) {
         for who in 0..self.replicas.len() {
-            let downtime = self.chance.between(500, 20_000);
+            let downtime = self.rng.between(500, 20_000);
             self.kill(who, downtime);
         }
     }

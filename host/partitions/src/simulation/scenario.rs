@@ -1,17 +1,17 @@
-//! One run from a seed: a world, jobs and weather by chance, then quiet, then the end of everything.
+//! One run from a seed: a random world with random jobs and fault rates, then a time without faults, then the end.
 
-use super::agenda::{Event, Fate};
 use super::api_server::SLOTS;
-use super::chance::Chance;
+use super::broken_gang;
+use super::clock_set_back;
 use super::coverage::Coverage;
-use super::crowd;
-use super::emptied;
+use super::event_queue::{Event, Fate};
+use super::faults::FaultRates;
+use super::load;
+use super::lost_state;
 use super::owners::Job;
-use super::set_back;
-use super::stubborn;
-use super::torn;
+use super::refused_removals;
+use super::rng::Rng;
 use super::trace::Trace;
-use super::trouble::Weather;
 use super::undeletable;
 use super::world::World;
 
@@ -21,80 +21,79 @@ const JOBS: usize = 10;
 /// When the last job comes, in milliseconds.
 const COMING: u64 = 120_000;
 
-/// Of so many seeds one is a crowd in which nothing goes wrong, one a gang that loses a partition, one a
-/// controller that removes nothing, one a controller that loses its state, one a clock that is set back, and one
-/// an object that cannot be deleted.
-const CROWDS: u64 = 40;
+/// Of so many seeds, one is a load test without faults, one a gang that loses a partition, one a controller that removes
+/// nothing, one a controller that loses its state, one a clock that is set back, and one an object that cannot be deleted.
+const PERIOD: u64 = 40;
 
 /// Runs the seed. A broken invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
-    match seed % CROWDS {
-        5 => return set_back::run(seed, trace),
-        10 => return stubborn::run(seed, trace),
+    match seed % PERIOD {
+        5 => return clock_set_back::run(seed, trace),
+        10 => return refused_removals::run(seed, trace),
         15 => return undeletable::run(seed, trace),
-        20 => return torn::run(seed, trace),
-        30 => return emptied::run(seed, trace),
-        39 => return crowd::run(seed, trace),
+        20 => return broken_gang::run(seed, trace),
+        30 => return lost_state::run(seed, trace),
+        39 => return load::run(seed, trace),
         _ => {}
     }
-    let mut chance = Chance::new(seed);
-    let sizes: Vec<u32> = (0..chance.between(2, 5))
-        .map(|_| chance.pick(&[4, 8, 16, 64]))
+    let mut rng = Rng::new(seed);
+    let sizes: Vec<u32> = (0..rng.between(2, 5))
+        .map(|_| rng.pick(&[4, 8, 16, 64]))
         .collect();
     let mut world = World::calm(seed, &sizes, trace);
-    world.weather = weather(&mut chance);
-    world.has_lease = chance.permille(750);
+    world.fault_rates = fault_rates(&mut rng);
+    world.has_lease = rng.permille(750);
     if !world.has_lease {
         world.take_over(1);
     }
     for number in 0..JOBS {
-        add_job(&mut world, &mut chance, number);
+        add_job(&mut world, &mut rng, number);
     }
-    if world.weather.troubles > 0 {
-        world.agenda.add(1_000, Event::Trouble);
+    if world.fault_rates.interval > 0 {
+        world.event_queue.add(1_000, Event::Fault);
     }
-    let troubled = chance.between(COMING, 2 * COMING);
-    world.run_until(troubled);
+    let faulty = rng.between(COMING, 2 * COMING);
+    world.run_until(faulty);
     world.settle();
     world.end();
     world.coverage
 }
 
-fn weather(chance: &mut Chance) -> Weather {
-    Weather {
-        calls: chance.pick(&[0, 20, 100, 300]),
-        requests: chance.pick(&[0, 10, 50]),
-        stalls: chance.pick(&[0, 2, 10, 30]),
-        slow: chance.pick(&[0, 100, 500]),
-        failures: chance.pick(&[0, 50, 200]),
-        troubles: chance.pick(&[0, 1_000, 4_000, 15_000]),
+fn fault_rates(rng: &mut Rng) -> FaultRates {
+    FaultRates {
+        calls: rng.pick(&[0, 20, 100, 300]),
+        requests: rng.pick(&[0, 10, 50]),
+        stalls: rng.pick(&[0, 2, 10, 30]),
+        slow: rng.pick(&[0, 100, 500]),
+        failures: rng.pick(&[0, 50, 200]),
+        interval: rng.pick(&[0, 1_000, 4_000, 15_000]),
     }
 }
 
-fn add_job(world: &mut World, chance: &mut Chance, number: usize) {
+fn add_job(world: &mut World, rng: &mut Rng, number: usize) {
     let sizes = [1, 1, 2, 2, 4, 4, 8, 16, 64, 128];
-    let mut ipus = chance.pick(&sizes);
-    if chance.permille(10) {
+    let mut ipus = rng.pick(&sizes);
+    if rng.permille(10) {
         ipus = 3;
     }
-    let slots = 1 + chance.below(SLOTS);
+    let slots = 1 + rng.below(SLOTS);
     let mut job = Job::new(format!("job-{number}"), String::new(), ipus, slots);
-    job.is_stranger = chance.permille(250);
-    if !job.is_stranger && chance.permille(200) {
+    job.is_stranger = rng.permille(250);
+    if !job.is_stranger && rng.permille(200) {
         job.gang = u32::try_from(slots).ok();
     }
-    job.is_reborn = chance.permille(200);
-    job.runs = chance.pick(&[None, Some(0), Some(1), Some(3)]);
-    let comes = chance.between(0, COMING);
+    job.is_reborn = rng.permille(200);
+    job.runs = rng.pick(&[None, Some(0), Some(1), Some(3)]);
+    let comes = rng.between(0, COMING);
     let index = world.add_job_later(job, comes);
-    let later = |chance: &mut Chance| comes + chance.between(1_000, 2 * COMING);
-    let scaled = chance.pick(&[0, 1, 1, 2]);
+    let later = |rng: &mut Rng| comes + rng.between(1_000, 2 * COMING);
+    let scaled = rng.pick(&[0, 1, 1, 2]);
     for _ in 0..scaled {
-        let fate = Fate::Scale(chance.below(SLOTS + 1));
-        let time = later(chance);
-        world.agenda.add(time, Event::Fate(index, fate));
+        let fate = Fate::Scale(rng.below(SLOTS + 1));
+        let time = later(rng);
+        world.event_queue.add(time, Event::Fate(index, fate));
     }
-    let fate = chance.pick(&[
+    let fate = rng.pick(&[
         None,
         None,
         Some(Fate::Delete),
@@ -103,7 +102,7 @@ fn add_job(world: &mut World, chance: &mut Chance, number: usize) {
         Some(Fate::AskReset),
     ]);
     if let Some(fate) = fate {
-        let time = later(chance);
-        world.agenda.add(time, Event::Fate(index, fate));
+        let time = later(rng);
+        world.event_queue.add(time, Event::Fate(index, fate));
     }
 }

@@ -1,65 +1,66 @@
-//! The sweep, in the order of `sweep.rs`: list the controllers, then the API server, then act, with
-//! anything in between.
+//! The sweep, in the order of `sweep.rs`: list the controllers, list the API server, then act. Other events may occur
+//! in between.
 
 use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use vipu_client::model::ReadyState;
 
-use super::agenda::Event;
 use super::api_server::{Key, Stored, is_deleted, job_of};
 use super::controllers::{Call, Controller, Verb};
-use super::coverage::Sight;
-use super::driver;
-use super::executor::Fault;
+use super::coverage::CoveragePoint;
+use super::event_queue::Event;
+use super::executor::ApiFault;
 use super::invariants::{OWNERLESS_ONLY, demand};
+use super::sim_adapter;
 use super::world::World;
-use crate::orphans::Place;
+use crate::orphans::RemotePartition;
 use crate::sweep::course::{Course, Task};
 
-/// Between two sweeps that find nothing, in milliseconds.
+/// Interval between two sweeps that find nothing, in milliseconds.
 pub(super) const PERIOD: u64 = 120_000;
 
 /// An object, and the version in which a sweep has found its owner to be gone.
 type Ownerless = (Key, u64);
 
-/// What a sweep is to do, where each failure is a word.
+/// The actions of a sweep; failures are texts.
 type Tasks = Course<Ownerless, &'static str>;
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Nothing is read yet.
+    /// Nothing was read yet.
     List,
     /// The controllers were listed.
-    Judge(Vec<Place>),
-    /// These are to be done, one after the other.
+    Judge(Vec<RemotePartition>),
+    /// These remain, one after the other.
     Tasks(Tasks),
-    /// Nobody used this one a moment ago; the others come after it.
-    Remove(Place, Tasks),
+    /// This one was unused a moment ago; the others follow.
+    Remove(RemotePartition, Tasks),
 }
 
 impl World {
     pub(super) fn schedule_sweep(&mut self, who: usize, delay: u64) {
         let life = self.replicas[who].life;
         let stage = Stage::List;
-        self.agenda.add(delay, Event::Sweep { who, life, stage });
+        self.event_queue
+            .add(delay, Event::Sweep { who, life, stage });
     }
 
-    /// A replica gets on with its sweep.
+    /// A replica continues its sweep.
     pub(super) fn sweep(&mut self, who: usize, life: u64, stage: Stage) {
         if self.replicas[who].life != life || self.is_dead(who) {
             return;
         }
         let next = match stage {
-            // The next leader sweeps when it takes over.
+            // The next leader sweeps when it starts to lead.
             Stage::List if !self.replicas[who].acts => return,
-            Stage::List => Some(Stage::Judge(self.places(who))),
-            Stage::Judge(found) => match self.fault() {
-                Fault::Nothing => Some(Stage::Tasks(self.judge(who, &found))),
-                // What is nobody's is not known without that list.
-                Fault::Before | Fault::After => {
-                    self.saw(Sight::SweepFailed);
+            Stage::List => Some(Stage::Judge(self.partitions_on_controllers(who))),
+            Stage::Judge(found) => match self.api_fault() {
+                ApiFault::Nothing => Some(Stage::Tasks(self.judge(who, &found))),
+                // Orphans are not determined without that list.
+                ApiFault::Before | ApiFault::After => {
+                    self.cover(CoveragePoint::SweepFailed);
                     None
                 }
             },
@@ -71,10 +72,10 @@ impl World {
                     }
                     Some(Stage::Tasks(tasks))
                 }
-                Some(Task::Remove(place)) => Some(self.count_orphan(place, tasks)),
+                Some(Task::Remove(partition)) => Some(self.count_orphan(partition, tasks)),
             },
-            Stage::Remove(place, tasks) => {
-                self.remove_orphan(place);
+            Stage::Remove(partition, tasks) => {
+                self.remove_orphan(partition);
                 Some(Stage::Tasks(tasks))
             }
         };
@@ -85,31 +86,32 @@ impl World {
             return;
         };
         let pause = self.latency();
-        self.agenda.add(pause, Event::Sweep { who, life, stage });
+        self.event_queue
+            .add(pause, Event::Sweep { who, life, stage });
     }
 
-    /// Every partition on every controller that answers, in the list or not as long as an object holds
-    /// something there.
-    fn places(&mut self, who: usize) -> Vec<Place> {
+    /// Every partition on every controller that answers, in the list or not, as long as an object holds a
+    /// partition there.
+    fn partitions_on_controllers(&mut self, who: usize) -> Vec<RemotePartition> {
         let left = self.left_behind(who);
         let is_silent = |one: &&Controller| one.is_down || one.is_blank || one.denies;
         let is_swept = |one: &&Controller| one.is_listed || left.contains(&one.reference.name);
         let controllers = self.controllers.iter();
         let up = controllers.filter(|one| !is_silent(one) && is_swept(one));
         let goes_beyond = up.clone().any(|one| !one.is_listed);
-        let places = up.flat_map(|one| {
+        let partitions_on_controllers = up.flat_map(|one| {
             let name = &one.reference.name;
             one.made.keys().map(move |id| (name.clone(), id.clone()))
         });
-        let places = places.collect();
+        let partitions_on_controllers = partitions_on_controllers.collect();
         if goes_beyond {
-            self.saw(Sight::LeftBehind);
+            self.cover(CoveragePoint::LeftBehind);
         }
-        places
+        partitions_on_controllers
     }
 
-    /// Tells whose owners are gone, and which partitions are nobody's.
-    fn judge(&mut self, who: usize, found: &[Place]) -> Tasks {
+    /// Determines the objects whose owners are gone, and the orphans.
+    fn judge(&mut self, who: usize, found: &[RemotePartition]) -> Tasks {
         let ownerless: Vec<Ownerless> = self
             .api
             .list()
@@ -120,72 +122,72 @@ impl World {
             .map(|(key, stored)| (key, stored.version))
             .collect();
         let objects = self.api.list();
-        let held = driver::held(objects.map(|(_, stored)| stored.object.as_ref()));
-        let now = Duration::from_millis(self.agenda.now());
+        let held = sim_adapter::held(objects.map(|(_, stored)| stored.object.as_ref()));
+        let now = Duration::from_millis(self.event_queue.now());
         let suspects = &self.replicas[who].suspects;
-        let told = driver::orphans(found, &held, suspects, &self.settings.identity, now);
+        let told = sim_adapter::find_orphans(found, &held, suspects, &self.settings.identity, now);
         self.replicas[who].suspects = told.suspects;
-        let ownerless = match self.fault() {
-            Fault::Nothing => Ok(ownerless),
-            Fault::Before | Fault::After => {
-                self.saw(Sight::SweepFailed);
+        let ownerless = match self.api_fault() {
+            ApiFault::Nothing => Ok(ownerless),
+            ApiFault::Before | ApiFault::After => {
+                self.cover(CoveragePoint::SweepFailed);
                 Err("the jobs cannot be listed")
             }
         };
-        driver::course(ownerless, told.due)
+        sim_adapter::course(ownerless, told.due)
     }
 
-    /// Deletes an object whose owner is gone, unless somebody has changed it meanwhile.
+    /// Deletes an object whose owner is gone, unless the object was changed meanwhile.
     fn delete_ownerless(&mut self, (key, version): Ownerless) -> Result<(), &'static str> {
         if self.undeletable.contains(&key) {
-            self.saw(Sight::NotDeleted);
+            self.cover(CoveragePoint::NotDeleted);
             return Err("a webhook is against it");
         }
-        let fault = self.fault();
+        let api_fault = self.api_fault();
         let is_same = |stored: &Stored| stored.version == version;
         let is_there = self.jobs[job_of(key)].is_there();
-        if fault != Fault::Before && !is_there && self.api.get(key).is_some_and(is_same) {
-            self.saw(Sight::SweptObject);
+        if api_fault != ApiFault::Before && !is_there && self.api.get(key).is_some_and(is_same) {
+            self.cover(CoveragePoint::SweptObject);
             let now = Time(self.timestamp());
             self.api.delete(key, now);
         }
-        if fault == Fault::Nothing {
+        if api_fault == ApiFault::Nothing {
             return Ok(());
         }
-        self.saw(Sight::SweepFailed);
+        self.cover(CoveragePoint::SweepFailed);
         Err("the API server is down")
     }
 
-    /// Counts who uses a partition of nobody, which is removed where nobody does.
-    fn count_orphan(&mut self, place: Place, mut tasks: Tasks) -> Stage {
-        if self.fault() != Fault::Nothing {
-            self.saw(Sight::SweepFailed);
+    /// Counts the Pods that use an orphan, which is removed when it is unused.
+    fn count_orphan(&mut self, partition: RemotePartition, mut tasks: Tasks) -> Stage {
+        if self.api_fault() != ApiFault::Nothing {
+            self.cover(CoveragePoint::SweepFailed);
             tasks.failed("the Pods cannot be listed");
             Stage::Tasks(tasks)
-        } else if self.users(&place.1).is_empty() {
-            Stage::Remove(place, tasks)
+        } else if self.users(&partition.1).is_empty() {
+            Stage::Remove(partition, tasks)
         } else {
-            self.saw(Sight::SparedOrphan);
+            self.cover(CoveragePoint::UsedOrphan);
             Stage::Tasks(tasks)
         }
     }
 
-    fn remove_orphan(&mut self, (name, id): Place) {
+    fn remove_orphan(&mut self, (name, id): RemotePartition) {
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
-        let is_held = driver::held(objects.chain(self.api.moved())).contains(&id);
+        let is_held = sim_adapter::held(objects.chain(self.api.moved())).contains(&id);
         demand(!is_held, OWNERLESS_ONLY, || {
             format!("{id} on {name} is swept")
         });
         let mut known = self.controllers.iter();
         let Some(controller) = known.position(|one| one.reference.name == name) else {
-            // Nobody answers at the name that it had when it was listed.
+            // The name that it had when it was listed does not answer any more.
             return;
         };
-        self.saw(Sight::SweptOrphan);
+        self.cover(CoveragePoint::SweptOrphan);
         self.trace
-            .say(self.agenda.now(), || format!("swept {id} on {name}"));
-        let way = if self.chance.permille(self.weather.calls) {
-            self.chance.between(1, 60_000)
+            .say(self.event_queue.now(), || format!("swept {id} on {name}"));
+        let way = if self.rng.permille(self.fault_rates.calls) {
+            self.rng.between(1, 60_000)
         } else {
             self.latency()
         };
@@ -199,12 +201,12 @@ impl World {
             is_late: way > 5_000,
             is_refused: false,
         };
-        self.agenda.add(way, Event::Arrive(call));
+        self.event_queue.add(way, Event::Arrive(call));
     }
 }
 
 fn grace() -> u64 {
-    driver::GRACE
+    sim_adapter::GRACE
         .as_millis()
         .try_into()
         .expect("a grace is short")

@@ -1,12 +1,12 @@
-//! A run in which the API server does not delete one IPUPartition whose owner is gone: the sweep deletes the
-//! others all the same, and removes what is nobody's.
+//! A run in which the API server does not delete one IPUPartition whose owner is gone: the sweep deletes the others
+//! nevertheless, and removes partitions without an owner.
 
-use ipu_api::names;
+use ipu_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::agenda::{Event, Fate};
 use super::api_server::{self, key_of};
 use super::coverage::Coverage;
+use super::event_queue::{Event, Fate};
 use super::invariants::{LIVENESS, demand};
 use super::owners::Job;
 use super::trace::Trace;
@@ -15,14 +15,14 @@ use super::world::World;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;
 
-/// Within so many milliseconds all jobs are served: forming takes a minute at most.
+/// Deadline, in milliseconds, until all jobs are served: forming takes a minute at most.
 const SERVED_WITHIN: u64 = 150_000;
 
-/// Within so many milliseconds the sweep has done what it can: Pods of a job that is gone outlive it by two
-/// minutes; then come a sweep, the grace, another sweep, and a removal.
+/// Deadline, in milliseconds, until the sweep is settled: Pods of a job that is gone outlive it by two
+/// minutes. A sweep, the grace period, another sweep, and a removal follow.
 const SWEPT_WITHIN: u64 = 480_000;
 
-/// Runs the seed. A broken invariant is a panic.
+/// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut world = World::calm(seed, &[8, 8], trace);
     world.longest_run = RUNS;
@@ -37,7 +37,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     world.undeletable.insert(key_of(first, 0));
     let orphan = abandon(&mut world, third);
     for job in [first, second] {
-        world.agenda.add(0, Event::Fate(job, Fate::Vanish));
+        world.event_queue.add(0, Event::Fate(job, Fate::Vanish));
     }
     let is_swept =
         |world: &World| world.api.get(key_of(second, 0)).is_none() && !world.exists(&orphan);
@@ -57,8 +57,8 @@ fn offered(world: &World, job: usize) -> Option<String> {
     api_server::offered(object).map(str::to_owned)
 }
 
-/// Has the job's object deleted by force while no controller lets the operator see anything. What it had is
-/// nobody's from then on.
+/// Has the job's object deleted without its finalizer while all controllers deny access to the operator. Its partitions
+/// are orphans from then on.
 fn abandon(world: &mut World, job: usize) -> String {
     let (key, id) = (key_of(job, 0), offered(world, job).unwrap_or_default());
     let uid = |world: &World| {
@@ -73,7 +73,7 @@ fn abandon(world: &mut World, job: usize) -> String {
     }
     world.api.update(key, |object| {
         let annotations = object.metadata.annotations.get_or_insert_default();
-        annotations.insert(names::FORCE_ANNOTATION.to_owned(), "true".to_owned());
+        annotations.insert(labels::FORCE_ANNOTATION.to_owned(), "true".to_owned());
     });
     let now = Time(world.timestamp());
     world.api.delete(key, now);

@@ -1,4 +1,4 @@
-//! The world of one run: everything in it, and one event after the other.
+//! The world of one run: its state, and its event loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,30 +6,30 @@ use ipu_api::ipupartition::ControllerRef;
 use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::CordonStates;
 
-use super::agenda::{Agenda, Event, Fate};
 use super::api_server::{self, ApiServer, Key, SLOTS, job_of};
-use super::chance::Chance;
+use super::assigned_ipus::AssignedIpus;
 use super::controllers::{Call, Controller, Then, Verb};
-use super::coverage::{Coverage, Sight};
-use super::driver;
-use super::executor::Mishap;
-use super::given::Given;
+use super::coverage::{Coverage, CoveragePoint};
+use super::event_queue::{Event, EventQueue, Fate};
+use super::executor::CallFault;
+use super::faults::FaultRates;
 use super::invariants::{Ledger, ONE_USABLE, demand};
-use super::lacking::Lacking;
+use super::missing::Missing;
 use super::owners::{Job, Pod};
 use super::replica::Replica;
 use super::restore::Backup;
+use super::rng::Rng;
+use super::sim_adapter;
 use super::trace::Trace;
-use super::trouble::Weather;
 use crate::step::Settings;
 
-/// The death of replica 0 after one of its steps, where a test says which.
+/// A planned crash of replica 0 after one of its steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Death {
-    /// Steps that go before it.
+    /// Steps before it.
     pub after: u32,
-    /// What meets the call of the last step, if it is one.
-    pub mishap: Mishap,
+    /// The fault of the last step, if it is a call.
+    pub call_fault: CallFault,
 }
 
 #[derive(Debug)]
@@ -39,50 +39,50 @@ pub(super) struct World {
     pub replicas: [Replica; 2],
     pub jobs: Vec<Job>,
     pub pods: BTreeMap<u64, Pod>,
-    /// Partitions that others made, with the controller that they are on.
+    /// Partitions of other clients, with their controller.
     pub foreign: BTreeSet<(usize, String)>,
-    /// Controllers that take nothing new, and those that are being emptied.
+    /// Cordoned and draining controllers.
     pub cordons: CordonStates,
-    /// Controllers that have another name now, by each name that they had.
+    /// The present name of each renamed controller, by each earlier name.
     pub renamed: BTreeMap<String, ControllerRef>,
-    /// IPUPartitions that the API server does not delete for the sweep.
+    /// IPUPartitions whose deletion by the sweep fails.
     pub undeletable: BTreeSet<Key>,
     /// By how much the clock was set back.
     pub behind: SignedDuration,
-    pub agenda: Agenda,
-    pub chance: Chance,
-    pub weather: Weather,
+    pub event_queue: EventQueue,
+    pub rng: Rng,
+    pub fault_rates: FaultRates,
     pub ledger: Ledger,
-    pub lacking: Lacking,
+    pub missing: Missing,
     pub coverage: Coverage,
     pub trace: Trace,
     pub settings: Settings,
-    /// The last number that was given to anything.
+    /// The last number that was assigned.
     pub numbers: u64,
-    /// Whether only one replica acts as long as nothing goes wrong.
+    /// Whether only one replica is active as long as no fault occurs.
     pub has_lease: bool,
     pub api_down_until: u64,
-    /// Whether nothing new goes wrong.
+    /// Whether no new faults occur.
     pub is_over: bool,
-    /// Whether no IPU that a Pod uses may be given to anybody else. Two replicas that both act, or one whose
-    /// watch is late, may do so where the controller does not know what is used.
-    pub gives_once: bool,
-    pub given: Given,
+    /// Whether no IPU that a Pod uses may be assigned to another owner. Two active replicas, or one whose watch is
+    /// late, may do so where the controller has lost its state.
+    pub assigns_once: bool,
+    pub assigned_ipus: AssignedIpus,
     pub death: Option<Death>,
     /// Longest time that a Pod runs or takes to end, in milliseconds.
     pub longest_run: u64,
-    /// What the API server is about to be restored from.
+    /// The backup from which the API server will be restored.
     pub backup: Option<Backup>,
-    /// How often it was.
+    /// The number of restores.
     pub restores: u64,
-    /// How many releases have come after the first one.
+    /// The number of releases after the first one.
     pub handovers: u64,
-    /// Changes that the watches were told of.
+    /// Changes that the watches have delivered.
     announced: usize,
 }
 
 impl World {
-    /// A world in which nothing goes wrong, with controllers of these sizes and nobody in it.
+    /// A world without faults and owners, with controllers of these sizes.
     pub(super) fn calm(seed: u64, sizes: &[u32], trace: Trace) -> Self {
         let sizes = sizes.iter().enumerate();
         let mut world = World {
@@ -98,20 +98,20 @@ impl World {
             renamed: BTreeMap::new(),
             undeletable: BTreeSet::new(),
             behind: SignedDuration::ZERO,
-            agenda: Agenda::default(),
-            chance: Chance::new(seed),
-            weather: Weather::default(),
+            event_queue: EventQueue::default(),
+            rng: Rng::new(seed),
+            fault_rates: FaultRates::default(),
             ledger: Ledger::default(),
-            lacking: Lacking::default(),
+            missing: Missing::default(),
             coverage: Coverage::default(),
             trace,
-            settings: driver::settings(),
+            settings: sim_adapter::settings(),
             numbers: 0,
             has_lease: true,
             api_down_until: 0,
             is_over: false,
-            gives_once: false,
-            given: Given::default(),
+            assigns_once: false,
+            assigned_ipus: AssignedIpus::default(),
             death: None,
             longest_run: 400_000,
             backup: None,
@@ -125,44 +125,44 @@ impl World {
         world
     }
 
-    /// Adds a job that comes at once.
+    /// Adds a job, which is created now.
     pub(super) fn add_job(&mut self, job: Job) -> usize {
         self.add_job_later(job, 0)
     }
 
-    /// Adds a job that comes in so many milliseconds.
+    /// Adds a job, which is created in so many milliseconds.
     pub(super) fn add_job_later(&mut self, mut job: Job, delay: u64) -> usize {
         let index = self.jobs.len();
         job.uid = format!("job-uid-{index}");
         self.jobs.push(job);
-        self.agenda.add(delay, Event::Fate(index, Fate::Come));
+        self.event_queue.add(delay, Event::Fate(index, Fate::Come));
         index
     }
 
-    pub(super) fn saw(&mut self, sight: Sight) {
-        self.coverage.count(sight);
+    pub(super) fn cover(&mut self, point: CoveragePoint) {
+        self.coverage.count(point);
     }
 
     pub(super) fn timestamp(&self) -> Timestamp {
-        let since = i64::try_from(self.agenda.now()).expect("a run is short");
+        let since = i64::try_from(self.event_queue.now()).expect("a run is short");
         Timestamp::UNIX_EPOCH
             + SignedDuration::from_secs(1_700_000_000)
             + SignedDuration::from_millis(since)
             - self.behind
     }
 
-    /// An object as the trace names it.
+    /// The name of an object in the trace.
     pub(super) fn name(&self, key: Key) -> String {
         format!("{}/{}", self.jobs[job_of(key)].uid, key % SLOTS)
     }
 
     pub(super) fn is_api_down(&self) -> bool {
-        self.api_down_until > self.agenda.now()
+        self.api_down_until > self.event_queue.now()
     }
 
-    /// Lets everything happen that happens up to this time.
+    /// Handles all events up to this time.
     pub(super) fn run_until(&mut self, time: u64) {
-        while let Some(event) = self.agenda.next(time) {
+        while let Some(event) = self.event_queue.next(time) {
             self.coverage.steps += 1;
             self.happen(event);
             self.announce();
@@ -177,7 +177,7 @@ impl World {
             Event::Watch { who, upto } => self.watch(who, upto),
             Event::Wake { who, key, number } => self.wake(who, key, number),
             Event::Send(ticket) => {
-                if self.chance.permille(self.weather.stalls) && !self.is_over {
+                if self.rng.permille(self.fault_rates.stalls) && !self.is_over {
                     self.stand_still(ticket.who);
                     self.happen(Event::Send(ticket));
                 } else {
@@ -195,12 +195,12 @@ impl World {
             Event::Tick(job) => self.tick(job),
             Event::Fate(job, fate) => self.fate(job, fate),
             Event::PodEnds(pod) => self.pod_ends(pod),
-            Event::Trouble => self.trouble(),
+            Event::Fault => self.inject_fault(),
             Event::Repair(repair) => self.repair(repair),
         }
     }
 
-    /// Puts off what a replica is to do while it stands still.
+    /// Defers the events of a paused replica.
     fn unless_it_stands(&mut self, event: Event) -> Option<Event> {
         let who = match &event {
             Event::Watch { who, .. } | Event::Wake { who, .. } | Event::Sweep { who, .. } => *who,
@@ -209,7 +209,7 @@ impl World {
         };
         let wait = self.replicas[who]
             .stands_until
-            .saturating_sub(self.agenda.now());
+            .saturating_sub(self.event_queue.now());
         if wait == 0 {
             return Some(event);
         }
@@ -218,24 +218,24 @@ impl World {
         {
             task.stood = true;
         }
-        self.agenda.add(wait, event);
+        self.event_queue.add(wait, event);
         None
     }
 
-    /// Tells the watches and the owners of what has changed.
+    /// Notifies the watches and the owners of changes.
     fn announce(&mut self) {
         let upto = self.api.log().len();
         if self.announced == upto {
             return;
         }
         for index in self.announced..upto {
-            let lag = self.chance.between(1, 200);
+            let lag = self.rng.between(1, 200);
             let job = job_of(self.api.log()[index].key);
             self.schedule_tick(job, lag);
         }
         for who in 0..self.replicas.len() {
             let lag = self.replicas[who].lag + self.latency();
-            self.agenda.add(lag, Event::Watch { who, upto });
+            self.event_queue.add(lag, Event::Watch { who, upto });
         }
         self.announced = upto;
     }
@@ -244,63 +244,63 @@ impl World {
     fn arrive(&mut self, call: &Call) {
         let id = &call.id;
         if self.controllers[call.controller].is_down {
-            self.saw(Sight::NotSent);
+            self.cover(CoveragePoint::NotSent);
             self.answer_call(call, Err("connection refused".to_owned()), false);
             return;
         }
         if call.is_refused {
-            self.saw(Sight::SaidNo);
+            self.cover(CoveragePoint::SaidNo);
             self.answer_call(call, Err("resource exhausted".to_owned()), true);
             return;
         }
         let users = self.users(id);
         let result = self.controllers[call.controller].accept(id, call.verb);
-        self.trace.say(self.agenda.now(), || {
+        self.trace.say(self.event_queue.now(), || {
             format!("{:?} of {id}: {result:?}", call.verb)
         });
         if result.is_ok() {
             self.ledger.took_effect(id, call.verb, &users);
-            self.check_given_once(call);
+            self.check_assigned_once(call);
             self.follow_up(call);
         }
         self.answer_call(call, result.map_err(str::to_owned), true);
         self.check_partition(id);
     }
 
-    /// What a call that was accepted leads to.
+    /// The effects of a call that was accepted.
     fn follow_up(&mut self, call: &Call) {
         if call.is_late {
-            self.saw(Sight::Late);
+            self.cover(CoveragePoint::Late);
         }
-        let fails = self.chance.permille(self.weather.failures);
+        let fails = self.rng.permille(self.fault_rates.failures);
         let (then, most) = match call.verb {
             Verb::Create { .. } if self.ledger.was_denied(&call.id) => {
-                self.saw(Sight::LateCreate);
+                self.cover(CoveragePoint::LateCreate);
                 (Then::Formed, 2_000)
             }
-            Verb::Create { .. } if fails && self.chance.permille(300) => {
-                self.saw(Sight::FormsNever);
+            Verb::Create { .. } if fails && self.rng.permille(300) => {
+                self.cover(CoveragePoint::FormsNever);
                 return;
             }
             Verb::Create { .. } if fails => (Then::FailedToForm, 20_000),
-            Verb::Create { .. } => (Then::Formed, self.chance.pick(&[50, 2_000, 60_000])),
+            Verb::Create { .. } => (Then::Formed, self.rng.pick(&[50, 2_000, 60_000])),
             Verb::Remove { .. } if fails => (Then::FailedToGo, 5_000),
-            Verb::Remove { .. } => (Then::Gone, self.chance.pick(&[20, 1_000, 15_000])),
-            Verb::Reset if fails && self.chance.permille(300) => {
-                self.saw(Sight::ResetsNever);
+            Verb::Remove { .. } => (Then::Gone, self.rng.pick(&[20, 1_000, 15_000])),
+            Verb::Reset if fails && self.rng.permille(300) => {
+                self.cover(CoveragePoint::ResetsNever);
                 return;
             }
             Verb::Reset if fails => (Then::FailedToReset, 20_000),
-            Verb::Reset => (Then::WasReset, self.chance.pick(&[20, 1_000, 15_000])),
+            Verb::Reset => (Then::WasReset, self.rng.pick(&[20, 1_000, 15_000])),
         };
         match call.verb {
-            Verb::Remove { .. } if call.is_late => self.saw(Sight::LateRemove),
-            Verb::Reset if call.is_late => self.saw(Sight::LateReset),
+            Verb::Remove { .. } if call.is_late => self.cover(CoveragePoint::LateRemove),
+            Verb::Reset if call.is_late => self.cover(CoveragePoint::LateReset),
             _ => {}
         }
-        let time = self.chance.between(1, most);
+        let time = self.rng.between(1, most);
         let (controller, id) = (call.controller, call.id.clone());
-        self.agenda.add(
+        self.event_queue.add(
             time,
             Event::Progress {
                 controller,
@@ -314,14 +314,14 @@ impl World {
         if !self.controllers[controller].progress(id, then) {
             return;
         }
-        self.trace.say(self.agenda.now(), || {
+        self.trace.say(self.event_queue.now(), || {
             format!("{id} on {controller}: {then:?}")
         });
         match then {
-            Then::Formed => self.saw(Sight::Formed),
-            Then::FailedToForm => self.saw(Sight::FailsToForm),
-            Then::FailedToReset => self.saw(Sight::ResetFails),
-            Then::FailedToGo => self.saw(Sight::RemoveFails),
+            Then::Formed => self.cover(CoveragePoint::Formed),
+            Then::FailedToForm => self.cover(CoveragePoint::FailsToForm),
+            Then::FailedToReset => self.cover(CoveragePoint::ResetFails),
+            Then::FailedToGo => self.cover(CoveragePoint::RemoveFails),
             Then::WasReset | Then::Gone | Then::Healed => {}
         }
     }
@@ -333,7 +333,7 @@ impl World {
         index.expect("attempts name controllers of this world")
     }
 
-    /// The slot that a partition may be used by has only that one.
+    /// A slot has at most one partition that Pods use or may use: this one.
     fn check_partition(&self, id: &str) {
         let user = self.pods.values().find(|pod| pod.id == *id);
         if let Some(key) = user.map(|pod| pod.key) {
@@ -359,7 +359,7 @@ impl World {
         self.controllers.iter().any(|one| one.made.contains_key(id))
     }
 
-    /// Whether the step that is carried out now is the last one before a planned death.
+    /// Whether the step that is being executed is the last one before a planned crash.
     pub(super) fn is_last_step(&mut self, who: usize) -> bool {
         match &mut self.death {
             Some(death) if who == 0 && death.after > 0 => {
@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// The partitions that a release has made, with the controller that each is on.
+    /// The partitions of a release, with their controllers.
     pub(super) fn ours(&self) -> Vec<(usize, &str)> {
         let all = self.controllers.iter().enumerate();
         all.flat_map(|(index, one)| one.made.keys().map(move |id| (index, id.as_str())))
@@ -378,7 +378,7 @@ impl World {
             .collect()
     }
 
-    /// What is being removed on a controller does not count as there.
+    /// A partition that is being removed does not count as present.
     pub(super) fn is_going(&self, controller: usize, id: &str) -> bool {
         self.controllers[controller].is_going(id)
     }

@@ -1,19 +1,19 @@
-//! Pure: what one sweep has to remove, one after the other, whatever becomes of each.
+//! Pure: the tasks of one sweep, each independent of the failure of others.
 
 use std::collections::VecDeque;
 
-use crate::orphans::Place;
+use crate::orphans::RemotePartition;
 
-/// One thing to remove.
+/// One task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Task<O> {
     /// Deletes an IPUPartition of an owner that is gone.
     Delete(O),
-    /// Removes a partition of nobody, once no live Pod uses it.
-    Remove(Place),
+    /// Removes a partition without an owner, if no live Pod uses it.
+    Remove(RemotePartition),
 }
 
-/// The tasks of a sweep that are left, and the errors of those that failed.
+/// The remaining tasks of a sweep, and the errors of failed ones.
 #[derive(Debug)]
 pub(crate) struct Course<O, E> {
     tasks: VecDeque<Task<O>>,
@@ -21,11 +21,11 @@ pub(crate) struct Course<O, E> {
 }
 
 impl<O, E> Course<O, E> {
-    /// `ownerless` are, for each kind of owner, the IPUPartitions of owners that are gone, or why that is not known;
-    /// `due` are the partitions of nobody.
+    /// `ownerless` are, for each kind of owner, the IPUPartitions of owners that are gone, or the error of their list;
+    /// `due` are the partitions without an owner.
     pub(crate) fn new(
         ownerless: impl IntoIterator<Item = Result<Vec<O>, E>>,
-        due: Vec<Place>,
+        due: Vec<RemotePartition>,
     ) -> Self {
         let (mut known, mut errors) = (Vec::new(), Vec::new());
         for of_kind in ownerless {
@@ -47,12 +47,12 @@ impl<O, E> Course<O, E> {
         self.tasks.pop_front()
     }
 
-    /// A task failed. That keeps no other from being done, and the next sweep tries it again.
+    /// Notes a failed task. The others continue, and the next sweep tries it again.
     pub(crate) fn failed(&mut self, error: E) {
         self.errors.push(error);
     }
 
-    /// What went wrong.
+    /// The errors.
     pub(crate) fn into_errors(self) -> Vec<E> {
         self.errors
     }

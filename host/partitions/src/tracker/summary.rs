@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition};
 
-use crate::surroundings::attempts;
+use crate::eviction::attempts;
 
 /// Most bytes of all lines together; a ConfigMap holds 1 MiB.
 const BYTES_MAX: usize = 512 << 10;
 
-/// What the summary says, before it is known what fits.
+/// The lines of the summary, without a limit.
 #[derive(Default)]
 pub(super) struct Lines(BTreeMap<String, String>);
 
 impl Lines {
-    /// One line for each partition that this object has on a controller: its id, and whose it is, how large
-    /// and where.
+    /// Adds a line for each partition that this object has on a controller: id, owner, size and controller.
     pub(super) fn tell(&mut self, partition: &IPUPartition) {
         let spec = &partition.spec;
         for attempt in attempts(partition, AttemptOutcome::Created) {
@@ -32,7 +31,7 @@ impl Lines {
         }
     }
 
-    /// All of them; what does not fit is counted in a line of its own.
+    /// The lines up to the limit, and a line with the number of the others.
     pub(super) fn that_fit(self) -> BTreeMap<String, String> {
         let Self(mut all) = self;
         let (mut room, mut left_out) = (BYTES_MAX, 0);

@@ -1,6 +1,6 @@
 //! The certificate manager: keeps the certificate in a Secret valid. The I/O around the decisions of `renewal`.
 
-use ipu_api::names::FIELD_MANAGER;
+use ipu_api::labels::FIELD_MANAGER;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, PostParams};

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use ipu_api::object_names::is_subdomain;
+use ipu_api::dns1123::is_subdomain;
 
 use super::Source;
 

@@ -1,6 +1,6 @@
 //! Sets the caBundles and the owner of the webhook configurations.
 
-use ipu_api::names::FIELD_MANAGER;
+use ipu_api::labels::FIELD_MANAGER;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ipu_api::names::MANAGED_BY;
+use ipu_api::labels::MANAGED_BY;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;

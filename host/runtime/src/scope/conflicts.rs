@@ -1,7 +1,7 @@
 //! Looks at the webhook configurations of other releases, and tells whether this one has to rest.
 
 use futures::StreamExt;
-use ipu_api::names;
+use ipu_api::labels;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use kube::api::{Api, PartialObjectMeta};
 use kube::runtime::{WatchStreamExt, reflector, watcher};
@@ -178,10 +178,10 @@ fn claim(found: &Configuration) -> Claim {
     let since = found.metadata.creation_timestamp.as_ref();
     Claim {
         configuration: found.name_any(),
-        namespace: annotation(names::OPERATOR_NAMESPACE)
+        namespace: annotation(labels::OPERATOR_NAMESPACE)
             .unwrap_or_default()
             .to_owned(),
-        scope: annotation(names::WATCH_NAMESPACES)
+        scope: annotation(labels::WATCH_NAMESPACES)
             .unwrap_or_default()
             .parse()
             .unwrap_or_default(),

@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use ipu_api::object_names::is_label;
+use ipu_api::dns1123::is_label;
 
 /// The namespaces that a release serves. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -122,9 +122,9 @@ mod tests {
     use super::*;
 
     /// A queue, and its times in seconds.
-    struct Scene(Queue<&'static str>, Instant);
+    struct Fixture(Queue<&'static str>, Instant);
 
-    impl Scene {
+    impl Fixture {
         fn at(&self, second: u64) -> Instant {
             self.1 + Duration::from_secs(second)
         }
@@ -145,8 +145,8 @@ mod tests {
         }
     }
 
-    fn scene() -> Scene {
-        Scene(Queue::default(), Instant::now())
+    fn fixture() -> Fixture {
+        Fixture(Queue::default(), Instant::now())
     }
 
     fn after(seconds: u64) -> Requeue {
@@ -155,95 +155,99 @@ mod tests {
 
     #[test]
     fn the_earliest_time_counts_and_each_key_is_returned_once() {
-        let mut scene = scene();
+        let mut fixture = fixture();
         for (name, second) in [("a", 9), ("a", 5), ("a", 7), ("b", 6)] {
-            scene.add_at(name, second);
+            fixture.add_at(name, second);
         }
-        assert_eq!(scene.0.next_due(), Some(scene.at(5)));
-        assert_eq!(scene.get(4), None, "none is due");
-        assert_eq!(scene.get(6), Some("a"));
-        assert_eq!(scene.get(6), Some("b"));
-        assert_eq!(scene.get(99), None);
+        assert_eq!(fixture.0.next_due(), Some(fixture.at(5)));
+        assert_eq!(fixture.get(4), None, "none is due");
+        assert_eq!(fixture.get(6), Some("a"));
+        assert_eq!(fixture.get(6), Some("b"));
+        assert_eq!(fixture.get(99), None);
     }
 
     #[test]
     fn a_key_that_is_added_during_its_reconcile_waits_for_the_end() {
-        let mut scene = scene();
-        scene.add_at("a", 0);
-        assert_eq!(scene.get(0), Some("a"));
-        scene.add_at("a", 3);
-        scene.add_at("a", 1);
-        assert_eq!(scene.get(9), None, "one at a time");
-        scene.done("a", 0, after(8));
+        let mut fixture = fixture();
+        fixture.add_at("a", 0);
+        assert_eq!(fixture.get(0), Some("a"));
+        fixture.add_at("a", 3);
+        fixture.add_at("a", 1);
+        assert_eq!(fixture.get(9), None, "one at a time");
+        fixture.done("a", 0, after(8));
         assert_eq!(
-            scene.0.next_due(),
-            Some(scene.at(1)),
+            fixture.0.next_due(),
+            Some(fixture.at(1)),
             "earlier than its requeue delay"
         );
-        assert_eq!(scene.get(9), Some("a"));
-        scene.done("a", 0, after(8));
-        assert_eq!(scene.0.next_due(), Some(scene.at(8)));
+        assert_eq!(fixture.get(9), Some("a"));
+        fixture.done("a", 0, after(8));
+        assert_eq!(fixture.0.next_due(), Some(fixture.at(8)));
     }
 
     #[test]
     fn a_key_without_requeue_is_forgotten() {
-        let mut scene = scene();
-        scene.add_at("a", 0);
-        assert_eq!(scene.get(0), Some("a"));
-        scene.done("a", 0, Requeue::Never);
-        assert!(scene.0.entries.is_empty() && scene.0.due.is_empty());
-        scene.done("a", 0, after(1));
-        assert_eq!(scene.0.next_due(), None, "it was not being reconciled");
+        let mut fixture = fixture();
+        fixture.add_at("a", 0);
+        assert_eq!(fixture.get(0), Some("a"));
+        fixture.done("a", 0, Requeue::Never);
+        assert!(fixture.0.entries.is_empty() && fixture.0.due.is_empty());
+        fixture.done("a", 0, after(1));
+        assert_eq!(fixture.0.next_due(), None, "it was not being reconciled");
     }
 
     #[test]
     fn an_added_key_is_pending_once_until_its_reconcile_begins() {
-        let mut scene = scene();
+        let mut fixture = fixture();
         for name in ["a", "a", "b"] {
-            scene.add_at(name, 0);
+            fixture.add_at(name, 0);
         }
-        assert_eq!(scene.0.pending(), 2);
-        assert_eq!(scene.get(0), Some("a"));
-        assert_eq!(scene.0.pending(), 1);
-        scene.add_at("a", 1);
+        assert_eq!(fixture.0.pending(), 2);
+        assert_eq!(fixture.get(0), Some("a"));
+        assert_eq!(fixture.0.pending(), 1);
+        fixture.add_at("a", 1);
         assert_eq!(
-            scene.0.pending(),
+            fixture.0.pending(),
             2,
             "being reconciled, and changed meanwhile"
         );
-        scene.done("a", 1, Requeue::Never);
-        assert_eq!((scene.get(1), scene.get(1)), (Some("b"), Some("a")));
-        scene.done("a", 1, after(1));
-        assert_eq!(scene.0.pending(), 0, "nothing has changed");
-        assert_eq!(scene.get(2), Some("a"));
-        assert_eq!(scene.0.pending(), 0);
+        fixture.done("a", 1, Requeue::Never);
+        assert_eq!((fixture.get(1), fixture.get(1)), (Some("b"), Some("a")));
+        fixture.done("a", 1, after(1));
+        assert_eq!(fixture.0.pending(), 0, "nothing has changed");
+        assert_eq!(fixture.get(2), Some("a"));
+        assert_eq!(fixture.0.pending(), 0);
     }
 
     #[test]
     fn delays_double_up_to_a_ceiling_and_start_again_after_a_success() {
-        let mut scene = scene();
+        let mut fixture = fixture();
         let back_off = Requeue::BackOff {
             first: Duration::from_secs(1),
             most: Duration::from_mins(1),
         };
-        let delay = |scene: &mut Scene, name, requeue| {
-            scene.add_at(name, 0);
-            assert_eq!(scene.get(0), Some(name));
-            scene.done(name, 0, requeue);
-            scene
+        let delay = |fixture: &mut Fixture, name, requeue| {
+            fixture.add_at(name, 0);
+            assert_eq!(fixture.get(0), Some(name));
+            fixture.done(name, 0, requeue);
+            fixture
                 .0
                 .next_due()
-                .map(|at| at.duration_since(scene.1).as_secs())
+                .map(|at| at.duration_since(fixture.1).as_secs())
         };
         for expected in [1, 2, 4, 8, 16, 32, 60, 60] {
-            assert_eq!(delay(&mut scene, "a", back_off), Some(expected));
+            assert_eq!(delay(&mut fixture, "a", back_off), Some(expected));
         }
         for _ in 0..100 {
-            delay(&mut scene, "a", back_off);
+            delay(&mut fixture, "a", back_off);
         }
-        assert_eq!(delay(&mut scene, "b", back_off), Some(1), "another object");
-        assert_eq!(delay(&mut scene, "b", Requeue::Never), Some(60));
-        assert_eq!(delay(&mut scene, "a", after(7)), Some(7));
-        assert_eq!(delay(&mut scene, "a", back_off), Some(1));
+        assert_eq!(
+            delay(&mut fixture, "b", back_off),
+            Some(1),
+            "another object"
+        );
+        assert_eq!(delay(&mut fixture, "b", Requeue::Never), Some(60));
+        assert_eq!(delay(&mut fixture, "a", after(7)), Some(7));
+        assert_eq!(delay(&mut fixture, "a", back_off), Some(1));
     }
 }

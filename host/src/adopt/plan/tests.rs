@@ -24,7 +24,7 @@ fn partition(namespace: &str, name: &str, status: &Value) -> IPUPartition {
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
         "metadata": {
             "name": format!("{namespace}.{name}-0"),
-            "finalizers": [names::PARTITION_FINALIZER],
+            "finalizers": [labels::PARTITION_FINALIZER],
         },
         "spec": {
             "owner": {"apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob",

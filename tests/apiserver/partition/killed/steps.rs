@@ -4,7 +4,7 @@ use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use vipu_simulator::faults::{Down, LostReply, Method, Order};
 use vipu_simulator::pod::Stage;
 
-use super::{Arrival, Case, Life, Sight, Work};
+use super::{Arrival, Case, Life, Snapshot, Work};
 
 /// Longer than any test, in milliseconds.
 pub(super) const ENDLESS: u64 = 3_600_000;
@@ -16,7 +16,7 @@ pub(super) fn all() -> Vec<Case> {
 }
 
 /// A life in which nothing goes wrong but its end.
-fn life(has_come: fn(&Sight) -> bool) -> Life {
+fn life(has_come: fn(&Snapshot) -> bool) -> Life {
     Life {
         faults: Vec::new(),
         is_endless: false,
@@ -25,7 +25,7 @@ fn life(has_come: fn(&Sight) -> bool) -> Life {
 }
 
 /// A life in which calls of this method do not arrive.
-fn unheard(methods: &[Method], has_come: fn(&Sight) -> bool) -> Life {
+fn unheard(methods: &[Method], has_come: fn(&Snapshot) -> bool) -> Life {
     let slow = |method: &Method| Order {
         slow_ms: Some(ENDLESS),
         ..Order::on(*method)
@@ -37,7 +37,7 @@ fn unheard(methods: &[Method], has_come: fn(&Sight) -> bool) -> Life {
 }
 
 /// A life in which calls of this method are carried out, and no reply comes.
-fn unanswered(method: Method, has_come: fn(&Sight) -> bool) -> Life {
+fn unanswered(method: Method, has_come: fn(&Snapshot) -> bool) -> Life {
     let hang = Order {
         lose_reply: Some(LostReply::Hang),
         ..Order::on(method)
@@ -49,7 +49,7 @@ fn unanswered(method: Method, has_come: fn(&Sight) -> bool) -> Life {
 }
 
 /// A life in which the first controller does not come to an end with anything.
-fn endless(has_come: fn(&Sight) -> bool) -> Life {
+fn endless(has_come: fn(&Snapshot) -> bool) -> Life {
     Life {
         is_endless: true,
         ..life(has_come)
@@ -57,7 +57,7 @@ fn endless(has_come: fn(&Sight) -> bool) -> Life {
 }
 
 /// A life in which the first controller is down.
-fn without_controller(has_come: fn(&Sight) -> bool) -> Life {
+fn without_controller(has_come: fn(&Snapshot) -> bool) -> Life {
     let down = Order {
         down: Some(Down::Refuse),
         ..Order::default()
@@ -77,12 +77,12 @@ fn making() -> Vec<Case> {
         arrival,
         creates,
     };
-    let asked = |sight: &Sight| sight.under_way(CreatePartition) == 1;
+    let asked = |snapshot: &Snapshot| snapshot.under_way(CreatePartition) == 1;
     vec![
         case(
             "the finalizer is on, and a controller is being looked for",
-            vec![unheard(&[ListIPUAttributes], |sight| {
-                sight.has_finalizer() && sight.under_way(ListIPUAttributes) > 0
+            vec![unheard(&[ListIPUAttributes], |snapshot| {
+                snapshot.has_finalizer() && snapshot.under_way(ListIPUAttributes) > 0
             })],
             Arrival::Never,
             1,
@@ -102,10 +102,12 @@ fn making() -> Vec<Case> {
         case(
             "it is created, the reply is lost, and another is made while that controller is down",
             vec![
-                unanswered(CreatePartition, |sight| sight.lost(CreatePartition) == 1),
-                without_controller(|sight| {
-                    sight.status().phase == PartitionPhase::Ready
-                        && sight.attempts(AttemptOutcome::Unknown) == 1
+                unanswered(CreatePartition, |snapshot| {
+                    snapshot.lost(CreatePartition) == 1
+                }),
+                without_controller(|snapshot| {
+                    snapshot.status().phase == PartitionPhase::Ready
+                        && snapshot.attempts(AttemptOutcome::Unknown) == 1
                 }),
             ],
             Arrival::Never,
@@ -114,15 +116,19 @@ fn making() -> Vec<Case> {
         case(
             "it forms, and again after that was noted",
             vec![
-                endless(|sight| sight.stand(|stage| matches!(stage, Stage::Creating(_))) == 1),
-                endless(|sight| sight.attempts(AttemptOutcome::Created) == 1),
+                endless(|snapshot| {
+                    snapshot.in_stage(|stage| matches!(stage, Stage::Creating(_))) == 1
+                }),
+                endless(|snapshot| snapshot.attempts(AttemptOutcome::Created) == 1),
             ],
             Arrival::Never,
             1,
         ),
         case(
             "it is ready, and that was just written",
-            vec![life(|sight| sight.status().phase == PartitionPhase::Ready)],
+            vec![life(|snapshot| {
+                snapshot.status().phase == PartitionPhase::Ready
+            })],
             Arrival::Never,
             1,
         ),
@@ -130,8 +136,8 @@ fn making() -> Vec<Case> {
             "again, while it asks what became of the create",
             vec![
                 unheard(&[CreatePartition, GetPartitionStatus], asked),
-                unheard(&[CreatePartition, GetPartitionStatus], |sight| {
-                    sight.under_way(GetPartitionStatus) == 1
+                unheard(&[CreatePartition, GetPartitionStatus], |snapshot| {
+                    snapshot.under_way(GetPartitionStatus) == 1
                 }),
             ],
             Arrival::Late,
@@ -159,7 +165,7 @@ fn resetting() -> Vec<Case> {
         // Whether it was reset is not known, so that another takes its place.
         creates: 2,
     };
-    let asked = |sight: &Sight| sight.under_way(ResetPartition) == 1;
+    let asked = |snapshot: &Snapshot| snapshot.under_way(ResetPartition) == 1;
     vec![
         case(
             "the reset is recorded, and arrives before the restart",
@@ -173,7 +179,9 @@ fn resetting() -> Vec<Case> {
         ),
         case(
             "the reset is done and not noted",
-            unanswered(ResetPartition, |sight| sight.lost(ResetPartition) == 1),
+            unanswered(ResetPartition, |snapshot| {
+                snapshot.lost(ResetPartition) == 1
+            }),
             Arrival::Never,
         ),
     ]
@@ -188,8 +196,9 @@ fn removing() -> Vec<Case> {
         arrival,
         creates: 1,
     };
-    let asked = |sight: &Sight| sight.under_way(RemovePartition) == 1;
-    let begun = |sight: &Sight| sight.stand(|stage| matches!(stage, Stage::Removing(_))) == 1;
+    let asked = |snapshot: &Snapshot| snapshot.under_way(RemovePartition) == 1;
+    let begun =
+        |snapshot: &Snapshot| snapshot.in_stage(|stage| matches!(stage, Stage::Removing(_))) == 1;
     vec![
         case(
             "the removal is asked for, and arrives before the restart",
@@ -205,16 +214,16 @@ fn removing() -> Vec<Case> {
             "it is being removed, and again while that is waited for",
             vec![
                 endless(begun),
-                endless(|sight| sight.says("removes partition")),
+                endless(|snapshot| snapshot.says("removes partition")),
             ],
             Arrival::Never,
         ),
         case(
             "it is removed, and the finalizer is still on",
-            vec![unanswered(RemovePartition, |sight| {
-                sight.lost(RemovePartition) == 1
-                    && sight.stand(|_| true) == 0
-                    && sight.has_finalizer()
+            vec![unanswered(RemovePartition, |snapshot| {
+                snapshot.lost(RemovePartition) == 1
+                    && snapshot.in_stage(|_| true) == 0
+                    && snapshot.has_finalizer()
             })],
             Arrival::Never,
         ),

@@ -12,14 +12,14 @@ use cluster::tools::Tools;
 use ipu_operator::cli::{Arguments, Task};
 use release::guests;
 use serde_json::{Value, json};
-use tests::registry::{Manner, PASSWORD, Registry, USER};
+use tests::registry::{Access, PASSWORD, Registry, USER};
 
-use crate::policy::scene::of_registry;
+use crate::policy::fixture::of_registry;
 
 /// Somebody who builds policies, pushes them into a registry of their own and signs them.
 pub(super) struct Author {
     pub(super) registry: Registry,
-    manner: Manner,
+    access: Access,
     cosign: PathBuf,
 }
 
@@ -33,13 +33,13 @@ pub(super) struct Pushed {
 }
 
 impl Author {
-    pub(super) async fn start(manner: Manner) -> Self {
-        let registry = Registry::start(manner).await.unwrap();
+    pub(super) async fn start(access: Access) -> Self {
+        let registry = Registry::start(access).await.unwrap();
         let config = json!({"auths": {registry.host(): {"username": USER, "password": PASSWORD}}});
         let author = Self {
             cosign: tokio::task::spawn_blocking(cosign).await.unwrap(),
             registry,
-            manner,
+            access,
         };
         fs::write(author.path("config.json"), config.to_string()).unwrap();
         author
@@ -56,9 +56,9 @@ impl Author {
     /// The options by which the registry is reached.
     fn options(&self) -> Vec<String> {
         let folder = self.registry.folder().display().to_string();
-        match self.manner {
-            Manner::Plain => vec!["--plain-http".to_owned()],
-            Manner::Tls | Manner::TlsWithUser => {
+        match self.access {
+            Access::Plain => vec!["--plain-http".to_owned()],
+            Access::Tls | Access::TlsWithUser => {
                 let folder = ["--docker-config".to_owned(), folder];
                 let authority = ["--ca-file".to_owned(), self.text("ca.crt")];
                 [folder, authority].concat()
@@ -137,13 +137,13 @@ impl Author {
     /// What an IPUPolicy says to load it.
     pub(super) fn module(&self, pushed: &Pushed) -> Value {
         let mut oci = json!({"reference": pushed.reference});
-        if self.manner == Manner::Plain {
+        if self.access == Access::Plain {
             oci["plainHttp"] = json!(true);
         } else {
             let pem = fs::read_to_string(self.registry.authority()).unwrap();
             oci["certificateAuthorities"] = json!({ "pem": pem });
         }
-        if self.manner == Manner::TlsWithUser {
+        if self.access == Access::TlsWithUser {
             oci["pullSecret"] = json!({"name": "registry"});
         }
         let mut spec = of_registry(&pushed.component, oci);

@@ -8,7 +8,8 @@ use cluster::wait::{Seen, until};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
-use ipu_api::names;
+use ipu_api::labels;
+use ipu_api::naming;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::ListParams;
@@ -79,7 +80,7 @@ impl<'a> Facts<'a> {
         patience: Duration,
     ) -> Result<(), DemoError> {
         let pods: Api<Pod> = Api::namespaced(self.operated.client.clone(), &job.namespace);
-        let launcher = names::launcher(&job.name);
+        let launcher = naming::launcher(&job.name);
         until(format!("Pod {launcher} to run"), patience, || async {
             let status = pods.get_opt(&launcher).await?.and_then(|pod| pod.status);
             let phase = status.and_then(|status| status.phase).unwrap_or_default();
@@ -99,7 +100,7 @@ impl<'a> Facts<'a> {
         patience: Duration,
     ) -> Result<(String, String), DemoError> {
         let pods: Api<Pod> = Api::namespaced(self.operated.client.clone(), &job.namespace);
-        let worker = names::worker(&job.name, 0);
+        let worker = naming::worker(&job.name, 0);
         let found = until(format!("{} to be placed", job.name), patience, || async {
             let node = pods
                 .get_opt(&worker)
@@ -121,7 +122,7 @@ impl<'a> Facts<'a> {
     pub fn ranks_ran_on_their_workers(&self, job: &JobFact, log: &str) -> Result<(), DemoError> {
         let mut gcds = BTreeSet::new();
         for index in 0..job.workers {
-            let worker = names::worker(&job.name, index);
+            let worker = naming::worker(&job.name, index);
             // A rank says who it is in one line and what it was given in those that follow.
             let said = log
                 .split("rank ")
@@ -145,7 +146,7 @@ impl<'a> Facts<'a> {
         let jobs: Api<IPUJob> = Api::all(client.clone());
         let partitions: Api<IPUPartition> = Api::all(client.clone());
         let pods: Api<Pod> = Api::all(client.clone());
-        let of_jobs = ListParams::default().labels(names::JOB_UID_LABEL);
+        let of_jobs = ListParams::default().labels(labels::JOB_UID_LABEL);
         until("the API to hold nothing of any job", patience, || async {
             let left = [
                 (

@@ -1,4 +1,4 @@
-//! Runs kubectl as a user does, and gives back what it prints.
+//! Runs kubectl as a user does, and returns its output.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;

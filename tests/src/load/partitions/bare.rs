@@ -8,7 +8,7 @@ use vipu_client::model::CreateRequest;
 use vipu_client::{Deadlines, VipuClient};
 
 use super::super::bare::{AT_ONCE, write_one};
-use super::super::fleet::{label, simulators};
+use super::super::vipu_controllers::{label, simulators};
 use super::super::{Consumption, Load, LoadError};
 use super::proxy::api_server;
 use super::{CONTROLLERS, IPUS, Recorded, ipus_for};

@@ -8,8 +8,8 @@ use cluster::settings::Settings;
 use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{ControllerView, Hook, PartitionRequest};
 use ipu_guest_host::{GuestHost, GuestHostOptions};
-use ipu_partitions::line::{self, Place, Waiter};
-use ipu_partitions::rest::question::Question;
+use ipu_partitions::queue::{self, QueueEntry, QueuePosition};
+use ipu_partitions::rest::query_request::QueryRequest;
 use ipu_partitions::rest::what_if;
 use ipu_policies::active_policies::ActivePolicies;
 use jiff::{SignedDuration, Timestamp};
@@ -22,21 +22,21 @@ const RUNS: usize = 301;
 /// IPUs of each controller.
 const TOTAL: u32 = 64;
 
-/// IPUs of the partition that is decided on, for which only the last controller has room.
+/// IPUs of the evaluated partition, which fits only on the last controller.
 const WANTED: u32 = 4;
 
-/// IPUs of those that wait before it, for which no controller has room.
-const WANTED_BY_ELDERS: u32 = 16;
+/// IPUs of the earlier requests, which fit on no controller.
+const WANTED_BY_EARLIER: u32 = 16;
 
 /// How long the decisions take with so many controllers.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided {
     /// How many controllers.
     pub controllers: usize,
-    /// The room that is left to it by those who wait before it: none.
-    pub room: Duration,
-    /// The same, where 1,000 wait before it.
-    pub room_behind_1000: Duration,
+    /// The capacity for it in an empty queue.
+    pub capacity: Duration,
+    /// The same, behind 1,000 earlier requests.
+    pub capacity_behind_1000: Duration,
     /// The serial walk, as native code.
     pub native: Duration,
     /// The placement guest's answer, checked.
@@ -60,7 +60,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         node_selector: BTreeMap::new(),
         context: PlacementContext::default(),
     };
-    let question = Question {
+    let query = QueryRequest {
         size: WANTED,
         gcds: 1,
         namespace: request.namespace.clone(),
@@ -69,7 +69,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
     let (mut placed, mut answered) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let begun = Instant::now();
-        let decided = guest.place(black_box(&request), &views, &[]).await;
+        let decided = guest.position(black_box(&request), &views, &[]).await;
         placed.push(begun.elapsed());
         if let Some(why) = decided.overruled {
             return Err(LoadError::Missing(format!("no answer of the guest: {why}")));
@@ -78,7 +78,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         black_box(
             what_if::answer(
                 &guest,
-                black_box(&question),
+                black_box(&query),
                 PlacementContext::default(),
                 &views,
             )
@@ -88,28 +88,28 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
     }
     Ok(Decided {
         controllers,
-        room: room(0, &views),
-        room_behind_1000: room(1_000, &views),
+        capacity: capacity_for(0, &views),
+        capacity_behind_1000: capacity_for(1_000, &views),
         native: timed(|| ipu_guest_host::serial_walk(black_box(&request), &views, &[])),
         guest: median(&mut placed),
         query: median(&mut answered),
     })
 }
 
-/// The time to find the room for one behind so many elders, who are about to be asked themselves.
-fn room(elders: usize, views: &[ControllerView]) -> Duration {
+/// The time to compute the capacity behind so many earlier requests, all with precedence.
+fn capacity_for(earlier_entries: usize, views: &[ControllerView]) -> Duration {
     let now = Timestamp::now();
     let limit = SignedDuration::from_mins(10);
-    let me = waiter("me", WANTED, now);
-    let mut line: Vec<_> = (0..elders)
+    let me = entry("me", WANTED, now);
+    let mut entries: Vec<_> = (0..earlier_entries)
         .map(|number| {
             let asked = now - SignedDuration::from_mins(1);
-            waiter(&format!("elder-{number}"), WANTED_BY_ELDERS, asked)
+            entry(&format!("earlier-{number}"), WANTED_BY_EARLIER, asked)
         })
         .collect();
-    line.push(me.clone());
-    line::in_order(&mut line);
-    timed(|| line::room(black_box(&me), &line, &[], 0, views.to_vec(), limit, now))
+    entries.push(me.clone());
+    queue::in_order(&mut entries);
+    timed(|| queue::capacity_for(black_box(&me), &entries, &[], 0, views.to_vec(), limit, now))
 }
 
 /// The built-in guest for placement, as `make dist` leaves it.
@@ -139,8 +139,8 @@ fn median(times: &mut [Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-fn view(index: usize, has_room: bool) -> ControllerView {
-    let free = if has_room { WANTED } else { 0 };
+fn view(index: usize, is_free: bool) -> ControllerView {
+    let free = if is_free { WANTED } else { 0 };
     ControllerView {
         name: format!("controller-{index}.example.org:8090"),
         label_key: "ipunode".to_owned(),
@@ -154,23 +154,23 @@ fn view(index: usize, has_room: bool) -> ControllerView {
     }
 }
 
-fn waiter(name: &str, ipus: u32, created: Timestamp) -> Waiter {
-    Waiter {
+fn entry(name: &str, ipus: u32, created: Timestamp) -> QueueEntry {
+    QueueEntry {
         name: name.to_owned(),
         uid: format!("uid-of-{name}"),
         owner: format!("owner-of-{name}"),
         owner_name: format!("default/{name}"),
-        place: Place {
+        position: QueuePosition {
             created,
             name: name.to_owned(),
         },
         since: created,
         ipus,
         gang: 1,
-        had_one: false,
-        unasked: 0,
+        was_placed: false,
+        missing_members: 0,
         node_selector: BTreeMap::new(),
-        is_next: true,
-        is_held_up: false,
+        has_precedence: true,
+        is_stalled: false,
     }
 }

@@ -23,11 +23,11 @@ use vipu_simulator::Simulator;
 
 use super::super::bare::define;
 use super::super::consumption::Consumption;
-use super::super::fleet::{entries, label, simulators};
 use super::super::product::{
     RELEASE, consumption, job, labelled_node, log_of, once_ready, program,
 };
 use super::super::submit::{jobs, submit};
+use super::super::vipu_controllers::{entries, label, simulators};
 use super::super::{LoadError, PATIENCE, SUBMITTED_AT_ONCE, api};
 use super::wanted_by;
 

@@ -1,14 +1,14 @@
-//! Bodies that nobody would write by hand, thousands of them: refused or right, and never a panic.
+//! Thousands of random bodies: rejected or accepted correctly, without a panic.
 
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
-use super::fixture::wanted;
-use crate::rest::invariants::{check_problem, check_question, check_wanted};
-use crate::rest::wanted as body;
+use super::fixture::create_body;
+use crate::rest::create_request as body;
+use crate::rest::invariants::{check_create_request, check_problem, check_query_request};
 
-/// As many cases as `IPU_OPERATOR_FUZZ_CASES` says.
+/// The number of cases is `IPU_OPERATOR_FUZZ_CASES`.
 fn cases() -> Config {
     let cases = std::env::var("IPU_OPERATOR_FUZZ_CASES").ok();
     Config {
@@ -18,7 +18,7 @@ fn cases() -> Config {
     }
 }
 
-/// Values that are near to what is allowed, and any others.
+/// Values that are nearly valid, and any others.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -68,13 +68,13 @@ fn key() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A good body with some of its parts changed, added or taken away.
+/// A valid body with some of its parts changed, added or removed.
 fn mutated() -> impl Strategy<Value = Value> {
     let places = [None, Some("owner"), Some("options"), Some("ownerMetadata")];
     let place = prop::sample::select(places.to_vec());
     let change = (place, key(), prop::option::of(value()));
     prop::collection::vec(change, 0..3).prop_map(|changes| {
-        wanted(|body| {
+        create_body(|body| {
             for (place, key, value) in changes {
                 let target = match place {
                     Some(place) => &mut body[place],
@@ -96,8 +96,8 @@ fn mutated() -> impl Strategy<Value = Value> {
 }
 
 fn check(text: &[u8]) {
-    check_question(text);
-    check_wanted(text);
+    check_query_request(text);
+    check_create_request(text);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn any_json_is_refused_or_right() {
 
 #[test]
 fn any_bytes_are_refused_or_right() {
-    let good = wanted(|_| {}).to_string().into_bytes();
+    let good = create_body(|_| {}).to_string().into_bytes();
     let flips = prop::collection::vec((0..good.len(), any::<u8>()), 0..4);
     proptest!(cases(), |(flips in flips, cut in 0..=good.len(), any in any::<Vec<u8>>())| {
         let mut body = good.clone();
@@ -194,7 +194,7 @@ const CHANGES: [(Change, &str); 27] = [
 #[test]
 fn what_is_wrong_is_named_field_by_field() {
     for (change, field) in CHANGES {
-        let text = wanted(change).to_string();
+        let text = create_body(change).to_string();
         let problem = body::read(text.as_bytes()).unwrap_err();
         check_problem(&problem);
         let fields: Vec<_> = problem
@@ -231,34 +231,34 @@ fn what_is_wrong_is_named_field_by_field() {
 
 #[test]
 fn owners_of_any_kind_are_taken_and_the_name_is_made_from_them() {
-    let text = wanted(|body| {
+    let text = create_body(|body| {
         body["owner"]["apiVersion"] = json!("example.com/v1");
         body["owner"]["kind"] = json!("Notebook");
         body["ipus"] = json!(1_u64 << 31);
     });
-    let wanted = body::read(text.to_string().as_bytes()).unwrap();
-    let again = body::object(wanted.clone());
-    assert_eq!(body::object(wanted).metadata.name, again.metadata.name);
+    let request = body::read(text.to_string().as_bytes()).unwrap();
+    let again = body::object(request.clone());
+    assert_eq!(body::object(request).metadata.name, again.metadata.name);
 }
 
-/// What is wrong a thousand times is not told a thousand times, and a long name not whole.
+/// A message lists a thousand errors only in part, and a long name only in part.
 #[test]
 fn an_answer_stays_short_whatever_the_body() {
     let many: serde_json::Map<_, _> = (0..1_000).map(|n| (format!("k{n}"), json!(0))).collect();
     let long = "k".repeat(10_000);
     let pairs: serde_json::Map<_, _> = (0..64).map(|n| (format!("-{n}"), json!("-"))).collect();
     let bodies = [
-        wanted(|body| body.as_object_mut().unwrap().extend(many.clone())),
-        wanted(|body| body["options"] = Value::Object(many.clone())),
-        wanted(|body| body["options"] = json!({"nodeSelector": {long.as_str(): 1}})),
-        wanted(|body| body["ownerMetadata"] = json!({"labels": {long.as_str(): 1}})),
-        wanted(|body| body["ownerMetadata"] = json!({"labels": pairs, "annotations": pairs})),
+        create_body(|body| body.as_object_mut().unwrap().extend(many.clone())),
+        create_body(|body| body["options"] = Value::Object(many.clone())),
+        create_body(|body| body["options"] = json!({"nodeSelector": {long.as_str(): 1}})),
+        create_body(|body| body["ownerMetadata"] = json!({"labels": {long.as_str(): 1}})),
+        create_body(|body| body["ownerMetadata"] = json!({"labels": pairs, "annotations": pairs})),
         json!({"size": 2, "nodeSelector": {long.as_str(): 1}}),
     ];
     for body in bodies {
         check(body.to_string().as_bytes());
     }
-    let many = wanted(|body| body.as_object_mut().unwrap().extend(many));
+    let many = create_body(|body| body.as_object_mut().unwrap().extend(many));
     let problem = body::read(many.to_string().as_bytes()).unwrap_err();
     assert_eq!(problem.faults.len(), 16);
     assert!(

@@ -1,0 +1,111 @@
+//! Labels, annotations, finalizers, scheduling gates and other keys that the operator gives, in one place.
+
+/// Field manager of every server-side apply.
+pub const FIELD_MANAGER: &str = "ipu-operator";
+
+/// Finalizer on IPUJobs: held until Pods and partitions of the job are gone. It has a path, as the API server wants
+/// it: a finalizer without one makes it warn whoever writes the object.
+pub const JOB_FINALIZER: &str = "graphcore.ai/finalizer";
+
+/// The same as Graphcore's operator and version 0.1.0 of this one set it. Ours takes its place.
+pub const FORMER_JOB_FINALIZER: &str = "ipu.finalizers.graphcore.ai";
+
+/// Finalizer on IPUPartitions: held until nothing of it is left on any V-IPU controller.
+pub const PARTITION_FINALIZER: &str = "partition.finalizers.graphcore.ai";
+
+/// On an IPUPartition that was made over REST: the user who asked for it. The API server knows it as made by the
+/// proxy.
+pub const REQUESTED_BY_ANNOTATION: &str = "graphcore.ai/requested-by";
+
+/// Annotation on an IPUPartition: `true` gives up what its controller still holds (it is swept later).
+pub const FORCE_ANNOTATION: &str = "graphcore.ai/force-release";
+
+/// Annotation on an IPUJob: `true` makes its partitions reconfigurable.
+pub const RECONFIGURABLE_ANNOTATION: &str = "graphcore.ai/reconfigurable";
+
+/// Annotation on an IPUJob: `true` makes its partitions relocatable.
+pub const RELOCATABLE_ANNOTATION: &str = "graphcore.ai/relocatable";
+
+/// Label of everything that belongs to a job: the job's UID.
+pub const JOB_UID_LABEL: &str = "graphcore.ai/job-uid";
+
+/// Label of everything that belongs to a job: the job's name, cut and hashed beyond 63 characters.
+pub const JOB_NAME_LABEL: &str = "graphcore.ai/job-name";
+
+/// Label of a job's Pods: `worker` or `launcher`.
+pub const ROLE_LABEL: &str = "graphcore.ai/role";
+
+/// Label of a job's worker Pods: which instance they belong to, from 0.
+pub const INSTANCE_LABEL: &str = "graphcore.ai/instance";
+
+/// Label of a job's worker Pods: their index within the instance, which is their GCD.
+pub const GCD_LABEL: &str = "graphcore.ai/gcd";
+
+/// Label of every Pod that uses a partition: the partition's id. A partition is not removed while
+/// a live Pod carries its id.
+pub const PARTITION_ID_LABEL: &str = "graphcore.ai/partition-id";
+
+/// Resource in the limits of a container, and annotation of a Pod: the number of IPUs that the Pod requests.
+pub const IPU_RESOURCE: &str = "graphcore.ai/ipu";
+
+/// Annotation of a Pod: the name of an existing IPUPartition that the Pod uses.
+pub const PARTITION_ANNOTATION: &str = "graphcore.ai/partition";
+
+/// Annotation of a Pod that uses an existing IPUPartition: its GCD, from 0.
+pub const GCD_ANNOTATION: &str = GCD_LABEL;
+
+/// Scheduling gate of a Pod that waits for its partition.
+pub const PARTITION_GATE: &str = "graphcore.ai/partition";
+
+/// Condition of a Pod that requests IPUs itself: whether its partition is ready.
+pub const PARTITION_READY_CONDITION: &str = "graphcore.ai/PartitionReady";
+
+/// Label of a native Pod, which requests IPUs itself and belongs to no IPUJob: `true`.
+pub const NATIVE_POD_LABEL: &str = "graphcore.ai/native-pod";
+
+/// Label of the IPUPartition of a native Pod: the Pod's UID.
+pub const POD_UID_LABEL: &str = "graphcore.ai/pod-uid";
+
+/// Annotation of a native Pod: the host of the V-IPU controller of its partition.
+pub const VIPU_HOST_ANNOTATION: &str = "graphcore.ai/vipu-host";
+
+/// Annotation of a native Pod: the port of the V-IPU controller of its partition.
+pub const VIPU_PORT_ANNOTATION: &str = "graphcore.ai/vipu-port";
+
+/// Value of `IPUOF_VIPU_API_TIMEOUT`: seconds that Poplar waits for the V-IPU controller.
+pub const VIPU_TIMEOUT: &str = "120";
+
+/// Annotation of a job's worker Pods: a hash of the template that they were made from.
+pub const TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/template-hash";
+
+/// Annotation of a job's Pods: the container whose end is the Pod's end, whatever runs beside it.
+pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";
+
+/// Annotation of a Pod: the container that `kubectl exec`, `kubectl logs` and the agent mean where none is named
+/// (kubectl's own).
+pub const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
+
+/// Label of a job's Pods: which run of the job they belong to, from 0.
+pub const RUN_LABEL: &str = "graphcore.ai/run";
+
+/// The value of `spec.managedBy` that means this operator, which a missing one means as well.
+pub const JOB_CONTROLLER: &str = "graphcore.ai/ipu-operator";
+
+/// Label of everything that the operator makes; its value is `MANAGED_BY`.
+pub const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
+
+/// Value of `app.kubernetes.io/managed-by` on everything the operator makes.
+pub const MANAGED_BY: &str = "ipu-operator";
+
+/// Annotation of a webhook configuration, and label of an IPUPolicy: the namespace of the release that it
+/// is of.
+pub const OPERATOR_NAMESPACE: &str = "graphcore.ai/operator-namespace";
+
+/// Annotation of a webhook configuration: the namespaces whose jobs its release serves, with commas
+/// between them; empty: all.
+pub const WATCH_NAMESPACES: &str = "graphcore.ai/watch-namespaces";
+
+/// Whether a finalizer of an IPUJob is the operator's, under its name of today or the one before.
+pub fn is_job_finalizer(finalizer: &str) -> bool {
+    [JOB_FINALIZER, FORMER_JOB_FINALIZER].contains(&finalizer)
+}

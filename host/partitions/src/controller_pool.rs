@@ -1,0 +1,340 @@
+//! The V-IPU controllers: a client for each, and their current state.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::ipupartition::{ControllerRef, IPUPartitionStatus};
+use ipu_guest_host::model::ControllerView;
+use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
+use vipu_client::controllers;
+use vipu_client::cordon::{CordonState, CordonStates};
+use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
+use vipu_client::inventory::Report;
+use vipu_client::model::ListedPartition;
+use vipu_client::{Inventories, Lookup, Registry, VipuClient, VipuError};
+
+use super::cache::Cache;
+use super::capacity::{self, Unlisted, Withheld};
+use super::node_labels::NodeLabels;
+use super::observations::{self, Intent, Observation};
+use super::orphans;
+use super::placement::Candidates;
+use super::placement::request::shortened;
+use super::status_update;
+use super::watched::Watched;
+
+/// Maximum age of an inventory. The operator notes its own changes at once, so this is for partitions that others create.
+const AGE: Duration = Duration::from_secs(2);
+
+/// The state of one controller.
+#[derive(Clone, Debug)]
+pub struct ControllerState {
+    /// Its capacity, as placement sees it.
+    pub view: ControllerView,
+    /// IPUs that it reports as free although IPUPartitions hold them.
+    pub withheld: Option<Withheld>,
+    /// Version of its server, if it reports one.
+    pub version: Option<String>,
+    /// The partitions on it, of the operator and of others.
+    pub listed: Arc<[ListedPartition]>,
+    /// Whether the admin has cordoned or drained it.
+    pub cordon_state: Option<CordonState>,
+    /// Its failures of a day, as this process has seen them.
+    pub failure_stats: FailureStats,
+}
+
+/// The controllers of the admin's list, and those that older attempts still name.
+pub struct ControllerPool {
+    registry: Arc<Registry>,
+    inventories: Inventories,
+    nodes: NodeLabels,
+    ledger: Watched,
+    failure_log: Mutex<FailureLog>,
+}
+
+impl ControllerPool {
+    /// A pool of the controllers in the registry, for Pods on these nodes. IPUs that the IPUPartitions of the ledger hold are
+    /// not free.
+    pub fn new(registry: Arc<Registry>, nodes: NodeLabels, ledger: Watched) -> Self {
+        ControllerPool {
+            nodes,
+            ledger,
+            inventories: Inventories::new(registry.clone()),
+            failure_log: Mutex::default(),
+            registry,
+        }
+    }
+
+    /// The registry.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The nodes on which Pods reach the IPUs.
+    pub fn nodes(&self) -> &NodeLabels {
+        &self.nodes
+    }
+
+    /// The admin's list as it is now.
+    pub fn controllers(&self) -> Vec<ControllerRef> {
+        self.registry.known().entries.clone()
+    }
+
+    /// The cordoned and drained ones.
+    pub fn cordons(&self) -> CordonStates {
+        self.registry.known().cordons.clone()
+    }
+
+    /// Whether a controller is in the admin's list.
+    pub fn is_listed(&self, controller: &ControllerRef) -> bool {
+        let known = self.registry.known();
+        known
+            .entries
+            .iter()
+            .any(|entry| entry.name == controller.name)
+    }
+
+    /// Whether the admin lists a controller as gone, with all of its partitions.
+    pub fn is_gone(&self, controller: &ControllerRef) -> bool {
+        let known = self.registry.known();
+        known.departed.gone.contains(&controller.name)
+    }
+
+    /// The renamed controllers of the admin, by old name, with their entries of the list.
+    pub(super) fn renamed(&self) -> BTreeMap<String, ControllerRef> {
+        self.registry.known().departed.renamed.clone()
+    }
+
+    /// The controllers that have left the list and are still swept.
+    pub(super) fn left_behind(&self) -> Vec<ControllerRef> {
+        let known = self.registry.known();
+        let is_known = |name: &str| {
+            known.departed.gone.contains(name)
+                || known.entries.iter().any(|entry| entry.name == name)
+        };
+        // Without those of other releases, which sweep their own.
+        let names = self.ledger.read(|cache| {
+            let held = cache.briefs().flat_map(|(brief, _)| &brief.held);
+            let names = held.map(|one| Arc::clone(&one.controller));
+            orphans::left_behind(names, |name| is_known(name))
+        });
+        let names = names.iter().map(|name| &**name);
+        names.filter_map(controllers::unlisted).collect()
+    }
+
+    /// Notes the account of the request in a new attempt.
+    pub(super) fn sign(&self, status: &mut IPUPartitionStatus, intent: &Intent) {
+        let Intent::Create(id) = intent else {
+            return;
+        };
+        for attempt in status.attempts.iter_mut().filter(|one| one.id == *id) {
+            let client = self.client(&attempt.controller).ok();
+            attempt.account = client.and_then(|client| client.account());
+        }
+    }
+
+    /// Notes the account that has seen an attempt's partition. `None`: it is noted already. A partition that an account has
+    /// seen is not hidden from it later. For a partition that was adopted, or requested by another V-IPU user, this is the
+    /// only way to find out that it is gone.
+    pub(super) fn shown(
+        &self,
+        status: &IPUPartitionStatus,
+        observation: &Observation,
+    ) -> Option<IPUPartitionStatus> {
+        let Observation::RemoteState {
+            id,
+            remote_state: observations::RemoteState::Present(_),
+        } = observation
+        else {
+            return None;
+        };
+        let mut attempts = status.attempts.iter();
+        let attempt = attempts.find(|one| one.id == *id)?;
+        let account = self.client(&attempt.controller).ok()?.account();
+        status_update::with_account(status, id, account.as_deref())
+    }
+
+    /// A client of one controller, also of one that has left the list: its partitions have to be removed there.
+    pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
+        self.registry.client(controller)
+    }
+
+    /// The states of the controllers of the list, in its order.
+    pub async fn states(&self) -> Vec<ControllerState> {
+        let cordons = self.cordons();
+        let reports = self.reports().await.into_iter();
+        reports.map(|report| self.state(report, &cordons)).collect()
+    }
+
+    /// The same, for controllers that answer within `limit`.
+    pub async fn states_within(
+        &self,
+        limit: Duration,
+    ) -> Vec<(ControllerRef, Option<ControllerState>)> {
+        let cordons = &self.cordons();
+        let states = self.controllers().into_iter().map(async |controller| {
+            let report = async {
+                self.confirmed(self.inventories.of(&controller, AGE).await)
+                    .await
+            };
+            let report = tokio::time::timeout(limit, report).await.ok();
+            (controller, report.map(|report| self.state(report, cordons)))
+        });
+        futures::future::join_all(states).await
+    }
+
+    fn state(&self, report: Report, cordons: &CordonStates) -> ControllerState {
+        let version = report.version.clone();
+        let cordon_state = cordons.get(&report.controller.name).copied();
+        let inventory = report.inventory.as_ref();
+        let listed = inventory.map(|inventory| inventory.partitions.clone());
+        let listed = listed.unwrap_or_default();
+        let failure_stats = self.failure_stats(&report.controller.name);
+        let (view, withheld) = self.view(report);
+        ControllerState {
+            view,
+            withheld,
+            version,
+            listed,
+            cordon_state,
+            failure_stats,
+        }
+    }
+
+    /// The capacity of the controllers of the list, in its order, as placement sees it.
+    pub async fn views(&self) -> Vec<ControllerView> {
+        let reports = self.reports().await.into_iter();
+        reports.map(|report| self.view(report).0).collect()
+    }
+
+    /// The same, with cordoned controllers apart.
+    pub async fn candidates(&self) -> Candidates {
+        let cordons = self.cordons();
+        let reports = self.reports().await.into_iter();
+        let mut withheld = HashMap::new();
+        let views = reports.map(|report| {
+            let (view, held) = self.view(report);
+            withheld.extend(held.map(|held| (view.name.clone(), held)));
+            view
+        });
+        let views = views.collect();
+        Candidates::of(views, cordons).withholding(withheld)
+    }
+
+    /// The reports of the controllers of the list, in its order, with version and partitions.
+    pub async fn reports(&self) -> Vec<Report> {
+        let reports = self.inventories.all(AGE).await.into_iter();
+        let reports = reports.map(|report| self.confirmed(report));
+        futures::future::join_all(reports).await
+    }
+
+    /// Reads a report again if the controller seems to have lost partitions: the report may be older than the ledger. Only
+    /// then does the controller count as full.
+    async fn confirmed(&self, report: Report) -> Report {
+        let unlisted = self.unlisted(&report);
+        if unlisted.is_some_and(|unlisted| unlisted.is_lost()) {
+            return self
+                .inventories
+                .of(&report.controller, Duration::ZERO)
+                .await;
+        }
+        report
+    }
+
+    /// Held partitions that the report of their controller does not list. `None`: the controller has not answered.
+    fn unlisted(&self, report: &Report) -> Option<Unlisted> {
+        let Report {
+            controller,
+            inventory,
+            ..
+        } = report;
+        let inventory = inventory.as_ref().ok()?;
+        let client = self.client(controller).ok();
+        let account = client.and_then(|client| client.account());
+        let held = |cache: &mut Cache| {
+            let all = cache.allocations();
+            all.unlisted(&controller.name, inventory, account.as_deref())
+        };
+        Some(self.ledger.read(held))
+    }
+
+    /// The failures of a controller within a day, as this process has seen them.
+    pub fn failure_stats(&self, controller: &str) -> FailureStats {
+        self.failure_log().stats(controller, Timestamp::now())
+    }
+
+    /// Notes the state of partition `id`, which has so many GCDs. If it has just failed, this reads its IPUs from the
+    /// controller, and logs those that fail repeatedly.
+    pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, lookup: &Lookup) {
+        let now = Timestamp::now();
+        let failure = self
+            .failure_log()
+            .record_state(client.name(), id, lookup, now);
+        let Some(failure) = failure else { return };
+        let devices = client.devices(id, gcds).await;
+        let suspects =
+            self.failure_log()
+                .record_devices(client.name(), failure, &devices, Timestamp::now());
+        for DeviceFailures { device, failures } in suspects {
+            tracing::warn!(
+                controller = client.name(),
+                device,
+                failures,
+                "this IPU keeps failing: it was in so many failed partitions within a day"
+            );
+        }
+    }
+
+    fn view(&self, report: Report) -> (ControllerView, Option<Withheld>) {
+        let failure_stats = self.failure_stats(&report.controller.name);
+        let unlisted = self.unlisted(&report);
+        let mut view = view(report, &self.nodes, &failure_stats);
+        let withheld = unlisted.and_then(|unlisted| capacity::withhold(&mut view, &unlisted));
+        (view, withheld)
+    }
+
+    fn failure_log(&self) -> MutexGuard<'_, FailureLog> {
+        self.failure_log.lock()
+    }
+
+    /// Notes the creation of partition `id` on this controller.
+    pub(super) fn took(&self, controller: &ControllerRef, id: &str, ipus: u32) {
+        self.inventories.took(&controller.name, id, ipus);
+    }
+
+    /// Notes that this controller is removing partition `id`, which no Pod uses.
+    pub(super) fn removed(&self, controller: &ControllerRef, id: &str) {
+        self.inventories.removed(&controller.name, id);
+    }
+
+    /// Drops the inventory of this controller after a change.
+    pub(super) fn changed(&self, controller: &ControllerRef) {
+        self.inventories.forget(&controller.name);
+    }
+}
+
+fn view(report: Report, nodes: &NodeLabels, failure_stats: &FailureStats) -> ControllerView {
+    let (inventory, unreachable) = match report.inventory {
+        Ok(inventory) => (inventory, None),
+        Err(error) => (Default::default(), Some(shortened(&error.reason()))),
+    };
+    let ControllerRef {
+        name,
+        label_key,
+        label_value,
+        ..
+    } = report.controller;
+    ControllerView {
+        has_nodes: nodes.any_has(&label_key, &label_value),
+        name,
+        label_key,
+        label_value,
+        unreachable,
+        total_ipus: inventory.total,
+        used_ipus: inventory.used,
+        largest_free: inventory.largest_free(),
+        failures: failure_stats.failed_partitions,
+    }
+}

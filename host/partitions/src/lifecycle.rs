@@ -1,0 +1,399 @@
+//! Pure: the lifecycle of a desired partition: placement, creation, use, reset.
+
+mod reset;
+
+use std::time::Duration;
+
+use ipu_api::ipupartition::{
+    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
+};
+use ipu_api::partition_conditions;
+use jiff::{SignedDuration, Timestamp};
+
+use super::eviction::Eviction;
+use super::observations::{
+    Answer, HealthState, Intent, Observations, PartitionHealth, RemoteState,
+};
+use super::status_update;
+use super::step::{Requeue, Settings, Step, write_if_changed};
+use super::unsettled_attempts::{self, Blocker, Settlement};
+
+/// Limit of an operation on a partition that was active before. A reset takes minutes, and its call has a deadline of
+/// five: an operation that takes twice as long does not end.
+const BUSY_LIMIT: Duration = Duration::from_mins(10);
+
+/// The next step for a desired partition.
+pub(super) fn next(
+    partition: &IPUPartition,
+    observations: &Observations,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let status = partition.status.clone().unwrap_or_default();
+    let blockers = match unsettled_attempts::settle_attempts(partition, observations, true, now) {
+        Settlement::Do(step) => return *step,
+        Settlement::Done(blockers) => blockers,
+    };
+    let step = match status_update::current(&status) {
+        Some(attempt) => follow(partition, &status, attempt, observations, settings, now),
+        None => place(partition, &status, &blockers, observations, settings, now),
+    };
+    match step {
+        Step::Done(requeue) => Step::Done(with_blockers(requeue, &blockers)),
+        step => step,
+    }
+}
+
+/// Requeue delay while other attempts are unsettled: their capacity is free only after their removal was observed.
+fn with_blockers(requeue: Requeue, blockers: &[Blocker]) -> Requeue {
+    match requeue {
+        _ if blockers.iter().any(Blocker::is_short) => Requeue::Soon,
+        Requeue::Never if !blockers.is_empty() => Requeue::Blocked,
+        requeue => requeue,
+    }
+}
+
+/// Follows the state of the partition that the slot has.
+fn follow(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    attempt: &Attempt,
+    observations: &Observations,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let id = attempt.id.as_str();
+    if status.phase == PartitionPhase::Resetting
+        && let Some(step) = reset::act(partition, status, attempt, observations)
+    {
+        return step;
+    }
+    let health = match observations.remote_state(id) {
+        None => return Step::ReadState(attempt.clone()),
+        Some(
+            remote_state @ (RemoteState::Unreachable(reason)
+            | RemoteState::Denied(reason)
+            | RemoteState::NotListed(reason)),
+        ) => {
+            let message = unsettled_attempts::unknown(attempt, remote_state, reason).describe();
+            let unsure =
+                status_update::with_message(&status_update::without_missing(status), message);
+            return write_if_changed(partition, unsure, Requeue::Blocked);
+        }
+        Some(RemoteState::Absent) => return handle_missing(partition, status, id, settings, now),
+        Some(RemoteState::Present(health)) => health,
+    };
+    let status = &status_update::without_missing(status);
+    match status.phase {
+        PartitionPhase::Pending
+        | PartitionPhase::Creating
+        | PartitionPhase::Rejected
+        | PartitionPhase::Releasing => form(partition, status, attempt, health, settings, now),
+        PartitionPhase::Ready => serve(partition, status, health, observations, settings, now),
+        PartitionPhase::Resetting => reset::follow(partition, status, health, observations, now),
+        PartitionPhase::Error if reset::is_wanted(partition, status) => {
+            reset::begin(partition, status, observations, now)
+        }
+        PartitionPhase::Error => match health.state {
+            HealthState::Active => write(status_update::with_health(status, health, now)),
+            HealthState::Busy | HealthState::Failed | HealthState::Removing => {
+                write_if_changed(partition, status.clone(), Requeue::Steady)
+            }
+        },
+    }
+}
+
+/// The controller lacks the partition. If it was never ready, another one replaces it. Otherwise its users learn that it
+/// is gone, after the grace period: a controller that restarts may not list its partitions for a moment.
+fn handle_missing(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    id: &str,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    match status.phase {
+        PartitionPhase::Pending
+        | PartitionPhase::Creating
+        | PartitionPhase::Rejected
+        | PartitionPhase::Releasing => write(status_update::formation_failed(
+            status,
+            id,
+            "it vanished before it was active",
+            now,
+        )),
+        PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error
+            if is_missing_for_long(status, settings, now) =>
+        {
+            write(status_update::vanished(status, id, now))
+        }
+        PartitionPhase::Ready | PartitionPhase::Resetting | PartitionPhase::Error => {
+            write_if_changed(
+                partition,
+                status_update::missed(status, id, now),
+                Requeue::Soon,
+            )
+        }
+    }
+}
+
+/// Waits until a new partition is active.
+fn form(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    attempt: &Attempt,
+    health: &PartitionHealth,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let is_late = attempt
+        .started
+        .as_ref()
+        .is_some_and(|started| has_passed(started.0, settings.forming, now));
+    match health.state {
+        HealthState::Active => {
+            let fresh = status_update::reset_observed(status, partition.spec.reset_generation);
+            write(status_update::with_health(&fresh, health, now))
+        }
+        HealthState::Failed => write(status_update::formation_failed(
+            status,
+            &attempt.id,
+            &format!(
+                "it went to ERROR while forming: {}",
+                status_update::errors(health)
+            ),
+            now,
+        )),
+        HealthState::Removing => write(status_update::formation_failed(
+            status,
+            &attempt.id,
+            "it is being removed on its controller",
+            now,
+        )),
+        HealthState::Busy if is_late => write(status_update::formation_failed(
+            status,
+            &attempt.id,
+            &format!("it was not active within {} s", settings.forming.as_secs()),
+            now,
+        )),
+        HealthState::Busy => write_if_changed(
+            partition,
+            status_update::adopted(status, &attempt.id, now),
+            Requeue::Soon,
+        ),
+    }
+}
+
+/// Watches a partition that is in use, or ready for use.
+fn serve(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    health: &PartitionHealth,
+    observations: &Observations,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let id = status.partition_id.as_deref().unwrap_or_default();
+    // Users that delay a reset still have to learn that their partition is broken.
+    let is_told = |pods: &[String]| !pods.is_empty() && health.state != HealthState::Active;
+    if reset::is_wanted(partition, status) && !observations.users(id).is_some_and(is_told) {
+        let current = match health.state {
+            HealthState::Active => status_update::with_health(status, health, now),
+            HealthState::Busy | HealthState::Failed | HealthState::Removing => status.clone(),
+        };
+        return reset::begin(partition, &current, observations, now);
+    }
+    match health.state {
+        HealthState::Active => {
+            let current = status_update::with_health(status, health, now);
+            evaluate_eviction(partition, &current, observations, settings, now)
+        }
+        HealthState::Busy if is_busy_for_long(status, now) => {
+            let (id, on) = status_update::usable(status);
+            let message = format!(
+                "partition {id} cannot be used: {on} has been at work on it for {} min without end",
+                BUSY_LIMIT.as_secs() / 60
+            );
+            write(status_update::failed(status, "InError", message, now))
+        }
+        // Users' programs reset their own partitions, so an inactive one has not necessarily failed.
+        HealthState::Busy => {
+            write_if_changed(partition, status_update::busy(status, now), Requeue::Soon)
+        }
+        HealthState::Failed | HealthState::Removing => {
+            let disturbed = status_update::with_health(status, health, now);
+            if is_disturbed_for_long(status, settings, now) {
+                let message = disturbed.message.unwrap_or_default();
+                write(status_update::failed(status, "InError", message, now))
+            } else {
+                write_if_changed(partition, disturbed, Requeue::Soon)
+            }
+        }
+    }
+}
+
+/// Keeps an active partition, unless its siblings find no capacity or its controller is drained.
+fn evaluate_eviction(
+    partition: &IPUPartition,
+    current: &IPUPartitionStatus,
+    observations: &Observations,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    let Some(eviction_state) = observations.eviction() else {
+        return Step::EvaluateEviction;
+    };
+    let (id, on) = status_update::usable(current);
+    // Missing: it is of use by itself.
+    let gang = partition.spec.options.gang_size.unwrap_or(0);
+    let alone_since = partition_conditions::ready_since(current).max(eviction_state.lacking_since);
+    let has_waited =
+        alone_since.is_some_and(|since| has_passed(since, settings.gang_patience, now));
+    let is_partial = eviction_state.held < gang;
+    let leaves = match &eviction_state.eviction {
+        Eviction::Now => Some(format!(
+            "partition {id} leaves {on}, which is being drained"
+        )),
+        Eviction::No | Eviction::Later(_) if is_partial && has_waited => Some(format!(
+            "partition {id} is released: it is of use only with {} others, and {} of them found \
+             no free capacity within {} s",
+            gang - 1,
+            gang - eviction_state.held,
+            settings.gang_patience.as_secs()
+        )),
+        Eviction::No | Eviction::Later(_) => None,
+    };
+    let Some(message) = leaves else {
+        let stays = status_update::without_draining(current);
+        let stays = match &eviction_state.eviction {
+            Eviction::Later(why) => status_update::with_message(&stays, why.clone()),
+            Eviction::No | Eviction::Now => stays,
+        };
+        let requeue = if is_partial || eviction_state.eviction != Eviction::No {
+            Requeue::ForCapacity
+        } else {
+            Requeue::Steady
+        };
+        return write_if_changed(partition, stays, requeue);
+    };
+    match observations.users(id) {
+        None => Step::CountUsers(id.to_owned()),
+        Some([]) => write(status_update::replaced(current, message, now)),
+        Some(pods) if eviction_state.eviction == Eviction::Now => {
+            let message = format!("{message}, once {} live Pods have ended", pods.len());
+            let asked = status_update::draining_requested(current, message, now);
+            write_if_changed(partition, asked, Requeue::Soon)
+        }
+        Some(_) => write_if_changed(partition, current.clone(), Requeue::Steady),
+    }
+}
+
+/// Finds a controller for a slot without a partition.
+fn place(
+    partition: &IPUPartition,
+    status: &IPUPartitionStatus,
+    blockers: &[Blocker],
+    observations: &Observations,
+    settings: &Settings,
+    now: Timestamp,
+) -> Step {
+    if status.phase == PartitionPhase::Error && !reset::is_wanted(partition, status) {
+        return Step::Done(Requeue::Never);
+    }
+    if let Some(problem) = problem(&partition.spec).or_else(|| exhausted(status)) {
+        return write_if_changed(
+            partition,
+            status_update::rejected(status, &problem, now),
+            Requeue::Never,
+        );
+    }
+    if let Some(first) = blockers.iter().find(|blocker| !blocker.allows_another()) {
+        let noted = status_update::with_message(status, first.describe());
+        return write_if_changed(partition, noted, Requeue::Blocked);
+    }
+    match observations.answer() {
+        None => Step::Place,
+        Some(Answer::Try(controller, by)) => {
+            let generation = status.generation + 1;
+            let id = settings.identity.partition_id(
+                &partition.spec.owner,
+                partition.spec.slot,
+                partition.metadata.uid.as_deref().unwrap_or_default(),
+                generation,
+                observations.nonce(),
+            );
+            let chosen = (controller.clone(), by.clone());
+            let begun = status_update::begun(status, chosen, id.clone(), generation, now);
+            Step::Record(Box::new(begun), Intent::Create(id))
+        }
+        Some(Answer::Wait(reasons)) => {
+            let reasons = unsettled_attempts::explained(reasons, blockers);
+            let waiting = status_update::waiting(status, &reasons, now);
+            write_if_changed(partition, waiting, Requeue::ForCapacity)
+        }
+        // The status reports the reason already, and a decision follows within seconds.
+        Some(Answer::Later(_)) if !status.waiting.is_empty() => Step::Done(Requeue::Soon),
+        Some(Answer::Later(reasons)) => {
+            let reasons = unsettled_attempts::explained(reasons, blockers);
+            let waiting = status_update::waiting(status, &reasons, now);
+            write_if_changed(partition, waiting, Requeue::Soon)
+        }
+        Some(Answer::Reject(why)) => write_if_changed(
+            partition,
+            status_update::rejected(status, why, now),
+            Requeue::ForCapacity,
+        ),
+    }
+}
+
+/// The reason why no controller can ever serve a spec.
+fn problem(spec: &IPUPartitionSpec) -> Option<String> {
+    if !spec.ipus.is_power_of_two() {
+        return Some(format!(
+            "spec.ipus is {}; it must be a power of two, such as {}",
+            spec.ipus,
+            spec.ipus.checked_next_power_of_two().unwrap_or(1)
+        ));
+    }
+    if spec.gcds == 0 || spec.gcds > spec.ipus {
+        return Some(format!(
+            "spec.gcds is {}; it must be from 1 to spec.ipus, which is {}",
+            spec.gcds, spec.ipus
+        ));
+    }
+    None
+}
+
+/// The reason why no attempt can follow: the generation is the largest number. Only a user can have written it.
+fn exhausted(status: &IPUPartitionStatus) -> Option<String> {
+    (status.generation == i64::MAX).then(|| {
+        format!(
+            "status.generation is {}, the largest there is, and every attempt needs a larger one; \
+             set it to a number below, but not to one that was used",
+            status.generation
+        )
+    })
+}
+
+fn is_disturbed_for_long(status: &IPUPartitionStatus, settings: &Settings, now: Timestamp) -> bool {
+    let since = partition_conditions::since(status, partition_conditions::DISTURBED);
+    since.is_some_and(|since| has_passed(since, settings.grace, now))
+}
+
+fn is_missing_for_long(status: &IPUPartitionStatus, settings: &Settings, now: Timestamp) -> bool {
+    let since = partition_conditions::missing_since(status);
+    since.is_some_and(|since| has_passed(since, settings.grace, now))
+}
+
+fn is_busy_for_long(status: &IPUPartitionStatus, now: Timestamp) -> bool {
+    partition_conditions::busy_since(status).is_some_and(|since| has_passed(since, BUSY_LIMIT, now))
+}
+
+fn has_passed(since: Timestamp, limit: Duration, now: Timestamp) -> bool {
+    let limit = SignedDuration::try_from(limit).unwrap_or(SignedDuration::MAX);
+    now.duration_since(since) >= limit
+}
+
+fn write(status: IPUPartitionStatus) -> Step {
+    Step::Write(Box::new(status))
+}

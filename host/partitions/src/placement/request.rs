@@ -1,0 +1,165 @@
+//! Pure: the request to a placement policy for an IPUPartition, and the result of its answer.
+
+use std::collections::BTreeMap;
+
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
+    IPUPartitionStatus, PartitionOptions, WaitingReason,
+};
+use ipu_api::ipupolicy::BUILT_IN;
+use ipu_api::{owner_metadata, partition_conditions};
+use ipu_text::sanitize;
+use jiff::Timestamp;
+use vipu_client::cordon::{CordonState, CordonStates};
+
+use ipu_guest_host::context::{
+    Gang, NamespaceContext, Options, Owner, PlacementContext, Progress, Usage,
+};
+use ipu_guest_host::model::{
+    ControllerView, Decision, PartitionRequest, PlaceAttempt, PlaceOutcome, Placed,
+};
+
+use crate::observations::Answer;
+
+/// Longest reason in a status, in bytes.
+const REASON_MAX: usize = 512;
+
+/// The request to the policy. `known` is the usage of the owner's namespace without this partition, and that of the others;
+/// `held` counts the partitions that the owner has or is getting.
+pub fn partition_request(
+    partition: &IPUPartition,
+    known: (NamespaceContext, BTreeMap<String, Usage>),
+    held: u32,
+    now: Timestamp,
+) -> PartitionRequest {
+    let spec = &partition.spec;
+    PartitionRequest {
+        namespace: spec.owner.namespace.clone(),
+        owner: spec.owner.name.clone(),
+        slot: spec.slot,
+        ipus: spec.ipus,
+        gcds: spec.gcds,
+        node_selector: spec.options.node_selector.clone(),
+        context: PlacementContext {
+            owner: owner(spec),
+            namespace: known.0,
+            others: known.1,
+            options: options(&spec.options, held),
+            progress: progress(partition, now),
+        },
+    }
+}
+
+fn owner(spec: &IPUPartitionSpec) -> Owner {
+    let metadata = &spec.owner_metadata;
+    Owner {
+        api_version: spec.owner.api_version.clone(),
+        kind: spec.owner.kind.clone(),
+        labels: owner_metadata::bounded_labels(&metadata.labels),
+        annotations: owner_metadata::bounded_annotations(&metadata.annotations),
+        priority_class: metadata.priority_class_name.clone(),
+    }
+}
+
+fn options(options: &PartitionOptions, held: u32) -> Options {
+    Options {
+        gang: options.gang_size.map(|size| Gang { size, held }),
+        replicas: options.replicas,
+        reconfigurable: options.reconfigurable,
+        relocatable: options.relocatable,
+        pinned: options.pinned,
+    }
+}
+
+fn progress(partition: &IPUPartition, now: Timestamp) -> Progress {
+    let status = partition.status.as_ref();
+    let created = partition.metadata.creation_timestamp.as_ref();
+    let since = status
+        .and_then(partition_conditions::not_ready_since)
+        .or(created.map(|created| created.0));
+    let waited = since.map_or(0, |since| now.duration_since(since).as_secs());
+    let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
+    Progress {
+        dry_run: false,
+        asked_before: status.is_some_and(|status| !status.waiting.is_empty()),
+        placed_before: status.is_some_and(|status| status.attempts.iter().any(is_removed)),
+        waited_seconds: u64::try_from(waited).unwrap_or(0),
+    }
+}
+
+/// The attempts of this round: controllers that refused, and those that may still hold a partition, because they do not
+/// answer or have not removed it.
+pub fn tried(status: &IPUPartitionStatus) -> Vec<PlaceAttempt> {
+    let attempts = status.attempts.iter().filter_map(|attempt| {
+        let (outcome, fallback) = match attempt.outcome {
+            AttemptOutcome::Refused => (PlaceOutcome::Refused, "it refused"),
+            AttemptOutcome::Unknown | AttemptOutcome::Created => (
+                PlaceOutcome::Unreachable,
+                "it may still hold an earlier partition of this slot",
+            ),
+            AttemptOutcome::Removed => return None,
+        };
+        Some(PlaceAttempt {
+            controller: attempt.controller.name.clone(),
+            outcome,
+            reason: attempt
+                .reason
+                .clone()
+                .unwrap_or_else(|| fallback.to_owned()),
+        })
+    });
+    attempts.collect()
+}
+
+/// The policy that decided. If the host has overruled a guest, that is the built-in serial walk.
+pub fn decided_by(placed: &Placed) -> DecidedBy {
+    if placed.overruled.is_some() {
+        return DecidedBy {
+            policy: BUILT_IN.to_owned(),
+            digest: None,
+        };
+    }
+    DecidedBy {
+        policy: placed.policy.clone(),
+        digest: placed.digest.as_ref().map(ToString::to_string),
+    }
+}
+
+/// The decision of `by`, with the entry of the controller. A name that is not in the list comes from a list that has
+/// changed meanwhile: the partition waits for the next decision.
+pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) -> Answer {
+    match decision {
+        Decision::Try(name) => match controllers.iter().find(|known| known.name == name) {
+            Some(controller) => Answer::Try(controller.clone(), by),
+            None => Answer::Wait(vec![WaitingReason {
+                controller: name,
+                reason: "it was taken off the admin's list of controllers just now".to_owned(),
+            }]),
+        },
+        Decision::Wait(passed_over) => {
+            let reasons = passed_over.into_iter().map(|passed| WaitingReason {
+                controller: passed.controller,
+                reason: shortened(&passed.reason),
+            });
+            Answer::Wait(reasons.collect())
+        }
+        Decision::Reject(why) => Answer::Reject(shortened(&why)),
+    }
+}
+
+/// Why a cordoned controller gets no new partitions.
+pub fn cordon_reason(view: &ControllerView, cordons: &CordonStates) -> WaitingReason {
+    let reason = match cordons.get(&view.name) {
+        Some(CordonState::Draining) => "it is being drained",
+        Some(CordonState::Cordoned) | None => "it is cordoned",
+    };
+    WaitingReason {
+        controller: view.name.clone(),
+        reason: format!("{reason}, so that nothing new is made on it"),
+    }
+}
+
+/// Limits text from outside for a status.
+pub fn shortened(text: &str) -> String {
+    sanitize(text, REASON_MAX)
+}

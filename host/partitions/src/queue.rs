@@ -1,0 +1,247 @@
+//! Pure: the queue of waiting requests: their order, and the capacity that is reserved for each.
+//!
+//! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an earlier
+//! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it, one
+//! more after each further limit, so it is served in the end. The partitions of a gang are requested when all missing
+//! ones fit.
+
+mod entry;
+
+use std::collections::BTreeMap;
+
+use ipu_api::ipupartition::WaitingReason;
+use jiff::{SignedDuration, Timestamp};
+use vipu_client::model::largest_partition;
+
+use entry::suits;
+use ipu_guest_host::model::ControllerView;
+
+pub use entry::{
+    Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
+    sorted_entries,
+};
+
+/// The capacity that a request can use, and what is reserved for others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Capacity {
+    /// The controllers, without the capacity that is reserved for others.
+    pub views: Vec<ControllerView>,
+    /// For each controller with reserved capacity, the request that has the reservation.
+    pub reserved: BTreeMap<String, String>,
+    /// Whether requests with a reservation will use some of it within seconds.
+    pub is_claimed: bool,
+    /// Why the request waits although it fits: its gang does not.
+    pub too_small: Option<String>,
+}
+
+/// The capacity for request `me`. `entries` is the queue, in order; `held` counts the partitions that the owner has or is
+/// getting. `reservations` are the IPUs of each controller that others were assigned and have not requested yet. `limit`
+/// is the waiting time after which capacity is reserved.
+pub fn capacity_for(
+    me: &QueueEntry,
+    entries: &[QueueEntry],
+    reservations: &[(String, u32)],
+    held: u32,
+    mut views: Vec<ControllerView>,
+    limit: SignedDuration,
+    now: Timestamp,
+) -> Capacity {
+    let mut reserved = BTreeMap::new();
+    let mut is_claimed = false;
+    for (name, ipus) in reservations {
+        // A request that does not fit anyway is shown the used capacity, without reservations.
+        let fits = |view: &&mut ControllerView| me.suits(view) && view.largest_free >= me.ipus;
+        let view = views.iter_mut().find(|view| view.name == *name);
+        if let Some(view) = view.filter(fits) {
+            is_claimed = true;
+            use_up(view, *ipus);
+        }
+    }
+    let earlier_entries = entries
+        .iter()
+        .take_while(|other| other.position < me.position);
+    let earlier_entries =
+        earlier_entries.filter(|earlier| earlier.owner != me.owner && earlier.waits_for_capacity());
+    for earlier in earlier_entries {
+        if views.iter().all(|view| view.largest_free == 0) {
+            break;
+        }
+        let limits = limits(earlier, limit, now);
+        if earlier.has_precedence && reserve(earlier, &mut views, &mut reserved) {
+            is_claimed = true;
+        } else if limits > 0 && lacks_capacity(earlier, &views) {
+            reserve_controllers(earlier, limits, &mut views, &mut reserved);
+        }
+    }
+    let too_small = too_small(me, held, &views);
+    Capacity {
+        views,
+        reserved,
+        is_claimed,
+        too_small,
+    }
+}
+
+/// The capacity that is left after all requests of the queue that fit, and after the IPUs of each controller that are
+/// being requested (`asked`). A partition that is evicted may use only this.
+pub fn capacity_after_queue<'a>(
+    entries: &[QueueEntry],
+    asked: impl Iterator<Item = (&'a str, u32)>,
+    mut views: Vec<ControllerView>,
+) -> Vec<ControllerView> {
+    for (name, ipus) in asked {
+        if let Some(view) = views.iter_mut().find(|view| view.name == name) {
+            use_up(view, ipus);
+        }
+    }
+    for entry in entries.iter().filter(|entry| entry.missing_members == 0) {
+        take(&mut views, entry.ipus, &entry.node_selector);
+    }
+    views
+}
+
+/// Why the gang of `me` can never fit: all controllers together are too small for it, even when empty. `None` as long as
+/// one of them does not report its size.
+pub fn never_fits<'a>(
+    me: &QueueEntry,
+    all: impl Iterator<Item = &'a ControllerView> + Clone,
+) -> Option<String> {
+    let reached: Vec<_> = all.clone().filter(|view| me.reaches(view)).collect();
+    let is_unknown = |view: &&ControllerView| view.unreachable.is_some() || view.total_ipus == 0;
+    if me.gang <= 1 || all.count() == 0 || reached.iter().any(is_unknown) {
+        return None;
+    }
+    let places = |view: &ControllerView| view.total_ipus.checked_div(me.ipus).unwrap_or(0);
+    let capacity = reached.iter().map(|view| places(view));
+    let capacity = capacity.fold(0, u32::saturating_add);
+    let each = reached.iter().map(|view| {
+        format!(
+            "{}: {} of {} IPUs",
+            view.name,
+            places(view),
+            view.total_ipus
+        )
+    });
+    (capacity < me.gang).then(|| {
+        format!(
+            "no V-IPU controllers can ever serve {} partitions of {} IPUs, which are of use only \
+             together: empty, all of them have capacity for {capacity} ({}); request fewer or smaller \
+             ones, or have more controllers listed",
+            me.gang,
+            me.ipus,
+            each.collect::<Vec<_>>().join("; ")
+        )
+    })
+}
+
+/// The reasons of a policy, with the reservations that the policy does not know.
+pub fn explained(mut reasons: Vec<WaitingReason>, capacity: &Capacity) -> Vec<WaitingReason> {
+    for reason in &mut reasons {
+        if let Some(whom) = capacity.reserved.get(&reason.controller) {
+            reason.reason = format!("its free capacity is reserved for {whom}");
+        }
+    }
+    reasons
+}
+
+/// Takes capacity for a partition on the first controller that fits, as the serial walk does. `node_selector` is that of
+/// the owner's Pods. Returns the name of the controller.
+pub fn take<'a>(
+    views: &'a mut [ControllerView],
+    ipus: u32,
+    node_selector: &BTreeMap<String, String>,
+) -> Option<&'a str> {
+    let fits =
+        |view: &&mut ControllerView| view.largest_free >= ipus && suits(view, ipus, node_selector);
+    let view = views.iter_mut().find(fits)?;
+    use_up(view, ipus);
+    Some(&view.name)
+}
+
+/// Reserves the capacity that an earlier request will use. Returns whether it fits.
+fn reserve(
+    earlier: &QueueEntry,
+    views: &mut [ControllerView],
+    reserved: &mut BTreeMap<String, String>,
+) -> bool {
+    let Some(name) = take(views, earlier.ipus, &earlier.node_selector) else {
+        return false;
+    };
+    let whom = format!("{}, which has waited longer", earlier.owner_name);
+    reserved.insert(name.to_owned(), whom);
+    true
+}
+
+/// How many times an earlier request has waited for the limit.
+fn limits(earlier: &QueueEntry, limit: SignedDuration, now: Timestamp) -> usize {
+    let waited = now.duration_since(earlier.since).as_secs().max(0);
+    usize::try_from(waited / limit.as_secs().max(1)).unwrap_or(usize::MAX)
+}
+
+/// Whether an earlier request lacks capacity that can become free. A request that fits now waits for something else, and
+/// a gang that is too large never fits.
+fn lacks_capacity(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
+    let suited = || views.iter().filter(|view| earlier.suits(view));
+    if earlier.gang > 1 {
+        let places = suited().map(|view| view.total_ipus.checked_div(earlier.ipus).unwrap_or(0));
+        return places.fold(0, u32::saturating_add) >= earlier.gang;
+    }
+    !suited().any(|view| view.largest_free >= earlier.ipus)
+}
+
+/// Reserves whole controllers for an earlier request: those with the most free capacity, which will serve it soonest.
+fn reserve_controllers(
+    earlier: &QueueEntry,
+    count: usize,
+    views: &mut [ControllerView],
+    reserved: &mut BTreeMap<String, String>,
+) {
+    let mut suited: Vec<&mut ControllerView> = views
+        .iter_mut()
+        .filter(|view| earlier.suits(view))
+        .collect();
+    suited.sort_by_key(|view| std::cmp::Reverse(view.free_ipus()));
+    for view in suited.into_iter().take(count) {
+        use_up(view, u32::MAX);
+        reserved.entry(view.name.clone()).or_insert_with(|| {
+            format!(
+                "{} ({} IPUs), which waits since {}",
+                earlier.owner_name,
+                earlier.ipus,
+                earlier.since.strftime("%Y-%m-%dT%H:%M:%SZ")
+            )
+        });
+    }
+}
+
+fn use_up(view: &mut ControllerView, ipus: u32) {
+    view.used_ipus = view.used_ipus.saturating_add(ipus).min(view.total_ipus);
+    view.largest_free = view.largest_free.min(largest_partition(view.free_ipus()));
+}
+
+/// Why the missing partitions of the gang of `me` do not fit now.
+fn too_small(me: &QueueEntry, held: u32, views: &[ControllerView]) -> Option<String> {
+    if me.missing_members > 0 {
+        return Some(format!(
+            "{} partitions are of use only together, and {} of them are not requested",
+            me.gang, me.missing_members
+        ));
+    }
+    let missing = me.gang.saturating_sub(held);
+    if missing <= 1 {
+        return None;
+    }
+    let suited = views.iter().filter(|view| me.suits(view));
+    let fits = suited.map(|view| view.free_ipus().checked_div(me.ipus).unwrap_or(0));
+    let fits: u32 = fits.fold(0, u32::saturating_add);
+    (fits < missing).then(|| {
+        format!(
+            "{missing} partitions of {} IPUs are of use only together, and there is free capacity \
+             for {fits} of them now",
+            me.ipus
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests;

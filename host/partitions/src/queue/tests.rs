@@ -1,0 +1,373 @@
+//! The order of the queue, and its reservations, as tables.
+
+use ipu_api::ipupartition::IPUPartition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::json;
+
+use super::*;
+
+const LIMIT: SignedDuration = SignedDuration::from_mins(10);
+
+fn now() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+/// A request that was created so many minutes ago and has waited since.
+fn one(name: &str, ipus: u32, minutes: i64) -> QueueEntry {
+    let created = now() - SignedDuration::from_mins(minutes);
+    QueueEntry {
+        name: name.to_owned(),
+        uid: format!("uid-{name}"),
+        owner: format!("owner-{name}"),
+        owner_name: format!("default/{name}"),
+        position: QueuePosition {
+            created,
+            name: name.to_owned(),
+        },
+        since: created,
+        ipus,
+        gang: 1,
+        was_placed: false,
+        missing_members: 0,
+        node_selector: BTreeMap::new(),
+        has_precedence: false,
+        is_stalled: false,
+    }
+}
+
+fn pod(name: &str, total: u32, used: u32) -> ControllerView {
+    let free = total - used;
+    ControllerView {
+        name: name.to_owned(),
+        label_key: "ipunode".to_owned(),
+        label_value: name.to_owned(),
+        has_nodes: true,
+        unreachable: None,
+        total_ipus: total,
+        used_ipus: used,
+        largest_free: largest_partition(free),
+        failures: 0,
+    }
+}
+
+/// The largest partition that `me` could get on each controller.
+fn shown(me: &QueueEntry, others: &[QueueEntry], views: &[ControllerView]) -> Vec<u32> {
+    let mut entries = others.to_vec();
+    entries.push(me.clone());
+    in_order(&mut entries);
+    let capacity = capacity_for(me, &entries, &[], 0, views.to_vec(), LIMIT, now());
+    capacity
+        .views
+        .iter()
+        .map(|view| view.largest_free)
+        .collect()
+}
+
+#[test]
+fn backfill_ends_when_the_earlier_request_has_waited_for_the_limit() {
+    let pods = [pod("pod1", 16, 12), pod("pod2", 16, 8), pod("pod3", 8, 0)];
+    let me = one("small", 2, 0);
+    let cases = [
+        (one("big", 16, 9), [4, 8, 8]),
+        // Only if the earlier request fits at all, and where most is free.
+        (one("big", 16, 10), [4, 0, 8]),
+        (one("big", 16, 20), [0, 0, 8]),
+        (one("big", 16, 500), [0, 0, 8]),
+        (one("impossible", 64, 500), [4, 8, 8]),
+    ];
+    for (earlier, expected) in cases {
+        assert_eq!(
+            shown(&me, std::slice::from_ref(&earlier), &pods),
+            expected,
+            "{earlier:?}"
+        );
+    }
+}
+
+#[test]
+fn an_earlier_request_with_precedence_is_served_first() {
+    let pods = [pod("pod1", 16, 12), pod("pod2", 16, 8)];
+    let me = one("me", 4, 1);
+    let earlier = QueueEntry {
+        has_precedence: true,
+        ..one("earlier", 4, 2)
+    };
+    assert_eq!(shown(&me, std::slice::from_ref(&earlier), &pods), [0, 8]);
+    let later = QueueEntry {
+        has_precedence: true,
+        ..one("later", 4, 0)
+    };
+    assert_eq!(shown(&me, &[later], &pods), [4, 8]);
+    let too_large = QueueEntry {
+        has_precedence: true,
+        ..one("earlier", 16, 2)
+    };
+    assert_eq!(shown(&me, &[too_large], &pods), [4, 8]);
+}
+
+#[test]
+fn capacity_too_small_for_an_earlier_request_is_reserved_even_with_precedence() {
+    let pods = [pod("pod1", 16, 8)];
+    let me = one("me", 4, 1);
+    let earlier = QueueEntry {
+        has_precedence: true,
+        ..one("earlier", 16, 11)
+    };
+    assert_eq!(shown(&me, &[earlier], &pods), [0]);
+}
+
+#[test]
+fn nothing_is_reserved_for_requests_that_capacity_would_not_help() {
+    let pods = [pod("pod1", 16, 8), pod("pod2", 8, 0)];
+    let me = one("me", 2, 0);
+    let fits = one("fits-and-is-refused", 8, 60);
+    assert_eq!(shown(&me, &[fits], &pods), [8, 8]);
+    let mut gang = one("gang-too-large", 8, 60);
+    gang.gang = 4;
+    assert_eq!(shown(&me, std::slice::from_ref(&gang), &pods), [8, 8]);
+    gang.gang = 3;
+    assert_eq!(shown(&me, &[gang], &pods), [0, 0]);
+    let mut held_up = one("held-up", 16, 60);
+    held_up.is_stalled = true;
+    assert_eq!(shown(&me, &[held_up], &pods), [8, 8]);
+}
+
+#[test]
+fn requests_of_the_same_second_have_an_order() {
+    let pods = [pod("pod1", 4, 0)];
+    let [a, b] = ["a", "b"].map(|name| QueueEntry {
+        has_precedence: true,
+        ..one(name, 4, 1)
+    });
+    assert_eq!(shown(&a, std::slice::from_ref(&b), &pods), [4]);
+    assert_eq!(shown(&b, std::slice::from_ref(&a), &pods), [0]);
+}
+
+#[test]
+fn nothing_is_reserved_on_controllers_that_cannot_serve_the_earlier_request() {
+    let mut pods = [pod("pod1", 16, 8), pod("pod2", 16, 8), pod("pod3", 16, 8)];
+    pods[1].has_nodes = false;
+    pods[2].unreachable = Some("it is down".to_owned());
+    let me = one("me", 2, 0);
+    let mut earlier = one("earlier", 16, 60);
+    earlier.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    assert_eq!(shown(&me, &[earlier], &pods), [8, 8, 8]);
+}
+
+#[test]
+fn an_eviction_uses_only_the_capacity_after_the_queue() {
+    let pods = vec![pod("pod1", 16, 8), pod("pod2", 8, 0)];
+    let entries = [one("waits", 8, 1), one("too-large", 64, 1)];
+    let asked = [("pod2", 4), ("pod9", 4)];
+    let left = capacity_after_queue(&entries, asked.into_iter(), pods);
+    let left: Vec<u32> = left.iter().map(|view| view.largest_free).collect();
+    assert_eq!(left, [0, 4]);
+}
+
+#[test]
+fn members_of_a_gang_do_not_block_each_other() {
+    let pods = [pod("pod1", 16, 8)];
+    let me = one("me", 4, 0);
+    let mut earlier = one("earlier", 16, 60);
+    earlier.owner.clone_from(&me.owner);
+    assert_eq!(shown(&me, &[earlier], &pods), [8]);
+}
+
+#[test]
+fn a_gang_waits_until_all_missing_members_fit() {
+    let mut me = one("me", 4, 0);
+    me.gang = 4;
+    let pods = [pod("pod1", 16, 8), pod("pod2", 8, 6)];
+    let ask = |held: u32| {
+        capacity_for(
+            &me,
+            std::slice::from_ref(&me),
+            &[],
+            held,
+            pods.to_vec(),
+            LIMIT,
+            now(),
+        )
+    };
+    assert_eq!(
+        ask(0).too_small.unwrap(),
+        "4 partitions of 4 IPUs are of use only together, and there is free capacity for 2 of \
+         them now"
+    );
+    assert!(ask(1).too_small.is_some());
+    assert_eq!(ask(2).too_small, None);
+    assert_eq!(ask(3).too_small, None);
+    assert_eq!(ask(9).too_small, None);
+}
+
+#[test]
+fn the_reason_names_the_request_with_the_reservation() {
+    let me = one("small", 2, 0);
+    let entries = [one("big", 16, 12), me.clone()];
+    let capacity = capacity_for(
+        &me,
+        &entries,
+        &[],
+        0,
+        vec![pod("pod1", 16, 8)],
+        LIMIT,
+        now(),
+    );
+    let reasons = vec![WaitingReason {
+        controller: "pod1".to_owned(),
+        reason: "full".to_owned(),
+    }];
+    let explained = explained(reasons, &capacity);
+    assert_eq!(
+        explained[0].reason,
+        "its free capacity is reserved for default/big (16 IPUs), which waits since \
+         2026-01-01T11:48:00Z"
+    );
+}
+
+#[test]
+fn only_requests_without_a_partition_wait() {
+    let read = |change: serde_json::Value| {
+        let mut object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {"name": "p", "creationTimestamp": "2026-01-01T11:00:00Z"},
+            "spec": {
+                "owner": {"apiVersion": "v1", "kind": "K", "namespace": "n", "name": "o", "uid": "u"},
+                "slot": 0, "ipus": 4, "gcds": 1,
+            },
+        });
+        json_patch::merge(&mut object, &change);
+        let partition: IPUPartition = serde_json::from_value(object).unwrap();
+        partition.is_waiting().then(|| entry(&partition, now()))
+    };
+    let fresh = read(json!({})).unwrap();
+    assert_eq!(fresh.since, fresh.position.created);
+    let condition = json!([{
+        "type": "Ready", "status": "False", "reason": "Replacing", "message": "",
+        "lastTransitionTime": "2026-01-01T11:30:00Z",
+    }]);
+    let replaced = read(json!({"status": {"conditions": condition}})).unwrap();
+    assert!(replaced.since > replaced.position.created);
+    assert_eq!(read(json!({"status": {"phase": "Creating"}})), None);
+    assert_eq!(
+        read(json!({"status": {"phase": "Ready", "partitionId": "p"}})),
+        None
+    );
+    let deleted = json!({"metadata": {"deletionTimestamp": "2026-01-01T11:59:00Z"}});
+    assert_eq!(read(deleted), None);
+}
+
+/// The capacity for a partition in this queue, on a controller with 4 free IPUs, whose owner has one partition.
+fn capacity_in(entries: &[QueueEntry], partition: &IPUPartition) -> Capacity {
+    let me = own_entry(partition, entries, now());
+    let pods = vec![pod("pod1", 16, 12)];
+    capacity_for(&me, entries, &[], 1, pods, LIMIT, now())
+}
+
+#[test]
+fn a_gang_has_one_position_in_the_queue() {
+    let object = |owner: &str, slot: u32, gang: Option<u32>, minutes: i64| -> IPUPartition {
+        let created = now() - SignedDuration::from_mins(minutes);
+        let object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {
+                "name": format!("{owner}-{slot}"), "uid": format!("{owner}-{slot}"),
+                "creationTimestamp": created,
+            },
+            "spec": {
+                "owner": {
+                    "apiVersion": "v1", "kind": "K", "namespace": "n", "name": owner, "uid": owner,
+                },
+                "slot": slot, "ipus": 2, "gcds": 1, "options": {"gangSize": gang},
+            },
+        });
+        serde_json::from_value(object).unwrap()
+    };
+    let mut all = [
+        object("gang", 0, Some(3), 60),
+        object("gang", 1, Some(3), 50),
+        object("large", 0, None, 40),
+        object("gang", 2, Some(3), 30),
+        object("apart", 0, None, 45),
+        object("apart", 1, None, 20),
+    ];
+    all[2].spec.ipus = 16;
+    all[0].status = serde_json::from_value(json!({"phase": "Ready", "partitionId": "p"})).unwrap();
+    let entries = entries(all.iter(), now());
+    let names: Vec<&str> = entries.iter().map(|entry| entry.name.as_str()).collect();
+    assert_eq!(names, ["gang-1", "gang-2", "apart-0", "large-0", "apart-1"]);
+    let seen = |one: &IPUPartition| capacity_in(&entries, one);
+    for slot in [1, 3] {
+        assert_eq!(seen(&all[slot]).views[0].largest_free, 4, "{slot}");
+        assert_eq!(seen(&all[slot]).too_small, None, "{slot}");
+    }
+    assert_eq!(seen(&all[5]).views[0].largest_free, 0);
+    assert_eq!(own_entry(&all[3], &[], now()).position.name, "gang-2");
+    // A sibling is deleted: the released capacity is not taken again in vain, and nothing is reserved.
+    let was_placed = json!({"phase": "Pending", "generation": 1});
+    all[1].status = Some(serde_json::from_value(was_placed).unwrap());
+    all[3].metadata.deletion_timestamp = Some(Time(now()));
+    let entries = self::entries(all.iter(), now());
+    let seen = |one: &IPUPartition| capacity_in(&entries, one);
+    assert_eq!(
+        seen(&all[1]).too_small.unwrap(),
+        "3 partitions are of use only together, and 1 of them are not requested"
+    );
+    assert_eq!(seen(&all[2]).reserved, BTreeMap::new());
+}
+
+#[test]
+fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
+    let gang = |size, ipus| QueueEntry {
+        gang: size,
+        ..one("gang", ipus, 1)
+    };
+    // Whatever is used now, and whether a node is there.
+    let mut pods = [pod("pod1", 16, 16), pod("pod2", 8, 0), pod("pod3", 4, 4)];
+    pods[1].has_nodes = false;
+    let never = |me: &QueueEntry, pods: &[ControllerView]| never_fits(me, pods.iter());
+    assert_eq!(never(&gang(3, 8), &pods), None);
+    assert_eq!(
+        never(&gang(4, 8), &pods).unwrap(),
+        "no V-IPU controllers can ever serve 4 partitions of 8 IPUs, which are of use only together: \
+         empty, all of them have capacity for 3 (pod1: 2 of 16 IPUs; pod2: 1 of 8 IPUs; pod3: 0 of \
+         4 IPUs); request fewer or smaller ones, or have more controllers listed"
+    );
+    assert_eq!(never(&gang(1, 64), &pods), None, "the policy decides");
+    assert_eq!(never(&gang(4, 8), &[]), None, "the list is empty for now");
+    let mut here = gang(2, 8);
+    here.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    assert!(never(&here, &pods).is_some());
+    let mut silent = pods.clone();
+    silent[2].unreachable = Some("it is down".to_owned());
+    assert_eq!(never(&gang(4, 8), &silent), None, "it may be a larger one");
+    assert!(never(&here, &silent).is_some(), "which would not matter");
+    let mut bare = pods.clone();
+    bare[2].total_ipus = 0;
+    assert_eq!(never(&gang(4, 8), &bare), None, "its agents may come");
+}
+
+#[test]
+fn reservations_count_before_the_controller_reports_them() {
+    let me = one("me", 8, 1);
+    let pods = || vec![pod("pod1", 8, 0), pod("pod2", 16, 0)];
+    let after = |reservations: &[(String, u32)]| {
+        let entries = std::slice::from_ref(&me);
+        let capacity = capacity_for(&me, entries, reservations, 0, pods(), LIMIT, now());
+        let largest: Vec<u32> = capacity
+            .views
+            .iter()
+            .map(|view| view.largest_free)
+            .collect();
+        (largest, capacity.is_claimed)
+    };
+    assert_eq!(after(&[]), (vec![8, 16], false));
+    let told = |ipus| ("pod1".to_owned(), ipus);
+    let gone = ("gone".to_owned(), 8);
+    assert_eq!(after(&[told(4), gone]), (vec![4, 16], true));
+    assert_eq!(
+        after(&[told(4), told(2)]),
+        (vec![4, 16], true),
+        "it is full"
+    );
+}

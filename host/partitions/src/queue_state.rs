@@ -1,0 +1,222 @@
+//! The queue of the reconciler: cached entries, their last evaluations, and reservations.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ipu_api::ipupartition::IPUPartition;
+use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::cache::Brief;
+use super::expiring_map::ExpiringMap;
+use super::queue::{QueueEntry, STALLED_AFTER};
+use super::watched::Watched;
+
+/// Maximum age of the cached entries, and of the partitions on a drained controller: reading them for each of thousands
+/// of requests would take too long.
+const AGE: Duration = Duration::from_millis(250);
+
+/// Lifetime of a capacity reservation.
+const RESERVATION_LIFETIME: Duration = Duration::from_secs(15);
+
+/// The state of the queue.
+#[derive(Debug)]
+pub(super) struct QueueState {
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    released_at: Instant,
+    /// Requests that were evaluated recently.
+    evaluated: ExpiringMap<()>,
+    entries: Option<(Instant, Arc<[QueueEntry]>)>,
+    /// The partitions on one drained controller, and when they were read.
+    drained: Option<(Instant, Arc<str>, Arc<[IPUPartition]>)>,
+    /// By UID of the request: time, controller and IPUs of its reservation.
+    reservations: HashMap<String, (Instant, String, u32)>,
+}
+
+impl QueueState {
+    /// A queue without evaluations.
+    pub(super) fn new() -> Self {
+        Self {
+            state: Mutex::new(State {
+                released_at: Instant::now(),
+                evaluated: ExpiringMap::new(STALLED_AFTER),
+                entries: None,
+                drained: None,
+                reservations: HashMap::new(),
+            }),
+        }
+    }
+
+    /// Notes that IPUs were released, or that the list of controllers changed.
+    pub(super) fn capacity_released(&self) {
+        let mut state = self.state();
+        state.released_at = Instant::now();
+        state.entries = None;
+    }
+
+    /// Notes the evaluation of the request with this UID.
+    pub(super) fn mark_evaluated(&self, uid: &str) {
+        let mut state = self.state();
+        state.evaluated.note(uid, (), Instant::now());
+        // The controllers report its IPUs as used before the watch shows that it no longer waits. A second
+        // reservation would leave nothing for the others.
+        let Some((_, entries)) = &mut state.entries else {
+            return;
+        };
+        let is_it = |entry: &QueueEntry| entry.has_precedence && entry.uid == uid;
+        if let Some(index) = entries.iter().position(is_it) {
+            Arc::make_mut(entries)[index].has_precedence = false;
+        }
+    }
+
+    /// Reserves IPUs of a controller for the request with this UID until they are requested there.
+    pub(super) fn reserve(&self, uid: &str, controller: &str, ipus: u32) {
+        let told = (Instant::now(), controller.to_owned(), ipus);
+        self.state().reservations.insert(uid.to_owned(), told);
+    }
+
+    /// Drops a reservation whose IPUs were requested: the controller reports the rest.
+    pub(super) fn clear_reservation(&self, uid: &str) {
+        self.state().reservations.remove(uid);
+    }
+
+    /// The reservations of all other requests.
+    pub(super) fn reserved_by_others(&self, uid: &str) -> Vec<(String, u32)> {
+        let mut state = self.state();
+        // A request whose attempt could not be recorded is evaluated again, maybe with another result.
+        state
+            .reservations
+            .retain(|_, (told, ..)| told.elapsed() < RESERVATION_LIFETIME);
+        let others = state.reservations.iter().filter(|(other, _)| *other != uid);
+        others
+            .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
+            .collect()
+    }
+
+    /// Drops the request with this UID.
+    pub(super) fn forget(&self, uid: &str) {
+        let mut state = self.state();
+        state.evaluated.forget(uid);
+        state.reservations.remove(uid);
+    }
+
+    /// The waiting requests, in order.
+    pub(super) fn entries(&self, watched: &Watched, now: Timestamp) -> Arc<[QueueEntry]> {
+        let mut state = self.state();
+        if let Some((read, entries)) = &state.entries
+            && read.elapsed() < AGE
+        {
+            return entries.clone();
+        }
+        let mut entries = watched.read(|cache| cache.queue(now));
+        let released_at = state.released_at.elapsed();
+        for entry in &mut entries {
+            let evaluated = state.evaluated.of(&entry.uid);
+            let evaluated = evaluated.map(|((), at)| at.elapsed());
+            entry.set_precedence(evaluated, released_at);
+        }
+        let entries: Arc<[QueueEntry]> = entries.into();
+        state.entries = Some((Instant::now(), entries.clone()));
+        entries
+    }
+
+    /// The partitions on a drained controller. Each of them reads all others again and again.
+    pub(super) fn on_drained(&self, watched: &Watched, controller: &str) -> Arc<[IPUPartition]> {
+        let mut state = self.state();
+        if let Some((read, name, found)) = &state.drained
+            && read.elapsed() < AGE
+            && **name == *controller
+        {
+            return found.clone();
+        }
+        let is_there = |one: &Brief| one.controller.as_deref() == Some(controller);
+        let found: Arc<[_]> = watched.read(|cache| cache.some(is_there)).into();
+        state.drained = Some((Instant::now(), controller.into(), found.clone()));
+        found
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Each change is complete before the next one begins.
+        self.state.lock()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::watcher::Event;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::Guarded;
+    use crate::watched::watched;
+    use ipu_policies::namespace_usage::namespaces;
+    use ipu_runtime::scope::Scope;
+
+    /// An IPUPartition as the API server holds it.
+    fn object(name: &str, status: &Value) -> Event<Guarded> {
+        let object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+            "metadata": {"name": name, "uid": name},
+            "spec": {
+                "owner": {
+                    "apiVersion": "v1", "kind": "K", "namespace": "default",
+                    "name": name, "uid": name,
+                },
+                "slot": 0, "ipus": 4, "gcds": 1,
+            },
+            "status": status,
+        });
+        Event::Apply(serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn cached_entries_give_no_precedence_after_an_evaluation() {
+        let (watched, watch) = watched(namespaces().0, Scope::default());
+        for name in ["earlier", "later"] {
+            watch.apply_event(object(name, &Value::Null));
+        }
+        let queue = QueueState::new();
+        let next = || -> Vec<(String, bool)> {
+            let entries = queue.entries(&watched, Timestamp::UNIX_EPOCH);
+            let one = |entry: &QueueEntry| (entry.name.clone(), entry.has_precedence);
+            entries.iter().map(one).collect()
+        };
+        let both =
+            |earlier, later| vec![("earlier".to_owned(), earlier), ("later".to_owned(), later)];
+        assert_eq!(next(), both(true, true));
+        queue.mark_evaluated("earlier");
+        assert_eq!(next(), both(false, true), "whatever age the entries have");
+        queue.capacity_released();
+        assert_eq!(next(), both(true, true));
+    }
+
+    #[test]
+    fn all_partitions_on_a_drained_controller_are_found() {
+        let (watched, watch) = watched(namespaces().0, Scope::default());
+        for (name, controller) in [("a", "pod1"), ("b", "pod2"), ("c", "pod1")] {
+            let status = json!({"phase": "Ready", "partitionId": name, "controller": {
+                "name": controller, "host": controller, "port": 1,
+                "labelKey": "ipunode", "labelValue": controller,
+            }});
+            watch.apply_event(object(name, &status));
+        }
+        let queue = QueueState::new();
+        for (controller, expected) in [
+            ("pod1", vec!["a", "c"]),
+            ("pod2", vec!["b"]),
+            ("pod3", vec![]),
+        ] {
+            let found = queue.on_drained(&watched, controller);
+            let names: Vec<_> = found
+                .iter()
+                .filter_map(|one| one.metadata.name.as_deref())
+                .collect();
+            assert_eq!(names, expected, "{controller}");
+        }
+    }
+}

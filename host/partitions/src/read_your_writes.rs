@@ -1,0 +1,95 @@
+//! Read-your-writes for IPUPartitions: the versions that this process wrote last, so that no reconcile decides on an older
+//! copy. The watch lags behind for a moment.
+
+use std::time::{Duration, Instant};
+
+use ipu_api::uid::Uid;
+use parking_lot::Mutex;
+
+use ipu_runtime::watch_store::Expectations;
+
+/// Longest wait for the watch. Versions go back when an admin restores the API server from a backup. Then the older copy is
+/// the current one, and the API server refuses a write if it is not.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The version of each object that was written recently.
+#[derive(Debug)]
+pub(super) struct ReadYourWrites(Mutex<Expectations>);
+
+impl Default for ReadYourWrites {
+    fn default() -> Self {
+        Self(Mutex::new(Expectations::new(PATIENCE)))
+    }
+}
+
+impl ReadYourWrites {
+    /// Notes the version of a write to the object with this UID. A version that is not a number cannot be compared, and is
+    /// not stored.
+    pub(super) fn note(&self, uid: &str, version: Option<&str>, now: Instant) {
+        let uid = Uid::of(uid);
+        match version.and_then(number) {
+            Some(version) => self.0.lock().expect(uid, (uid, version), 0, now),
+            None => self.0.lock().observe(uid, uid, u64::MAX),
+        }
+    }
+
+    /// How much longer to wait for the watch. `None`: it has shown the last write.
+    pub(super) fn behind(&self, uid: &str, seen: Option<&str>, now: Instant) -> Option<Duration> {
+        let (uid, seen) = (Uid::of(uid), seen.and_then(number)?);
+        let mut expectations = self.0.lock();
+        expectations.observe(uid, uid, seen);
+        expectations.remaining(uid, now)
+    }
+
+    /// Drops the object with this UID.
+    pub(super) fn forget(&self, uid: &str) {
+        let uid = Uid::of(uid);
+        self.0.lock().observe(uid, uid, u64::MAX);
+    }
+}
+
+/// A version as the number that Kubernetes promises it to be for its own kinds and for those of CRDs,
+/// so that two of one kind can be compared (KEP 5504, Kubernetes 1.35).
+fn number(version: &str) -> Option<u64> {
+    let is_plain = version.bytes().all(|byte| byte.is_ascii_digit()) && !version.starts_with('0');
+    is_plain.then(|| version.parse().ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_copy_than_was_written_is_waited_for_and_not_for_ever() {
+        let (writes, now) = (ReadYourWrites::default(), Instant::now());
+        let behind = |seen, after| writes.behind("uid", seen, now + Duration::from_secs(after));
+        assert_eq!(behind(Some("1"), 0), None, "nothing was written");
+        writes.note("uid", Some("100"), now);
+        assert_eq!(behind(Some("99"), 1), Some(Duration::from_secs(4)));
+        assert_eq!(behind(Some("99"), 5), None);
+        assert_eq!(behind(Some("100"), 1), None);
+        assert_eq!(behind(Some("1000"), 1), None);
+        assert_eq!(writes.behind("other", Some("1"), now), None);
+        writes.forget("uid");
+        assert_eq!(behind(Some("99"), 0), None);
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_compared() {
+        let (writes, now) = (ReadYourWrites::default(), Instant::now());
+        let huge = "9".repeat(60);
+        for odd in [
+            None,
+            Some(""),
+            Some("07"),
+            Some("+7"),
+            Some("x"),
+            Some(huge.as_str()),
+        ] {
+            writes.note("uid", Some("100"), now);
+            assert_eq!(writes.behind("uid", odd, now), None, "{odd:?}");
+            writes.note("uid", odd, now);
+            assert_eq!(writes.behind("uid", Some("7"), now), None, "{odd:?}");
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! The adapter by which the simulation, the model check and the property tests call the core.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, IPUPartitionStatus};
+use ipu_api::ipupolicy::BUILT_IN;
+use ipu_api::naming;
+use ipu_api::naming::Identity;
+use ipu_guest_host::model::ControllerView;
+use jiff::Timestamp;
+use vipu_client::cordon::CordonStates;
+use vipu_client::model::{Inventory, PartitionState};
+
+use crate::capacity::{self, Allocations};
+use crate::eviction::{self, EvictionState, RequiredData};
+use crate::observations::{Answer, Observation, RemoteState};
+use crate::orphans::{self, Orphans, RemotePartition, Suspects};
+use crate::placement::{self, Candidates, Placement, QueueView, request};
+use crate::queue::{self, QueueEntry};
+use crate::step::{Requeue, Settings, Step};
+use crate::steps::Steps;
+use crate::sweep::course::Course;
+use crate::{remote_state, requeue};
+
+/// Marks the ids that the release in this namespace of a cluster gives.
+pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
+    Identity::new(&format!("cluster-{cluster}"), namespace)
+}
+
+/// How long the sweep leaves a partition without an owner alone.
+pub(super) const GRACE: Duration = Duration::from_secs(30);
+
+/// One reconcile of one object.
+#[derive(Clone, Debug)]
+pub(super) struct Reconcile {
+    pub object: Arc<IPUPartition>,
+    pub version: u64,
+    steps: Steps,
+}
+
+// The version stands for the object.
+impl Hash for Reconcile {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.version, &self.steps).hash(state);
+    }
+}
+
+impl Reconcile {
+    pub(super) fn begin(version: u64, object: Arc<IPUPartition>) -> Self {
+        Reconcile {
+            object,
+            version,
+            steps: Steps::default(),
+        }
+    }
+
+    pub(super) fn decide(
+        &mut self,
+        settings: &Settings,
+        renamed: &BTreeMap<String, ControllerRef>,
+        now: Timestamp,
+    ) -> Step {
+        let step = self.steps.next(&self.object, settings, renamed, now);
+        step.expect("broken invariant: every reconcile comes to rest")
+    }
+
+    pub(super) fn observe(&mut self, observation: Observation) {
+        self.steps.observe(observation);
+    }
+
+    /// The object was written, and is this now.
+    pub(super) fn wrote(
+        &mut self,
+        version: u64,
+        object: Arc<IPUPartition>,
+        observation: Observation,
+    ) {
+        (self.version, self.object) = (version, object);
+        self.steps.wrote(observation);
+    }
+
+    pub(super) fn has_worked(&self) -> bool {
+        self.steps.has_worked()
+    }
+}
+
+pub(super) fn settings() -> Settings {
+    Settings {
+        identity: identity(0, "release"),
+        forming: Duration::from_mins(5),
+        grace: Duration::from_secs(30),
+        gang_patience: Duration::from_mins(2),
+        backfill_limit: Duration::from_mins(10),
+    }
+}
+
+/// The eviction of an object, among all objects and the current controllers.
+pub(super) fn evaluate_eviction<'a>(
+    object: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition> + Clone,
+    views: Vec<ControllerView>,
+    cordons: &CordonStates,
+    now: Timestamp,
+) -> EvictionState {
+    match eviction::required_data(object, cordons) {
+        RequiredData::Nothing => EvictionState::default(),
+        RequiredData::Siblings => eviction::of(object, others, cordons, &[], now),
+        RequiredData::Everything(_) => {
+            let open = Candidates::of(views, cordons.clone()).open;
+            let entries = queue(others.clone(), |_| {}, now);
+            let open = eviction::capacity_after_queue(&entries, others.clone(), open);
+            eviction::of(object, others, cordons, &open, now)
+        }
+    }
+}
+
+/// The queue, in order; `set_precedence` updates each entry.
+pub(super) fn queue<'a>(
+    objects: impl Iterator<Item = &'a IPUPartition> + Clone,
+    set_precedence: impl Fn(&mut QueueEntry),
+    now: Timestamp,
+) -> Vec<QueueEntry> {
+    let mut entries = queue::entries(objects, now);
+    entries.iter_mut().for_each(set_precedence);
+    entries
+}
+
+/// The observation of a state that a controller reports.
+pub(super) fn remote_state(state: Option<&PartitionState>) -> RemoteState {
+    state.map_or(RemoteState::Absent, |state| {
+        RemoteState::Present(remote_state::health(state))
+    })
+}
+
+/// The observation of a controller that does not answer.
+pub(super) fn without_answer(reason: &str, is_denied: bool, is_listed: bool) -> RemoteState {
+    remote_state::without_answer(reason, is_denied, is_listed)
+}
+
+/// The decision of the queue and of the built-in placement policy.
+pub(super) fn place(
+    object: &IPUPartition,
+    found: Candidates,
+    queue: QueueView<'_>,
+    controllers: &[ControllerRef],
+    now: Timestamp,
+) -> Answer {
+    let held = queue.held;
+    let asked = match placement::prepare(object, found, queue, now) {
+        Placement::Decided(answer) => return answer,
+        Placement::Ask(asked) => asked,
+    };
+    let request = request::partition_request(object, Default::default(), held, now);
+    let decision = ipu_guest_host::serial_walk(&request, asked.views(), &asked.tried);
+    let by = DecidedBy {
+        policy: BUILT_IN.to_owned(),
+        digest: None,
+    };
+    asked.conclude(decision, by, controllers)
+}
+
+/// Partitions that the owner of `object` has or is getting.
+pub(super) fn held_by_owner<'a>(
+    object: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition>,
+) -> u32 {
+    eviction::held(object, others)
+}
+
+/// Requeue delay in milliseconds. `None`: wait for a change.
+pub(super) fn pause(requeue: Requeue, idle_rounds: u32) -> Option<u64> {
+    let pause = requeue::delay(requeue, idle_rounds)?;
+    Some(pause.as_millis().try_into().expect("a pause is short"))
+}
+
+/// The orphans and suspects of a sweep.
+pub(super) fn find_orphans(
+    found: &[RemotePartition],
+    held: &BTreeSet<String>,
+    suspects: &Suspects,
+    identity: &Identity,
+    now: Duration,
+) -> Orphans {
+    let found = found.iter().map(|(name, id)| (name.as_str(), id.as_str()));
+    orphans::find_orphans(
+        found,
+        |id| held.contains(id),
+        suspects,
+        identity,
+        GRACE,
+        now,
+    )
+}
+
+/// The tasks of a sweep for `ownerless` objects and the orphans that are `due`.
+pub(super) fn course<O, E>(
+    ownerless: Result<Vec<O>, E>,
+    due: Vec<RemotePartition>,
+) -> Course<O, E> {
+    Course::new([ownerless], due)
+}
+
+/// Removes the partitions that this object lists from the suspects.
+pub(super) fn clear_owned(suspects: &mut Suspects, object: &IPUPartition) {
+    orphans::clear_owned(suspects, object);
+}
+
+/// Names of controllers that left the list and are still swept.
+pub(super) fn left_behind<'a>(
+    holding: impl IntoIterator<Item = &'a str>,
+    is_listed: impl Fn(&str) -> bool,
+) -> BTreeSet<&'a str> {
+    orphans::left_behind(holding, |name| is_listed(name))
+}
+
+/// Every id that these objects list as held.
+pub(super) fn held<'a>(objects: impl IntoIterator<Item = &'a IPUPartition>) -> BTreeSet<String> {
+    orphans::held(objects)
+}
+
+/// Whether the operator can have generated this id for this object, or adopted it.
+pub(super) fn is_of(id: &str, object: &IPUPartition) -> bool {
+    let spec = &object.spec;
+    naming::is_of_owner(id, &spec.owner)
+        || id == naming::adoptable_partition(&spec.owner, spec.slot)
+}
+
+/// Whether a status releases IPUs that the one before holds.
+pub(super) fn releases(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> bool {
+    capacity::releases(before, after)
+}
+
+/// The allocations of these objects.
+pub(super) fn allocations<'a>(objects: impl Iterator<Item = &'a IPUPartition>) -> Allocations {
+    let mut all = Allocations::default();
+    for object in objects {
+        let name = object.metadata.name.as_deref().unwrap_or_default().into();
+        all.replace(
+            &name,
+            &[],
+            &capacity::allocations(object, |word| word.into()),
+        );
+    }
+    all
+}
+
+/// A controller as placement sees it, with this inventory and these allocations.
+pub(super) fn withheld(
+    (inventory, mut view): (Inventory, ControllerView),
+    held: &Allocations,
+) -> ControllerView {
+    let unlisted = held.unlisted(&view.name, &inventory, None);
+    capacity::withhold(&mut view, &unlisted);
+    view
+}

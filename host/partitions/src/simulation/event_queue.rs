@@ -1,0 +1,130 @@
+//! The virtual clock, and the queue of future events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ipu_api::ipupartition::IPUPartition;
+
+use super::api_server::Key;
+use super::controllers::{Call, Then};
+use super::repair::Repair;
+use super::sweeper::Stage;
+use crate::observations::Observation;
+
+/// A reconcile of a replica that waits for a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Ticket {
+    /// The replica.
+    pub who: usize,
+    /// The object that is reconciled.
+    pub key: Key,
+    /// The unique number of the reconcile.
+    pub serial: u64,
+}
+
+/// A reply to a reconcile.
+#[derive(Debug)]
+pub(super) enum Reply {
+    Observed(Box<Observation>),
+    Wrote(u64, Arc<IPUPartition>, Box<Observation>),
+    Released,
+    Conflict,
+    Broken,
+}
+
+impl Reply {
+    pub(super) fn observed(observation: Observation) -> Self {
+        Self::Observed(Box::new(observation))
+    }
+}
+
+/// An event with its time.
+#[derive(Debug)]
+pub(super) enum Event {
+    /// A replica's watch delivers the changes up to this one.
+    Watch { who: usize, upto: usize },
+    /// A replica reconciles an object again.
+    Wake { who: usize, key: Key, number: u64 },
+    /// A reconcile executes the step that it has decided on.
+    Send(Ticket),
+    /// A reconcile receives its reply.
+    Reply(Ticket, Reply),
+    /// A call reaches its V-IPU controller.
+    Arrive(Call),
+    /// An operation on a V-IPU controller progresses.
+    Progress {
+        controller: usize,
+        id: String,
+        then: Then,
+    },
+    /// A replica continues its sweep.
+    Sweep { who: usize, life: u64, stage: Stage },
+    /// The owner reconciles its partitions.
+    Tick(usize),
+    /// A change of a job.
+    Fate(usize, Fate),
+    /// A Pod has ended.
+    PodEnds(u64),
+    /// A fault is injected.
+    Fault,
+    /// A fault ends.
+    Repair(Repair),
+}
+
+/// A change of a job by its user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It is created.
+    Come,
+    /// It requests so many partitions from now on.
+    Scale(usize),
+    /// It is deleted, and cleans up.
+    Delete,
+    /// It is gone at once, without cleanup.
+    Vanish,
+    /// It requests a reset, even of partitions in use.
+    AskReset,
+}
+
+/// Events in the order of their times; those of the same time in the order in which they were added.
+#[derive(Debug, Default)]
+pub(super) struct EventQueue {
+    now: u64,
+    added: u64,
+    events: BTreeMap<(u64, u64), Event>,
+}
+
+impl EventQueue {
+    /// Milliseconds since the run began.
+    pub(super) fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Adds what happens in so many milliseconds.
+    pub(super) fn add(&mut self, delay: u64, event: Event) {
+        self.added += 1;
+        self.events.insert((self.now + delay, self.added), event);
+    }
+
+    /// The next event up to this time, to which the clock advances. Without one it advances to `until`.
+    pub(super) fn next(&mut self, until: u64) -> Option<Event> {
+        match self.events.first_entry() {
+            Some(first) if first.key().0 <= until => {
+                self.now = first.key().0;
+                Some(first.remove())
+            }
+            _ => {
+                self.now = until;
+                None
+            }
+        }
+    }
+
+    /// The calls to controllers that are in flight.
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
+        self.events.values().filter_map(|event| match event {
+            Event::Arrive(call) => Some(call),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,391 @@
+//! Pure: every change of the status of an IPUPartition.
+
+mod waiting;
+
+use std::collections::BTreeMap;
+
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartitionStatus, PartitionPhase,
+};
+use ipu_api::partition_conditions::{self, BUSY, CREATING, DISTURBED, DRAINING, MISSING, ready};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::observations::{HealthState, PartitionHealth};
+
+pub(super) use waiting::{rejected, waiting};
+
+/// Removed attempts that stay listed for users.
+const HISTORY: usize = 8;
+
+/// The attempt whose partition the slot uses or will use.
+pub fn current(status: &IPUPartitionStatus) -> Option<&Attempt> {
+    let id = status.partition_id.as_deref()?;
+    status.attempts.iter().find(|attempt| attempt.id == id)
+}
+
+/// Records an attempt to create partition `id` on a controller that `by` has chosen.
+pub(super) fn begun(
+    status: &IPUPartitionStatus,
+    (controller, by): (ControllerRef, DecidedBy),
+    id: String,
+    generation: i64,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let message = format!("asking {} for partition {id}", controller.name);
+    let attempt = Attempt {
+        decided_by: Some(by),
+        ..unsettled(controller, id, now)
+    };
+    tried(status, attempt, generation, message, now)
+}
+
+/// Requests the adoption of a partition of Graphcore's operator: an attempt with an unknown outcome.
+pub fn adoption_requested(
+    status: &IPUPartitionStatus,
+    (controller, account): (ControllerRef, Option<String>),
+    id: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let message = format!(
+        "taking over partition {id} on {}, which Graphcore's operator made",
+        controller.name
+    );
+    let attempt = Attempt {
+        account,
+        ..unsettled(controller, id, now)
+    };
+    tried(status, attempt, status.generation + 1, message, now)
+}
+
+fn unsettled(controller: ControllerRef, id: String, now: Timestamp) -> Attempt {
+    Attempt {
+        controller,
+        id,
+        outcome: AttemptOutcome::Unknown,
+        reason: None,
+        started: Some(Time(now)),
+        decided_by: None,
+        account: None,
+    }
+}
+
+fn tried(
+    status: &IPUPartitionStatus,
+    attempt: Attempt,
+    generation: i64,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.generation = generation;
+    next.phase = PartitionPhase::Creating;
+    next.partition_id = None;
+    next.controller = None;
+    next.attempts.push(attempt);
+    forget_old(&mut next.attempts);
+    ready(next, false, CREATING, message, now)
+}
+
+/// The slot takes partition `id`, which its controller has.
+pub(super) fn adopted(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
+    let mut next = with_outcome(status, id, AttemptOutcome::Created, None);
+    let controller = next
+        .attempts
+        .iter()
+        .find(|attempt| attempt.id == id)
+        .map(|attempt| attempt.controller.clone());
+    let name = controller.as_ref().map_or("", |found| found.name.as_str());
+    let message = format!("partition {id} forms on {name}");
+    next.phase = PartitionPhase::Creating;
+    next.partition_id = Some(id.to_owned());
+    next.controller = controller;
+    ready(next, false, CREATING, message, now)
+}
+
+/// Sets the outcome of the attempt `id`. The slot no longer uses an attempt that has ended.
+pub(super) fn with_outcome(
+    status: &IPUPartitionStatus,
+    id: &str,
+    outcome: AttemptOutcome,
+    reason: Option<&str>,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    for attempt in next.attempts.iter_mut().filter(|attempt| attempt.id == id) {
+        attempt.outcome = outcome;
+        if reason.is_some() {
+            attempt.reason = reason.map(ToOwned::to_owned);
+        }
+    }
+    next
+}
+
+/// Reports the health of the partition. A partition in error keeps its phase for a time, because users' programs reset
+/// their own partitions.
+pub(super) fn with_health(
+    status: &IPUPartitionStatus,
+    health: &PartitionHealth,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    let (id, on) = usable(status);
+    next.auto_resets.clone_from(&health.auto_resets);
+    match health.state {
+        HealthState::Active => {
+            let message = format!("partition {id} is active on {on}");
+            next.phase = PartitionPhase::Ready;
+            next.waiting.clear();
+            ready(next, true, "Active", message, now)
+        }
+        HealthState::Busy | HealthState::Failed | HealthState::Removing => {
+            let message = format!("{on} reports partition {id} in error: {}", errors(health));
+            ready(next, false, DISTURBED, message, now)
+        }
+    }
+}
+
+/// Notes since when the controller is working on the partition, because that may never end.
+pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    let (id, on) = usable(status);
+    let message = format!("{on} is at work on partition {id}");
+    partition_conditions::set(&mut next, BUSY, "OperationUnderWay", message, now);
+    next
+}
+
+/// Notes since when the controller lacks the partition: not by `Ready`, which a reset made false long before.
+pub(super) fn missed(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
+    let (_, on) = usable(status);
+    let message = format!("{on} says that it has no partition {id}; looking again");
+    let since = partition_conditions::missing_since(status).unwrap_or(now);
+    let mut next = ready(status.clone(), false, DISTURBED, message.clone(), now);
+    partition_conditions::set(&mut next, MISSING, "NotOnController", message, since);
+    next
+}
+
+/// The partition has failed.
+pub(super) fn failed(
+    status: &IPUPartitionStatus,
+    reason: &str,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.phase = PartitionPhase::Error;
+    ready(next, false, reason, message, now)
+}
+
+/// The controller has the partition, or its state is unknown: it no longer counts as missing.
+pub(super) fn without_missing(status: &IPUPartitionStatus) -> IPUPartitionStatus {
+    without(status, MISSING)
+}
+
+/// The controller has lost the partition. The attempt stays held until no Pod uses it: no other owner gets these IPUs
+/// meanwhile.
+pub(super) fn vanished(
+    status: &IPUPartitionStatus,
+    id: &str,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let (_, on) = usable(status);
+    let message = format!(
+        "partition {id} vanished from {on}; a user removed it there, or the controller lost its \
+         state"
+    );
+    let mut next = status.clone();
+    next.partition_id = None;
+    next.controller = None;
+    end_round(&mut next);
+    failed(&next, "Vanished", message, now)
+}
+
+/// The partition never became active, for this reason: it is released, and its controller counts as refused in this
+/// round.
+pub(super) fn formation_failed(
+    status: &IPUPartitionStatus,
+    id: &str,
+    reason: &str,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let (_, on) = usable(status);
+    let message = format!("partition {id} did not form on {on}: {reason}");
+    let next = with_outcome(status, id, AttemptOutcome::Created, Some(reason));
+    replacing(&next, message, now)
+}
+
+/// A new partition replaces one that served its slot.
+pub(super) fn replaced(
+    status: &IPUPartitionStatus,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    end_round(&mut next);
+    replacing(&next, message, now)
+}
+
+/// The operator did not generate the id for this object, and does not touch that partition.
+pub(super) fn disowned(
+    status: &IPUPartitionStatus,
+    id: &str,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let why = "left alone: the operator did not give this id to this object";
+    let next = with_outcome(status, id, AttemptOutcome::Removed, Some(why));
+    if status.partition_id.as_deref() != Some(id) {
+        return next;
+    }
+    let message = format!(
+        "status.partitionId is {id:?}, which is none that the operator gave this object; it is left \
+         alone, and another partition is made"
+    );
+    replacing(&next, message, now)
+}
+
+fn replacing(status: &IPUPartitionStatus, message: String, now: Timestamp) -> IPUPartitionStatus {
+    let mut status = without_draining(status);
+    status.partition_id = None;
+    status.controller = None;
+    status.phase = PartitionPhase::Pending;
+    ready(status, false, "Replacing", message, now)
+}
+
+/// Records a reset before it is sent.
+pub(super) fn resetting(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    let (id, on) = usable(status);
+    let message = format!("partition {id} is being reset on {on}");
+    next.phase = PartitionPhase::Resetting;
+    ready(next, false, "Resetting", message, now)
+}
+
+/// Requests the owner to end the Pods that use the partition, because its controller is drained.
+pub fn draining_requested(
+    status: &IPUPartitionStatus,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = with_message(status, message.clone());
+    partition_conditions::set(&mut next, DRAINING, "ControllerDrained", message, now);
+    next
+}
+
+/// The partition stays on its controller.
+pub(super) fn without_draining(status: &IPUPartitionStatus) -> IPUPartitionStatus {
+    without(status, DRAINING)
+}
+
+fn without(status: &IPUPartitionStatus, condition: &str) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.conditions.retain(|one| one.type_ != condition);
+    next
+}
+
+/// A recorded reset is postponed, because Pods use the partition.
+pub(super) fn reset_put_off(status: &IPUPartitionStatus, message: String) -> IPUPartitionStatus {
+    let mut next = with_message(status, message);
+    next.phase = PartitionPhase::Ready;
+    next
+}
+
+/// Notes that the controller has shown partition `id` to `account`. `None`: the status says so already.
+pub(super) fn with_account(
+    status: &IPUPartitionStatus,
+    id: &str,
+    account: Option<&str>,
+) -> Option<IPUPartitionStatus> {
+    let mut next = status.clone();
+    for attempt in next.attempts.iter_mut().filter(|one| one.id == id) {
+        attempt.account = account.map(str::to_owned);
+    }
+    (next != *status).then_some(next)
+}
+
+/// Replaces the names and addresses of renamed controllers. `None`: the status names none of them.
+pub(super) fn with_new_names(
+    status: &IPUPartitionStatus,
+    renamed: &BTreeMap<String, ControllerRef>,
+) -> Option<IPUPartitionStatus> {
+    let attempts = status.attempts.iter().map(|one| &one.controller);
+    let mut all = attempts.chain(&status.controller);
+    // Usually none is, and this is checked before each step.
+    if !all.any(|one| renamed.contains_key(&one.name)) {
+        return None;
+    }
+    let mut next = status.clone();
+    let attempts = next.attempts.iter_mut().map(|one| &mut one.controller);
+    for controller in attempts.chain(&mut next.controller) {
+        if let Some(new) = renamed.get(&controller.name) {
+            controller.clone_from(new);
+        }
+    }
+    Some(next)
+}
+
+/// The reset of this generation was carried out, or a new partition made it unnecessary.
+pub(super) fn reset_observed(status: &IPUPartitionStatus, generation: i64) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.observed_reset_generation = generation;
+    next
+}
+
+/// The partition is being removed, or its removal is blocked for this reason.
+pub(super) fn releasing(
+    status: &IPUPartitionStatus,
+    message: String,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.phase = PartitionPhase::Releasing;
+    next.waiting.clear();
+    ready(next, false, "Releasing", message, now)
+}
+
+/// Changes only the message.
+pub(super) fn with_message(status: &IPUPartitionStatus, message: String) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.message = Some(message);
+    next
+}
+
+/// The errors that a controller reports, in one line.
+pub(super) fn errors(health: &PartitionHealth) -> String {
+    if health.errors.is_empty() {
+        "it gives no reason".to_owned()
+    } else {
+        health.errors.join("; ")
+    }
+}
+
+/// The id of the partition that the slot has, and the name of its controller.
+pub(super) fn usable(status: &IPUPartitionStatus) -> (&str, &str) {
+    (
+        status.partition_id.as_deref().unwrap_or_default(),
+        status
+            .controller
+            .as_ref()
+            .map_or("", |controller| controller.name.as_str()),
+    )
+}
+
+/// Drops the oldest removed attempts. Refused ones stay: they are the controllers that this round has tried.
+fn forget_old(attempts: &mut Vec<Attempt>) {
+    let is_removed = |attempt: &Attempt| attempt.outcome == AttemptOutcome::Removed;
+    let removed = attempts.iter().filter(|one| is_removed(one)).count();
+    let mut surplus = removed.saturating_sub(HISTORY);
+    attempts.retain(|attempt| {
+        let drop = surplus > 0 && is_removed(attempt);
+        surplus -= usize::from(drop);
+        !drop
+    });
+}
+
+/// Ends a round of attempts: earlier refusals do not count in the next one.
+fn end_round(status: &mut IPUPartitionStatus) {
+    status
+        .attempts
+        .retain(|attempt| attempt.outcome != AttemptOutcome::Refused);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+//! Pure: the statuses of a partition that waits, or that no controller can ever create.
+
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase, WaitingReason,
+};
+use ipu_text::sanitize;
+use jiff::{SignedDuration, Timestamp};
+
+use ipu_api::partition_conditions::ready;
+
+/// Longest message of a waiting partition, in bytes. `status.waiting` has the reason of each controller whole.
+const MESSAGE_MAX: usize = 4_096;
+
+/// How long a controller that has refused is skipped for the same slot: the reason may be another one than capacity, and
+/// the refusal would repeat.
+const REFUSAL_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
+
+/// No controller has free capacity now. This ends the round of attempts. Only recent refusals count in the next one.
+pub(crate) fn waiting(
+    status: &IPUPartitionStatus,
+    reasons: &[WaitingReason],
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.phase = PartitionPhase::Pending;
+    next.waiting = reasons.to_vec();
+    next.attempts
+        .retain(|attempt| attempt.is_held() || is_fresh_refusal(attempt, now));
+    let message = if reasons.is_empty() {
+        "no V-IPU controller is configured; the admin's list of controllers is empty".to_owned()
+    } else {
+        let each: Vec<String> = reasons
+            .iter()
+            .map(|reason| format!("{}: {}", reason.controller, reason.reason))
+            .collect();
+        let all = format!(
+            "no V-IPU controller has free capacity now; {}",
+            each.join("; ")
+        );
+        sanitize(&all, MESSAGE_MAX)
+    };
+    ready(next, false, "Waiting", message, now)
+}
+
+/// No controller can ever create it.
+pub(crate) fn rejected(
+    status: &IPUPartitionStatus,
+    why: &str,
+    now: Timestamp,
+) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    next.phase = PartitionPhase::Rejected;
+    next.waiting.clear();
+    next.attempts.retain(Attempt::is_held);
+    ready(next, false, "Rejected", why.to_owned(), now)
+}
+
+fn is_fresh_refusal(attempt: &Attempt, now: Timestamp) -> bool {
+    let started = attempt.started.as_ref();
+    // The start is in the future if the clock was set back.
+    attempt.outcome == AttemptOutcome::Refused
+        && started.is_some_and(|started| now.duration_since(started.0).abs() < REFUSAL_LIFETIME)
+}
+
+#[cfg(test)]
+mod tests {
+    use ipu_api::ipupartition::ControllerRef;
+
+    use super::*;
+    use crate::status_update::unsettled;
+
+    #[test]
+    fn a_refusal_is_fresh_for_seconds_whatever_became_of_the_clock() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let controller: ControllerRef = serde_json::from_value(serde_json::json!({
+            "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+        }))
+        .unwrap();
+        let refused = |second| Attempt {
+            outcome: AttemptOutcome::Refused,
+            ..unsettled(controller.clone(), "p-1".to_owned(), at(second))
+        };
+        // The clock was set back by an hour in the last case.
+        for (started, expected) in [(95, 1), (85, 0), (105, 1), (3_700, 0)] {
+            let status = IPUPartitionStatus {
+                attempts: vec![refused(started)],
+                ..IPUPartitionStatus::default()
+            };
+            let waiting = waiting(&status, &[], at(100));
+            assert_eq!(waiting.attempts.len(), expected, "begun at {started}");
+        }
+    }
+}

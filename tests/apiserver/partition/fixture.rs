@@ -1,0 +1,316 @@
+//! A real API server, simulated controllers, and a vipu-proxy that can be killed and started again.
+
+mod objects;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use cluster::control_plane::ControlPlane;
+use cluster::wait::{Seen, eventually};
+use ipu_api::ipupartition::PartitionOwner;
+use ipu_api::naming::Identity;
+use ipu_guest_host::GuestHost;
+use ipu_guest_host::model::Hook;
+use ipu_operator::exposition::Metrics;
+use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
+use ipu_partitions::sweep;
+use ipu_runtime::certificates::Source;
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::scope::Scope;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{Api, ObjectMeta, Patch, PatchParams};
+use kube::{Client, ResourceExt};
+use serde_json::json;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use vipu_client::AuthOptions;
+use vipu_simulator::faults::Method;
+use vipu_simulator::pod::Wanted;
+use vipu_simulator::{Options, Simulator};
+
+use super::install::{apply, install};
+
+pub(crate) use objects::{controller, id, notebook};
+
+/// Where the release would be.
+pub(crate) const NAMESPACE: &str = "ipu-operator-system";
+
+/// What tokens for the proxy must be for.
+pub(crate) const AUDIENCE: &str = "ipu-operator";
+
+/// The ConfigMap with the admin's list.
+pub(crate) const LIST: &str = "ipu-operator-vipu-controllers";
+
+/// IPUPartitions belong to no namespace, so one fixture at a time uses the API server.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+pub(crate) struct Fixture {
+    pub(crate) client: Client,
+    pub(crate) pods: Vec<Simulator>,
+    pub(crate) port: u16,
+    /// How long somebody who waits is passed by smaller ones, in seconds; read when a proxy starts.
+    pub(crate) backfill_limit: u64,
+    /// Where the release is; read when a proxy starts.
+    pub(crate) namespace: String,
+    /// Whose partitions are made; read when a proxy starts.
+    pub(crate) scope: Scope,
+    /// The folder and the settings of what is the built-in guest for placement; read when a proxy starts.
+    /// None: the built-in walk.
+    pub(crate) policy: Option<(PathBuf, serde_json::Value)>,
+    proxy: Option<Replica>,
+    pub(crate) secure_port: u16,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Fixture {
+    /// Controllers of these sizes, in this order, and a proxy that knows them.
+    pub(crate) async fn start(sizes: &[u32]) -> Self {
+        let mut fixture = Self::without_proxy(sizes).await;
+        fixture.start_proxy().await;
+        fixture
+    }
+
+    pub(crate) async fn without_proxy(sizes: &[u32]) -> Self {
+        let plane = ControlPlane::shared().await.unwrap();
+        let client = plane.client().await.unwrap();
+        Self::on(client, sizes).await
+    }
+
+    /// The same on an API server of the test's own.
+    pub(crate) async fn on(client: Client, sizes: &[u32]) -> Self {
+        let turn = ONE_AT_A_TIME.lock().await;
+        install(&client).await;
+        let mut pods = Vec::new();
+        for (index, ipus) in sizes.iter().enumerate() {
+            let options = Options::quick(&format!("pod{}", index + 1), *ipus);
+            pods.push(Simulator::start(options).await.unwrap());
+        }
+        let fixture = Fixture {
+            client,
+            pods,
+            port: free_port(),
+            backfill_limit: 600,
+            namespace: NAMESPACE.to_owned(),
+            scope: Scope::Cluster,
+            policy: None,
+            secure_port: free_port(),
+            proxy: None,
+            _turn: turn,
+        };
+        fixture
+            .list_controllers(&fixture.pods.iter().collect::<Vec<_>>())
+            .await;
+        fixture
+    }
+
+    /// Writes the admin's list; the nodes of every controller are there.
+    pub(crate) async fn list_controllers(&self, pods: &[&Simulator]) {
+        let labelled: Vec<_> = pods.iter().map(|pod| (*pod, "here")).collect();
+        self.list_labelled(&labelled).await;
+    }
+
+    /// Writes the admin's list, with the value of the label of each controller's nodes.
+    pub(crate) async fn list_labelled(&self, pods: &[(&Simulator, &str)]) {
+        let entries: Vec<String> = pods
+            .iter()
+            .map(|(pod, label)| format!("{}:ipunode={label}", pod.address))
+            .collect();
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some(LIST.to_owned()),
+                ..ObjectMeta::default()
+            },
+            data: Some(BTreeMap::from([(
+                "controllers.yaml".to_owned(),
+                entries.join(","),
+            )])),
+            ..ConfigMap::default()
+        };
+        apply(
+            Api::<ConfigMap>::namespaced(self.client.clone(), &self.namespace),
+            &map,
+        )
+        .await;
+    }
+
+    /// The release is uninstalled, and another one installed in another namespace, for the same controllers.
+    pub(crate) async fn reinstall_in(&mut self, namespace: &str) {
+        self.kill_proxy().await;
+        let metadata = ObjectMeta {
+            name: Some(namespace.to_owned()),
+            ..ObjectMeta::default()
+        };
+        let object = Namespace {
+            metadata,
+            ..Namespace::default()
+        };
+        apply(Api::<Namespace>::all(self.client.clone()), &object).await;
+        namespace.clone_into(&mut self.namespace);
+        let pods: Vec<_> = self.pods.iter().collect();
+        self.list_controllers(&pods).await;
+        self.start_proxy().await;
+    }
+
+    pub(crate) async fn start_proxy(&mut self) {
+        // One name, as of a container that is started again in its Pod: it leads at once.
+        self.proxy = Some(
+            self.replica("vipu-proxy-0", [self.port, self.secure_port])
+                .await,
+        );
+    }
+
+    /// What a proxy of this name is told, which answers on these ports: plain, and with TLS.
+    pub(crate) fn options(&self, name: &str, [port, secure_port]: [u16; 2]) -> ProxyOptions {
+        ProxyOptions {
+            release: ReleaseOptions {
+                pod_name: Some(name.to_owned()),
+                namespace: self.namespace.clone(),
+                fullname: "ipu-operator".to_owned(),
+                guests_dir: self.policy.as_ref().map_or_else(
+                    || PathBuf::from("/nonexistent"),
+                    |(folder, _)| folder.clone(),
+                ),
+                scope: self.scope.clone(),
+                ..ReleaseOptions::default()
+            },
+            port,
+            probe_port: 0,
+            secure: SecureOptions {
+                secure_port,
+                audience: AUDIENCE.to_owned(),
+                certificate: Source::Made,
+                certificate_secret: None,
+            },
+            controllers_configmap: None,
+            tracker_configmap: "ipu-partitions-tracker".to_owned(),
+            vipu_timeout_seconds: 60,
+            backfill_limit_seconds: self.backfill_limit,
+            advertise: true,
+            access: AuthOptions::default(),
+            times: Times {
+                in_error: Duration::from_secs(1),
+                gang_patience: Duration::from_secs(1),
+                sweep: sweep::Times {
+                    period: Duration::from_secs(1),
+                    grace: Duration::from_secs(1),
+                },
+                lease: Duration::from_secs(3),
+            },
+        }
+    }
+
+    /// A proxy of this name, which answers on these ports: plain, and with TLS.
+    pub(crate) async fn replica(&self, name: &str, ports: [u16; 2]) -> Replica {
+        let options = self.options(name, ports);
+        // Without a placement module the built-in walk decides, which is the same code.
+        let settings = self.policy.as_ref().map(|(_, settings)| settings.clone());
+        let hooks: &[_] = match settings {
+            Some(_) => &[Hook::Placement],
+            None => &[],
+        };
+        let settings = settings.unwrap_or_default();
+        let mut asked = ipu_policies::host_options(&options.release, hooks, settings);
+        // The program of the tests compiles no policies.
+        asked.compiler = None;
+        let policies = GuestHost::open(asked);
+        let policies = policies.await.unwrap();
+        let client = self.client.clone();
+        let stop = CancellationToken::new();
+        Replica(tokio::spawn(async move {
+            let proxy = proxy::run_with(options, client, policies, Metrics::default(), stop);
+            Box::pin(proxy).await.unwrap();
+        }))
+    }
+
+    /// Ends the proxy at once, wherever it is.
+    pub(crate) async fn kill_proxy(&mut self) {
+        if let Some(proxy) = self.proxy.take() {
+            proxy.kill().await;
+        }
+    }
+
+    /// Writes a key beside the admin's list: `cordon` or `drain`.
+    pub(crate) async fn close(&self, key: &str, pods: &[&Simulator]) {
+        let names: Vec<String> = pods.iter().map(|pod| pod.address.to_string()).collect();
+        let patch = Patch::Merge(json!({"data": {key: names.join(",")}}));
+        Api::<ConfigMap>::namespaced(self.client.clone(), NAMESPACE)
+            .patch(LIST, &PatchParams::default(), &patch)
+            .await
+            .unwrap();
+    }
+
+    /// Puts a partition on a controller that a release in `NAMESPACE` gave, and for which there is no
+    /// IPUPartition.
+    pub(crate) async fn orphan(&self, pod: usize, owner: &PartitionOwner) -> String {
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        let system = namespaces.get("kube-system").await.unwrap();
+        let identity = Identity::new(&system.uid().unwrap(), NAMESPACE);
+        let id = identity.partition_id(owner, 0, "a-request-of-old", 7, 0);
+        self.put(pod, &id);
+        id
+    }
+
+    /// Makes a partition on a controller by hand.
+    pub(crate) fn put(&self, pod: usize, id: &str) {
+        let wanted = Wanted {
+            id: id.to_owned(),
+            ipus: 4,
+            ..Wanted::default()
+        };
+        let made = |world: &mut vipu_simulator::World, now| world.pod.take(&wanted, now);
+        self.pods[pod].server.with(made).unwrap();
+    }
+
+    /// The ids on each controller.
+    pub(crate) fn ids(&self) -> Vec<Vec<String>> {
+        let of = |pod: &Simulator| {
+            pod.server.with(|world, now| {
+                world
+                    .pod
+                    .partitions(now)
+                    .map(|partition| partition.id.clone())
+                    .collect()
+            })
+        };
+        self.pods.iter().map(of).collect()
+    }
+
+    pub(crate) async fn once_ids(
+        &self,
+        what: &str,
+        is_so: impl Fn(&[Vec<String>]) -> bool,
+    ) -> Vec<Vec<String>> {
+        eventually(what, async || Seen::when(self.ids(), |ids| is_so(ids))).await
+    }
+
+    /// How often a method was called on a controller.
+    pub(crate) fn calls(&self, pod: usize, method: Method) -> usize {
+        let calls = self.pods[pod].server.calls(0);
+        calls.iter().filter(|call| call.method == method).count()
+    }
+}
+
+/// A proxy that runs; dropped, it ends as if it was killed.
+pub(crate) struct Replica(JoinHandle<()>);
+
+impl Replica {
+    /// Ends it at once, wherever it is.
+    pub(crate) async fn kill(mut self) {
+        self.0.abort();
+        let ended = (&mut self.0).await;
+        assert!(ended.unwrap_err().is_cancelled(), "it had ended by itself");
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+pub(crate) fn free_port() -> u16 {
+    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    listener.local_addr().unwrap().port()
+}

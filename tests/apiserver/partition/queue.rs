@@ -1,0 +1,177 @@
+//! Who is served first where not all have room.
+
+use cluster::wait::eventually;
+use ipu_api::ipupartition::{IPUPartition, PartitionOptions, PartitionPhase};
+use kube::api::DeleteParams;
+
+use super::fixture::{Fixture, id, notebook};
+
+/// Wants the partitions of a gang of one owner.
+async fn want_gang(fixture: &Fixture, name: &str, size: u32, ipus: u32) -> Vec<IPUPartition> {
+    let mut wanted = Vec::new();
+    for slot in 0..size {
+        let options = PartitionOptions {
+            gang_size: Some(size),
+            ..PartitionOptions::default()
+        };
+        let one = fixture.want_with(notebook(name), slot, ipus, options);
+        wanted.push(one.await);
+    }
+    wanted
+}
+
+fn message(partition: &IPUPartition) -> String {
+    let status = partition.status.clone().unwrap_or_default();
+    status.message.unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_large_one_is_passed_until_its_limit_and_then_served() {
+    let mut fixture = Fixture::without_proxy(&[8]).await;
+    fixture.backfill_limit = 3;
+    fixture.start_proxy().await;
+    let first = fixture.want("first", 4).await;
+    fixture.once_in(&first, PartitionPhase::Ready).await;
+    let large = fixture.want("large", 8).await;
+    fixture.once_waiting(&large).await;
+    let passing = fixture.want("passing", 2).await;
+    fixture.once_in(&passing, PartitionPhase::Ready).await;
+
+    // Each new one has its own first look, so that one of them comes after the limit.
+    let mut others = 0;
+    let held_up = eventually("one comes after the limit", async || {
+        let small = fixture.want(&format!("small-{others}"), 1).await;
+        others += 1;
+        let seen = fixture
+            .once(&small, "it is served or told why not", |object| {
+                let status = object.status.clone().unwrap_or_default();
+                status.phase == PartitionPhase::Ready || !status.waiting.is_empty()
+            })
+            .await;
+        if seen.status.clone().unwrap().phase != PartitionPhase::Ready {
+            return Some(seen);
+        }
+        fixture.delete(&small).await;
+        fixture.once_gone(&small).await;
+        None
+    })
+    .await;
+    let said = message(&held_up);
+    assert!(
+        said.contains("is reserved for default/large (8 IPUs), which waits since"),
+        "{said}"
+    );
+
+    fixture.delete(&first).await;
+    fixture.delete(&passing).await;
+    let large = fixture.once_in(&large, PartitionPhase::Ready).await;
+    fixture.delete(&large).await;
+    fixture.once_in(&held_up, PartitionPhase::Ready).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_one_that_has_waited_longer_is_served_first() {
+    let fixture = Fixture::start(&[8]).await;
+    let first = fixture.want("first", 8).await;
+    fixture.once_in(&first, PartitionPhase::Ready).await;
+    // Names against the order, and times of whole seconds.
+    let earlier = fixture.want("z-earlier", 8).await;
+    fixture.once_waiting(&earlier).await;
+    let made = |partition: &IPUPartition| partition.metadata.creation_timestamp.clone().unwrap();
+    let later = eventually("one is made in a later second", async || {
+        let later = fixture.want("a-later", 8).await;
+        if made(&later) > made(&earlier) {
+            return Some(later);
+        }
+        fixture.delete(&later).await;
+        fixture.once_gone(&later).await;
+        None
+    })
+    .await;
+    fixture.once_waiting(&later).await;
+    fixture.delete(&first).await;
+    let earlier = fixture.once_in(&earlier, PartitionPhase::Ready).await;
+    assert_eq!(fixture.ids(), [[id(&earlier)]]);
+    fixture.delete(&earlier).await;
+    fixture.once_in(&later, PartitionPhase::Ready).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gang_takes_nothing_before_there_is_room_for_all_of_it() {
+    let fixture = Fixture::start(&[8, 8]).await;
+    let other = fixture.want("other", 8).await;
+    fixture.once_in(&other, PartitionPhase::Ready).await;
+    let gang = want_gang(&fixture, "gang", 3, 4).await;
+    for one in &gang {
+        // Before a controller was looked at, there is room for fewer.
+        let room =
+            "3 partitions of 4 IPUs are of use only together, and there is free capacity for 2";
+        fixture
+            .once(one, room, |waiting| message(waiting).contains(room))
+            .await;
+    }
+    let small = fixture.want("small", 8).await;
+    fixture.once_in(&small, PartitionPhase::Ready).await;
+    fixture.delete(&other).await;
+    fixture.delete(&small).await;
+    for one in &gang {
+        fixture.once_in(one, PartitionPhase::Ready).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gang_that_can_never_fit_is_rejected_until_more_controllers_are_listed() {
+    let mut fixture = Fixture::without_proxy(&[8, 4]).await;
+    fixture.list_controllers(&[&fixture.pods[0]]).await;
+    fixture.start_proxy().await;
+    let gang = want_gang(&fixture, "huge", 3, 4).await;
+    for one in &gang {
+        let said = message(&fixture.once_in(one, PartitionPhase::Rejected).await);
+        assert!(
+            said.contains("can ever serve 3 partitions of 4 IPUs")
+                && said.contains("capacity for 2"),
+            "{said}"
+        );
+    }
+    fixture
+        .list_controllers(&fixture.pods.iter().collect::<Vec<_>>())
+        .await;
+    for one in &gang {
+        fixture.once_in(one, PartitionPhase::Ready).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gang_that_cannot_be_completed_gives_back_what_it_holds() {
+    let fixture = Fixture::start(&[16]).await;
+    let gang = want_gang(&fixture, "gang", 3, 4).await;
+    let mut held = Vec::new();
+    for one in &gang {
+        held.push(fixture.once_in(one, PartitionPhase::Ready).await);
+    }
+    // Somebody uses it, so that it is kept whatever becomes of the others.
+    let pods = fixture.start_pod("user-of-gang", &id(&held[0])).await;
+    fixture.delete(&held[2]).await;
+    fixture.once_gone(&held[2]).await;
+    fixture.put(0, "by-hand-1");
+    fixture.put(0, "by-hand-2");
+    let given_back = fixture.once_waiting(&held[1]).await;
+    let said = message(&given_back);
+    assert!(said.contains("are of use only together"), "{said}");
+    let note = fixture
+        .once_event(&given_back.metadata.name.unwrap(), "Replacing")
+        .await;
+    assert!(
+        note.contains("it is of use only with 2 others, and 1 of them found no free capacity"),
+        "{note}"
+    );
+    assert!(fixture.ids()[0].contains(&id(&held[0])));
+    let at_once = DeleteParams::default().grace_period(0);
+    pods.delete("user-of-gang", &at_once).await.unwrap();
+    fixture.once_waiting(&held[0]).await;
+    fixture
+        .once_ids("only what was made by hand is left", |ids| {
+            ids[0].len() == 2
+        })
+        .await;
+}

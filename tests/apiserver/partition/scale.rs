@@ -1,0 +1,74 @@
+//! A thousand partitions at once on sixteen V-IPU controllers, which have room for a third of them.
+
+use std::collections::BTreeSet;
+
+use cluster::wait::{Seen, until};
+use futures::StreamExt;
+use ipu_api::ipupartition::PartitionPhase;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, ListParams};
+use vipu_simulator::faults::Method;
+
+use super::fixture::{Fixture, id};
+
+const WANTED: usize = 1_000;
+const CONTROLLERS: usize = 16;
+
+/// How long all of them may take on a busy machine.
+const PATIENCE: std::time::Duration = std::time::Duration::from_mins(15);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_at_once_are_each_served_once_though_the_proxy_is_killed() {
+    let mut fixture = Fixture::start(&[64; CONTROLLERS]).await;
+    let all = futures::stream::iter(0..WANTED);
+    all.for_each_concurrent(16, async |number| {
+        let ipus = 1 << (number % 4);
+        fixture.want(&format!("job-{number}"), ipus).await;
+    })
+    .await;
+
+    // Nothing is removed before: the first controllers would serve everybody where removals are quick.
+    until("every controller to be asked", PATIENCE, async || {
+        let asked = (0..CONTROLLERS).map(|pod| fixture.calls(pod, Method::CreatePartition));
+        let asked: Vec<_> = asked.collect();
+        Ok::<_, kube::Error>(Seen::when(asked, |asked| {
+            asked.iter().all(|made| *made > 0)
+        }))
+    })
+    .await
+    .unwrap();
+    let mut served = BTreeSet::new();
+    for killed_at in [WANTED / 4, WANTED / 2, WANTED] {
+        let what = format!("{killed_at} partitions to be served");
+        until(what, PATIENCE, async || {
+            let partitions = fixture.partitions();
+            for partition in partitions.list(&ListParams::default()).await? {
+                let status = partition.status.clone().unwrap_or_default();
+                let is_new = partition.metadata.deletion_timestamp.is_none();
+                if is_new && status.phase == PartitionPhase::Ready {
+                    assert!(served.insert(id(&partition)), "an id is given once");
+                    let name = partition.name_any();
+                    partitions.delete(&name, &DeleteParams::default()).await?;
+                }
+            }
+            Ok::<_, kube::Error>(Seen::when(served.len(), |served| *served >= killed_at))
+        })
+        .await
+        .unwrap();
+        fixture.kill_proxy().await;
+        fixture.start_proxy().await;
+    }
+
+    until("every IPUPartition to go", PATIENCE, async || {
+        let left = fixture.partitions().list(&ListParams::default()).await?;
+        Ok::<_, kube::Error>(Seen::when(left.items.len(), |left| *left == 0))
+    })
+    .await
+    .unwrap();
+    assert_eq!(served.len(), WANTED);
+    fixture
+        .once_ids("nothing is left on any controller", |ids| {
+            ids.iter().all(Vec::is_empty)
+        })
+        .await;
+}

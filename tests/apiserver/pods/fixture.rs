@@ -1,0 +1,237 @@
+//! The chart's webhook and policy of native Pods, the reconciler, a vipu-proxy and simulated V-IPU controllers.
+
+use cluster::wait::{Seen, eventually};
+use ipu_pods::NativePodSettings;
+use ipu_runtime::work_queue::metrics::Reconciles;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::core::v1::{Namespace, Pod, PodCondition, ServiceAccount};
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::discovery::ApiResource;
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::chart::arguments::rendered;
+use crate::partition::fixture::Fixture;
+use crate::partition::install::apply;
+use crate::webhook::fixture::CONFIGURATION;
+
+/// Name of the webhook configuration for native Pods.
+const NATIVE: &str = "native-pods";
+
+/// A fixture of partitions with everything that native Pods need.
+pub(crate) struct Native {
+    pub(crate) fixture: Fixture,
+    reconciler: Option<JoinHandle<()>>,
+}
+
+impl Native {
+    /// Controllers of these sizes, on an API server with webhooks; the reconciler runs.
+    pub(crate) async fn start(client: Client, sizes: &[u32]) -> Self {
+        let mut native = Self::without_reconciler(client, sizes).await;
+        native.start_reconciler();
+        native
+    }
+
+    /// The same without the reconciler.
+    pub(crate) async fn without_reconciler(client: Client, sizes: &[u32]) -> Self {
+        let mut fixture = Fixture::on(client, sizes).await;
+        register(&fixture.client).await;
+        for pod in pods(&fixture.client, "default")
+            .list(&ListParams::default())
+            .await
+            .unwrap()
+        {
+            delete(&pods(&fixture.client, "default"), &pod.name_any()).await;
+        }
+        fixture.start_proxy().await;
+        Self {
+            fixture,
+            reconciler: None,
+        }
+    }
+
+    pub(crate) fn start_reconciler(&mut self) {
+        let client = self.fixture.client.clone();
+        self.reconciler = Some(tokio::spawn(async move {
+            let (settings, stop) = (NativePodSettings::default(), CancellationToken::new());
+            ipu_pods::run(client, settings, &Reconciles::default(), stop).await;
+        }));
+    }
+
+    /// Ends the reconciler between any two of its requests.
+    pub(crate) async fn kill_reconciler(&mut self) {
+        if let Some(reconciler) = self.reconciler.take() {
+            reconciler.abort();
+            assert!(reconciler.await.unwrap_err().is_cancelled());
+        }
+    }
+
+    pub(crate) fn pods(&self) -> Api<Pod> {
+        pods(&self.fixture.client, "default")
+    }
+
+    /// A namespace in which Pods can be created.
+    pub(crate) async fn namespace(&self, name: &str) -> Api<Pod> {
+        let namespace: Namespace = object(&json!({"metadata": {"name": name}}));
+        apply(Api::all(self.fixture.client.clone()), &namespace).await;
+        let account: ServiceAccount = object(&json!({"metadata": {"name": "default"}}));
+        apply(Api::namespaced(self.fixture.client.clone(), name), &account).await;
+        pods(&self.fixture.client, name)
+    }
+
+    /// The Pod once it `is_so`.
+    pub(crate) async fn once(&self, name: &str, what: &str, is_so: impl Fn(&Pod) -> bool) -> Pod {
+        once(&self.pods(), name, what, is_so).await
+    }
+
+    /// The Pod once it has its partition and no gate.
+    pub(crate) async fn once_bound(&self, name: &str) -> Pod {
+        self.once(name, "it has its partition", is_bound).await
+    }
+
+    /// Waits until no IPUPartition is left, and nothing on any controller.
+    pub(crate) async fn once_nothing_is_left(&self) {
+        eventually("no IPUPartition is left", async || {
+            let left = self.fixture.partitions().list(&ListParams::default()).await;
+            Seen::when(left.unwrap().items, Vec::is_empty)
+        })
+        .await;
+        let is_empty = |ids: &[Vec<String>]| ids.iter().all(Vec::is_empty);
+        self.fixture.once_ids("nothing is left", is_empty).await;
+    }
+}
+
+impl Drop for Native {
+    fn drop(&mut self) {
+        if let Some(reconciler) = &self.reconciler {
+            reconciler.abort();
+        }
+    }
+}
+
+/// The Pod once it `is_so`.
+pub(crate) async fn once(
+    pods: &Api<Pod>,
+    name: &str,
+    what: &str,
+    is_so: impl Fn(&Pod) -> bool,
+) -> Pod {
+    eventually(&format!("{name}: {what}"), async || {
+        let pod = pods.get_opt(name).await.unwrap();
+        let state = format!("{pod:#?}");
+        pod.filter(|pod| is_so(pod)).ok_or(state)
+    })
+    .await
+}
+
+/// The Pod once its condition has this reason, and the message.
+pub(crate) async fn once_told(pods: &Api<Pod>, name: &str, reason: &str) -> String {
+    let is_told = |pod: &Pod| {
+        let condition = condition(pod);
+        condition.is_some_and(|condition| condition.reason.as_deref() == Some(reason))
+    };
+    let pod = once(pods, name, reason, is_told).await;
+    condition(&pod).unwrap().message.unwrap_or_default()
+}
+
+pub(crate) fn condition(pod: &Pod) -> Option<PodCondition> {
+    let conditions = pod.status.clone()?.conditions?;
+    let mut ours = conditions.into_iter();
+    ours.find(|one| one.type_ == "graphcore.ai/PartitionReady")
+}
+
+pub(crate) fn is_bound(pod: &Pod) -> bool {
+    let gates = pod
+        .spec
+        .as_ref()
+        .and_then(|spec| spec.scheduling_gates.as_ref());
+    gates.is_none_or(Vec::is_empty) && pod.labels().contains_key("graphcore.ai/partition-id")
+}
+
+pub(crate) async fn delete(pods: &Api<Pod>, name: &str) {
+    pods.delete(name, &DeleteParams::default().grace_period(0))
+        .await
+        .unwrap();
+}
+
+/// A Pod with these annotations.
+pub(crate) fn pod(name: &str, annotations: &Value) -> Pod {
+    object(&json!({
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {
+            "automountServiceAccountToken": false,
+            "containers": [{"name": "main", "image": "none"}],
+        },
+    }))
+}
+
+/// Creates a Pod that requests this number of IPUs.
+pub(crate) async fn request(pods: &Api<Pod>, name: &str, ipus: &str) -> kube::Result<Pod> {
+    let pod = pod(name, &json!({"graphcore.ai/ipu": ipus}));
+    pods.create(&PostParams::default(), &pod).await
+}
+
+fn object<K: serde::de::DeserializeOwned>(json: &Value) -> K {
+    serde_json::from_value(json.clone()).unwrap()
+}
+
+fn pods(client: &Client, namespace: &str) -> Api<Pod> {
+    Api::namespaced(client.clone(), namespace)
+}
+
+/// Registers the webhook and the policy of the chart. The webhook is called where those of IPUJobs are.
+async fn register(client: &Client) {
+    let configurations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+    let of_jobs = eventually("the operator has written its caBundle", async || {
+        let found = configurations.get(CONFIGURATION).await.unwrap();
+        let config = found.webhooks.unwrap().remove(0).client_config;
+        Seen::when(config, |config| config.ca_bundle.is_some())
+    })
+    .await;
+    let render =
+        |template: &'static str| tokio::task::spawn_blocking(move || rendered(template, None));
+    let mut chart = render("webhook-mutating").await.unwrap();
+    let mut webhook = chart[0]["webhooks"][1].take();
+    let (base, _) = of_jobs.url.as_deref().unwrap().rsplit_once('/').unwrap();
+    webhook["clientConfig"] = json!({
+        "url": format!("{base}{}", ipu_admission::MUTATE_POD_PATH),
+        "caBundle": of_jobs.ca_bundle,
+    });
+    let configuration: MutatingWebhookConfiguration =
+        object(&json!({"metadata": {"name": NATIVE}, "webhooks": [webhook]}));
+    apply(configurations, &configuration).await;
+    for policy in render("native-pods").await.unwrap() {
+        let policy: DynamicObject = object(&policy);
+        let types = policy.types.clone().unwrap();
+        let kind =
+            kube::core::GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", &types.kind);
+        let plural = match &*types.kind {
+            "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
+            _ => "validatingadmissionpolicybindings",
+        };
+        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
+        let policies: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let params = PatchParams::apply("tests").force();
+        let name = policy.name_any();
+        policies
+            .patch(&name, &params, &Patch::Apply(&policy))
+            .await
+            .unwrap();
+    }
+    let probed = pods(client, "default");
+    eventually("the API server calls the webhook of Pods", async || {
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let probe = pod("probe", &json!({"graphcore.ai/ipu": "none"}));
+        let answer = probed.create(&dry_run, &probe).await;
+        Seen::when(
+            answer.err(),
+            |error| matches!(error, Some(kube::Error::Api(status)) if status.code == 422),
+        )
+    })
+    .await;
+}

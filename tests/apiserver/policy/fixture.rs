@@ -1,0 +1,212 @@
+//! Webhooks that follow IPUPolicies, an admin who writes them, and a second replica.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use cluster::wait::{Seen, eventually};
+use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::{GuestHost, digest_of};
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_runtime::lease::LeadershipStatus;
+use ipu_runtime::release::Process;
+use ipu_runtime::scope::Conflicts;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Client;
+use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use release::guests;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::webhook::fixture::{Owned, Webhooks, release};
+
+/// Webhooks of one's own, whose process follows IPUPolicies, and a user who writes them.
+pub(super) struct Fixture {
+    pub(super) webhooks: Owned,
+    pub(super) client: Client,
+}
+
+impl Fixture {
+    pub(super) async fn start() -> Self {
+        let webhooks = Webhooks::start().await;
+        let client = webhooks.client();
+        Self { webhooks, client }
+    }
+
+    pub(super) fn policies(&self) -> Api<IPUPolicy> {
+        Api::all(self.client.clone())
+    }
+
+    /// Puts modules into the ConfigMap `modules`, and answers the digest of each.
+    pub(super) async fn modules(&self, modules: &[(&str, Vec<u8>)]) -> Vec<String> {
+        let of = |(name, bytes): &(&str, Vec<u8>)| ((*name).to_owned(), ByteString(bytes.clone()));
+        let map = ConfigMap {
+            metadata: ObjectMeta {
+                name: Some("modules".to_owned()),
+                ..ObjectMeta::default()
+            },
+            binary_data: Some(modules.iter().map(of).collect::<BTreeMap<_, _>>()),
+            ..ConfigMap::default()
+        };
+        let api = Api::<ConfigMap>::default_namespaced(self.client.clone());
+        let at_once = DeleteParams::default();
+        if api.get_opt("modules").await.unwrap().is_some() {
+            api.delete("modules", &at_once).await.unwrap();
+        }
+        api.create(&PostParams::default(), &map).await.unwrap();
+        let digests = modules
+            .iter()
+            .map(|(_, bytes)| digest_of(bytes).to_string());
+        digests.collect()
+    }
+
+    pub(super) async fn apply(&self, name: &str, spec: Value) -> Result<IPUPolicy, kube::Error> {
+        let policy = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
+            "metadata": {"name": name}, "spec": spec,
+        });
+        let force = PatchParams::apply("an-admin").force();
+        self.policies()
+            .patch(name, &force, &Patch::Apply(&policy))
+            .await
+    }
+
+    /// The status once `is_so`.
+    pub(super) async fn once(
+        &self,
+        name: &str,
+        what: &str,
+        is_so: impl Fn(&IPUPolicyStatus) -> bool,
+    ) -> IPUPolicyStatus {
+        eventually(&format!("the IPUPolicy {name} is {what}"), async || {
+            let policy = self.policies().get(name).await.unwrap();
+            Seen::when(policy.status.unwrap_or_default(), &is_so)
+        })
+        .await
+    }
+
+    /// The status once the desired version has this phase.
+    pub(super) async fn once_in(&self, name: &str, phase: PolicyPhase) -> IPUPolicyStatus {
+        let generation = self.policies().get(name).await.unwrap().metadata.generation;
+        self.once(name, &format!("{phase:?}"), |status| {
+            status.phase == phase && Some(status.observed_generation) == generation
+        })
+        .await
+    }
+
+    /// What becomes of a job of so many IPUs, in a dry run.
+    pub(super) async fn ask(&self, ipus: u32) -> Result<Vec<String>, String> {
+        let made = self.webhooks.create(&job(ipus)).await;
+        let name = format!("of-{ipus}");
+        if made.is_ok() {
+            let jobs = self.webhooks.jobs();
+            // There is no controller that would take it off.
+            let released = json!({"metadata": {"finalizers": null}});
+            let (released, nobody) = (Patch::Merge(released), PatchParams::default());
+            jobs.patch(&name, &nobody, &released).await.unwrap();
+            jobs.delete(&name, &DeleteParams::default()).await.unwrap();
+        }
+        made.map(|made| made.warnings)
+            .map_err(|status| status.message)
+    }
+
+    /// Waits until a job of so many IPUs is refused with these words, or admitted.
+    pub(super) async fn once_told(&self, ipus: u32, words: Option<&str>) {
+        let what = format!("a job of {ipus} IPUs is told {words:?}");
+        eventually(&what, async || {
+            Seen::when(self.ask(ipus).await, |asked| match (asked, words) {
+                (Err(told), Some(words)) => told.contains(words),
+                (asked, words) => asked.is_ok() && words.is_none(),
+            })
+        })
+        .await
+        .ok();
+    }
+}
+
+pub(super) fn job(ipus: u32) -> Value {
+    json!({
+        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob",
+        "metadata": {"name": format!("of-{ipus}")},
+        "spec": {
+            "jobInstances": 1, "ipusPerJobInstance": ipus.to_string(),
+            "workers": {"template": {"spec": {"containers": [{"name": "x", "image": "x"}]}}},
+        },
+    })
+}
+
+/// A job on which hostile guests show what they are.
+pub(super) fn large_job() -> Value {
+    let mut large = job(2);
+    large["metadata"]["annotations"] = json!({"long": "x".repeat(5_000)});
+    large
+}
+
+pub(super) fn built_in(file: &str) -> Vec<u8> {
+    std::fs::read(guests::build().unwrap().join(file)).unwrap()
+}
+
+/// The validation guest of our own with another limit.
+pub(super) fn at_most(ipus: u32) -> Value {
+    json!({
+        "hook": "Validation",
+        "module": {"image": {"file": "validation.wasm"}},
+        "settings": {"maxIpusPerJob": ipus},
+    })
+}
+
+pub(super) fn of_map(hook: &str, key: &str, digest: &str) -> Value {
+    json!({
+        "hook": hook,
+        "module": {"configMap": {"name": "modules", "key": key}, "digest": digest},
+    })
+}
+
+pub(super) fn of_registry(digest: &str, oci: Value) -> Value {
+    let mut spec = json!({"hook": "Validation", "module": {"digest": digest}});
+    spec["module"]["oci"] = oci;
+    spec
+}
+
+/// Another replica of the controller, which serves nobody.
+pub(super) struct Other {
+    task: JoinHandle<()>,
+    stop: CancellationToken,
+}
+
+impl Other {
+    pub(super) async fn start(client: Client, name: &'static str) -> Self {
+        Self::start_with(client, name, None).await
+    }
+
+    /// One that keeps what it fetches in a folder.
+    pub(super) async fn start_with(
+        client: Client,
+        name: &'static str,
+        kept: Option<&Path>,
+    ) -> Self {
+        let dir = tokio::task::spawn_blocking(guests::build).await.unwrap();
+        let mut release = release(dir.unwrap(), name);
+        release.compile_cache_dir = kept.map(Path::to_owned);
+        let hooks = [Hook::Defaulting, Hook::Validation];
+        let mut options = ipu_policies::host_options(&release, &hooks, json!({}));
+        // This program compiles nothing for others, so it compiles by itself.
+        (options.compile_cache_dir, options.compiler) = (None, None);
+        let policies = GuestHost::open(options).await;
+        let guests = ActivePolicies::new(policies.unwrap());
+        let stop = CancellationToken::new();
+        let stopping = stop.clone();
+        let task = tokio::spawn(async move {
+            let asked = (guests, LeadershipStatus::default(), Conflicts::default());
+            ipu_policies::follow(client, &release, Process::Controller, asked, stopping).await;
+        });
+        Self { task, stop }
+    }
+
+    pub(super) async fn stop(self) {
+        self.stop.cancel();
+        self.task.await.unwrap();
+    }
+}

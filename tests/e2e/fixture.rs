@@ -1,0 +1,399 @@
+//! The cluster that all trials share, and what they do with it.
+
+use std::any::Any;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::http;
+use cluster::images::metrics_server;
+use cluster::images::openmpi::{self, OpenMpi};
+use cluster::interrupt;
+use cluster::lifecycle;
+use cluster::post_mortem;
+use cluster::progress::Progress;
+use cluster::settings::Settings;
+use cluster::tools::Tools;
+use cluster::wait::{Seen, until};
+use futures::FutureExt;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::{IPUJobStatus, JobState};
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition};
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
+use kube::api::{ListParams, PostParams};
+use lab::demo::{self, Controller, Facts, JobFact, KubectlError, Operated};
+use lab::operator::helm::Release;
+use lab::operator::{self, NAMESPACE};
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+use tests::operator_process::{OperatorProcess, ProcessError};
+use tokio::runtime::Runtime;
+
+use crate::simulators;
+
+/// How long anything may take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
+
+/// What a failed trial may leave behind, as `kubectl delete` takes it.
+const LEFT: [&str; 3] = [
+    "ipujobs --all --all-namespaces",
+    "deployments.apps,statefulsets.apps,jobs.batch --all --cascade=foreground",
+    "pods --selector=graphcore.ai/native-pod",
+];
+
+/// The cluster with the operator installed.
+pub(crate) struct Fixture {
+    runtime: Runtime,
+    /// The folders that the cluster uses.
+    pub(crate) settings: Settings,
+    /// Where the work is told.
+    pub(crate) progress: Progress,
+    /// The programs that the cluster is made of.
+    pub(crate) tools: Tools,
+    /// What the demo runs on.
+    pub(crate) operated: Operated,
+    /// The operator's Helm release.
+    pub(crate) release: Release,
+}
+
+/// The demo, as `make demo` runs it.
+pub(crate) fn demo(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async { Ok(demo::run(&fixture.operated, &fixture.progress).await?) })
+}
+
+impl Fixture {
+    /// Brings the cluster up and installs the operator. What was begun is ended where that fails.
+    pub(crate) fn set_up() -> anyhow::Result<Arc<Self>> {
+        let runtime = Runtime::new()?;
+        let settings = Settings::from_env()?;
+        let progress = Progress::start();
+        let begun = runtime.block_on(interrupt::unless(async {
+            let installed = operator::up(&settings, &progress).await?;
+            let operated = post_mortem::after(&settings, installed.operated()).await?;
+            anyhow::Ok((installed.cluster.tools, operated, installed.release))
+        }));
+        match begun.unwrap_or_else(|| Err(anyhow::anyhow!("it was interrupted"))) {
+            Ok((tools, operated, release)) => Ok(Arc::new(Self {
+                runtime,
+                settings,
+                progress,
+                tools,
+                operated,
+                release,
+            })),
+            Err(error) => {
+                interrupt::ending();
+                lifecycle::down(&settings, &progress)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Takes the cluster down; an error names what was left behind.
+    pub(crate) fn tear_down(&self) -> anyhow::Result<()> {
+        interrupt::ending();
+        Ok(lifecycle::down(&self.settings, &self.progress)?)
+    }
+
+    /// Runs a trial's work. What explains a failure is printed and saved; then the faults that it
+    /// ordered are taken back and its jobs deleted, for the trials after it are to find what they
+    /// expect.
+    pub(crate) fn block_on(
+        &self,
+        work: impl Future<Output = Result<(), Failed>>,
+    ) -> Result<(), Failed> {
+        let work = async {
+            // An assertion's panic must not keep the cluster from being tidied.
+            let work = AssertUnwindSafe(work).catch_unwind();
+            let work = work.map(|done| done.unwrap_or_else(|panic| Err(said(panic.as_ref()))));
+            let done = post_mortem::after(&self.settings, work).await;
+            if let Err(failure) = &done {
+                // The runner tells it only after the last trial.
+                eprintln!("\n{}", failure.message().unwrap_or("it failed"));
+                self.tidy().await?;
+            }
+            done
+        };
+        self.runtime
+            .block_on(interrupt::unless(work))
+            .unwrap_or_else(|| Err("it was interrupted".into()))
+    }
+
+    async fn tidy(&self) -> Result<(), Failed> {
+        for controller in &self.operated.controllers {
+            simulators::reset(controller).await?;
+        }
+        self.kubectl(&["uncordon", "--selector=kubernetes.io/os=linux"])
+            .await?;
+        for left in LEFT {
+            let delete = format!("delete --timeout=120s {left}");
+            let delete: Vec<&str> = delete.split(' ').collect();
+            self.kubectl(&delete).await?;
+        }
+        Ok(())
+    }
+
+    /// What is true in the cluster.
+    pub(crate) fn facts(&self) -> Facts<'_> {
+        Facts::new(&self.operated)
+    }
+
+    /// The simulated controllers: the small one first.
+    pub(crate) fn controllers(&self) -> (&Controller, &Controller) {
+        (&self.operated.controllers[0], &self.operated.controllers[1])
+    }
+
+    /// Applies a file of `examples/` as a user does.
+    pub(crate) async fn apply(&self, file: &str) -> Result<JobFact, Failed> {
+        let path = self.path(file);
+        self.operated.kubectl.apply(&path).await?;
+        self.fact(file)
+    }
+
+    /// What a file of `examples/` says of its job.
+    pub(crate) fn fact(&self, file: &str) -> Result<JobFact, Failed> {
+        Ok(JobFact::of_file(&self.path(file))?)
+    }
+
+    /// The job of a file of `examples/`.
+    pub(crate) fn example(&self, file: &str) -> Result<IPUJob, Failed> {
+        let path = self.path(file);
+        Ok(serde_saphyr::from_str(&std::fs::read_to_string(path)?)?)
+    }
+
+    /// A parallel job whose launcher runs `command`, in the image of this Open MPI, as this user.
+    pub(crate) fn parallel(
+        &self,
+        version: OpenMpi,
+        user: i64,
+        command: &[&str],
+    ) -> Result<IPUJob, Failed> {
+        let image = openmpi::ensure(&self.settings, &self.tools, &self.progress, version)?;
+        lifecycle::import(&self.settings.run, &self.tools, &[image])?;
+        let mut job = self.example("02-parallel.yaml")?;
+        let launcher = job.spec.launcher.as_mut().expect("it is a parallel job");
+        launcher.command = command.iter().copied().map(ToOwned::to_owned).collect();
+        let pod = &mut job.spec.workers.template.0["spec"];
+        pod["containers"][0]["image"] = version.image().into();
+        pod["securityContext"] = json!({"runAsUser": user, "runAsGroup": user});
+        Ok(job)
+    }
+
+    /// Brings the image of metrics-server to the nodes. Answers the folder of its manifests and the
+    /// name of the image.
+    pub(crate) fn metrics_server(&self) -> Result<(PathBuf, String), Failed> {
+        let image = metrics_server::ensure(&self.settings, &self.progress)?;
+        let name = image.name.clone();
+        lifecycle::import(&self.settings.run, &self.tools, &[image])?;
+        let source = Tools::source(&self.settings, "metrics-server")?;
+        Ok((source.join("manifests/base"), name))
+    }
+
+    /// Creates a job in the default namespace.
+    pub(crate) async fn create(&self, job: &IPUJob) -> Result<(), kube::Error> {
+        self.jobs().create(&PostParams::default(), job).await?;
+        Ok(())
+    }
+
+    /// Waits until `kubectl describe` of a job says all of this.
+    pub(crate) async fn described(&self, name: &str, words: &[&str]) -> Result<String, Failed> {
+        self.described_in("default", name, words).await
+    }
+
+    /// As [`Self::described`], of a job in another namespace.
+    pub(crate) async fn described_in(
+        &self,
+        namespace: &str,
+        name: &str,
+        words: &[&str],
+    ) -> Result<String, Failed> {
+        let describe = ["describe", "ipujob", name, "--namespace", namespace];
+        let what = format!("kubectl describe ipujob {name} to say {words:?}");
+        let said = until(what, PATIENCE, || async {
+            let said = self.kubectl(&describe).await?;
+            Ok::<_, KubectlError>(Seen::when(said, |said| {
+                words.iter().all(|word| said.contains(word))
+            }))
+        });
+        Ok(said.await?)
+    }
+
+    /// Deletes all jobs of a namespace, and waits until nothing of any job is left anywhere.
+    pub(crate) async fn clear(&self, namespace: &str) -> Result<(), Failed> {
+        let delete = [
+            "delete",
+            "ipujobs",
+            "--all",
+            "--timeout=120s",
+            "--namespace",
+            namespace,
+        ];
+        self.kubectl(&delete).await?;
+        self.nothing_left().await
+    }
+
+    /// A job of the default namespace.
+    pub(crate) async fn job(&self, name: &str) -> Result<IPUJob, kube::Error> {
+        self.jobs().get(name).await
+    }
+
+    /// The status of a job once it is in a state.
+    pub(crate) async fn once(&self, name: &str, state: JobState) -> Result<IPUJobStatus, Failed> {
+        let what = format!("{name} to be {state:?}");
+        let status = until(what, PATIENCE, || async {
+            let status = self.job(name).await?.status.unwrap_or_default();
+            Ok::<_, kube::Error>(if status.launcher_status == state {
+                Seen::Yes(status)
+            } else {
+                let seen = status.launcher_status;
+                Seen::NotYet(format!("{seen:?}: {}", status.last_message))
+            })
+        });
+        Ok(status.await?)
+    }
+
+    /// Waits until no IPUPartition is left, though jobs are.
+    pub(crate) async fn once_no_partition(&self) -> Result<(), Failed> {
+        until("every partition to be released", PATIENCE, || async {
+            let partitions = self.partitions().await?.len();
+            Ok::<_, kube::Error>(Seen::when(partitions, |found| *found == 0))
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Runs kubectl as a user does, and answers what it prints.
+    pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<String, KubectlError> {
+        self.operated.kubectl.run(arguments).await
+    }
+
+    fn path(&self, file: &str) -> PathBuf {
+        self.operated.repository.join("examples").join(file)
+    }
+
+    fn jobs(&self) -> Api<IPUJob> {
+        Api::default_namespaced(self.operated.client.clone())
+    }
+
+    /// Deletes a file of `examples/`, and waits until nothing of any job is left anywhere.
+    pub(crate) async fn delete_and_leave_nothing(&self, file: &str) -> Result<(), Failed> {
+        let path = self.path(file);
+        self.operated.kubectl.delete(&path).await?;
+        self.nothing_left().await
+    }
+
+    async fn nothing_left(&self) -> Result<(), Failed> {
+        self.facts().nothing_in_the_api(PATIENCE).await?;
+        for controller in &self.operated.controllers {
+            demo::none_left(controller).await?;
+        }
+        Ok(())
+    }
+
+    /// All IPUPartitions.
+    pub(crate) async fn partitions(&self) -> Result<Vec<IPUPartition>, kube::Error> {
+        let partitions: Api<IPUPartition> = Api::all(self.operated.client.clone());
+        Ok(partitions.list(&ListParams::default()).await?.items)
+    }
+
+    /// Every attempt that is recorded, as id and outcome.
+    pub(crate) async fn attempts(&self) -> Result<Vec<(String, AttemptOutcome)>, kube::Error> {
+        Ok(self
+            .partitions()
+            .await?
+            .into_iter()
+            .filter_map(|partition| partition.status)
+            .flat_map(|status| status.attempts)
+            .map(|attempt| (attempt.id, attempt.outcome))
+            .collect())
+    }
+
+    /// Orders a fault on a simulated controller.
+    pub(crate) async fn order(&self, controller: &Controller, order: &str) -> Result<(), Failed> {
+        let url = format!("http://{}/faults", controller.faults_at);
+        http::request("POST", &url, order).await?;
+        Ok(())
+    }
+
+    /// Takes all faults of a simulated controller back.
+    pub(crate) async fn clear_orders(&self, controller: &Controller) -> Result<(), Failed> {
+        let url = format!("http://{}/faults", controller.faults_at);
+        http::request("DELETE", &url, "").await?;
+        Ok(())
+    }
+
+    /// Number of CreatePartition calls that a simulated controller has seen so far.
+    pub(crate) async fn creates_seen(&self, controller: &Controller) -> Result<usize, Failed> {
+        let url = format!("http://{}/calls", controller.faults_at);
+        let calls: Vec<Value> = serde_json::from_str(&http::request("GET", &url, "").await?)?;
+        Ok(calls
+            .iter()
+            .filter(|call| call["method"] == "CreatePartition")
+            .count())
+    }
+
+    /// Waits until the API server takes a job again: a controller that was killed asks for its Lease
+    /// and ends jobs before its Service sends anybody to its webhooks.
+    pub(crate) async fn webhooks_answer(&self) -> Result<(), Failed> {
+        let job = self.example("01-single-worker.yaml")?;
+        until("the webhooks to answer", PATIENCE, || async {
+            Ok::<_, kube::Error>(Seen::Yes(self.would_take(&job).await?))
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Whether the API server would take a job; nothing is stored.
+    pub(crate) async fn would_take(&self, job: &IPUJob) -> Result<(), kube::Error> {
+        let asked = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        self.jobs().create(&asked, job).await?;
+        Ok(())
+    }
+
+    /// Kills the controller as soon as it runs.
+    pub(crate) async fn kill_controller(&self) -> Result<(), Failed> {
+        self.kill("controller", None).await
+    }
+
+    /// Kills the proxy that makes partitions.
+    pub(crate) async fn kill_leading_proxy(&self) -> Result<(), Failed> {
+        let holder = self.leader("ipu-operator-vipu-proxy").await?;
+        self.kill("vipu-proxy", holder.as_deref()).await
+    }
+
+    /// Kills the controller that reconciles jobs. Answers its Pod.
+    pub(crate) async fn kill_leading_controller(&self) -> Result<String, Failed> {
+        let holder = self.leader("ipu-operator-controller-manager").await?;
+        let holder = holder.ok_or("nobody leads")?;
+        self.kill("controller", Some(&holder)).await?;
+        Ok(holder)
+    }
+
+    /// The Pod that holds a Lease of the operator.
+    pub(crate) async fn leader(&self, lease: &str) -> Result<Option<String>, kube::Error> {
+        let leases: Api<Lease> = Api::namespaced(self.operated.client.clone(), NAMESPACE);
+        let lease = leases.get(lease).await?;
+        Ok(lease.spec.and_then(|spec| spec.holder_identity))
+    }
+
+    async fn kill(&self, subcommand: &str, pod: Option<&str>) -> Result<(), Failed> {
+        let process = until(format!("{subcommand} to run"), PATIENCE, || async {
+            Ok::<_, ProcessError>(Seen::Yes(OperatorProcess::find(subcommand, pod)?))
+        })
+        .await?;
+        process.kill()?;
+        Ok(())
+    }
+}
+
+/// What a panic says; an assertion's words are a `String` or a literal.
+fn said(panic: &(dyn Any + Send)) -> Failed {
+    let literal = || panic.downcast_ref::<&str>().map(ToString::to_string);
+    let said = panic.downcast_ref::<String>().cloned().or_else(literal);
+    said.unwrap_or_else(|| "it panicked".to_owned()).into()
+}

@@ -1,0 +1,240 @@
+//! Holds the vocabulary: names and words that were replaced do not come back, outside the changelog.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::sources::{documents, repository, rust_files};
+
+/// Words of documents, each with the word of `CONTRIBUTING.md` that replaces it.
+const IN_DOCUMENTS: [(&str, &str); 14] = [
+    ("crowd", "load test"),
+    ("elder", "earlier request"),
+    ("give back", "release"),
+    ("given back", "released"),
+    ("gives back", "releases"),
+    ("in force", "active"),
+    ("line-up", "active set"),
+    ("mend", "fix"),
+    ("passed by", "backfill"),
+    ("rests", "is suspended, is inactive"),
+    ("shelf", "module store"),
+    ("weather", "fault rates"),
+    ("wished", "desired"),
+    ("younger", "later request"),
+];
+
+/// Words of comments and texts in Rust files, in the same way.
+const IN_SOURCES: [(&str, &str); 8] = [
+    ("elder", "earlier request"),
+    ("elders", "earlier requests"),
+    ("given back", "released"),
+    ("gives back", "releases"),
+    ("line-up", "active set"),
+    ("mended", "fixed"),
+    ("weather", "fault rates"),
+    ("younger", "later request"),
+];
+
+/// Names of types and functions, each with the name that replaces it.
+const NAMES: [(&str, &str); 51] = [
+    ("Agenda", "EventQueue"),
+    ("AskTruth", "ReadState"),
+    ("Divided", "Candidates"),
+    ("Door", "SecureState"),
+    ("Fleet", "ControllerPool"),
+    ("ForRoom", "ForCapacity"),
+    ("Gate", "Authorizer"),
+    ("Honest", "CooperativeEnv"),
+    ("Knowledge", "Observations"),
+    ("LookAround", "EvaluateEviction"),
+    ("Manner", "ErrorFormat"),
+    ("Mishap", "CallFault"),
+    ("Scene", "Fixture"),
+    ("Sight", "CoveragePoint"),
+    ("Surroundings", "EvictionState"),
+    ("Twins", "Differential"),
+    ("Weather", "FaultRates"),
+    ("Wish", "Permission"),
+    ("ask_truth", "read_state"),
+    ("asked_to_leave", "draining_requested"),
+    ("count_rest", "count_idle"),
+    ("digestInForce", "activeDigest"),
+    ("digestWished", "desiredDigest"),
+    ("find_out", "resolve_unknown"),
+    ("gives_back", "releases"),
+    ("has_asked", "clear_reservation"),
+    ("hear_of_other", "apply_other"),
+    ("inForce", "active"),
+    ("inherited_partition", "adoptable_partition"),
+    ("is_held_up", "is_stalled"),
+    ("is_promised", "is_claimed"),
+    ("lacks_room", "lacks_capacity"),
+    ("lead_in_turn", "run_as_leader"),
+    ("leftovers", "unsettled_attempts"),
+    ("lineup", "active_set"),
+    ("look_around", "evaluate_eviction"),
+    ("may_stay", "without_draining"),
+    ("object_names", "dns1123"),
+    ("room_made", "released"),
+    ("room_was_made", "capacity_released"),
+    ("set_aside", "replacing"),
+    ("shut_out", "cordon_reasons"),
+    ("spared", "capacity_after_queue"),
+    ("stillborn", "formation_failed"),
+    ("taken_over", "adoption_requested"),
+    ("takes_room", "waits_for_capacity"),
+    ("tell_overruled", "report_overruled"),
+    ("unasked", "missing_members"),
+    ("untold", "without_answer"),
+    ("users_of_mine", "users_of_owner"),
+    ("write_or_rest", "write_if_changed"),
+];
+
+/// Modules, by the folder of their package, each with the module that replaces it.
+const MODULES: [(&str, &[(&str, &str)]); 4] = [
+    (
+        "host/api/src",
+        &[("names", "labels, naming"), ("object_names", "dns1123")],
+    ),
+    (
+        "host/partitions/src",
+        &[
+            ("agenda", "event_queue"),
+            ("chance", "rng"),
+            ("crowd", "load"),
+            ("driver", "sim_adapter"),
+            ("fleet", "controller_pool"),
+            ("gate", "authorizer"),
+            ("honest", "cooperative_env"),
+            ("knowledge", "observations"),
+            ("leftovers", "unsettled_attempts"),
+            ("line", "queue"),
+            ("look", "remote_state"),
+            ("nonsense", "proptests"),
+            ("pace", "requeue"),
+            ("placing", "placement/request"),
+            ("question", "query_request"),
+            ("recent", "expiring_map"),
+            ("record", "status_update"),
+            ("refusal", "api_error"),
+            ("remembered", "token_cache"),
+            ("seek", "evaluate"),
+            ("strict", "duplicate_keys"),
+            ("surroundings", "eviction"),
+            ("trouble", "faults"),
+            ("turns", "queue_state"),
+            ("users", "pod_users"),
+            ("wanted", "lifecycle, create_request"),
+            ("written", "read_your_writes"),
+        ],
+    ),
+    (
+        "tests/apiserver",
+        &[
+            ("leftovers", "cleanup"),
+            ("line", "queue"),
+            ("scene", "fixture"),
+            ("stage", "job_fixture"),
+            ("twins", "differential"),
+        ],
+    ),
+    (
+        "tests/e2e",
+        &[
+            ("crowd", "many_jobs"),
+            ("scene", "fixture"),
+            ("session", "interactive"),
+        ],
+    ),
+];
+
+/// Files that list retired words for a reason: the vocabulary, the history, and this test.
+const EXEMPT: [&str; 3] = [
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "tests/suite/retired_words.rs",
+];
+
+/// The Rust files of the repository, without examples: those are projects of their own.
+fn sources() -> Vec<(PathBuf, String)> {
+    let folders = ["host", "guests", "tests"].into_iter();
+    folders.flat_map(rust_files).collect()
+}
+
+/// Whether a text contains a word, or words, between characters that belong to no name.
+fn contains(text: &str, word: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
+    text.match_indices(word).any(|(start, found)| {
+        let before = text[..start].chars().next_back();
+        let after = text[start + found.len()..].chars().next();
+        !before.is_some_and(is_of_name) && !after.is_some_and(is_of_name)
+    })
+}
+
+/// Each line of the files with a retired word, and the word that replaces it.
+fn hits(files: &[(PathBuf, String)], words: &[(&str, &str)], ignore_case: bool) -> Vec<String> {
+    let mut hits = Vec::new();
+    for (path, text) in files {
+        let path = path.strip_prefix(repository()).unwrap_or(path);
+        if EXEMPT.iter().any(|exempt| Path::new(exempt) == path) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            let line = if ignore_case {
+                line.to_lowercase()
+            } else {
+                line.to_owned()
+            };
+            for (word, instead) in words.iter().filter(|(word, _)| contains(&line, word)) {
+                let place = format!("{}:{}", path.display(), number + 1);
+                hits.push(format!("{place}: `{word}`; write {instead}"));
+            }
+        }
+    }
+    hits
+}
+
+#[test]
+fn documents_contain_no_retired_word() {
+    let hits = hits(&documents(), &IN_DOCUMENTS, true);
+    assert!(hits.is_empty(), "{hits:#?}");
+}
+
+#[test]
+fn sources_contain_no_retired_word_or_name() {
+    let sources = sources();
+    assert!(sources.len() > 700, "only {} files", sources.len());
+    let mut found = hits(&sources, &IN_SOURCES, true);
+    found.extend(hits(&sources, &NAMES, false));
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn no_module_has_a_retired_name() {
+    for (folder, retired) in MODULES {
+        for (path, _) in rust_files(folder) {
+            let stem = path.file_stem().unwrap_or_default();
+            let name = retired.iter().find(|(name, _)| stem == *name);
+            if let Some((name, instead)) = name {
+                panic!("{}: `{name}`; its name is {instead}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_changelog_may_say_what_things_were_called() {
+    let changelog = repository().join("CHANGELOG.md");
+    let changelog = [(changelog.clone(), fs::read_to_string(&changelog).unwrap())];
+    assert_eq!(hits(&changelog, &IN_DOCUMENTS, true), Vec::<String>::new());
+}
+
+#[test]
+fn a_word_is_found_whole_in_any_case() {
+    let text = "They Rest.\nThe job rests; `count_rest` and arrests do not count.\n";
+    let files = [(PathBuf::from("a.md"), text.to_owned())];
+    let found = hits(&files, &[("rests", "is suspended")], true);
+    assert_eq!(found, ["a.md:2: `rests`; write is suspended"]);
+    let found = hits(&files, &[("Rest", "Done")], false);
+    assert_eq!(found, ["a.md:1: `Rest`; write Done"]);
+}
