@@ -9,10 +9,12 @@ use ipu_api::queueing::{
     ADMISSION_GATED_BY_ANNOTATION, GROUP, POD_SETS_ANNOTATION, PodSetUpdates, RESERVE_ANNOTATION,
     RESOURCE_IN_USE_FINALIZER, VERSION, WORKLOAD_JOB_UID_LABEL,
 };
-use jiff::Timestamp;
+use ipu_runtime::clock;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
+use crate::check;
 use crate::job::QueuedJob;
 use crate::objects::{ADMITTED, EVICTED, FINISHED, PODS_READY, QUOTA_RESERVED, REQUEUED, Workload};
 
@@ -143,8 +145,9 @@ pub fn pods_ready(workload: &Workload, is_ready: bool, reason: &str, now: Timest
     json!({"conditions": conditions})
 }
 
-/// The fields of the status of an evicted Workload whose quota is released.
-pub fn released(workload: &Workload, now: Timestamp) -> Value {
+/// The fields of the status of an evicted Workload whose quota is released. Kueue admits it again after `retry_after`
+/// seconds at the earliest.
+pub fn released(workload: &Workload, retry_after: Option<u32>, now: Timestamp) -> Value {
     let mut conditions = conditions(workload);
     let evicted = workload.condition(EVICTED, "True");
     let (reason, message) = evicted.map_or(("Evicted", ""), |one| (&*one.reason, &*one.message));
@@ -162,6 +165,10 @@ pub fn released(workload: &Workload, now: Timestamp) -> Value {
         now,
     );
     let mut fields = json!({"admission": null});
+    if let Some(seconds) = retry_after {
+        let at = clock::later(now, SignedDuration::from_secs(seconds.into()));
+        fields["requeueState"] = json!({"requeueAt": check::seconds(at)});
+    }
     if let Some(admitted) = workload.condition(ADMITTED, "True") {
         let text = "The workload has no reservation";
         set(

@@ -82,7 +82,10 @@ pub(super) async fn step(
             .await?;
         }
         (_, None) => {}
-        (Step::ReleaseQuota | Step::Finish { .. } | Step::DeleteWorkload, Some(workload)) => {
+        (
+            Step::ReleaseQuota { .. } | Step::Finish { .. } | Step::DeleteWorkload,
+            Some(workload),
+        ) => {
             if has_partitions(client, reference).await? {
                 return Ok(false);
             }
@@ -96,8 +99,8 @@ pub(super) async fn step(
 async fn release(client: &Client, workload: &Workload, step: &Step) -> Result<(), RequestError> {
     let now = clock::now();
     match step {
-        Step::ReleaseQuota => {
-            let fields = build::released(workload, now);
+        Step::ReleaseQuota { retry_after } => {
+            let fields = build::released(workload, *retry_after, now);
             patch_status(
                 client,
                 workload,
@@ -148,7 +151,7 @@ async fn of_workload(
         | Step::DeleteWorkload
         | Step::Finish { .. }
         | Step::Stop(_)
-        | Step::ReleaseQuota
+        | Step::ReleaseQuota { .. }
         | Step::Start(_)
         | Step::Reserve(_) => return Ok(()),
     };

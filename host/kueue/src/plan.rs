@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use ipu_api::queueing::PodSetUpdates;
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::check::{self, Answer};
 use crate::job::{End, QueuedJob};
@@ -86,7 +87,10 @@ pub enum Step {
     /// Suspends the job, and takes back what its admission added, for this reason.
     Stop(String),
     /// Releases the quota of the evicted Workload.
-    ReleaseQuota,
+    ReleaseQuota {
+        /// Seconds after which Kueue may admit it again, if a check of the operator has asked for a retry.
+        retry_after: Option<u32>,
+    },
     /// Starts the job on the nodes of its flavors.
     Start(PodSetUpdates),
     /// Creates the partitions of the suspended job, on the nodes of its flavors.
@@ -256,7 +260,7 @@ fn of_quota(
             return Some(Step::Stop(evicted.message.clone()));
         }
         if workload.holds_quota() {
-            return is_released(seen).then_some(Step::ReleaseQuota);
+            return is_released(seen).then(|| release_quota(seen, workload, &evicted.reason));
         }
         return progress::pods_ready(job, workload);
     }
@@ -285,6 +289,22 @@ fn of_quota(
     }
 }
 
+fn release_quota(seen: &Seen, workload: &Workload, reason: &str) -> Step {
+    let ours = own_check(seen, workload).filter(|_| reason == "AdmissionCheck");
+    Step::ReleaseQuota {
+        retry_after: ours.map(|(_, check)| check::retry_delay(check)),
+    }
+}
+
+/// Returns the check of the operator on a Workload.
+fn own_check<'a>(seen: &Seen, workload: &'a Workload) -> Option<(&'a str, &'a Value)> {
+    let mut checks = workload.checks().iter();
+    checks.find_map(|check| {
+        let name = check.get("name")?.as_str()?;
+        seen.checks.contains(name).then_some((name, check))
+    })
+}
+
 /// Decides on the admission checks of a Workload with reserved quota.
 fn checked(
     seen: &Seen,
@@ -293,12 +313,7 @@ fn checked(
     requeue: &mut Option<Duration>,
 ) -> Option<Step> {
     let job = &seen.job;
-    let checks = workload.checks().iter();
-    let mut ours = checks.filter_map(|check| {
-        let name = check.get("name")?.as_str()?;
-        seen.checks.contains(name).then_some((name, check))
-    });
-    let (name, check) = ours.next()?;
+    let (name, check) = own_check(seen, workload)?;
     if check["state"] != "Pending" && check["state"] != "Ready" {
         // Kueue evicts or deactivates it.
         return None;
@@ -311,7 +326,7 @@ fn checked(
     if !job.is_started() || job.updates != wanted {
         return Some(Step::Reserve(wanted));
     }
-    let (answer, delay) = check::answer(job, &seen.partitions, check, now);
+    let (answer, delay) = check::answer(job, &seen.partitions, now);
     *requeue = delay;
     (!answer.is_in(check)).then(|| answered(name, answer))
 }

@@ -120,7 +120,7 @@ fn an_evicted_job_gives_its_quota_back_when_its_partitions_are_gone() {
     );
     assert_eq!(
         step(suspended(), evicted(), vec![]),
-        Some(Step::ReleaseQuota)
+        Some(Step::ReleaseQuota { retry_after: None })
     );
 }
 
@@ -281,7 +281,7 @@ fn a_check_is_answered_by_the_partitions_of_the_suspended_job() {
         pending.message
     );
     let retried = answer(waiting("2026-01-01T00:00:20Z"));
-    assert_eq!(retried.state, State::Retry(10));
+    assert_eq!(retried.state, State::Retry);
     let rejected = json!({"phase": "Rejected", "message": "too large"});
     let rejected = answer(vec![partition(0, &rejected)]);
     assert_eq!(rejected.state, State::Rejected);
@@ -307,6 +307,22 @@ fn a_check_that_kueue_is_about_to_handle_is_left_alone() {
 }
 
 #[test]
+fn the_quota_of_a_retry_is_released_with_a_delay_that_doubles() {
+    for (retries, expected) in [(1, 10), (2, 20), (6, 300), (60, 300)] {
+        let evicted = with(|workload| {
+            reserve(workload);
+            condition(workload, "Evicted", "True", "AdmissionCheck");
+            workload["status"]["admissionChecks"] =
+                json!([{"name": "partitions", "state": "Pending", "retryCount": retries}]);
+        });
+        let released = Step::ReleaseQuota {
+            retry_after: Some(expected),
+        };
+        assert_eq!(step(suspended(), evicted, vec![]), Some(released));
+    }
+}
+
+#[test]
 fn without_quota_the_partitions_of_a_suspended_job_are_taken_back() {
     assert!(matches!(
         step(reserving(), with(|_| {}), vec![]),
@@ -324,7 +340,10 @@ fn a_job_that_runs_elsewhere_has_nothing_to_wait_for() {
         admit(workload);
         condition(workload, "Evicted", "True", "Deactivated");
     });
-    assert_eq!(step(elsewhere, evicted, vec![]), Some(Step::ReleaseQuota));
+    assert_eq!(
+        step(elsewhere, evicted, vec![]),
+        Some(Step::ReleaseQuota { retry_after: None })
+    );
 }
 
 #[test]
