@@ -13,10 +13,10 @@ use crate::partitions::JobPartition;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Delay of the first retry. It doubles with each.
-const FIRST_RETRY_SECONDS: u32 = 10;
+const FIRST_RETRY: Duration = Duration::from_secs(10);
 
 /// Longest delay of a retry.
-const LONGEST_RETRY_SECONDS: u32 = 300;
+const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
 /// Longest message of a check, in bytes. Kueue accepts 32,768.
 const MESSAGE_MAX: usize = 1_024;
@@ -139,14 +139,14 @@ pub fn answer(
     (Answer::new(State::Retry, &message), None)
 }
 
-/// Returns the delay of the next admission after a `Retry` of the check, in seconds.
+/// Returns the delay of the next admission after a `Retry` of the check.
 ///
 /// The field `requeueAfterSeconds` of the check is for this, but Kueue 0.19 keeps the quota until that time is over. The
-/// delay is therefore set with the release of the quota.
-pub fn retry_delay(check: &Value) -> u32 {
+/// operator therefore releases the quota at once, and requeues the Workload itself.
+pub fn retry_delay(check: &Value) -> Duration {
     let retries = check.get("retryCount").and_then(Value::as_u64).unwrap_or(1);
     let doublings = u32::try_from(retries.saturating_sub(1).min(16)).unwrap_or(16);
-    FIRST_RETRY_SECONDS
+    FIRST_RETRY
         .saturating_mul(1 << doublings)
-        .min(LONGEST_RETRY_SECONDS)
+        .min(LONGEST_RETRY)
 }

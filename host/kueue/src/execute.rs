@@ -99,8 +99,8 @@ pub(super) async fn step(
 async fn release(client: &Client, workload: &Workload, step: &Step) -> Result<(), RequestError> {
     let now = clock::now();
     match step {
-        Step::ReleaseQuota { retry_after } => {
-            let fields = build::released(workload, *retry_after, now);
+        Step::ReleaseQuota { is_retry } => {
+            let fields = build::released(workload, *is_retry, now);
             patch_status(
                 client,
                 workload,
@@ -142,6 +142,10 @@ async fn of_workload(
         }
         Step::SetPodsReady { is_ready, reason } => {
             let fields = build::pods_ready(workload, *is_ready, reason, now);
+            return patch_status(client, workload, &fields, action).await;
+        }
+        Step::Requeue => {
+            let fields = build::requeued(workload, now);
             return patch_status(client, workload, &fields, action).await;
         }
         Step::AnswerCheck { name, answer } => {

@@ -16,8 +16,8 @@ use serde_json::Value;
 use crate::check::{self, Answer};
 use crate::job::{End, QueuedJob};
 use crate::objects::{
-    ADMITTED, EVICTED, FINISHED, PodSet, QUOTA_RESERVED, ReclaimablePods, ResourceFlavorSpec,
-    Workload,
+    ADMITTED, EVICTED, FINISHED, PARTITION_RETRY, PodSet, QUOTA_RESERVED, REQUEUED,
+    ReclaimablePods, ResourceFlavorSpec, Workload,
 };
 use crate::partitions::JobPartition;
 use crate::pod_sets::relevant;
@@ -88,9 +88,11 @@ pub enum Step {
     Stop(String),
     /// Releases the quota of the evicted Workload.
     ReleaseQuota {
-        /// Seconds after which Kueue may admit it again, if a check of the operator has asked for a retry.
-        retry_after: Option<u32>,
+        /// Whether a check of the operator has asked for a retry, which has a delay.
+        is_retry: bool,
     },
+    /// Puts the Workload into the queue again, after the delay of a retry.
+    Requeue,
     /// Starts the job on the nodes of its flavors.
     Start(PodSetUpdates),
     /// Creates the partitions of the suspended job, on the nodes of its flavors.
@@ -262,7 +264,8 @@ fn of_quota(
         if workload.holds_quota() {
             return is_released(seen).then(|| release_quota(seen, workload, &evicted.reason));
         }
-        return progress::pods_ready(job, workload);
+        let ready = progress::pods_ready(job, workload);
+        return ready.or_else(|| retried(seen, workload, now, requeue));
     }
     let is_admitted = workload.is(ADMITTED);
     if is_admitted {
@@ -290,10 +293,29 @@ fn of_quota(
 }
 
 fn release_quota(seen: &Seen, workload: &Workload, reason: &str) -> Step {
-    let ours = own_check(seen, workload).filter(|_| reason == "AdmissionCheck");
     Step::ReleaseQuota {
-        retry_after: ours.map(|(_, check)| check::retry_delay(check)),
+        is_retry: reason == "AdmissionCheck" && own_check(seen, workload).is_some(),
     }
+}
+
+/// Decides on a Workload that waits for the next attempt of its admission check.
+fn retried(
+    seen: &Seen,
+    workload: &Workload,
+    now: Timestamp,
+    requeue: &mut Option<Duration>,
+) -> Option<Step> {
+    let waits = workload.condition(REQUEUED, "False");
+    let waits = waits.filter(|one| one.reason == PARTITION_RETRY)?;
+    let (_, check) = own_check(seen, workload)?;
+    let waited = now.duration_since(waits.last_transition_time.0);
+    let waited = Duration::try_from(waited).unwrap_or_default();
+    let left = check::retry_delay(check).saturating_sub(waited);
+    if left.is_zero() {
+        return Some(Step::Requeue);
+    }
+    *requeue = Some(left);
+    None
 }
 
 /// Returns the check of the operator on a Workload.
