@@ -13,6 +13,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tests::kueue::configuration::FRAMEWORK;
 use tests::kueue::objects::{API_VERSION, cluster_queue};
+use tests::kueue::workload::workloads;
 
 use super::fixture::{FLAVOR, Fixture, NAMESPACE, QUEUE, job};
 
@@ -95,7 +96,22 @@ async fn a_job_runs_on_another_cluster_and_its_status_is_on_both() {
     assert_eq!(pods.unwrap().items.len(), 0);
 
     manager.place.submit(&managed("second")).await;
-    worker.once_waiting("second").await;
+    // The job itself comes to the other cluster once it has quota there.
+    let remote = workloads(&worker.place.client, NAMESPACE);
+    eventually("its Workload is on the other cluster", async || {
+        let found = remote.list(&Default::default()).await.unwrap();
+        Seen::when(found.items.len(), |found| *found == 2)
+    })
+    .await;
+    assert!(
+        worker
+            .place
+            .jobs()
+            .get_opt("second")
+            .await
+            .unwrap()
+            .is_none()
+    );
     worker.place.ends(&naming::worker("first", 0)).await;
     manager.place.once("first", JobState::Completed).await;
     manager
@@ -112,7 +128,6 @@ async fn a_job_runs_on_another_cluster_and_its_status_is_on_both() {
     })
     .await;
     assert_eq!((worker.most_taken(), manager.most_taken()), (4, 0));
-    let left = tests::kueue::workload::workloads(&worker.place.client, NAMESPACE);
-    let left = left.list(&Default::default()).await.unwrap();
+    let left = remote.list(&Default::default()).await.unwrap();
     assert_eq!(left.items.len(), 0);
 }

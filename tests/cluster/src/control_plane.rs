@@ -7,7 +7,9 @@
 use std::{
     io,
     net::TcpListener,
+    ops::Range,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -35,6 +37,9 @@ use crate::{
     settings::{Settings, SettingsError},
     tools::{Tools, ToolsError},
 };
+
+/// Ports of tests: below those that the kernel gives to connections, and below those of Services of type NodePort.
+const PORTS: Range<u16> = 10_000..30_000;
 
 /// Addresses of Services: loopback, so that nothing a test does can leave the machine.
 const SERVICES: &str = "127.77.0.0/24";
@@ -246,10 +251,28 @@ fn log_path(dir: &Path, name: &str) -> PathBuf {
 /// Ports on loopback that nobody listens on now. Another process may take one before it is used,
 /// which is why a start is tried again.
 pub fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
-    let listeners = [(); N].map(|()| TcpListener::bind(("127.0.0.1", 0)));
     let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(listeners) {
-        *port = listener?.local_addr()?.port();
+    for port in &mut ports {
+        *port = free_port()?;
     }
     Ok(ports)
+}
+
+/// A port that no other call of this process gets. The kernel gives it to no connection, as it does with ports that it
+/// chooses itself: between the choice and its use, one of those may be somebody's.
+fn free_port() -> io::Result<u16> {
+    static CHOSEN: AtomicU32 = AtomicU32::new(0);
+    let width = u32::from(PORTS.end - PORTS.start);
+    // Another process begins elsewhere.
+    let first = std::process::id().wrapping_mul(7_919);
+    let mut taken = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..width {
+        let chosen = first.wrapping_add(CHOSEN.fetch_add(1, Ordering::Relaxed)) % width;
+        let port = PORTS.start + u16::try_from(chosen).unwrap_or_default();
+        match TcpListener::bind(("127.0.0.1", port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => taken = error,
+        }
+    }
+    Err(taken)
 }

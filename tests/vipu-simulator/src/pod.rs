@@ -280,6 +280,13 @@ impl Pod {
         Ok(())
     }
 
+    /// Whether no work on a partition is under way.
+    pub fn is_idle(&mut self, id: &str, now: Timestamp) -> bool {
+        self.settle(now);
+        let stage = self.partitions.get(id).map(|partition| &partition.stage);
+        matches!(stage, None | Some(Stage::Active | Stage::Failed))
+    }
+
     /// Ends all work that is under way, however long it would have taken.
     pub fn finish(&mut self, now: Timestamp) {
         for partition in self.partitions.values_mut() {

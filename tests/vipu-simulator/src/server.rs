@@ -17,6 +17,9 @@ use crate::pod::{Pod, Rejection};
 use crate::store;
 use crate::users::{USER_ID, Users};
 
+/// Time after which a call looks whether its work was ended early.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// All that the simulator knows.
 #[derive(Debug)]
 pub struct World {
@@ -118,10 +121,16 @@ impl Server {
         })
     }
 
-    /// Waits until `until`, which may be past.
-    pub(super) async fn wait(&self, until: Timestamp) {
-        let left = until.duration_since(Timestamp::now());
-        tokio::time::sleep(Duration::try_from(left).unwrap_or_default()).await;
+    /// Waits until the work on a partition is done: until `until`, or until an order ends all work before.
+    pub(super) async fn wait(&self, id: &str, until: Timestamp) {
+        loop {
+            let left = until.duration_since(Timestamp::now());
+            let left = Duration::try_from(left).unwrap_or_default();
+            if left.is_zero() || self.with(|world, now| world.pod.is_idle(id, now)) {
+                return;
+            }
+            tokio::time::sleep(left.min(LOOK)).await;
+        }
     }
 
     /// Why a caller who sends this is not served, where it is not.

@@ -149,7 +149,7 @@ impl UserService for Service {
             }
             let until =
                 server.with(|world, now| world.pod.create(&made, effects.breaks.clone(), now))?;
-            server.wait(until).await;
+            server.wait(&wanted.id, until).await;
             server.with(|world, now| world.pod.usable(&wanted.id, now).map(|_| ()))?;
             Ok(proto::CreatePartitionReply {
                 partition_id: wanted.id.clone(),
@@ -167,7 +167,7 @@ impl UserService for Service {
         let id = &request.partition_id;
         let work = async |server: &Server, _: &Effects| {
             let until = server.with(|world, now| world.pod.remove(id, request.force, now))?;
-            server.wait(until).await;
+            server.wait(id, until).await;
             Ok(proto::RemovePartitionReply {})
         };
         self.serve(Method::RemovePartition, id, &extensions, work)
@@ -182,7 +182,7 @@ impl UserService for Service {
         let id = &request.partition_id;
         let work = async |server: &Server, _: &Effects| {
             let until = server.with(|world, now| world.pod.reset(id, request.relocatable, now))?;
-            server.wait(until).await;
+            server.wait(id, until).await;
             server.with(|world, now| world.pod.usable(id, now).map(|_| ()))?;
             Ok(proto::ResetPartitionReply {})
         };
