@@ -64,7 +64,7 @@ check: ## formatting, lints and the tests that need no server: the quick half, f
 	@sh tests/preflight.sh check
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
-	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test bounded_json --test compile --test policy_cli --test suite
+	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
 
 test: ## all tests but those that take hours, with one end-to-end run on real nodes
 	@sh tests/preflight.sh test

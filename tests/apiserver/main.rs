@@ -25,6 +25,8 @@ mod hostile_texts;
 #[cfg(test)]
 mod job;
 #[cfg(test)]
+mod kubectl_ipu;
+#[cfg(test)]
 mod large_job;
 mod late_watch;
 #[cfg(test)]
