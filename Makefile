@@ -6,12 +6,12 @@ TARGET := x86_64-unknown-linux-gnu
 # machine is named. They are the same as in tests/release/src/dist.rs.
 UNIT := $(shell printf '\037')
 STATIC := CARGO_ENCODED_RUSTFLAGS="-Ctarget-feature=+crt-static$(UNIT)--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo$(UNIT)--remap-path-prefix=$(CURDIR)=/ipu-operator"
-# The lab alone is built, with the features that the lab, the operator and the simulator need together: the same
-# packages as in tests/release/src/dist.rs. `cargo run` takes one package only. A line with it has nothing
-# after it: the lab takes the place of the shell, and a Ctrl-C is its own.
+# The lab alone is built, with the features that the lab, the operator, the plugin of kubectl and the simulator need
+# together: the same packages as in tests/release/src/dist.rs. `cargo run` takes one package only. A line with it has
+# nothing after it: the lab takes the place of the shell, and a Ctrl-C is its own.
 BUILT := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(STATIC) cargo build --locked --release --target $(TARGET) --target-dir $(BUILT) \
-  --package lab --package ipu-operator --package vipu-simulator --bin lab && exec $(BUILT)/$(TARGET)/release/lab
+  --package lab --package ipu-operator --package ipu-kubectl --package vipu-simulator --bin lab && exec $(BUILT)/$(TARGET)/release/lab
 # For programs of `tests`, which link the operator themselves.
 BENCH := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests
 
@@ -48,7 +48,7 @@ down: ## end the cluster and remove all that it has made
 	@sh tests/preflight.sh down
 	@$(LAB) down
 
-dist: ## build the operator, the agent and the guests for release into dist/
+dist: ## build the operator, the agent, the plugin of kubectl and the guests for release into dist/
 	@sh tests/preflight.sh dist
 	@$(LAB) dist
 
@@ -64,7 +64,7 @@ check: ## formatting, lints and the tests that need no server: the quick half, f
 	@sh tests/preflight.sh check
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
-	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test bounded_json --test compile --test policy_cli --test suite
+	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
 
 test: ## all tests but those that take hours, with one end-to-end run on real nodes
 	@sh tests/preflight.sh test

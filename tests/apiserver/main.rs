@@ -29,6 +29,8 @@ mod job_fixture;
 #[cfg(test)]
 mod kueue;
 #[cfg(test)]
+mod kubectl_ipu;
+#[cfg(test)]
 mod large_job;
 mod late_watch;
 #[cfg(test)]

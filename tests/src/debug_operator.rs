@@ -1,4 +1,5 @@
-//! The operator's program as the suites build it, for tests that run it as a process of its own.
+//! The operator's program and the plugin of kubectl as the suites build them, for tests that run them as processes of
+//! their own.
 
 use std::env;
 use std::io;
@@ -20,21 +21,31 @@ pub enum DebugOperatorError {
     Folder(#[source] io::Error),
 }
 
-/// Path of the program; built where it is older than its sources.
+/// Path of the operator's program; built where it is older than its sources.
 pub fn program() -> Result<PathBuf, DebugOperatorError> {
+    built("ipu-operator")
+}
+
+/// Path of the plugin of kubectl; built where it is older than its sources.
+pub fn plugin() -> Result<PathBuf, DebugOperatorError> {
+    built("kubectl-ipu")
+}
+
+fn built(program: &str) -> Result<PathBuf, DebugOperatorError> {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILDING.lock();
     let mut build = cargo();
-    // Programs are built for a package's tests. So it has the features of all suites. With a suite of this package,
-    // which most callers are, nothing that it depends on is compiled again.
+    // Programs are built for a package's tests. So they have the features of all suites. With a suite of this package,
+    // which most callers are, nothing that they depend on is compiled again.
     build
         .args(["test", "--locked", "--quiet", "--workspace", "--no-run"])
-        .args(["--test", "policy_cli", "--test", "apiserver"])
+        .args(["--test", "policy_cli", "--test", "command_line"])
+        .args(["--test", "apiserver"])
         .current_dir(checkout());
     command::run(&mut build)?;
     // `target/debug/deps/apiserver-…`
     let tests = env::current_exe().map_err(DebugOperatorError::Folder)?;
     let built = tests.parent().and_then(|deps| deps.parent());
     let missing = || DebugOperatorError::Folder(io::ErrorKind::NotFound.into());
-    Ok(built.ok_or_else(missing)?.join("ipu-operator"))
+    Ok(built.ok_or_else(missing)?.join(program))
 }

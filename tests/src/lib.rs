@@ -3,7 +3,8 @@
 //! [`load`], [`policy_load`], [`flood`], [`startup`] and [`figures`] measure; the programs `bench-*` print their results.
 //! [`described`] compares what `kubectl describe` shows, [`documents`] lists the documents whose commands run on nodes,
 //! [`mutations`] has the mistakes that `mutants` makes, and [`guests`] the guests that misbehave. [`operator_process`] finds
-//! the operator's processes on nodes, and [`debug_operator`] builds the operator for tests that run it themselves.
+//! the operator's processes on nodes, and [`debug_operator`] builds the operator and the plugin of kubectl for tests that run
+//! them themselves.
 //!
 //! Clusters, releases, the installed operator and the simulated V-IPU controllers are packages of their own (`cluster`,
 //! `release`, `lab`, `vipu-simulator`), and must not depend on this one.

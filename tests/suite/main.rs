@@ -11,6 +11,7 @@ mod circles;
 mod contract;
 mod documents;
 mod fuzz;
+mod kubectl;
 mod layering;
 mod links;
 mod makefile;

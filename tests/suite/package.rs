@@ -23,6 +23,9 @@ use crate::sources::repository;
 /// What stands for the image: it is packed as it is.
 const IMAGE: &[u8] = b"image";
 
+/// What stands for the plugin of kubectl.
+const PLUGIN: &[u8] = b"plugin";
+
 /// A time, in seconds since 1970: 2026-01-01.
 const TIME: u64 = 1_767_225_600;
 
@@ -32,6 +35,9 @@ static FILES: LazyLock<Files> = LazyLock::new(files);
 fn files() -> Files {
     let parts = Parts {
         guests: guests::build().unwrap(),
+        plugins: [AMD64, ARM64]
+            .map(|platform| (platform, PLUGIN.to_owned()))
+            .to_vec(),
         image: IMAGE.to_owned(),
         platforms: vec![AMD64, ARM64],
     };
@@ -59,6 +65,7 @@ fn it_holds_all_that_an_install_needs() {
         "SECURITY.md",
         "SHA256SUMS",
         "THIRD-PARTY-LICENSES.txt",
+        "bin",
         "charts",
         "crds",
         "examples",
@@ -78,6 +85,12 @@ fn it_holds_all_that_an_install_needs() {
         assert!(FILES.contains_key(&name), "{name}");
     }
     assert_eq!(FILES[&format!("images/ipu-operator-{VERSION}.tar")], IMAGE);
+    for architecture in ["amd64", "arm64"] {
+        assert_eq!(
+            FILES[&format!("bin/linux-{architecture}/kubectl-ipu")],
+            PLUGIN
+        );
+    }
 }
 
 #[test]

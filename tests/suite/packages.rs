@@ -6,8 +6,9 @@ use std::fs;
 use crate::sources::{host_packages, repository, test_packages};
 
 /// The packages of the operator that each of them may name. A package that is missing here names none.
-const MAY_NAME: [(&str, &[&str]); 11] = [
+const MAY_NAME: [(&str, &[&str]); 12] = [
     ("agent", &["text"]),
+    ("kubectl", &["api", "text"]),
     ("runtime", &["api", "text"]),
     ("vipu", &["api", "text"]),
     ("guest-host", &["api", "runtime", "text"]),

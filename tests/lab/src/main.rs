@@ -56,7 +56,7 @@ enum Task {
     Down,
     /// Start the cluster, install the operator, run jobs, check what is seen, end the cluster.
     Demo,
-    /// Build the operator, the agent and the guests for release into `dist`.
+    /// Build the operator, the agent, the plugin of kubectl and the guests for release into `dist`.
     Dist,
     /// Build the package of a release into `dist/release`.
     Release {
@@ -169,7 +169,7 @@ fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -
     }
     let images: Vec<_> = built.iter().map(|(one, image)| (*one, image)).collect();
     let package = progress.run("made the package", || {
-        Package::make(settings, &dist, &images)
+        Package::make(settings, &dist, &programs, &images)
     })?;
     println!("{}", package.archive.display());
     for (platform, image) in images {
@@ -194,6 +194,7 @@ fn print_usage(installed: &Installed) {
     println!("The operator is installed. To use it, run what the last line says, and then:");
     println!("  kubectl apply -f examples/01-single-worker.yaml");
     println!("  kubectl get ipujobs --watch");
+    println!("  kubectl ipu top");
     println!("`make down` ends the cluster. Pods reach servers of this machine at {HOST_IP}.");
     println!(
         "export KUBECONFIG='{}' PATH='{}':\"$PATH\" HOST_IP={HOST_IP}",

@@ -3,17 +3,18 @@
 
 pub mod helm;
 
-use std::{net::IpAddr, path::Path, process::Command};
+use std::{net::IpAddr, os::unix::fs::symlink, path::Path, process::Command};
 
 use cluster::{
     command::{self, CommandError},
+    files::{At, FileError, remove},
     images::{
         Image, ImageError,
         openmpi::{self, OpenMpi},
     },
     lifecycle::{Cluster, ClusterError},
     network,
-    plan::NODES,
+    plan::{NODES, bin},
     platform::AMD64,
     post_mortem,
     progress::Progress,
@@ -45,6 +46,9 @@ pub const FAULTS_PORT: u16 = 8091;
 /// Why the operator is not installed.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
+    /// A file could not be written.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// The release could not be built.
     #[error(transparent)]
     Dist(#[from] DistError),
@@ -109,7 +113,8 @@ fn install(
     let package = progress.run(
         "made the release's package, and unpacked it elsewhere",
         || {
-            let package = Package::make(settings, dist, &[(AMD64, &image)])?;
+            let programs = std::slice::from_ref(dist.programs());
+            let package = Package::make(settings, dist, programs, &[(AMD64, &image)])?;
             package.unpack(&settings.run.join("package"))
         },
     )?;
@@ -128,6 +133,7 @@ fn install(
         "brought the images of operator and jobs to the nodes",
         || cluster.import(&images),
     )?;
+    put_on_path(settings, &package.plugin(AMD64))?;
     let definitions = package.folder.clone();
     let release = Release::new(&cluster, package, values(&image));
     let installed = Installed {
@@ -143,6 +149,14 @@ fn install(
         installed.install(&definitions)
     })?;
     Ok(installed)
+}
+
+/// Puts a program of the package beside kubectl, which finds it there as its plugin.
+fn put_on_path(settings: &Settings, program: &Path) -> Result<(), FileError> {
+    let name = program.file_name().unwrap_or_default();
+    let link = bin(&settings.run).join(name);
+    remove(&link)?;
+    symlink(program, &link).at("make the link", &link)
 }
 
 impl Installed {

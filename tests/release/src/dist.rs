@@ -1,4 +1,4 @@
-//! The files of a release: the operator, its agent and the built-in guests, in the folder `dist`.
+//! The files of a release: the operator, its agent, the plugin of kubectl and the built-in guests, in the folder `dist`.
 
 use std::{
     ffi::OsString,
@@ -68,7 +68,10 @@ pub struct Dist {
     simulator: PathBuf,
 }
 
-/// The files of an image.
+/// File name of the plugin of kubectl, by which kubectl finds it.
+pub const PLUGIN: &str = "kubectl-ipu";
+
+/// The files of an image, and the plugin of kubectl.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Programs {
     /// What they are compiled for: static programs, which run in any image.
@@ -78,11 +81,16 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// All of them.
+    /// The files of the image.
     pub fn files(&self) -> Vec<PathBuf> {
         let guests = GUESTS.map(|guest| self.dir.join(format!("guests/{}.wasm", guest.name)));
         let programs = ["ipu-operator", "ipu-agent"].map(|program| self.dir.join(program));
         programs.into_iter().chain(guests).collect()
+    }
+
+    /// The plugin of kubectl, which is in no image: users run it on their own machines.
+    pub fn plugin(&self) -> PathBuf {
+        self.dir.join(PLUGIN)
     }
 }
 
@@ -91,16 +99,20 @@ impl Dist {
     pub fn build(settings: &Settings, progress: &Progress) -> Result<Self, DistError> {
         let checkout = &settings.checkout;
         let target = target_directory(checkout)?;
-        progress.run("built the operator and the V-IPU simulator", || {
-            let mut cargo = cargo_build(checkout, "release");
-            cargo
-                .args(["--package", "ipu-operator", "--bin", "ipu-operator"])
-                .args(["--package", "vipu-simulator", "--bin", "vipu-simulator"])
-                // The Makefile builds the lab with these three packages too: each crate has the features that
-                // all three ask for, and nothing is compiled twice.
-                .args(["--package", "lab"]);
-            build("the operator", &mut cargo)
-        })?;
+        progress.run(
+            "built the operator, the plugin of kubectl and the V-IPU simulator",
+            || {
+                let mut cargo = cargo_build(checkout, "release");
+                cargo
+                    .args(["--package", "ipu-operator", "--bin", "ipu-operator"])
+                    .args(["--package", "ipu-kubectl", "--bin", PLUGIN])
+                    .args(["--package", "vipu-simulator", "--bin", "vipu-simulator"])
+                    // The Makefile builds the lab with these packages too: each crate has the features that all of them
+                    // ask for, and nothing is compiled twice.
+                    .args(["--package", "lab"]);
+                build("the operator and the plugin of kubectl", &mut cargo)
+            },
+        )?;
         progress.run("built the agent", || {
             let mut cargo = cargo_build(checkout, "agent");
             // By itself: with other packages it would get their features.
@@ -114,6 +126,7 @@ impl Dist {
             &dir.join("ipu-operator"),
         )?;
         copy(&built.join("agent/ipu-agent"), &dir.join("ipu-agent"))?;
+        copy(&built.join("release").join(PLUGIN), &dir.join(PLUGIN))?;
         progress.run("built the guests", guests::build)?;
         let simulator = built.join("release/vipu-simulator");
         let platform = AMD64;

@@ -29,7 +29,7 @@ use self::crates::{Crates, CratesError};
 use self::guests::GuestsError;
 use self::sbom::SbomError;
 use self::sums::SumsError;
-use crate::dist::Dist;
+use crate::dist::{Dist, PLUGIN, Programs};
 use crate::image::joined::join;
 use crate::image::{self, compressed_size};
 
@@ -109,18 +109,24 @@ pub struct Package {
 }
 
 impl Package {
-    /// Makes it of what was built, and the image for each platform. Beside it lies its checksum.
+    /// Makes it of what was built, and the programs and the image for each platform. Beside it lies its checksum.
     pub fn make(
         settings: &Settings,
         dist: &Dist,
+        programs: &[Programs],
         images: &[(Platform, &Image)],
     ) -> Result<Self, PackageError> {
         for (platform, image) in images {
             small_enough(platform.architecture, compressed_size(image)?)?;
         }
         let time = time(&settings.checkout)?;
+        let plugin = |programs: &Programs| -> Result<_, FileError> {
+            let path = programs.plugin();
+            Ok((programs.platform, fs::read(&path).at("read", &path)?))
+        };
         let parts = Parts {
             guests: dist.dir().join("guests"),
+            plugins: programs.iter().map(plugin).collect::<Result<_, _>>()?,
             image: image(images)?,
             platforms: images.iter().map(|(platform, _)| *platform).collect(),
         };
@@ -172,6 +178,11 @@ impl Unpacked {
         self.folder.join(image_file(&self.version))
     }
 
+    /// The plugin of kubectl for a platform.
+    pub fn plugin(&self, platform: Platform) -> PathBuf {
+        self.folder.join(plugin_file(platform))
+    }
+
     /// The name of that image.
     pub fn image_name(&self) -> String {
         format!("{}:{}", image::REPOSITORY, self.version)
@@ -192,6 +203,12 @@ fn image_file(version: &str) -> String {
     format!("images/ipu-operator-{version}.tar")
 }
 
+/// Where the plugin of kubectl for a platform is: in a folder that can be on a user's PATH.
+fn plugin_file(platform: Platform) -> String {
+    let architecture = platform.architecture;
+    format!("{}linux-{architecture}/{PLUGIN}", archive::PROGRAMS)
+}
+
 /// The archive of the image, with one for each platform in it.
 fn image(images: &[(Platform, &Image)]) -> Result<Vec<u8>, FileError> {
     if let [(_, image)] = images {
@@ -206,6 +223,8 @@ fn image(images: &[(Platform, &Image)]) -> Result<Vec<u8>, FileError> {
 pub struct Parts {
     /// The folder of the guests.
     pub guests: PathBuf,
+    /// The plugin of kubectl for each platform.
+    pub plugins: Vec<(Platform, Vec<u8>)>,
     /// The archive of the image.
     pub image: Vec<u8>,
     /// What the image is for.
@@ -232,6 +251,9 @@ pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, Pack
     files.insert(format!("charts/{}", chart::file(VERSION)), packed);
     files.insert("charts/index.yaml".to_owned(), index);
     files.insert(image_file(VERSION), parts.image);
+    for (platform, program) in parts.plugins {
+        files.insert(plugin_file(platform), program);
+    }
     for (name, content) in guests::layout(&parts.guests)? {
         files.insert(format!("guests/{name}"), content);
     }

@@ -10,7 +10,7 @@ use cluster::platform::ARM64;
 use cluster::progress::Progress;
 use cluster::settings::Settings;
 
-use super::{Dist, DistError, Programs, build, copy, flags, target_directory};
+use super::{Dist, DistError, PLUGIN, Programs, build, copy, flags, target_directory};
 use crate::cargo;
 use crate::dist::aarch64::Aarch64;
 use crate::dist::rust::Rust;
@@ -29,11 +29,17 @@ pub fn ensure(
     let rust = Rust::ensure(ARM64.target, settings, progress)?;
     let tools = Aarch64::ensure(settings, progress)?;
     let checkout = &settings.checkout;
-    progress.run("built the operator for arm64", || {
-        let mut cargo = cargo_build(&rust, &tools, checkout, "release");
-        cargo.args(["--package", "ipu-operator"]);
-        build("the operator for arm64", &mut cargo)
-    })?;
+    progress.run(
+        "built the operator and the plugin of kubectl for arm64",
+        || {
+            let mut cargo = cargo_build(&rust, &tools, checkout, "release");
+            cargo.args(["--package", "ipu-operator", "--package", "ipu-kubectl"]);
+            build(
+                "the operator and the plugin of kubectl for arm64",
+                &mut cargo,
+            )
+        },
+    )?;
     progress.run("built the agent for arm64", || {
         let mut cargo = cargo_build(&rust, &tools, checkout, "agent");
         build(
@@ -49,6 +55,7 @@ pub fn ensure(
         &dir.join("ipu-operator"),
     )?;
     copy(&built.join("agent/ipu-agent"), &dir.join("ipu-agent"))?;
+    copy(&built.join("release").join(PLUGIN), &dir.join(PLUGIN))?;
     for guest in GUESTS {
         let guest = format!("guests/{}.wasm", guest.name);
         copy(&dist.dir().join(&guest), &dir.join(&guest))?;
@@ -80,7 +87,7 @@ fn cargo_build(rust: &Rust, tools: &Aarch64, checkout: &Path, profile: &str) -> 
     cargo
 }
 
-/// Starts both programs, and has the operator compile and call each guest: that is machine code which it
+/// Starts the programs, and has the operator compile and call each guest: that is machine code which it
 /// makes itself.
 fn try_out(tools: &Aarch64, dir: &Path) -> Result<(), DistError> {
     let ran = |program: &str, arguments: &[&str]| {
@@ -88,7 +95,7 @@ fn try_out(tools: &Aarch64, dir: &Path) -> Result<(), DistError> {
         command.args(arguments).current_dir(dir);
         command::output(&mut command).map_err(DistError::Emulated)
     };
-    for program in ["ipu-operator", "ipu-agent"] {
+    for program in ["ipu-operator", "ipu-agent", PLUGIN] {
         let said = ran(program, &["--version"])?;
         if said.trim() != format!("{program} {}", env!("CARGO_PKG_VERSION")) {
             return Err(DistError::Version(said));

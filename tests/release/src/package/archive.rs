@@ -28,7 +28,11 @@ pub fn add(files: &mut Files, path: &Path, name: &str) -> Result<(), FileError> 
     Ok(())
 }
 
-/// Packs files, with this in front of their paths. `time` is in seconds since 1970.
+/// The folder of a package whose files are programs.
+pub const PROGRAMS: &str = "bin/";
+
+/// Packs files, with this in front of their paths. `time` is in seconds since 1970. Those in the folder of programs can be
+/// run.
 pub fn tar_gz(files: &Files, prefix: &str, time: u64) -> io::Result<Vec<u8>> {
     // Neither the time nor the kind of machine is written into this header.
     let packed = GzEncoder::new(Vec::new(), Compression::default());
@@ -36,7 +40,8 @@ pub fn tar_gz(files: &Files, prefix: &str, time: u64) -> io::Result<Vec<u8>> {
     for (name, content) in files {
         let mut header = tar::Header::new_gnu();
         header.set_size(content.len() as u64);
-        header.set_mode(0o644);
+        let is_program = name.starts_with(PROGRAMS);
+        header.set_mode(if is_program { 0o755 } else { 0o644 });
         header.set_mtime(time);
         header.set_uid(0);
         header.set_gid(0);
@@ -79,13 +84,16 @@ mod tests {
 
     #[test]
     fn owner_mode_and_time_are_fixed() {
-        let packed = tar_gz(&Files::from([("a".to_owned(), Vec::new())]), "", 7).unwrap();
+        let files = ["a", "bin/b"].map(|name| (name.to_owned(), Vec::new()));
+        let packed = tar_gz(&Files::from(files), "", 7).unwrap();
         let mut tar = tar::Archive::new(GzDecoder::new(packed.as_slice()));
         let mut entries = tar.entries().unwrap();
-        let header = entries.next().unwrap().unwrap().header().clone();
-        let owner = (header.uid().unwrap(), header.gid().unwrap());
-        assert_eq!(owner, (0, 0));
-        assert_eq!(header.mode().unwrap(), 0o644);
-        assert_eq!(header.mtime().unwrap(), 7);
+        for mode in [0o644, 0o755] {
+            let header = entries.next().unwrap().unwrap().header().clone();
+            let owner = (header.uid().unwrap(), header.gid().unwrap());
+            assert_eq!(owner, (0, 0));
+            assert_eq!(header.mode().unwrap(), mode);
+            assert_eq!(header.mtime().unwrap(), 7);
+        }
     }
 }

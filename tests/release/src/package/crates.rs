@@ -97,12 +97,12 @@ fn second_word(text: &str) -> String {
         .to_owned()
 }
 
-/// The operator, its agent, the guests, and all that they need. What only build scripts use is not shipped.
+/// The operator, its agent, the plugin of kubectl, the guests, and all that they need. What only build scripts use is not shipped.
 fn shipped(metadata: &Metadata) -> Vec<Crate> {
     let needed = needed(metadata);
     let is_root = |package: &&Package| {
         let name = package.name.as_str();
-        ["ipu-agent", "ipu-operator"].contains(&name)
+        ["ipu-agent", "ipu-kubectl", "ipu-operator"].contains(&name)
             || GUESTS.iter().any(|guest| guest.package == name)
     };
     let roots = metadata.packages.iter().filter(is_root);

@@ -12,7 +12,7 @@ use cluster::settings::Settings;
 
 use super::archive::{self, Files};
 use super::{Package, PackageError, VERSION, name};
-use crate::image;
+use crate::{dist, image};
 
 /// Why two releases are not the same.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +107,7 @@ fn built(
         &package.archive,
         &format!("{}.tar.gz", name(VERSION)),
     )?;
-    let programs = ["ipu-operator", "ipu-agent", "guests"].into_iter();
+    let programs = ["ipu-operator", "ipu-agent", dist::PLUGIN, "guests"].into_iter();
     for program in programs.chain(arm64.then_some("arm64")) {
         archive::add(&mut files, &checkout.join("dist").join(program), program)?;
     }

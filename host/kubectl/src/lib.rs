@@ -1,0 +1,112 @@
+//! `kubectl ipu`: a plugin of kubectl that explains why an IPUJob or a Pod waits for IPUs, and shows who uses them.
+//!
+//! It speaks to the API server with the kubeconfig and the rights of its user, and needs no server of the operator. What
+//! the user may not read, it names.
+//!
+//! Entry points:
+//! - [`cli::Arguments`] is the command line, and [`run`] carries it out.
+//! - [`why`] makes a [`page::Page`] from what `gather` has read; [`top`] counts what `live` has read or watches. Both are
+//!   pure.
+//! - [`queue`] and [`advice`] repeat what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
+//!
+//! It writes nothing, and must not know guests, the V-IPU, or any other package of this workspace but the API and the
+//! texts.
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod advice;
+pub mod age;
+pub mod cli;
+pub mod connection;
+pub mod error;
+pub mod fact;
+mod gather;
+mod live;
+pub mod output;
+pub mod page;
+pub mod partitions;
+pub mod pods;
+pub mod queue;
+mod reading;
+pub mod store;
+pub mod table;
+pub mod top;
+pub mod version;
+pub mod warnings;
+pub mod why;
+
+use std::io::Write;
+
+use jiff::Timestamp;
+
+use crate::cli::{Arguments, Target, Task, TopOptions, WhyOptions};
+use crate::connection::{Connection, ConnectionOptions};
+use crate::error::KubectlError;
+use crate::live::View;
+use crate::output::PageFormat;
+use crate::top::By;
+
+/// Carries out a command line. `is_terminal`: whether a person reads `out` on a terminal.
+pub async fn run(
+    arguments: &Arguments,
+    out: &mut impl Write,
+    is_terminal: bool,
+) -> Result<(), KubectlError> {
+    let options = &arguments.connection;
+    match &arguments.task {
+        Task::Why(task) => {
+            let text = explained(&options.connect().await?, task).await?;
+            output::write(out, &text)
+        }
+        Task::Top(task) => count(options, task, out, is_terminal).await,
+        Task::Version => {
+            output::write(out, &(version::own() + "\n"))?;
+            let lines = version::of_operator(&options.connect().await?).await?;
+            output::write(out, &(lines.join("\n") + "\n"))
+        }
+    }
+}
+
+/// The page of an object.
+async fn explained(connection: &Connection, task: &WhyOptions) -> Result<String, KubectlError> {
+    let page = match &task.target {
+        Target::Job(name) => {
+            let (job, around) = gather::job(connection, name).await?;
+            why::job(&job, &around, Timestamp::now())
+        }
+        Target::Pod(name) => {
+            let (pod, around) = gather::pod(connection, name).await?;
+            why::pod(&pod, &around, Timestamp::now())
+        }
+    };
+    match task.output {
+        PageFormat::Text => Ok(page.text(Timestamp::now())),
+        PageFormat::Json => output::json(&page),
+        PageFormat::Yaml => output::yaml(&page),
+    }
+}
+
+/// The use of IPUs, once or after each change.
+async fn count(
+    options: &ConnectionOptions,
+    task: &TopOptions,
+    out: &mut impl Write,
+    is_terminal: bool,
+) -> Result<(), KubectlError> {
+    if let (By::Controllers, Some(namespace)) = (task.by, &options.namespace) {
+        return Err(KubectlError::NamespaceOfControllers(namespace.clone()));
+    }
+    let view = View {
+        by: task.by,
+        namespace: options.namespace.clone(),
+        format: task.output,
+        is_terminal,
+    };
+    let connection = options.connect().await?;
+    // Without the right to list, nothing is watched.
+    let (usage, lacks) = live::once(&connection, &view).await?;
+    if task.watch {
+        return live::watch(&connection, &view, lacks, out).await;
+    }
+    output::write(out, &output::usage(&usage, view.format)?)
+}

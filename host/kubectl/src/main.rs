@@ -1,0 +1,35 @@
+//! `kubectl-ipu`: reads the command line, and hands over to the library.
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use clap::Parser;
+use ipu_kubectl::cli::Arguments;
+use ipu_text::explain;
+
+/// Prints an error with its causes in one line.
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // An error would mean that it is installed already, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = match runtime {
+        Ok(runtime) => runtime,
+        Err(error) => {
+            eprintln!("Error: failed to start the asynchronous runtime: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut out = io::stdout();
+    let is_terminal = out.is_terminal();
+    match runtime.block_on(ipu_kubectl::run(&arguments, &mut out, is_terminal)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {}", explain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Pure: the order in which waiting IPUPartitions are served. It is the order of `ipu_partitions::line`, which
+//! `tests/suite/kubectl.rs` compares: the plugin does not depend on that package, which contains a compiler.
+
+use std::collections::BTreeMap;
+
+use ipu_api::ipupartition::IPUPartition;
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// A place in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Position {
+    /// From 1.
+    pub position: usize,
+    /// The number of IPUPartitions that wait.
+    pub waiting: usize,
+}
+
+/// The names of those that wait, in the order of their creation. Partitions that are useful only together have one
+/// place: that of the first of them, whether it waits or not.
+pub fn order(partitions: &[IPUPartition], now: Timestamp) -> Vec<&str> {
+    let in_gangs = partitions
+        .iter()
+        .filter(|one| one.spec.options.gang_size.is_some());
+    let mut gangs: BTreeMap<&str, (Timestamp, &str)> = BTreeMap::new();
+    for one in in_gangs {
+        let own = place(one, now);
+        let first = gangs.entry(&one.spec.owner.uid).or_insert(own);
+        *first = own.min(*first);
+    }
+    let waiting = partitions.iter().filter(|one| one.is_waiting());
+    let mut waiting: Vec<_> = waiting
+        .map(|one| {
+            let own = place(one, now);
+            let shared = gangs.get(one.spec.owner.uid.as_str()).copied();
+            (shared.unwrap_or(own), own.1)
+        })
+        .collect();
+    waiting.sort_unstable();
+    waiting.into_iter().map(|(_, name)| name).collect()
+}
+
+/// The position of one of them in this order.
+pub fn position(order: &[&str], name: &str) -> Option<Position> {
+    let index = order.iter().position(|one| *one == name)?;
+    Some(Position {
+        position: index + 1,
+        waiting: order.len(),
+    })
+}
+
+fn place(partition: &IPUPartition, now: Timestamp) -> (Timestamp, &str) {
+    let metadata = &partition.metadata;
+    let created = metadata.creation_timestamp.as_ref();
+    let name = metadata.name.as_deref().unwrap_or_default();
+    (created.map_or(now, |time| time.0), name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn partition(name: &str, owner: &str, second: u32, gang: Value, phase: &str) -> IPUPartition {
+        let object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1",
+            "kind": "IPUPartition",
+            "metadata": {"name": name, "creationTimestamp": format!("2026-01-01T00:00:{second:02}Z")},
+            "spec": {
+                "owner": {
+                    "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob",
+                    "namespace": "default", "name": owner, "uid": owner,
+                },
+                "slot": 0, "ipus": 1, "gcds": 1, "options": {"gangSize": gang},
+            },
+            "status": {"phase": phase},
+        });
+        serde_json::from_value(object).unwrap()
+    }
+
+    #[test]
+    fn the_queue_is_in_the_order_of_creation_and_a_gang_has_the_place_of_its_first() {
+        let now = "2026-01-01T01:00:00Z".parse().unwrap();
+        let all = [
+            partition("late", "late", 9, Value::Null, "Pending"),
+            partition("b", "same-second", 5, Value::Null, "Pending"),
+            partition("a", "same-second-too", 5, Value::Null, "Pending"),
+            partition("gang-1", "gang", 8, json!(2), "Pending"),
+            partition("gang-0", "gang", 3, json!(2), "Ready"),
+            partition("served", "served", 1, Value::Null, "Creating"),
+        ];
+        let order = order(&all, now);
+        assert_eq!(order, ["gang-1", "a", "b", "late"]);
+        let third = Position {
+            position: 3,
+            waiting: 4,
+        };
+        assert_eq!(position(&order, "b"), Some(third));
+        assert_eq!(position(&order, "served"), None);
+    }
+}

@@ -1,0 +1,60 @@
+//! Reads objects with the rights of the user: whole lists, page by page, and without the objects that cannot be read.
+
+use std::fmt::Debug;
+
+use ipu_api::ipupartition::IPUPartition;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::ApiResource;
+use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
+
+use crate::access::Access;
+use crate::error::KubectlError;
+use crate::fact::shown;
+
+/// Objects that are read at once.
+const PAGE: u32 = 500;
+
+/// All objects of a list, or why the user may not list them.
+pub(crate) async fn list<K>(
+    api: &Api<K>,
+    params: ListParams,
+    what: &str,
+) -> Result<Access<Vec<K>>, KubectlError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let (mut params, mut all) = (params.limit(PAGE), Vec::new());
+    loop {
+        let page = match api.list(&params).await {
+            Ok(page) => page,
+            Err(kube::Error::Api(status)) if status.is_forbidden() => {
+                return Ok(Access::Denied(shown(&status.message)));
+            }
+            Err(source) => return Err(read_error(what, source)),
+        };
+        all.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(Access::Allowed(all)),
+        }
+    }
+}
+
+/// The IPUPartitions of the cluster, each as it is stored: one that cannot be read spoils no other.
+pub(crate) fn partitions(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &resource::<IPUPartition>())
+}
+
+/// A kind of the operator, for objects of any content.
+pub(crate) fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
+    ApiResource::erase::<K>(&())
+}
+
+/// The error of a read that the API server did not answer.
+pub(crate) fn read_error(what: &str, source: kube::Error) -> KubectlError {
+    KubectlError::Read {
+        what: what.to_owned(),
+        source: Box::new(source),
+    }
+}

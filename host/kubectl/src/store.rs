@@ -1,0 +1,88 @@
+//! Pure: the objects that a watch reports, by name.
+
+use std::collections::BTreeMap;
+use std::mem;
+
+use kube::ResourceExt;
+use kube::runtime::watcher::Event;
+
+/// What is kept of each object, as of the last event.
+#[derive(Debug)]
+pub struct Store<V> {
+    objects: BTreeMap<String, V>,
+    /// A list that is not complete: until then the previous objects count.
+    listing: BTreeMap<String, V>,
+    is_listed: bool,
+}
+
+impl<V> Default for Store<V> {
+    fn default() -> Self {
+        Self {
+            objects: BTreeMap::new(),
+            listing: BTreeMap::new(),
+            is_listed: false,
+        }
+    }
+}
+
+impl<V> Store<V> {
+    /// Follows an event. `keep` reduces an object to what is kept of it.
+    pub fn apply<K: ResourceExt>(&mut self, event: Event<K>, keep: impl Fn(K) -> V) {
+        match event {
+            Event::Init => self.listing.clear(),
+            Event::InitApply(object) => {
+                self.listing.insert(object.name_any(), keep(object));
+            }
+            Event::InitDone => {
+                self.objects = mem::take(&mut self.listing);
+                self.is_listed = true;
+            }
+            Event::Apply(object) => {
+                self.objects.insert(object.name_any(), keep(object));
+            }
+            Event::Delete(object) => {
+                self.objects.remove(&object.name_any());
+            }
+        }
+    }
+
+    /// Whether a first list is complete.
+    pub fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    /// What is kept of all objects, in the order of their names.
+    pub fn values(&self) -> impl Iterator<Item = &V> + Clone {
+        self.objects.values()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::Node;
+
+    use super::*;
+
+    fn node(name: &str) -> Node {
+        serde_json::from_value(serde_json::json!({"metadata": {"name": name}})).unwrap()
+    }
+
+    #[test]
+    fn a_new_list_replaces_the_objects_when_it_is_complete() {
+        let mut store = Store::default();
+        let mut follow = |event| {
+            store.apply(event, |node: Node| node.name_any());
+            let names = store.values().cloned().collect::<Vec<_>>().join(" ");
+            (store.is_listed(), names)
+        };
+        let told = |is_listed, names: &str| (is_listed, names.to_owned());
+        assert_eq!(follow(Event::Init), told(false, ""));
+        assert_eq!(follow(Event::InitApply(node("b"))), told(false, ""));
+        assert_eq!(follow(Event::InitDone), told(true, "b"));
+        assert_eq!(follow(Event::Apply(node("a"))), told(true, "a b"));
+        assert_eq!(follow(Event::Init), told(true, "a b"));
+        assert_eq!(follow(Event::InitApply(node("c"))), told(true, "a b"));
+        assert_eq!(follow(Event::InitDone), told(true, "c"));
+        assert_eq!(follow(Event::Delete(node("c"))), told(true, ""));
+    }
+}

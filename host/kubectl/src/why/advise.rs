@@ -1,0 +1,80 @@
+//! Pure: what to do, gathered from all that a page shows.
+
+use crate::advice::{of_reason, of_waiting};
+use crate::page::Page;
+
+/// Reason of a job or Pod that waits because of V-IPU controllers.
+const WAITING: &str = "WaitingForPartition";
+
+/// Sentences about what to do, each of them once.
+#[derive(Debug, Default)]
+pub(super) struct Advice(Vec<String>);
+
+impl Advice {
+    /// Adds a sentence.
+    pub(super) fn add(&mut self, sentence: impl Into<String>) {
+        let sentence = sentence.into();
+        if !self.0.contains(&sentence) {
+            self.0.push(sentence);
+        }
+    }
+
+    /// Adds what to do about everything on the page, in its order.
+    pub(super) fn add_all(&mut self, page: &Page) {
+        for fact in &page.conditions {
+            self.add_condition(page, &fact.reason, &fact.message);
+        }
+        for one in &page.partitions {
+            for fact in &one.conditions {
+                self.add_reason(&fact.reason);
+            }
+        }
+        for pod in page.pods.iter().flat_map(|pods| &pods.others) {
+            if let Some(cause) = &pod.cause {
+                self.add_reason(&cause.reason);
+            }
+        }
+    }
+
+    /// The sentences, or else this one.
+    pub(super) fn or(mut self, otherwise: &str) -> Vec<String> {
+        if self.0.is_empty() {
+            self.add(otherwise);
+        }
+        self.0
+    }
+
+    fn add_condition(&mut self, page: &Page, word: &str, message: &str) {
+        match word {
+            // Kueue sets `spec.suspend` back.
+            "JobSuspended" if page.kueue.is_some() => {}
+            // The reasons of the Pods themselves say more.
+            "PodsWaiting" if page.pods.iter().any(|pods| !pods.others.is_empty()) => {}
+            WAITING => self.add_waiting(page, message),
+            _ => self.add_reason(word),
+        }
+    }
+
+    /// Adds what to do about the reasons of the V-IPU controllers: of the partitions, or of the message if the user may
+    /// not see them.
+    fn add_waiting(&mut self, page: &Page, message: &str) {
+        let reasons = page.partitions.iter().flat_map(|one| &one.waiting);
+        let mut texts: Vec<&str> = reasons.map(|one| one.reason.as_str()).collect();
+        if texts.is_empty() {
+            texts.push(message);
+        }
+        let before = self.0.len();
+        for sentence in texts.into_iter().flat_map(of_waiting) {
+            self.add(sentence);
+        }
+        if self.0.len() == before {
+            self.add("wait: the reason of each V-IPU controller is above");
+        }
+    }
+
+    fn add_reason(&mut self, word: &str) {
+        if let Some(advice) = of_reason(word) {
+            self.add(format!("{word}: {advice}"));
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! The plugin as a program: what it prints and how it ends where no API server is reached.
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test's helper cannot do fails the test"
+)]
+
+use std::fs;
+use std::process::{Command, Output};
+
+/// Runs the plugin with a kubeconfig of this content.
+fn plugin(kubeconfig: &str, arguments: &[&str]) -> Output {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("kubeconfig");
+    fs::write(&path, kubeconfig).unwrap();
+    let mut plugin = Command::new(env!("CARGO_BIN_EXE_kubectl-ipu"));
+    plugin.args(arguments).env("KUBECONFIG", &path);
+    plugin.output().unwrap()
+}
+
+/// Standard output of a command that succeeds.
+fn printed(arguments: &[&str]) -> String {
+    let output = plugin("", arguments);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Standard error of a command that fails.
+fn refused(kubeconfig: &str, arguments: &[&str]) -> String {
+    let output = plugin(kubeconfig, arguments);
+    assert!(!output.status.success(), "{output:?}");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn it_tells_its_version_and_its_commands() {
+    let version = format!("kubectl-ipu {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(printed(&["--version"]), version);
+    let help = printed(&["--help"]);
+    assert!(help.contains("Usage: kubectl ipu "), "{help}");
+    for command in ["why", "top", "version"] {
+        assert!(help.contains(&format!("\n  {command} ")), "{help}");
+    }
+}
+
+#[test]
+fn an_unusable_kubeconfig_is_named() {
+    let empty = refused("{}", &["why", "train"]);
+    assert!(empty.contains("failed to read the kubeconfig"), "{empty}");
+    let context = refused("{}", &["why", "train", "--context", "lab"]);
+    assert!(context.contains("lab"), "{context}");
+    let missing = refused("{}", &["top", "--kubeconfig", "/nowhere/config"]);
+    assert!(missing.contains("/nowhere/config"), "{missing}");
+}
+
+#[test]
+fn a_namespace_does_not_go_with_controllers() {
+    let error = refused("{}", &["top", "controllers", "--namespace", "team"]);
+    assert!(error.contains("--namespace team"), "{error}");
+}
