@@ -6,7 +6,7 @@ use std::fs;
 use crate::sources::{host_packages, repository};
 
 /// The packages of the operator that each of them may name. A package that is missing here names none.
-const MAY_NAME: [(&str, &[&str]); 10] = [
+const MAY_NAME: [(&str, &[&str]); 11] = [
     ("agent", &["text"]),
     ("runtime", &["api", "text"]),
     ("vipu", &["api", "text"]),
@@ -22,6 +22,7 @@ const MAY_NAME: [(&str, &[&str]); 10] = [
         "partitions",
         &["api", "guest-host", "policies", "runtime", "text", "vipu"],
     ),
+    ("evaluation", &["api", "guest-host", "partitions", "vipu"]),
     (
         "authoring",
         &["admission", "guest-host", "policies", "text"],
