@@ -1,12 +1,19 @@
 # Everything that can be run here. `make` alone lists it.
 
-# One build for the operator and for the lab that runs it, so that nothing is compiled twice.
+# One build for the operator and for the lab that builds and runs it, so that nothing is compiled twice.
 TARGET := x86_64-unknown-linux-gnu
 # The compiler's flags, with the character 31 between them: static programs in which no folder of this
-# machine is named. They are the same as in tests/src/lab/dist.rs.
+# machine is named. They are the same as in tests/release/src/dist.rs.
 UNIT := $(shell printf '\037')
 STATIC := CARGO_ENCODED_RUSTFLAGS="-Ctarget-feature=+crt-static$(UNIT)--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo$(UNIT)--remap-path-prefix=$(CURDIR)=/ipu-operator"
-LAB := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin lab --
+# The lab alone is built, with the features that the lab, the operator and the simulator need together: the same
+# packages as in tests/release/src/dist.rs. `cargo run` takes one package only. A line with it has nothing
+# after it: the lab takes the place of the shell, and a Ctrl-C is its own.
+BUILT := $(or $(CARGO_TARGET_DIR),target)
+LAB := $(STATIC) cargo build --locked --release --target $(TARGET) --target-dir $(BUILT) \
+  --package lab --package ipu-operator --package vipu-simulator --bin lab && exec $(BUILT)/$(TARGET)/release/lab
+# For programs of `tests`, which link the operator themselves.
+BENCH := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests
 
 CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
 DENY_VERSION := 0.20.2
@@ -94,21 +101,21 @@ advisories: $(DENY) ## hold the dependencies against the RustSec database, which
 
 bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many jobs beside mpi-operator, large jobs, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench
-	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --bin bench-guests -- --bench
+	$(BENCH) --bin bench-guests -- --bench
 	@$(LAB) dist
-	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --bin bench-policies
-	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-jobs
-	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-partitions
-	@$(LAB) bench
+	$(BENCH) --bin bench-policies
+	$(BENCH) --no-default-features --bin bench-jobs
+	$(BENCH) --no-default-features --bin bench-partitions
+	$(BENCH) --no-default-features --bin bench-cluster -- all
 
 bench-start: ## how long the program of a job takes to start on real nodes, beside a batch Job and beside mpi-operator
 	@sh tests/preflight.sh bench
-	@$(LAB) bench-start
+	$(BENCH) --no-default-features --bin bench-cluster -- start
 
 race: ## jobs in a second beside mpi-operator and beside a loop that makes the same writes
 	@sh tests/preflight.sh bench
 	@$(LAB) dist
-	$(STATIC) cargo run --locked --release --target $(TARGET) --package tests --no-default-features --bin bench-jobs -- --race
+	$(BENCH) --no-default-features --bin bench-jobs -- --race
 
 # The tests' own profile, with debug assertions and overflow checks, and only these crates optimised: all
 # that they depend on is the same as in `make check` and is not compiled again.
@@ -131,7 +138,7 @@ mutants: ## make mistakes in a copy of the sources, one after the other, and see
 	cargo run --locked --package tests --bin mutants
 
 $(DENY):
-	cargo install cargo-deny --version $(DENY_VERSION) --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)
+	cargo install cargo-deny --version $(DENY_VERSION) --debug --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)
 
 $(CARGO_FUZZ):
 	cargo install cargo-fuzz --version $(CARGO_FUZZ_VERSION) --locked --root $(CACHE)/cargo-fuzz-$(CARGO_FUZZ_VERSION)

@@ -46,6 +46,10 @@ pub enum Task {
 
 /// Options of the controller process.
 #[derive(Clone, Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one option of the command line"
+)]
 pub struct ControllerArguments {
     /// How the log is written.
     #[command(flatten)]
@@ -90,6 +94,9 @@ pub struct ControllerArguments {
     /// Whether Pods that request IPUs and belong to no IPUJob get partitions.
     #[arg(long, env = "IPU_OPERATOR_NATIVE_PODS", action = ArgAction::Set, default_value_t = true)]
     pub native_pods: bool,
+    /// Whether jobs with the label kueue.x-k8s.io/queue-name wait until Kueue admits them, where Kueue is installed.
+    #[arg(long, env = "IPU_OPERATOR_KUEUE", action = ArgAction::Set, default_value_t = true)]
+    pub kueue: bool,
     /// Image that holds /ipu-agent; the operator's own image does.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE")]
     pub launcher_image: String,
@@ -120,6 +127,7 @@ impl From<ControllerArguments> for ControllerOptions {
             metrics_port: arguments.metrics_port,
             webhook_port: arguments.webhook_port,
             native_pods: arguments.native_pods,
+            kueue: arguments.kueue,
             jobs: JobSettings {
                 pods: PodSettings {
                     worker_host_network: arguments.worker_host_network,
@@ -181,6 +189,7 @@ mod tests {
             "--webhook-port=9443",
             "--worker-host-network=false",
             "--native-pods=false",
+            "--kueue=false",
             "--launcher-image=ipu-operator:1",
             "--launcher-image-pull-policy=IfNotPresent",
             "--max-ipus-per-job=32",
@@ -195,6 +204,7 @@ mod tests {
         assert_eq!(options.release.configuration(), "my-ipus");
         assert!(!options.jobs.pods.worker_host_network);
         assert!(!options.native_pods);
+        assert!(!options.kueue);
         assert_eq!(options.jobs.max_ipus_per_job, 32);
         assert_eq!(options.jobs.lost_node, Some(Duration::from_mins(1)));
     }

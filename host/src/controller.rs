@@ -8,9 +8,11 @@ use std::sync::Arc;
 
 use ipu_admission::callers::Callers;
 use ipu_admission::server::router;
+use ipu_api::queueing;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions, OpenError};
 use ipu_jobs::JobSettings;
+use ipu_kueue::KueueSettings;
 use ipu_pods::NativePodSettings;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::{NamespaceWatch, Namespaces, namespaces};
@@ -22,6 +24,7 @@ use ipu_runtime::lease;
 use ipu_runtime::port::serve::{METRICS, PROBES, Port, ServeError, WEBHOOKS};
 use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::conflicts::ConflictWatch;
+use ipu_runtime::served_group::{ServedGroup, ServedGroupWatch, served_group};
 use ipu_runtime::telemetry::level::LogLevel;
 use kube::Client;
 use rustls::server::NoClientAuth;
@@ -31,6 +34,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
+use self::jobs::Reconcilers;
 use self::probes::{Readiness, Step};
 use crate::exposition::{self, Metrics};
 
@@ -57,6 +61,8 @@ pub struct ControllerOptions {
     pub webhook_client_ca: Option<String>,
     /// Whether native Pods are reconciled.
     pub native_pods: bool,
+    /// Whether jobs wait in the queues of Kueue, where it is installed.
+    pub kueue: bool,
     /// What an admin sets about jobs.
     pub jobs: JobSettings,
 }
@@ -104,6 +110,23 @@ impl ControllerOptions {
         NativePodSettings {
             scope: self.release.scope.clone(),
             instance: self.release.pod_name.clone(),
+        }
+    }
+
+    fn kueue(&self) -> KueueSettings {
+        KueueSettings {
+            scope: self.release.scope.clone(),
+            instance: self.release.pod_name.clone(),
+            pods: self.jobs.pods.clone(),
+        }
+    }
+
+    fn reconcilers<'a>(&'a self, kueue: ServedGroup, metrics: &'a Metrics) -> Reconcilers<'a> {
+        Reconcilers {
+            jobs: &self.jobs,
+            native_pods: self.native_pods.then(|| self.native_pods()),
+            kueue: self.kueue.then(|| (self.kueue(), kueue)),
+            metrics,
         }
     }
 
@@ -193,16 +216,10 @@ async fn serve(
         .with_metrics(metrics.guests.clone());
     let guests = ActivePolicies::new(policies);
     let callers = options.callers();
-    let loaded = {
-        let guests = guests.clone();
-        async move {
-            guests.wait_loaded().await;
-            readiness.reached(Step::PoliciesLoaded);
-        }
-    };
-
+    let loaded = report_loaded(guests.clone(), readiness);
     let (namespaces, namespace_watch) = namespaces();
-    let context = metrics.of_webhooks(callers.clone());
+    let (served_kueue, kueue_watch) = kueue(options);
+    let context = metrics.of_webhooks(callers.clone(), served_kueue.clone());
     let asked = router(guests.clone(), namespaces.clone(), context);
     let kept = (options.certificate_manager(&client), clients);
     let registration = options.registration(&client);
@@ -225,19 +242,24 @@ async fn serve(
         namespaces: (namespaces, namespace_watch),
         conflicts,
         callers,
+        kueue: kueue_watch,
     };
-    let native_pods = options.native_pods.then(|| options.native_pods());
-    let jobs = (&options.jobs, native_pods.as_ref(), &metrics);
+    let reconcilers = options.reconcilers(served_kueue, &metrics);
     let (served, measured, _, (), (), ()) = tokio::join!(
         ends_all(webhooks, stop),
         Box::pin(ends_all(measured, stop)),
         stop.run_until_cancelled(loaded),
-        jobs::run_as_leader(&client, release, jobs, lease::LEASE_DURATION, stop),
+        jobs::run_as_leader(&client, release, &reconcilers, lease::LEASE_DURATION, stop),
         Box::pin(followed),
         Box::pin(watches.follow(&client, release, stop)),
     );
     served.map_err(serving("webhooks"))?;
     measured.map_err(serving("metrics"))
+}
+
+async fn report_loaded(guests: ActivePolicies, readiness: &Readiness) {
+    guests.wait_loaded().await;
+    readiness.reached(Step::PoliciesLoaded);
 }
 
 /// What ends the whole process with it.
@@ -253,6 +275,7 @@ struct Watches {
     namespaces: (Namespaces, NamespaceWatch),
     conflicts: ConflictWatch,
     callers: Callers,
+    kueue: Option<ServedGroupWatch>,
 }
 
 impl Watches {
@@ -260,7 +283,13 @@ impl Watches {
     async fn follow(self, client: &Client, release: &ReleaseOptions, stop: &CancellationToken) {
         let (log, process) = (self.log, Process::Controller);
         let (namespaces, labels) = self.namespaces;
+        let kueue = async {
+            if let Some(kueue) = self.kueue {
+                kueue.follow(client.clone(), stop.clone()).await;
+            }
+        };
         tokio::join!(
+            kueue,
             log.follow(client.clone(), release, process, stop.clone()),
             labels.follow(client.clone(), stop.clone()),
             namespaces.follow_partitions(client.clone(), stop.clone()),
@@ -268,6 +297,16 @@ impl Watches {
             self.callers.follow(client.clone(), stop.clone()),
         );
     }
+}
+
+/// Whether Kueue is installed, and what finds that out. Where the admin has switched the queues off, it counts as not
+/// installed.
+fn kueue(options: &ControllerOptions) -> (ServedGroup, Option<ServedGroupWatch>) {
+    if !options.kueue {
+        return (ServedGroup::default(), None);
+    }
+    let (served, watch) = served_group(queueing::GROUP, queueing::VERSION);
+    (served, Some(watch))
 }
 
 fn policy_options(options: &ControllerOptions) -> GuestHostOptions {

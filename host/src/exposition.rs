@@ -26,6 +26,7 @@ use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::scope::conflicts::{ConflictWatch, conflicts};
+use ipu_runtime::served_group::ServedGroup;
 use ipu_runtime::work_queue::metrics::{AllReconciles, Reconciles};
 
 /// The counters of one process. Cheap to clone; all clones count the same.
@@ -86,18 +87,24 @@ impl Metrics {
         self.reconciles.of_kind("pod")
     }
 
+    /// The counters of the reconciler of queued jobs.
+    pub fn of_queued_jobs(&self) -> Reconciles {
+        self.reconciles.of_kind("workload")
+    }
+
     /// The counters of the reconciler of IPUPartitions.
     pub fn of_partitions(&self) -> Reconciles {
         self.reconciles.of_kind("ipupartition")
     }
 
     /// The counters of the webhooks.
-    pub fn of_webhooks(&self, callers: Callers) -> WebhookContext {
+    pub fn of_webhooks(&self, callers: Callers, kueue: ServedGroup) -> WebhookContext {
         WebhookContext {
             callers,
             admission: self.admission.clone(),
             refused: self.refused.clone(),
             conflicts: self.conflicts.clone(),
+            kueue,
         }
     }
 

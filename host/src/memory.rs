@@ -15,6 +15,13 @@ use ipu_runtime::port::serve::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHO
 /// A process at rest with ten thousand objects, with the code of its guests: twice what BENCHMARKS.md tells.
 const AT_REST: usize = 160 << 20;
 
+/// Native Pods that the controller knows, each with its IPUPartition.
+const NATIVE_PODS: usize = 10_000;
+
+/// A native Pod with its IPUPartition: names, labels and annotations of usual lengths, and its conditions. Twice what
+/// these fields take.
+const NATIVE_POD: usize = 6 << 10;
+
 /// A connection: its task, what TLS holds of both directions, and an answer; beside the head of a request.
 const CONNECTION: usize = 48 << 10;
 
@@ -39,6 +46,7 @@ pub type Item = (&'static str, usize);
 pub fn controller() -> Vec<Item> {
     vec![
         ("at rest", AT_REST),
+        ("native Pods", NATIVE_PODS * NATIVE_POD),
         // A buffer that grows is copied: the old half is there a moment longer.
         ("AdmissionReviews as they are sent", BODIES.total / 2 * 3),
         ("AdmissionReviews once they are read", MEMORY),

@@ -3,6 +3,7 @@
 
 use std::fmt::Debug;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::naming;
 use k8s_openapi::NamespaceResourceScope;
 use k8s_openapi::api::core::v1::ServiceAccount;
@@ -11,7 +12,6 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::json;
-use tests::wait::{Seen, eventually};
 
 use crate::job::{parallel, single};
 use crate::job_fixture::JobFixture;

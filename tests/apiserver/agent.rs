@@ -1,13 +1,13 @@
 //! What `ipu-agent exec` makes of an API server's refusals. That a command runs is shown by mpirun
 //! on the real nodes.
 
+use cluster::control_plane::ControlPlane;
 use ipu_agent::exec::{ExecError, ExecRequest, execute_with};
 use ipu_text::explain;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
-use tests::lab::control_plane::ControlPlane;
 
 async fn refusal(client: Client, pod: &str) -> (ExecError, String) {
     let request = ExecRequest {

@@ -14,8 +14,11 @@ mod versions;
 
 use std::process::Command;
 
-use tests::{
-    lab::{command, progress::Progress, settings::Settings, tools::Tools},
+use cluster::{
+    command,
+    progress::Progress,
+    settings::Settings,
+    tools::Tools,
     wait::{Seen, eventually},
 };
 

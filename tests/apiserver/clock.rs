@@ -2,6 +2,10 @@
 
 use std::collections::HashSet;
 
+use cluster::progress::Progress;
+use cluster::settings::Settings;
+use cluster::tools::debian;
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -9,10 +13,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tests::lab::progress::Progress;
-use tests::lab::settings::Settings;
-use tests::lab::tools::debian;
-use tests::wait::{Seen, eventually};
 
 use crate::job::single;
 use crate::processes::{Environment, Place};

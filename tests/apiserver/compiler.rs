@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use cluster::cgroups::memory::MemoryCgroup;
+use cluster::settings::Settings;
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
 use ipu_guest_host::digest_of;
 use ipu_guest_host::limits::COMPILE_MEMORY;
@@ -11,9 +14,6 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, ObjectMeta, PostParams};
 use serde_json::{Value, json};
 use tests::guests::hostile;
-use tests::lab::cgroups::memory::MemoryCgroup;
-use tests::lab::settings::Settings;
-use tests::wait::{Seen, eventually};
 
 use crate::job::single;
 use crate::processes::{Place, RELEASE};

@@ -1,11 +1,11 @@
 //! The control plane itself: it answers, it is shared, and it ends with its owner.
 
+use cluster::control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{
     Api, Client,
     api::{ObjectMeta, PostParams},
 };
-use tests::lab::control_plane::ControlPlane;
 
 /// Number of processes whose command line holds `text`.
 fn processes_with(text: &str) -> usize {

@@ -1,9 +1,9 @@
 //! CustomResourceDefinitions as an admin applies them, and as somebody might have loosened them.
 
+use cluster::wait::eventually;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
-use tests::wait::eventually;
 
 /// Makes a definition what it is to be, and waits until it is served. A change of one that was
 /// served before takes a moment longer.

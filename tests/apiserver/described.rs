@@ -1,11 +1,11 @@
 //! Reads what `kubectl describe ipujob` says of a job, as the user of the job does.
 
-use tests::demo::Kubectl;
+use cluster::progress::Progress;
+use cluster::settings::Settings;
+use cluster::tools::Tools;
+use cluster::wait::{Seen, eventually};
+use lab::demo::Kubectl;
 use tests::described::{Described, Expected};
-use tests::lab::progress::Progress;
-use tests::lab::settings::Settings;
-use tests::lab::tools::Tools;
-use tests::wait::{Seen, eventually};
 
 use crate::job_fixture::JobFixture;
 

@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cluster::control_plane::ControlPlane;
 use guest_validation::rules;
 use ipu_api::crd;
 use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use kube::core::Status;
 use kube::{Client, Error, ResourceExt};
 use serde_json::{Value, json};
-use tests::lab::control_plane::ControlPlane;
 
 use crate::definitions::define;
 

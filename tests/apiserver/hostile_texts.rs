@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use cluster::http::{HttpError, request};
+use cluster::wait::{Seen, eventually};
 use http::Request;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
@@ -19,10 +21,8 @@ use kube::core::ApiResource;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use tests::guests::hostile;
-use tests::http::{HttpError, request};
-use tests::simulator::codes::CodeName;
-use tests::simulator::faults::{Fail, Method, Order};
-use tests::wait::{Seen, eventually};
+use vipu_simulator::codes::CodeName;
+use vipu_simulator::faults::{Fail, Method, Order};
 
 use crate::chart::admin::Admin;
 use crate::job::single;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
@@ -9,7 +10,6 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use tests::wait::{Seen, eventually};
 
 use crate::definitions::{define, loose};
 use crate::job_fixture::JobFixture;

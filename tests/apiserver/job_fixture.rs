@@ -4,6 +4,8 @@ use std::future::ready;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::control_plane::ControlPlane;
+use cluster::wait::{Seen, eventually};
 use futures::{Stream, StreamExt};
 use http::Request;
 use ipu_api::crd;
@@ -20,8 +22,6 @@ use kube::core::ApiResource;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tests::lab::control_plane::ControlPlane;
-use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::naming;
 use k8s_openapi::api::rbac::v1::Role;
 use kube::api::{Api, ListParams};
 use serde_json::json;
 use tests::described::{COMPLETED, Described, Expected, RUNNING};
-use tests::wait::{Seen, eventually};
 
 use crate::described::once_described;
 use crate::job::parallel;

@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, Mutex};
 
+use cluster::wait::{Seen, eventually};
 use http::{Method, Request};
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_policies::active_policies::ActivePolicies;
 use kube::client::Body;
 use kube::{Client, ResourceExt};
-use tests::wait::{Seen, eventually};
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 

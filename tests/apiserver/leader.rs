@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ipu_operator::controller::jobs;
+use cluster::wait::{Seen, eventually};
+use ipu_operator::controller::jobs::{self, Reconcilers};
 use ipu_operator::exposition::Metrics;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::Api;
-use tests::wait::{Seen, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -24,8 +24,13 @@ fn start(fixture: &JobFixture, name: &str, stop: &CancellationToken) -> JoinHand
     let stop = stop.clone();
     tokio::spawn(async move {
         let metrics = Metrics::default();
-        let turn = (&settings(), None, &metrics);
-        jobs::run_as_leader(&client, &release, turn, TTL, &stop).await;
+        let reconcilers = Reconcilers {
+            jobs: &settings(),
+            native_pods: None,
+            kueue: None,
+            metrics: &metrics,
+        };
+        jobs::run_as_leader(&client, &release, &reconcilers, TTL, &stop).await;
     })
 }
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use k8s_openapi::api::core::v1::{LimitRange, Pod, ResourceQuota};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use tests::wait::{Seen, eventually};
 
 use crate::definitions::{define, loose};
 use crate::job::{parallel, single};

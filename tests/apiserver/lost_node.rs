@@ -1,10 +1,10 @@
 //! A node that is never heard of again: its Pods are being deleted for ever, and their job goes on.
 
+use cluster::wait::{Seen, eventually};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use tests::wait::{Seen, eventually};
 
 use crate::job::single;
 use crate::job_fixture::JobFixture;

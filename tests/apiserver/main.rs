@@ -26,7 +26,7 @@ mod hostile_texts;
 #[cfg(test)]
 mod job;
 #[cfg(test)]
-mod job_fixture;
+mod kueue;
 #[cfg(test)]
 mod large_job;
 mod late_watch;

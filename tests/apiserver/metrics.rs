@@ -7,15 +7,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use cluster::http::request;
+use cluster::wait::{Seen, eventually};
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_operator::exposition::endpoint;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::port::serve::{METRICS, Port};
 use ipu_runtime::release::ReleaseOptions;
 use serde_json::{Value, json};
-use tests::http::request;
 use tests::prometheus::program;
-use tests::wait::{Seen, eventually};
 use tokio_util::sync::CancellationToken;
 
 use self::reader::{Reader, may_read, token};

@@ -3,15 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use cluster::control_plane::{ControlPlane, ControlPlaneOptions};
+use cluster::http;
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
-use tests::http;
-use tests::lab::control_plane::{ControlPlane, ControlPlaneOptions};
-use tests::wait::{Seen, eventually};
 
 use crate::job::single;
 use crate::processes::{Given, Place};

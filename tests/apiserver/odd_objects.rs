@@ -1,6 +1,7 @@
 //! Objects as nobody should write them, under definitions that let everything through, and past the webhooks: neither
 //! process panics or ends, and a good job runs beside them.
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
@@ -15,7 +16,6 @@ use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams
 use kube::core::ApiResource;
 use kube::{Client, Resource, ResourceExt};
 use serde_json::{Value, json};
-use tests::wait::{Seen, eventually};
 
 use crate::definitions::{define, loose};
 use crate::job::single;

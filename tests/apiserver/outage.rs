@@ -1,10 +1,10 @@
 //! The API server does not answer for a while and comes back: what a user reads afterwards is what happened to the
 //! jobs, and nothing of the outage.
 
+use cluster::fault::Stopped;
 use ipu_api::ipujob_status::JobState;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
-use tests::lab::fault::Stopped;
 
 use crate::processes::Place;
 

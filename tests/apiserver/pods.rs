@@ -5,15 +5,15 @@ mod fixture;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use cluster::wait::{Seen, eventually, until};
 use futures::StreamExt;
 use ipu_api::ipupartition::PartitionPhase;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use tests::simulator::faults::Method;
-use tests::simulator::pod::Timings;
-use tests::wait::{Seen, eventually, until};
+use vipu_simulator::faults::Method;
+use vipu_simulator::pod::Timings;
 
 use self::fixture::{Native, condition, delete, is_bound, once_told, pod, request};
 use crate::partition::fixture::{id, notebook};
@@ -288,6 +288,15 @@ async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label(
     ];
     native.fixture.list_labelled(&listed).await;
     // A proxy that starts to lead looks at once.
+    native.fixture.kill_proxy().await;
+    native.fixture.start_proxy().await;
+    once(Some("16")).await;
+    // As a kubelet does that restarts.
+    let zero = json!({"status": {"capacity": {"graphcore.ai/ipu": "0"}}});
+    nodes
+        .patch_status("node", &PatchParams::default(), &Patch::Merge(zero))
+        .await
+        .unwrap();
     native.fixture.kill_proxy().await;
     native.fixture.start_proxy().await;
     once(Some("16")).await;

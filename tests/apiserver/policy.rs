@@ -5,13 +5,13 @@ mod fixture;
 mod oci;
 mod tutorial;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
 use ipu_guest_host::digest_of;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use serde_json::json;
 use tests::guests::hostile;
-use tests::wait::{Seen, eventually};
 
 use self::fixture::{Fixture, Other, at_most, built_in, large_job, of_map, of_registry};
 

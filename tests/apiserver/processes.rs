@@ -6,6 +6,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
+use cluster::cgroups::memory::MemoryCgroup;
+use cluster::control_plane::{ControlPlane, free_ports};
+use cluster::http;
+use cluster::keeper::{Keeper, Program};
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_api::ipupartition::IPUPartition;
@@ -13,13 +18,10 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
+use release::guests;
 use serde_json::{Value, json};
-use tests::lab::cgroups::memory::MemoryCgroup;
-use tests::lab::control_plane::{ControlPlane, free_ports};
-use tests::lab::keeper::{Keeper, Program};
-use tests::simulator::{Options, Simulator};
-use tests::wait::{Seen, eventually};
-use tests::{debug_operator, guests, http};
+use tests::debug_operator;
+use vipu_simulator::{Options, Simulator};
 
 use crate::chart::admin::Admin;
 

@@ -3,6 +3,7 @@
 
 mod caller;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::labels::REQUESTED_BY_ANNOTATION;
@@ -13,7 +14,6 @@ use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
-use tests::wait::{Seen, eventually};
 
 use self::caller::{Caller, SECRET, authority, grant, token};
 use crate::partition::fixture::{AUDIENCE, Fixture, NAMESPACE, id};

@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
 use kube::ResourceExt;
 use kube::api::ListParams;
-use tests::wait::{Seen, eventually};
 
 use crate::processes::{Place, Running};
 

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::labels;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use tests::wait::{Seen, eventually};
 
 use crate::definitions::define;
 use crate::job::{parallel, single};

@@ -1,9 +1,9 @@
 //! Plays a user beside the operator's processes: runs jobs, deletes them, and reads what kubectl says of them.
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
 use kube::api::DeleteParams;
 use serde_json::json;
-use tests::wait::{Seen, eventually};
 
 use crate::chart::admin::Admin;
 use crate::job::single;

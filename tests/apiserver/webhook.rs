@@ -5,6 +5,7 @@ mod witness;
 
 use std::path::Path;
 
+use cluster::wait::{Seen, eventually};
 use ipu_runtime::certificates::manager::CertificateManager;
 use ipu_runtime::certificates::registration::Registration;
 use ipu_runtime::certificates::{Source, issue, secret};
@@ -15,9 +16,8 @@ use k8s_openapi::api::admissionregistration::v1::{
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use release::guests::checkout;
 use serde_json::{Value, json};
-use tests::guests::checkout;
-use tests::wait::{Seen, eventually};
 
 use self::fixture::Webhooks;
 

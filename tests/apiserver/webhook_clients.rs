@@ -3,16 +3,16 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use cluster::control_plane::{ControlPlane, ControlPlaneOptions, free_ports};
+use cluster::pki::{Identity, Pki, cluster_ca, identity};
 use http::Request;
 use ipu_admission::MUTATE_PATH;
 use ipu_text::explain;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::api::{Api, PostParams};
 use kube::{Client, Config};
+use release::guests::checkout;
 use serde_json::{Value, json};
-use tests::guests::checkout;
-use tests::lab::control_plane::{ControlPlane, ControlPlaneOptions, free_ports};
-use tests::lab::pki::{Identity, Pki, cluster_ca, identity};
 
 use crate::chart::admin::Admin;
 use crate::job::single;

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::Event;
 use kube::api::{Api, ListParams};
 use tests::load::Writes;
-use tests::wait::{Seen, eventually};
 
 use crate::job::parallel;
 use crate::processes::Place;

@@ -21,18 +21,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use chart::admin::Admin;
+use cluster::control_plane::ControlPlane;
+use cluster::keeper::{Keeper, Program};
+use cluster::progress::Progress;
+use cluster::settings::Settings;
+use cluster::tools::Tools;
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, PostParams};
 use processes::{Given, Place};
 use serde_json::{Value, json};
-use tests::lab::control_plane::ControlPlane;
-use tests::lab::keeper::{Keeper, Program};
-use tests::lab::progress::Progress;
-use tests::lab::settings::Settings;
-use tests::lab::tools::Tools;
-use tests::wait::{Seen, eventually};
 
 /// Namespace and release.
 const NAMESPACE: &str = "ipu-operator";

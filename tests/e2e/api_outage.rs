@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use cluster::fault::Stopped;
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use serde_json::json;
 use tests::described::{COMPLETED, RUNNING};
-use tests::lab::fault::Stopped;
-use tests::wait::{Seen, until};
 
 use crate::described::once_described;
 use crate::failing_pods::job;

@@ -2,11 +2,11 @@
 
 use std::fs;
 
+use cluster::wait::{Seen, until};
 use kube::ResourceExt;
+use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
-use tests::demo::KubectlError;
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 

@@ -1,13 +1,13 @@
 //! An admin's typing error in the list of V-IPU controllers.
 
+use cluster::wait::{Seen, until};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use lab::demo::KubectlError;
+use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::json;
-use tests::demo::KubectlError;
-use tests::lab::operator::NAMESPACE;
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 

@@ -1,9 +1,9 @@
 //! Reads what `kubectl describe ipujob` says of a job, as the user of the job does.
 
+use cluster::wait::{Seen, until};
+use lab::demo::KubectlError;
 use libtest_mimic::Failed;
-use tests::demo::KubectlError;
 use tests::described::{Described, Expected};
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 

@@ -1,20 +1,20 @@
 //! Pods that Kubernetes takes away: by preemption and by `kubectl drain`, with and without a PodDisruptionBudget.
 
+use cluster::images::openmpi::OpenMpi;
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use ipu_api::labels;
+use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::json;
-use tests::demo::KubectlError;
-use tests::lab::images::openmpi::OpenMpi;
-use tests::wait::{Seen, until};
 
 use crate::failing_pods::{IMAGE, job};
 use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::{node_of, runs};
 
 /// What every worker here runs: it goes on until it is told to end.
-const SERVES: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
+pub(crate) const SERVES: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 
 /// What a drain needs to be told to leave the rest of the cluster alone.
 const DRAIN: [&str; 4] = [

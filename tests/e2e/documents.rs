@@ -6,9 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use cluster::images::openmpi::OpenMpi;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
@@ -16,8 +18,6 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tempfile::TempDir;
 use tests::documents::{FOR_ADMINS, FOR_USERS, QUICKSTART, REFUSED, Typed, UNINSTALL};
-use tests::lab::images::openmpi::OpenMpi;
-use tests::lab::operator::NAMESPACE;
 
 use crate::fixture::Fixture;
 

@@ -1,9 +1,9 @@
 //! A V-IPU controller that does not answer: what fits elsewhere goes on, the rest waits and says why.
 
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob::IPUJob;
 use kube::Api;
 use libtest_mimic::Failed;
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 

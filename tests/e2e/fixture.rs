@@ -6,6 +6,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::http;
+use cluster::images::metrics_server;
+use cluster::images::openmpi::{self, OpenMpi};
+use cluster::interrupt;
+use cluster::lifecycle;
+use cluster::post_mortem;
+use cluster::progress::Progress;
+use cluster::settings::Settings;
+use cluster::tools::Tools;
+use cluster::wait::{Seen, until};
 use futures::FutureExt;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
@@ -13,33 +23,33 @@ use ipu_api::ipupartition::{AttemptOutcome, IPUPartition};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
+use lab::demo::{self, Controller, Facts, JobFact, KubectlError, Operated};
+use lab::operator::helm::Release;
+use lab::operator::{self, NAMESPACE};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
-use tests::demo::{self, Controller, Facts, JobFact, KubectlError, Operated};
-use tests::http;
-use tests::lab::cluster;
-use tests::lab::images::metrics_server;
-use tests::lab::images::openmpi::{self, OpenMpi};
-use tests::lab::interrupt;
-use tests::lab::operator::{self, NAMESPACE};
-use tests::lab::post_mortem;
-use tests::lab::progress::Progress;
-use tests::lab::release::Release;
-use tests::lab::settings::Settings;
-use tests::lab::tools::Tools;
 use tests::operator_process::{OperatorProcess, ProcessError};
-use tests::wait::{Seen, until};
 use tokio::runtime::Runtime;
+
+use crate::simulators;
 
 /// How long anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
+
+/// What a failed trial may leave behind, as `kubectl delete` takes it.
+const LEFT: [&str; 3] = [
+    "ipujobs --all --all-namespaces",
+    "deployments.apps,statefulsets.apps,jobs.batch --all --cascade=foreground",
+    "pods --selector=graphcore.ai/native-pod",
+];
 
 /// The cluster with the operator installed.
 pub(crate) struct Fixture {
     runtime: Runtime,
     /// The folders that the cluster uses.
     pub(crate) settings: Settings,
-    progress: Progress,
+    /// Where the work is told.
+    pub(crate) progress: Progress,
     /// The programs that the cluster is made of.
     pub(crate) tools: Tools,
     /// What the demo runs on.
@@ -75,7 +85,7 @@ impl Fixture {
             })),
             Err(error) => {
                 interrupt::ending();
-                cluster::down(&settings, &progress)?;
+                lifecycle::down(&settings, &progress)?;
                 Err(error)
             }
         }
@@ -84,7 +94,7 @@ impl Fixture {
     /// Takes the cluster down; an error names what was left behind.
     pub(crate) fn tear_down(&self) -> anyhow::Result<()> {
         interrupt::ending();
-        Ok(cluster::down(&self.settings, &self.progress)?)
+        Ok(lifecycle::down(&self.settings, &self.progress)?)
     }
 
     /// Runs a trial's work. What explains a failure is printed and saved; then the faults that it
@@ -113,18 +123,15 @@ impl Fixture {
 
     async fn tidy(&self) -> Result<(), Failed> {
         for controller in &self.operated.controllers {
-            self.clear_orders(controller).await?;
+            simulators::reset(controller).await?;
         }
         self.kubectl(&["uncordon", "--selector=kubernetes.io/os=linux"])
             .await?;
-        let delete = [
-            "delete",
-            "ipujobs",
-            "--all",
-            "--all-namespaces",
-            "--timeout=120s",
-        ];
-        self.kubectl(&delete).await?;
+        for left in LEFT {
+            let delete = format!("delete --timeout=120s {left}");
+            let delete: Vec<&str> = delete.split(' ').collect();
+            self.kubectl(&delete).await?;
+        }
         Ok(())
     }
 
@@ -164,7 +171,7 @@ impl Fixture {
         command: &[&str],
     ) -> Result<IPUJob, Failed> {
         let image = openmpi::ensure(&self.settings, &self.tools, &self.progress, version)?;
-        cluster::import(&self.settings.run, &self.tools, &[image])?;
+        lifecycle::import(&self.settings.run, &self.tools, &[image])?;
         let mut job = self.example("02-parallel.yaml")?;
         let launcher = job.spec.launcher.as_mut().expect("it is a parallel job");
         launcher.command = command.iter().copied().map(ToOwned::to_owned).collect();
@@ -179,7 +186,7 @@ impl Fixture {
     pub(crate) fn metrics_server(&self) -> Result<(PathBuf, String), Failed> {
         let image = metrics_server::ensure(&self.settings, &self.progress)?;
         let name = image.name.clone();
-        cluster::import(&self.settings.run, &self.tools, &[image])?;
+        lifecycle::import(&self.settings.run, &self.tools, &[image])?;
         let source = Tools::source(&self.settings, "metrics-server")?;
         Ok((source.join("manifests/base"), name))
     }

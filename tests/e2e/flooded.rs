@@ -11,14 +11,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
+use cluster::cgroups;
 use futures::FutureExt;
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
+use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use tests::flood;
-use tests::lab::cgroups;
-use tests::lab::operator::NAMESPACE;
 use tests::operator_process::OperatorProcess;
 
 use hostile::Hostile;

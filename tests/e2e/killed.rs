@@ -1,9 +1,9 @@
 //! The operator's processes are killed without a chance to tidy up, at the worst moments.
 
+use cluster::wait::{Seen, until};
 use ipu_api::ipupartition::AttemptOutcome;
+use lab::demo::{CleanupError, partitions_of};
 use libtest_mimic::Failed;
-use tests::demo::{CleanupError, partitions_of};
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 

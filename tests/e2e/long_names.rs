@@ -1,9 +1,9 @@
 //! The longest names that Kubernetes takes, on real nodes and under `mpirun`.
 
+use cluster::images::openmpi::OpenMpi;
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use tests::described::COMPLETED;
-use tests::lab::images::openmpi::OpenMpi;
 
 use crate::described::once_described;
 use crate::fixture::Fixture;

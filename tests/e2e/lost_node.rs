@@ -2,14 +2,14 @@
 
 use std::fs;
 
+use cluster::fault::Stopped;
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
 use ipu_api::naming;
 use kube::ResourceExt;
+use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::json;
-use tests::demo::KubectlError;
-use tests::lab::fault::Stopped;
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::runs;
@@ -67,6 +67,11 @@ pub(crate) fn lets_its_pods_go(fixture: &Fixture) -> Result<(), Failed> {
 
 /// Stops the kubelet of a node.
 fn silence(node: &str) -> Result<Stopped, Failed> {
+    Ok(Stopped::process(kubelet_of(node)?)?)
+}
+
+/// The process of the kubelet of a node.
+pub(crate) fn kubelet_of(node: &str) -> Result<i32, Failed> {
     let of_node = |command: &[u8]| {
         let command = String::from_utf8_lossy(command);
         let mut words = command.split('\0');
@@ -80,8 +85,7 @@ fn silence(node: &str) -> Result<Stopped, Failed> {
             continue;
         };
         if of_node(&command) {
-            let kubelet = entry.file_name().to_string_lossy().parse()?;
-            return Ok(Stopped::process(kubelet)?);
+            return Ok(entry.file_name().to_string_lossy().parse()?);
         }
     }
     Err(format!("no kubelet of node {node} runs").into())

@@ -20,11 +20,14 @@ mod long_names;
 mod lost_node;
 mod many_jobs;
 mod namespaces;
+mod native_pods;
 mod parallel;
 mod pods;
 mod policies;
+mod queued;
 mod release;
 mod service;
+mod simulators;
 mod streams;
 mod unaffected;
 mod upgraded;
@@ -33,12 +36,12 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use cluster::interrupt::{self, First};
 use fixture::Fixture;
-use tests::lab::interrupt::{self, First};
 
 /// The trials, in the order in which they run.
 type Check = fn(&Fixture) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 41] = [
+const TRIALS: [(&str, Check); 48] = [
     ("three_jobs_from_apply_to_completed", fixture::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -146,6 +149,11 @@ const TRIALS: [(&str, Check); 41] = [
         streams::detached_ranks_need_no_stream,
     ),
     ("flood_from_a_pod_disturbs_nobody", flooded::nobody_notices),
+    (
+        "two_jobs_share_a_quota_of_kueue",
+        queued::two_jobs_share_a_quota,
+    ),
+    ("jobset_gets_its_ipus", queued::a_jobset_gets_its_ipus),
     ("guests_of_policies_decide_and_go", policies::decide_and_go),
     (
         "live_requests_are_recorded_and_replayed",
@@ -165,6 +173,26 @@ const TRIALS: [(&str, Check); 41] = [
         upgraded::from_the_release_before,
     ),
     (
+        "native_pod_waits_for_ipus_though_the_operator_is_killed",
+        native_pods::waits_for_its_ipus,
+    ),
+    (
+        "native_pods_of_a_job_and_a_stateful_set_are_replaced",
+        native_pods::replace_and_restart_pods,
+    ),
+    (
+        "native_pod_of_three_ipus_is_refused",
+        native_pods::is_refused,
+    ),
+    (
+        "native_pod_deleted_while_its_partition_forms_leaves_nothing",
+        native_pods::is_deleted_while_its_partition_forms,
+    ),
+    (
+        "native_manifests_of_graphcores_guide_run",
+        native_pods::examples_run,
+    ),
+    (
         "newcomers_type_what_the_quickstart_says",
         documents::quickstart,
     ),
@@ -173,7 +201,7 @@ const TRIALS: [(&str, Check); 41] = [
 ];
 
 /// Trials of `make test-full` alone: they need more tools, or minutes of patience.
-const LONG: [(&str, Check); 6] = [
+const LONG: [(&str, Check); 7] = [
     ("autoscaler_counts_instances", autoscaled::counts_instances),
     (
         "api_server_away_for_a_minute_is_survived",
@@ -185,6 +213,10 @@ const LONG: [(&str, Check); 6] = [
     ),
     ("stream_that_is_cut_is_noticed", streams::a_cut_is_noticed),
     ("silent_node_lets_its_pods_go", lost_node::lets_its_pods_go),
+    (
+        "ipus_of_restarted_and_new_nodes_are_advertised_again",
+        native_pods::are_advertised_again,
+    ),
     (
         "upgrade_disturbs_none_of_two_hundred_jobs",
         many_jobs::is_not_disturbed_by_an_upgrade,
@@ -200,7 +232,7 @@ fn main() -> ExitCode {
     if let [_, word, spec] = words.as_slice()
         && word == "node"
     {
-        return match tests::lab::node::run(std::path::Path::new(spec)) {
+        return match cluster::node::run(std::path::Path::new(spec)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("{error}");

@@ -3,15 +3,15 @@
 use std::fs;
 use std::time::Duration;
 
+use cluster::wait::{Seen, until};
 use futures::{StreamExt, TryStreamExt, stream};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use kube::Api;
 use kube::api::ListParams;
+use lab::operator::VIPU_NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::json;
-use tests::lab::operator::VIPU_NAMESPACE;
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 use crate::release::{once_replaced, upgraded_under};

@@ -1,5 +1,7 @@
 //! Namespaces with rules of their own: quotas, limits, and Pod Security for the jobs' own Pods.
 
+use cluster::images::openmpi::OpenMpi;
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, ResourceQuota};
@@ -7,8 +9,6 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
-use tests::lab::images::openmpi::OpenMpi;
-use tests::wait::{Seen, until};
 
 use crate::failing_pods::job;
 use crate::fixture::{Fixture, PATIENCE};

@@ -1,10 +1,10 @@
 //! mpirun across worker Pods: more of them than it talks to directly, with either Open MPI, as root
 //! and as a normal user, and one worker lost on the way.
 
+use cluster::images::openmpi::OpenMpi;
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
-use tests::lab::images::openmpi::OpenMpi;
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 

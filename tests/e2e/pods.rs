@@ -1,9 +1,9 @@
 //! What trials want to know of single Pods.
 
+use cluster::wait::{Seen, until};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
 use libtest_mimic::Failed;
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 

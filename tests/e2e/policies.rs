@@ -2,15 +2,15 @@
 
 use std::process::Command;
 
+use cluster::command;
+use cluster::wait::{Seen, until};
 use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
 use ipu_guest_host::digest_of;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
-use tests::lab::command;
-use tests::lab::operator::NAMESPACE;
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeSet;
 
+use cluster::images::openmpi::OpenMpi;
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
+use lab::demo::{KubectlError, partitions_of};
+use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::json;
-use tests::demo::{KubectlError, partitions_of};
-use tests::lab::images::openmpi::OpenMpi;
-use tests::lab::operator::NAMESPACE;
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 use crate::unaffected::Live;

@@ -1,12 +1,12 @@
 //! A job that serves for as long as it is wanted: it grows, gets a new template, and heals.
 
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
 use ipu_api::naming;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
 use libtest_mimic::Failed;
 use serde_json::json;
-use tests::wait::{Seen, until};
 
 use crate::fixture::{Fixture, PATIENCE};
 

@@ -1,13 +1,13 @@
 //! The streams by which `mpirun` reaches its workers: full, silent for long, and cut without being closed.
 
+use cluster::fault::cut_from_the_api_server;
+use cluster::images::openmpi::OpenMpi;
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
 use tests::described::COMPLETED;
-use tests::lab::fault::cut_from_the_api_server;
-use tests::lab::images::openmpi::OpenMpi;
 use tests::operator_process::{OperatorProcess, ProcessError};
-use tests::wait::{Seen, until};
 
 use crate::described::once_described;
 use crate::fixture::{Fixture, PATIENCE};
@@ -118,5 +118,8 @@ async fn cut_once_they_run(fixture: &Fixture) -> Result<(), Failed> {
         let found = OperatorProcess::of_pod("mpirun", "parallel-launcher");
         Ok::<_, ProcessError>(Seen::Yes(found?))
     });
-    Ok(cut_from_the_api_server(launcher.await?, &fixture.tools)?)
+    Ok(cut_from_the_api_server(
+        launcher.await?.pid,
+        &fixture.tools,
+    )?)
 }

@@ -2,17 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use cluster::images::Image;
+use cluster::lifecycle;
+use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
+use lab::demo::KubectlError;
+use lab::operator::NAMESPACE;
+use lab::operator::helm::Release;
 use libtest_mimic::Failed;
+use release::package::Package;
 use serde_json::json;
-use tests::demo::KubectlError;
 use tests::described::COMPLETED;
-use tests::lab::cluster;
-use tests::lab::images::Image;
-use tests::lab::operator::NAMESPACE;
-use tests::lab::release::Release;
-use tests::package::Package;
-use tests::wait::{Seen, until};
 
 use crate::described::once_described;
 use crate::failing_pods::job;
@@ -50,7 +50,7 @@ async fn upgrade(fixture: &Fixture) -> Result<(), Failed> {
         archive: package.image(),
         digest: String::new(),
     };
-    cluster::import(&fixture.settings.run, &fixture.tools, &[image])?;
+    lifecycle::import(&fixture.settings.run, &fixture.tools, &[image])?;
     let older = fixture.release.from(package);
     apply_definitions(fixture, &older).await?;
     older.install()?;

@@ -4,11 +4,10 @@ use std::env;
 use std::io;
 use std::path::PathBuf;
 
+use cluster::command::{self, CommandError};
 use parking_lot::Mutex;
-
-use crate::guests::checkout;
-use crate::lab::cargo::cargo;
-use crate::lab::command::{self, CommandError};
+use release::cargo::cargo;
+use release::guests::checkout;
 
 /// Why there is no program.
 #[derive(Debug, thiserror::Error)]

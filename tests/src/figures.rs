@@ -4,14 +4,14 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use cluster::http::{HttpError, request};
+use cluster::wait::{Seen, WaitedTooLong, until};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
+use lab::operator::NAMESPACE;
 
-use crate::http::{HttpError, request};
-use crate::lab::operator::NAMESPACE;
 use crate::operator_process::{OperatorProcess, ProcessError};
-use crate::wait::{Seen, WaitedTooLong, until};
 
 /// Clock ticks of /proc in a second: fixed by the kernel's interface to programs.
 const TICKS_PER_SECOND: f64 = 100.0;

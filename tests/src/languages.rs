@@ -5,15 +5,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cluster::command::{self, CommandError};
+use cluster::debian::{DebianError, Pinned};
+use cluster::files::{At, FileError, make_dir, sha256_of, write};
+use cluster::tools::stored;
 use ipu_guest_host::{ComponentizeError, componentize};
+use release::guests::{BuildError, cache, checkout};
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
-
-use crate::debian::{DebianError, Pinned};
-use crate::guests::{BuildError, cache, checkout};
-use crate::lab::command::{self, CommandError};
-use crate::lab::files::{At, FileError, make_dir, sha256_of, write};
-use crate::lab::tools::stored;
 
 /// Version of the tool for JavaScript, as its lock file has it.
 const COMPONENTIZE_QJS: &str = "0.4.5";
@@ -130,7 +129,7 @@ pub fn python() -> Result<PathBuf, LanguageError> {
 pub fn c() -> Result<PathBuf, LanguageError> {
     let pins = pins().join("clang.lock");
     let root = installed("clang", CLANG, &pins, |folder| {
-        let lock = crate::lab::files::read(&pins)?;
+        let lock = cluster::files::read(&pins)?;
         let pinned = Pinned::parse("tests/tools/clang.lock", "bookworm", &lock)?;
         Ok(pinned.unpack(&folder.with_extension("apt"), folder)?)
     })?;

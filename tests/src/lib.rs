@@ -1,26 +1,30 @@
-//! Harness, simulator and demo: what the suites and `make demo` are made of.
+//! What the suites and the benchmarks share, and needs the operator's packages.
+//!
+//! [`load`], [`policy_load`], [`flood`], [`startup`] and [`figures`] measure; the programs `bench-*` print their results.
+//! [`described`] compares what `kubectl describe` shows, [`documents`] lists the documents whose commands run on nodes,
+//! [`mutations`] has the mistakes that `mutants` makes, and [`guests`] the guests that misbehave. [`operator_process`] finds
+//! the operator's processes on nodes, and [`debug_operator`] builds the operator for tests that run it themselves.
+//!
+//! Clusters, releases, the installed operator and the simulated V-IPU controllers are packages of their own (`cluster`,
+//! `release`, `lab`, `vipu-simulator`), and must not depend on this one.
+#![forbid(unsafe_code)]
 
-pub mod debian;
 pub mod debug_operator;
-pub mod demo;
 pub mod described;
 pub mod documents;
 pub mod figures;
 pub mod flood;
+#[cfg(feature = "suites")]
 pub mod guests;
-pub mod http;
-pub mod lab;
+pub mod kueue;
 #[cfg(feature = "suites")]
 pub mod languages;
 pub mod load;
 pub mod mutations;
 pub mod operator_process;
-pub mod package;
 #[cfg(feature = "suites")]
 pub mod policy_load;
 pub mod prometheus;
 pub mod registry;
 pub mod review;
-pub mod simulator;
 pub mod startup;
-pub mod wait;

@@ -34,14 +34,14 @@ pub use product::{Sizes, ipu_operator, sizes};
 pub use status_writes::{StatusWrites, status_writes};
 pub(crate) use submit::{jobs, once_served};
 
-use crate::http::HttpError;
-use crate::lab::command::CommandError;
-use crate::lab::control_plane::ControlPlaneError;
-use crate::lab::kubeconfig::ClientError;
-use crate::lab::log_tail::LogTail;
-use crate::lab::settings::SettingsError;
-use crate::lab::tools::ToolsError;
-use crate::wait::WaitedTooLong;
+use cluster::command::CommandError;
+use cluster::control_plane::ControlPlaneError;
+use cluster::http::HttpError;
+use cluster::kubeconfig::ClientError;
+use cluster::log_tail::LogTail;
+use cluster::settings::SettingsError;
+use cluster::tools::ToolsError;
+use cluster::wait::WaitedTooLong;
 
 /// How long all Pods of a load may take to be made.
 const PATIENCE: Duration = Duration::from_mins(30);
@@ -98,7 +98,7 @@ pub enum LoadError {
     },
     /// A V-IPU controller could not be simulated.
     #[error("failed to simulate a V-IPU controller")]
-    Simulator(#[from] crate::simulator::StartError),
+    Simulator(#[from] vipu_simulator::StartError),
     /// A V-IPU controller could not be called.
     #[error("failed to call a V-IPU controller")]
     Vipu(#[from] vipu_client::VipuError),

@@ -20,13 +20,13 @@ use ipu_guest_host::{
 use ipu_policies::active_policies::{ActivePolicies, BoundPolicy};
 use serde_json::json;
 
+use cluster::files::FileError;
 pub use memory::{Memory, memory};
 pub use neighbours::{Neighbours, neighbours};
+use release::guests::BuildError;
 pub use spending::{Compiled, Fuel, compiled, fuel};
 pub use swaps::{Swaps, swaps};
 
-use crate::guests::BuildError;
-use crate::lab::files::FileError;
 use crate::languages::LanguageError;
 use crate::review;
 
@@ -64,7 +64,7 @@ pub enum PolicyLoadError {
 
 /// The built-in guests of admission, as an operator has them, with this deadline.
 async fn open(deadline: Duration) -> Result<(ActivePolicies, PathBuf), PolicyLoadError> {
-    let built = tokio::task::spawn_blocking(crate::guests::build).await;
+    let built = tokio::task::spawn_blocking(release::guests::build).await;
     let folder = built.map_err(|error| PolicyLoadError::Wrong(error.to_string()))??;
     let options = GuestHostOptions {
         guests_dir: folder.clone(),

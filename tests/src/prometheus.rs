@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
+use cluster::debian::{DebianError, Pinned};
+use cluster::files::{FileError, read, sha256_of};
+use cluster::tools::stored;
 use parking_lot::Mutex;
-
-use crate::debian::{DebianError, Pinned};
-use crate::guests::{BuildError, cache, checkout};
-use crate::lab::files::{FileError, read, sha256_of};
-use crate::lab::tools::stored;
+use release::guests::{BuildError, cache, checkout};
 
 /// Why there is no Prometheus.
 #[derive(Debug, thiserror::Error)]

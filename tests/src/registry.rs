@@ -6,11 +6,7 @@ use std::{
     time::Duration,
 };
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use tempfile::TempDir;
-use tokio::net::TcpStream;
-
-use crate::lab::{
+use cluster::{
     control_plane::free_ports,
     files::{FileError, write},
     keeper::{Keeper, Program},
@@ -18,8 +14,11 @@ use crate::lab::{
     progress::Progress,
     settings::{Settings, SettingsError},
     tools::{ToolsError, debian},
+    wait::{Seen, WaitedTooLong, until},
 };
-use crate::wait::{Seen, WaitedTooLong, until};
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
 
 /// The user that a registry with users knows.
 pub const USER: &str = "team";

@@ -6,18 +6,18 @@ mod pods_made;
 
 use std::time::{Duration, SystemTime};
 
+use cluster::http::{self, HttpError};
+use cluster::progress::Progress;
+use cluster::tools::{Tools, ToolsError};
+use cluster::wait::{Seen, WaitedTooLong, until};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, LogParams, PostParams};
+use lab::demo::Operated;
+use lab::operator::Installed;
 use serde_json::json;
 
-use crate::demo::Operated;
-use crate::http::{self, HttpError};
-use crate::lab::operator::Installed;
-use crate::lab::progress::Progress;
-use crate::lab::tools::{Tools, ToolsError};
 use crate::load::{LoadError, define_mpi_job, jobs, once_served, start_mpi_operator};
-use crate::wait::{Seen, WaitedTooLong, until};
 use contender::Contender;
 use pods_made::PodsMade;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use syn::visit::Visit;
 
 use crate::layering::Paths;
-use crate::sources::{host_packages, repository, shipped};
+use crate::sources::{host_packages, repository, shipped, test_packages};
 
 /// The modules that each top module of a package names.
 type Uses = BTreeMap<String, BTreeSet<String>>;
@@ -91,7 +91,7 @@ fn reach(uses: &Uses, name: &str) -> BTreeSet<String> {
 
 #[test]
 fn modules_form_no_circle() {
-    for package in host_packages() {
+    for package in host_packages().into_iter().chain(test_packages()) {
         let uses = uses(&package);
         assert!(!uses.is_empty(), "{package} has no modules");
         let circles = circles(&uses);

@@ -9,8 +9,8 @@ use std::fs;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+use cluster::command;
 use serde_json::Value;
-use tests::lab::command;
 use tests::prometheus::program;
 
 use self::reference::render;

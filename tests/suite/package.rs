@@ -7,16 +7,16 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
+use cluster::files::sha256_of;
+use cluster::platform::{AMD64, ARM64};
+use cluster::settings::Settings;
 use ipu_guest_host::digest_of;
 use ipu_policies::oci::manifest::component_of;
+use release::dist;
+use release::guests::{self, GUESTS};
+use release::package::archive::{self, Files};
+use release::package::{self, Parts, VERSION, chart, sums};
 use serde_json::Value;
-use tests::guests::{self, GUESTS};
-use tests::lab::dist;
-use tests::lab::files::sha256_of;
-use tests::lab::platform::{AMD64, ARM64};
-use tests::lab::settings::Settings;
-use tests::package::archive::{self, Files};
-use tests::package::{self, Parts, VERSION, chart, sums};
 
 use crate::sources::repository;
 

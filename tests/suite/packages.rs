@@ -1,12 +1,12 @@
-//! Holds what the packages of the host may depend on, and what each of them promises.
+//! Holds what the packages of the host and of the tests may depend on, and what each of them promises.
 
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::sources::{host_packages, repository};
+use crate::sources::{host_packages, repository, test_packages};
 
 /// The packages of the operator that each of them may name. A package that is missing here names none.
-const MAY_NAME: [(&str, &[&str]); 11] = [
+const MAY_NAME: [(&str, &[&str]); 12] = [
     ("agent", &["text"]),
     ("runtime", &["api", "text"]),
     ("vipu", &["api", "text"]),
@@ -18,6 +18,7 @@ const MAY_NAME: [(&str, &[&str]); 11] = [
     ),
     ("jobs", &["api", "runtime"]),
     ("pods", &["api", "runtime", "text"]),
+    ("kueue", &["api", "jobs", "runtime", "text"]),
     (
         "partitions",
         &["api", "guest-host", "policies", "runtime", "text", "vipu"],
@@ -29,14 +30,25 @@ const MAY_NAME: [(&str, &[&str]); 11] = [
     ),
 ];
 
+/// The packages of this repository that those of the tests may name. The suites (`tests`) may name all.
+const TESTS_MAY_NAME: [(&str, &[&str]); 4] = [
+    ("tests/cluster", &[]),
+    ("tests/lab", &["api", "cluster", "release", "vipu"]),
+    ("tests/release", &["cluster", "guest-host", "policies"]),
+    ("tests/vipu-simulator", &["api", "vipu"]),
+];
+
 /// The package that wires the others together, and may name all of them.
 const OPERATOR: &str = "host";
+
+/// The package that tests the others, and may name all of them.
+const SUITES: &str = "tests";
 
 fn manifest(package: &str) -> String {
     fs::read_to_string(repository().join(package).join("Cargo.toml")).unwrap()
 }
 
-/// The packages of the host that the shipped part of a package depends on, by their folders.
+/// The packages of this repository that a package depends on, its tests aside, by their folders.
 fn named(package: &str) -> BTreeSet<String> {
     let manifest = manifest(package);
     let (_, dependencies) = manifest.split_once("[dependencies]\n").unwrap();
@@ -46,6 +58,7 @@ fn named(package: &str) -> BTreeSet<String> {
         .filter_map(|line| line.split(['.', ' ']).next());
     let names = names.filter_map(|name| match name {
         "vipu-client" => Some("vipu"),
+        "cluster" | "lab" | "release" | "tests" | "vipu-simulator" => Some(name),
         other => other.strip_prefix("ipu-"),
     });
     names.map(ToOwned::to_owned).collect()
@@ -66,10 +79,22 @@ fn packages_depend_only_on_those_that_they_may_name() {
 }
 
 #[test]
+fn packages_of_the_tests_depend_only_on_those_that_they_may_name() {
+    let mut packages = test_packages();
+    packages.retain(|package| package != SUITES);
+    let listed = TESTS_MAY_NAME.map(|(package, _)| package);
+    assert_eq!(packages, listed);
+    for (package, allowed) in TESTS_MAY_NAME {
+        let allowed = allowed.iter().map(ToString::to_string).collect();
+        assert_eq!(named(package), allowed, "{package}");
+    }
+}
+
+#[test]
 fn every_package_forbids_unsafe_code_and_follows_the_lints() {
     let packages = host_packages();
     assert!(packages.len() > 10, "{packages:?}");
-    for package in packages {
+    for package in packages.into_iter().chain(test_packages()) {
         // It loads compiled guests: one module of it allows `unsafe`.
         let level = match package.as_str() {
             "host/guest-host" => "deny",

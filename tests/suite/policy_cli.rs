@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use clap::Parser;
 use ipu_authoring::PolicyCliError;
 use ipu_operator::cli::{Arguments, Task};
+use release::guests::{GUESTS, checkout, core_module};
 use tempfile::TempDir;
-use tests::guests::{GUESTS, checkout, core_module};
 
 use crate::wasm::guests;
 

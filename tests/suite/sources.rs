@@ -18,12 +18,25 @@ pub(crate) fn rust_files(folder: &str) -> Vec<(PathBuf, String)> {
 
 /// The folders of the packages of `host`: the operator itself, and those below it.
 pub(crate) fn host_packages() -> Vec<String> {
-    let entries = fs::read_dir(repository().join("host")).expect("`host` can be listed");
+    packages_of("host")
+}
+
+/// The folders of the packages of `tests`: the suites themselves, and those below it that others use. The fuzz targets are
+/// a workspace of their own.
+pub(crate) fn test_packages() -> Vec<String> {
+    let mut packages = packages_of("tests");
+    packages.retain(|package| package != "tests/fuzz");
+    packages
+}
+
+/// A folder that is a package, and those of its folders that are packages too.
+fn packages_of(folder: &str) -> Vec<String> {
+    let entries = fs::read_dir(repository().join(folder)).expect("the folder can be listed");
     let names = entries.map(|entry| entry.expect("a folder entry can be read").file_name());
-    let folders = names.map(|name| format!("host/{}", name.to_string_lossy()));
+    let folders = names.map(|name| format!("{folder}/{}", name.to_string_lossy()));
     let is_package = |folder: &String| repository().join(folder).join("Cargo.toml").is_file();
     let mut packages: Vec<String> = folders.filter(is_package).collect();
-    packages.push("host".to_owned());
+    packages.push(folder.to_owned());
     packages.sort();
     packages
 }

@@ -20,9 +20,9 @@ use std::time::Duration;
 use ipu_partitions::watched::{Watched, watched};
 use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::scope::Scope;
-use tests::simulator::{Options, Simulator};
 use vipu_client::model::CreateRequest;
 use vipu_client::{Deadlines, VipuClient};
+use vipu_simulator::{Options, Simulator};
 
 /// A pod of 16 IPUs that works in milliseconds.
 async fn pod1() -> Simulator {

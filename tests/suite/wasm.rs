@@ -24,7 +24,7 @@ use serde_json::json;
 /// The folder of the built guests.
 pub(crate) fn guests() -> &'static Path {
     static GUESTS: OnceLock<PathBuf> = OnceLock::new();
-    GUESTS.get_or_init(|| tests::guests::build().expect("the guests can be built"))
+    GUESTS.get_or_init(|| release::guests::build().expect("the guests can be built"))
 }
 
 /// Somebody creates an object; nothing else is known.

@@ -30,6 +30,12 @@ first, and could never go otherwise.
   resources: [pods/status]
   verbs: [patch]
 {{- end }}
+{{- if .Values.kueue.enabled }}
+# The condition QuotaReserved of jobs in the queues of Kueue.
+- apiGroups: [graphcore.ai]
+  resources: [ipujobs/status]
+  verbs: [patch]
+{{- end }}
 - apiGroups: [""]
   resources: [serviceaccounts]
   verbs: [get, list, watch, create, patch]

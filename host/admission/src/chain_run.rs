@@ -40,6 +40,8 @@ pub struct ChainRun<'a> {
     timeout: Duration,
     /// Whether the request counts for rollbacks and promotions.
     is_trusted: bool,
+    /// Whether Kueue decides when a job with a queue starts.
+    is_kueue_served: bool,
 }
 
 impl<'a> ChainRun<'a> {
@@ -72,6 +74,7 @@ impl<'a> ChainRun<'a> {
             deadline: Instant::now() + TIMEOUT,
             timeout: TIMEOUT,
             is_trusted: true,
+            is_kueue_served: false,
         }
     }
 
@@ -89,6 +92,15 @@ impl<'a> ChainRun<'a> {
     #[must_use]
     pub fn trusted(self, is_trusted: bool) -> Self {
         Self { is_trusted, ..self }
+    }
+
+    /// Sets whether Kueue is installed. A new job with a queue is then suspended.
+    #[must_use]
+    pub fn with_kueue(self, is_kueue_served: bool) -> Self {
+        Self {
+            is_kueue_served,
+            ..self
+        }
     }
 
     /// Sets the timeout, from now on.
@@ -141,7 +153,8 @@ impl<'a> ChainRun<'a> {
             }
         }
         let defaulted = mutate::decision(&self.request.object, &object);
-        answer.decision = mutate::with_finalizer(self.request, &object, defaulted);
+        answer.decision =
+            mutate::new_job::completed(self.request, &object, defaulted, self.is_kueue_served);
         results.push(StageResult {
             before: object,
             after: None,

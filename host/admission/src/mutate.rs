@@ -1,18 +1,14 @@
 //! Pure: the answer of the mutating webhook. A defaulting policy may change only spec, labels and annotations, and on an
-//! update only the fields that the user changes. The operator adds the finalizer to a new job, which saves a write of the
-//! controller.
+//! update only the fields that the user changes. `new_job` adds what the operator itself sets.
 
-use ipu_api::ipujob::is_managed_by_another;
-use ipu_api::labels::JOB_FINALIZER;
-use ipu_guest_host::model::Operation;
+pub mod new_job;
+
 use ipu_text::sanitize;
-use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, Patch, PatchOperation};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::answer::Decision;
 use super::patch;
-use super::request::{AdmissionRequest, Reviewed};
+use super::request::AdmissionRequest;
 
 /// Longest path in an error, in bytes. The guest sets its keys.
 const PATH: usize = 512;
@@ -51,45 +47,6 @@ pub fn decision(original: &Value, defaulted: &Value) -> Decision {
     } else {
         Decision::Patched(patch)
     }
-}
-
-/// Adds the finalizer, if the request creates a job of this operator.
-pub fn with_finalizer(
-    request: &AdmissionRequest,
-    defaulted: &Value,
-    decision: Decision,
-) -> Decision {
-    let is_new = request.reviewed == Reviewed::IPUJob
-        && request.operation == Some(Operation::Create)
-        && request.sub_resource.is_none();
-    let Some(finalizer) = is_new.then(|| finalizer(defaulted)).flatten() else {
-        return decision;
-    };
-    match decision {
-        Decision::Allowed => Decision::Patched(Patch(vec![finalizer])),
-        Decision::Patched(mut patch) => {
-            patch.0.push(finalizer);
-            Decision::Patched(patch)
-        }
-        refused => refused,
-    }
-}
-
-/// Returns the operation that adds the finalizer. A job of another controller would keep the finalizer for ever.
-fn finalizer(job: &Value) -> Option<PatchOperation> {
-    if is_managed_by_another(job) {
-        return None;
-    }
-    let metadata = job.get("metadata")?.as_object()?;
-    let (tokens, value) = match metadata.get("finalizers") {
-        Some(Value::Array(all)) if all.iter().any(|one| one == JOB_FINALIZER) => return None,
-        Some(Value::Array(_)) => (vec!["metadata", "finalizers", "-"], json!(JOB_FINALIZER)),
-        Some(_) | None => (vec!["metadata", "finalizers"], json!([JOB_FINALIZER])),
-    };
-    Some(PatchOperation::Add(AddOperation {
-        path: PointerBuf::from_tokens(tokens),
-        value,
-    }))
 }
 
 /// Checks the changes of one defaulting policy to its input `before`.

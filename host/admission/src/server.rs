@@ -17,6 +17,7 @@ use ipu_runtime::panics;
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::serve::address;
 use ipu_runtime::scope::Conflicts;
+use ipu_runtime::served_group::ServedGroup;
 use ipu_runtime::telemetry::trace;
 use serde_json::Value;
 use tracing::{Instrument, Span, info, warn};
@@ -37,6 +38,7 @@ struct WebhookState {
     callers: Callers,
     metrics: Admission,
     conflicts: Conflicts,
+    kueue: ServedGroup,
     intake: Arc<Intake>,
 }
 
@@ -99,6 +101,7 @@ impl WebhookState {
         ChainRun::new(&self.active, request, admission)
             .for_caller(Some(origin.address))
             .trusted(is_trusted)
+            .with_kueue(self.kueue.is_served())
     }
 }
 
@@ -113,6 +116,8 @@ pub struct WebhookContext {
     pub refused: Refused,
     /// The older releases that make this one inactive.
     pub conflicts: Conflicts,
+    /// Whether Kueue is installed.
+    pub kueue: ServedGroup,
 }
 
 /// Returns the routes of the webhooks.
@@ -129,6 +134,7 @@ pub fn router(active: ActivePolicies, namespaces: Namespaces, context: WebhookCo
             metrics: context.admission,
             callers: context.callers,
             conflicts: context.conflicts,
+            kueue: context.kueue,
             intake: Arc::new(Intake::new(context.refused)),
         })
 }

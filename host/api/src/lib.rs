@@ -25,6 +25,7 @@ pub mod owner_metadata;
 pub mod partition_conditions;
 pub mod pod_request;
 pub mod pod_template;
+pub mod queueing;
 pub mod uid;
 
 /// API group of every kind of this operator.

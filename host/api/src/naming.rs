@@ -55,6 +55,12 @@ pub fn partition_object(owner: &PartitionOwner, slot: u32) -> String {
     format!("{}-{tag}", shorten(&readable, 240))
 }
 
+/// Name of the Workload of a job for Kueue. It is also a label value, and contains a hash of the UID, as in Kueue's own jobs.
+pub fn workload(job: &str, uid: &str) -> String {
+    let readable = shorten(&format!("ipujob-{job}"), 57);
+    format!("{readable}-{}", hash(&[job, uid], 5))
+}
+
 /// Marks the ids that the releases of one cluster give, among all that are on a V-IPU controller. The mark
 /// outlives a release: whichever comes next, in whatever namespace, recognises what the last one left.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,12 @@
 //! Pure: the IPUs that a Pod of any owner requests, by a container's limit or by annotations.
 
-use serde_json::{Map, Value};
+mod raw;
+
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
 use thiserror::Error;
 
+use self::raw::RawRequest;
 use crate::dns1123::is_subdomain;
 use crate::labels::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
 
@@ -49,11 +53,20 @@ pub struct PodRequestError {
 }
 
 impl PodRequest {
-    /// Reads the request of a Pod. `None`: the Pod requests no IPUs.
+    /// Reads the request of a Pod in JSON. `None`: the Pod requests no IPUs.
     pub fn of(pod: &Value) -> Result<Option<Self>, PodRequestError> {
-        let limit = limit(pod)?;
-        let annotated = annotated(pod)?;
-        let existing = existing(pod)?;
+        Self::read(&RawRequest::of_json(pod))
+    }
+
+    /// Reads the request of a Pod of the API server, whose fields have their types. `None`: the Pod requests no IPUs.
+    pub fn of_pod(pod: &Pod) -> Result<Option<Self>, PodRequestError> {
+        Self::read(&RawRequest::of_pod(pod))
+    }
+
+    fn read(raw: &RawRequest<'_>) -> Result<Option<Self>, PodRequestError> {
+        let limit = limit(raw)?;
+        let annotated = annotated(raw)?;
+        let existing = existing(raw)?;
         let size = match (limit, annotated) {
             (None, None) => None,
             (Some((index, ipus)), None) => Some((ipus, Some(index))),
@@ -73,7 +86,7 @@ impl PodRequest {
             (None, None) => Ok(None),
             (None, Some(existing)) => Ok(Some(Self::Existing(existing))),
             (Some((ipus, container)), None) => {
-                one_gcd(pod)?;
+                one_gcd(raw)?;
                 Ok(Some(Self::New(NewPartition {
                     ipus,
                     container,
@@ -120,9 +133,10 @@ fn limit_path(list: &str, index: usize) -> String {
 }
 
 /// The container with a limit, by its index, and the limit.
-fn limit(pod: &Value) -> Result<Option<(usize, u32)>, PodRequestError> {
+fn limit(raw: &RawRequest<'_>) -> Result<Option<(usize, u32)>, PodRequestError> {
     let mut found = None;
-    for (index, value) in limits(pod, "containers") {
+    for (index, value) in &raw.limits {
+        let index = *index;
         if let Some((first, _)) = found {
             return Err(error(
                 limit_path("containers", index),
@@ -134,7 +148,7 @@ fn limit(pod: &Value) -> Result<Option<(usize, u32)>, PodRequestError> {
         }
         found = Some((index, number(value, || limit_path("containers", index))?));
     }
-    if let Some((index, _)) = limits(pod, "initContainers").next() {
+    if let Some(index) = raw.init_limit {
         return Err(error(
             limit_path("initContainers", index),
             "an init container cannot request IPUs; move the limit to one of spec.containers: init containers get the \
@@ -145,28 +159,14 @@ fn limit(pod: &Value) -> Result<Option<(usize, u32)>, PodRequestError> {
     Ok(found)
 }
 
-fn limits<'a>(pod: &'a Value, list: &str) -> impl Iterator<Item = (usize, &'a Value)> + use<'a> {
-    let containers = pod.pointer(&format!("/spec/{list}"));
-    let containers = containers.and_then(Value::as_array).into_iter().flatten();
-    containers.enumerate().filter_map(|(index, container)| {
-        let limits = container.pointer("/resources/limits")?;
-        Some((index, limits.get(IPU_RESOURCE)?))
-    })
-}
-
-fn annotations(pod: &Value) -> Option<&Map<String, Value>> {
-    pod.pointer("/metadata/annotations")?.as_object()
-}
-
-fn annotated(pod: &Value) -> Result<Option<u32>, PodRequestError> {
-    let value = annotations(pod).and_then(|all| all.get(IPU_RESOURCE));
+fn annotated(raw: &RawRequest<'_>) -> Result<Option<u32>, PodRequestError> {
+    let value = raw.ipus.as_deref();
     let number = value.map(|value| number(value, || annotation_path(IPU_RESOURCE)));
     number.transpose()
 }
 
-fn existing(pod: &Value) -> Result<Option<ExistingPartition>, PodRequestError> {
-    let named = annotations(pod).and_then(|all| all.get(PARTITION_ANNOTATION));
-    let Some(value) = named else {
+fn existing(raw: &RawRequest<'_>) -> Result<Option<ExistingPartition>, PodRequestError> {
+    let Some(value) = raw.partition.as_deref() else {
         return Ok(None);
     };
     let name = value.as_str().unwrap_or_default();
@@ -181,12 +181,12 @@ fn existing(pod: &Value) -> Result<Option<ExistingPartition>, PodRequestError> {
     }
     Ok(Some(ExistingPartition {
         name: name.to_owned(),
-        gcd: gcd(pod)?.unwrap_or(0),
+        gcd: gcd(raw)?.unwrap_or(0),
     }))
 }
 
-fn gcd(pod: &Value) -> Result<Option<u32>, PodRequestError> {
-    let Some(value) = annotations(pod).and_then(|all| all.get(GCD_ANNOTATION)) else {
+fn gcd(raw: &RawRequest<'_>) -> Result<Option<u32>, PodRequestError> {
+    let Some(value) = raw.gcd.as_deref() else {
         return Ok(None);
     };
     digits(value).map(Some).ok_or_else(|| {
@@ -201,8 +201,8 @@ fn gcd(pod: &Value) -> Result<Option<u32>, PodRequestError> {
 }
 
 /// The partition of one Pod has one GCD.
-fn one_gcd(pod: &Value) -> Result<(), PodRequestError> {
-    match gcd(pod)? {
+fn one_gcd(raw: &RawRequest<'_>) -> Result<(), PodRequestError> {
+    match gcd(raw)? {
         None | Some(0) => Ok(()),
         Some(gcd) => Err(error(
             annotation_path(GCD_ANNOTATION),

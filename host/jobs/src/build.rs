@@ -5,6 +5,7 @@ pub mod agent;
 pub mod environment;
 pub mod launcher;
 pub mod partitions;
+pub mod pod_set;
 pub mod workers;
 
 use std::collections::BTreeMap;
@@ -46,7 +47,7 @@ impl Role {
 }
 
 /// Returns the labels of all objects of a job.
-pub fn labels(job: &ValidJob) -> BTreeMap<String, String> {
+pub fn job_labels(job: &ValidJob) -> BTreeMap<String, String> {
     [
         (labels::MANAGED_BY_LABEL, labels::MANAGED_BY.to_owned()),
         (labels::JOB_NAME_LABEL, naming::label_value(&job.name)),
@@ -62,7 +63,7 @@ fn metadata(job: &ValidJob, name: String) -> ObjectMeta {
     ObjectMeta {
         name: Some(name),
         namespace: Some(job.namespace.clone()),
-        labels: Some(labels(job)),
+        labels: Some(job_labels(job)),
         owner_references: Some(vec![job.owner_reference()]),
         ..ObjectMeta::default()
     }

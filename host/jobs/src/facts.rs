@@ -18,6 +18,7 @@ use serde::Serialize;
 use self::deadlines::Deadlines;
 use self::partition::{PartitionState, PlacedPartition};
 use self::pod::{PodState, SidecarState};
+use super::build::pod_set;
 use super::validate::ValidJob;
 use super::{pruned, report};
 
@@ -232,6 +233,8 @@ struct Reader<'a> {
     pods: BTreeMap<&'a str, &'a Pod>,
     partitions: BTreeMap<u32, &'a IPUPartition>,
     uncreated: &'a BTreeSet<String>,
+    /// Labels that the workers' nodes must have.
+    node_selector: BTreeMap<String, String>,
     run: RunStatus,
 }
 
@@ -248,6 +251,7 @@ impl<'a> Reader<'a> {
                 .map(|partition| (partition.spec.slot, partition))
                 .collect(),
             uncreated: &observed.uncreated,
+            node_selector: pod_set::worker_node_selector(job),
             run: observed.status.run.clone().unwrap_or_default(),
         }
     }
@@ -255,7 +259,7 @@ impl<'a> Reader<'a> {
     fn instance(&self, index: u32) -> Instance {
         let job = self.job;
         let found = self.partitions.get(&index).copied();
-        let state = partition::state(found, job.template.spec.node_selector.as_ref());
+        let state = partition::state(found, Some(&self.node_selector));
         let id = state.id().map(ToOwned::to_owned);
         let key = index.to_string();
         let workers: Vec<Member> = (0..job.size.workers)

@@ -6,13 +6,15 @@ use super::facts::partition::PartitionState;
 use super::facts::pod::{Failure, PodState};
 use super::facts::{Facts, Instance, Recorded};
 use super::report::DEADLINE_EXCEEDED;
-use super::validate::ValidJob;
+use super::validate::{Suspension, ValidJob};
 
 /// The phase of a job.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Phase {
-    /// The user has suspended it.
+    /// It is suspended.
     Suspended,
+    /// It is suspended, and its partitions are created for the time of its admission. It has no Pods.
+    Reserving,
     /// An instance waits for its partition.
     Waiting,
     /// Every instance has its partition; Pods are being created or are not Ready yet.
@@ -65,8 +67,10 @@ pub fn phase(job: &ValidJob, facts: &Facts) -> Phase {
     if let Some(recorded) = facts.recorded {
         return Phase::Finished(recorded);
     }
-    if job.suspend {
-        return Phase::Suspended;
+    match job.suspension {
+        Suspension::Active => {}
+        Suspension::Suspended => return Phase::Suspended,
+        Suspension::Reserving => return Phase::Reserving,
     }
     let phase = match job.launcher {
         Some(_) => with_launcher(job, facts),

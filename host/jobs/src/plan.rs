@@ -157,6 +157,7 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         },
         Phase::Ended(_) | Phase::Restart(_) => Plan::default(),
         Phase::Suspended => suspend(facts),
+        Phase::Reserving => reserve(job, facts),
         Phase::Finished(_) => clean_up(job, facts),
     };
     let in_use = match phase {
@@ -168,7 +169,11 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
             facts.all().any(Instance::live) || facts.instances.iter().all(is_forming_or_usable)
         }
         Phase::Running => true,
-        Phase::Ended(_) | Phase::Restart(_) | Phase::Suspended | Phase::Finished(_) => false,
+        Phase::Ended(_)
+        | Phase::Restart(_)
+        | Phase::Suspended
+        | Phase::Reserving
+        | Phase::Finished(_) => false,
     };
     if job.launcher.is_some() && (in_use || !plan.create_pods.is_empty()) {
         plan.apply = vec![
@@ -249,6 +254,36 @@ fn suspend(facts: &Facts) -> Plan {
                 plan.release(instance);
             }
         }
+    }
+    plan
+}
+
+/// Requests the partitions of a suspended job, and deletes Pods of an earlier run.
+fn reserve(job: &ValidJob, facts: &Facts) -> Plan {
+    let mut plan = Plan::default();
+    plan.remove(&facts.launcher);
+    for instance in &facts.instances {
+        plan.delete_all(instance);
+        match instance.partition.state {
+            _ if instance.ended() => plan.finish_instance(instance),
+            _ if instance.refused => plan.release(instance),
+            PartitionState::Absent => {
+                let partition = partitions::partition(job, instance.index);
+                plan.create_partitions.push(partition);
+            }
+            // Another one is requested when it is gone.
+            PartitionState::Broken(_) => plan.release(instance),
+            PartitionState::Waiting(_)
+            | PartitionState::Forming
+            | PartitionState::Rejected(_)
+            | PartitionState::Ready(_)
+            | PartitionState::Unusable(..)
+            | PartitionState::Draining(..)
+            | PartitionState::Terminating(_) => {}
+        }
+    }
+    for instance in facts.surge.iter().chain(&facts.surplus) {
+        plan.release_instance(instance);
     }
     plan
 }

@@ -110,7 +110,7 @@ pub fn status(
         restart_count: Some(old.restart_count.unwrap_or(0).saturating_add(restarts)),
         start_time: match phase {
             // As in a Kubernetes Job: the time while it is suspended does not count.
-            Phase::Suspended => None,
+            Phase::Suspended | Phase::Reserving => None,
             _ => old.start_time.clone().or(Some(Time(now))),
         },
         completion_time: old
@@ -188,7 +188,7 @@ impl StatusInput<'_> {
             Phase::Ended(_) if !self.is_finished() => JobState::Pending,
             Phase::Ended(Outcome::Completed) => JobState::Completed,
             Phase::Ended(Outcome::Failed(_)) => JobState::Failed,
-            Phase::Suspended => JobState::Suspended,
+            Phase::Suspended | Phase::Reserving => JobState::Suspended,
             Phase::Running => JobState::Running,
             Phase::Waiting if can_never_start(facts) => JobState::Failed,
             // As in Graphcore's operator: `Running 2 2` while a worker is ContainerCreating.
@@ -201,6 +201,12 @@ impl StatusInput<'_> {
         match self.phase {
             Phase::Finished(_) => old.last_message.clone(),
             Phase::Suspended => "suspended: spec.suspend is true".to_owned(),
+            Phase::Reserving if has_all_partitions(self.facts) => {
+                "suspended until it is admitted; its partitions are ready".to_owned()
+            }
+            Phase::Reserving => {
+                "suspended until it is admitted; its partitions are being created".to_owned()
+            }
             Phase::Ended(Outcome::Completed) if self.is_finished() => ALL_DONE.to_owned(),
             Phase::Ended(Outcome::Failed(failure)) if self.is_finished() => failure.message.clone(),
             Phase::Ended(_) | Phase::Restart(_) => restart_message(run),

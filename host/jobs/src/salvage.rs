@@ -2,6 +2,7 @@
 
 use ipu_api::ipujob::CleanPodPolicy;
 use ipu_api::naming;
+use ipu_api::queueing::PodSetUpdates;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
@@ -11,7 +12,7 @@ use super::facts::Observed;
 use super::raw::RawJob;
 use super::restart::RestartRule;
 use super::rollout::Strategy;
-use super::validate::{Size, Start, Template, ValidJob, ValidLauncher, ValidateError};
+use super::validate::{Size, Start, Suspension, Template, ValidJob, ValidLauncher, ValidateError};
 use super::{pruned, report};
 
 /// Reconstructs a job whose spec is unreadable: its size from its objects, and its clean-up from the readable fields.
@@ -62,7 +63,11 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
         // The operator cannot build Pods of another run.
         restart: RestartRule::new(None, clean_pod_policy),
         strategy: Strategy::Recreate,
-        suspend: field(&job.spec, "suspend").unwrap_or_default(),
+        suspension: match field(&job.spec, "suspend") {
+            Some(true) => Suspension::Suspended,
+            Some(false) | None => Suspension::Active,
+        },
+        pod_set_updates: PodSetUpdates::new(),
         active_deadline_seconds: field(&job.spec, "activeDeadlineSeconds"),
         ttl_seconds_after_finished: field(&job.spec, "ttlSecondsAfterFinished"),
         reconfigurable: false,

@@ -8,10 +8,11 @@ use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::labels;
 use ipu_api::naming;
 use ipu_api::pod_template::PodTemplateError;
+use ipu_api::queueing::{self, PodSetUpdates};
 use ipu_api::{API_VERSION, ipujob_status::IPUJobStatus};
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::Resource;
+use kube::{Resource, ResourceExt};
 use serde_json::Value;
 use thiserror::Error;
 
@@ -48,7 +49,9 @@ pub struct ValidJob {
     /// Update strategy after a change of the template.
     pub strategy: Strategy,
     /// Whether it is suspended.
-    pub suspend: bool,
+    pub suspension: Suspension,
+    /// What its admission by Kueue adds to its Pods.
+    pub pod_set_updates: PodSetUpdates,
     /// Seconds after its start at which the operator ends it.
     pub active_deadline_seconds: Option<i64>,
     /// Seconds after its end at which the operator deletes it.
@@ -71,6 +74,17 @@ pub enum Start {
     Refused(ValidateError),
     /// Its spec is unreadable: the operator creates nothing more for it.
     Unreadable(ValidateError),
+}
+
+/// Whether a job is suspended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspension {
+    /// It is not.
+    Active,
+    /// It has neither Pods nor partitions.
+    Suspended,
+    /// It has no Pods, and its partitions are created for its admission.
+    Reserving,
 }
 
 /// The size of each instance of a job.
@@ -189,7 +203,12 @@ pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
         clean_pod_policy,
         restart: RestartRule::new(job.spec.restart_policy.as_ref(), clean_pod_policy),
         strategy: Strategy::new(job.spec.workers.strategy.as_ref()),
-        suspend: job.spec.suspend == Some(true),
+        suspension: match job.spec.suspend {
+            Some(true) if is_set(&job, queueing::RESERVE_ANNOTATION) => Suspension::Reserving,
+            Some(true) => Suspension::Suspended,
+            Some(false) | None => Suspension::Active,
+        },
+        pod_set_updates: queueing::pod_set_updates(job.annotations()),
         active_deadline_seconds: job.spec.active_deadline_seconds,
         ttl_seconds_after_finished: job.spec.ttl_seconds_after_finished.map(i64::from),
         reconfigurable: is_set(&job, labels::RECONFIGURABLE_ANNOTATION),

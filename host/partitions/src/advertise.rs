@@ -23,7 +23,10 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// Nodes that are read at once.
 const PAGE: u32 = 200;
 
-/// A round that was not complete. The next one does the rest.
+/// Failures of a round that the log names. More of them mostly have the same reason.
+const LISTED: usize = 5;
+
+/// Why a round was not complete. The next one does the rest.
 #[derive(Debug, thiserror::Error)]
 enum AdvertiseError {
     #[error("failed to list the nodes")]
@@ -45,29 +48,48 @@ enum AdvertiseError {
 /// Advertises until `stop`.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     while !stop.is_cancelled() {
-        if let Err(error) = round(&context).await {
-            tracing::warn!("the IPUs of nodes are not up to date: {}", chain(&error));
+        let views = context.pool.views().await;
+        let failures = round(&context.client, &Known::of(&views)).await;
+        if !failures.is_empty() {
+            tracing::warn!(
+                "the IPUs of nodes are not up to date: {}",
+                listed(&failures)
+            );
         }
         let _ = stop.run_until_cancelled(tokio::time::sleep(PERIOD)).await;
     }
 }
 
-/// Brings every node up to date.
-async fn round(context: &Context) -> Result<(), AdvertiseError> {
-    let views = context.pool.views().await;
-    let known = Known::of(&views);
-    let nodes: Api<Node> = Api::all(context.client.clone());
+/// Brings every node up to date. A node that fails keeps no other from it.
+async fn round(client: &Client, known: &Known) -> Vec<AdvertiseError> {
+    let nodes: Api<Node> = Api::all(client.clone());
     let mut params = ListParams::default().limit(PAGE);
+    let mut failures = Vec::new();
     loop {
-        let page = nodes.list_metadata(&params).await;
-        let page = page.map_err(AdvertiseError::List)?;
+        let page = match nodes.list_metadata(&params).await {
+            Ok(page) => page,
+            Err(source) => {
+                failures.push(AdvertiseError::List(source));
+                return failures;
+            }
+        };
         for node in &page.items {
-            update(&context.client, node, &known).await?;
+            failures.extend(update(client, node, known).await.err());
         }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
-            None => return Ok(()),
+            None => return failures,
         }
+    }
+}
+
+/// The first failures, and the number of the others.
+fn listed(failures: &[AdvertiseError]) -> String {
+    let first = failures.iter().take(LISTED).map(|error| chain(error));
+    let text = first.collect::<Vec<_>>().join("; ");
+    match failures.len().checked_sub(LISTED) {
+        None | Some(0) => text,
+        Some(more) => format!("{text}; and {more} more"),
     }
 }
 
@@ -128,3 +150,6 @@ async fn update(
         Err(source) => Err(AdvertiseError::Patch { node: name, source }),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,6 @@ use ipu_api::uid::Uid;
 use ipu_runtime::watch_store::version;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition};
-use serde_json::json;
 
 /// A Pod by its names and its UID: another Pod of the same name is another Pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -111,27 +110,26 @@ impl NativePod {
     /// Reads a Pod. `None`: it requests no IPUs, or belongs to an IPUJob.
     pub fn of(pod: &Pod) -> Option<Self> {
         let metadata = &pod.metadata;
-        let labels = metadata.labels.clone().unwrap_or_default();
-        let annotations = metadata.annotations.clone().unwrap_or_default();
-        if labels.contains_key(JOB_UID_LABEL) {
+        let label = |key: &str| metadata.labels.as_ref()?.get(key);
+        if label(JOB_UID_LABEL).is_some() {
             return None;
         }
-        let request = PodRequest::of(&json!(pod)).transpose()?;
-        let spec = pod.spec.clone().unwrap_or_default();
-        let status = pod.status.clone().unwrap_or_default();
-        let gates = spec.scheduling_gates.unwrap_or_default();
+        let request = PodRequest::of_pod(pod).transpose()?;
+        let (spec, status) = (pod.spec.as_ref(), pod.status.as_ref());
+        let gates = spec.and_then(|spec| spec.scheduling_gates.as_ref());
         let (ours, others): (Vec<_>, Vec<_>) = gates
             .into_iter()
-            .map(|gate| gate.name)
+            .flatten()
+            .map(|gate| gate.name.clone())
             .partition(|gate| gate == PARTITION_GATE);
-        let stage = match status.phase.as_deref() {
+        let stage = match status.and_then(|status| status.phase.as_deref()) {
             Some("Succeeded" | "Failed") => Stage::Ended,
             _ if ours.is_empty() => Stage::Ungated,
             _ => Stage::Gated(others),
         };
         let mut owners = metadata.owner_references.iter().flatten();
-        let conditions = status.conditions.unwrap_or_default();
-        let ours = |condition: &PodCondition| condition.type_ == PARTITION_READY_CONDITION;
+        let conditions = status.and_then(|status| status.conditions.as_ref());
+        let ours = |condition: &&PodCondition| condition.type_ == PARTITION_READY_CONDITION;
         Some(Self {
             reference: Arc::new(PodRef {
                 namespace: metadata.namespace.as_deref()?.into(),
@@ -144,19 +142,23 @@ impl NativePod {
             request,
             stage,
             is_terminating: metadata.deletion_timestamp.is_some(),
-            partition_id: labels.get(PARTITION_ID_LABEL).cloned(),
+            partition_id: label(PARTITION_ID_LABEL).cloned(),
             has_controller: owners.any(|owner| owner.controller == Some(true)),
-            node_selector: spec.node_selector.unwrap_or_default(),
-            priority_class_name: spec.priority_class_name,
-            labels: bounded_labels(&labels),
-            annotations: bounded_annotations(&annotations),
-            condition: conditions.into_iter().find(ours),
+            node_selector: spec
+                .and_then(|spec| spec.node_selector.clone())
+                .unwrap_or_default(),
+            priority_class_name: spec.and_then(|spec| spec.priority_class_name.clone()),
+            labels: bounded_labels(metadata.labels.iter().flatten()),
+            annotations: bounded_annotations(metadata.annotations.iter().flatten()),
+            condition: conditions.into_iter().flatten().find(ours).cloned(),
         })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::samples::pod;
 

@@ -20,6 +20,7 @@ pub mod panics;
 pub mod port;
 pub mod release;
 pub mod scope;
+pub mod served_group;
 pub mod telemetry;
 pub mod trimmed;
 pub mod watch_store;

@@ -1,11 +1,13 @@
-//! Reconciles jobs and native Pods in the replica of the controller that holds the Lease.
+//! Reconciles jobs, native Pods and queued jobs in the replica of the controller that holds the Lease.
 
 use std::time::Duration;
 
 use ipu_jobs::JobSettings;
+use ipu_kueue::KueueSettings;
 use ipu_pods::NativePodSettings;
 use ipu_runtime::lease::{Elector, fenced};
 use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::served_group::ServedGroup;
 use ipu_text::explain;
 use kube::Client;
 use tokio_util::sync::CancellationToken;
@@ -19,14 +21,26 @@ const RETRY_DELAY: Duration = Duration::from_secs(5);
 /// Time limit of the reconciles in progress when the process stops. It is shorter than the Pod's grace period.
 const DRAIN: Duration = Duration::from_secs(15);
 
-/// Reconciles jobs, and native Pods if there are settings for them, while this replica leads, until `stop`. Another replica
+/// The reconcilers of the leader.
+pub struct Reconcilers<'a> {
+    /// Settings of the reconciler of jobs.
+    pub jobs: &'a JobSettings,
+    /// Settings of the reconciler of native Pods. `None`: there is none.
+    pub native_pods: Option<NativePodSettings>,
+    /// Settings of the reconciler of queued jobs, which runs while Kueue is installed. `None`: there is none.
+    pub kueue: Option<(KueueSettings, ServedGroup)>,
+    /// Metrics of all.
+    pub metrics: &'a Metrics,
+}
+
+/// Runs the reconcilers while this replica leads, until `stop`. Another replica
 /// takes over when this one has not renewed the Lease for `lease_duration`. Without the leadership this replica writes
 /// nothing, and drops the reconciles in progress as if the process was killed: every write has a UID or a version as its
 /// precondition.
 pub async fn run_as_leader(
     client: &Client,
     release: &ReleaseOptions,
-    (settings, native_pods, metrics): (&JobSettings, Option<&NativePodSettings>, &Metrics),
+    reconcilers: &Reconcilers<'_>,
     lease_duration: Duration,
     stop: &CancellationToken,
 ) {
@@ -40,13 +54,13 @@ pub async fn run_as_leader(
         lease_duration,
     );
     let elector = elector
-        .with_status(metrics.leading.clone())
-        .with_conflicts(metrics.conflicts.clone());
+        .with_status(reconcilers.metrics.leading.clone())
+        .with_conflicts(reconcilers.metrics.conflicts.clone());
     while let Some(leadership) = stop.run_until_cancelled(elector.acquire()).await {
         let client = fenced(client, leadership.clone());
         tokio::select! {
             () = elector.renew_until_lost(&leadership) => {}
-            () = lead(&client, (settings, native_pods), metrics, stop) => {
+            () = lead(&client, reconcilers, stop) => {
                 elector.release(&leadership).await;
                 return;
             }
@@ -64,20 +78,48 @@ async fn drain_timeout(stop: &CancellationToken) {
     tokio::time::sleep(DRAIN).await;
 }
 
-/// Runs both reconcilers. If that of jobs cannot start, for example because a CRD is missing, the webhooks continue.
-async fn lead(
-    client: &Client,
-    (settings, native_pods): (&JobSettings, Option<&NativePodSettings>),
-    metrics: &Metrics,
-    stop: &CancellationToken,
-) {
+/// Runs the reconcilers. If that of jobs cannot start, for example because a CRD is missing, the webhooks continue.
+async fn lead(client: &Client, reconcilers: &Reconcilers<'_>, stop: &CancellationToken) {
+    let metrics = reconcilers.metrics;
     let pods = async {
-        if let Some(settings) = native_pods {
+        if let Some(settings) = &reconcilers.native_pods {
             let (client, reconciles) = (client.clone(), metrics.of_pods());
             ipu_pods::run(client, settings.clone(), &reconciles, stop.clone()).await;
         }
     };
-    tokio::join!(pods, lead_jobs(client, settings, metrics, stop));
+    let queued = async {
+        if let Some((settings, served)) = &reconcilers.kueue {
+            lead_queued(client, (settings, served.clone()), metrics, stop).await;
+        }
+    };
+    tokio::join!(
+        pods,
+        queued,
+        lead_jobs(client, reconcilers.jobs, metrics, stop)
+    );
+}
+
+/// Reconciles queued jobs while Kueue is installed, until `stop`.
+async fn lead_queued(
+    client: &Client,
+    (settings, mut served): (&KueueSettings, ServedGroup),
+    metrics: &Metrics,
+    stop: &CancellationToken,
+) {
+    while stop
+        .run_until_cancelled(served.wait_until(true))
+        .await
+        .is_some()
+    {
+        let ended = stop.child_token();
+        let (client, reconciles) = (client.clone(), metrics.of_queued_jobs());
+        let run = ipu_kueue::run(client, settings.clone(), &reconciles, ended.clone());
+        let removed = async {
+            let _ = ended.run_until_cancelled(served.wait_until(false)).await;
+            ended.cancel();
+        };
+        tokio::join!(run, removed);
+    }
 }
 
 async fn lead_jobs(

@@ -2,7 +2,7 @@
 
 use std::{fs, path::PathBuf, process::Command};
 
-use tests::lab::{
+use cluster::{
     command::{self, CommandError},
     control_plane::ControlPlane,
     progress::Progress,

@@ -5,13 +5,13 @@ use std::process::Command;
 use std::time::Duration;
 
 use clap::{CommandFactory, Parser};
+use cluster::{command, progress::Progress, settings::Settings, tools::Tools};
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller::ControllerOptions;
 use ipu_operator::proxy::ProxyOptions;
 use ipu_runtime::certificates::{ClusterDomain, Source, clients};
 use ipu_runtime::scope::Scope;
 use serde_json::Value;
-use tests::lab::{command, progress::Progress, settings::Settings, tools::Tools};
 
 use super::admin::KUBERNETES;
 

@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use cluster::command;
+use cluster::control_plane::ControlPlane;
+use cluster::wait::{Seen, eventually};
 use serde_json::Value;
-use tests::lab::command;
-use tests::lab::control_plane::ControlPlane;
-use tests::wait::{Seen, eventually};
 
 use super::admin::{Admin, KUBERNETES};
 

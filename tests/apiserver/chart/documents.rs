@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tests::lab::control_plane::ControlPlane;
+use cluster::control_plane::ControlPlane;
 
 use super::JOB;
 use super::admin::Admin;

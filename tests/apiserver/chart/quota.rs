@@ -1,7 +1,7 @@
 //! The Pod of `helm test` in a namespace with a quota for CPU and memory.
 
+use cluster::wait::{Seen, eventually};
 use serde_json::{Value, json};
-use tests::wait::{Seen, eventually};
 
 use super::admin::{Admin, KUBERNETES};
 use super::pod_of;

@@ -1,8 +1,8 @@
 //! Namespaces in which IPUJobs make nobody root on a node, as the API server itself sees to it.
 
+use cluster::control_plane::ControlPlane;
+use cluster::wait::{Seen, eventually};
 use serde_json::{Value, json};
-use tests::lab::control_plane::ControlPlane;
-use tests::wait::{Seen, eventually};
 
 use super::admin::Admin;
 

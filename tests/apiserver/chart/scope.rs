@@ -1,13 +1,13 @@
 //! Releases for some namespaces: with the rights that the chart grants each serves its own, and of two that
 //! want the same namespace the second one rests.
 
+use cluster::control_plane::ControlPlane;
+use cluster::kubeconfig;
+use cluster::wait::{Seen, eventually};
 use ipu_operator::exposition::Metrics;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
 use kube::Client;
-use tests::lab::control_plane::ControlPlane;
-use tests::lab::kubeconfig;
-use tests::wait::{Seen, eventually};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::admin::Admin;

@@ -4,8 +4,8 @@ use std::fs;
 
 use axum::Router;
 use axum::routing::get;
-use tests::guests;
-use tests::package::{VERSION, archive, chart};
+use release::guests;
+use release::package::{VERSION, archive, chart};
 use tokio::net::TcpListener;
 
 use super::admin::{Admin, KUBERNETES};

@@ -1,5 +1,6 @@
 //! Somebody who reads metrics: an account, its right, its token, and whom it trusts.
 
+use cluster::wait::{Seen, eventually};
 use http::Request;
 use k8s_openapi::api::authentication::v1::TokenRequest;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -10,7 +11,6 @@ use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::json;
-use tests::wait::{Seen, eventually};
 
 use crate::partition::install::apply;
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
 use ipu_api::labels;
 use ipu_operator::adopt::{self, AdoptError};
@@ -9,8 +10,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
-use tests::simulator::faults::Method;
-use tests::wait::{Seen, eventually};
+use vipu_simulator::faults::Method;
 
 use super::fixture::{Fixture, NAMESPACE, controller, id, notebook};
 

@@ -1,7 +1,7 @@
 //! How much is asked of the controllers for one partition.
 
 use ipu_api::ipupartition::PartitionPhase;
-use tests::simulator::faults::Method;
+use vipu_simulator::faults::Method;
 
 use super::fixture::Fixture;
 

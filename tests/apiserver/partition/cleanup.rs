@@ -5,7 +5,7 @@ use ipu_api::labels;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::json;
-use tests::simulator::faults::{Down, Order};
+use vipu_simulator::faults::{Down, Order};
 
 use super::fixture::{Fixture, id, notebook};
 

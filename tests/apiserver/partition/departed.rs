@@ -1,13 +1,13 @@
 //! Controllers that have left the admin's list: what is said of what was on them, and how it ends.
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
 use ipu_partitions::state_unknown::{CONTROLLER_NOT_LISTED, STATE_UNKNOWN};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
-use tests::simulator::faults::{Down, Order};
-use tests::wait::{Seen, eventually};
+use vipu_simulator::faults::{Down, Order};
 
 use super::fixture::{Fixture, LIST, NAMESPACE, id, notebook};
 use super::placement::get;

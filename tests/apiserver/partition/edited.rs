@@ -1,5 +1,6 @@
 //! IPUPartitions that somebody edits: what is refused, and what got past the schema all the same.
 
+use cluster::wait::eventually;
 use ipu_api::crd;
 use ipu_api::ipupartition::{PartitionOwner, PartitionPhase};
 use kube::ResourceExt;
@@ -8,7 +9,6 @@ use serde_json::json;
 
 use super::fixture::{Fixture, id};
 use super::install::raw_partitions;
-use tests::wait::eventually;
 
 use crate::definitions::{define, loose};
 

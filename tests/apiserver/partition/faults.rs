@@ -1,8 +1,8 @@
 //! Crashes, lost replies and controllers that fail, at the worst moments.
 
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
-use tests::simulator::codes::CodeName;
-use tests::simulator::faults::{Fail, Lie, LostReply, Method, Order};
+use vipu_simulator::codes::CodeName;
+use vipu_simulator::faults::{Fail, Lie, LostReply, Method, Order};
 
 use super::fixture::{Fixture, controller, id};
 

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cluster::control_plane::ControlPlane;
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::naming::Identity;
 use ipu_guest_host::GuestHost;
@@ -20,15 +22,13 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use tests::lab::control_plane::ControlPlane;
-use tests::simulator::faults::Method;
-use tests::simulator::pod::Wanted;
-use tests::simulator::{Options, Simulator};
-use tests::wait::{Seen, eventually};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use vipu_client::AuthOptions;
+use vipu_simulator::faults::Method;
+use vipu_simulator::pod::Wanted;
+use vipu_simulator::{Options, Simulator};
 
 use super::install::{apply, install};
 
@@ -259,7 +259,7 @@ impl Fixture {
             ipus: 4,
             ..Wanted::default()
         };
-        let made = |world: &mut tests::simulator::World, now| world.pod.take(&wanted, now);
+        let made = |world: &mut vipu_simulator::World, now| world.pod.take(&wanted, now);
         self.pods[pod].server.with(made).unwrap();
     }
 

@@ -1,5 +1,6 @@
 //! A release that goes on where another one was uninstalled: what that one made stays whose it was.
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::labels;
@@ -8,10 +9,9 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::json;
-use tests::simulator::faults::Method;
-use tests::wait::{Seen, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use vipu_simulator::faults::Method;
 
 use super::fixture::{Fixture, NAMESPACE, id, notebook};
 use super::placement::get;

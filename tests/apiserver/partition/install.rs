@@ -1,12 +1,12 @@
 //! Prepares the API server for a fixture: as after an installation, and empty.
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
 use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
-use tests::wait::{Seen, eventually};
 
 use super::fixture::NAMESPACE;
 use crate::definitions::define;

@@ -8,14 +8,14 @@ mod steps;
 
 use std::collections::BTreeSet;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase};
 use kube::ResourceExt;
 use serde_json::json;
-use tests::simulator::faults::{Method, Order};
-use tests::simulator::journal::Call;
-use tests::simulator::pod::{Partition, Stage, Timings, Wanted};
-use tests::simulator::{Options, Simulator};
-use tests::wait::{Seen, eventually};
+use vipu_simulator::faults::{Method, Order};
+use vipu_simulator::journal::Call;
+use vipu_simulator::pod::{Partition, Stage, Timings, Wanted};
+use vipu_simulator::{Options, Simulator};
 
 use super::fixture::{Fixture, id};
 

@@ -4,6 +4,8 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use cluster::control_plane::ControlPlane;
+use cluster::wait::eventually;
 use futures::StreamExt;
 use ipu_runtime::config_map_watch::watch_config_map;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,7 +13,6 @@ use kube::api::{Api, WatchParams};
 use kube::client::{Body, ClientBuilder};
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config, ResourceExt};
-use tests::lab::control_plane::ControlPlane;
 use tokio::task::JoinHandle;
 use tower::util::MapRequestLayer;
 use vipu_client::registry::Source;
@@ -19,7 +20,6 @@ use vipu_client::{Deadlines, Registry};
 
 use super::fixture::{Fixture, LIST, NAMESPACE};
 use super::placement::get;
-use tests::wait::eventually;
 
 /// What a client has asked the API server for.
 type Asked = Arc<Mutex<Vec<String>>>;

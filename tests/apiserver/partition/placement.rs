@@ -1,10 +1,10 @@
 //! Where a partition lands, and what is said while there is no room.
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
 use ipu_api::labels::PARTITION_FINALIZER;
 use kube::ResourceExt;
-use tests::simulator::faults::{Down, Order};
-use tests::wait::{Seen, eventually};
+use vipu_simulator::faults::{Down, Order};
 
 use super::fixture::{Fixture, controller, id};
 use super::install::label_node;

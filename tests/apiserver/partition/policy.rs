@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::{DecidedBy, IPUPartition, PartitionPhase};
 use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
 use ipu_guest_host::{GuestHost, digest_of};
@@ -15,9 +16,9 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams};
+use release::guests;
 use serde_json::json;
-use tests::guests::{self, hostile};
-use tests::wait::{Seen, eventually};
+use tests::guests::hostile;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::fixture::{Fixture, NAMESPACE, controller};

@@ -1,8 +1,8 @@
 //! Who is served first where not all have room.
 
+use cluster::wait::eventually;
 use ipu_api::ipupartition::{IPUPartition, PartitionOptions, PartitionPhase};
 use kube::api::DeleteParams;
-use tests::wait::eventually;
 
 use super::fixture::{Fixture, id, notebook};
 

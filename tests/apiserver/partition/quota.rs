@@ -1,10 +1,10 @@
 //! The example policy `namespace-quota` in a vipu-proxy: what many ask for at once stays within the quota.
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_guest_host::model::{Hook, built_in_file};
+use release::guests;
 use serde_json::json;
-use tests::guests;
-use tests::wait::{Seen, eventually};
 
 use super::fixture::{Fixture, notebook};
 

@@ -4,8 +4,8 @@ use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use ipu_partitions::state_unknown::{ACCESS_DENIED, STATE_UNKNOWN};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
-use tests::simulator::codes::CodeName;
-use tests::simulator::faults::{Fail, Method, Order};
+use vipu_simulator::codes::CodeName;
+use vipu_simulator::faults::{Fail, Method, Order};
 
 use super::fixture::{Fixture, controller, id};
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::Api;
-use tests::simulator::faults::Method;
-use tests::wait::{Seen, eventually};
+use vipu_simulator::faults::Method;
 
 use super::fixture::{Fixture, NAMESPACE, Replica, free_port};
 
@@ -38,7 +38,7 @@ async fn once_one_leads(fixture: &Fixture, names: &[String; 2]) -> usize {
 async fn answers(port: u16) {
     eventually("it answers over REST", async || {
         let url = format!("http://127.0.0.1:{port}/stats");
-        Seen::when(tests::http::request("GET", &url, "").await, Result::is_ok)
+        Seen::when(cluster::http::request("GET", &url, "").await, Result::is_ok)
     })
     .await
     .unwrap();

@@ -4,8 +4,8 @@ use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use kube::ResourceExt;
 use kube::api::DeleteParams;
 use serde_json::json;
-use tests::simulator::codes::CodeName;
-use tests::simulator::faults::{Fail, LostReply, Method, Order};
+use vipu_simulator::codes::CodeName;
+use vipu_simulator::faults::{Fail, LostReply, Method, Order};
 
 use super::fixture::{Fixture, id};
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use cluster::wait::{Seen, until};
 use futures::StreamExt;
 use ipu_api::ipupartition::PartitionPhase;
 use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams};
-use tests::simulator::faults::Method;
-use tests::wait::{Seen, until};
+use vipu_simulator::faults::Method;
 
 use super::fixture::{Fixture, id};
 

@@ -1,5 +1,6 @@
 //! The chart's webhook and policy of native Pods, the reconciler, a vipu-proxy and simulated V-IPU controllers.
 
+use cluster::wait::{Seen, eventually};
 use ipu_pods::NativePodSettings;
 use ipu_runtime::work_queue::metrics::Reconciles;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -8,7 +9,6 @@ use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams
 use kube::core::discovery::ApiResource;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tests::wait::{Seen, eventually};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 

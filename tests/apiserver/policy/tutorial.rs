@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
+use cluster::command;
+use cluster::progress::Progress;
+use cluster::settings::Settings;
+use cluster::tools::Tools;
+use release::cargo::clean;
+use release::guests::checkout;
 use tests::debug_operator;
-use tests::guests::{checkout, project};
-use tests::lab::cargo::clean;
-use tests::lab::command;
-use tests::lab::progress::Progress;
-use tests::lab::settings::Settings;
-use tests::lab::tools::Tools;
+use tests::guests::project;
 
 use super::fixture::Fixture;
 

@@ -1,5 +1,6 @@
 //! Somebody who calls the proxy's port with TLS: an account, its rights, its token, and whom it trusts.
 
+use cluster::wait::eventually;
 use http::Request;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
@@ -10,7 +11,6 @@ use kube::{Client, Config};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
-use tests::wait::eventually;
 
 use crate::partition::fixture::{Fixture, NAMESPACE};
 use crate::partition::install::apply;

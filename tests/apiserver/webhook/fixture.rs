@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use cluster::control_plane::ControlPlane;
+use cluster::wait::{Seen, eventually};
 use ipu_admission::callers::Callers;
 use ipu_admission::server::router;
 use ipu_admission::{MUTATE_PATH, VALIDATE_PATH};
@@ -25,17 +27,16 @@ use ipu_runtime::port::serve::{Port, WEBHOOKS};
 use ipu_runtime::release::Process;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
+use ipu_runtime::served_group::ServedGroup;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, Request};
 use kube::client::Body;
 use kube::core::{ApiResource, Status};
+use release::guests;
 use rustls::server::NoClientAuth;
 use rustls::server::danger::ClientCertVerifier;
 use serde_json::{Value, json};
-use tests::guests;
-use tests::lab::control_plane::ControlPlane;
-use tests::wait::{Seen, eventually};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -267,7 +268,7 @@ fn serve(
             });
             let guests = ActivePolicies::new(policies.await.unwrap());
             readiness.reached(Step::PoliciesLoaded);
-            let client = tests::lab::kubeconfig::client(&kubeconfig).await.unwrap();
+            let client = cluster::kubeconfig::client(&kubeconfig).await.unwrap();
             let registration = Registration {
                 client: client.clone(),
                 namespace: "default".to_owned(),
@@ -278,7 +279,7 @@ fn serve(
             let routes = router(
                 guests.clone(),
                 namespaces.clone(),
-                metrics.of_webhooks(Callers::default()),
+                metrics.of_webhooks(Callers::default(), ServedGroup::default()),
             );
             let release = release(guests_dir, "controller-0");
             let manager = certificate_manager(client.clone(), "ipu-operator-admission");

@@ -1,15 +1,15 @@
 //! A policy is told of the namespace that it is asked about: a real API server, a real component.
 
+use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
 use ipu_guest_host::componentize;
 use ipu_guest_host::model::{Hook, built_in_file};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, Patch, PatchParams, PostParams};
+use release::guests;
 use serde_json::json;
-use tests::guests;
 use tests::guests::hostile::{MEMORY, component};
-use tests::wait::{Seen, eventually};
 
 use super::fixture::Webhooks;
 use super::job;

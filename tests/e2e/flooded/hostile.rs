@@ -6,10 +6,10 @@ use std::convert::Infallible;
 
 use ipu_api::ipupolicy::PolicyPhase;
 use ipu_guest_host::digest_of;
+use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tests::guests::hostile;
-use tests::lab::operator::NAMESPACE;
 
 use crate::fixture::Fixture;
 use crate::policies;

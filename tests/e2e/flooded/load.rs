@@ -7,12 +7,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command};
 
+use cluster::wait::{Seen, until};
+use lab::simulator_image;
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 use tests::flood::{Kind, Targets};
-use tests::lab::images::simulator;
 use tests::operator_process::{OperatorProcess, ProcessError};
-use tests::wait::{Seen, until};
 
 use super::{PROBES, Running};
 use crate::fixture::{Fixture, PATIENCE};
@@ -100,7 +100,7 @@ fn last(told: &Path) -> Result<Sent, Failed> {
 
 /// Runs a Pod without rights. Answers its process.
 async fn pod(fixture: &Fixture, name: &str) -> Result<OperatorProcess, Failed> {
-    let image = format!("--image={}", simulator::NAME);
+    let image = format!("--image={}", simulator_image::NAME);
     let overrides =
         r#"--overrides={"apiVersion": "v1", "spec": {"automountServiceAccountToken": false}}"#;
     let run = ["run", name, &image, "--image-pull-policy=Never", overrides];

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
+use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use tests::flood::probes::Probes;
-use tests::lab::operator::NAMESPACE;
 
 use super::Running;
 use crate::fixture::Fixture;

@@ -8,6 +8,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
+use cluster::plan::{API_PORT, HOST_IP};
 use ipu_api::ipujob::IPUJob;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{ConfigMap, ServiceAccount};
@@ -16,7 +17,6 @@ use kube::api::PostParams;
 use libtest_mimic::Failed;
 use tests::flood::delays::{Comparison, Measured};
 use tests::flood::{exchange, exchange_tls};
-use tests::lab::cluster::plan::{API_PORT, HOST_IP};
 
 use super::{PROBES, Running};
 use crate::fixture::Fixture;

@@ -6,13 +6,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use cluster::wait::{Seen, until};
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::PostParams;
+use lab::simulator_image;
 use libtest_mimic::Failed;
-use tests::lab::images::simulator;
-use tests::wait::{Seen, until};
 
 use super::Running;
 use super::waits::{answered, get};
@@ -69,7 +69,7 @@ fn pod(name: &str, beside: &Running) -> Pod {
             termination_grace_period_seconds: Some(1),
             containers: vec![Container {
                 name: "witness".to_owned(),
-                image: Some(simulator::NAME.to_owned()),
+                image: Some(simulator_image::NAME.to_owned()),
                 image_pull_policy: Some("Never".to_owned()),
                 resources: Some(beside.resources.clone()),
                 ..Container::default()

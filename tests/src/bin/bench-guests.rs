@@ -54,7 +54,7 @@ fn options(guests: &Path, hooks: &[Hook]) -> GuestHostOptions {
 /// and the guest is the price of WebAssembly, and the rest that of threads.
 fn calls(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
-    let guests = tests::guests::build().expect("the guests can be built");
+    let guests = release::guests::build().expect("the guests can be built");
     let hooks = [Hook::Defaulting, Hook::Validation];
     let policies = GuestHost::open_blocking(&options(&guests, &hooks)).expect("the guests load");
     let (job, admission) = (Arc::new(job()), Admission::of(Operation::Create));
@@ -109,7 +109,7 @@ fn native<T: Send + 'static>(
 /// From the bytes of a module that was never seen to the first answer of it.
 fn swap(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
-    let built = tests::guests::build().expect("the guests can be built");
+    let built = release::guests::build().expect("the guests can be built");
     let module = std::fs::read(built.join("validation.wasm")).expect("the guest is there");
     let options = options(&built, &[Hook::Validation]);
     let policies = GuestHost::open_blocking(&options).expect("the guests load");

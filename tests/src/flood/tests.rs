@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::routing::{get, post};
+use cluster::wait::{Seen, until};
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::serve::{Limits, Port, REST};
 use rustls::ServerConfig;
@@ -17,7 +18,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::wait::{Seen, until};
 
 /// How long the port waits for a body: long enough for whole ones on a busy machine.
 const BODY: Duration = Duration::from_secs(3);

@@ -7,12 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
-
-use super::toolchain::{self, TARGET};
-use super::{cache, checkout, target_dir};
-use crate::lab::cargo::cargo;
-use crate::lab::command;
-use crate::lab::files::{make_dir, write};
+use cluster::command;
+use cluster::files::{make_dir, write};
+use release::cargo::cargo;
+use release::guests::toolchain::{self, TARGET};
+use release::guests::{cache, checkout, target_dir};
 
 /// Runs the project's own tests, compiles it for wasm32, and answers its core module.
 pub fn build(folder: &Path) -> Result<PathBuf> {

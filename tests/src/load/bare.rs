@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
+use cluster::control_plane::ControlPlane;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -15,7 +16,6 @@ use super::fake_node::FakeNode;
 use super::product::FIRST;
 use super::submit::{jobs, once_served};
 use super::{Load, LoadError, PATIENCE, api};
-use crate::lab::control_plane::ControlPlane;
 
 /// How many jobs, or partitions, may be written at the same time: the best of these counts.
 pub(super) const AT_ONCE: [usize; 4] = [8, 16, 32, 64];

@@ -3,9 +3,10 @@
 use std::fs;
 use std::time::Duration;
 
+use cluster::control_plane::ControlPlane;
+use cluster::process::Process;
+
 use super::{LoadError, as_figure};
-use crate::lab::control_plane::ControlPlane;
-use crate::lab::process::Process;
 
 /// Length of a clock tick of /proc: fixed by the kernel's interface to programs.
 const TICK: Duration = Duration::from_millis(10);

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use cluster::wait::WaitedTooLong;
 use futures::{StreamExt, TryStreamExt};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams, Patch, PatchParams};
@@ -15,7 +16,6 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::{LoadError, NAMESPACE};
-use crate::wait::WaitedTooLong;
 
 /// Pods whose status is written at the same time.
 const AT_ONCE: usize = 16;

@@ -2,13 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use cluster::wait::{Seen, until};
 use kube::api::{Api, DeleteParams, DynamicObject};
 use serde_json::json;
 
 use super::product::{Product, job};
 use super::submit::{jobs, submit};
 use super::{LoadError, PATIENCE, api};
-use crate::wait::{Seen, until};
 
 /// Workers under one partition: as many as it may have IPUs.
 const OF_A_PARTITION: usize = 64;

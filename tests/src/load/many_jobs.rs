@@ -4,17 +4,17 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use cluster::wait::{Seen, until};
 use ipu_api::ipupartition::IPUPartition;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams};
 use serde_json::{Value, json};
+use vipu_simulator::Simulator;
+use vipu_simulator::faults::Method;
 
 use super::fake_node::end_all;
 use super::product::{Product, job};
 use super::submit::{jobs, submit};
 use super::{LoadError, PATIENCE, api};
-use crate::simulator::Simulator;
-use crate::simulator::faults::Method;
-use crate::wait::{Seen, until};
 
 /// V-IPU controllers that serve them.
 const CONTROLLERS: usize = 16;

@@ -4,6 +4,13 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use cluster::command;
+use cluster::control_plane::{ControlPlane, free_ports};
+use cluster::keeper::{Keeper, Program};
+use cluster::progress::Progress;
+use cluster::settings::Settings;
+use cluster::tools::Tools;
+use cluster::wait::{Seen, until};
 use kube::api::{Api, DynamicObject, ListParams};
 use serde_json::{Value, json};
 
@@ -12,13 +19,6 @@ use super::consumption::Consumption;
 use super::fake_node::FakeNode;
 use super::submit::{jobs, once_served, submit};
 use super::{Load, LoadError, PATIENCE};
-use crate::lab::command;
-use crate::lab::control_plane::{ControlPlane, free_ports};
-use crate::lab::keeper::{Keeper, Program};
-use crate::lab::progress::Progress;
-use crate::lab::settings::Settings;
-use crate::lab::tools::Tools;
-use crate::wait::{Seen, until};
 
 /// Requests per second that no machine of ours reaches.
 const NO_LIMIT: &str = "100000";

@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 pub use bare::bare_partitions;
 pub use decisions::{Decided, decisions};
 use serde_json::{Value, json};
+use vipu_simulator::Simulator;
+use vipu_simulator::faults::Method;
 
 use self::proxy::Proxy;
 use super::api_writes::Writes;
 use super::consumption::Consumption;
 use super::product::FIRST;
 use super::{Load, LoadError, vipu_controllers};
-use crate::simulator::Simulator;
-use crate::simulator::faults::Method;
 
 /// Simulated V-IPU controllers over which the partitions are spread.
 const CONTROLLERS: usize = 4;

@@ -4,11 +4,22 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use cluster::command;
+use cluster::control_plane::{ControlPlane, free_ports};
+use cluster::http;
+use cluster::keeper::{Keeper, Program};
+use cluster::log_tail::LogTail;
+use cluster::process::Process;
+use cluster::progress::Progress;
+use cluster::settings::Settings;
+use cluster::tools::Tools;
+use cluster::wait::{Seen, until, until_or_ended};
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use serde_json::{Value, json};
+use vipu_simulator::Simulator;
 
 use super::api_writes::Writes;
 use super::consumption::Consumption;
@@ -16,17 +27,6 @@ use super::fake_node::{FakeNode, end_all};
 use super::submit::{jobs, submit};
 use super::vipu_controllers::{entries, label, simulators};
 use super::{Load, LoadError, PATIENCE, api, as_figure};
-use crate::http;
-use crate::lab::command;
-use crate::lab::control_plane::{ControlPlane, free_ports};
-use crate::lab::keeper::{Keeper, Program};
-use crate::lab::log_tail::LogTail;
-use crate::lab::process::Process;
-use crate::lab::progress::Progress;
-use crate::lab::settings::Settings;
-use crate::lab::tools::Tools;
-use crate::simulator::Simulator;
-use crate::wait::{Seen, until, until_or_ended};
 
 /// Namespace and Helm release.
 pub(super) const RELEASE: &str = "ipu-operator";

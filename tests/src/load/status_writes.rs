@@ -5,6 +5,7 @@ mod sample;
 
 use std::time::Duration;
 
+use cluster::control_plane::ControlPlane;
 use futures::{StreamExt, TryStreamExt, stream};
 use http::header::{ACCEPT, HeaderValue};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -20,7 +21,6 @@ use super::bare::define;
 use super::consumption::Consumption;
 use super::submit::jobs;
 use super::{LoadError, api, as_figure};
-use crate::lab::control_plane::ControlPlane;
 use sample::{status, training};
 
 /// Jobs of each way, which are written at the same time.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use cluster::wait::{Seen, until};
 use futures::{StreamExt, TryStreamExt, stream};
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
@@ -9,7 +10,6 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::Value;
 
 use super::{LoadError, NAMESPACE, SUBMITTED_AT_ONCE, api};
-use crate::wait::{Seen, until};
 
 /// The API of a kind in the jobs' namespace.
 pub(crate) fn jobs(client: &Client, group: &str, version: &str, kind: &str) -> Api<DynamicObject> {

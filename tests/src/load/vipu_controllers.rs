@@ -1,8 +1,9 @@
 //! The simulated V-IPU controllers of a load: their work takes no time.
 
+use vipu_simulator::pod::Timings;
+use vipu_simulator::{Options, Simulator};
+
 use super::LoadError;
-use crate::simulator::pod::Timings;
-use crate::simulator::{Options, Simulator};
 
 /// V-IPU controllers of so many IPUs each.
 pub(super) async fn simulators(count: usize, ipus: u32) -> Result<Vec<Simulator>, LoadError> {

@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::policy_request::{PolicyRequest, Review};
 use ipu_guest_host::{Budget, Limits, LoadError, OfflineGuest};
+use release::guests;
 use serde_json::Value;
 
 use super::{PolicyLoadError, creating, read};
-use crate::{guests, languages};
+use crate::languages;
 
 const RULES: &str = include_str!("../../../guests/validation/src/rules/cases.json");
 

@@ -1,11 +1,11 @@
 //! What is started: the same program in the same image, by different controllers.
 
+use cluster::images::openmpi::OpenMpi;
 use ipu_api::ipupartition::IPUPartition;
 use kube::Client;
 use kube::api::{Api, DynamicObject};
 use serde_json::{Value, json};
 
-use crate::lab::images::openmpi::OpenMpi;
 use crate::load::jobs;
 
 /// Namespace of everything that is started.

@@ -21,10 +21,10 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::{Body, Client};
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
-use tests::simulator::{Options, Simulator};
 use tower::{Layer, service_fn};
 use vipu_client::registry::KEY;
 use vipu_client::{Deadlines, Registry};
+use vipu_simulator::{Options, Simulator};
 
 /// The texts of the controller and of the proxy, in OpenMetrics.
 pub(super) async fn served() -> [String; 2] {

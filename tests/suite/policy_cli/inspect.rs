@@ -1,8 +1,8 @@
 //! `policy inspect`: good components, and those that the operator would refuse.
 
 use insta::assert_snapshot;
+use release::guests::GUESTS;
 use serde_json::{Value, json};
-use tests::guests::GUESTS;
 use tests::guests::hostile;
 
 use super::{all_complain, policy, text, written};

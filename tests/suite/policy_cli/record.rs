@@ -6,13 +6,13 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use cluster::wait::{Seen, eventually};
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::record::{Outcome, Record};
 use ipu_guest_host::{BUILT_IN, GuestHost};
 use ipu_policies::call_recording::{self, Notice, SOCKET};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::wait::{Seen, eventually};
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 

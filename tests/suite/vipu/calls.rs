@@ -1,11 +1,11 @@
 //! Every call of the client, where all goes well.
 
-use tests::simulator::World;
-use tests::simulator::faults::Method;
-use tests::simulator::pod::Timings;
-use tests::wait::eventually;
+use cluster::wait::eventually;
 use vipu_client::Lookup;
 use vipu_client::model::{CreateRequest, Inventory, OperationState, ReadyState};
+use vipu_simulator::World;
+use vipu_simulator::faults::Method;
+use vipu_simulator::pod::Timings;
 
 use super::{client, partition, pod1};
 
@@ -52,7 +52,7 @@ async fn the_inventory_counts_partitions_of_everybody() {
         Inventory::new(16, vec![])
     );
     client.create(&partition("p-1", 4)).await.unwrap();
-    let by_hand = tests::simulator::pod::Wanted {
+    let by_hand = vipu_simulator::pod::Wanted {
         id: "by-hand".to_owned(),
         ipus: 2,
         ..Default::default()

@@ -1,12 +1,12 @@
 //! Every way in which a call fails, what the client makes of it, and what the truth then is.
 
-use tests::simulator::Simulator;
-use tests::simulator::codes::{CodeName, Codes};
-use tests::simulator::faults::{Down, Fail, LostReply, Method, Order};
-use tests::wait::eventually;
+use cluster::wait::eventually;
 use tonic::Code;
 use vipu_client::model::{OperationState, ReadyState};
 use vipu_client::{Deadlines, Lookup, VipuClient, VipuError};
+use vipu_simulator::Simulator;
+use vipu_simulator::codes::{CodeName, Codes};
+use vipu_simulator::faults::{Down, Fail, LostReply, Method, Order};
 
 use super::{client, hasty_client, partition, pod1};
 

@@ -6,13 +6,13 @@ use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
 use ipu_text::is_plain;
 use jiff::Timestamp;
-use tests::simulator::Simulator;
-use tests::simulator::codes::CodeName;
-use tests::simulator::faults::{Fail, Lie, Method, Order};
-use tests::simulator::pod::{Pod, Rejection};
 use vipu_client::failure_stats::FailureStats;
 use vipu_client::model::{Inventory, ReadyState};
 use vipu_client::{Deadlines, Lookup, Registry, VipuClient, VipuError};
+use vipu_simulator::Simulator;
+use vipu_simulator::codes::CodeName;
+use vipu_simulator::faults::{Fail, Lie, Method, Order};
+use vipu_simulator::pod::{Pod, Rejection};
 
 use super::{client, no_partitions, partition, pod1};
 

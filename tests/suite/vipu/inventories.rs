@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::wait::{self, Seen};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::Event;
-use tests::simulator::codes::CodeName;
-use tests::simulator::faults::{Down, Fail, LostReply, Method, Order};
-use tests::simulator::{Options, Simulator};
-use tests::wait::{self, Seen};
 use vipu_client::inventory::Report;
 use vipu_client::model::Inventory;
 use vipu_client::registry::KEY;
 use vipu_client::{Deadlines, Inventories, Lookup, Registry};
+use vipu_simulator::codes::CodeName;
+use vipu_simulator::faults::{Down, Fail, LostReply, Method, Order};
+use vipu_simulator::{Options, Simulator};
 
 use super::{no_partitions, partition, pod1};
 

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use cluster::wait::{Seen, eventually};
 use futures::future::join_all;
-use tests::simulator::endless::CLAIMED;
-use tests::simulator::faults::Order;
-use tests::simulator::{Options, Simulator};
-use tests::wait::{Seen, eventually};
 use tokio::task::JoinSet;
 use vipu_client::{Deadlines, Registry};
+use vipu_simulator::endless::CLAIMED;
+use vipu_simulator::faults::Order;
+use vipu_simulator::{Options, Simulator};
 
 const LIARS: usize = 16;
 

@@ -6,14 +6,14 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use cluster::pki::{self, Identity, Pki};
+use cluster::wait;
 use tempfile::TempDir;
-use tests::lab::pki::{self, Identity, Pki};
-use tests::simulator::tls::TlsFiles;
-use tests::simulator::{Options, Simulator};
-use tests::wait;
 use tokio_util::sync::CancellationToken;
 use vipu_client::auth::AuthError;
 use vipu_client::{AuthFiles, AuthOptions, Deadlines, Registry, VipuClient, VipuError};
+use vipu_simulator::tls::TlsFiles;
+use vipu_simulator::{Options, Simulator};
 
 use super::partition;
 

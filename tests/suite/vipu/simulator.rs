@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
+use cluster::wait::{Seen, eventually};
 use serde_json::{Value, json};
-use tests::simulator::pod::Wanted;
-use tests::simulator::{Options, Simulator, StartError};
-use tests::wait::{Seen, eventually};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vipu_client::model::ReadyState;
+use vipu_simulator::pod::Wanted;
+use vipu_simulator::{Options, Simulator, StartError};
 
 use super::{client, partition, pod1};
 

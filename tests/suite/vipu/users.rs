@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use tests::simulator::codes::CodeName;
-use tests::simulator::{Options, Simulator};
 use vipu_client::{AuthFiles, AuthOptions, Deadlines, Lookup, VipuClient};
+use vipu_simulator::codes::CodeName;
+use vipu_simulator::{Options, Simulator};
 
 use super::partition;
 

@@ -14,7 +14,7 @@ use super::{create, open, options};
 
 fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| tests::guests::build_examples().expect("the examples can be built"))
+    BUILT.get_or_init(|| release::guests::build_examples().expect("the examples can be built"))
 }
 
 /// The example of this name in the place of the built-in guest.

@@ -1,5 +1,6 @@
 //! What a tried guest is compared with, and what it is held to, as the one that counts is.
 
+use cluster::wait::{Seen, eventually};
 use ipu_admission::chain_run::ChainRun;
 use ipu_admission::request::AdmissionRequest;
 use ipu_api::ipupolicy::{CallCounts, Hook, ShadowCounts};
@@ -8,7 +9,6 @@ use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, BoundShadow, Ho
 use serde_json::json;
 use tests::guests::hostile::{self, REFUSE, TAKE_ALL};
 use tests::review;
-use tests::wait::{Seen, eventually};
 
 use super::{create, open, options};
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use cluster::wait::{Seen, eventually};
 use ipu_admission::answer;
 use ipu_admission::chain_run::ChainRun;
 use ipu_api::ipupolicy::Hook;
@@ -14,7 +15,6 @@ use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, HookChain};
 use serde_json::{Value, json};
 use tests::guests::hostile;
 use tests::review;
-use tests::wait::{Seen, eventually};
 
 use super::{create, guests, open, options};
 

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{OverreachError, check, decision, with_finalizer};
+use super::new_job::completed;
+use super::{OverreachError, check, decision};
 use crate::answer::Decision;
 use crate::request::AdmissionRequest;
 use crate::request::tests::{request, updating};
@@ -85,19 +86,53 @@ fn a_new_job_has_the_finalizer_unless_another_controller_carries_it_out() {
     for (change, expected) in cases {
         let request = request(|request| change(&mut request["object"]));
         let mut object = request.object.clone();
-        match with_finalizer(&request, &object, Decision::Allowed) {
+        match completed(&request, &object, Decision::Allowed, false) {
             Decision::Patched(patch) => json_patch::patch(&mut object, &patch).unwrap(),
             decision => assert_eq!(decision, Decision::Allowed),
         }
         assert_eq!(object["metadata"]["finalizers"], expected);
     }
     let update = request(|request| updating(|_| {})(request));
-    let decision = with_finalizer(&update, &update.object, Decision::Allowed);
+    let decision = completed(&update, &update.object, Decision::Allowed, true);
     assert_eq!(
         decision,
         Decision::Allowed,
         "the controller has set it long before"
     );
+}
+
+#[test]
+fn a_new_job_with_a_queue_is_suspended_where_kueue_is_installed() {
+    let queued = |change: fn(&mut Value)| {
+        let request = request(|request| {
+            request["object"]["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "team"});
+            change(&mut request["object"]);
+        });
+        let defaulted = |is_kueue_served| {
+            let mut object = request.object.clone();
+            let decision = completed(&request, &object, Decision::Allowed, is_kueue_served);
+            if let Decision::Patched(patch) = decision {
+                json_patch::patch(&mut object, &patch).unwrap();
+            }
+            object["spec"].clone()
+        };
+        assert_eq!(defaulted(false), request.object["spec"], "without Kueue");
+        defaulted(true)
+    };
+    let single = queued(|job| drop(job["spec"].as_object_mut().unwrap().remove("launcher")));
+    assert_eq!(
+        (&single["suspend"], &single["cleanPodPolicy"]),
+        (&json!(true), &Value::Null)
+    );
+    let parallel = queued(|job| job["spec"]["launcher"] = json!({"command": ["mpirun"]}));
+    assert_eq!(parallel["cleanPodPolicy"], "Workers");
+    let chosen = queued(|job| {
+        job["spec"]["launcher"] = json!({"command": ["mpirun"]});
+        job["spec"]["cleanPodPolicy"] = json!("None");
+    });
+    assert_eq!(chosen["cleanPodPolicy"], "None");
+    let elsewhere = queued(|job| job["spec"]["managedBy"] = json!("example.com/other"));
+    assert_eq!(elsewhere["suspend"], Value::Null);
 }
 
 fn update() -> AdmissionRequest {

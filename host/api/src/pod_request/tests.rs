@@ -53,6 +53,42 @@ fn the_size_is_a_limit_or_an_annotation_or_both() {
     }
 }
 
+/// The Pod as the API server has it.
+fn stored(pod: &Value) -> Pod {
+    serde_json::from_value(pod.clone()).unwrap()
+}
+
+#[test]
+fn a_stored_pod_requests_what_its_json_does() {
+    let init = json!({"spec": {
+        "containers": [{"name": "a"}],
+        "initContainers": [
+            {"name": "b"}, {"name": "c", "resources": {"limits": {"graphcore.ai/ipu": "4"}}},
+        ],
+    }});
+    let shared = json!({"graphcore.ai/partition": "notebook", "graphcore.ai/gcd": "3"});
+    let different = json!({"graphcore.ai/ipu": "8"});
+    for pod in [
+        json!({}),
+        pod(&json!({}), &[json!(null)]),
+        pod(&json!({"graphcore.ai/ipu": "four"}), &[]),
+        pod(&json!({"graphcore.ai/ipu": "4"}), &[json!("4")]),
+        pod(&json!({}), &[json!(null), json!("16")]),
+        pod(&json!({}), &[json!("1k")]),
+        pod(&json!({}), &[json!("4"), json!("4")]),
+        pod(&different, &[json!("4")]),
+        pod(&shared, &[json!(null)]),
+        pod(&shared, &[json!("4")]),
+        init,
+    ] {
+        assert_eq!(
+            PodRequest::of_pod(&stored(&pod)),
+            PodRequest::of(&pod),
+            "{pod}"
+        );
+    }
+}
+
 #[test]
 fn an_existing_partition_is_named_with_a_gcd() {
     for (gcd, expected) in [(json!(null), 0), (json!("3"), 3)] {

@@ -4,7 +4,7 @@ use ipu_api::labels;
 use ipu_api::naming;
 use k8s_openapi::api::core::v1::{Affinity, Container, EnvVar, Pod, PodSpec};
 
-use super::{PodSettings, Role, agent, environment, metadata, workers};
+use super::{PodSettings, Role, agent, environment, metadata, pod_set, workers};
 use crate::facts::partition::PlacedPartition;
 use crate::validate::{ValidJob, ValidLauncher};
 
@@ -42,13 +42,14 @@ pub fn launcher(
         ..PodSpec::default()
     };
     agent::add_to_pod(&mut spec, job, settings);
-    // poprun also calls the V-IPU controller, and host paths exist on the workers' nodes.
-    workers::select_node(&mut spec, placed);
     let mut meta = metadata(job, naming::launcher(&job.name));
     // Annotations configure networks and injected sidecars. Labels are not copied, because Services and disruption budgets
     // that select the workers would also select the launcher.
     meta.annotations
         .clone_from(&job.template.metadata.annotations);
+    pod_set::add_to_pod(job, Role::Launcher, &mut spec, &mut meta);
+    // poprun also calls the V-IPU controller, and host paths exist on the workers' nodes.
+    workers::select_node(&mut spec, placed);
     let annotations = meta.annotations.get_or_insert_default();
     for key in [
         labels::MAIN_CONTAINER_ANNOTATION,

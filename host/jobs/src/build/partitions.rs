@@ -6,7 +6,7 @@ use ipu_api::naming;
 use ipu_api::owner_metadata;
 use kube::api::ObjectMeta;
 
-use super::labels;
+use super::{job_labels, pod_set};
 use crate::validate::ValidJob;
 
 /// Builds the IPUPartition of an instance. It has no owner reference, because it is cluster-scoped and must outlive the job
@@ -17,7 +17,7 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
     IPUPartition {
         metadata: ObjectMeta {
             name: Some(naming::partition_object(&owner, instance)),
-            labels: Some(labels(job)),
+            labels: Some(job_labels(job)),
             // Set at the creation, so that it needs no further write. The proxy removes it.
             finalizers: Some(vec![labels::PARTITION_FINALIZER.to_owned()]),
             ..ObjectMeta::default()
@@ -34,7 +34,7 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
                 gang_size: (job.launcher.is_some() && job.instances > 1).then_some(job.instances),
                 pinned: is_pinned(job),
                 relocatable: job.relocatable,
-                node_selector: job.template.spec.node_selector.clone().unwrap_or_default(),
+                node_selector: pod_set::worker_node_selector(job),
             },
             owner_metadata: OwnerMetadata {
                 labels: owner_metadata::bounded_labels(&job.labels),

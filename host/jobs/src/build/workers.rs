@@ -3,8 +3,9 @@
 use ipu_api::labels;
 use ipu_api::naming;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{PodSettings, Role, agent, environment, metadata};
+use super::{PodSettings, Role, agent, environment, metadata, pod_set};
 use crate::facts::partition::PlacedPartition;
 use crate::validate::ValidJob;
 
@@ -29,11 +30,13 @@ pub fn worker(
     if settings.worker_host_network {
         use_host_network(&mut spec);
     }
+    let mut template = job.template.metadata.clone();
+    pod_set::add_to_pod(job, Role::Worker, &mut spec, &mut template);
     select_node(&mut spec, placed);
     // A restarted container would find its partition in an unknown state.
     spec.restart_policy = Some("Never".to_owned());
     Pod {
-        metadata: worker_metadata(job, (instance, gcd, run), placed),
+        metadata: worker_metadata(job, &template, (instance, gcd, run), placed),
         spec: Some(spec),
         status: None,
     }
@@ -50,10 +53,10 @@ pub(super) fn select_node(spec: &mut PodSpec, placed: &PlacedPartition) {
 
 fn worker_metadata(
     job: &ValidJob,
+    template: &ObjectMeta,
     (instance, gcd, run): (u32, u32, i64),
     placed: &PlacedPartition,
-) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
-    let template = &job.template.metadata;
+) -> ObjectMeta {
     let mut meta = metadata(
         job,
         naming::worker(&job.name, job.worker_index(instance, gcd)),

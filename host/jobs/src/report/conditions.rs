@@ -129,6 +129,7 @@ impl Conditions {
             }
             Phase::Finished(_) => self.describe_release(facts),
             Phase::Suspended
+            | Phase::Reserving
             | Phase::Waiting
             | Phase::Starting
             | Phase::Running

@@ -1,21 +1,21 @@
-//! How large the small world is in each exploration.
+//! The bounds of each exploration.
 
 use std::time::Duration;
 
 use super::faults::Fault;
 
-/// How large the small world is.
+/// The bounds of a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     pub name: &'static str,
-    /// IPUs of each V-IPU controller. Others have one of them.
+    /// IPUs of each V-IPU controller. Other clients have one of them.
     pub controllers: &'static [u32],
-    /// IPUs that each owner wants.
+    /// IPUs that each owner requests.
     pub wanted: &'static [u32],
-    /// Whether the owners are of a kind that the operator does not know.
+    /// Whether the operator does not know the kind of the owners.
     pub careless: bool,
     pub faults: &'static [Fault],
-    /// How many of the faults occur at most, each of them once.
+    /// The maximal number of faults, each of which occurs once.
     pub most: u8,
     /// How often time passes, and how long each time.
     pub ticks: u8,
@@ -26,24 +26,24 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Whether IPUs that a Pod uses may be given to nobody else. As in the simulation: what is late, and two
-    /// that both act, may do so where the controller has lost its state.
+    /// Whether IPUs that a Pod uses may not be assigned to another owner. As in the simulation: a late call and two
+    /// active replicas may do so where the controller has lost its state.
     pub(super) fn assigns_once(&self) -> bool {
         let breaks = [Fault::Late, Fault::Doubled, Fault::Paused, Fault::BothLead];
         !self.faults.iter().any(|fault| breaks.contains(fault))
     }
 }
 
-/// Two controllers, one of which takes what the other has no room for.
+/// Two controllers, one of which has capacity where the other has none.
 const CONTROLLERS: &[u32] = &[4, 4];
 
-/// Longer than the grace of what is missing, and shorter than what forming may take.
+/// Longer than the grace period of a missing partition, and shorter than the timeout of forming.
 const GRACE: Duration = Duration::from_secs(31);
 
-/// Longer than anything is waited for.
+/// Longer than all timeouts.
 const LONG: Duration = Duration::from_mins(11);
 
-/// One owner, which the operator knows.
+/// One owner of a known kind.
 const ONE: Bound = Bound {
     name: "one owner, any fault",
     controllers: CONTROLLERS,
@@ -57,7 +57,7 @@ const ONE: Bound = Bound {
     attempts: 4,
 };
 
-/// Two owners, for whom one controller has no room.
+/// Two owners, and one controller with capacity for one of them.
 const TWO: Bound = Bound {
     name: "two owners, a controller that comes back empty",
     wanted: &[2, 2],
@@ -66,7 +66,7 @@ const TWO: Bound = Bound {
     ..ONE
 };
 
-/// One owner that looks after nothing.
+/// One careless owner.
 const CARELESS: Bound = Bound {
     name: "a careless owner, a second use",
     careless: true,
@@ -97,7 +97,7 @@ const REPLICAS: &[Fault] = &[
 /// What a plain test run explores.
 pub(super) const SMALL: &[Bound] = &[ONE];
 
-/// What `make soak` explores besides.
+/// What `make soak` explores in addition.
 pub(super) const LARGE: &[Bound] = &[
     Bound {
         name: "one owner, any fault, and the grace passes",

@@ -1,4 +1,4 @@
-//! Calls to the V-IPU controllers of the small world, and what becomes of them.
+//! Calls to the V-IPU controllers of the model, and their effects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ impl CallFault {
 }
 
 impl Small {
-    /// Calls a controller. Answers what the caller learns.
+    /// Calls a controller. Returns the result for the caller.
     pub(super) fn call(
         &self,
         state: &mut State,
@@ -113,7 +113,7 @@ impl Small {
         result.map_err(str::to_owned)
     }
 
-    /// What was just made on a controller and what Pods still use of what it has lost fit together.
+    /// A new partition on a controller does not overlap with lost ones that Pods still use.
     fn check_assigned_once(&self, state: &State, call: &Flying) {
         if !self.bound.assigns_once() || !matches!(call.verb, Verb::Create { .. }) {
             return;
@@ -154,7 +154,7 @@ impl Small {
     }
 }
 
-/// How the operations that are under way may go on: well, or badly.
+/// How the operations that are under way may end: with success, or with failure.
 pub(super) fn under_way(state: &State) -> Vec<(usize, String, Then, Then)> {
     let all = state.controllers.iter().enumerate();
     let made =

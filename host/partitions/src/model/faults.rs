@@ -1,23 +1,23 @@
 //! Faults of the model, and events that occur only once in it.
 
-/// Something that happens once at most in a run of the small world.
+/// An event that occurs at most once in a run of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Fault {
     /// A request to a V-IPU controller, its reply, or the reply of the API server is lost.
     Lost,
-    /// A call arrives once its caller has given up.
+    /// A call arrives after its caller has given up.
     Late,
     /// A call arrives a second time.
     Doubled,
-    /// A controller refuses a call for a reason of its own.
+    /// A controller refuses a call.
     Refused,
-    /// A replica dies between two of its effects, and starts again.
+    /// A replica crashes between two of its effects, and restarts.
     Crashed,
-    /// A replica is paused: its lease expires, the other one leads, and it goes on with what it knew.
+    /// A replica is paused: its lease expires, the other one leads, and it continues with outdated state.
     Paused,
-    /// The other replica leads as well, and neither has missed anything.
+    /// The other replica leads as well, and neither is outdated.
     BothLead,
-    /// A controller comes back empty.
+    /// A controller loses its state.
     Emptied,
     /// A controller is unreachable for a time.
     Down,
@@ -25,17 +25,17 @@ pub(super) enum Fault {
     Denied,
     /// A partition does not form, or a reset or a removal fails.
     Failed,
-    /// What is under way on a controller does not end, or something begins that does not.
+    /// An operation on a controller does not finish, or one begins that does not.
     Stuck,
     /// Another release takes over, in another namespace or another cluster.
     HandedOver,
-    /// Somebody writes what others have made into a status.
+    /// A client writes the partition of another one into a status.
     Edited,
     /// An owner is deleted.
     JobDeleted,
-    /// Somebody deletes an IPUPartition that is wanted.
+    /// A client deletes an IPUPartition that is requested.
     ObjectDeleted,
-    /// An owner uses its partition a second time, which takes a reset.
+    /// An owner uses its partition a second time, which requires a reset.
     UsedAgain,
 }
 
@@ -69,7 +69,7 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Of these, so many at most.
+    /// The maximal number of these.
     pub(super) fn of(faults: &[Fault], most: u8) -> Self {
         let set = faults.iter().fold(0, |set, fault| set | bit(*fault));
         Self { set, most }.reduced()
@@ -94,7 +94,7 @@ impl Faults {
         *self = Self { set, most }.reduced();
     }
 
-    /// Which faults have occurred does not matter where none may follow: these states are one.
+    /// Which faults have occurred does not matter where no more may follow: these states are equal.
     fn reduced(self) -> Self {
         let count = u8::try_from(self.set.count_ones()).unwrap_or(u8::MAX);
         if self.most == 0 {

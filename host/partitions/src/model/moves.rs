@@ -1,4 +1,4 @@
-//! The moves of the small world: which are possible in a state, and what each leads to.
+//! The transitions of the model: which are enabled in a state, and their results.
 
 use std::sync::Arc;
 
@@ -19,55 +19,55 @@ use crate::simulation::trace;
 /// The release that is in another cluster.
 const ELSEWHERE: usize = 2;
 
-/// One thing that happens.
+/// One transition.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Move {
     /// A replica begins to reconcile an object.
     Begin(usize, Key),
-    /// A reconcile carries out its step, with which this goes wrong.
+    /// A reconcile executes its step, with this fault.
     Act(usize, Key, CallFault),
-    /// A late call arrives, by its place among them.
+    /// A late call arrives, by its index among them.
     Arrive(usize),
-    /// A controller has got on with something.
+    /// An operation on a controller progresses.
     Progress(usize, String, Then),
-    /// An owner does something.
+    /// An action of an owner.
     Deed(Key, Deed),
-    /// A replica gets on with its sweep.
+    /// A replica continues its sweep.
     Sweep(usize),
     /// Time passes.
     Tick,
-    /// A replica dies and starts again.
+    /// A replica crashes and restarts.
     Crash(usize),
-    /// The first replica is paused for longer than its lease, and the other one takes over.
+    /// The first replica is paused for longer than its lease, and the other one becomes the leader.
     Pause,
     /// Both replicas lead.
     BothLead,
-    /// A replica that leads no more notices it.
+    /// A replica notices that it does not lead any more.
     StepDown(usize),
-    /// A controller comes back empty.
+    /// A controller loses its state.
     Empty(usize),
     /// A controller is unreachable.
     GoDown(usize),
-    /// It is back.
+    /// It is reachable again.
     ComeUp(usize),
     /// A controller denies access.
     Deny(usize),
     /// It grants it again.
     Grant(usize),
-    /// A controller works on a partition without end.
+    /// A controller does not finish an operation.
     Stick(usize, String),
     /// Another release takes over: this one of the settings.
     HandOver(usize),
-    /// Somebody writes what others have made into a status.
+    /// A client writes the partition of another one into a status.
     Edit(Key, AttemptOutcome),
     /// An owner is deleted.
     DeleteJob(Key),
-    /// An IPUPartition that is wanted is deleted.
+    /// A requested IPUPartition is deleted.
     DeleteObject(Key),
 }
 
 impl Small {
-    /// Everything that may happen now.
+    /// All transitions that are enabled.
     pub(super) fn moves(&self, state: &State, moves: &mut Vec<Move>) {
         for who in 0..2 {
             moves_of_replica(state, who, moves);
@@ -89,7 +89,7 @@ impl Small {
         faults(state, moves);
     }
 
-    /// Whether anything waits for time to pass: without that it would change nothing but times that are
+    /// Whether a timeout or deadline is pending: otherwise the passing of time would change only times that are
     /// compared with nothing. Reserved capacity is requested before.
     fn is_due(&self, state: &State) -> bool {
         let is_reserving = state
@@ -118,7 +118,7 @@ impl Small {
             || forms && self.bound.tick >= self.settings[0].forming
     }
 
-    /// What a move leads to.
+    /// The result of a transition.
     pub(super) fn make(&self, state: &mut State, action: &Move) {
         match action {
             Move::Begin(who, key) => self.begin(state, *who, *key),
@@ -214,7 +214,7 @@ impl Small {
     }
 }
 
-/// The first replica sees what is there now for as long as it is paused, and the second one acts.
+/// The first replica sees the present state for as long as it is paused, and the second one is active.
 fn pause(state: &mut State) {
     state.faults.spend(Fault::Paused);
     let copied = |(key, version): (&Key, &_)| {
@@ -259,7 +259,7 @@ fn moves_of_replica(state: &State, who: usize, moves: &mut Vec<Move>) {
     }
 }
 
-/// A process that starts has listed everything, and knows nothing else.
+/// A process that starts has listed everything, and has no other state.
 fn restart(state: &mut State, who: usize) {
     state.dropped(who);
     let acts = state.replicas[who].acts;
@@ -269,12 +269,12 @@ fn restart(state: &mut State, who: usize) {
     };
 }
 
-/// What may go wrong now.
+/// The faults that may occur now.
 fn faults(state: &State, moves: &mut Vec<Move>) {
     let may = |fault| state.faults.may(fault);
     let both_act = state.replicas.iter().all(|one| one.acts);
     for who in 0..2 {
-        // One that is not at work loses nothing.
+        // A replica that executes nothing loses nothing.
         if may(Fault::Crashed) && !state.replicas[who].tasks.is_empty() {
             moves.push(Move::Crash(who));
         }
@@ -330,7 +330,7 @@ fn faults(state: &State, moves: &mut Vec<Move>) {
     }
 }
 
-/// A move as a trace names it.
+/// The name of a transition in a trace.
 pub(super) fn told(state: &State, action: &Move) -> String {
     let Move::Act(who, key, call_fault) = action else {
         return format!("{action:?}");
@@ -350,7 +350,7 @@ fn can_stick(made: &Made) -> bool {
     }
 }
 
-/// A controller goes on without end with what it does to a partition, or resets it without end.
+/// A controller does not finish its operation on a partition, or begins a reset that does not finish.
 fn stick(state: &mut State, controller: usize, id: &str) {
     state.stuck.insert(id.to_owned());
     let Some(made) = state.controller(controller).made.get_mut(id) else {
@@ -362,7 +362,7 @@ fn stick(state: &mut State, controller: usize, id: &str) {
     }
 }
 
-/// Somebody writes the partition that others have made on the first controller into a status.
+/// A client writes the partition that another one has on the first controller into a status.
 fn edit(state: &mut State, key: Key, outcome: AttemptOutcome) {
     let controller = state.controllers[0].reference.clone();
     owners::update(state, key, |object| {

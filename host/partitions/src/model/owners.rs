@@ -1,9 +1,9 @@
-//! Who wants partitions in the small world: jobs of one slot, by the rules of `ipu_jobs`, and their Pods.
+//! The owners of partitions in the model: jobs of one slot, by the rules of `ipu_jobs`, and their Pods.
 //!
-//! Where the bound says so they are of a kind that the operator does not know, and careless.
+//! Some bounds have careless owners of a kind that the operator does not know.
 //!
-//! A Pod starts only on a partition that the API server offers at that moment, and may end at any time: since
-//! its program has ended, or since it was told to.
+//! A Pod starts only on a partition that the API server offers at that moment, and may end at any time: its program
+//! has ended, or it is deleted.
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_jobs::facts::partition::{self, PartitionState, PlacedPartition};
@@ -16,20 +16,20 @@ use super::state::{Life, State, Version};
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::owners::Job;
 
-/// What an owner does.
+/// An action of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
-    /// It asks for a partition.
+    /// It requests a partition.
     Ask,
     /// Its Pod starts.
     Start,
     /// Its Pod ends.
     End,
-    /// It asks for a reset of what was used, to use it again.
+    /// It requests a reset of a used partition, to use it again.
     UseAgain,
-    /// It asks for a reset of what is broken.
+    /// It requests a reset of a broken partition.
     Repair,
-    /// It gives its partition back.
+    /// It releases its partition.
     GiveBack,
 }
 
@@ -41,7 +41,7 @@ impl Small {
         job
     }
 
-    /// What an owner may do now.
+    /// The actions that are enabled.
     pub(super) fn deeds(&self, state: &State, key: Key) -> Vec<Deed> {
         let owner = &state.owners[key];
         let object = state.api.get(&key).map(|one| one.object.as_ref());
@@ -66,7 +66,7 @@ impl Small {
         let owner = &state.owners[key];
         let is_offered = object.is_some_and(|one| api_server::offered(one).is_some());
         if self.bound.careless && is_offered {
-            // It cares neither who used the partition before, nor whether a reset is asked for.
+            // It checks neither who used the partition before, nor whether a reset is requested.
             if owner.pod.is_none() {
                 return (owner.starts > 0).then_some(Deed::Start);
             }
@@ -126,7 +126,7 @@ impl Small {
             let owner = &mut state.owners[key];
             owner.attached = attached;
             owner.starts = owner.starts.saturating_sub(1);
-            // Whoever does not care remembers nothing.
+            // A careless owner does not record that.
             owner.used = use_key.filter(|_| !self.bound.careless);
             owner.pod = Some(id.to_owned());
             check_slot(state, key);
@@ -134,7 +134,7 @@ impl Small {
     }
 }
 
-/// Asks for an object's deletion: it stays as long as the finalizer holds it.
+/// Requests an object's deletion: it remains as long as it has the finalizer.
 pub(super) fn delete(state: &mut State, key: Key, now: Time) {
     update(state, key, |object| {
         object.metadata.deletion_timestamp.get_or_insert(now);

@@ -1,7 +1,7 @@
-//! The replicas of the small world: one reconcile after the other, and one step of it at a time.
+//! The replicas of the model: one reconcile after the other, and one step of it at a time.
 //!
-//! A step and the reply to it are one move: nobody but the reconcile itself, which waits, is touched by the
-//! time in between. So are a read that depends on nothing else and the decision after it.
+//! A step and its reply are one transition: the time between them affects only the reconcile itself, which waits. A
+//! read that depends on nothing else and the decision after it are one transition, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,18 +26,18 @@ use crate::simulation::evidence::Evidence;
 use crate::simulation::invariants::{ONE_USABLE, StatusWrite, demand};
 use crate::step::Step;
 
-/// What a step leads to.
+/// The result of a step.
 pub(super) enum Outcome {
-    /// The reconcile learns this.
+    /// The reconcile receives this reply.
     Observed(Observation),
-    /// It has written its object, and learns this.
+    /// It has written its object, and receives this reply.
     Wrote(Version, Observation),
-    /// It is over.
+    /// It has ended.
     Over,
 }
 
 impl Small {
-    /// A replica begins to reconcile an object. Nothing is said of when: it may be at any time.
+    /// A replica begins to reconcile an object. Triggers are not modelled: it may begin at any time.
     pub(super) fn begin(&self, state: &mut State, who: usize, key: Key) {
         let copies = state.replicas[who].frozen.as_ref();
         let found = match copies {
@@ -59,7 +59,7 @@ impl Small {
         self.decide(state, (who, key), task);
     }
 
-    /// Asks the core for the next step, which is carried out at any time from now on.
+    /// Asks the core for the next step, which is executed at any time from now on.
     fn decide(&self, state: &mut State, (who, key): (usize, Key), mut task: Task) {
         let now = self.time(state.clock);
         let settings = &self.settings[state.release];
@@ -88,7 +88,7 @@ impl Small {
         }
     }
 
-    /// A replica carries out the step that a reconcile has decided on.
+    /// A replica executes the step that a reconcile has decided on.
     pub(super) fn act(&self, state: &mut State, (who, key): (usize, Key), call_fault: CallFault) {
         let Some(task) = state.replicas[who].tasks.remove(&key) else {
             return;
@@ -267,7 +267,7 @@ impl Small {
     }
 }
 
-/// The controllers as a replica that knows these objects sees them.
+/// The controllers in the view of a replica whose cache has these objects.
 fn views(state: &State, objects: &[Arc<IPUPartition>]) -> Vec<ControllerView> {
     let held = sim_adapter::allocations(objects.iter().map(Arc::as_ref));
     let views = state.controllers.iter().map(|one| one.view(false));
@@ -328,11 +328,11 @@ pub(super) fn check_slot(state: &State, key: Key) {
 }
 
 impl CallFault {
-    /// What can go wrong with a step.
+    /// The faults that may occur with a step.
     pub(super) fn of(step: &Step) -> &'static [CallFault] {
         match step {
             Step::Create(_) | Step::Remove { .. } => &CallFault::ALL,
-            // Nothing but its id could tell a second delivery of a reset from the first.
+            // Only its id could distinguish a second delivery of a reset from the first.
             Step::Reset(_) => &CallFault::ONCE,
             Step::ReadState(_) | Step::AddFinalizer | Step::Write(_) | Step::Record(..) => {
                 &[CallFault::ReplyLost]

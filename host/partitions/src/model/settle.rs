@@ -1,9 +1,9 @@
-//! Progress: from every state, once nothing goes wrong any more, all that is wanted is served, all that is not
-//! is gone, and nobody writes without end.
+//! Progress: from every state, once no more faults occur, all requests are served, all released partitions are
+//! removed, and the replicas do not write without end.
 //!
-//! "Once nothing goes wrong" is one way on among many: calls arrive, controllers get on and reconciles come to
-//! rest, one after the other, and time passes only when nothing else happens. It is made of moves, so that it
-//! leads through states from which the same was shown already: each state costs a move or two.
+//! "Once no more faults occur" is one path among many: calls arrive, controllers finish their operations and reconciles
+//! end, one after the other, and time passes only when nothing else is enabled. It consists of transitions, so that it
+//! leads through states for which the same was shown before: each state costs a transition or two.
 
 use std::collections::HashSet;
 
@@ -18,24 +18,24 @@ use crate::sim_adapter;
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::invariants::{LIVENESS, STEADY};
 
-/// Everything has come to its end before time has passed so often. A controller may be at work for ten
-/// minutes before it is given up.
+/// Everything is settled before time has passed so often. A controller may be busy for ten minutes before its
+/// partition is released.
 const TICKS: u16 = 40;
 
-/// Moves of one way to the end, at most.
+/// Maximal number of transitions of one path to the end.
 const MOVES: usize = 2_000;
 
-/// A state that does not come to a good end.
+/// A state from which progress fails.
 #[derive(Debug)]
 pub(super) struct Stuck {
-    /// Why not.
+    /// The reason.
     pub why: String,
-    /// The moves that show it.
+    /// The transitions that show it.
     pub moves: Vec<Move>,
 }
 
 impl Small {
-    /// How a state does not come to a good end; none where it does.
+    /// How progress fails from a state; none where it does not.
     pub(super) fn stuck(&self, from: &State) -> Option<Stuck> {
         if from.broken.is_some() {
             return None;
@@ -81,7 +81,7 @@ impl Small {
         proven.contains(&print)
     }
 
-    /// What happens next where nothing goes wrong; nothing where everything rests.
+    /// The next transition without faults; none where everything has settled.
     fn quiet_moves(&self, state: &State) -> Vec<Move> {
         if let Some(action) = self.next_move(state) {
             return vec![action];
@@ -92,7 +92,7 @@ impl Small {
         found.unwrap_or_default()
     }
 
-    /// The next move where nothing goes wrong, but for reconciles that are not under way yet.
+    /// The next transition without faults, except for reconciles that are not under way yet.
     fn next_move(&self, state: &State) -> Option<Move> {
         if !state.flying.is_empty() {
             return Some(Move::Arrive(0));
@@ -132,7 +132,7 @@ impl Small {
         })
     }
 
-    /// The moves of a whole reconcile, if that changes anything.
+    /// The transitions of a whole reconcile, if that changes anything.
     fn reconcile(&self, state: &State, who: usize, key: Key) -> Option<Vec<Move>> {
         let mut moves = vec![Move::Begin(who, key)];
         let mut next = self.after(state, &moves[0]);
@@ -153,26 +153,26 @@ fn leader(state: &State) -> usize {
     usize::from(!state.replicas[0].acts)
 }
 
-/// Nothing happens for a while, then a sweep.
+/// A while passes, then a sweep follows.
 fn pass(state: &State) -> Vec<Move> {
     vec![Move::Tick, Move::Sweep(leader(state))]
 }
 
-/// Whether the Pod of this owner is told to end.
+/// Whether the Pod of this owner is to be deleted.
 fn is_to_end(state: &State, key: usize) -> bool {
     let owner = &state.owners[key];
     let object = state.api.get(&key).map(|one| one.object.as_ref());
     owner.life != Life::There || object.and_then(api_server::offered) != owner.pod.as_deref()
 }
 
-/// What is missing at the end.
+/// What is not settled at the end.
 fn complaint(state: &State) -> Option<String> {
     let held = sim_adapter::held(state.api.values().map(|one| one.object.as_ref()));
     for controller in &state.controllers {
         let mut made = controller.made.keys();
         if let Some(id) = made.find(|id| state.ledger.is_of_this_cluster(id) && !held.contains(*id))
         {
-            return Some(format!("{id} is nobody's"));
+            return Some(format!("{id} is an orphan"));
         }
     }
     let mut keys = 0..state.owners.len();

@@ -1,9 +1,9 @@
-//! A state of the small world: everything by which two of its moments may differ.
+//! A state of the model.
 //!
-//! Equal states are explored once, so that a state holds nothing that only counts: an object is its content,
-//! and a copy of it knows only whether it is current, as that is all that the API server compares a resource
-//! version for; a reconcile is known by its replica and its object, of which only one is under way at a time,
-//! and the ledger forgets which one wrote something down once that one is over.
+//! Equal states are explored once, so that a state contains no counters: an object is its content. A copy of it only
+//! has whether it is current, as the API server compares a resource version for nothing else. A reconcile is
+//! identified by its replica and its object, of which only one is under way at a time. The ledger drops the reconcile
+//! that recorded an id once that one has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -23,7 +23,7 @@ use crate::simulation::invariants::Ledger;
 use crate::simulation::missing::Missing;
 use crate::step::Step;
 
-/// An object as it was at some time. Its print stands for its content.
+/// An object as it was at some time. Its hash stands for its content.
 #[derive(Clone, Debug)]
 pub(super) struct Version {
     pub print: u64,
@@ -46,7 +46,7 @@ impl Hash for Version {
     }
 }
 
-/// What somebody has read of an object.
+/// A read copy of an object.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Copied {
     pub version: Version,
@@ -61,9 +61,9 @@ pub(super) struct Task {
     pub evidence: Evidence,
     /// Whether its copy of the object is current.
     pub is_current: bool,
-    /// What it has decided to do and not done yet.
+    /// The step that it has decided on and not executed yet.
     pub step: Step,
-    /// When it has decided.
+    /// The time of the decision.
     pub decided: u16,
 }
 
@@ -79,9 +79,9 @@ impl Hash for Task {
 /// One replica of the controller.
 #[derive(Clone, Debug, Default, Hash)]
 pub(super) struct Replica {
-    /// Whether it takes itself for the leader.
+    /// Whether it considers itself the leader.
     pub acts: bool,
-    /// What it knows of the API server since it was paused; none where its watch is up to date.
+    /// Its outdated cache since it was paused; none where its watch is up to date.
     pub frozen: Option<BTreeMap<Key, Copied>>,
     pub tasks: BTreeMap<Key, Arc<Task>>,
     /// The reservation of each object: controller, IPUs and time.
@@ -98,7 +98,7 @@ pub(super) struct Flying {
     pub id: String,
 }
 
-/// How far an owner is.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Life {
     There,
@@ -106,7 +106,7 @@ pub(super) enum Life {
     Away,
 }
 
-/// Somebody who wants one partition.
+/// An owner of one partition.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Owner {
     pub life: Life,
@@ -114,11 +114,11 @@ pub(super) struct Owner {
     pub pod: Option<String>,
     /// Whether that was on its controller when the Pod started: only then may the Pod use its IPUs.
     pub attached: bool,
-    /// How many Pods it may start, where it is careless: else a reconcile that counts them might go on for ever.
+    /// How many Pods it may start if it is careless: otherwise a reconcile that counts them might never end.
     pub starts: u8,
-    /// What its Pods have begun to use.
+    /// The partitions that its Pods have begun to use.
     pub used: Option<String>,
-    /// How many objects it has made.
+    /// How many objects it has created.
     pub made: u8,
 }
 
@@ -136,14 +136,14 @@ pub(super) struct State {
     pub replicas: [Replica; 2],
     pub controllers: Vec<Arc<Controller>>,
     pub flying: Vec<Flying>,
-    /// Ids on which a controller is at work without end.
+    /// Ids with an operation that does not finish.
     pub stuck: BTreeSet<String>,
     pub owners: Vec<Owner>,
     pub ledger: Arc<Ledger>,
     pub missing: Arc<Missing>,
-    /// Which release is there.
+    /// The present release.
     pub release: usize,
-    /// The rule that was broken, and how.
+    /// The violated rule, and how.
     pub broken: Option<String>,
 }
 
@@ -190,7 +190,7 @@ impl State {
         }
     }
 
-    /// The object is another one, or gone, from now on: whatever was read of it is not current any more.
+    /// The object was changed or deleted: copies of it are not current any more.
     pub(super) fn changed(&mut self, key: Key, now: Option<Version>) {
         for replica in &mut self.replicas {
             if let Some(version) = &now {
@@ -212,14 +212,14 @@ impl State {
         }
     }
 
-    /// A reconcile is over.
+    /// A reconcile has ended.
     pub(super) fn ended(&mut self, who: usize, key: Key) {
         self.replicas[who].tasks.remove(&key);
         self.replicas[who].reservations.remove(&key);
         self.ledger().ended(ticket(who, key));
     }
 
-    /// All reconciles of a replica are over.
+    /// All reconciles of a replica have ended.
     pub(super) fn dropped(&mut self, who: usize) {
         for key in self.replicas[who].tasks.keys().copied().collect::<Vec<_>>() {
             self.ended(who, key);

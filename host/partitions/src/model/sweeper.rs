@@ -1,5 +1,5 @@
-//! The sweep of the small world, in the order of `sweep.rs`: list the controllers, then the API server, then
-//! act, with anything in between.
+//! The sweep of the model, in the order of `sweep.rs`: list the controllers, list the API server, then act. Other
+//! transitions may occur in between.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::sim_adapter;
 use crate::simulation::controllers::Verb;
 use crate::simulation::invariants::{OWNERLESS_ONLY, demand};
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Stage {
     /// The controllers were listed.
     Judge(Vec<RemotePartition>),
-    /// These are to be removed, one after the other, once nobody uses them.
+    /// These are to be removed, one after the other, once they are unused.
     Count(Vec<RemotePartition>),
-    /// Nobody used the first of these a moment ago.
+    /// The first of these was unused a moment ago.
     Remove(Vec<RemotePartition>),
 }
 
 impl Small {
-    /// A replica gets on with its sweep.
+    /// A replica continues its sweep.
     pub(super) fn sweep(&self, state: &mut State, who: usize) {
         let stage = state.replicas[who].sweep.take();
         state.replicas[who].sweep = match stage {

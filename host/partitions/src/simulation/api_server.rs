@@ -37,11 +37,11 @@ pub(super) struct Stored {
 #[derive(Debug)]
 pub(super) struct Change {
     pub key: Key,
-    /// Nothing where the object is gone.
+    /// `None` where the object is deleted.
     pub now: Option<Stored>,
 }
 
-/// The write is refused, since the object is not the one that was read.
+/// The write is refused: the object is not at the version that was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Conflict;
 
@@ -49,10 +49,10 @@ pub(super) struct Conflict;
 #[derive(Debug, Default)]
 pub(super) struct ApiServer {
     objects: BTreeMap<Key, Stored>,
-    /// Objects that were taken out, to be restored from a backup.
+    /// Objects that were deleted, to be restored from a backup.
     moved: BTreeMap<Key, Arc<IPUPartition>>,
-    /// Names of objects that were taken out once. A sweep that finds a partition without its object
-    /// at two absences, and whose watch has not shown the object in between, takes it for one long
+    /// Names of objects that were deleted so once. A sweep that finds a partition without its object at two
+    /// times, and whose watch has not shown the object in between, treats them as one long
     /// absence.
     ever_moved: BTreeSet<Key>,
     log: Vec<Change>,
@@ -70,7 +70,7 @@ impl ApiServer {
         self.objects.iter().map(|(key, stored)| (*key, stored))
     }
 
-    /// The objects that are gone for a time.
+    /// The objects that are deleted for a time.
     pub(super) fn moved(&self) -> impl Iterator<Item = &IPUPartition> {
         self.moved.values().map(Arc::as_ref)
     }
@@ -84,7 +84,7 @@ impl ApiServer {
         &self.log
     }
 
-    /// Makes an object; the caller knows that there is none of this name.
+    /// Creates an object; the caller has checked that the name is free.
     pub(super) fn create(&mut self, key: Key, mut object: IPUPartition, now: Time) {
         assert!(!self.objects.contains_key(&key), "the name is free");
         self.uids += 1;
@@ -109,7 +109,7 @@ impl ApiServer {
         }
     }
 
-    /// Changes an object if it still is at the version that was read.
+    /// Changes an object if it is still at the version that was read.
     pub(super) fn replace(
         &mut self,
         key: Key,
@@ -124,14 +124,14 @@ impl ApiServer {
         Ok(self.objects.get(&key).cloned())
     }
 
-    /// Asks for an object's deletion: it stays as long as a finalizer holds it.
+    /// Requests an object's deletion: it remains as long as it has a finalizer.
     pub(super) fn delete(&mut self, key: Key, now: Time) {
         self.update(key, |object| {
             object.metadata.deletion_timestamp.get_or_insert(now);
         });
     }
 
-    /// Takes an object out as if it had never been, until it is restored; once for each name.
+    /// Deletes an object without its finalizer, until it is restored; once for each name.
     pub(super) fn move_out(&mut self, key: Key) {
         if !self.ever_moved.insert(key) {
             return;
@@ -148,14 +148,14 @@ impl ApiServer {
         }
     }
 
-    /// All objects as they are, unless some are gone for a time.
+    /// All objects, unless some are deleted for a time.
     pub(super) fn back_up(&self) -> Option<BTreeMap<Key, Arc<IPUPartition>>> {
         let objects = self.objects.iter();
         let objects = objects.map(|(key, stored)| (*key, Arc::clone(&stored.object)));
         self.moved.is_empty().then(|| objects.collect())
     }
 
-    /// Puts all objects back to what they were. Versions go on, as with `etcdutl snapshot restore
+    /// Restores all objects from a backup. Versions are not set back, as with `etcdutl snapshot restore
     /// --bump-revision`.
     pub(super) fn restore(&mut self, objects: BTreeMap<Key, Arc<IPUPartition>>) {
         self.moved.clear();
@@ -209,7 +209,7 @@ pub(crate) fn offered(object: &IPUPartition) -> Option<&str> {
     id.filter(|_| is_offered)
 }
 
-/// Whether the object has lost its partition, and holds it since Pods still use it.
+/// Whether the object has lost its partition, and retains it since Pods still use it.
 pub(super) fn is_lost_in_use(object: &IPUPartition) -> bool {
     let status = object.status.as_ref();
     status.is_some_and(|status| {

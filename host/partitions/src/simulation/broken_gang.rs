@@ -17,17 +17,17 @@ use super::world::World;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;
 
-/// Within so many milliseconds the gang has all of its partitions, of which each forms for a minute at
+/// Deadline, in milliseconds, until the gang has all of its partitions, each of which forms for a minute at
 /// most.
 const WHOLE_WITHIN: u64 = 300_000;
 
-/// How long others hold the capacity, in milliseconds.
+/// How long other jobs hold the capacity, in milliseconds.
 const TAKEN_FOR: u64 = 15 * 60_000;
 
-/// Between two looks, in milliseconds.
+/// Interval between two checks, in milliseconds.
 const LOOK: u64 = 5_000;
 
-/// Runs the seed. A broken invariant is a panic.
+/// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut rng = Rng::new(seed);
     let sizes: &[u32] = rng.pick(&[&[16][..], &[8, 8]]);
@@ -58,7 +58,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     world.coverage
 }
 
-/// A user removes one partition of the gang, and others take all capacity.
+/// A user removes one partition of the gang, and other jobs take all capacity.
 fn break_gang(world: &mut World, gang: usize, slot: usize) {
     let object = world
         .api

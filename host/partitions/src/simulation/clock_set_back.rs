@@ -1,5 +1,5 @@
-//! A run in which the clock is set back while a controller refuses: the controller is asked again within seconds of its
-//! refusal nevertheless, and not only when the clock has reached the old time.
+//! A run in which the clock is set back while a controller refuses: the next request to it follows within seconds of
+//! its refusal nevertheless, and not only when the clock has reached the old time.
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome};
 use jiff::SignedDuration;
@@ -14,14 +14,14 @@ use super::world::World;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;
 
-/// Within so many milliseconds a free controller has refused.
+/// Deadline, in milliseconds, until a free controller has refused.
 const REFUSED_WITHIN: u64 = 30_000;
 
-/// Within so many milliseconds of that the job has its partition: the refusal counts for ten seconds, whoever
-/// waits is looked at every ten seconds or so, and forming takes a minute at most.
+/// Deadline from then, in milliseconds, until the job has its partition: the refusal counts for ten seconds, waiting
+/// requests are evaluated about every ten seconds, and forming takes a minute at most.
 const SERVED_WITHIN: u64 = 150_000;
 
-/// Runs the seed. A broken invariant is a panic.
+/// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut rng = Rng::new(seed);
     let mut world = World::calm(seed, &[16], trace);

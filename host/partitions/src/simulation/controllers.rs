@@ -1,4 +1,4 @@
-//! The simulated V-IPU controllers: what each has, and what a call does to it.
+//! The simulated V-IPU controllers: their state, and the effects of calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use vipu_client::model::{Inventory, ListedPartition, OperationState, PartitionSt
 use super::event_queue::Ticket;
 use crate::observations::{Observation, Reply};
 
-/// What is asked of a controller.
+/// The method of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Verb {
     Create { ipus: u32 },
@@ -17,22 +17,22 @@ pub(crate) enum Verb {
     Reset,
 }
 
-/// A call on its way.
+/// A call in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub controller: usize,
     pub verb: Verb,
     pub id: String,
-    /// Who waits for the reply, where somebody does.
+    /// The reconcile that waits for the reply, if any.
     pub caller: Option<Ticket>,
-    /// Whether the caller gave up before it arrives, or it arrives for the second time.
+    /// Whether the caller has given up before it arrives, or it arrives for the second time.
     pub is_late: bool,
-    /// Whether the controller says no to it, for a reason of its own.
+    /// Whether the controller refuses it.
     pub is_refused: bool,
 }
 
 impl Call {
-    /// What a caller learns from the end of its self.
+    /// The result of a call for its caller.
     pub(crate) fn told(&self, result: Result<(), String>, was_never_sent: bool) -> Observation {
         let id = self.id.clone();
         match self.verb {
@@ -56,7 +56,7 @@ impl Call {
     }
 }
 
-/// How something goes on after a call.
+/// The further course of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Then {
     Formed,
@@ -65,7 +65,7 @@ pub(crate) enum Then {
     FailedToReset,
     Gone,
     FailedToGo,
-    /// It has come out of ERROR by itself, as after a reset by the user's own program.
+    /// It left ERROR without the operator, as after a reset by the user's program.
     Healed,
 }
 
@@ -73,11 +73,11 @@ pub(crate) enum Then {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Made {
     pub ipus: u32,
-    /// Which IPUs of the controller these are.
+    /// Its IPUs of the controller.
     pub numbers: BTreeSet<u32>,
     pub ready: ReadyState,
     pub operation: OperationState,
-    /// Whether the controller tells a state that nobody knows.
+    /// Whether the controller reports an unknown state.
     pub is_odd: bool,
 }
 
@@ -92,13 +92,13 @@ pub(crate) struct Controller {
     /// Whether it is in the admin's list.
     pub is_listed: bool,
     pub is_down: bool,
-    /// Whether it has just started again, does not know its partitions yet, and does nothing.
+    /// Whether it has just restarted, has not loaded its partitions yet, and changes nothing.
     pub is_blank: bool,
-    /// Whether it lets the operator neither see nor do anything.
+    /// Whether it denies access to the operator.
     pub denies: bool,
-    /// Whether it removes nothing.
+    /// Whether it refuses removals.
     pub refuses_removals: bool,
-    /// Size beyond which nothing is made, however much is free.
+    /// Size above which it refuses creations, even with free IPUs.
     pub largest: u32,
     pub made: BTreeMap<String, Made>,
 }
@@ -125,7 +125,7 @@ impl Controller {
         }
     }
 
-    /// Does what is asked. The error is the controller's answer.
+    /// Executes a call. The error is the controller's reply.
     pub(crate) fn accept(&mut self, id: &str, verb: Verb) -> Result<(), &'static str> {
         if self.is_blank {
             return Err("it has just started");
@@ -173,7 +173,7 @@ impl Controller {
         }
     }
 
-    /// Takes the first IPUs that are in no partition, as far as the controller knows.
+    /// Allocates the first IPUs that are in no partition that the controller has loaded.
     pub(crate) fn insert(
         &mut self,
         id: String,
@@ -193,7 +193,7 @@ impl Controller {
         self.made.insert(id, made);
     }
 
-    /// Gets on with what was begun. Answers whether there was anything to get on with.
+    /// Continues an operation. Returns whether one was under way.
     pub(crate) fn progress(&mut self, id: &str, then: Then) -> bool {
         let Some(made) = self.made.get_mut(id) else {
             return false;
@@ -246,7 +246,7 @@ impl Controller {
         true
     }
 
-    /// What the controller tells of a partition.
+    /// The state of a partition as the controller reports it.
     pub(crate) fn state(&self, id: &str) -> Option<PartitionState> {
         let made = self.made.get(id).filter(|_| !self.is_blank)?;
         let is_odd = made.is_odd && made.operation == OperationState::Idle;
@@ -270,7 +270,7 @@ impl Controller {
         })
     }
 
-    /// Whether a partition is being reset, whoever wanted that.
+    /// Whether a partition is being reset, by any client.
     pub(crate) fn is_busy(&self, id: &str) -> bool {
         let made = self.made.get(id);
         made.is_some_and(|made| made.operation == OperationState::Resetting)
@@ -304,8 +304,8 @@ impl Controller {
         Inventory::new(self.total, listed)
     }
 
-    /// What the controller says, and how that looks. Where the reading is old, or the controller does not
-    /// know its partitions, all of it seems free.
+    /// The reply of a controller and its view. Where the view is outdated, or the controller has not loaded its
+    /// partitions, all IPUs seem free.
     pub(crate) fn view(&self, is_old: bool) -> (Inventory, ControllerView) {
         let inventory = if is_old || self.is_blank {
             Inventory::new(self.total, Vec::new())

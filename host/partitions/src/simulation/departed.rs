@@ -1,4 +1,4 @@
-//! Controllers that leave the admin's list, those that have another name from then on, and a clock that is set
+//! Controllers that leave the admin's list, controllers that are renamed, and a clock that is set
 //! back.
 
 use std::collections::BTreeSet;
@@ -14,7 +14,7 @@ use super::sim_adapter;
 use super::world::World;
 
 impl World {
-    /// An admin takes a controller off the list for a time; now and then since it is down.
+    /// An admin removes a controller from the list for a time, sometimes since it is down.
     pub(super) fn controller_leaves(&mut self) {
         let index = self.rng.below(self.controllers.len());
         self.cover(CoveragePoint::LeftList);
@@ -31,7 +31,7 @@ impl World {
         self.list_changed();
     }
 
-    /// A controller has another name, which the admin names beside the list. Nobody answers at the old one.
+    /// A controller is renamed, which the admin configures beside the list. The old name does not answer any more.
     pub(super) fn controller_is_renamed(&mut self) {
         let index = self.rng.below(self.controllers.len());
         self.cover(CoveragePoint::Renamed);
@@ -48,7 +48,7 @@ impl World {
         if let Some(cordon) = self.cordons.remove(&old.name) {
             self.cordons.insert(now.name.clone(), cordon);
         }
-        // Names that it had before lead to the entry of the list that it is now, as an admin keeps them.
+        // Earlier names lead to the present entry of the list, as an admin maintains them.
         for known in self.renamed.values_mut().filter(|one| **one == old) {
             known.clone_from(&now);
         }
@@ -58,7 +58,7 @@ impl World {
         self.list_changed();
     }
 
-    /// The clock of the control plane, by which times in objects are written, is set back; once in a run.
+    /// The clock of the control plane, the source of times in objects, is set back; once in a run.
     pub(super) fn clock_is_set_back(&mut self) {
         if self.behind.is_zero() {
             let seconds = self.rng.pick(&[5, 60, 180]);
@@ -73,8 +73,8 @@ impl World {
         self.note(|| format!("the clock is set back by {by}"));
     }
 
-    /// The replicas hear that the list has changed: whatever holds something is looked at again, and whoever
-    /// waits.
+    /// The replicas see the changed list: objects with partitions and objects that wait are reconciled
+    /// again.
     pub(super) fn list_changed(&mut self) {
         for who in 0..self.replicas.len() {
             if self.is_dead(who) || !self.replicas[who].acts {
@@ -93,19 +93,19 @@ impl World {
         }
     }
 
-    /// Whether somebody answers who calls a controller by what a status says of it.
+    /// Whether the controller that a status names answers.
     pub(super) fn is_reached(&self, index: usize, by: &ControllerRef) -> bool {
         let controller = &self.controllers[index];
         !controller.is_down && controller.reference.name == by.name
     }
 
-    /// Whether what a status says of a controller is an entry of the list.
+    /// Whether the controller that a status names is in the list.
     pub(super) fn is_listed(&self, index: usize, by: &ControllerRef) -> bool {
         let controller = &self.controllers[index];
         controller.is_listed && controller.reference.name == by.name
     }
 
-    /// Controllers that have left the list and are swept by this replica all the same.
+    /// Controllers that have left the list and are still swept by this replica.
     pub(super) fn left_behind(&self, who: usize) -> BTreeSet<String> {
         let held = sim_adapter::allocations(self.replicas[who].seen());
         let listed = |one: &Controller| one.is_listed.then(|| one.reference.name.clone());

@@ -11,18 +11,18 @@ use super::repair::Repair;
 use super::sweeper::Stage;
 use crate::observations::Observation;
 
-/// Which reconcile of which replica waits for a reply.
+/// A reconcile of a replica that waits for a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Ticket {
     /// The replica.
     pub who: usize,
     /// The object that is reconciled.
     pub key: Key,
-    /// Which reconcile it is; no two have the same number.
+    /// The unique number of the reconcile.
     pub serial: u64,
 }
 
-/// What comes back to a reconcile.
+/// A reply to a reconcile.
 #[derive(Debug)]
 pub(super) enum Reply {
     Observed(Box<Observation>),
@@ -38,30 +38,30 @@ impl Reply {
     }
 }
 
-/// Something that happens at its time.
+/// An event with its time.
 #[derive(Debug)]
 pub(super) enum Event {
     /// A replica's watch delivers the changes up to this one.
     Watch { who: usize, upto: usize },
-    /// A replica looks at an object again.
+    /// A replica reconciles an object again.
     Wake { who: usize, key: Key, number: u64 },
-    /// A reconcile carries out the step that it has decided on.
+    /// A reconcile executes the step that it has decided on.
     Send(Ticket),
-    /// A reconcile gets its reply.
+    /// A reconcile receives its reply.
     Reply(Ticket, Reply),
     /// A call reaches its V-IPU controller.
     Arrive(Call),
-    /// A V-IPU controller has got on with something.
+    /// An operation on a V-IPU controller progresses.
     Progress {
         controller: usize,
         id: String,
         then: Then,
     },
-    /// A replica gets on with its sweep.
+    /// A replica continues its sweep.
     Sweep { who: usize, life: u64, stage: Stage },
-    /// The owner of partitions looks at them.
+    /// The owner reconciles its partitions.
     Tick(usize),
-    /// What becomes of a job.
+    /// A change of a job.
     Fate(usize, Fate),
     /// A Pod has ended.
     PodEnds(u64),
@@ -71,18 +71,18 @@ pub(super) enum Event {
     Repair(Repair),
 }
 
-/// What becomes of a job besides its plain course.
+/// A change of a job by its user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It begins.
+    /// It is created.
     Come,
-    /// It wants so many partitions from now on.
+    /// It requests so many partitions from now on.
     Scale(usize),
     /// It is deleted, and cleans up.
     Delete,
-    /// It is gone at once, with nothing cleaned up.
+    /// It is gone at once, without cleanup.
     Vanish,
-    /// It asks for a reset, whatever uses its partitions.
+    /// It requests a reset, even of partitions in use.
     AskReset,
 }
 
@@ -106,7 +106,7 @@ impl EventQueue {
         self.events.insert((self.now + delay, self.added), event);
     }
 
-    /// The next event up to this time, to which the clock moves on. Without one it moves to `until`.
+    /// The next event up to this time, to which the clock advances. Without one it advances to `until`.
     pub(super) fn next(&mut self, until: u64) -> Option<Event> {
         match self.events.first_entry() {
             Some(first) if first.key().0 <= until => {
@@ -120,7 +120,7 @@ impl EventQueue {
         }
     }
 
-    /// The calls to controllers that are still on their way.
+    /// The calls to controllers that are in flight.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
         self.events.values().filter_map(|event| match event {
             Event::Arrive(call) => Some(call),

@@ -7,21 +7,21 @@ use crate::observations::{HealthState, Observation, PartitionHealth, RemoteState
 /// Ids by what a reconcile has observed of them. Nothing is dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Evidence {
-    /// It asked for them itself.
+    /// It requested their removal.
     pub asked: BTreeSet<String>,
-    /// It asked for them, and heard no or nothing.
+    /// It requested their removal, and was refused or timed out.
     pub unanswered: BTreeSet<String>,
-    /// Their controller cannot be asked.
+    /// Their controller is not available.
     pub unreachable: BTreeSet<String>,
-    /// Their controller has nothing of them, or was never reached.
+    /// Their controller reported them as absent, or was never reached.
     pub absent: BTreeSet<String>,
-    /// Their controller showed them as active.
+    /// Their controller reported them as active.
     pub active: BTreeSet<String>,
-    /// They were reset, as their controller said.
+    /// They were reset, as their controller reported.
     pub reset: BTreeSet<String>,
     /// Live Pods used them.
     pub in_use: BTreeSet<String>,
-    /// No live Pod used them when they were counted last.
+    /// No live Pod used them at the last count.
     pub unused: BTreeSet<String>,
     /// They were asked to go, or seen to.
     pub to_go: BTreeSet<String>,

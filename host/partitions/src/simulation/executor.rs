@@ -14,7 +14,7 @@ use super::world::World;
 use crate::observations::{Intent, Observation};
 use crate::step::Step;
 
-/// What goes wrong with one call to a controller.
+/// The fault of one call to a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallFault {
     Nothing,
@@ -45,7 +45,7 @@ pub(super) enum ApiFault {
 }
 
 impl World {
-    /// Carries out the step that this reconcile has decided on.
+    /// Executes the step that this reconcile has decided on.
     pub(super) fn send(&mut self, ticket: Ticket) {
         let Some(task) = self.task(ticket) else {
             return;
@@ -132,7 +132,7 @@ impl World {
             Step::Place => {
                 self.cover(CoveragePoint::Placed);
                 let answer = self.place(ticket.who, object);
-                // The poorest random numbers that will do: they differ where the API server has forgotten.
+                // The weakest random numbers that are sufficient: they differ where the API server was restored.
                 let nonce = self.restores;
                 self.observe(ticket, Observation::Placed(answer, nonce));
             }
@@ -180,7 +180,7 @@ impl World {
             if !pods.is_empty() {
                 self.cover(CoveragePoint::HeldUpByPods);
             } else if self.rng.permille(300) {
-                // The worst moment for a Pod to start is just after it was not there.
+                // The worst moment for the start of a Pod is just after its check.
                 let (job, pause) = (job_of(ticket.key), self.rng.between(0, 10));
                 self.event_queue.add(pause, Event::Tick(job));
             }
@@ -192,7 +192,7 @@ impl World {
         self.answer(ticket, reply);
     }
 
-    /// Sends a call on its way, and says when its caller hears what.
+    /// Sends a call, and schedules its result for the caller.
     fn call(&mut self, ticket: Ticket, attempt: &Attempt, verb: Verb, planned: Option<CallFault>) {
         let call_fault = planned.unwrap_or_else(|| self.call_fault());
         self.note(|| format!("    {verb:?} meets {call_fault:?}"));
@@ -238,7 +238,7 @@ impl World {
             }
             CallFault::Duplicated => {
                 self.cover(CoveragePoint::Duplicated);
-                // A reset that was answered is taken for done: nothing but its id could tell a
+                // A reset counts as done after its reply: only its id could distinguish a
                 // second delivery from the first, so that one is possible only before the reply.
                 let pause = match verb {
                     Verb::Reset => 0,
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// The caller hears nothing within its deadline.
+    /// The call times out for the caller.
     fn give_up(&mut self, call: &Call, patience: u64) {
         let error = Err("deadline exceeded".to_owned());
         if let Some(ticket) = call.caller {
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// The caller of a call hears what came of it.
+    /// The caller receives the result of a call.
     pub(super) fn answer_call(&mut self, call: &Call, result: Result<(), String>, was_sent: bool) {
         if let Some(ticket) = call.caller {
             self.observe(ticket, call.told(result, !was_sent));
@@ -341,7 +341,7 @@ impl World {
         self.check_slot(ticket.key);
     }
 
-    /// A write with the version that was read. Answers whether it took place.
+    /// A write with the version that was read. Returns whether it succeeded.
     fn write(
         &mut self,
         ticket: Ticket,

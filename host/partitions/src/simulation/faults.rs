@@ -22,7 +22,7 @@ pub(super) struct FaultRates {
     pub calls: u64,
     /// Of requests to the API server.
     pub requests: u64,
-    /// Of decisions, after which the replica stands still.
+    /// Of decisions after which the replica is paused.
     pub stalls: u64,
     /// Of requests that are slow.
     pub slow: u64,
@@ -58,7 +58,7 @@ impl World {
         self.rng.between(1, most)
     }
 
-    /// How long a caller waits for a reply that does not come.
+    /// How long a caller waits for a reply that does not arrive.
     pub(super) fn patience(&mut self) -> u64 {
         self.rng.pick(&[20, 500, 3_000, 60_000])
     }
@@ -117,7 +117,7 @@ impl World {
         self.note(|| format!("controller {index} is down; lost its state: {loses_state}"));
     }
 
-    /// A controller starts again and does not know its partitions for a moment, or for longer.
+    /// A controller restarts and has not loaded its partitions for a moment, or for longer.
     fn controller_forgets(&mut self) {
         let index = self.rng.below(self.controllers.len());
         self.controllers[index].is_blank = true;
@@ -145,8 +145,8 @@ impl World {
         self.note(|| format!("controller {index} removes nothing for {pause} ms"));
     }
 
-    /// A partition of ours goes to ERROR, is removed by hand, is at work without end, or tells an odd
-    /// state.
+    /// A partition of the operator goes to ERROR, is removed by a user, is busy without end, or reports an
+    /// unknown state.
     fn partition_is_harmed(&mut self) {
         let index = self.rng.below(self.controllers.len());
         let kind = self.rng.below(5);
@@ -241,7 +241,7 @@ impl World {
         self.repair_later(pause, Repair::Opened(index));
     }
 
-    /// Somebody writes what others have made into a status, as if it were the object's own.
+    /// A client writes the partition of another one into a status, as if it were the object's own.
     fn status_is_edited(&mut self) {
         let (Some(key), Some((index, id))) = (self.some_object(), self.foreign.first().cloned())
         else {
@@ -275,7 +275,7 @@ impl World {
         }
     }
 
-    /// A replica is killed, and starts again after so many milliseconds.
+    /// A replica crashes, and restarts after so many milliseconds.
     pub(super) fn kill(&mut self, who: usize, downtime: u64) {
         self.crash(who, downtime);
         self.repair_later(downtime, Repair::Started(who));
@@ -283,7 +283,7 @@ impl World {
         self.note(|| format!("replica {who} is killed"));
     }
 
-    /// A replica stands still with all that it knows; meanwhile the other one takes over.
+    /// A replica is paused and retains its state; meanwhile the other one becomes the leader.
     pub(super) fn stand_still(&mut self, who: usize) {
         if self.is_dead(who) {
             return;
@@ -337,7 +337,7 @@ impl World {
         self.api.delete(key, now);
     }
 
-    /// An object is gone and restored within the grace. Its owner is one that does not mind.
+    /// An object is deleted and restored within the grace period. Its owner tolerates that.
     fn object_is_moved(&mut self) {
         let Some(key) = self.some_object() else {
             return;
@@ -377,7 +377,7 @@ impl World {
     }
 }
 
-/// Ids of others: a user, Graphcore's operator, another cluster.
+/// Ids of other clients: a user, Graphcore's operator, another cluster.
 pub(super) fn foreign(number: u64) -> String {
     match number % 3 {
         0 => format!("handmade-{number}"),

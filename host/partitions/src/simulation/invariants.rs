@@ -1,4 +1,4 @@
-//! What must hold at every step, whatever goes wrong; a breach ends the run and names the rule.
+//! Invariants, which hold after each step whatever faults occur. A violation ends the run and names the rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,47 +13,51 @@ use super::evidence::Evidence;
 use super::sim_adapter;
 use crate::observations::Intent;
 
-/// The rules, as they are named where one is broken.
-pub(crate) const RECORDED_FIRST: &str = "an id is written down before its controller is asked";
+/// The rules. A violation names its rule.
+pub(crate) const RECORDED_FIRST: &str = "an id is recorded before a request with it is sent";
 pub(crate) const NEVER_TWICE: &str = "no id is used twice";
-pub(crate) const TRUTH_FIRST: &str = "no other controller is asked before the truth of an earlier attempt is known or cannot be asked, or it was asked to go and nobody uses it";
-pub(crate) const NOT_FORGOTTEN: &str = "what may be left on a controller is not forgotten before the controller has said that it is not there";
-pub(crate) const ONE_PARTITION: &str = "a slot's partition is never exchanged under it";
-pub(crate) const NOT_TAKEN_BACK: &str = "what was given up is never taken back";
-pub(crate) const SEEN_ACTIVE: &str = "only what was seen active is offered";
+pub(crate) const STATE_KNOWN_FIRST: &str = "an attempt begins only when the earlier ones are absent, unreachable, or unused with their removal requested";
+pub(crate) const NOT_FORGOTTEN: &str =
+    "an attempt is not dropped before its controller has reported it as absent";
+pub(crate) const ONE_PARTITION: &str =
+    "the partition of a slot is never replaced by another one in one step";
+pub(crate) const NOT_OFFERED_AGAIN: &str = "a released partition is never offered again";
+pub(crate) const SEEN_ACTIVE: &str = "only a partition that was seen active is offered";
 pub(crate) const ONE_USABLE: &str = "a slot never has two usable partitions";
-pub(crate) const NOT_IN_USE: &str = "nothing is removed or reset while a live Pod uses it";
+pub(crate) const NOT_IN_USE: &str = "no partition is removed or reset while a live Pod uses it";
 pub(crate) const NOTHING_LEFT: &str =
-    "an object goes only when nothing of it is left on any controller";
-pub(crate) const NOT_ASSIGNED_TWICE: &str = "IPUs that a live Pod uses are given to nobody else";
-pub(crate) const NOT_GIVEN_UP_EARLY: &str =
-    "a partition is given up only once its controller has lacked it for the grace";
-pub(crate) const OURS_ONLY: &str = "what is not ours is never touched";
-pub(crate) const OWNERLESS_ONLY: &str = "only what nobody owns is swept";
-pub(crate) const BOUNDED: &str = "whoever has waited longest is passed by others for a time only";
-pub(crate) const WHOLE: &str = "a gang is wholly served, or holds nothing beyond its patience";
-pub(crate) const STEADY: &str = "once the trouble is over, no status is written again and again";
-pub(crate) const LIVENESS: &str = "once the trouble is over, everything comes to its end";
+    "an object is deleted only when none of its partitions is left on a controller";
+pub(crate) const NOT_ASSIGNED_TWICE: &str =
+    "IPUs that a live Pod uses are not assigned to another owner";
+pub(crate) const NOT_RELEASED_EARLY: &str =
+    "a partition is released only once it was missing on its controller for the grace period";
+pub(crate) const OURS_ONLY: &str = "partitions of other clients are never changed";
+pub(crate) const OWNERLESS_ONLY: &str = "only orphans are swept";
+pub(crate) const BOUNDED: &str = "the earliest request is overtaken for a limited time only";
+pub(crate) const GANG_COMPLETE: &str =
+    "a gang is served completely, or releases its partitions in time";
+pub(crate) const STEADY: &str = "after the last fault, no status is written without end";
+pub(crate) const LIVENESS: &str = "after the last fault, everything is settled";
 
-/// What was written down and asked for in the whole run.
+/// Ids that were recorded and requested in the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Ledger {
-    /// Every id that was ever written down: for which object and controller, and by which reconcile.
+    /// Every recorded id: for which object and controller, and by which reconcile.
     recorded: BTreeMap<String, Recorded>,
     asked: BTreeSet<String>,
-    /// Resets that were written down and not sent yet.
+    /// Resets that were recorded and not sent yet.
     resets: BTreeMap<String, Ticket>,
-    /// Ids of which their controller has said that it has nothing.
+    /// Ids that their controller has reported as absent.
     denied: BTreeSet<String>,
-    /// Ids that were given up by force.
+    /// Ids that were force-released.
     abandoned: BTreeSet<String>,
-    /// Ids that the API server did not know of any more once it was restored.
+    /// Ids that the restored API server did not have any more.
     forgotten: BTreeSet<String>,
-    /// Ids of which calls were on their way when the API server was restored.
+    /// Ids with calls in flight when the API server was restored.
     overtaken: BTreeSet<String>,
-    /// The name that each controller has now, by each that it had.
+    /// The present name of each controller, by each earlier name.
     renamed: BTreeMap<String, String>,
-    /// Into which cluster the API server was brought.
+    /// The cluster to which the API server was moved.
     pub cluster: u64,
 }
 
@@ -61,13 +65,13 @@ pub(crate) struct Ledger {
 struct Recorded {
     key: Key,
     controller: String,
-    /// None once that reconcile is known to be over.
+    /// None once that reconcile has ended.
     by: Option<Ticket>,
-    /// In which cluster.
+    /// The cluster in which it was recorded.
     cluster: u64,
 }
 
-/// A status that was written: by whom, and what with.
+/// A status that was written, its writer and its reason.
 pub(crate) struct StatusWrite<'a> {
     pub ticket: Ticket,
     pub intent: Option<&'a Intent>,
@@ -76,13 +80,13 @@ pub(crate) struct StatusWrite<'a> {
     pub evidence: &'a Evidence,
 }
 
-/// Ends the run unless the rule holds.
+/// Ends the run unless the condition of this rule holds.
 pub(crate) fn demand(holds: bool, rule: &str, what: impl FnOnce() -> String) {
     assert!(holds, "broken invariant: {rule}: {}", what());
 }
 
 impl Ledger {
-    /// A status took the place of another.
+    /// Checks a status that replaces another one.
     pub(crate) fn status_written(&mut self, written: &StatusWrite<'_>) {
         let (before, after) = (written.before, written.after);
         demand(after.generation >= before.generation, NEVER_TWICE, || {
@@ -133,20 +137,20 @@ impl Ledger {
         };
         let earlier = self.recorded.insert(attempt.id.clone(), recorded);
         demand(earlier.is_none(), NEVER_TWICE, || {
-            format!("{} was written down before: {earlier:?}", attempt.id)
+            format!("{} was recorded before: {earlier:?}", attempt.id)
         });
         for other in written.before.attempts.iter().filter(|one| one.is_held()) {
             let evidence = written.evidence;
             let is_left = evidence.unused.contains(&other.id) && evidence.to_go.contains(&other.id);
             demand(
                 is_left || evidence.unreachable.contains(&other.id),
-                TRUTH_FIRST,
+                STATE_KNOWN_FIRST,
                 || format!("{} is begun, and there is {other:?}", attempt.id),
             );
         }
     }
 
-    /// A controller is about to be asked to make a partition.
+    /// Checks a creation before its request is sent.
     pub(crate) fn create_sent(&mut self, attempt: &Attempt, ticket: Ticket) {
         let id = &attempt.id;
         let recorded = self.recorded.get(id);
@@ -167,7 +171,7 @@ impl Ledger {
         );
     }
 
-    /// A controller is about to be asked to reset a partition.
+    /// Checks a reset before its request is sent.
     pub(crate) fn reset_sent(&mut self, id: &str, ticket: Ticket) {
         let by = self.resets.remove(id);
         demand(by == Some(ticket), RECORDED_FIRST, || {
@@ -175,7 +179,7 @@ impl Ledger {
         });
     }
 
-    /// A reconcile is over. Whatever acts on what it wrote down is another one, which may bear its number.
+    /// A reconcile has ended. A later one may have its number, and is a different one.
     pub(crate) fn ended(&mut self, ticket: Ticket) {
         for one in self.recorded.values_mut() {
             one.by = one.by.filter(|by| *by != ticket);
@@ -183,7 +187,7 @@ impl Ledger {
         self.resets.retain(|_, by| *by != ticket);
     }
 
-    /// A controller has another name from now on.
+    /// A controller has a new name.
     pub(super) fn renamed(&mut self, old: &str, now: &str) {
         for name in self.renamed.values_mut().filter(|name| *name == old) {
             now.clone_into(name);
@@ -195,19 +199,19 @@ impl Ledger {
         self.renamed.get(name).map_or(name, String::as_str)
     }
 
-    /// Whether some release has written this id down, before it asked for it.
+    /// Whether a release recorded this id before its request.
     pub(crate) fn is_ours(&self, id: &str) -> bool {
         self.recorded.contains_key(id)
     }
 
-    /// Whether the sweep has to find this id: it was written down in the present cluster.
+    /// Whether the sweep must find this id: it was recorded in the present cluster.
     pub(crate) fn is_of_this_cluster(&self, id: &str) -> bool {
         let recorded = self.recorded.get(id);
         recorded.is_some_and(|one| one.cluster == self.cluster)
     }
 
-    /// The API server knows of no attempts but those of these objects from now on. Nobody can call back
-    /// what is on its way, for ids that Pods may use once more.
+    /// The API server has only the attempts of these objects from now on. Calls in flight cannot be cancelled: their
+    /// ids may be used by Pods again.
     pub(super) fn restored<'a>(
         &mut self,
         objects: impl Iterator<Item = &'a IPUPartition>,
@@ -229,13 +233,13 @@ impl Ledger {
         demand(self.is_ours(id), OURS_ONLY, || format!("{verb:?} of {id}"));
     }
 
-    /// The controller that an id was written down for.
+    /// The controller for which an id was recorded.
     pub(crate) fn controller_of(&self, id: &str) -> Option<&str> {
         let recorded = self.recorded.get(id)?;
         Some(&recorded.controller)
     }
 
-    /// A controller has said that it has nothing of this id.
+    /// A controller has reported this id as absent.
     pub(crate) fn denied(&mut self, id: &str) {
         self.denied.insert(id.to_owned());
     }
@@ -248,7 +252,7 @@ impl Ledger {
         self.abandoned.contains(id)
     }
 
-    /// An object's finalizer has gone. `is_there` tells whether an id is on some controller now.
+    /// The finalizer of an object was removed. `is_there`: whether an id is on some controller now.
     pub(crate) fn released(
         &mut self,
         key: Key,
@@ -259,8 +263,8 @@ impl Ledger {
         let status = object.status.clone().unwrap_or_default();
         let of_it = self.recorded.iter().filter(|(_, one)| one.key == key);
         for (id, _) in of_it.filter(|(id, _)| is_there(id)) {
-            // A late call made it after the controller had denied it, or nobody knows of it any more: the
-            // sweep's work.
+            // A late call created it after the controller had reported it as absent, or no object has the id any
+            // more: the sweep removes it.
             let is_lost = self.denied.contains(id) || self.forgotten.contains(id);
             let is_excused = is_forced || is_lost;
             demand(
@@ -287,7 +291,7 @@ fn partition_changed(written: &StatusWrite<'_>) {
             let outcome = earlier.next().map(|one| one.outcome);
             demand(
                 outcome == Some(AttemptOutcome::Unknown),
-                NOT_TAKEN_BACK,
+                NOT_OFFERED_AGAIN,
                 || format!("{new} is taken, and its outcome was {outcome:?}"),
             );
         }
@@ -295,7 +299,7 @@ fn partition_changed(written: &StatusWrite<'_>) {
     }
     let becomes_ready = after.phase == PartitionPhase::Ready && before.phase != after.phase;
     let id = after.partition_id.as_deref().unwrap_or_default();
-    // A reset that is put off for a Pod leaves the partition as it was.
+    // A reset that is deferred until a Pod ends does not change the partition.
     let is_put_off =
         before.phase == PartitionPhase::Resetting && written.evidence.in_use.contains(id);
     if becomes_ready && !is_put_off {

@@ -1,4 +1,4 @@
-//! What must be reached when faults have ended, and within which time.
+//! Liveness: what must be reached after the last fault, and its deadlines.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,33 +7,33 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::api_server::{self, Key, SLOTS, Stored, job_of, key_of};
 use super::event_queue::{Event, Fate};
-use super::invariants::{LIVENESS, OURS_ONLY, WHOLE, demand};
+use super::invariants::{GANG_COMPLETE, LIVENESS, OURS_ONLY, demand};
 use super::sim_adapter;
 use super::world::World;
 use crate::queue::{self, QueueEntry};
 
-/// Within so many milliseconds everything has come to its end. A call may be out for a minute and
-/// late by two, forming may take five, and pauses grow to one.
+/// Deadline, in milliseconds, until everything is settled. A call takes at most a minute and arrives at most two
+/// minutes late, forming takes at most five minutes, and delays grow to one minute.
 const PATIENCE: u64 = 30 * 60_000;
 
-/// Within so many milliseconds nothing is left that nobody owns: a call may be out for a minute and
-/// late by two, then come a sweep, the grace, and a removal that fails.
+/// Deadline, in milliseconds, until no orphans are left. A call takes at most a minute and arrives at most two
+/// minutes late. A sweep, the grace period and a removal that fails follow.
 const SWEPT_WITHIN: u64 = 8 * 60_000;
 
-/// Within so many milliseconds a gang has released what it holds in vain: calls as above, then its
-/// patience of two minutes, begun anew where the rest was lost once more, and as long as the clock was set
+/// Deadline, in milliseconds, until an incomplete gang has released its partitions: calls as above, then its timeout
+/// of two minutes, which starts again where a member was lost again, and the time by which the clock was set
 /// back.
 const RELEASED_WITHIN: u64 = 11 * 60_000;
 
-/// Between two looks, in milliseconds.
+/// Interval between two checks, in milliseconds.
 const LOOK: u64 = 15_000;
 
-/// The same in a run about one moment, in milliseconds.
+/// Interval between two checks of a short scenario, in milliseconds.
 const CLOSE_LOOK: u64 = 1_000;
 
 impl World {
-    /// Nothing goes wrong from now on: everything that is wanted is served where there is room, and
-    /// nobody's partitions are swept.
+    /// No fault occurs from now on: every request is served where there is capacity, and no partition with an
+    /// owner is swept.
     pub(super) fn settle(&mut self) {
         self.is_over = true;
         self.fault_rates = super::faults::FaultRates::default();
@@ -46,7 +46,7 @@ impl World {
             }
         }
         let mut since = BTreeMap::new();
-        self.wait_until((PATIENCE, LOOK), "nothing is nobody's", |world| {
+        self.wait_until((PATIENCE, LOOK), "no orphans are left", |world| {
             world.swept_in_time(&mut since)
         });
         let mut since = BTreeMap::new();
@@ -63,8 +63,8 @@ impl World {
         self.stays_steady();
     }
 
-    /// Two that both act are trouble too: they may take each other's room for as long as they last. One
-    /// of them hears that it does not lead.
+    /// Two active replicas are a fault, too: they may reserve the same capacity for as long as both are active. One
+    /// of them loses the leadership here.
     fn one_leads(&mut self) {
         if self.replicas.iter().all(|replica| replica.acts) {
             let former = usize::from(!self.is_dead(0));
@@ -79,7 +79,7 @@ impl World {
             self.event_queue.add(0, Event::Fate(job, Fate::Delete));
         }
         self.wait_until((PATIENCE, LOOK), "nothing is left", |world| {
-            // Objects of owners that are unknown and gone are deleted by those who made them.
+            // Clients delete the objects that they created for an unknown owner.
             for key in world.left_by_strangers() {
                 let now = Time(world.timestamp());
                 world.api.delete(key, now);
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until this is so. Within the time it must be.
+    /// Runs until this condition holds. It must hold before the deadline.
     pub(super) fn wait(&mut self, time: u64, what: &str, is_so: impl Fn(&World) -> bool) {
         self.wait_until((time, CLOSE_LOOK), what, |world| {
             let statuses = || world.api.list().map(|(_, one)| &one.object.status);
@@ -116,7 +116,7 @@ impl World {
         }
     }
 
-    /// A partition that is wanted, has room somewhere, and is not served.
+    /// A partition that is requested, for which there is capacity, and which is not served.
     fn unserved(&self) -> Option<String> {
         for (key, stored) in self.api.list() {
             if let Some(complaint) = self.complaint(key, stored) {
@@ -130,7 +130,7 @@ impl World {
         let object = stored.object.as_ref();
         let job = &self.jobs[job_of(key)];
         if !job.is_there() {
-            // Nobody looks after what an unknown owner has left, nor takes it away.
+            // No controller manages the objects of an unknown owner that has ended.
             return (!job.is_stranger).then(|| "its owner is gone".to_owned());
         }
         if api_server::is_deleted(object) {
@@ -149,7 +149,7 @@ impl World {
         (!is_fine).then(|| format!("{:?}", object.status))
     }
 
-    /// Whether what it offers can be used.
+    /// Whether Pods can use the partition that it offers.
     fn serves(&self, object: &IPUPartition) -> bool {
         let id = object
             .status
@@ -158,7 +158,7 @@ impl World {
         id.is_some_and(|id| self.controllers.iter().any(|one| one.is_usable(id)))
     }
 
-    /// A gang releases its incomplete set in time.
+    /// An incomplete gang releases its partitions in time.
     pub(super) fn gangs_release_in_time(&self, since: &mut BTreeMap<usize, u64>) {
         let now = self.event_queue.now();
         for job in 0..self.jobs.len() {
@@ -167,14 +167,14 @@ impl World {
                 continue;
             }
             let first = *since.entry(job).or_insert(now);
-            demand(now < first + RELEASED_WITHIN, WHOLE, || {
+            demand(now < first + RELEASED_WITHIN, GANG_COMPLETE, || {
                 format!("{} since {first}", self.jobs[job].uid)
             });
         }
     }
 
-    /// Whether a job holds a part of what is of use only together, where all of that can be used and
-    /// nothing is.
+    /// Whether a job holds a part of its gang although all members could be placed, and Pods use none of
+    /// them.
     fn is_held_in_vain(&self, job: usize) -> bool {
         let objects = (0..SLOTS).filter_map(|slot| self.api.get(key_of(job, slot)));
         let offers: Vec<(&IPUPartition, &str)> = objects
@@ -185,7 +185,7 @@ impl World {
         self.holds_a_part(job) && !offers.is_empty() && offers.iter().all(is_idle)
     }
 
-    /// Whether a gang that is wanted has some of its partitions, and not all.
+    /// Whether a requested gang has some of its partitions, and not all.
     pub(super) fn holds_a_part(&self, job: usize) -> bool {
         let Some(gang) = self.jobs[job].gang.filter(|_| self.jobs[job].is_there()) else {
             return false;
@@ -198,7 +198,7 @@ impl World {
         held > 0 && held < gang && !self.jobs[job].is_ending()
     }
 
-    /// Whether the controllers, empty, could hold it with all that it is of use with.
+    /// Whether the controllers, empty, have the capacity for its whole gang.
     fn could_hold(&self, object: &IPUPartition) -> bool {
         let places = self.controllers.iter().map(|one| one.total);
         count(object, places) >= object.spec.options.gang_size.unwrap_or(1)
@@ -219,8 +219,8 @@ impl World {
         largest.any(|free| free >= object.spec.ipus)
     }
 
-    /// Whether some of those that it is of use with are not wanted any more, or somebody who came before
-    /// it has waited its limit, has no room, and could have some.
+    /// Whether some members of its gang are not requested any more, or an earlier request has waited for its
+    /// limit, has no capacity, and could be given some.
     fn is_kept_from(&self, object: &IPUPartition) -> bool {
         let (now, limit) = (self.timestamp(), self.settings.backfill_limit);
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
@@ -242,8 +242,8 @@ impl World {
             || earlier_entries.any(|one| waits_long(one) && has_no_room(&one.uid))
     }
 
-    /// A partition that nobody answers for. Each must go in its time, counted from when it was first
-    /// seen: two replicas that both act may leave another one while the first is swept.
+    /// An orphan. Each must be removed before the deadline, counted from when it was first seen: two active
+    /// replicas may leave another one while the first is swept.
     fn swept_in_time(&self, since: &mut BTreeMap<String, u64>) -> Option<String> {
         let now = self.event_queue.now();
         let ownerless = self.ownerless();
@@ -255,7 +255,7 @@ impl World {
         ownerless.into_iter().next()
     }
 
-    /// The partitions of a release that nobody answers for.
+    /// The orphans of a release.
     fn ownerless(&self) -> Vec<String> {
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let held: BTreeSet<String> = sim_adapter::held(objects.chain(self.api.moved()));
@@ -263,7 +263,7 @@ impl World {
         let ours = ours.filter(|(_, id)| self.ledger.is_of_this_cluster(id));
         ours.filter(|(controller, id)| !held.contains(*id) && !self.is_going(*controller, id))
             .filter(|(_, id)| self.users(id).is_empty())
-            .map(|(controller, id)| format!("{id} on {controller} is nobody's"))
+            .map(|(controller, id)| format!("{id} on {controller} is an orphan"))
             .collect()
     }
 
@@ -293,7 +293,7 @@ impl World {
     }
 }
 
-/// How many partitions of its size so many IPUs on each controller hold.
+/// How many partitions of this size fit on the controllers, each with so many IPUs.
 fn count(object: &IPUPartition, ipus: impl Iterator<Item = u32>) -> u32 {
     ipus.map(|ipus| ipus.checked_div(object.spec.ipus).unwrap_or(0))
         .sum()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::api_server::Key;
 use super::coverage::{Coverage, CoveragePoint};
-use super::invariants::{BOUNDED, WHOLE, demand};
+use super::invariants::{BOUNDED, GANG_COMPLETE, demand};
 use super::owners::Job;
 use super::rng::Rng;
 use super::sim_adapter;
@@ -16,7 +16,7 @@ use super::world::World;
 /// Small jobs, so many that some always wait.
 const SMALL: usize = 60;
 
-/// When the last of them comes, in milliseconds.
+/// When the last of them is created, in milliseconds.
 const COMING: u64 = 450_000;
 
 /// Longest time that a Pod runs, in milliseconds.
@@ -29,14 +29,14 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// partitions on them are created (a minute at most), used and removed, and the same again for its own.
 const WAITS: u64 = 300_000;
 
-/// How long a gang may hold a part of what it needs, in milliseconds: the last of it is formed, seen
-/// at the next regular look, held for its limit, and removed.
+/// How long a gang may hold a part of its partitions, in milliseconds: the last one is formed, observed at the next
+/// regular reconcile, held for its limit, and removed.
 const HOLDS: u64 = 200_000;
 
-/// Between two looks, in milliseconds.
+/// Interval between two checks, in milliseconds.
 const LOOK: u64 = 5_000;
 
-/// Runs the seed. A broken invariant is a panic.
+/// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut rng = Rng::new(seed);
     let sizes: &[u32] = rng.pick(&[&[8][..], &[8, 8], &[16]]);
@@ -76,7 +76,7 @@ fn come(world: &mut World, rng: &mut Rng, mut job: Job) {
     world.add_job_later(job, rng.between(0, COMING));
 }
 
-/// Since when something is so that must not stay so.
+/// Since when a condition holds that must end.
 #[derive(Default)]
 struct Watch {
     earliest: Option<(Key, u64)>,
@@ -101,7 +101,7 @@ impl Watch {
             }
             world.cover(CoveragePoint::HeldInPart);
             let since = *self.parts.entry(job).or_insert(now);
-            demand(now - since < HOLDS, WHOLE, || {
+            demand(now - since < HOLDS, GANG_COMPLETE, || {
                 format!("{} since {since}", world.jobs[job].name)
             });
         }

@@ -12,20 +12,20 @@ use super::world::World;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 300_000;
 
-/// Within so many milliseconds the first job's Pod runs: forming takes a minute at most.
+/// Deadline, in milliseconds, until the first job's Pod runs: forming takes a minute at most.
 const RUNS_WITHIN: u64 = 120_000;
 
-/// Between two looks, in milliseconds.
+/// Interval between two checks, in milliseconds.
 const LOOK: u64 = 1_000;
 
-/// Runs the seed. A broken invariant is a panic.
+/// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut rng = Rng::new(seed);
     let sizes: &[u32] = rng.pick(&[&[16][..], &[8, 8]]);
     let mut world = World::calm(seed, sizes, trace);
     world.longest_run = RUNS;
     world.assigns_once = true;
-    // Each fills its controller, or leaves a half of it free, of which nobody knows which it is later.
+    // Each fills its controller, or leaves a half of it free; which half is unknown after the loss.
     let ipus = sizes[0] / rng.pick(&[1, 2]);
     for number in 0..sizes.len() {
         let name = format!("first-{number}");

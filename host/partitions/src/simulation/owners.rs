@@ -1,9 +1,9 @@
-//! Who wants partitions: jobs, by the rules of `ipu_jobs`, and owners of a kind that the operator
-//! does not know, which are less careful; and their Pods.
+//! Owners of partitions: jobs, by the rules of `ipu_jobs`, and owners of a kind that the operator does not know,
+//! which are less careful. And their Pods.
 //!
-//! A Pod is started only on a partition that the API server offers at that moment. A job reads its
-//! own caches; that it sees its own deletions and resets there before it acts is `ipu_jobs`'s to
-//! keep, and an IPUPartition deleted by somebody else a moment ago is not looked at here.
+//! A Pod starts only on a partition that the API server offers at that moment. A job reads its own caches: that it
+//! sees its own deletions and resets there before it acts is checked in `ipu_jobs`. An IPUPartition that another client
+//! deleted a moment ago is not covered here.
 
 use std::collections::BTreeMap;
 
@@ -19,39 +19,39 @@ use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Fate};
 use super::world::World;
 
-/// How long after it hung, in milliseconds, a program may end by itself where it hangs no more.
+/// Time after a hang, in milliseconds, after which a program that does not hang any more may end by itself.
 const HANGS: u64 = 60_000;
 
-/// Somebody who wants partitions.
+/// An owner of partitions.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
     pub name: String,
     pub uid: String,
-    /// Whether it is of a kind that the operator does not know.
+    /// Whether its kind is unknown to the operator.
     pub is_stranger: bool,
-    /// How many of its partitions are of use only together.
+    /// The size of its gang.
     pub gang: Option<u32>,
     pub ipus: u32,
-    /// How many slots it wants.
+    /// The number of slots that it requests.
     pub slots: usize,
     pub stage: Stage,
-    /// Whether it comes back under its name when it is gone.
+    /// Whether it is created again under its name after its end.
     pub is_reborn: bool,
     /// Runs until it ends by itself; none where it does not.
     pub runs: Option<u32>,
-    /// What its Pods have begun to use, slot by slot.
+    /// The partitions that its Pods have begun to use, by slot.
     used: BTreeMap<usize, String>,
-    /// Whether it is about to look at its partitions.
+    /// Whether its reconcile is scheduled.
     pub is_due: bool,
 }
 
-/// How far an owner is.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// Not come yet, or gone.
+    /// Not created yet, or gone.
     Away,
     There,
-    /// It releases what it has.
+    /// It releases its partitions.
     Ending,
 }
 
@@ -130,14 +130,14 @@ impl Job {
 }
 
 impl World {
-    /// The owner looks at its partitions soon.
+    /// Schedules a reconcile of the owner.
     pub(super) fn schedule_tick(&mut self, job: usize, delay: u64) {
         if !std::mem::replace(&mut self.jobs[job].is_due, true) {
             self.event_queue.add(delay, Event::Tick(job));
         }
     }
 
-    /// The owner looks at all its partitions, and does what each of them needs.
+    /// The owner reconciles its partitions: the next action for each.
     pub(super) fn tick(&mut self, job: usize) {
         self.jobs[job].is_due = false;
         if !self.jobs[job].is_there() {
@@ -197,7 +197,7 @@ impl World {
         self.gone(job);
     }
 
-    /// Brings one partition that is wanted, and its Pods, forward.
+    /// The next action for one requested partition and its Pods.
     fn tend(&mut self, job: usize, slot: usize) {
         let key = key_of(job, slot);
         let Some(stored) = self.api.get(key) else {
@@ -212,7 +212,7 @@ impl World {
         let offered = api_server::offered(&object).map(str::to_owned);
         let state = partition::state(Some(&object), None);
         if let (true, Some(id)) = (self.jobs[job].is_stranger, &offered) {
-            // It does not care who used the partition before, nor whether a reset is asked for.
+            // It checks neither who used the partition before, nor whether a reset is requested.
             if pods.is_empty() {
                 self.start_pod(key, id.clone());
             } else if !self.is_over && self.rng.permille(100) {
@@ -254,7 +254,7 @@ impl World {
         }
     }
 
-    /// Whether a job whose partitions are of use only together has all of them.
+    /// Whether a gang job has all of its partitions.
     pub(super) fn is_whole(&self, job: usize) -> bool {
         let slots = 0..self.jobs[job].slots;
         let mut objects = slots.map(|slot| self.api.get(key_of(job, slot)));
@@ -262,7 +262,7 @@ impl World {
         self.jobs[job].gang.is_none() || objects.all(|found| found.is_some_and(is_offered))
     }
 
-    /// Releases one partition that is not wanted any more, once its Pods have ended.
+    /// Releases a partition that is not requested any more, once its Pods have ended.
     fn give_up_slot(&mut self, job: usize, slot: usize) {
         let key = key_of(job, slot);
         let pods = self.pods_of(key);
@@ -312,11 +312,11 @@ impl World {
         self.check_slot(key);
     }
 
-    /// Has a Pod end within so many milliseconds.
+    /// Schedules the end of a Pod.
     fn end_pod(&mut self, pod: u64, within: u64) {
         let found = self.pods.get_mut(&pod).expect("the caller has seen it");
         if !std::mem::replace(&mut found.is_ending, true) {
-            // A node that is silent keeps its Pods for long.
+            // The Pods of an unreachable node remain for long.
             let is_silent = self.rng.permille(200);
             let most = if is_silent { self.longest_run } else { within };
             let grace = self.rng.between(10, most);

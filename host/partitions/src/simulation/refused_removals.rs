@@ -14,14 +14,14 @@ use super::world::World;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;
 
-/// Within so many milliseconds the job has a partition that is formed, or formed elsewhere: forming takes
-/// a minute at most, and Pods that are asked to end take as long.
+/// Deadline, in milliseconds, until the job has a partition that is formed, or formed elsewhere: forming takes
+/// a minute at most, and Pods that are deleted take as long.
 const SERVED_WITHIN: u64 = 300_000;
 
-/// Between two looks, in milliseconds.
+/// Interval between two checks, in milliseconds.
 const LOOK: u64 = 5_000;
 
-/// Runs the seed. A broken invariant is a panic.
+/// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut rng = Rng::new(seed);
     let mut world = World::calm(seed, &[8, 8], trace);
@@ -42,7 +42,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     world.coverage
 }
 
-/// Lets the world go on until the job is offered a partition that is not `old`.
+/// Runs until the job is offered a partition that is not `old`.
 fn served(world: &mut World, job: usize, old: Option<&str>) -> String {
     let end = world.event_queue.now() + SERVED_WITHIN;
     loop {

@@ -1,4 +1,4 @@
-//! The replicas of the reconciler: what they know of the API server, and when they reconcile what.
+//! The replicas of the controller: their caches, and the schedule of their reconciles.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,15 +17,15 @@ use crate::step::{Requeue, Step};
 /// One replica: a process with a cache, reconciles that are under way, and a sweep.
 #[derive(Debug, Default)]
 pub(super) struct Replica {
-    /// Whether it takes itself for the leader.
+    /// Whether it considers itself the leader.
     pub acts: bool,
-    /// It stands still up to this time.
+    /// It is paused up to this time.
     pub stands_until: u64,
-    /// It is dead up to this time.
+    /// It is down up to this time.
     pub dead_until: u64,
-    /// How long its watch takes besides the usual time.
+    /// Additional delay of its watch.
     pub lag: u64,
-    /// Which life it is in; what was begun in an earlier one never comes back.
+    /// The number of its process; results for an earlier process are dropped.
     pub life: u64,
     pub suspects: Suspects,
     pub tasks: BTreeMap<Key, Task>,
@@ -33,9 +33,9 @@ pub(super) struct Replica {
     pub evaluated: BTreeMap<String, u64>,
     /// By UID: the reservation of each object.
     pub reservations: BTreeMap<String, (u64, String, u32)>,
-    /// What controllers have agreed to remove.
+    /// Removals that controllers have accepted.
     pub removed: BTreeSet<String>,
-    /// When IPUs were last released, as far as it knows.
+    /// When IPUs were last released, in the view of this replica.
     pub released_at: u64,
     cache: BTreeMap<Key, Stored>,
     /// Changes of the log that its watch has delivered.
@@ -50,16 +50,16 @@ pub(super) struct Task {
     pub serial: u64,
     pub core: Reconcile,
     pub evidence: Evidence,
-    /// What it has decided to do and not done yet.
+    /// The step that it has decided on and not executed yet.
     pub step: Option<Step>,
-    /// Whether its replica stood still between decision and deed.
+    /// Whether its replica was paused between decision and execution.
     pub stood: bool,
     /// Whether the object has changed since it began.
     again: bool,
 }
 
 impl Replica {
-    /// The objects, as its watch has shown them.
+    /// The objects of its watch cache.
     pub(super) fn objects(&self) -> impl Iterator<Item = (Key, &IPUPartition)> + Clone {
         let cache = self.cache.iter();
         cache.map(|(key, stored)| (*key, stored.object.as_ref()))
@@ -72,7 +72,7 @@ impl Replica {
 }
 
 impl World {
-    /// The process dies: all that is not written down is lost.
+    /// The process crashes: all state in memory is lost.
     pub(super) fn crash(&mut self, who: usize, downtime: u64) {
         self.cover(CoveragePoint::Crashed);
         let replica = &mut self.replicas[who];
@@ -110,7 +110,7 @@ impl World {
         self.replicas[who].dead_until > 0
     }
 
-    /// The watch delivers the log up to this place.
+    /// The watch delivers the log up to this index.
     pub(super) fn watch(&mut self, who: usize, upto: usize) {
         if self.is_dead(who) {
             return;
@@ -143,7 +143,7 @@ impl World {
         }
     }
 
-    /// Has an object looked at in so many milliseconds, or again once that which is under way is done.
+    /// Schedules a reconcile of an object in so many milliseconds, or again once the present one has ended.
     pub(super) fn requeue_soon(&mut self, who: usize, key: Key, delay: u64) {
         match self.replicas[who].tasks.get_mut(&key) {
             Some(task) => task.again = true,
@@ -151,7 +151,7 @@ impl World {
         }
     }
 
-    /// Has an object looked at in so many milliseconds, instead of at any time set before.
+    /// Schedules a reconcile of an object in so many milliseconds, instead of any earlier schedule.
     fn trigger(&mut self, who: usize, key: Key, delay: u64) {
         self.numbers += 1;
         let number = self.numbers;
@@ -160,7 +160,7 @@ impl World {
             .add(delay, Event::Wake { who, key, number });
     }
 
-    /// An object is looked at, unless that was put off or is being done.
+    /// Reconciles an object, unless that was deferred or is under way.
     pub(super) fn wake(&mut self, who: usize, key: Key, number: u64) {
         let replica = &mut self.replicas[who];
         if replica.wakes.get(&key) != Some(&number) || replica.tasks.contains_key(&key) {
@@ -168,7 +168,7 @@ impl World {
         }
         replica.wakes.remove(&key);
         if !replica.acts {
-            // The next leader looks at everything when it takes over.
+            // The next leader reconciles everything when it starts to lead.
             return;
         }
         let Some(read) = replica.cache.get(&key).cloned() else {
@@ -192,7 +192,7 @@ impl World {
         self.decide(Ticket { who, key, serial });
     }
 
-    /// Looks at everything: the replica has become the leader.
+    /// Reconciles everything: the replica has become the leader.
     pub(super) fn take_over(&mut self, who: usize) {
         if self.replicas[who].acts {
             return;
@@ -215,7 +215,7 @@ impl World {
         task.filter(|task| task.serial == ticket.serial)
     }
 
-    /// Asks the core for the next step, which is carried out a moment later.
+    /// Asks the core for the next step, which is executed a moment later.
     fn decide(&mut self, ticket: Ticket) {
         let now = self.timestamp();
         let (settings, renamed) = (self.settings.clone(), self.renamed.clone());
@@ -235,7 +235,7 @@ impl World {
         }
     }
 
-    /// A reply has come: take it in and go on.
+    /// A reply has arrived: the reconcile continues.
     pub(super) fn reply(&mut self, ticket: Ticket, reply: Reply) {
         let Some(task) = self.task(ticket) else {
             return;
@@ -292,7 +292,7 @@ impl World {
         self.finish(ticket, pause);
     }
 
-    /// A reconcile is over, and the next one is after this pause, or at the next change.
+    /// A reconcile has ended. The next one follows after this delay, or at the next change.
     fn finish(&mut self, ticket: Ticket, pause: Option<u64>) {
         let Ticket { who, key, .. } = ticket;
         let ended = self.replicas[who].tasks.remove(&key);

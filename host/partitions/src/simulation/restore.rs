@@ -1,4 +1,4 @@
-//! What the ledger has to outlive: a release that another one replaces, and a restore of the API server.
+//! Changes that the ledger must survive: a new release in place of an earlier one, and a restore of the API server.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub(super) struct Backup {
 }
 
 impl World {
-    /// The release is uninstalled, and another one in another namespace goes on, now and then in another
-    /// cluster that all was brought into.
+    /// The release is uninstalled, and another one continues in another namespace, sometimes in another cluster to
+    /// which all objects were moved.
     pub(super) fn release_is_replaced(&mut self) {
         self.cover(CoveragePoint::HandedOver);
         self.handovers += 1;
@@ -37,7 +37,7 @@ impl World {
         self.restart_replicas();
     }
 
-    /// A backup is made, to which the API server goes back a while later.
+    /// A backup is made, from which the API server is restored a while later.
     pub(super) fn back_up(&mut self) {
         let (None, Some(objects)) = (&self.backup, self.api.back_up()) else {
             return;
@@ -53,9 +53,9 @@ impl World {
         self.repair_later(pause, Repair::BackupRestored);
     }
 
-    /// The API server goes back to the backup, and V-IPU controllers stay as they are. The operator was
-    /// stopped before, as the documents say. Pods that were made since then are unknown to their kubelets;
-    /// those that have ended do not come back.
+    /// The API server is restored, and V-IPU controllers are not. The operator was stopped before, as the documents
+    /// require. Pods that were created since the backup are unknown to their kubelets; those that have ended do not
+    /// return.
     pub(super) fn restore(&mut self) {
         let Some(backup) = self.backup.take().filter(|_| !self.is_over) else {
             return;

@@ -1,5 +1,5 @@
-//! Once the trouble is over, the replicas do not write one status after the other without end: two that
-//! act at the same time, each of which puts right what the other wrote, would.
+//! After the last fault, the replicas do not write one status after the other without end, as two active ones
+//! would that correct each other's writes.
 
 use std::collections::BTreeMap;
 
@@ -9,15 +9,15 @@ use super::api_server::Key;
 use super::invariants::{STEADY, demand};
 use super::world::World;
 
-/// For so many milliseconds the writes are followed.
+/// Time, in milliseconds, for which writes are counted.
 const FOLLOWED: u64 = 10 * 60_000;
 
-/// Statuses of one object while nobody comes, goes, wants something else or is given a partition. Those
-/// who write in answer to each other write hundreds.
+/// Bound on the statuses of one object while no request is created, changed, deleted or served. Replicas that
+/// respond to each other's writes write hundreds.
 const WRITES_MAX: usize = 20;
 
 impl World {
-    /// What is wanted is served: from now on, what is written comes to an end each time.
+    /// All requests are served: from now on, each series of writes must end.
     pub(super) fn stays_steady(&mut self) {
         let from = self.api.log().len();
         let end = self.event_queue.now() + FOLLOWED;
@@ -45,7 +45,7 @@ impl World {
     }
 }
 
-/// Whether others may have to tell something else, too, after this change of an object.
+/// Whether this change of an object may change the statuses of others.
 fn concerns_others(before: Option<&IPUPartition>, now: Option<&IPUPartition>) -> bool {
     let (Some(before), Some(now)) = (before, now) else {
         return true;

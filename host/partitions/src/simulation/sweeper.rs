@@ -1,5 +1,5 @@
-//! The sweep, in the order of `sweep.rs`: list the controllers, then the API server, then act, with
-//! anything in between.
+//! The sweep, in the order of `sweep.rs`: list the controllers, list the API server, then act. Other events may occur
+//! in between.
 
 use std::time::Duration;
 
@@ -17,25 +17,25 @@ use super::world::World;
 use crate::orphans::RemotePartition;
 use crate::sweep::course::{Course, Task};
 
-/// Between two sweeps that find nothing, in milliseconds.
+/// Interval between two sweeps that find nothing, in milliseconds.
 pub(super) const PERIOD: u64 = 120_000;
 
 /// An object, and the version in which a sweep has found its owner to be gone.
 type Ownerless = (Key, u64);
 
-/// What a sweep is to do, where each failure is a word.
+/// The actions of a sweep; failures are texts.
 type Tasks = Course<Ownerless, &'static str>;
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// Nothing is read yet.
+    /// Nothing was read yet.
     List,
     /// The controllers were listed.
     Judge(Vec<RemotePartition>),
-    /// These are to be done, one after the other.
+    /// These remain, one after the other.
     Tasks(Tasks),
-    /// Nobody used this one a moment ago; the others come after it.
+    /// This one was unused a moment ago; the others follow.
     Remove(RemotePartition, Tasks),
 }
 
@@ -47,18 +47,18 @@ impl World {
             .add(delay, Event::Sweep { who, life, stage });
     }
 
-    /// A replica gets on with its sweep.
+    /// A replica continues its sweep.
     pub(super) fn sweep(&mut self, who: usize, life: u64, stage: Stage) {
         if self.replicas[who].life != life || self.is_dead(who) {
             return;
         }
         let next = match stage {
-            // The next leader sweeps when it takes over.
+            // The next leader sweeps when it starts to lead.
             Stage::List if !self.replicas[who].acts => return,
             Stage::List => Some(Stage::Judge(self.partitions_on_controllers(who))),
             Stage::Judge(found) => match self.api_fault() {
                 ApiFault::Nothing => Some(Stage::Tasks(self.judge(who, &found))),
-                // What is nobody's is not known without that list.
+                // Orphans are not determined without that list.
                 ApiFault::Before | ApiFault::After => {
                     self.cover(CoveragePoint::SweepFailed);
                     None
@@ -90,8 +90,8 @@ impl World {
             .add(pause, Event::Sweep { who, life, stage });
     }
 
-    /// Every partition on every controller that answers, in the list or not as long as an object holds
-    /// something there.
+    /// Every partition on every controller that answers, in the list or not, as long as an object holds a
+    /// partition there.
     fn partitions_on_controllers(&mut self, who: usize) -> Vec<RemotePartition> {
         let left = self.left_behind(who);
         let is_silent = |one: &&Controller| one.is_down || one.is_blank || one.denies;
@@ -110,7 +110,7 @@ impl World {
         partitions_on_controllers
     }
 
-    /// Tells whose owners are gone, and which partitions are nobody's.
+    /// Determines the objects whose owners are gone, and the orphans.
     fn judge(&mut self, who: usize, found: &[RemotePartition]) -> Tasks {
         let ownerless: Vec<Ownerless> = self
             .api
@@ -137,7 +137,7 @@ impl World {
         sim_adapter::course(ownerless, told.due)
     }
 
-    /// Deletes an object whose owner is gone, unless somebody has changed it meanwhile.
+    /// Deletes an object whose owner is gone, unless the object was changed meanwhile.
     fn delete_ownerless(&mut self, (key, version): Ownerless) -> Result<(), &'static str> {
         if self.undeletable.contains(&key) {
             self.cover(CoveragePoint::NotDeleted);
@@ -158,7 +158,7 @@ impl World {
         Err("the API server is down")
     }
 
-    /// Counts who uses a partition of nobody, which is removed where nobody does.
+    /// Counts the Pods that use an orphan, which is removed when it is unused.
     fn count_orphan(&mut self, partition: RemotePartition, mut tasks: Tasks) -> Stage {
         if self.api_fault() != ApiFault::Nothing {
             self.cover(CoveragePoint::SweepFailed);
@@ -180,7 +180,7 @@ impl World {
         });
         let mut known = self.controllers.iter();
         let Some(controller) = known.position(|one| one.reference.name == name) else {
-            // Nobody answers at the name that it had when it was listed.
+            // The name that it had when it was listed does not answer any more.
             return;
         };
         self.cover(CoveragePoint::SweptOrphan);

@@ -1,4 +1,4 @@
-//! What happened in a run, line by line: written only for a run that is looked at.
+//! The trace of a run, one event per line. It is recorded only on request.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,10 +7,10 @@ use std::rc::Rc;
 
 use crate::step::Step;
 
-/// How much of a run is kept.
+/// How much of a run is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    /// Nothing: the plain course of a test, which has no time for it.
+    /// Nothing: for test runs, where it would take too long.
     Nothing,
     /// The last lines, and the hash of all.
     Last(usize),
@@ -18,7 +18,7 @@ pub(super) enum Detail {
     Everything,
 }
 
-/// A record of a run. Clones share it, so that it outlives a run that fails.
+/// The trace of a run. Clones share it, so that it outlives a run that fails.
 #[derive(Clone, Debug)]
 pub(super) struct Trace {
     detail: Detail,
@@ -40,7 +40,7 @@ impl Trace {
         }
     }
 
-    /// Adds a line, which is made only where it is kept.
+    /// Adds a line, which is formatted only where it is recorded.
     pub(super) fn say<T: Display>(&self, now: u64, line: impl FnOnce() -> T) {
         let most = match self.detail {
             Detail::Nothing => return,
@@ -58,14 +58,14 @@ impl Trace {
         }
     }
 
-    /// The lines that were kept.
+    /// The recorded lines.
     pub(super) fn text(&self) -> String {
         let lines = self.lines.borrow();
         let each: Vec<&str> = lines.kept.iter().map(String::as_str).collect();
         each.join("\n")
     }
 
-    /// A number that is the same for the same lines.
+    /// A hash, equal for equal lines.
     pub(super) fn hash(&self) -> u64 {
         self.lines.borrow().hash
     }

@@ -15,14 +15,14 @@ use super::world::World;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 60_000;
 
-/// Within so many milliseconds all jobs are served: forming takes a minute at most.
+/// Deadline, in milliseconds, until all jobs are served: forming takes a minute at most.
 const SERVED_WITHIN: u64 = 150_000;
 
-/// Within so many milliseconds the sweep has done what it can: Pods of a job that is gone outlive it by two
-/// minutes; then come a sweep, the grace, another sweep, and a removal.
+/// Deadline, in milliseconds, until the sweep is settled: Pods of a job that is gone outlive it by two
+/// minutes. A sweep, the grace period, another sweep, and a removal follow.
 const SWEPT_WITHIN: u64 = 480_000;
 
-/// Runs the seed. A broken invariant is a panic.
+/// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut world = World::calm(seed, &[8, 8], trace);
     world.longest_run = RUNS;
@@ -57,8 +57,8 @@ fn offered(world: &World, job: usize) -> Option<String> {
     api_server::offered(object).map(str::to_owned)
 }
 
-/// Has the job's object deleted by force while no controller lets the operator see anything. What it had is
-/// nobody's from then on.
+/// Has the job's object deleted without its finalizer while all controllers deny access to the operator. Its partitions
+/// are orphans from then on.
 fn abandon(world: &mut World, job: usize) -> String {
     let (key, id) = (key_of(job, 0), offered(world, job).unwrap_or_default());
     let uid = |world: &World| {

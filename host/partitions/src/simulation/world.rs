@@ -1,4 +1,4 @@
-//! The world of one run: everything in it, and one event after the other.
+//! The world of one run: its state, and its event loop.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,12 +23,12 @@ use super::sim_adapter;
 use super::trace::Trace;
 use crate::step::Settings;
 
-/// The death of replica 0 after one of its steps, where a test says which.
+/// A planned crash of replica 0 after one of its steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Death {
-    /// Steps that go before it.
+    /// Steps before it.
     pub after: u32,
-    /// What meets the call of the last step, if it is one.
+    /// The fault of the last step, if it is a call.
     pub call_fault: CallFault,
 }
 
@@ -39,13 +39,13 @@ pub(super) struct World {
     pub replicas: [Replica; 2],
     pub jobs: Vec<Job>,
     pub pods: BTreeMap<u64, Pod>,
-    /// Partitions that others made, with the controller that they are on.
+    /// Partitions of other clients, with their controller.
     pub foreign: BTreeSet<(usize, String)>,
-    /// Controllers that take nothing new, and those that are being emptied.
+    /// Cordoned and draining controllers.
     pub cordons: CordonStates,
-    /// Controllers that have another name now, by each name that they had.
+    /// The present name of each renamed controller, by each earlier name.
     pub renamed: BTreeMap<String, ControllerRef>,
-    /// IPUPartitions that the API server does not delete for the sweep.
+    /// IPUPartitions whose deletion by the sweep fails.
     pub undeletable: BTreeSet<Key>,
     /// By how much the clock was set back.
     pub behind: SignedDuration,
@@ -57,32 +57,32 @@ pub(super) struct World {
     pub coverage: Coverage,
     pub trace: Trace,
     pub settings: Settings,
-    /// The last number that was given to anything.
+    /// The last number that was assigned.
     pub numbers: u64,
-    /// Whether only one replica acts as long as nothing goes wrong.
+    /// Whether only one replica is active as long as no fault occurs.
     pub has_lease: bool,
     pub api_down_until: u64,
-    /// Whether nothing new goes wrong.
+    /// Whether no new faults occur.
     pub is_over: bool,
-    /// Whether no IPU that a Pod uses may be given to anybody else. Two replicas that both act, or one whose
-    /// watch is late, may do so where the controller does not know what is used.
+    /// Whether no IPU that a Pod uses may be assigned to another owner. Two active replicas, or one whose watch is
+    /// late, may do so where the controller has lost its state.
     pub assigns_once: bool,
     pub assigned_ipus: AssignedIpus,
     pub death: Option<Death>,
     /// Longest time that a Pod runs or takes to end, in milliseconds.
     pub longest_run: u64,
-    /// What the API server is about to be restored from.
+    /// The backup from which the API server will be restored.
     pub backup: Option<Backup>,
-    /// How often it was.
+    /// The number of restores.
     pub restores: u64,
-    /// How many releases have come after the first one.
+    /// The number of releases after the first one.
     pub handovers: u64,
-    /// Changes that the watches were told of.
+    /// Changes that the watches have delivered.
     announced: usize,
 }
 
 impl World {
-    /// A world in which nothing goes wrong, with controllers of these sizes and nobody in it.
+    /// A world without faults and owners, with controllers of these sizes.
     pub(super) fn calm(seed: u64, sizes: &[u32], trace: Trace) -> Self {
         let sizes = sizes.iter().enumerate();
         let mut world = World {
@@ -125,12 +125,12 @@ impl World {
         world
     }
 
-    /// Adds a job that comes at once.
+    /// Adds a job, which is created now.
     pub(super) fn add_job(&mut self, job: Job) -> usize {
         self.add_job_later(job, 0)
     }
 
-    /// Adds a job that comes in so many milliseconds.
+    /// Adds a job, which is created in so many milliseconds.
     pub(super) fn add_job_later(&mut self, mut job: Job, delay: u64) -> usize {
         let index = self.jobs.len();
         job.uid = format!("job-uid-{index}");
@@ -151,7 +151,7 @@ impl World {
             - self.behind
     }
 
-    /// An object as the trace names it.
+    /// The name of an object in the trace.
     pub(super) fn name(&self, key: Key) -> String {
         format!("{}/{}", self.jobs[job_of(key)].uid, key % SLOTS)
     }
@@ -160,7 +160,7 @@ impl World {
         self.api_down_until > self.event_queue.now()
     }
 
-    /// Lets everything happen that happens up to this time.
+    /// Handles all events up to this time.
     pub(super) fn run_until(&mut self, time: u64) {
         while let Some(event) = self.event_queue.next(time) {
             self.coverage.steps += 1;
@@ -200,7 +200,7 @@ impl World {
         }
     }
 
-    /// Puts off what a replica is to do while it stands still.
+    /// Defers the events of a paused replica.
     fn unless_it_stands(&mut self, event: Event) -> Option<Event> {
         let who = match &event {
             Event::Watch { who, .. } | Event::Wake { who, .. } | Event::Sweep { who, .. } => *who,
@@ -222,7 +222,7 @@ impl World {
         None
     }
 
-    /// Tells the watches and the owners of what has changed.
+    /// Notifies the watches and the owners of changes.
     fn announce(&mut self) {
         let upto = self.api.log().len();
         if self.announced == upto {
@@ -267,7 +267,7 @@ impl World {
         self.check_partition(id);
     }
 
-    /// What a call that was accepted leads to.
+    /// The effects of a call that was accepted.
     fn follow_up(&mut self, call: &Call) {
         if call.is_late {
             self.cover(CoveragePoint::Late);
@@ -333,7 +333,7 @@ impl World {
         index.expect("attempts name controllers of this world")
     }
 
-    /// The slot that a partition may be used by has only that one.
+    /// A slot has at most one partition that Pods use or may use: this one.
     fn check_partition(&self, id: &str) {
         let user = self.pods.values().find(|pod| pod.id == *id);
         if let Some(key) = user.map(|pod| pod.key) {
@@ -359,7 +359,7 @@ impl World {
         self.controllers.iter().any(|one| one.made.contains_key(id))
     }
 
-    /// Whether the step that is carried out now is the last one before a planned death.
+    /// Whether the step that is being executed is the last one before a planned crash.
     pub(super) fn is_last_step(&mut self, who: usize) -> bool {
         match &mut self.death {
             Some(death) if who == 0 && death.after > 0 => {
@@ -370,7 +370,7 @@ impl World {
         }
     }
 
-    /// The partitions that a release has made, with the controller that each is on.
+    /// The partitions of a release, with their controllers.
     pub(super) fn ours(&self) -> Vec<(usize, &str)> {
         let all = self.controllers.iter().enumerate();
         all.flat_map(|(index, one)| one.made.keys().map(move |id| (index, id.as_str())))
@@ -378,7 +378,7 @@ impl World {
             .collect()
     }
 
-    /// What is being removed on a controller does not count as there.
+    /// A partition that is being removed does not count as present.
     pub(super) fn is_going(&self, controller: usize, id: &str) -> bool {
         self.controllers[controller].is_going(id)
     }

@@ -1,4 +1,4 @@
-//! Reads whole lists from the API server, page by page: what IPUPartitions hold, and which owners live.
+//! Reads whole lists from the API server, page by page: the attempts of IPUPartitions, and the existing owners.
 
 use std::collections::HashSet;
 
@@ -16,25 +16,25 @@ use kube::core::ApiResource;
 use super::SweepError;
 use crate::orphans;
 
-/// Objects that are read at once. A page of IPUPartitions takes some ten KiB of memory for each.
+/// Page size of lists. A page of IPUPartitions takes some ten KiB of memory for each.
 const PAGE: u32 = 200;
 
-/// How often a list is begun anew whose token has expired. The API server keeps what it was at one moment
-/// for some five minutes, and a list of ten thousand takes seconds.
+/// How often a list is restarted whose token has expired. The API server serves a snapshot
+/// for some five minutes, and a list of ten thousand objects takes seconds.
 const BEGINNINGS: usize = 3;
 
-/// What all IPUPartitions hold.
+/// The attempts of all IPUPartitions.
 #[derive(Default)]
 pub(super) struct Holdings {
     pub(super) objects: usize,
-    /// Ids of their attempts, and every text in objects that cannot be read: whatever id such a text may
-    /// be is left alone. There are thousands, so that only their digests are kept.
+    /// Ids of their attempts, and every text in objects that cannot be parsed: an id that equals such a text
+    /// is not removed. There are thousands, so that only their digests are stored.
     pub(super) ids: HashSet<Uid>,
     /// Those whose owner may be gone.
     pub(super) suspects: Vec<IPUPartition>,
 }
 
-/// What the IPUPartitions hold at one moment, with those for which `is_suspect`.
+/// The attempts of the IPUPartitions at one moment, with the IPUPartitions for which `is_suspect` holds.
 pub(super) async fn holdings(
     client: &Client,
     is_suspect: impl Fn(&IPUPartition) -> bool,
@@ -61,7 +61,7 @@ pub(super) async fn holdings(
     listed.map_err(SweepError::ListPartitions)
 }
 
-/// UIDs of all IPUJobs. One list for all: to ask for the owner of each IPUPartition would be thousands of
+/// UIDs of all IPUJobs. One list for all: a request for the owner of each IPUPartition would be thousands of
 /// requests, one after the other.
 pub(super) async fn living_jobs(client: &Client) -> Result<HashSet<Uid>, SweepError> {
     let api = Api::<IPUJob>::all(client.clone());
@@ -74,7 +74,7 @@ pub(super) async fn living_jobs(client: &Client) -> Result<HashSet<Uid>, SweepEr
     listed.map_err(SweepError::ListJobs)
 }
 
-/// UIDs of all native Pods. The partition of one that has lost its label is looked for by name.
+/// UIDs of all native Pods. A Pod that has lost the label is read by its name.
 pub(super) async fn living_pods(client: &Client) -> Result<HashSet<Uid>, SweepError> {
     let api = Api::<Pod>::all(client.clone());
     let api = &api;
@@ -89,8 +89,8 @@ pub(super) async fn living_pods(client: &Client) -> Result<HashSet<Uid>, SweepEr
     listed.map_err(SweepError::ListNativePods)
 }
 
-/// Takes in every object of a list, page by page. Where the token to go on with has expired, all of it is
-/// read anew: what was taken in is from another moment.
+/// Handles every object of a list, page by page. Where the continue token has expired, the whole list is
+/// read again: the pages before are of another moment.
 async fn each<'a, K: Clone, T: Default>(
     list: impl Fn(ListParams) -> BoxFuture<'a, Result<ObjectList<K>, kube::Error>>,
     mut take: impl FnMut(&mut T, K),

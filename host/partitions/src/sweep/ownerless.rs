@@ -58,7 +58,7 @@ impl Owner {
     }
 }
 
-/// Those of `suspects` whose owner is not among the living: for each kind of owner, or why that is not known.
+/// Those of `suspects` whose owner does not exist: for each kind of owner, or why that is not known.
 pub(super) async fn gone(
     client: &Client,
     suspects: Vec<IPUPartition>,
@@ -85,7 +85,7 @@ async fn gone_of(
     Ok(suspects)
 }
 
-/// Whether it is this release's to judge whether the owner is gone.
+/// Whether this release decides if the owner is gone.
 pub(super) fn is_to_judge(partition: &IPUPartition, scope: &Scope) -> bool {
     let owner = &partition.spec.owner;
     Owner::of(partition).is_some()
@@ -93,10 +93,10 @@ pub(super) fn is_to_judge(partition: &IPUPartition, scope: &Scope) -> bool {
         && partition.metadata.deletion_timestamp.is_none()
 }
 
-/// Deletes one, unless its owner is found when it is looked for by name.
+/// Deletes one, unless its owner is found by name.
 pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<(), SweepError> {
     let (name, owner) = (partition.name_any(), &partition.spec.owner);
-    // What was written by hand may hold anything: an owner that cannot exist is not looked for.
+    // An object that a user wrote may contain anything: an owner that cannot exist is not read.
     if dns1123::can_exist(owner) {
         let found = match Owner::of(partition) {
             Some(kind) => kind.uid(client, owner).await,
@@ -127,7 +127,7 @@ pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<
         .await
     {
         Ok(_) => Ok(()),
-        // Changed or gone meanwhile: the next sweep looks again.
+        // Changed or gone meanwhile: the next sweep checks it again.
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
         Err(source) => Err(SweepError::Delete {
             partition: name,

@@ -1,8 +1,8 @@
 //! The steps at which the proxy is killed, and what holds it there.
 
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
-use tests::simulator::faults::{Down, LostReply, Method, Order};
-use tests::simulator::pod::Stage;
+use vipu_simulator::faults::{Down, LostReply, Method, Order};
+use vipu_simulator::pod::Stage;
 
 use super::{Arrival, Case, Life, Snapshot, Work};
 

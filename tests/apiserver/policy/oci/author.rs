@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::Parser;
+use cluster::command;
+use cluster::progress::Progress;
+use cluster::settings::Settings;
+use cluster::tools::Tools;
 use ipu_operator::cli::{Arguments, Task};
+use release::guests;
 use serde_json::{Value, json};
-use tests::guests;
-use tests::lab::command;
-use tests::lab::progress::Progress;
-use tests::lab::settings::Settings;
-use tests::lab::tools::Tools;
 use tests::registry::{Access, PASSWORD, Registry, USER};
 
 use crate::policy::fixture::of_registry;

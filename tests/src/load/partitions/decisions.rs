@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use cluster::settings::Settings;
 use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{ControllerView, Hook, PartitionRequest};
 use ipu_guest_host::{GuestHost, GuestHostOptions};
@@ -14,7 +15,6 @@ use ipu_policies::active_policies::ActivePolicies;
 use jiff::{SignedDuration, Timestamp};
 
 use super::super::LoadError;
-use crate::lab::settings::Settings;
 
 /// Decisions of each kind; the middle one of their times counts.
 const RUNS: usize = 301;

@@ -7,6 +7,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use cluster::control_plane::{ControlPlane, free_ports};
+use cluster::http;
+use cluster::keeper::Keeper;
+use cluster::settings::Settings;
+use cluster::wait::{Seen, WaitedTooLong, until};
 use futures::{StreamExt, TryStreamExt, stream};
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
@@ -14,6 +19,7 @@ use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::Value;
+use vipu_simulator::Simulator;
 
 use super::super::bare::define;
 use super::super::consumption::Consumption;
@@ -24,12 +30,6 @@ use super::super::submit::{jobs, submit};
 use super::super::vipu_controllers::{entries, label, simulators};
 use super::super::{LoadError, PATIENCE, SUBMITTED_AT_ONCE, api};
 use super::wanted_by;
-use crate::http;
-use crate::lab::control_plane::{ControlPlane, free_ports};
-use crate::lab::keeper::Keeper;
-use crate::lab::settings::Settings;
-use crate::simulator::Simulator;
-use crate::wait::{Seen, WaitedTooLong, until};
 
 /// Name of the process.
 const NAME: &str = "vipu-proxy";

@@ -1,4 +1,4 @@
-//! The OpenAPI document and the routes are the same thing.
+//! The OpenAPI document and the routes are consistent.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use super::fixture::{Ports, create_body};
 
-/// Every method that a client may think of.
+/// Every method that a client may use.
 const METHODS: [&str; 7] = ["get", "post", "put", "patch", "delete", "options", "trace"];
 
-/// What is offered on both ports.
+/// The paths of both ports.
 const READS: [&str; 6] = [
     "get /controllers",
     "get /health",
@@ -44,8 +44,8 @@ async fn each_port_tells_of_what_it_offers() {
     assert_eq!(operations(&secure), expected);
 }
 
-/// The fixture holds every answer against the document: status, media type and body. Here every
-/// path is asked by every method, so that neither a route nor a description stands alone.
+/// The fixture validates every response against the document: status, media type and body. Here every path is
+/// requested with every method, so that neither a route nor a description is without the other.
 #[tokio::test]
 async fn every_path_answers_the_methods_of_the_document_and_no_others() {
     let ports = Ports::open().await;

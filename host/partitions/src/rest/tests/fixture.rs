@@ -1,4 +1,4 @@
-//! Both ports in-process, around a fake of the API server. Every answer is held against the document.
+//! Both ports in-process, with a fake API server. Every response is validated against the document.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,10 +27,10 @@ use crate::rest::{SecureState, Sources, plain, secure};
 use crate::watched::{PartitionWatch, watched};
 use crate::{Guarded, controller_pool::ControllerPool};
 
-/// The audience that the door asks for.
+/// The audience that the authorizer requires.
 const AUDIENCE: &str = "ipu-operator";
 
-/// What the fake API server holds, and what it was asked.
+/// The state of the fake API server, and the requests that it received.
 #[derive(Default)]
 pub(super) struct World {
     /// IPUPartitions by name.
@@ -39,17 +39,17 @@ pub(super) struct World {
     pub(super) jobs: BTreeMap<String, String>,
     /// Every request, as `METHOD path`.
     pub(super) asked: Vec<String>,
-    /// The specs of all reviews of rights.
+    /// The specs of all access reviews.
     pub(super) rights: Vec<Value>,
-    /// Whether nobody answers.
+    /// Whether requests fail.
     pub(super) is_down: bool,
-    /// Whether an answer never comes.
+    /// Whether requests get no response.
     pub(super) is_silent: bool,
-    /// What the API server answers to a create instead of making it.
+    /// The response to a create request instead of a success.
     pub(super) refusal: Option<(u16, Value)>,
 }
 
-/// An answer of one of the ports.
+/// A response of one of the ports.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -70,7 +70,7 @@ impl Ports {
         Self::open_at(UserRate::default()).await
     }
 
-    /// With another pace of each user.
+    /// With another rate limit of each user.
     pub(super) async fn open_at(rate: UserRate) -> Self {
         let world: Arc<Mutex<World>> = Arc::default();
         let (partitions, watch) = watched(namespaces().0, Scope::default());
@@ -102,18 +102,18 @@ impl Ports {
         self.world.lock().unwrap()
     }
 
-    /// What the watch of IPUPartitions tells.
+    /// Applies an event of the watch of IPUPartitions.
     pub(super) fn apply_event(&self, event: Event<Guarded>) {
         self.watch.apply_event(event);
     }
 
-    /// Asks port 8080.
+    /// Sends a request to port 8080.
     pub(super) async fn plain(&self, method: &str, path: &str, body: impl Into<Body>) -> Answer {
         let request = Request::builder().method(method).uri(path);
         ask(&self.plain, request.body(body.into()).unwrap()).await
     }
 
-    /// Asks port 8443 with a token.
+    /// Sends a request to port 8443 with a token.
     pub(super) async fn secure(&self, token: &str, method: &str, path: &str, body: &str) -> Answer {
         let request = Request::builder().method(method).uri(path);
         let request = request
@@ -138,13 +138,13 @@ impl Ports {
     }
 }
 
-/// Policies without a module: the built-in walk decides.
+/// Policies without a module: the built-in placement decides.
 pub(super) async fn no_policies() -> ActivePolicies {
     let options = GuestHostOptions::default();
     ActivePolicies::new(GuestHost::open(options).await.unwrap())
 }
 
-/// The body of a good `POST /partitions`.
+/// The body of a valid `POST /partitions`.
 pub(super) fn create_body(change: impl FnOnce(&mut Value)) -> Value {
     let mut create_body = json!({
         "owner": {
@@ -181,7 +181,7 @@ async fn read(response: Response<Body>) -> Answer {
     }
 }
 
-/// The answer is one that the document tells of, down to the type of each field.
+/// The response conforms to the document, including the type of each field.
 fn hold_against(document: &Value, method: &Method, path: &str, answer: &Answer) {
     let media_type = answer.headers["content-type"].to_str().unwrap();
     let paths = document["paths"].as_object().unwrap();
@@ -225,7 +225,7 @@ fn hold_against(document: &Value, method: &Method, path: &str, answer: &Answer) 
     );
 }
 
-/// Making a validator takes longer than all the rest of a request.
+/// Creating a validator takes longer than the rest of a request.
 fn validator(schema: &Value) -> Arc<jsonschema::Validator> {
     static MADE: OnceLock<Mutex<BTreeMap<String, Arc<jsonschema::Validator>>>> = OnceLock::new();
     let mut made = MADE.get_or_init(Mutex::default).lock().unwrap();
@@ -277,7 +277,7 @@ fn fake(world: Arc<Mutex<World>>) -> Client {
     Client::new(service, "default")
 }
 
-/// Tokens are known by what stands in them.
+/// Tokens are identified by their content.
 fn token_review(mut review: Value) -> Value {
     let ours = &review["spec"]["audiences"];
     let user = json!({
@@ -303,7 +303,7 @@ fn failure(code: u16, reason: &str) -> (u16, Value) {
 }
 
 impl World {
-    /// `admin` may do everything, `reader` may read, and others nothing.
+    /// `admin` has all permissions, `reader` may read, and others have none.
     fn access_review(&mut self, mut review: Value) -> Value {
         self.rights.push(review["spec"].clone());
         let verb = review["spec"]["resourceAttributes"]["verb"]

@@ -1,4 +1,4 @@
-//! Bodies that nobody would write by hand, thousands of them: refused or right, and never a panic.
+//! Thousands of random bodies: rejected or accepted correctly, without a panic.
 
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -8,7 +8,7 @@ use super::fixture::create_body;
 use crate::rest::create_request as body;
 use crate::rest::invariants::{check_create_request, check_problem, check_query_request};
 
-/// As many cases as `IPU_OPERATOR_FUZZ_CASES` says.
+/// The number of cases is `IPU_OPERATOR_FUZZ_CASES`.
 fn cases() -> Config {
     let cases = std::env::var("IPU_OPERATOR_FUZZ_CASES").ok();
     Config {
@@ -18,7 +18,7 @@ fn cases() -> Config {
     }
 }
 
-/// Values that are near to what is allowed, and any others.
+/// Values that are nearly valid, and any others.
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -68,7 +68,7 @@ fn key() -> impl Strategy<Value = String> {
     ]
 }
 
-/// A good body with some of its parts changed, added or taken away.
+/// A valid body with some of its parts changed, added or removed.
 fn mutated() -> impl Strategy<Value = Value> {
     let places = [None, Some("owner"), Some("options"), Some("ownerMetadata")];
     let place = prop::sample::select(places.to_vec());
@@ -241,7 +241,7 @@ fn owners_of_any_kind_are_taken_and_the_name_is_made_from_them() {
     assert_eq!(body::object(request).metadata.name, again.metadata.name);
 }
 
-/// What is wrong a thousand times is not told a thousand times, and a long name not whole.
+/// A message lists a thousand errors only in part, and a long name only in part.
 #[test]
 fn an_answer_stays_short_whatever_the_body() {
     let many: serde_json::Map<_, _> = (0..1_000).map(|n| (format!("k{n}"), json!(0))).collect();

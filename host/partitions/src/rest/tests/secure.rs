@@ -1,4 +1,4 @@
-//! Port 8443: authorization, operations and answers.
+//! Port 8443: authorization, operations and responses.
 
 use axum::body::Body;
 use axum::http::Request;
@@ -296,7 +296,7 @@ async fn only_json_is_read_and_only_so_much() {
     ] {
         assert_eq!(send(content_type, good()).await.status, 415);
     }
-    // With its length told, and in pieces without.
+    // With a content length, and chunked without one.
     let pieces =
         futures::stream::iter((0..160).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 16])));
     for body in [Body::from(vec![b' '; 10 << 20]), Body::from_stream(pieces)] {

@@ -1,4 +1,4 @@
-//! Clients and an API server that are slow keep nobody else from an answer.
+//! Slow clients and a slow API server do not delay the requests of other clients.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,10 +11,10 @@ use futures::{FutureExt, StreamExt};
 
 use super::fixture::Ports;
 
-/// Clients that begin to send a body and never come to its end.
+/// Clients that begin to send a body and never finish.
 const SLOW: usize = 80;
 
-/// A body of which nothing ever comes; `waited` counts those whose first part is waited for.
+/// A body without any data; `waited` counts the clients whose first part is polled.
 fn endless(waited: &Arc<AtomicUsize>) -> Body {
     let waited = Arc::clone(waited);
     let first = async move {
@@ -66,7 +66,7 @@ async fn made_up_tokens_of_one_address_keep_nobody_else_from_being_known() {
         asked.filter(|one| one.ends_with("/tokenreviews")).count()
     };
     assert_eq!(reviews(), 4, "no more are under way");
-    // Theirs are still under way while somebody else is asked about and answered.
+    // Theirs are still pending while another one is reviewed and answered.
     ports.world().is_silent = false;
     let answer = ports.secure_from(2, "admin", "/partitions/p").await;
     assert_eq!(answer.status, 404, "{answer:?}");

@@ -1,0 +1,251 @@
+//! Pure: the Workload of a job, and the patches of both.
+
+use std::collections::BTreeMap;
+
+use ipu_api::API_VERSION;
+use ipu_api::labels;
+use ipu_api::naming;
+use ipu_api::queueing::{
+    ADMISSION_GATED_BY_ANNOTATION, GROUP, POD_SETS_ANNOTATION, PodSetUpdates, RESERVE_ANNOTATION,
+    RESOURCE_IN_USE_FINALIZER, VERSION, WORKLOAD_JOB_UID_LABEL,
+};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use serde_json::{Value, json};
+
+use crate::job::QueuedJob;
+use crate::objects::{ADMITTED, EVICTED, FINISHED, PODS_READY, QUOTA_RESERVED, REQUEUED, Workload};
+
+/// Longest message of a condition of a Workload, in bytes. Kueue accepts 32,768.
+const MESSAGE_MAX: usize = 1_024;
+
+/// Reasons of an eviction after which a Workload is in the queue again at once. After the others, Kueue requeues it.
+const REQUEUED_AT_ONCE: [&str; 2] = ["Preempted", "NodeFailures"];
+
+/// The priority of a Workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Priority {
+    /// Its class, as `spec.priorityClassRef`.
+    pub class: Option<Value>,
+    /// Its value.
+    pub value: i32,
+}
+
+/// Builds the Workload of a job.
+pub fn workload(job: &QueuedJob, priority: &Priority) -> Value {
+    let reference = &job.reference;
+    let annotations = gated_by(job);
+    json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": "Workload",
+        "metadata": {
+            "name": naming::workload(&reference.name, &reference.uid),
+            "namespace": reference.namespace,
+            "labels": {
+                WORKLOAD_JOB_UID_LABEL: reference.uid,
+                labels::MANAGED_BY_LABEL: labels::MANAGED_BY,
+            },
+            "annotations": annotations,
+            "finalizers": [RESOURCE_IN_USE_FINALIZER],
+            "ownerReferences": [owner(job)],
+        },
+        "spec": {
+            "podSets": job.pod_sets,
+            "queueName": job.queue,
+            "priority": priority.value,
+            "priorityClassRef": priority.class,
+            "maximumExecutionTimeSeconds": job.max_execution_seconds,
+        },
+    })
+}
+
+fn owner(job: &QueuedJob) -> Value {
+    let reference = &job.reference;
+    json!({
+        "apiVersion": API_VERSION, "kind": "IPUJob", "name": reference.name, "uid": reference.uid,
+        "controller": true, "blockOwnerDeletion": true,
+    })
+}
+
+fn gated_by(job: &QueuedJob) -> BTreeMap<&str, &str> {
+    let gated_by = job.gated_by.as_deref();
+    gated_by
+        .map(|gates| (ADMISSION_GATED_BY_ANNOTATION, gates))
+        .into_iter()
+        .collect()
+}
+
+/// The merge patch that makes a job the owner of a Workload.
+pub fn adoption(job: &QueuedJob, workload: &Workload) -> Value {
+    let owners = workload.metadata.owner_references.iter().flatten();
+    let owners: Vec<Value> = owners
+        .map(|owner| json!(owner))
+        .chain([owner(job)])
+        .collect();
+    let patch = json!({
+        "ownerReferences": owners,
+        "labels": {WORKLOAD_JOB_UID_LABEL: job.reference.uid},
+    });
+    json!({"metadata": with_version(workload, patch)})
+}
+
+/// The merge patch of a spec.
+pub fn spec(workload: &Workload, fields: &Value) -> Value {
+    json!({"metadata": with_version(workload, json!({})), "spec": fields})
+}
+
+/// The merge patch of the annotation that gates the admission.
+pub fn gates(job: &QueuedJob, workload: &Workload) -> Value {
+    let patch = json!({"annotations": {ADMISSION_GATED_BY_ANNOTATION: job.gated_by}});
+    json!({"metadata": with_version(workload, patch)})
+}
+
+/// The merge patch that removes the finalizer of the operator's quota.
+pub fn without_finalizer(workload: &Workload) -> Value {
+    let finalizers = workload.metadata.finalizers.iter().flatten();
+    let left: Vec<&String> = finalizers
+        .filter(|one| *one != RESOURCE_IN_USE_FINALIZER)
+        .collect();
+    json!({"metadata": with_version(workload, json!({"finalizers": left}))})
+}
+
+/// The merge patch of a status.
+pub fn status(workload: &Workload, fields: &Value) -> Value {
+    json!({"metadata": with_version(workload, json!({})), "status": fields})
+}
+
+/// The fields of the status of a finished Workload.
+pub fn finished(workload: &Workload, reason: &str, message: &str, now: Timestamp) -> Value {
+    let mut conditions = conditions(workload);
+    set(
+        &mut conditions,
+        workload,
+        (FINISHED, true, reason, message),
+        now,
+    );
+    json!({"conditions": conditions})
+}
+
+/// The fields of the status with the condition `PodsReady`.
+pub fn pods_ready(workload: &Workload, is_ready: bool, reason: &str, now: Timestamp) -> Value {
+    let message = match (is_ready, reason) {
+        (true, _) => "All pods reached readiness and the workload is running",
+        (false, "WaitForRecovery") => "At least one pod has failed, waiting for recovery",
+        (false, _) => "Not all pods are ready or succeeded",
+    };
+    let mut conditions = conditions(workload);
+    set(
+        &mut conditions,
+        workload,
+        (PODS_READY, is_ready, reason, message),
+        now,
+    );
+    json!({"conditions": conditions})
+}
+
+/// The fields of the status of an evicted Workload whose quota is released.
+pub fn released(workload: &Workload, now: Timestamp) -> Value {
+    let mut conditions = conditions(workload);
+    let evicted = workload.condition(EVICTED, "True");
+    let (reason, message) = evicted.map_or(("Evicted", ""), |one| (&*one.reason, &*one.message));
+    let is_requeued = REQUEUED_AT_ONCE.contains(&reason);
+    set(
+        &mut conditions,
+        workload,
+        (REQUEUED, is_requeued, reason, message),
+        now,
+    );
+    set(
+        &mut conditions,
+        workload,
+        (QUOTA_RESERVED, false, "Pending", message),
+        now,
+    );
+    let mut fields = json!({"admission": null});
+    if let Some(admitted) = workload.condition(ADMITTED, "True") {
+        let text = "The workload has no reservation";
+        set(
+            &mut conditions,
+            workload,
+            (ADMITTED, false, "NoReservation", text),
+            now,
+        );
+        let before = workload.status.as_ref();
+        let before = before.and_then(|status| status.accumulated_past_execution_time_seconds);
+        let seconds = now
+            .duration_since(admitted.last_transition_time.0)
+            .as_secs();
+        let seconds = i64::from(before.unwrap_or(0)).saturating_add(seconds.max(0));
+        fields["accumulatedPastExecutionTimeSeconds"] =
+            json!(i32::try_from(seconds).unwrap_or(i32::MAX));
+    }
+    fields["conditions"] = json!(conditions);
+    fields
+}
+
+/// The merge patch that starts a job, or creates its partitions while it stays suspended.
+pub fn admission(job: &QueuedJob, updates: &PodSetUpdates, is_start: bool) -> Value {
+    let reserve = (!is_start).then_some("true");
+    json!({
+        "metadata": {
+            "uid": job.reference.uid,
+            "resourceVersion": job.resource_version,
+            "annotations": {
+                POD_SETS_ANNOTATION: json!(updates).to_string(),
+                RESERVE_ANNOTATION: reserve,
+            },
+        },
+        "spec": {"suspend": !is_start},
+    })
+}
+
+/// The merge patch that suspends a job and takes back what its admission added.
+pub fn stop(job: &QueuedJob) -> Value {
+    json!({
+        "metadata": {
+            "uid": job.reference.uid,
+            "resourceVersion": job.resource_version,
+            "annotations": {POD_SETS_ANNOTATION: null, RESERVE_ANNOTATION: null},
+        },
+        "spec": {"suspend": true},
+    })
+}
+
+fn with_version(workload: &Workload, mut metadata: Value) -> Value {
+    metadata["uid"] = json!(workload.metadata.uid);
+    metadata["resourceVersion"] = json!(workload.metadata.resource_version);
+    metadata
+}
+
+fn conditions(workload: &Workload) -> Vec<Condition> {
+    workload
+        .status
+        .as_ref()
+        .map_or_else(Vec::new, |status| status.conditions.clone())
+}
+
+/// Sets a condition. Its time changes with its status.
+fn set(
+    conditions: &mut Vec<Condition>,
+    workload: &Workload,
+    (type_, status, reason, message): (&str, bool, &str, &str),
+    now: Timestamp,
+) {
+    let status = if status { "True" } else { "False" };
+    let old = conditions
+        .iter()
+        .find(|one| one.type_ == type_ && one.status == status);
+    let since = old.map_or(Time(now), |old| old.last_transition_time.clone());
+    let set = Condition {
+        type_: type_.to_owned(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
+        message: message[..message.floor_char_boundary(MESSAGE_MAX)].to_owned(),
+        last_transition_time: since,
+        observed_generation: workload.metadata.generation,
+    };
+    match conditions.iter_mut().find(|one| one.type_ == type_) {
+        Some(one) => *one = set,
+        None => conditions.push(set),
+    }
+}

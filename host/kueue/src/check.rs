@@ -1,0 +1,156 @@
+//! Pure: the answer of the AdmissionCheck `graphcore.ai/partition`: whether the partitions of a job are ready.
+
+use std::time::Duration;
+
+use ipu_jobs::facts::partition::PartitionState;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use crate::job::QueuedJob;
+use crate::partitions::JobPartition;
+
+/// Time for which a job keeps its quota while no V-IPU controller has room for its partitions.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Delay of the first retry. It doubles with each.
+const FIRST_RETRY_SECONDS: u32 = 10;
+
+/// Longest delay of a retry.
+const LONGEST_RETRY_SECONDS: u32 = 300;
+
+/// Longest message of a check, in bytes. Kueue accepts 32,768.
+const MESSAGE_MAX: usize = 1_024;
+
+/// The answer of a check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The state.
+    pub state: State,
+    /// The message for users.
+    pub message: String,
+}
+
+/// The state of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The partitions are being created, or wait.
+    Pending,
+    /// All partitions are ready.
+    Ready,
+    /// There is no room: the quota is released, and the Workload is admitted again after these seconds at the earliest.
+    Retry(u32),
+    /// The partitions can never be created.
+    Rejected,
+}
+
+impl State {
+    /// Its name in the status of a Workload.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Ready => "Ready",
+            Self::Retry(_) => "Retry",
+            Self::Rejected => "Rejected",
+        }
+    }
+}
+
+impl Answer {
+    /// The answer for Pods that belong to no IPUJob. Each gets its partition by its scheduling gate.
+    pub fn of_other_jobs() -> Self {
+        Self::new(
+            State::Ready,
+            "each Pod that requests IPUs waits for its partition behind its scheduling gate",
+        )
+    }
+
+    fn new(state: State, message: &str) -> Self {
+        let end = message.floor_char_boundary(MESSAGE_MAX);
+        Self {
+            state,
+            message: message[..end].to_owned(),
+        }
+    }
+
+    /// Whether the status of a Workload has this answer.
+    pub fn is_in(&self, check: &Value) -> bool {
+        check["state"] == self.state.name() && check["message"] == self.message.as_str()
+    }
+
+    /// Returns the entry of the status with this answer. It keeps its other fields, such as the number of retries.
+    pub fn set_in(&self, check: &Value, now: Timestamp) -> Value {
+        let mut check = check.clone();
+        if check["state"] != self.state.name() {
+            check["lastTransitionTime"] = json!(seconds(now));
+        }
+        check["state"] = json!(self.state.name());
+        check["message"] = json!(self.message);
+        if let State::Retry(seconds) = self.state {
+            check["requeueAfterSeconds"] = json!(seconds);
+        }
+        check
+    }
+}
+
+/// Returns a time as Kubernetes writes it, in whole seconds.
+pub fn seconds(time: Timestamp) -> String {
+    time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Answers the check of a job with reserved quota. Also returns the delay after which the answer may change by itself.
+pub fn answer(
+    job: &QueuedJob,
+    partitions: &[JobPartition],
+    check: &Value,
+    now: Timestamp,
+) -> (Answer, Option<Duration>) {
+    let of = |instance: u32| partitions.iter().find(|one| one.instance == instance);
+    let mut waiting: Vec<String> = Vec::new();
+    let mut since: Option<Timestamp> = None;
+    for instance in 0..job.instances {
+        let found = of(instance);
+        let reason = match found.map(|one| &one.state) {
+            Some(PartitionState::Ready(_)) => continue,
+            Some(PartitionState::Rejected(reason)) => {
+                let message = format!("instance {instance} can never start: {reason}");
+                return (Answer::new(State::Rejected, &message), None);
+            }
+            Some(state) => state.unusable_reason(),
+            None => None,
+        };
+        if let Some(PartitionState::Waiting(reasons)) = found.map(|one| &one.state)
+            && !reasons.is_empty()
+        {
+            let requested = found.and_then(|one| one.requested);
+            since = since.into_iter().chain(requested).min();
+        }
+        let reason = reason.unwrap_or_else(|| "its partition is being requested".to_owned());
+        waiting.push(format!("instance {instance}: {reason}"));
+    }
+    if waiting.is_empty() {
+        let ready = Answer::new(State::Ready, "every instance has its partition");
+        return (ready, None);
+    }
+    let message = waiting.join("; ");
+    let Some(since) = since else {
+        return (Answer::new(State::Pending, &message), None);
+    };
+    let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    let left = PATIENCE.saturating_sub(waited);
+    if !left.is_zero() {
+        return (Answer::new(State::Pending, &message), Some(left));
+    }
+    (
+        Answer::new(State::Retry(retry_delay(check)), &message),
+        None,
+    )
+}
+
+/// Returns the seconds of the next retry.
+fn retry_delay(check: &Value) -> u32 {
+    let retries = check.get("retryCount").and_then(Value::as_u64).unwrap_or(0);
+    let doublings = u32::try_from(retries.min(16)).unwrap_or(16);
+    FIRST_RETRY_SECONDS
+        .saturating_mul(1 << doublings)
+        .min(LONGEST_RETRY_SECONDS)
+}

@@ -1,0 +1,434 @@
+//! Carries out the steps of queued jobs on the API server.
+
+use ipu_api::ipujob_status::JobCondition;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::labels::{self, JOB_UID_LABEL};
+use ipu_jobs::raw::RawJob;
+use ipu_runtime::clock;
+use k8s_openapi::api::scheduling::v1::PriorityClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use kube::Client;
+use kube::api::{
+    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
+};
+use kube::core::PartialObjectMeta;
+use kube::discovery::ApiResource;
+use serde_json::{Value, json};
+use thiserror::Error;
+
+use super::Context;
+use super::build::{self, Priority};
+use super::check::Answer;
+use super::job::{JobRef, QueuedJob};
+use super::objects::{AdmissionCheck, Workload};
+use super::plan::Step;
+
+/// Condition of an AdmissionCheck: a controller answers it.
+const ACTIVE: &str = "Active";
+
+/// A request that did not succeed.
+#[derive(Debug, Error)]
+#[error("failed to {action}")]
+pub(super) struct RequestError {
+    action: &'static str,
+    #[source]
+    source: kube::Error,
+}
+
+impl RequestError {
+    /// Whether another client has written the object since it was read, or it is gone.
+    pub(super) fn is_stale(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if [404, 409].contains(&status.code))
+    }
+
+    /// Whether the API server does not accept the object as it is.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if [400, 403, 422].contains(&status.code))
+    }
+}
+
+/// Names what failed.
+fn failed_to(action: &'static str) -> impl Fn(kube::Error) -> RequestError {
+    move |source| RequestError { action, source }
+}
+
+/// Carries out a step of a job. Returns whether it was done: a step that releases quota waits for the last partition.
+pub(super) async fn step(
+    context: &Context,
+    job: &QueuedJob,
+    workload: Option<&Workload>,
+    step: &Step,
+) -> Result<bool, RequestError> {
+    let reference = &*job.reference;
+    let client = &context.client;
+    match (step, workload) {
+        (Step::CreateWorkload, _) => create(client, job).await?,
+        (Step::Stop(_), _) => {
+            patch_job(client, reference, build::stop(job), "suspend the IPUJob").await?;
+        }
+        (Step::Start(updates), _) => {
+            let patch = build::admission(job, updates, true);
+            patch_job(client, reference, patch, "start the admitted IPUJob").await?;
+        }
+        (Step::Reserve(updates), _) => {
+            let patch = build::admission(job, updates, false);
+            patch_job(
+                client,
+                reference,
+                patch,
+                "request the partitions of the IPUJob",
+            )
+            .await?;
+        }
+        (_, None) => {}
+        (Step::ReleaseQuota | Step::Finish { .. } | Step::DeleteWorkload, Some(workload)) => {
+            if has_partitions(client, reference).await? {
+                return Ok(false);
+            }
+            release(client, workload, step).await?;
+        }
+        (step, Some(workload)) => of_workload(client, job, workload, step).await?,
+    }
+    Ok(true)
+}
+
+async fn release(client: &Client, workload: &Workload, step: &Step) -> Result<(), RequestError> {
+    let now = clock::now();
+    match step {
+        Step::ReleaseQuota => {
+            let fields = build::released(workload, now);
+            patch_status(
+                client,
+                workload,
+                &fields,
+                "release the quota of the Workload",
+            )
+            .await
+        }
+        Step::Finish { reason, message } => {
+            let fields = build::finished(workload, reason, message, now);
+            patch_status(client, workload, &fields, "finish the Workload").await
+        }
+        _ => delete(client, workload).await,
+    }
+}
+
+async fn of_workload(
+    client: &Client,
+    job: &QueuedJob,
+    workload: &Workload,
+    step: &Step,
+) -> Result<(), RequestError> {
+    let action = "change the Workload";
+    let now = clock::now();
+    let patch = match step {
+        Step::AdoptWorkload => build::adoption(job, workload),
+        Step::SetPodSets => build::spec(workload, &json!({"podSets": job.pod_sets})),
+        Step::SetQueue => build::spec(workload, &json!({"queueName": job.queue})),
+        Step::SetPriority(_) => {
+            let priority = priority(client, job).await?;
+            let fields = json!({"priorityClassRef": priority.class, "priority": priority.value});
+            build::spec(workload, &fields)
+        }
+        Step::SetGatedBy => build::gates(job, workload),
+        Step::RemoveFinalizer => build::without_finalizer(workload),
+        Step::SetReclaimable(pods) => {
+            let fields = json!({"reclaimablePods": pods});
+            return patch_status(client, workload, &fields, action).await;
+        }
+        Step::SetPodsReady { is_ready, reason } => {
+            let fields = build::pods_ready(workload, *is_ready, reason, now);
+            return patch_status(client, workload, &fields, action).await;
+        }
+        Step::AnswerCheck { name, answer } => {
+            return answer_check(client, workload, name, answer).await;
+        }
+        Step::CreateWorkload
+        | Step::DeleteWorkload
+        | Step::Finish { .. }
+        | Step::Stop(_)
+        | Step::ReleaseQuota
+        | Step::Start(_)
+        | Step::Reserve(_) => return Ok(()),
+    };
+    patch_workload(client, workload, patch, action).await
+}
+
+/// Creates the Workload of a job. One that exists already was created a moment ago: its name contains a hash of the UID.
+async fn create(client: &Client, job: &QueuedJob) -> Result<(), RequestError> {
+    let action = "create the Workload of the IPUJob";
+    let priority = priority(client, job).await?;
+    let object = without_nulls(build::workload(job, &priority));
+    let object: DynamicObject = serde_json::from_value(object)
+        .map_err(kube::Error::SerdeError)
+        .map_err(failed_to(action))?;
+    let kind = ApiResource::erase::<Workload>(&());
+    let workloads: Api<DynamicObject> =
+        Api::namespaced_with(client.clone(), &job.reference.namespace, &kind);
+    let parameters = PostParams {
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    };
+    match workloads.create(&parameters, &object).await {
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        created => created.map(drop).map_err(failed_to(action)),
+    }
+}
+
+/// Reads the priority of a job: that of its WorkloadPriorityClass, of its Pods' PriorityClass, or the default.
+async fn priority(client: &Client, job: &QueuedJob) -> Result<Priority, RequestError> {
+    if let Some(name) = &job.priority_class {
+        let kind = ApiResource {
+            group: ipu_api::queueing::GROUP.to_owned(),
+            version: ipu_api::queueing::VERSION.to_owned(),
+            api_version: format!(
+                "{}/{}",
+                ipu_api::queueing::GROUP,
+                ipu_api::queueing::VERSION
+            ),
+            kind: "WorkloadPriorityClass".to_owned(),
+            plural: "workloadpriorityclasses".to_owned(),
+        };
+        let classes: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+        let class = classes.get(name).await;
+        let class = class.map_err(failed_to("read the WorkloadPriorityClass of the IPUJob"))?;
+        return Ok(Priority {
+            class: Some(json!({"group": kind.group, "kind": kind.kind, "name": name})),
+            value: value_of(&class.data),
+        });
+    }
+    let classes: Api<PriorityClass> = Api::all(client.clone());
+    let action = "read the PriorityClass of the IPUJob";
+    let name = job
+        .pod_sets
+        .iter()
+        .find_map(|set| set.template.pointer("/spec/priorityClassName"));
+    let class = if let Some(name) = name.and_then(Value::as_str) {
+        Some(classes.get(name).await.map_err(failed_to(action))?)
+    } else {
+        let all = classes
+            .list(&ListParams::default())
+            .await
+            .map_err(failed_to(action))?;
+        all.items
+            .into_iter()
+            .find(|class| class.global_default == Some(true))
+    };
+    let Some(class) = class else {
+        return Ok(Priority::default());
+    };
+    let name = class.metadata.name.unwrap_or_default();
+    Ok(Priority {
+        class: Some(json!({"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": name})),
+        value: class.value.unwrap_or_default(),
+    })
+}
+
+fn value_of(class: &Value) -> i32 {
+    let value = class.get("value").and_then(Value::as_i64);
+    value
+        .and_then(|value| i32::try_from(value).ok())
+        .unwrap_or(0)
+}
+
+/// Answers an admission check of a Workload.
+pub(super) async fn answer_check(
+    client: &Client,
+    workload: &Workload,
+    name: &str,
+    answer: &Answer,
+) -> Result<(), RequestError> {
+    let now = clock::now();
+    let checks = workload.checks().iter().map(|check| {
+        if check["name"] == name {
+            answer.set_in(check, now)
+        } else {
+            check.clone()
+        }
+    });
+    let fields = json!({"admissionChecks": checks.collect::<Vec<_>>()});
+    patch_status(
+        client,
+        workload,
+        &fields,
+        "answer the admission check of the Workload",
+    )
+    .await
+}
+
+/// Writes the conditions of a job.
+pub(super) async fn set_conditions(
+    client: &Client,
+    job: &QueuedJob,
+    conditions: &[JobCondition],
+) -> Result<(), RequestError> {
+    let reference = &*job.reference;
+    let patch = json!({
+        "metadata": {"uid": reference.uid, "resourceVersion": job.resource_version},
+        "status": {"conditions": conditions},
+    });
+    let jobs: Api<PartialObjectMeta<RawJob>> =
+        Api::namespaced(client.clone(), &reference.namespace);
+    let sent = jobs
+        .patch_status(&reference.name, &parameters(), &Patch::Merge(patch))
+        .await;
+    sent.map(drop)
+        .map_err(failed_to("write the condition of the IPUJob"))
+}
+
+/// Sets an AdmissionCheck to active, which Kueue requires before it uses a ClusterQueue with the check.
+pub(super) async fn activate(client: &Client, check: &AdmissionCheck) -> Result<(), RequestError> {
+    let conditions = check
+        .status
+        .as_ref()
+        .map_or(&[][..], |status| &status.conditions);
+    if conditions
+        .iter()
+        .any(|one| one.type_ == ACTIVE && one.status == "True")
+    {
+        return Ok(());
+    }
+    let active = Condition {
+        type_: ACTIVE.to_owned(),
+        status: "True".to_owned(),
+        reason: "Active".to_owned(),
+        message: "the IPU operator answers the admission check".to_owned(),
+        last_transition_time: Time(clock::now()),
+        observed_generation: check.metadata.generation,
+    };
+    let others = conditions.iter().filter(|one| one.type_ != ACTIVE).cloned();
+    let conditions: Vec<Condition> = others.chain([active]).collect();
+    let metadata = &check.metadata;
+    let patch = json!({
+        "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
+        "status": {"conditions": conditions},
+    });
+    let checks: Api<AdmissionCheck> = Api::all(client.clone());
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let sent = checks
+        .patch_status(name, &parameters(), &Patch::Merge(patch))
+        .await;
+    sent.map(drop)
+        .map_err(failed_to("activate the AdmissionCheck"))
+}
+
+/// Removes the finalizer of a Workload whose job is gone. Returns whether nothing is left to do.
+pub(super) async fn release_of_gone(
+    client: &Client,
+    job: &JobRef,
+    workload: &Workload,
+) -> Result<bool, RequestError> {
+    let jobs: Api<PartialObjectMeta<RawJob>> = Api::namespaced(client.clone(), &job.namespace);
+    let found = jobs
+        .get_metadata_opt(&job.name)
+        .await
+        .map_err(failed_to("read the IPUJob"))?;
+    if found.is_some_and(|found| found.metadata.uid.as_deref() == Some(&*job.uid)) {
+        // It waits in no queue, or is invalid, or is being deleted.
+        return Ok(true);
+    }
+    if has_partitions(client, job).await? {
+        return Ok(false);
+    }
+    let patch = build::without_finalizer(workload);
+    match patch_workload(
+        client,
+        workload,
+        patch,
+        "remove the finalizer of the Workload",
+    )
+    .await
+    {
+        Err(error) if error.is_stale() => Ok(false),
+        removed => removed.map(|()| true),
+    }
+}
+
+/// Whether the API server has a partition of the job. The watch may be late.
+async fn has_partitions(client: &Client, job: &JobRef) -> Result<bool, RequestError> {
+    let partitions: Api<PartialObjectMeta<IPUPartition>> = Api::all(client.clone());
+    let label = format!("{JOB_UID_LABEL}={}", job.uid);
+    let one = ListParams::default().labels(&label).limit(1);
+    let found = partitions.list_metadata(&one).await;
+    let found = found.map_err(failed_to("list the IPUPartitions of the IPUJob"))?;
+    Ok(!found.items.is_empty())
+}
+
+async fn patch_job(
+    client: &Client,
+    job: &JobRef,
+    patch: Value,
+    action: &'static str,
+) -> Result<(), RequestError> {
+    let jobs: Api<PartialObjectMeta<RawJob>> = Api::namespaced(client.clone(), &job.namespace);
+    let sent = jobs
+        .patch(&job.name, &parameters(), &Patch::Merge(patch))
+        .await;
+    sent.map(drop).map_err(failed_to(action))
+}
+
+async fn patch_workload(
+    client: &Client,
+    workload: &Workload,
+    patch: Value,
+    action: &'static str,
+) -> Result<(), RequestError> {
+    let (workloads, name) = named(client, workload);
+    let sent = workloads
+        .patch(name, &parameters(), &Patch::Merge(patch))
+        .await;
+    sent.map(drop).map_err(failed_to(action))
+}
+
+async fn patch_status(
+    client: &Client,
+    workload: &Workload,
+    fields: &Value,
+    action: &'static str,
+) -> Result<(), RequestError> {
+    let (workloads, name) = named(client, workload);
+    let patch = build::status(workload, fields);
+    let sent = workloads
+        .patch_status(name, &parameters(), &Patch::Merge(patch))
+        .await;
+    sent.map(drop).map_err(failed_to(action))
+}
+
+async fn delete(client: &Client, workload: &Workload) -> Result<(), RequestError> {
+    let (workloads, name) = named(client, workload);
+    let parameters = DeleteParams {
+        preconditions: Some(Preconditions {
+            uid: workload.metadata.uid.clone(),
+            resource_version: None,
+        }),
+        ..DeleteParams::background()
+    };
+    let deleted = workloads.delete(name, &parameters).await;
+    deleted.map(drop).map_err(failed_to("delete the Workload"))
+}
+
+fn named<'a>(client: &Client, workload: &'a Workload) -> (Api<Workload>, &'a str) {
+    let metadata = &workload.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or_default();
+    let workloads = Api::namespaced(client.clone(), namespace);
+    (workloads, metadata.name.as_deref().unwrap_or_default())
+}
+
+fn parameters() -> PatchParams {
+    PatchParams {
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    }
+}
+
+/// Removes unset fields, which a merge patch may contain and a new object may not.
+fn without_nulls(value: Value) -> Value {
+    match value {
+        Value::Object(map) => map
+            .into_iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key, without_nulls(value)))
+            .collect(),
+        other => other,
+    }
+}

@@ -1,0 +1,203 @@
+//! Pure: what decisions read of an IPUJob that waits in a queue of Kueue.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
+
+use ipu_api::ipujob_status::{IPUJobStatus, JobCondition, JobState};
+use ipu_api::queueing::{
+    self, ADMISSION_GATED_BY_ANNOTATION, MAX_EXECUTION_TIME_LABEL, PREBUILT_WORKLOAD,
+    PRIORITY_CLASS_LABEL, PodSetUpdates, QUEUE_LABEL,
+};
+use ipu_api::uid::Uid;
+use ipu_api::{API_VERSION, ipujob};
+use ipu_jobs::build::PodSettings;
+use ipu_jobs::facts::Recorded;
+use ipu_jobs::raw::RawJob;
+use ipu_jobs::report;
+use ipu_jobs::validate::{self, Suspension, ValidJob};
+use k8s_openapi::api::core::v1::ObjectReference;
+
+use crate::objects::PodSet;
+use crate::pod_sets;
+
+/// An IPUJob by its names and its UID: another job of the same name is another job.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct JobRef {
+    /// Its namespace.
+    pub namespace: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its UID.
+    pub uid: Box<str>,
+}
+
+impl Display for JobRef {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl JobRef {
+    /// Reads the names of a job.
+    pub fn of(job: &RawJob) -> Option<Self> {
+        let metadata = &job.metadata;
+        Some(Self {
+            namespace: metadata.namespace.as_deref()?.into(),
+            name: metadata.name.as_deref()?.into(),
+            uid: metadata.uid.as_deref()?.into(),
+        })
+    }
+
+    /// The key of the job in memory.
+    pub fn key(&self) -> Uid {
+        Uid::of(&self.uid)
+    }
+
+    /// The job as the object of an event.
+    pub fn object_reference(&self) -> ObjectReference {
+        ObjectReference {
+            api_version: Some(API_VERSION.to_owned()),
+            kind: Some("IPUJob".to_owned()),
+            namespace: Some(self.namespace.to_string()),
+            name: Some(self.name.to_string()),
+            uid: Some(self.uid.to_string()),
+            ..ObjectReference::default()
+        }
+    }
+}
+
+/// How a job ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// Whether it succeeded.
+    pub has_succeeded: bool,
+    /// Its last message.
+    pub message: String,
+}
+
+/// An IPUJob that waits in a queue, or was admitted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueuedJob {
+    /// Its names.
+    pub reference: Arc<JobRef>,
+    /// The version of the object, for preconditions.
+    pub resource_version: String,
+    /// Its LocalQueue.
+    pub queue: String,
+    /// Its WorkloadPriorityClass.
+    pub priority_class: Option<String>,
+    /// The Workload that exists already.
+    pub prebuilt: Option<String>,
+    /// Seconds after its admission at which Kueue deactivates it.
+    pub max_execution_seconds: Option<i32>,
+    /// Controllers without which Kueue does not admit it.
+    pub gated_by: Option<String>,
+    /// Its Pods as Kueue counts them.
+    pub pod_sets: Vec<PodSet>,
+    /// Number of its instances.
+    pub instances: u32,
+    /// Workers of each instance.
+    pub workers: u32,
+    /// Its instances that have ended while others run.
+    pub ended: BTreeSet<u32>,
+    /// Whether it is suspended.
+    pub suspension: Suspension,
+    /// What its admission adds to its Pods.
+    pub updates: PodSetUpdates,
+    /// Whether it runs on another cluster, so that this one has neither Pods nor partitions of it.
+    pub is_elsewhere: bool,
+    /// Whether its controller has seen that it is suspended, and has ended what it was doing.
+    pub has_settled: bool,
+    /// Whether all its Pods run.
+    pub is_running: bool,
+    /// How it ended.
+    pub end: Option<End>,
+    /// Its conditions.
+    pub conditions: Vec<JobCondition>,
+}
+
+impl QueuedJob {
+    /// Reads a job. `None`: it waits in no queue, or is invalid, which its status says.
+    pub fn of(job: &RawJob, settings: &PodSettings) -> Option<Self> {
+        let object = job.as_json();
+        if !queueing::is_queued(&object) || job.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        let mut valid = validate::read(&object, u32::MAX).ok()?;
+        let updates = std::mem::take(&mut valid.pod_set_updates);
+        let metadata = &job.metadata;
+        let (labels, annotations) = (&valid.labels, &valid.annotations);
+        let prebuilt = labels
+            .get(PREBUILT_WORKLOAD)
+            .or(annotations.get(PREBUILT_WORKLOAD));
+        let status = validate::decode_status(&object);
+        let max_execution = labels.get(MAX_EXECUTION_TIME_LABEL);
+        Some(Self {
+            reference: Arc::new(JobRef::of(job)?),
+            resource_version: metadata.resource_version.clone().unwrap_or_default(),
+            queue: labels.get(QUEUE_LABEL).cloned()?,
+            priority_class: labels.get(PRIORITY_CLASS_LABEL).cloned(),
+            prebuilt: prebuilt.cloned(),
+            max_execution_seconds: max_execution.and_then(|seconds| seconds.parse().ok()),
+            gated_by: annotations.get(ADMISSION_GATED_BY_ANNOTATION).cloned(),
+            pod_sets: pod_sets::pod_sets(&valid, settings),
+            instances: valid.instances,
+            workers: valid.size.workers,
+            ended: ended(&status),
+            suspension: valid.suspension,
+            updates,
+            is_elsewhere: ipujob::is_managed_by_another(&object),
+            has_settled: has_settled(&valid, &status),
+            is_running: report::is_condition_true(&status, report::RUNNING),
+            end: end(&status),
+            conditions: status.conditions,
+        })
+    }
+
+    /// Whether something must be taken back before the job is stopped.
+    pub fn is_started(&self) -> bool {
+        self.suspension != Suspension::Suspended
+    }
+
+    /// Whether it has no Pods.
+    pub fn is_suspended(&self) -> bool {
+        self.suspension != Suspension::Active
+    }
+}
+
+/// The names of a job, from the owner reference of its Workload.
+pub fn controlling_job(metadata: &kube::api::ObjectMeta) -> Option<JobRef> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| {
+        owner.controller == Some(true) && owner.kind == "IPUJob" && owner.api_version == API_VERSION
+    })?;
+    Some(JobRef {
+        namespace: metadata.namespace.as_deref()?.into(),
+        name: owner.name.as_str().into(),
+        uid: owner.uid.as_str().into(),
+    })
+}
+
+/// Whether the status shows the suspension of this generation.
+fn has_settled(job: &ValidJob, status: &IPUJobStatus) -> bool {
+    status.observed_generation == job.generation && status.launcher_status == JobState::Suspended
+}
+
+fn ended(status: &IPUJobStatus) -> BTreeSet<u32> {
+    let run = status.run.as_ref();
+    let ended: Option<&BTreeMap<String, _>> = run.map(|run| &run.ended);
+    let keys = ended.into_iter().flat_map(BTreeMap::keys);
+    keys.filter_map(|key| key.parse().ok()).collect()
+}
+
+fn end(status: &IPUJobStatus) -> Option<End> {
+    let has_succeeded = match report::recorded_end(status)? {
+        Recorded::Completed => true,
+        Recorded::Failed => false,
+    };
+    Some(End {
+        has_succeeded,
+        message: status.last_message.clone(),
+    })
+}

@@ -1,0 +1,291 @@
+//! Makes IPUJobs wait in the queues of Kueue, as Kueue does for its own jobs.
+//!
+//! [`run`] reconciles until it is stopped. A job with the label `kueue.x-k8s.io/queue-name` gets a Workload; Kueue admits the
+//! Workload, and the job starts; Kueue evicts it, and the job stops. `job`, `objects` and `partitions` keep what decisions
+//! read, `pod_sets` counts the job's Pods and IPUs, `plan` decides the next step, `check` answers the AdmissionCheck
+//! `graphcore.ai/partition`, and `build` makes the objects and patches; these are pure. `watches` and `execute` do the I/O.
+//!
+//! The package writes Workloads, and of an IPUJob only `spec.suspend`, two annotations and one condition. It creates no Pod
+//! and no partition: `ipu-jobs` does.
+#![forbid(unsafe_code)]
+
+pub mod build;
+pub mod check;
+mod execute;
+pub mod job;
+pub mod mirror;
+pub mod objects;
+pub mod observed;
+pub mod partitions;
+pub mod plan;
+pub mod pod_sets;
+#[cfg(test)]
+mod samples;
+pub mod updates;
+mod watches;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::channel::mpsc;
+use ipu_api::labels;
+use ipu_jobs::build::PodSettings;
+use ipu_runtime::clock;
+use ipu_runtime::events::{Event, EventQueue, normal, warning};
+use ipu_runtime::panics::{self, Panicked};
+use ipu_runtime::scope::Scope;
+use ipu_runtime::work_queue::metrics::Reconciles;
+use ipu_runtime::work_queue::{self, Limits, Requeue};
+use ipu_text::explain;
+use kube::Client;
+use thiserror::Error;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use self::check::Answer;
+use self::execute::RequestError;
+use self::job::JobRef;
+use self::mirror::Due;
+use self::objects::{EVICTED, FINISHED, QUOTA_RESERVED, Workload};
+use self::observed::{Key, Lookup, Observed};
+use self::plan::{Plan, Seen, Step};
+use self::watches::CacheSync;
+
+/// Longest time of one reconcile.
+const DEADLINE: Duration = Duration::from_mins(1);
+
+/// Reconciles that may run at the same time.
+const CONCURRENCY: usize = 16;
+
+/// Requeue delays of a failed reconcile.
+const BACK_OFF: Requeue = Requeue::BackOff {
+    first: Duration::from_millis(250),
+    most: Duration::from_mins(1),
+};
+
+/// Requeue delay of a step that waits for something that no watch of this package shows.
+const BLOCKED: Duration = Duration::from_secs(2);
+
+/// Requeue delay of a job whose Workload the API server refuses.
+const REFUSED: Duration = Duration::from_secs(30);
+
+/// Settings of the reconciler.
+#[derive(Clone, Debug)]
+pub struct KueueSettings {
+    /// Namespaces whose jobs are reconciled.
+    pub scope: Scope,
+    /// Name of this process in events, such as the name of its Pod.
+    pub instance: Option<String>,
+    /// Settings of the jobs' Pods, which Kueue counts.
+    pub pods: PodSettings,
+}
+
+/// A reconcile that did not come to its end.
+#[derive(Debug, Error)]
+enum ReconcileError {
+    #[error("failed to carry out the plan")]
+    Request(#[from] RequestError),
+    #[error("failed to reconcile within {DEADLINE:?}")]
+    Deadline,
+    #[error("failed to reconcile the queued job")]
+    Panicked(#[source] Panicked),
+}
+
+impl ReconcileError {
+    /// Label of metrics.
+    fn category(&self) -> &'static str {
+        match self {
+            Self::Request(error) if error.is_stale() => "Conflict",
+            Self::Request(_) => "Write",
+            Self::Deadline => "Deadline",
+            Self::Panicked(_) => "Panic",
+        }
+    }
+}
+
+/// State that all reconciles share. A restart loses nothing of it.
+struct Context {
+    client: Client,
+    settings: KueueSettings,
+    events: EventQueue,
+    observed: Observed,
+    cache_sync: CacheSync,
+    reconciles: Reconciles,
+}
+
+/// Reconciles queued jobs until `stop`, then finishes the reconciles in progress.
+pub async fn run(
+    client: Client,
+    settings: KueueSettings,
+    reconciles: &Reconciles,
+    stop: CancellationToken,
+) {
+    let context = Arc::new(Context {
+        events: EventQueue::new(
+            &client,
+            labels::FIELD_MANAGER,
+            settings.instance.as_deref(),
+            reconciles.events_lost.clone(),
+        ),
+        client,
+        settings,
+        observed: Observed::default(),
+        cache_sync: CacheSync::default(),
+        reconciles: reconciles.clone(),
+    });
+    let (trigger, triggers) = mpsc::unbounded();
+    // It ends with this function, also where that is dropped.
+    let mut following = JoinSet::new();
+    following.spawn(watches::follow(Arc::clone(&context), trigger));
+    let limits = Limits {
+        concurrency: CONCURRENCY,
+        reconciles,
+        stop,
+    };
+    let reconcile = |key| reconcile(key, Arc::clone(&context));
+    let synced = context.cache_sync.wait_synced();
+    work_queue::run(triggers, synced, reconcile, limits).await;
+    context.events.close().await;
+}
+
+/// Carries out the next step of one object.
+async fn reconcile(key: Key, context: Arc<Context>) -> Requeue {
+    let running = context.reconciles.begin();
+    let step = tokio::time::timeout(DEADLINE, step(&context, &key));
+    let outcome = match panics::caught(step).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(ReconcileError::Deadline),
+        Err(panicked) => Err(ReconcileError::Panicked(panicked)),
+    };
+    running.end(outcome.as_ref().err().map(ReconcileError::category));
+    match outcome {
+        Ok(requeue) => requeue.into(),
+        Err(ReconcileError::Request(error)) if error.is_stale() => {
+            tracing::debug!(?key, "read too early; trying again");
+            BACK_OFF
+        }
+        Err(error) => {
+            tracing::warn!(?key, "failed to reconcile: {}", explain(&error));
+            BACK_OFF
+        }
+    }
+}
+
+/// Returns the requeue delay; `None` waits for the next event.
+async fn step(context: &Context, key: &Key) -> Result<Option<Duration>, ReconcileError> {
+    match key {
+        Key::Job(job) => match context.observed.job(job) {
+            Lookup::Queued(seen) => of_job(context, &seen).await,
+            Lookup::Gone(workloads) => of_gone(context, job, &workloads).await,
+        },
+        Key::Workload(namespace, name) => {
+            if let Some(workload) = context.observed.other_workload(namespace, name) {
+                of_other(context, &workload).await?;
+            }
+            Ok(None)
+        }
+        Key::Check(name) => {
+            if let Some(check) = context.observed.check(name) {
+                execute::activate(&context.client, &check).await?;
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Plans and executes the next step of a job. Without one, its condition is brought up to date.
+async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, ReconcileError> {
+    let now = clock::now();
+    let Plan {
+        workload,
+        step,
+        requeue,
+    } = plan::plan(seen, now);
+    let (job, workload) = (&seen.job, workload.as_deref());
+    let Some(step) = step else {
+        let mirrored = match workload {
+            Some(workload) => mirror::due(job, workload, now),
+            None => Due::Never,
+        };
+        return match mirrored {
+            Due::Never => Ok(requeue),
+            Due::Later(delay) => Ok(Some(requeue.map_or(delay, |requeue| requeue.min(delay)))),
+            Due::Now(conditions) => {
+                execute::set_conditions(&context.client, job, &conditions).await?;
+                Ok(requeue)
+            }
+        };
+    };
+    match execute::step(context, job, workload, &step).await {
+        Ok(is_done) => {
+            if is_done {
+                let event = event(&step, workload).into_iter().collect();
+                context
+                    .events
+                    .publish(job.reference.object_reference(), event);
+            }
+            Ok((!is_done).then_some(BLOCKED))
+        }
+        Err(error) if error.is_refusal() => {
+            let note = format!(
+                "{}; correct the IPUJob, or ask the admin of the queue",
+                explain(&error)
+            );
+            let event = vec![warning("QueueingFailed", "Queue", note)];
+            context
+                .events
+                .publish(job.reference.object_reference(), event);
+            Ok(Some(REFUSED))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The event of a step that users must know of.
+fn event(step: &Step, workload: Option<&Workload>) -> Option<Event> {
+    match step {
+        Step::Start(_) => {
+            let admission = workload?.status.as_ref()?.admission.as_ref()?;
+            let note = format!("admitted by ClusterQueue {}", admission.cluster_queue);
+            Some(normal("QueueAdmitted", "Start", note))
+        }
+        Step::Stop(reason) => Some(normal("QueueStopped", "Stop", reason.clone())),
+        _ => None,
+    }
+}
+
+/// Removes the finalizers of Workloads whose job is gone.
+async fn of_gone(
+    context: &Context,
+    job: &JobRef,
+    workloads: &[Arc<Workload>],
+) -> Result<Option<Duration>, ReconcileError> {
+    if context.observed.has_partitions(job) {
+        // Its end triggers the next reconcile.
+        return Ok(None);
+    }
+    let mut is_done = true;
+    for workload in workloads {
+        is_done &= execute::release_of_gone(&context.client, job, workload).await?;
+    }
+    Ok((!is_done).then_some(BLOCKED))
+}
+
+/// Answers the admission checks of a Workload that belongs to no IPUJob.
+async fn of_other(context: &Context, workload: &Workload) -> Result<(), RequestError> {
+    if !workload.is(QUOTA_RESERVED) || workload.is(EVICTED) || workload.is(FINISHED) {
+        return Ok(());
+    }
+    let ours = context.observed.checks();
+    let pending = workload.checks().iter().find_map(|check| {
+        let name = check.get("name")?.as_str()?;
+        (ours.contains(name) && check["state"] == "Pending").then_some(name)
+    });
+    match pending {
+        Some(name) => {
+            let answer = Answer::of_other_jobs();
+            execute::answer_check(&context.client, workload, name, &answer).await
+        }
+        None => Ok(()),
+    }
+}

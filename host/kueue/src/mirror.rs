@@ -1,0 +1,82 @@
+//! Pure: the condition `QuotaReserved` of an IPUJob, which repeats what Kueue says about its Workload, so that
+//! `kubectl describe ipujob` shows it.
+
+use std::time::Duration;
+
+use ipu_api::ipujob_status::JobCondition;
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::job::QueuedJob;
+use crate::objects::{QUOTA_RESERVED, Workload};
+
+/// Shortest time between two writes of which only the message differs: Kueue's messages contain quantities of others.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// Longest message, in bytes.
+const MESSAGE_MAX: usize = 1_024;
+
+/// When the condition must be written.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Due {
+    /// Not at all: it says what Kueue says.
+    Never,
+    /// Now, with these conditions of the job.
+    Now(Vec<JobCondition>),
+    /// After this delay.
+    Later(Duration),
+}
+
+/// Decides whether the condition of a job must be written.
+pub fn due(job: &QueuedJob, workload: &Workload, now: Timestamp) -> Due {
+    if job.is_elsewhere || job.end.is_some() {
+        return Due::Never;
+    }
+    let said = ["True", "False"]
+        .into_iter()
+        .find_map(|status| workload.condition(QUOTA_RESERVED, status));
+    let Some(said) = said else {
+        return Due::Never;
+    };
+    let message = &said.message[..said.message.floor_char_boundary(MESSAGE_MAX)];
+    let old = job
+        .conditions
+        .iter()
+        .find(|one| one.type_ == QUOTA_RESERVED);
+    let (is_same_status, is_same_reason) = old.map_or((false, false), |old| {
+        (
+            old.status == said.status,
+            old.status == said.status && old.reason == said.reason,
+        )
+    });
+    if is_same_reason && old.is_some_and(|old| old.message == message) {
+        return Due::Never;
+    }
+    let written = old.and_then(|old| old.last_update_time.as_ref());
+    if is_same_reason && let Some(Time(written)) = written {
+        let passed = Duration::try_from(now.duration_since(*written)).unwrap_or(PERIOD);
+        if let Some(left) = PERIOD.checked_sub(passed).filter(|left| !left.is_zero()) {
+            return Due::Later(left);
+        }
+    }
+    let since = old
+        .filter(|_| is_same_status)
+        .and_then(|old| old.last_transition_time.clone());
+    let condition = JobCondition {
+        type_: QUOTA_RESERVED.to_owned(),
+        status: said.status.clone(),
+        reason: said.reason.clone(),
+        message: message.to_owned(),
+        last_update_time: Some(Time(now)),
+        last_transition_time: since.or(Some(Time(now))),
+    };
+    let mut conditions = job.conditions.clone();
+    match conditions
+        .iter_mut()
+        .find(|one| one.type_ == QUOTA_RESERVED)
+    {
+        Some(one) => *one = condition,
+        None => conditions.push(condition),
+    }
+    Due::Now(conditions)
+}

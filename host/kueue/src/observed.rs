@@ -1,0 +1,270 @@
+//! Pure: the jobs in queues, their Workloads and partitions, and the settings of Kueue, as the watches last reported them.
+//!
+//! Decisions on a stale view are harmless, because every write has a version or a UID as its precondition.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::queueing::PARTITION_CHECK_CONTROLLER;
+use ipu_api::uid::Uid;
+use ipu_jobs::build::PodSettings;
+use ipu_jobs::raw::RawJob;
+use ipu_runtime::watch_store::Store;
+use kube::runtime::watcher::Event;
+use parking_lot::Mutex;
+
+use crate::job::{JobRef, QueuedJob, controlling_job};
+use crate::objects::{AdmissionCheck, ResourceFlavor, ResourceFlavorSpec, Workload};
+use crate::partitions::JobPartition;
+use crate::plan::Seen;
+use crate::pod_sets::relevant;
+
+/// What a reconcile is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Key {
+    /// An IPUJob and its Workload.
+    Job(Arc<JobRef>),
+    /// A Workload that belongs to no IPUJob, by namespace and name.
+    Workload(Box<str>, Box<str>),
+    /// An AdmissionCheck.
+    Check(Box<str>),
+}
+
+/// A job in the cache.
+#[derive(Debug)]
+pub enum Lookup {
+    /// It waits in a queue, or was admitted.
+    Queued(Box<Seen>),
+    /// It waits in no queue: it is gone, or was never queued. These of its Workloads are left.
+    Gone(Vec<Arc<Workload>>),
+}
+
+/// Key of an object that belongs to a job: the job, and the object's name.
+type OfJob = (Uid, Box<str>);
+
+/// What is known.
+#[derive(Default)]
+pub struct Observed {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    jobs: Store<Uid, QueuedJob>,
+    workloads: Store<OfJob, Arc<Workload>>,
+    partitions: Store<OfJob, JobPartition>,
+    flavors: Store<Box<str>, ResourceFlavorSpec>,
+    checks: Store<Box<str>, Arc<AdmissionCheck>>,
+}
+
+impl Observed {
+    /// Applies an event of the watch of IPUJobs.
+    pub fn apply_job_event(&self, event: Event<RawJob>, settings: &PodSettings) -> Vec<Key> {
+        let mut inner = self.inner.lock();
+        // A job that is being deleted is not stored any more, and its Workload waits for its end.
+        let reported = match &event {
+            Event::Apply(job) | Event::InitApply(job) | Event::Delete(job) => JobRef::of(job),
+            Event::Init | Event::InitDone => None,
+        };
+        let key = |job: &RawJob| job.metadata.uid.as_deref().map(Uid::of);
+        let project = |_: &Uid, job: RawJob, _: &BTreeMap<_, _>| QueuedJob::of(&job, settings);
+        let changes = inner.jobs.apply_event(event, key, project);
+        let gone = changes
+            .into_iter()
+            .filter_map(|change| Some(change.before?.reference));
+        let jobs = reported.map(Arc::new).into_iter().chain(gone);
+        jobs.map(Key::Job).collect()
+    }
+
+    /// Applies an event of the watch of Workloads.
+    pub fn apply_workload_event(&self, event: Event<Workload>) -> Vec<Key> {
+        let mut inner = self.inner.lock();
+        let Inner {
+            jobs, workloads, ..
+        } = &mut *inner;
+        let key = |workload: &Workload| Some((owner_key(workload), full_name(workload)?));
+        let changes = workloads.apply_event(event, key, |_, workload, _| Some(pruned(workload)));
+        let mut keys = Vec::new();
+        for change in changes {
+            let known = workloads.objects().get(&change.key);
+            if known.is_some() && change.key.0 != nobody() {
+                // It was somebody's before a job became its owner.
+                let orphan = (nobody(), change.key.1.clone());
+                let known = known.cloned();
+                workloads.update(orphan, None);
+                keys.extend(known.and_then(|one| concerned(&one, jobs)));
+            } else if let Some(one) = known.or(change.before.as_ref()) {
+                keys.extend(concerned(one, jobs));
+            }
+        }
+        keys
+    }
+
+    /// Applies an event of the watch of IPUPartitions.
+    pub fn apply_partition_event(&self, event: Event<IPUPartition>) -> Vec<Key> {
+        let mut inner = self.inner.lock();
+        let key = |object: &IPUPartition| {
+            let job = Uid::of(&object.spec.owner.uid);
+            Some((job, object.metadata.name.as_deref()?.into()))
+        };
+        let project = |_: &OfJob, object, _: &BTreeMap<_, _>| JobPartition::of(&object);
+        let changes = inner.partitions.apply_event(event, key, project);
+        let known = inner.partitions.objects();
+        let jobs = changes.into_iter().filter_map(|change| {
+            let partition = known.get(&change.key).or(change.before.as_ref())?;
+            Some(Key::Job(Arc::new(partition.job.clone())))
+        });
+        jobs.collect()
+    }
+
+    /// Applies an event of the watch of ResourceFlavors. Every suspended job may wait for one.
+    pub fn apply_flavor_event(&self, event: Event<ResourceFlavor>) -> Vec<Key> {
+        let mut inner = self.inner.lock();
+        let key = |object: &ResourceFlavor| object.metadata.name.as_deref().map(Into::into);
+        let changes = inner
+            .flavors
+            .apply_event(event, key, |_, object, _| Some(object.spec));
+        if changes.is_empty() {
+            return Vec::new();
+        }
+        let waiting = inner
+            .jobs
+            .objects()
+            .values()
+            .filter(|job| job.is_suspended());
+        waiting
+            .map(|job| Key::Job(Arc::clone(&job.reference)))
+            .collect()
+    }
+
+    /// Applies an event of the watch of AdmissionChecks.
+    pub fn apply_check_event(&self, event: Event<AdmissionCheck>) -> Vec<Key> {
+        let mut inner = self.inner.lock();
+        let key = |object: &AdmissionCheck| object.metadata.name.as_deref().map(Into::into);
+        let changes = inner.checks.apply_event(event, key, |_, object, _| {
+            let is_ours = object.spec.controller_name == PARTITION_CHECK_CONTROLLER;
+            is_ours.then(|| Arc::new(object))
+        });
+        let mut keys: Vec<Key> = changes
+            .into_iter()
+            .map(|change| Key::Check(change.key))
+            .collect();
+        if !keys.is_empty() {
+            let jobs = inner
+                .jobs
+                .objects()
+                .values()
+                .filter(|job| job.is_suspended());
+            keys.extend(jobs.map(|job| Key::Job(Arc::clone(&job.reference))));
+        }
+        keys
+    }
+
+    /// What is known of a job.
+    pub fn job(&self, reference: &JobRef) -> Lookup {
+        let inner = self.inner.lock();
+        let uid = reference.key();
+        let mut workloads = of_job(inner.workloads.objects(), uid);
+        let partitions = of_job(inner.partitions.objects(), uid);
+        let Some(job) = inner.jobs.objects().get(&uid) else {
+            return Lookup::Gone(workloads);
+        };
+        if let Some(name) = &job.prebuilt {
+            let orphan = (
+                nobody(),
+                format!("{}/{name}", job.reference.namespace).into(),
+            );
+            workloads.extend(inner.workloads.objects().get(&orphan).cloned());
+        }
+        Lookup::Queued(Box::new(Seen {
+            job: job.clone(),
+            workloads,
+            partitions,
+            flavors: Arc::new(inner.flavors.objects().clone()),
+            checks: Arc::new(inner.checks.objects().keys().cloned().collect()),
+        }))
+    }
+
+    /// Whether a job has partitions.
+    pub fn has_partitions(&self, reference: &JobRef) -> bool {
+        let inner = self.inner.lock();
+        !of_job(inner.partitions.objects(), reference.key()).is_empty()
+    }
+
+    /// A Workload that belongs to no IPUJob.
+    pub fn other_workload(&self, namespace: &str, name: &str) -> Option<Arc<Workload>> {
+        let key = (nobody(), format!("{namespace}/{name}").into());
+        self.inner.lock().workloads.objects().get(&key).cloned()
+    }
+
+    /// An AdmissionCheck that waits for partitions.
+    pub fn check(&self, name: &str) -> Option<Arc<AdmissionCheck>> {
+        self.inner.lock().checks.objects().get(name).cloned()
+    }
+
+    /// Names of the AdmissionChecks that wait for partitions.
+    pub fn checks(&self) -> BTreeSet<Box<str>> {
+        self.inner.lock().checks.objects().keys().cloned().collect()
+    }
+}
+
+/// The key of Workloads that belong to no IPUJob.
+fn nobody() -> Uid {
+    Uid::of("")
+}
+
+fn owner_key(workload: &Workload) -> Uid {
+    controlling_job(&workload.metadata).map_or_else(nobody, |job| job.key())
+}
+
+fn full_name(workload: &Workload) -> Option<Box<str>> {
+    let metadata = &workload.metadata;
+    Some(
+        format!(
+            "{}/{}",
+            metadata.namespace.as_deref()?,
+            metadata.name.as_deref()?
+        )
+        .into(),
+    )
+}
+
+/// The reconcile that a Workload concerns: that of its job, of the job that names it, or its own.
+fn concerned(workload: &Workload, jobs: &Store<Uid, QueuedJob>) -> Option<Key> {
+    let metadata = &workload.metadata;
+    if let Some(job) = controlling_job(metadata) {
+        return Some(Key::Job(Arc::new(job)));
+    }
+    let (namespace, name) = (metadata.namespace.as_deref()?, metadata.name.as_deref()?);
+    let names = |job: &&QueuedJob| {
+        job.prebuilt.as_deref() == Some(name) && *job.reference.namespace == *namespace
+    };
+    let job = jobs.objects().values().find(names);
+    Some(match job {
+        Some(job) => Key::Job(Arc::clone(&job.reference)),
+        None => Key::Workload(namespace.into(), name.into()),
+    })
+}
+
+/// Keeps of a Workload what decisions read.
+fn pruned(mut workload: Workload) -> Arc<Workload> {
+    workload.metadata.managed_fields = None;
+    let is_of_job = controlling_job(&workload.metadata).is_some();
+    for set in &mut workload.spec.pod_sets {
+        set.template = if is_of_job {
+            relevant(&set.template)
+        } else {
+            set.template.take()
+        };
+    }
+    Arc::new(workload)
+}
+
+fn of_job<V: Clone>(objects: &BTreeMap<OfJob, V>, job: Uid) -> Vec<V> {
+    let first: OfJob = (job, "".into());
+    let objects = objects
+        .range(first..)
+        .take_while(|((owner, _), _)| *owner == job);
+    objects.map(|(_, object)| object.clone()).collect()
+}

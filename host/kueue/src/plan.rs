@@ -1,0 +1,407 @@
+//! Pure: the next step for an IPUJob in a queue and its Workload.
+//!
+//! The order of the decisions is that of Kueue's own jobs (`pkg/controller/jobframework/reconciler.go` of 0.19), with one
+//! difference: quota is released when the partitions are gone, and not when the job is told to stop.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::queueing::{PodSetUpdates, WORKERS};
+use jiff::Timestamp;
+
+use crate::check::{self, Answer};
+use crate::job::{End, QueuedJob};
+use crate::objects::{
+    ADMITTED, EVICTED, FINISHED, PODS_READY, PodSet, QUOTA_RESERVED, ReclaimablePods,
+    ResourceFlavorSpec, Workload,
+};
+use crate::partitions::JobPartition;
+use crate::pod_sets::relevant;
+use crate::updates;
+
+/// What is known of a job.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The job.
+    pub job: QueuedJob,
+    /// The Workloads that it controls, or the prebuilt one.
+    pub workloads: Vec<Arc<Workload>>,
+    /// Its partitions.
+    pub partitions: Vec<JobPartition>,
+    /// All flavors.
+    pub flavors: Arc<BTreeMap<Box<str>, ResourceFlavorSpec>>,
+    /// Names of the AdmissionChecks that wait for partitions.
+    pub checks: Arc<BTreeSet<Box<str>>>,
+}
+
+/// What is to be done for a job.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// The Workload of the job.
+    pub workload: Option<Arc<Workload>>,
+    /// The next step.
+    pub step: Option<Step>,
+    /// When to decide again, if no event comes before.
+    pub requeue: Option<Duration>,
+}
+
+/// A step that changes the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Creates the Workload.
+    CreateWorkload,
+    /// Makes the job the owner of the prebuilt Workload.
+    AdoptWorkload,
+    /// Replaces the pod sets of the Workload by those of the job.
+    SetPodSets,
+    /// Moves the Workload to the job's queue.
+    SetQueue,
+    /// Gives the Workload the priority of the job's WorkloadPriorityClass.
+    SetPriority(String),
+    /// Copies the annotation that gates the admission.
+    SetGatedBy,
+    /// Deletes the Workload.
+    DeleteWorkload,
+    /// Removes the finalizer of the Workload.
+    RemoveFinalizer,
+    /// Sets the Workload to finished.
+    Finish {
+        /// The reason of the condition.
+        reason: &'static str,
+        /// Its message.
+        message: String,
+    },
+    /// Sets the number of Pods that need no quota any more.
+    SetReclaimable(Vec<ReclaimablePods>),
+    /// Sets the condition `PodsReady`.
+    SetPodsReady {
+        /// The status of the condition.
+        is_ready: bool,
+        /// Its reason.
+        reason: &'static str,
+    },
+    /// Suspends the job, and takes back what its admission added, for this reason.
+    Stop(String),
+    /// Releases the quota of the evicted Workload.
+    ReleaseQuota,
+    /// Starts the job on the nodes of its flavors.
+    Start(PodSetUpdates),
+    /// Creates the partitions of the suspended job, on the nodes of its flavors.
+    Reserve(PodSetUpdates),
+    /// Answers an admission check.
+    AnswerCheck {
+        /// Name of the check.
+        name: String,
+        /// The answer.
+        answer: Answer,
+    },
+}
+
+/// Decides what is to be done for a job.
+pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
+    let job = &seen.job;
+    let (workload, others) = select(seen);
+    let Some(workload) = workload else {
+        return Plan {
+            step: without_workload(seen),
+            ..Plan::default()
+        };
+    };
+    if let Some(other) = others.into_iter().next() {
+        let step = if other.metadata.deletion_timestamp.is_some() {
+            Step::RemoveFinalizer
+        } else {
+            Step::DeleteWorkload
+        };
+        return Plan {
+            step: Some(step),
+            workload: Some(other),
+            requeue: None,
+        };
+    }
+    let mut requeue = None;
+    let step = of_life(seen, &workload).unwrap_or_else(|| {
+        of_spec(job, &workload).or_else(|| of_quota(seen, &workload, now, &mut requeue))
+    });
+    Plan {
+        workload: Some(workload),
+        step,
+        requeue,
+    }
+}
+
+/// Chooses the Workload of a job: the prebuilt one, else the one that fits, else the oldest. Returns the others too.
+fn select(seen: &Seen) -> (Option<Arc<Workload>>, Vec<Arc<Workload>>) {
+    let job = &seen.job;
+    let mut workloads = seen.workloads.clone();
+    let is_prebuilt =
+        |one: &Arc<Workload>| job.prebuilt.is_some() && one.metadata.name == job.prebuilt;
+    let chosen = if job.prebuilt.is_some() {
+        workloads.iter().position(is_prebuilt)
+    } else {
+        let fits = |one: &Arc<Workload>| fits(job, one);
+        workloads
+            .iter()
+            .position(fits)
+            .or((!workloads.is_empty()).then_some(0))
+    };
+    let chosen = chosen.map(|index| workloads.remove(index));
+    (chosen, workloads)
+}
+
+fn without_workload(seen: &Seen) -> Option<Step> {
+    let job = &seen.job;
+    if job.end.is_some() {
+        return None;
+    }
+    if job.is_started() {
+        return Some(Step::Stop("the job has no Workload".to_owned()));
+    }
+    let waits = !seen.partitions.is_empty() || job.prebuilt.is_some();
+    (!waits).then_some(Step::CreateWorkload)
+}
+
+/// Decides on the end of the job or of its Workload. `None`: neither has ended.
+fn of_life(seen: &Seen, workload: &Workload) -> Option<Option<Step>> {
+    let job = &seen.job;
+    let is_in_use = !seen.partitions.is_empty();
+    if workload.is(FINISHED) {
+        return Some(has_finalizer(workload).then_some(Step::RemoveFinalizer));
+    }
+    if let Some(end) = &job.end {
+        // The partitions are the quota: they are released first.
+        return Some((!is_in_use).then(|| finish(end)));
+    }
+    if workload.metadata.deletion_timestamp.is_some() {
+        let step = if job.is_started() {
+            Some(Step::Stop("the Workload was deleted".to_owned()))
+        } else {
+            is_released(seen).then_some(Step::RemoveFinalizer)
+        };
+        return Some(step);
+    }
+    let is_prebuilt = job.prebuilt.is_some();
+    if is_prebuilt && crate::job::controlling_job(&workload.metadata).is_none() {
+        return Some(Some(Step::AdoptWorkload));
+    }
+    if fits(job, workload) {
+        return None;
+    }
+    if is_prebuilt {
+        return Some(Some(Step::Finish {
+            reason: "OutOfSync",
+            message: "the prebuilt Workload does not match its IPUJob".to_owned(),
+        }));
+    }
+    if !workload.holds_quota() && !job.is_started() {
+        return Some(Some(Step::SetPodSets));
+    }
+    let step = if job.is_started() {
+        Some(Step::Stop(
+            "the job needs another quota than its Workload has".to_owned(),
+        ))
+    } else {
+        is_released(seen).then_some(Step::DeleteWorkload)
+    };
+    Some(step)
+}
+
+fn finish(end: &End) -> Step {
+    Step::Finish {
+        reason: if end.has_succeeded {
+            "Succeeded"
+        } else {
+            "Failed"
+        },
+        message: end.message.clone(),
+    }
+}
+
+/// Decides on the fields of the Workload that follow the job.
+fn of_spec(job: &QueuedJob, workload: &Workload) -> Option<Step> {
+    let spec = &workload.spec;
+    if !workload.holds_quota() && spec.queue_name.as_deref() != Some(&job.queue) {
+        return Some(Step::SetQueue);
+    }
+    if let Some(class) = &job.priority_class {
+        let has_class = |one: &crate::objects::PriorityClassRef| {
+            one.kind == "WorkloadPriorityClass" && one.name == *class
+        };
+        let has_kind = |one: &crate::objects::PriorityClassRef| one.kind == "WorkloadPriorityClass";
+        let current = spec.priority_class_ref.as_ref();
+        let may_change = !workload.holds_quota() || current.is_some_and(has_kind);
+        if may_change && !current.is_some_and(has_class) {
+            return Some(Step::SetPriority(class.clone()));
+        }
+    }
+    let annotations = workload.metadata.annotations.as_ref();
+    let gated_by =
+        annotations.and_then(|all| all.get(ipu_api::queueing::ADMISSION_GATED_BY_ANNOTATION));
+    (gated_by != job.gated_by.as_ref() && gated_by.is_some()).then_some(Step::SetGatedBy)
+}
+
+/// Decides on the admission of the Workload.
+fn of_quota(
+    seen: &Seen,
+    workload: &Workload,
+    now: Timestamp,
+    requeue: &mut Option<Duration>,
+) -> Option<Step> {
+    let job = &seen.job;
+    if let Some(evicted) = workload.condition(EVICTED, "True") {
+        if job.is_started() {
+            return Some(Step::Stop(evicted.message.clone()));
+        }
+        if workload.holds_quota() {
+            return is_released(seen).then_some(Step::ReleaseQuota);
+        }
+        return pods_ready(job, workload);
+    }
+    let is_admitted = workload.is(ADMITTED);
+    if is_admitted {
+        let reclaimable = reclaimable(seen, workload);
+        let known = workload
+            .status
+            .as_ref()
+            .map(|status| &status.reclaimable_pods);
+        if known.is_some_and(|known| *known != reclaimable) {
+            return Some(Step::SetReclaimable(reclaimable));
+        }
+    }
+    if let Some(step) = pods_ready(job, workload) {
+        return Some(step);
+    }
+    match (is_admitted, job.is_suspended()) {
+        (true, false) => None,
+        (true, true) => Some(Step::Start(updates::updates(workload, &seen.flavors)?)),
+        (false, false) => Some(Step::Stop("Kueue has not admitted the job".to_owned())),
+        (false, true) if workload.is(QUOTA_RESERVED) => checked(seen, workload, now, requeue),
+        (false, true) => job
+            .is_started()
+            .then(|| Step::Stop("the job has no quota".to_owned())),
+    }
+}
+
+/// Decides on the admission checks of a Workload with reserved quota.
+fn checked(
+    seen: &Seen,
+    workload: &Workload,
+    now: Timestamp,
+    requeue: &mut Option<Duration>,
+) -> Option<Step> {
+    let job = &seen.job;
+    let checks = workload.checks().iter();
+    let mut ours = checks.filter_map(|check| {
+        let name = check.get("name")?.as_str()?;
+        seen.checks.contains(name).then_some((name, check))
+    });
+    let (name, check) = ours.next()?;
+    if check["state"] != "Pending" && check["state"] != "Ready" {
+        // Kueue evicts or deactivates it.
+        return None;
+    }
+    if job.is_elsewhere {
+        let answer = Answer::of_other_jobs();
+        return (!answer.is_in(check)).then(|| answered(name, answer));
+    }
+    let wanted = updates::updates(workload, &seen.flavors)?;
+    if !job.is_started() || job.updates != wanted {
+        return Some(Step::Reserve(wanted));
+    }
+    let (answer, delay) = check::answer(job, &seen.partitions, check, now);
+    *requeue = delay;
+    (!answer.is_in(check)).then(|| answered(name, answer))
+}
+
+fn answered(name: &str, answer: Answer) -> Step {
+    Step::AnswerCheck {
+        name: name.to_owned(),
+        answer,
+    }
+}
+
+/// Whether a Workload has the pod sets of its job. While it holds quota, the job may need less of it.
+fn fits(job: &QueuedJob, workload: &Workload) -> bool {
+    let holds_quota = workload.holds_quota();
+    let sets = &workload.spec.pod_sets;
+    let is_same = |(one, other): (&PodSet, &PodSet)| {
+        let is_enough = one.count == other.count || (holds_quota && one.count < other.count);
+        one.name == other.name && is_enough && one.template == relevant(&other.template)
+    };
+    sets.len() == job.pod_sets.len() && job.pod_sets.iter().zip(sets).all(is_same)
+}
+
+/// Workers that need no quota any more: those of instances that have ended or are not desired any more, and whose
+/// partition is gone.
+fn reclaimable(seen: &Seen, workload: &Workload) -> Vec<ReclaimablePods> {
+    let job = &seen.job;
+    let sets = &workload.spec.pod_sets;
+    let Some(workers) = sets.iter().find(|one| one.name == WORKERS) else {
+        return Vec::new();
+    };
+    let admitted = workers.count.checked_div(job.workers).unwrap_or(0);
+    let holds = |instance: u32| seen.partitions.iter().any(|one| one.instance == instance);
+    let is_over = |instance: &u32| *instance >= job.instances || job.ended.contains(instance);
+    let over = (0..admitted)
+        .filter(is_over)
+        .filter(|one| !holds(*one))
+        .count();
+    let count = u32::try_from(over)
+        .unwrap_or(u32::MAX)
+        .saturating_mul(job.workers);
+    let known = workload
+        .status
+        .iter()
+        .flat_map(|status| &status.reclaimable_pods);
+    // Kueue accepts no smaller number while quota is reserved.
+    let least = known
+        .filter(|one| one.name == WORKERS)
+        .map(|one| one.count)
+        .max();
+    let count = count.max(least.unwrap_or(0));
+    let reclaimable = ReclaimablePods {
+        name: WORKERS.to_owned(),
+        count,
+    };
+    (count > 0).then_some(reclaimable).into_iter().collect()
+}
+
+/// The change of the condition `PodsReady`, with the reasons of Kueue's own jobs.
+fn pods_ready(job: &QueuedJob, workload: &Workload) -> Option<Step> {
+    let is_ready = workload.is(PODS_READY);
+    let step = |is_ready, reason| Some(Step::SetPodsReady { is_ready, reason });
+    match (workload.is(ADMITTED), job.is_running && !job.is_suspended()) {
+        (false, _) if is_ready => step(false, "WaitForStart"),
+        (true, false) if is_ready => step(false, "WaitForRecovery"),
+        (true, true) if !is_ready => {
+            let before = workload.condition(PODS_READY, "False");
+            let has_recovered = before.is_some_and(|one| one.reason == "WaitForRecovery");
+            step(
+                true,
+                if has_recovered {
+                    "Recovered"
+                } else {
+                    "Started"
+                },
+            )
+        }
+        _ => None,
+    }
+}
+
+/// Whether nothing of a suspended job is left that uses quota.
+fn is_released(seen: &Seen) -> bool {
+    let job = &seen.job;
+    job.is_elsewhere || (seen.partitions.is_empty() && job.has_settled)
+}
+
+fn has_finalizer(workload: &Workload) -> bool {
+    let finalizers = workload.metadata.finalizers.iter().flatten();
+    finalizers
+        .into_iter()
+        .any(|one| one == ipu_api::queueing::RESOURCE_IN_USE_FINALIZER)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,375 @@
+//! The next step of a queued job in each state of the job and of its Workload.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Plan, Step, plan};
+use crate::check::State;
+use crate::job::QueuedJob;
+use crate::objects::Workload;
+use crate::partitions::JobPartition;
+use crate::samples::{admit, condition, job, now, partition, ready, reserve, seen, workload};
+
+fn step(
+    job: QueuedJob,
+    workload: impl Into<Option<Workload>>,
+    partitions: Vec<JobPartition>,
+) -> Option<Step> {
+    planned(job, workload, partitions).step
+}
+
+fn planned(
+    job: QueuedJob,
+    workload: impl Into<Option<Workload>>,
+    partitions: Vec<JobPartition>,
+) -> Plan {
+    plan(&seen(job, workload.into(), partitions), now())
+}
+
+fn suspended() -> QueuedJob {
+    job(|_| {})
+}
+
+fn running() -> QueuedJob {
+    job(|job| {
+        job["spec"]["suspend"] = json!(false);
+        job["status"]["launcherStatus"] = json!("Running");
+        job["status"]["conditions"] = json!([{"type": "Running", "status": "True"}]);
+    })
+}
+
+fn ended() -> QueuedJob {
+    job(|job| {
+        job["spec"]["suspend"] = json!(false);
+        job["status"]["completionTime"] = json!("2026-01-01T00:00:30Z");
+        job["status"]["lastMessage"] = json!("All instances done");
+        job["status"]["conditions"] = json!([{"type": "Succeeded", "status": "True"}]);
+    })
+}
+
+fn with(change: impl FnOnce(&mut Value)) -> Workload {
+    workload(&suspended(), change)
+}
+
+fn held() -> Vec<JobPartition> {
+    vec![partition(0, &ready())]
+}
+
+#[test]
+fn a_suspended_job_gets_its_workload_once_nothing_of_an_earlier_run_is_left() {
+    assert_eq!(step(suspended(), None, vec![]), Some(Step::CreateWorkload));
+    assert_eq!(step(suspended(), None, held()), None);
+    assert!(matches!(step(running(), None, vec![]), Some(Step::Stop(_))));
+    assert_eq!(step(ended(), None, vec![]), None);
+    let prebuilt = job(|job| {
+        job["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("given");
+    });
+    assert_eq!(step(prebuilt, None, vec![]), None);
+}
+
+#[test]
+fn a_job_starts_when_it_is_admitted_on_the_nodes_of_its_flavors() {
+    assert_eq!(step(suspended(), with(|_| {}), vec![]), None);
+    assert_eq!(step(suspended(), with(reserve), vec![]), None);
+    let Some(Step::Start(updates)) = step(suspended(), with(admit), vec![]) else {
+        panic!("it is admitted");
+    };
+    let worker = &updates["worker"];
+    assert_eq!(
+        worker.node_selector,
+        BTreeMap::from([("pool".to_owned(), "a".to_owned())])
+    );
+    assert_eq!(
+        worker.tolerations.len(),
+        1,
+        "one for the flavor of both resources"
+    );
+    assert_eq!(worker.labels["kueue.x-k8s.io/podset"], "worker");
+    assert!(matches!(
+        step(running(), with(|_| {}), held()),
+        Some(Step::Stop(_))
+    ));
+}
+
+#[test]
+fn an_unknown_flavor_delays_the_start() {
+    let unknown = with(|workload| {
+        admit(workload);
+        workload["status"]["admission"]["podSetAssignments"][0]["flavors"]["cpu"] = json!("new");
+    });
+    assert_eq!(step(suspended(), unknown, vec![]), None);
+}
+
+#[test]
+fn an_evicted_job_gives_its_quota_back_when_its_partitions_are_gone() {
+    let evicted = || {
+        with(|workload| {
+            admit(workload);
+            condition(workload, "Evicted", "True", "Preempted");
+        })
+    };
+    let stop = Step::Stop("Evicted Preempted".to_owned());
+    assert_eq!(step(running(), evicted(), held()), Some(stop));
+    assert_eq!(step(suspended(), evicted(), held()), None);
+    let unsettled = job(|job| job["status"]["observedGeneration"] = json!(2));
+    assert_eq!(
+        step(unsettled, evicted(), vec![]),
+        None,
+        "its controller may create one"
+    );
+    assert_eq!(
+        step(suspended(), evicted(), vec![]),
+        Some(Step::ReleaseQuota)
+    );
+}
+
+#[test]
+fn the_end_of_a_job_is_told_when_its_partitions_are_gone() {
+    assert_eq!(step(ended(), with(admit), held()), None);
+    let finish = Step::Finish {
+        reason: "Succeeded",
+        message: "All instances done".to_owned(),
+    };
+    assert_eq!(step(ended(), with(admit), vec![]), Some(finish));
+    let finished = with(|workload| condition(workload, "Finished", "True", "Succeeded"));
+    assert_eq!(
+        step(ended(), finished.clone(), vec![]),
+        Some(Step::RemoveFinalizer)
+    );
+    let mut done = finished;
+    done.metadata.finalizers = None;
+    assert_eq!(step(ended(), done, vec![]), None);
+}
+
+#[test]
+fn a_deleted_workload_goes_after_its_job_has_stopped() {
+    let deleted = || {
+        with(|workload| {
+            admit(workload);
+            workload["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:50Z");
+        })
+    };
+    assert!(matches!(
+        step(running(), deleted(), held()),
+        Some(Step::Stop(_))
+    ));
+    assert_eq!(step(suspended(), deleted(), held()), None);
+    assert_eq!(
+        step(suspended(), deleted(), vec![]),
+        Some(Step::RemoveFinalizer)
+    );
+}
+
+#[test]
+fn a_workload_follows_its_job() {
+    let moved = job(|job| job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("other"));
+    assert_eq!(step(moved, with(|_| {}), vec![]), Some(Step::SetQueue));
+    let urgent =
+        job(|job| job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high"));
+    let expected = Step::SetPriority("high".to_owned());
+    assert_eq!(step(urgent, with(|_| {}), vec![]), Some(expected));
+    let larger = |suspend: bool| {
+        job(|job| {
+            job["spec"]["jobInstances"] = json!(3);
+            job["spec"]["suspend"] = json!(suspend);
+        })
+    };
+    assert_eq!(
+        step(larger(true), with(|_| {}), vec![]),
+        Some(Step::SetPodSets)
+    );
+    assert!(matches!(
+        step(larger(false), with(admit), held()),
+        Some(Step::Stop(_))
+    ));
+    assert_eq!(
+        step(larger(true), with(admit), vec![]),
+        Some(Step::DeleteWorkload)
+    );
+}
+
+#[test]
+fn a_smaller_job_gives_the_quota_of_its_former_instances_back() {
+    let smaller = || {
+        job(|job| {
+            job["spec"]["jobInstances"] = json!(1);
+            job["spec"]["suspend"] = json!(false);
+        })
+    };
+    let both = vec![partition(0, &ready()), partition(1, &ready())];
+    assert_eq!(
+        step(smaller(), with(admit), both),
+        None,
+        "its partition is there"
+    );
+    let Some(Step::SetReclaimable(pods)) = step(smaller(), with(admit), held()) else {
+        panic!("the second partition is gone");
+    };
+    assert_eq!((&*pods[0].name, pods[0].count), ("worker", 1));
+    let told = with(|workload| {
+        admit(workload);
+        workload["status"]["reclaimablePods"] = json!([{"name": "worker", "count": 1}]);
+    });
+    assert_eq!(step(smaller(), told, held()), None);
+}
+
+#[test]
+fn ready_pods_are_told_and_their_loss_too() {
+    let ready = |status: &'static str, reason: &'static str| {
+        with(move |workload| {
+            admit(workload);
+            condition(workload, "PodsReady", status, reason);
+        })
+    };
+    let told = |is_ready, reason| Some(Step::SetPodsReady { is_ready, reason });
+    assert_eq!(step(running(), with(admit), held()), told(true, "Started"));
+    assert_eq!(step(running(), ready("True", "Started"), held()), None);
+    let starting = || job(|job| job["spec"]["suspend"] = json!(false));
+    let lost = step(starting(), ready("True", "Started"), held());
+    assert_eq!(lost, told(false, "WaitForRecovery"));
+    let again = step(running(), ready("False", "WaitForRecovery"), held());
+    assert_eq!(again, told(true, "Recovered"));
+}
+
+fn checked(state: &str) -> Workload {
+    with(|workload| {
+        reserve(workload);
+        workload["status"]["admissionChecks"] = json!([
+            {"name": "other", "state": "Pending", "message": ""},
+            {"name": "partitions", "state": state, "message": ""},
+        ]);
+    })
+}
+
+fn reserving() -> QueuedJob {
+    let reserve = step(suspended(), checked("Pending"), vec![]);
+    let Some(Step::Reserve(updates)) = reserve else {
+        panic!("its partitions are to be formed: {reserve:?}");
+    };
+    job(|job| {
+        job["metadata"]["annotations"] = json!({
+            "graphcore.ai/reserve-partitions": "true",
+            "graphcore.ai/admitted-pod-sets": json!(updates).to_string(),
+        });
+    })
+}
+
+#[test]
+fn a_check_is_answered_by_the_partitions_of_the_suspended_job() {
+    let answer = |partitions| match step(reserving(), checked("Pending"), partitions) {
+        Some(Step::AnswerCheck { name, answer }) => {
+            assert_eq!(name, "partitions");
+            answer
+        }
+        other => panic!("{other:?}"),
+    };
+    let waiting = |requested: &str| {
+        let full = json!({"waiting": [{"controller": "pod1:8090", "reason": "full"}]});
+        let mut partition = partition(1, &full);
+        partition.requested = Some(requested.parse().unwrap());
+        vec![held().remove(0), partition]
+    };
+    assert_eq!(answer(vec![]).state, State::Pending);
+    let both = vec![partition(0, &ready()), partition(1, &ready())];
+    assert_eq!(answer(both).state, State::Ready);
+    let pending = answer(waiting("2026-01-01T00:00:55Z"));
+    assert_eq!(pending.state, State::Pending);
+    assert!(
+        pending.message.contains("pod1:8090: full"),
+        "{}",
+        pending.message
+    );
+    let retried = answer(waiting("2026-01-01T00:00:20Z"));
+    assert_eq!(retried.state, State::Retry(10));
+    let rejected = json!({"phase": "Rejected", "message": "too large"});
+    let rejected = answer(vec![partition(0, &rejected)]);
+    assert_eq!(rejected.state, State::Rejected);
+    assert!(rejected.message.contains("too large"));
+}
+
+#[test]
+fn a_check_that_kueue_is_about_to_handle_is_left_alone() {
+    for state in ["Retry", "Rejected"] {
+        assert_eq!(step(reserving(), checked(state), vec![]), None, "{state}");
+    }
+    let early = planned(
+        reserving(),
+        checked("Pending"),
+        vec![partition(
+            0,
+            &json!({
+                "waiting": [{"controller": "pod1:8090", "reason": "full"}],
+            }),
+        )],
+    );
+    assert!(early.requeue.is_some(), "the answer changes by itself");
+}
+
+#[test]
+fn without_quota_the_partitions_of_a_suspended_job_are_taken_back() {
+    assert!(matches!(
+        step(reserving(), with(|_| {}), vec![]),
+        Some(Step::Stop(_))
+    ));
+}
+
+#[test]
+fn a_job_that_runs_elsewhere_has_nothing_to_wait_for() {
+    let elsewhere = job(|job| {
+        job["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
+        job["status"] = json!(null);
+    });
+    let evicted = with(|workload| {
+        admit(workload);
+        condition(workload, "Evicted", "True", "Deactivated");
+    });
+    assert_eq!(step(elsewhere, evicted, vec![]), Some(Step::ReleaseQuota));
+}
+
+#[test]
+fn a_prebuilt_workload_is_adopted_or_refused() {
+    let prebuilt = || {
+        job(|job| {
+            job["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("given");
+        })
+    };
+    let given = |count: u32| {
+        with(move |workload| {
+            workload["metadata"]["name"] = json!("given");
+            workload["metadata"]["ownerReferences"] = json!(null);
+            workload["spec"]["podSets"][0]["count"] = json!(count);
+        })
+    };
+    assert_eq!(
+        step(prebuilt(), given(2), vec![]),
+        Some(Step::AdoptWorkload)
+    );
+    let mut owned = given(5);
+    owned.metadata.owner_references = workload(&suspended(), |_| {}).metadata.owner_references;
+    let refused = step(prebuilt(), owned, vec![]);
+    assert!(
+        matches!(
+            refused,
+            Some(Step::Finish {
+                reason: "OutOfSync",
+                ..
+            })
+        ),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn of_two_workloads_the_one_that_fits_stays() {
+    let (fits, other) = (
+        workload(&suspended(), |_| {}),
+        workload(&suspended(), |workload| {
+            workload["metadata"]["name"] = json!("old");
+            workload["spec"]["podSets"][0]["count"] = json!(7);
+        }),
+    );
+    let plan = plan(&seen(suspended(), [other, fits], vec![]), now());
+    assert_eq!(plan.step, Some(Step::DeleteWorkload));
+    assert_eq!(plan.workload.unwrap().metadata.name.as_deref(), Some("old"));
+}

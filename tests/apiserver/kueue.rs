@@ -1,0 +1,236 @@
+//! IPUJobs in the queues of the real Kueue, on a real API server with the operator's own processes.
+
+mod check;
+mod fixture;
+mod flavors;
+mod killed;
+mod many_jobs;
+mod multikueue;
+mod players;
+mod pods;
+
+use std::time::{Duration, Instant};
+
+use cluster::wait::{Seen, eventually};
+use ipu_api::ipujob_status::JobState;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tests::kueue::objects::{PRIORITY_LABEL, cluster_queue, priority_class};
+
+use self::fixture::{FLAVOR, Fixture, QUEUE, job};
+
+/// How soon the IPUs of an evicted job are another one's.
+const HANDOVER: Duration = Duration::from_secs(10);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_second_of_two_jobs_waits_for_quota_and_gets_it_when_the_first_is_deactivated() {
+    let mut fixture = Fixture::with_quota(4).await;
+    fixture.run_pods(false);
+    fixture.submit("first", 4).await;
+    fixture.once_running("first").await;
+    let first = fixture
+        .once("first", "is admitted and ready", |one| {
+            one.is("Admitted") && one.is("PodsReady")
+        })
+        .await;
+    assert_eq!(first.pod_sets(), [("worker".to_owned(), 1)]);
+    assert_eq!(first.ipus(), 4);
+    assert_eq!(first.flavor("worker"), Some(FLAVOR));
+
+    fixture.submit("second", 4).await;
+    fixture.once_waiting("second").await;
+    let said = "insufficient unused quota";
+    eventually("the job repeats what Kueue says", async || {
+        Seen::when(fixture.told("second").await, |told| told.contains(said))
+    })
+    .await;
+    fixture.place.once("second", JobState::Suspended).await;
+
+    fixture.set_active("first", false).await;
+    let begun = Instant::now();
+    fixture.once_released("first").await;
+    fixture.once_running("second").await;
+    let took = begun.elapsed();
+    assert!(took < HANDOVER, "{took:?}");
+    fixture.place.once("first", JobState::Suspended).await;
+
+    // A job that is activated again stands in the queue again.
+    fixture.set_active("first", true).await;
+    fixture.once_waiting("first").await;
+    fixture.end("second").await;
+    let second = fixture
+        .once("second", "is finished", |one| one.is("Finished"))
+        .await;
+    assert_eq!(second.reason("Finished"), "Succeeded");
+    fixture.once_running("first").await;
+    fixture.end("first").await;
+    assert_eq!(fixture.most_taken(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ipus_are_counted_over_all_workers_and_instances() {
+    let mut fixture = Fixture::with_quota(16).await;
+    fixture.run_pods(false);
+    let mut parallel = job("parallel", 8);
+    parallel["spec"]["workersPerJobInstance"] = json!("2");
+    parallel["spec"]["launcher"] = json!({"command": ["mpirun"]});
+    fixture.place.submit(&parallel).await;
+    fixture.once_running("parallel").await;
+    let workload = fixture.once("parallel", "is admitted", |one| one.is("Admitted"));
+    let workload = workload.await;
+    let expected = [("launcher", 1), ("worker", 2)];
+    assert_eq!(
+        workload.pod_sets(),
+        expected.map(|(name, count)| (name.to_owned(), count))
+    );
+    assert_eq!(workload.ipus(), 8);
+
+    // Two instances of one job have a partition each.
+    let mut two = job("two", 4);
+    two["spec"]["jobInstances"] = json!(2);
+    fixture.place.submit(&two).await;
+    fixture.once_running("two").await;
+    let workload = fixture.once("two", "is admitted", |one| one.is("Admitted"));
+    assert_eq!(workload.await.ipus(), 8);
+    assert_eq!(fixture.reserved().await, 16);
+    assert_eq!(fixture.taken(), 16);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_instance_that_is_not_desired_any_more_releases_its_quota() {
+    let mut fixture = Fixture::with_quota(8).await;
+    fixture.run_pods(false);
+    let mut two = job("two", 4);
+    two["spec"]["jobInstances"] = json!(2);
+    fixture.place.submit(&two).await;
+    fixture.once_running("two").await;
+    fixture.submit("other", 4).await;
+    fixture.once_waiting("other").await;
+    let one = Patch::Merge(json!({"spec": {"jobInstances": 1}}));
+    let jobs = fixture.place.jobs();
+    jobs.patch("two", &PatchParams::default(), &one)
+        .await
+        .unwrap();
+    fixture.once_running("other").await;
+    let workload = fixture.once("two", "is admitted", |one| one.is("Admitted"));
+    let reclaimable = workload.await.0.data["status"]["reclaimablePods"].clone();
+    assert_eq!(reclaimable, json!([{"name": "worker", "count": 1}]));
+    fixture.once_running("two").await;
+    assert_eq!(fixture.most_taken(), 8);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_higher_priority_takes_the_ipus_of_a_lower_one() {
+    let mut queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
+    queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+    let mut fixture = Fixture::with_queue(queue).await;
+    fixture.run_pods(false);
+    for (name, value) in [("low", 1), ("high", 100)] {
+        fixture.apply(&priority_class(name, value)).await;
+    }
+    let with_priority = |name: &str| {
+        let mut job = job(name, 4);
+        job["metadata"]["labels"][PRIORITY_LABEL] = json!(name);
+        job
+    };
+    fixture.place.submit(&with_priority("low")).await;
+    fixture.once_running("low").await;
+    fixture.place.submit(&with_priority("high")).await;
+    fixture.once_running("high").await;
+    let low = fixture
+        .once("low", "is evicted, and in the queue again", |one| {
+            one.is("Evicted") && one.is("Requeued") && one.admission().is_none()
+        })
+        .await;
+    assert_eq!(low.reason("Evicted"), "Preempted");
+    fixture.once_released("low").await;
+    assert_eq!(fixture.most_taken(), 4, "one gave its IPUs back first");
+    fixture.end("high").await;
+    fixture.once_running("low").await;
+    fixture.end("low").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_kueue_is_down_jobs_wait_and_when_it_is_back_all_go_on() {
+    let mut fixture = Fixture::with_quota(4).await;
+    fixture.run_pods(false);
+    fixture.submit("first", 4).await;
+    fixture.once_running("first").await;
+    fixture.submit("second", 4).await;
+    fixture.once_waiting("second").await;
+
+    fixture.kueue.kill();
+    // Nobody takes a Workload now, nor says that one has finished.
+    fixture.submit("third", 4).await;
+    fixture.place.once("third", JobState::Suspended).await;
+    fixture.end("first").await;
+    assert!(fixture.taken() <= 4);
+    fixture.kueue.restart().await.unwrap();
+    fixture
+        .once("first", "is finished", |one| one.is("Finished"))
+        .await;
+    for job in ["second", "third"] {
+        fixture.once_running(job).await;
+        fixture.end(job).await;
+    }
+
+    // One that is killed while it evicts a job.
+    fixture.submit("evicted", 4).await;
+    fixture.once_running("evicted").await;
+    fixture.hold(false, true);
+    fixture.set_active("evicted", false).await;
+    fixture
+        .once("evicted", "is evicted", |one| one.is("Evicted"))
+        .await;
+    fixture.kueue.kill();
+    fixture.hold(false, false);
+    fixture.kueue.restart().await.unwrap();
+    fixture.once_released("evicted").await;
+    fixture.submit("last", 4).await;
+    fixture.once_running("last").await;
+    assert_eq!(fixture.most_taken(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_can_be_deleted_while_it_is_queued_admitted_and_evicted() {
+    let mut fixture = Fixture::with_quota(4).await;
+    fixture.run_pods(false);
+    fixture.submit("admitted", 4).await;
+    fixture.once_running("admitted").await;
+    fixture.submit("queued", 4).await;
+    fixture.once_waiting("queued").await;
+    fixture.delete("queued").await;
+    fixture.once_gone("queued").await;
+
+    fixture.submit("evicted", 4).await;
+    fixture.once_waiting("evicted").await;
+    fixture.delete("admitted").await;
+    fixture.once_gone("admitted").await;
+    fixture.once_running("evicted").await;
+
+    // Its partition goes only after the job was deleted: until then nobody else gets its quota.
+    fixture.hold(false, true);
+    fixture.submit("next", 4).await;
+    fixture.once_waiting("next").await;
+    fixture.set_active("evicted", false).await;
+    fixture
+        .once("evicted", "is evicted", |one| one.is("Evicted"))
+        .await;
+    fixture.delete("evicted").await;
+    eventually("its Pod is gone", async || {
+        let pod = fixture.place.pods().get_opt("evicted-worker-0").await;
+        Seen::when(pod.unwrap().is_none(), |is_gone| *is_gone)
+    })
+    .await;
+    assert_eq!(fixture.reserved().await, 4);
+    fixture.hold(false, false);
+    fixture.once_gone("evicted").await;
+    fixture.once_running("next").await;
+    assert_eq!(fixture.most_taken(), 4);
+    fixture.delete("next").await;
+    fixture.once_gone("next").await;
+    eventually("no IPU is taken", async || {
+        Seen::when(fixture.taken(), |taken| *taken == 0)
+    })
+    .await;
+}

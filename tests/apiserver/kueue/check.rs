@@ -1,0 +1,102 @@
+//! The AdmissionCheck `graphcore.ai/partition`: a job is admitted when its partition is formed, and holds no
+//! quota while there is no free capacity for it.
+
+use cluster::wait::{Seen, eventually};
+use ipu_api::ipujob_status::JobState;
+use serde_json::json;
+use tests::kueue::objects::{admission_check, cluster_queue};
+use tests::kueue::workload::Workload;
+
+use super::fixture::{FLAVOR, Fixture, QUEUE};
+
+/// Name of the check.
+const CHECK: &str = "partition";
+
+/// A queue with the check.
+async fn checked(ipus: u32) -> Fixture {
+    let mut queue = cluster_queue(QUEUE, &[(FLAVOR, ipus)]);
+    let checks = json!([{"name": CHECK}]);
+    queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": checks});
+    let mut fixture = Fixture::with_queue(queue).await;
+    fixture.run_pods(false);
+    fixture.apply(&admission_check(CHECK)).await;
+    fixture
+}
+
+/// The state of the check, and what it says.
+fn answer(workload: &Workload) -> (&str, &str) {
+    workload.check(CHECK).map_or(("", ""), |check| {
+        let state = check["state"].as_str().unwrap_or_default();
+        (state, check["message"].as_str().unwrap_or_default())
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_admitted_once_its_partition_is_formed() {
+    let mut fixture = checked(16).await;
+    fixture.hold(true, false);
+    fixture.submit("one", 4).await;
+    eventually("its partition forms", async || {
+        Seen::when(fixture.taken(), |taken| *taken == 4)
+    })
+    .await;
+    let reserved = fixture
+        .once("one", "says what it waits for", |one| {
+            let (state, message) = answer(one);
+            one.is("QuotaReserved") && state == "Pending" && !message.is_empty()
+        })
+        .await;
+    assert!(!reserved.is("Admitted"));
+    fixture.place.once("one", JobState::Suspended).await;
+    let pod = fixture.place.pods().get_opt("one-worker-0").await;
+    assert_eq!(pod.unwrap().map(|pod| pod.metadata.name), None);
+
+    // Killed in the middle, it goes on with the same partition.
+    fixture.kill_operator();
+    fixture.hold(false, false);
+    fixture.start_operator().await;
+    fixture.once_running("one").await;
+    let admitted = fixture.once("one", "is admitted", |one| one.is("Admitted"));
+    assert_eq!(answer(&admitted.await).0, "Ready");
+    assert_eq!(fixture.most_taken(), 4);
+
+    // Evicted while its partition forms.
+    fixture.hold(true, false);
+    fixture.submit("two", 4).await;
+    eventually("its partition forms", async || {
+        Seen::when(fixture.taken(), |taken| *taken == 8)
+    })
+    .await;
+    fixture.set_active("two", false).await;
+    fixture.once_released("two").await;
+    assert_eq!(fixture.taken(), 4);
+    fixture.hold(false, false);
+    fixture.end("one").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_without_free_capacity_releases_its_quota_and_is_tried_again() {
+    // Both V-IPU controllers have 64 IPUs each.
+    let fixture = checked(3 * 64).await;
+    for job in ["one", "two"] {
+        fixture.submit(job, 64).await;
+        fixture.once_running(job).await;
+    }
+    fixture.submit("three", 64).await;
+    let evicted = fixture
+        .once("three", "is evicted by the check", |one| {
+            one.is("Evicted") && one.reason("Evicted") == "AdmissionCheck"
+        })
+        .await;
+    assert_ne!(evicted.message("Evicted"), "");
+    fixture.once_released("three").await;
+    eventually("its quota is free", async || {
+        Seen::when(fixture.reserved().await, |reserved| *reserved == 128)
+    })
+    .await;
+    // Kueue asks again after the delay that the operator named.
+    fixture.end("one").await;
+    fixture.once_running("three").await;
+    fixture.end("two").await;
+    fixture.end("three").await;
+}

@@ -1,0 +1,313 @@
+//! An API server with Kueue, the operator's processes, two simulated V-IPU controllers, and somebody who plays
+//! the kubelet and the garbage collector.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cluster::wait::{Seen, eventually};
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
+use ipu_api::naming;
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use kube::Client;
+use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+use tests::kueue::objects::{QUEUE_LABEL, cluster_queue, local_queue, resource_flavor};
+use tests::kueue::workload::{Workload, of_job, reserved_ipus, workloads};
+use tests::kueue::{Kueue, apply};
+use tokio::task::JoinSet;
+use vipu_simulator::pod::Timings;
+use vipu_simulator::{Options, Server, Simulator};
+
+use super::players::{collect_garbage, run_pods, watch_over};
+use crate::processes::{Place, RELEASE, Running};
+
+/// Namespace of the jobs.
+pub(crate) const NAMESPACE: &str = "default";
+
+/// Name of the ClusterQueue, and of the LocalQueue that leads to it.
+pub(crate) const QUEUE: &str = "team";
+
+/// Name of the flavor that any node has.
+pub(crate) const FLAVOR: &str = "any";
+
+/// Longer than any test.
+const ENDLESS: u64 = 3_600_000;
+
+pub(crate) struct Fixture {
+    // Fields drop in this order: who acts ends before what it acts on.
+    players: JoinSet<()>,
+    controller: Option<Running>,
+    proxy: Option<Running>,
+    pub(crate) kueue: Kueue,
+    pub(crate) place: Place,
+    /// The second V-IPU controller, with the label `ipunode=pod2`; the first one is the place's.
+    pub(crate) other: Simulator,
+    most_taken: Arc<AtomicU32>,
+}
+
+impl Fixture {
+    /// Everything, and a ClusterQueue with this quota of IPUs.
+    pub(crate) async fn with_quota(ipus: u32) -> Self {
+        Self::with_queue(cluster_queue(QUEUE, &[(FLAVOR, ipus)])).await
+    }
+
+    /// Everything, and this ClusterQueue, which is named `QUEUE`.
+    pub(crate) async fn with_queue(queue: Value) -> Self {
+        Self::with_configuration(queue, &json!({})).await
+    }
+
+    /// The same, with these changes of the Configuration of Kueue's manager.
+    pub(crate) async fn with_configuration(queue: Value, changes: &Value) -> Self {
+        let place = Place::new().await;
+        let other = Simulator::start(Options::quick("pod2", 64)).await.unwrap();
+        list_both(&place, &other).await;
+        let kueue = Kueue::start_with(&place.plane, changes).await.unwrap();
+        let mut fixture = Self {
+            players: JoinSet::new(),
+            controller: None,
+            proxy: None,
+            kueue,
+            other,
+            most_taken: Arc::default(),
+            place,
+        };
+        let servers = [&fixture.place.simulator, &fixture.other];
+        let servers = servers.map(|one| Arc::clone(&one.server));
+        let most_taken = Arc::clone(&fixture.most_taken);
+        fixture.players.spawn(watch_over(servers, most_taken));
+        let client = fixture.place.client.clone();
+        fixture.players.spawn(collect_garbage(client));
+        for object in [
+            resource_flavor(FLAVOR, &[]),
+            queue,
+            local_queue(NAMESPACE, QUEUE, QUEUE),
+        ] {
+            fixture.apply(&object).await;
+        }
+        fixture.start_operator().await;
+        fixture.once_suspending().await;
+        fixture
+    }
+
+    /// The admin applies an object of Kueue.
+    pub(crate) async fn apply(&self, object: &Value) {
+        apply(&self.place.client, object).await.unwrap();
+    }
+
+    pub(crate) async fn start_operator(&mut self) {
+        self.proxy = Some(self.place.proxy("proxy", Vec::new()).await);
+        self.controller = Some(self.place.controller("controller", Vec::new()).await);
+    }
+
+    /// Kills both processes of the operator.
+    pub(crate) fn kill_operator(&mut self) {
+        self.controller = None;
+        self.proxy = None;
+    }
+
+    /// The kubelet: runs every Pod from now on, and ends it well at once where `ends`.
+    pub(crate) fn run_pods(&mut self, ends: bool) {
+        let pods = self.place.pods();
+        self.players.spawn(run_pods(pods, ends));
+    }
+
+    /// Waits until a new job with a queue is suspended: the operator has noticed Kueue.
+    async fn once_suspending(&self) {
+        let probe: IPUJob = serde_json::from_value(job("probe", 1)).unwrap();
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        let suspended = eventually("the operator notices Kueue", async || {
+            let created = self.place.jobs().create(&dry_run, &probe).await;
+            let suspend = created.map(|created| created.spec.suspend);
+            Seen::when(suspend.map_err(|error| error.to_string()), |suspend| {
+                *suspend == Ok(Some(true))
+            })
+        })
+        .await;
+        assert_eq!(suspended, Ok(Some(true)));
+    }
+
+    /// The user submits a job for this number of IPUs.
+    pub(crate) async fn submit(&self, name: &str, ipus: u32) {
+        self.place.submit(&job(name, ipus)).await;
+    }
+
+    /// The user deletes a job.
+    pub(crate) async fn delete(&self, name: &str) {
+        let jobs = self.place.jobs();
+        jobs.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    /// The program of a job's only worker ends well.
+    pub(crate) async fn end(&self, job: &str) {
+        self.place.ends(&naming::worker(job, 0)).await;
+        self.place.once(job, JobState::Completed).await;
+    }
+
+    pub(crate) async fn once_running(&self, job: &str) {
+        self.place.once(job, JobState::Running).await;
+    }
+
+    /// The Workload of a job once it `is_so`.
+    pub(crate) async fn once(
+        &self,
+        job: &str,
+        what: &str,
+        is_so: impl Fn(&Workload) -> bool,
+    ) -> Workload {
+        eventually(&format!("the Workload of {job} {what}"), async || {
+            let found = of_job(&self.place.client, NAMESPACE, job).await;
+            let found = found.map_err(|error| error.to_string())?;
+            let seen = found.iter().map(|one| one.0.data["status"].to_string());
+            let seen: Vec<String> = seen.collect();
+            let fitting = found.into_iter().find(&is_so);
+            fitting.ok_or(format!("{seen:?}"))
+        })
+        .await
+    }
+
+    /// Waits until Kueue has no quota for a job, and says so.
+    pub(crate) async fn once_waiting(&self, job: &str) -> Workload {
+        self.once(job, "waits for quota", |one| {
+            let message = one.message("QuotaReserved");
+            !one.is("QuotaReserved") && message.contains("insufficient unused quota")
+        })
+        .await
+    }
+
+    /// Deactivates the Workload of a job, or activates it again.
+    pub(crate) async fn set_active(&self, job: &str, active: bool) {
+        let workload = self.once(job, "is there", |_| true).await;
+        let patch = Patch::Merge(json!({"spec": {"active": active}}));
+        let (workloads, params) = (
+            workloads(&self.place.client, NAMESPACE),
+            PatchParams::default(),
+        );
+        let name = workload.name();
+        let patched = workloads.patch(&name, &params, &patch);
+        patched.await.unwrap();
+    }
+
+    /// Waits until a job has no Pod, no partition and no quota.
+    pub(crate) async fn once_released(&self, job: &str) {
+        let worker = naming::worker(job, 0);
+        eventually(&format!("{job} has no Pod and no partition"), async || {
+            let pod = self.place.pods().get_opt(&worker).await.unwrap();
+            let partitions = self.place.partitions().await.into_iter();
+            let partitions = partitions.filter(|(owner, _)| owner == job).count();
+            Seen::when((pod.map(|pod| pod.metadata.uid), partitions), |found| {
+                *found == (None, 0)
+            })
+        })
+        .await;
+        self.once(job, "holds no quota", |one| {
+            one.admission().is_none() && !one.is("QuotaReserved")
+        })
+        .await;
+    }
+
+    /// Waits until nothing of a deleted job is left, not even its Workload.
+    pub(crate) async fn once_gone(&self, job: &str) {
+        eventually(&format!("nothing of {job} is left"), async || {
+            let found = self.place.jobs().get_opt(job).await.unwrap();
+            let workloads = of_job(&self.place.client, NAMESPACE, job).await.unwrap();
+            let partitions = self.place.partitions().await.into_iter();
+            let partitions = partitions.filter(|(owner, _)| owner == job).count();
+            let left = (found.is_some(), workloads.len(), partitions);
+            Seen::when(left, |left| *left == (false, 0, 0))
+        })
+        .await;
+    }
+
+    /// The IPUs that the ClusterQueue has given away, by its own account.
+    pub(crate) async fn reserved(&self) -> u64 {
+        let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "ClusterQueue");
+        let resource = ApiResource::from_gvk(&kind);
+        let queues: Api<DynamicObject> = Api::all_with(self.place.client.clone(), &resource);
+        reserved_ipus(&queues.get(QUEUE).await.unwrap())
+    }
+
+    /// What a job says of itself in its status.
+    pub(crate) async fn told(&self, job: &str) -> String {
+        let found = self.place.jobs().get(job).await.unwrap();
+        serde_json::to_string(&found.status).unwrap()
+    }
+
+    /// The most IPUs that were in partitions at any moment so far.
+    pub(crate) fn most_taken(&self) -> u32 {
+        self.most_taken.load(Ordering::Relaxed)
+    }
+
+    /// The IPUs that are in partitions now.
+    pub(crate) fn taken(&self) -> u32 {
+        taken(&self.place.simulator.server) + taken(&self.other.server)
+    }
+
+    /// Has the first V-IPU controller begin its work and not end it, or as quickly as before.
+    pub(crate) fn hold(&self, forming: bool, removing: bool) {
+        let quick = Options::quick("", 1).timings;
+        let held = |is_held: bool, quick: u64| if is_held { ENDLESS } else { quick };
+        let timings = Timings {
+            forming_ms: held(forming, quick.forming_ms),
+            removing_ms: held(removing, quick.removing_ms),
+            ..quick
+        };
+        self.place.simulator.server.with(|world, now| {
+            world.pod.timings = timings;
+            if !forming && !removing {
+                world.pod.finish(now);
+            }
+        });
+    }
+}
+
+/// A job of one worker for this number of IPUs, in the queue.
+pub(crate) fn job(name: &str, ipus: u32) -> Value {
+    json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": {"name": name, "labels": {QUEUE_LABEL: QUEUE}},
+        "spec": {
+            "jobInstances": 1,
+            "ipusPerJobInstance": ipus.to_string(),
+            "workers": {"template": {"spec": {
+                "containers": [{"name": "main", "image": "program:1"}],
+            }}},
+        },
+    })
+}
+
+/// The admin lists both V-IPU controllers; a node reaches the second one.
+async fn list_both(place: &Place, other: &Simulator) {
+    let maps: Api<ConfigMap> = Api::namespaced(place.client.clone(), RELEASE);
+    let first = place.simulator.address;
+    let list = format!("{first}:ipunode=pod1,{}:ipunode=pod2", other.address);
+    let patch = Patch::Merge(json!({"data": {"controllers.yaml": list}}));
+    let (name, params) = (
+        format!("{RELEASE}-vipu-controllers"),
+        PatchParams::default(),
+    );
+    maps.patch(&name, &params, &patch).await.unwrap();
+    let node = json!({"metadata": {"name": "node2", "labels": {"ipunode": "pod2"}}});
+    let node: Node = serde_json::from_value(node).unwrap();
+    let nodes: Api<Node> = Api::all(place.client.clone());
+    nodes.create(&PostParams::default(), &node).await.unwrap();
+}
+
+pub(super) fn taken(server: &Server) -> u32 {
+    server.with(|world, now| {
+        let partitions = world.pod.partitions(now);
+        partitions.map(|partition| partition.block.size).sum()
+    })
+}
+
+/// The Workloads of all jobs.
+pub(crate) async fn all_workloads(client: &Client) -> Vec<Workload> {
+    let api = workloads(client, NAMESPACE);
+    let all = api.list(&ListParams::default()).await.unwrap();
+    all.into_iter().map(Workload).collect()
+}

@@ -1,0 +1,158 @@
+//! The operator is killed at each step of a job in a queue, and started again: the job has its quota and one
+//! partition, and in the end neither.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use cluster::wait::{Seen, eventually};
+use ipu_api::ipujob_status::JobState;
+use ipu_api::naming;
+use serde_json::json;
+use tests::kueue::objects::cluster_queue;
+use vipu_simulator::faults::Method;
+use vipu_simulator::pod::Stage;
+
+use super::fixture::{FLAVOR, Fixture, QUEUE};
+
+/// Kills the operator, does something while it is down, and starts it again.
+async fn killed(fixture: &mut Fixture, step: &str, meanwhile: impl AsyncFnOnce(&Fixture)) {
+    println!("killed when {step}");
+    fixture.kill_operator();
+    meanwhile(&*fixture).await;
+    fixture.start_operator().await;
+}
+
+/// Waits until the V-IPU controller has a partition in this stage.
+async fn once_partition(fixture: &Fixture, what: &str, is_so: fn(Stage) -> bool) {
+    eventually(what, async || {
+        let server = &fixture.place.simulator.server;
+        let stages: Vec<Stage> = server.with(|world, now| {
+            let partitions = world.pod.partitions(now);
+            partitions.map(|partition| partition.stage).collect()
+        });
+        Seen::when(stages, |stages| {
+            stages.len() == 1 && stages.iter().all(|stage| is_so(*stage))
+        })
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wherever_the_operator_is_killed_a_job_has_quota_and_a_partition_together() {
+    let mut held = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
+    held["spec"]["stopPolicy"] = json!("Hold");
+    let mut fixture = Fixture::with_queue(held).await;
+    fixture.submit("one", 4).await;
+    fixture.once("one", "is made", |_| true).await;
+    let worker = naming::worker("one", 0);
+
+    killed(&mut fixture, "the job is queued", async |fixture| {
+        fixture.hold(true, false);
+        let mut open = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
+        open["spec"]["stopPolicy"] = json!("None");
+        fixture.apply(&open).await;
+        fixture
+            .once("one", "is admitted", |one| one.is("Admitted"))
+            .await;
+        assert_eq!(fixture.taken(), 0);
+    })
+    .await;
+    once_partition(&fixture, "its partition forms", |stage| {
+        matches!(stage, Stage::Creating(_))
+    })
+    .await;
+
+    killed(&mut fixture, "its partition forms", async |fixture| {
+        fixture.hold(false, false);
+    })
+    .await;
+    eventually("its Pod is made", async || {
+        fixture.place.pods().get_opt(&worker).await.unwrap()
+    })
+    .await;
+
+    killed(&mut fixture, "its Pod waits", async |fixture| {
+        fixture.place.runs(&worker).await;
+    })
+    .await;
+    fixture.once_running("one").await;
+    fixture
+        .once("one", "is ready", |one| one.is("PodsReady"))
+        .await;
+
+    killed(&mut fixture, "it runs", async |fixture| {
+        fixture.set_active("one", false).await;
+        fixture
+            .once("one", "is evicted", |one| one.is("Evicted"))
+            .await;
+        assert!(
+            fixture
+                .once("one", "is there", |_| true)
+                .await
+                .holds_quota()
+        );
+        assert_eq!(fixture.taken(), 4);
+        fixture.hold(false, true);
+    })
+    .await;
+    once_partition(&fixture, "its partition is removed", |stage| {
+        matches!(stage, Stage::Removing(_))
+    })
+    .await;
+    let leaving = fixture.once("one", "is there", |_| true).await;
+    assert!(leaving.holds_quota(), "its IPUs are not free yet");
+
+    killed(&mut fixture, "its partition leaves", async |fixture| {
+        fixture.hold(false, false);
+    })
+    .await;
+    fixture.once_released("one").await;
+
+    killed(&mut fixture, "it has released all", async |fixture| {
+        fixture.set_active("one", true).await;
+        fixture
+            .once("one", "is admitted again", |one| one.is("Admitted"))
+            .await;
+    })
+    .await;
+    fixture.place.runs(&worker).await;
+    fixture.once_running("one").await;
+
+    killed(&mut fixture, "its program ends", async |fixture| {
+        fixture.place.ends(&worker).await;
+    })
+    .await;
+    fixture.place.once("one", JobState::Completed).await;
+    fixture
+        .once("one", "is finished", |one| one.is("Finished"))
+        .await;
+    assert_eq!(fixture.most_taken(), 4);
+    let calls = fixture.place.simulator.server.calls(0).into_iter();
+    let creates = calls.filter(|call| call.method == Method::CreatePartition);
+    let asked: BTreeSet<String> = creates.map(|call| call.partition).collect();
+    assert_eq!(asked.len(), 2, "one for each admission: {asked:?}");
+
+    killed(&mut fixture, "the job has ended", async |_| {}).await;
+    fixture.delete("one").await;
+    fixture.once_gone("one").await;
+    assert_eq!(fixture.reserved().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whenever_the_operator_is_killed_after_a_submission_the_job_runs_within_its_quota() {
+    let mut fixture = Fixture::with_quota(4).await;
+    fixture.run_pods(false);
+    // Early and late within the steps from the submission to the Pod.
+    for delay in [0, 20, 50, 100, 200, 400] {
+        let job = format!("after-{delay}");
+        fixture.submit(&job, 4).await;
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        killed(&mut fixture, &job, async |_| {}).await;
+        fixture.once_running(&job).await;
+        fixture.end(&job).await;
+        fixture
+            .once(&job, "is finished", |one| one.is("Finished"))
+            .await;
+    }
+    assert_eq!(fixture.most_taken(), 4);
+}

@@ -1,0 +1,86 @@
+//! Native Pods with IPUs in a queue: Kueue's gate and the operator's, on the same Pod.
+
+use cluster::wait::eventually;
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::json;
+use tests::kueue::objects::{IPUS, QUEUE_LABEL};
+
+use super::fixture::{Fixture, QUEUE};
+
+/// Kueue's gate.
+const ADMISSION: &str = "kueue.x-k8s.io/admission";
+
+/// The operator's gate.
+const PARTITION: &str = "graphcore.ai/partition";
+
+/// A Pod in the queue that limits itself to 4 IPUs.
+fn pod(name: &str) -> Pod {
+    let pod = json!({
+        "metadata": {"name": name, "labels": {QUEUE_LABEL: QUEUE}},
+        "spec": {
+            "automountServiceAccountToken": false,
+            "containers": [{
+                "name": "main", "image": "program:1", "resources": {"limits": {IPUS: "4"}},
+            }],
+        },
+    });
+    serde_json::from_value(pod).unwrap()
+}
+
+fn gates(pod: &Pod) -> Vec<&str> {
+    let spec = pod.spec.as_ref();
+    let gates = spec.and_then(|spec| spec.scheduling_gates.as_ref());
+    gates
+        .into_iter()
+        .flatten()
+        .map(|gate| gate.name.as_str())
+        .collect()
+}
+
+/// The Pod once it `is_so`.
+async fn once(fixture: &Fixture, name: &str, what: &str, is_so: impl Fn(&Pod) -> bool) -> Pod {
+    eventually(&format!("{name} {what}"), async || {
+        let pod = fixture.place.pods().get_opt(name).await.unwrap();
+        let seen = format!("{pod:#?}");
+        pod.filter(&is_so).ok_or(seen)
+    })
+    .await
+}
+
+async fn once_running(fixture: &Fixture, name: &str) {
+    let runs = |pod: &Pod| {
+        let status = pod.status.as_ref();
+        let phase = status.and_then(|status| status.phase.as_deref());
+        phase == Some("Running") && pod.labels().contains_key("graphcore.ai/partition-id")
+    };
+    once(fixture, name, "runs with a partition", runs).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_passes_both_gates_and_asks_for_ipus_when_it_has_quota() {
+    let mut fixture = Fixture::with_quota(4).await;
+    fixture.run_pods(false);
+    let create = PostParams::default();
+    for name in ["one", "two"] {
+        let created = fixture.place.pods().create(&create, &pod(name)).await;
+        let created = created.unwrap();
+        for gate in [ADMISSION, PARTITION] {
+            assert!(gates(&created).contains(&gate), "{created:#?}");
+        }
+        if name == "one" {
+            once_running(&fixture, name).await;
+        }
+    }
+    let two = once(&fixture, "two", "waits for quota", |pod| {
+        gates(pod).contains(&ADMISSION)
+    });
+    assert!(gates(&two.await).contains(&PARTITION));
+    assert_eq!(fixture.taken(), 4, "the second asks for none yet");
+
+    let delete = DeleteParams::default().grace_period(0);
+    fixture.place.pods().delete("one", &delete).await.unwrap();
+    once_running(&fixture, "two").await;
+    assert_eq!(fixture.most_taken(), 4);
+}

@@ -1,0 +1,116 @@
+//! Commands that run to their end: what they printed, or a sentence about why they failed.
+
+use std::{
+    fmt::Write as _,
+    io,
+    process::{Command, ExitStatus, Output},
+};
+
+use crate::interrupt;
+
+/// Why a command did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    /// The program could not be started.
+    #[error("failed to start {command}")]
+    Start {
+        /// The command line.
+        command: String,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The program ended with an error.
+    #[error("{command} ended with {status}{printed}")]
+    Failed {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        status: ExitStatus,
+        /// The last lines that it printed.
+        printed: String,
+    },
+}
+
+/// Runs `command` to its end with no input and gives what it printed on standard output.
+pub fn output(command: &mut Command) -> Result<String, CommandError> {
+    let line = describe(command);
+    let output = interrupt::output(command).map_err(|source| CommandError::Start {
+        command: line.clone(),
+        source,
+    })?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(CommandError::Failed {
+        command: line,
+        status: output.status,
+        printed: printed(&output),
+    })
+}
+
+/// Runs `command` to its end and drops what it printed.
+pub fn run(command: &mut Command) -> Result<(), CommandError> {
+    output(command).map(drop)
+}
+
+/// The command as one would type it, cut to a readable length.
+fn describe(command: &Command) -> String {
+    let program = command.get_program().to_string_lossy();
+    let name = program.rsplit('/').next().unwrap_or(&program).to_owned();
+    let mut line = format!("`{name}");
+    for arg in command.get_args() {
+        let arg = arg.to_string_lossy();
+        if line.chars().count() + arg.chars().count() > 200 {
+            line.push_str(" ...");
+            break;
+        }
+        // Writing to a String cannot fail.
+        let _ = write!(line, " {arg}");
+    }
+    line.push('`');
+    line
+}
+
+/// The last lines of standard error, or of standard output where there is none.
+fn printed(output: &Output) -> String {
+    let text = if output.stderr.iter().any(|byte| !byte.is_ascii_whitespace()) {
+        &output.stderr
+    } else {
+        &output.stdout
+    };
+    let text = String::from_utf8_lossy(text);
+    let lines: Vec<&str> = text.lines().filter(|l| !l.trim().is_empty()).collect();
+    let mut printed = String::new();
+    for line in &lines[lines.len().saturating_sub(15)..] {
+        printed.push_str("\n    ");
+        printed.extend(line.chars().take(500));
+    }
+    if printed.is_empty() {
+        printed.push_str(" and printed nothing");
+    } else {
+        printed.insert(0, ':');
+    }
+    printed
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_shows_the_command_and_its_last_words() {
+        let error = run(Command::new("/bin/sh").args(["-c", "echo one; echo two >&2; exit 3"]))
+            .expect_err("exit status 3");
+        let text = error.to_string();
+        assert!(text.starts_with("`sh -c "), "{text}");
+        assert!(text.contains("exit status: 3"), "{text}");
+        assert!(text.ends_with("two"), "{text}");
+    }
+
+    #[test]
+    fn a_missing_program_is_named() {
+        let error = run(&mut Command::new("/nonexistent/tool")).expect_err("no such program");
+        assert_eq!(error.to_string(), "failed to start `tool`");
+    }
+}

@@ -1,0 +1,98 @@
+//! etcd's own snapshot and restore, as an admin does them.
+
+use std::fs::{remove_dir_all, write};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+
+use super::{ControlPlane, ControlPlaneError};
+use crate::command::{self, CommandError};
+use crate::files::{At, FileError};
+use crate::http::{self, HttpError};
+use crate::keeper::Keeper;
+use crate::progress::Progress;
+use crate::settings::{Settings, SettingsError};
+use crate::tools::{Tools, ToolsError};
+
+/// So many revisions are skipped, that none is given twice: far more than were made since the snapshot.
+const BUMP: &str = "--bump-revision=1000000000";
+
+/// Why there is no snapshot, or why it is not restored.
+#[derive(Debug, thiserror::Error)]
+pub enum SnapshotError {
+    /// etcd gave none.
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    /// What etcd gave is none.
+    #[error("failed to read the snapshot that etcd gave")]
+    Malformed(#[source] serde_json::Error),
+    /// A part of it is not in base64.
+    #[error("failed to read a part of the snapshot that etcd gave")]
+    Encoding(#[source] base64::DecodeError),
+    /// A file could not be written or removed.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The lab's folders are not known.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// etcdutl is not there.
+    #[error(transparent)]
+    Tools(#[from] ToolsError),
+    /// etcdutl failed.
+    #[error("failed to restore the snapshot")]
+    Restore(#[source] CommandError),
+    /// The control plane did not start again.
+    #[error(transparent)]
+    Start(#[from] ControlPlaneError),
+}
+
+/// One message of `Maintenance/Snapshot`, as etcd's gateway gives it.
+#[derive(Deserialize)]
+struct Message {
+    result: Part,
+}
+
+#[derive(Deserialize)]
+struct Part {
+    /// A piece of the file, in base64; the last has the checksum behind it.
+    blob: String,
+}
+
+impl ControlPlane {
+    /// Takes a snapshot of etcd, as `etcdctl snapshot save` does.
+    pub async fn snapshot(&self) -> Result<PathBuf, SnapshotError> {
+        let url = format!("{}/v3/maintenance/snapshot", self.etcd());
+        let answer = http::request("POST", &url, "{}").await?;
+        let mut file = Vec::new();
+        for message in serde_json::Deserializer::from_str(&answer).into_iter::<Message>() {
+            let part = message.map_err(SnapshotError::Malformed)?.result;
+            let bytes = STANDARD.decode(part.blob);
+            file.extend(bytes.map_err(SnapshotError::Encoding)?);
+        }
+        let path = self.scratch.path().join("snapshot.db");
+        write(&path, file).at("write", &path)?;
+        Ok(path)
+    }
+
+    /// Ends both programs, restores a snapshot as `restore.md` says, and starts them again.
+    pub async fn restore(&mut self, snapshot: &Path) -> Result<(), SnapshotError> {
+        let settings = Settings::from_env()?;
+        let tools = Tools::fetch_some(&settings, &Progress::start(), &["etcdutl"])?;
+        self.keeper.end();
+        let (data, peer) = (&self.flags.data, self.flags.peer());
+        remove_dir_all(data).at("remove", data)?;
+        let mut restore = Command::new(tools.program("etcdutl"));
+        restore.args(["snapshot", "restore"]).arg(snapshot);
+        restore.arg("--data-dir").arg(data);
+        restore.arg(format!("--initial-cluster=default={peer}"));
+        restore.arg(format!("--initial-advertise-peer-urls={peer}"));
+        restore.args([BUMP, "--mark-compacted"]);
+        command::run(&mut restore).map_err(SnapshotError::Restore)?;
+        let started = Keeper::start(self.programs.clone());
+        self.keeper = started.map_err(ControlPlaneError::Start)?;
+        Ok(self.ready().await?)
+    }
+}

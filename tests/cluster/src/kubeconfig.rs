@@ -1,0 +1,116 @@
+//! Kubeconfigs: who speaks to which API server with which certificate.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use kube::{
+    Client, Config,
+    config::{KubeConfigOptions, Kubeconfig, KubeconfigError},
+};
+use serde_json::{Value, json};
+
+use crate::{
+    files::{At, FileError, read, write_json},
+    pki::{Identity, cluster_ca},
+};
+
+/// Why there is no client.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// The kubeconfig could not be used.
+    #[error("failed to read the kubeconfig {}", path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        #[source]
+        source: KubeconfigError,
+    },
+    /// The client could not be made.
+    #[error("failed to make a client of the API server")]
+    Client(#[source] Box<kube::Error>),
+}
+
+/// Writes a kubeconfig. It names certificate and key by path.
+pub fn write(path: &Path, server: &str, pki: &Path, identity: &Identity) -> Result<(), FileError> {
+    write_json(path, &content(server, &cluster_ca(pki), identity))
+}
+
+/// Writes a copy of a kubeconfig with the rights of another user, whom this one may speak for.
+pub fn write_as(from: &Path, path: &Path, user: &str) -> Result<(), FileError> {
+    let text = read(from)?;
+    let content: Result<Value, _> = serde_json::from_str(&text);
+    let mut content = content.map_err(io::Error::other).at("understand", from)?;
+    content["users"][0]["user"]["as"] = json!(user);
+    write_json(path, &content)
+}
+
+/// A client with the rights that the kubeconfig gives. A client belongs to the runtime in which it
+/// is made: every test makes its own.
+pub async fn client(path: &Path) -> Result<Client, ClientError> {
+    client_of(config(path).await?)
+}
+
+/// The same, with the rights of another user, whom this one may speak for.
+pub async fn client_as(path: &Path, user: &str) -> Result<Client, ClientError> {
+    let mut config = config(path).await?;
+    config.auth_info.impersonate = Some(user.to_owned());
+    client_of(config)
+}
+
+async fn config(path: &Path) -> Result<Config, ClientError> {
+    let failed = |source| ClientError::Kubeconfig {
+        path: path.to_owned(),
+        source,
+    };
+    let kubeconfig = Kubeconfig::read_from(path).map_err(failed)?;
+    Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+        .await
+        .map_err(failed)
+}
+
+fn client_of(config: Config) -> Result<Client, ClientError> {
+    // Whoever came first has chosen the same provider.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    Client::try_from(config).map_err(|source| ClientError::Client(Box::new(source)))
+}
+
+fn content(server: &str, ca: &Path, identity: &Identity) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{
+            "name": "lab",
+            "cluster": {"server": server, "certificate-authority": ca},
+        }],
+        "users": [{
+            "name": "lab",
+            "user": {"client-certificate": identity.certificate, "client-key": identity.key},
+        }],
+        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
+        "current-context": "lab",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_speaks_for_another_user_with_the_same_certificate() {
+        let dir = tempfile::tempdir().unwrap();
+        let (own, copy) = (dir.path().join("own"), dir.path().join("copy"));
+        let identity = Identity {
+            certificate: "/admin.crt".into(),
+            key: "/admin.key".into(),
+        };
+        write(&own, "https://127.0.0.1:1", dir.path(), &identity).unwrap();
+        write_as(&own, &copy, "ann").unwrap();
+        let copy = Kubeconfig::read_from(copy).unwrap();
+        let user = copy.auth_infos[0].auth_info.clone().unwrap();
+        assert_eq!(user.impersonate.as_deref(), Some("ann"));
+        assert_eq!(user.client_certificate.as_deref(), Some("/admin.crt"));
+    }
+}

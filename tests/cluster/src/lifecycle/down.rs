@@ -1,0 +1,122 @@
+//! Ending the cluster: nothing of it stays but its logs.
+
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use super::{ClusterError, lock_path, workers::made_mount_points};
+use crate::{
+    cgroups,
+    files::{At, FileError, remove},
+    lock::Lock,
+    network::{self, Ip},
+    plan::MOUNT_POINTS,
+    process::Daemons,
+    progress::Progress,
+    settings::Settings,
+};
+
+/// How long processes and cgroups may take to go.
+const LIMIT: Duration = Duration::from_secs(30);
+/// What `down` keeps in the run folder.
+const KEPT: [&str; 2] = ["logs", "lock"];
+
+/// Ends the cluster, whatever state it is in, and checks that nothing is left.
+pub fn down(settings: &Settings, progress: &Progress) -> Result<(), ClusterError> {
+    if !settings.run.exists() && left(settings)?.is_empty() {
+        progress.step("found no cluster").done();
+        return Ok(());
+    }
+    let _lock = Lock::try_take(&lock_path(settings))?;
+    remove_all(settings, progress)
+}
+
+/// Like [`down`], for who holds the lock.
+pub(super) fn remove_all(settings: &Settings, progress: &Progress) -> Result<(), ClusterError> {
+    if left(settings)?.is_empty() && is_empty(&settings.run) {
+        return Ok(());
+    }
+    let ip = Ip::recorded(&settings.run);
+    progress.run("ended the cluster and removed what it had made", || {
+        end_processes(&settings.run);
+        cgroups::remove(LIMIT)?;
+        network::remove(&ip);
+        for path in made_mount_points(&settings.run).iter().rev() {
+            // A folder that somebody else uses by now is not empty, and stays.
+            let _ = fs::remove_dir(path);
+        }
+        clear(&settings.run)?;
+        let left = left(settings)?;
+        if left.is_empty() {
+            Ok(())
+        } else {
+            Err(ClusterError::Left { left })
+        }
+    })
+}
+
+/// Whether there is anything that [`down`] would end. What cannot be read says nothing.
+pub fn is_there(settings: &Settings) -> bool {
+    left(settings).is_ok_and(|left| !left.is_empty())
+}
+
+/// What still exists of the cluster outside its folders.
+pub(super) fn left(settings: &Settings) -> Result<Vec<String>, FileError> {
+    let processes = Daemons::of(&settings.run).marked();
+    let mut left: Vec<String> = processes
+        .iter()
+        .map(|process| format!("process {}", process.pid))
+        .collect();
+    let cgroups = cgroups::left()?;
+    left.extend(
+        cgroups
+            .iter()
+            .map(|dir| format!("cgroup {}", dir.display())),
+    );
+    left.extend(network::left()?);
+    let made = made_mount_points(&settings.run);
+    let ours = MOUNT_POINTS
+        .iter()
+        .filter(|(path, _)| made.iter().any(|m| m == path));
+    let there = ours.filter(|(path, _)| Path::new(path).exists());
+    left.extend(there.map(|(path, _)| format!("folder {path}")));
+    Ok(left)
+}
+
+/// Ends every process that carries the mark of this run. The first process of a node takes all of
+/// the node with it, so most are gone before their turn comes.
+fn end_processes(run: &Path) {
+    let daemons = Daemons::of(run);
+    let begin = Instant::now();
+    loop {
+        let processes = daemons.marked();
+        if processes.is_empty() || begin.elapsed() > LIMIT {
+            return;
+        }
+        for process in processes {
+            process.end(Duration::from_secs(5));
+        }
+    }
+}
+
+/// Whether the run folder holds nothing but what `down` keeps.
+fn is_empty(run: &Path) -> bool {
+    fs::read_dir(run).is_ok_and(|entries| {
+        let mut names = entries
+            .filter_map(Result::ok)
+            .map(|entry| entry.file_name());
+        names.all(|name| KEPT.iter().any(|kept| name == *kept))
+    })
+}
+
+fn clear(run: &Path) -> Result<(), FileError> {
+    for entry in fs::read_dir(run).at("read", run)? {
+        let entry = entry.at("read", run)?;
+        if !KEPT.iter().any(|kept| entry.file_name() == *kept) {
+            remove(&entry.path())?;
+        }
+    }
+    Ok(())
+}

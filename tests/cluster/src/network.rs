@@ -1,0 +1,245 @@
+//! The machine's part of the cluster's network: a bridge, a cable to each node, and routes.
+//!
+//! The first thing made are `unreachable` routes for the addresses of Pods and Services, and the
+//! last thing removed. Without them a packet for the cluster would leave the machine by its default
+//! route while the cluster's own routes are missing, and reach a stranger.
+//!
+//! What is there is read from the kernel itself; only changes need the program `ip`.
+
+use std::{
+    io,
+    net::TcpListener,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+mod routes;
+
+use self::routes::{Range, Route};
+use crate::{
+    command::{self, CommandError},
+    files::{At, FileError, read, remove as remove_file},
+    plan::{API_PORT, BRIDGE, HOST_IP, NODE_RANGE, NODES, Node, POD_RANGE, SERVICE_RANGE},
+    process::Process,
+    tools::debian::Root,
+};
+
+/// Metric of the routes that keep packets on the machine: any other route wins.
+const GUARD_METRIC: &str = "4096";
+
+/// An address of the machine that nobody else uses. Who listens on every address is in the way of
+/// one who would listen here, as of the API server on the bridge, which is not there yet.
+const PROBE: &str = "127.99.0.1";
+
+/// Why the network could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    /// `ip` failed.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// What the kernel shows could not be read.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The machine uses the addresses of the cluster for something else.
+    #[error(
+        "the machine already has a route to {existing} by {device}, which overlaps {ours}, a range of the cluster: remove that route, or run on another machine"
+    )]
+    Overlap {
+        /// The route that is there.
+        existing: String,
+        /// Its device.
+        device: String,
+        /// The range that the cluster needs.
+        ours: &'static str,
+    },
+    /// Another program has the API server's port.
+    #[error(
+        "another program listens on port {port} of every address of this machine, which the cluster's API server needs: stop that program (`ss -ltnp 'sport = :{port}'` names it), or run on another machine"
+    )]
+    Port {
+        /// The port.
+        port: u16,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// The program `ip`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ip {
+    debian: Option<Root>,
+}
+
+impl Ip {
+    /// That of the lab's Debian packages.
+    pub fn of(debian: Root) -> Self {
+        Self {
+            debian: Some(debian),
+        }
+    }
+
+    /// Writes down where it is, so that `down` finds it whatever has become of the lock file.
+    pub fn record(&self, run: &Path) -> Result<(), FileError> {
+        let Some(debian) = &self.debian else {
+            return Ok(());
+        };
+        let link = record(run);
+        remove_file(&link)?;
+        symlink(debian.path(""), &link).at("make the link", &link)
+    }
+
+    /// The one that was written down in the run folder, else the machine's own.
+    pub fn recorded(run: &Path) -> Self {
+        let debian = Root::new(record(run));
+        Self {
+            debian: debian.path("bin/ip").exists().then_some(debian),
+        }
+    }
+
+    /// Runs it with these arguments.
+    pub fn run(&self, args: &[&str]) -> Result<(), CommandError> {
+        let mut ip = match &self.debian {
+            Some(debian) => debian.command("bin/ip"),
+            None => Command::new("ip"),
+        };
+        command::run(ip.args(args))
+    }
+}
+
+fn record(run: &Path) -> PathBuf {
+    run.join("debian")
+}
+
+/// Refuses to go on where the machine uses addresses or the port of the cluster for something else.
+pub fn check() -> Result<(), NetworkError> {
+    let ours = [NODE_RANGE, SERVICE_RANGE, POD_RANGE];
+    if let Some((route, ours)) = routes::overlap(&routes()?, BRIDGE, &ours) {
+        return Err(NetworkError::Overlap {
+            existing: route.range.to_string(),
+            device: route.device.clone().unwrap_or_default(),
+            ours,
+        });
+    }
+    check_port(API_PORT)
+}
+
+fn check_port(port: u16) -> Result<(), NetworkError> {
+    match TcpListener::bind((PROBE, port)) {
+        Err(source) if source.kind() == io::ErrorKind::AddrInUse => {
+            Err(NetworkError::Port { port, source })
+        }
+        // Any other trouble of the probe says nothing about the bridge.
+        _ => Ok(()),
+    }
+}
+
+/// Makes the guards and the bridge.
+pub fn make_bridge(ip: &Ip) -> Result<(), CommandError> {
+    for range in [SERVICE_RANGE, POD_RANGE] {
+        ip.run(&[
+            "route",
+            "replace",
+            "unreachable",
+            range,
+            "metric",
+            GUARD_METRIC,
+        ])?;
+    }
+    ip.run(&["link", "add", BRIDGE, "type", "bridge"])?;
+    ip.run(&["addr", "add", &format!("{HOST_IP}/24"), "dev", BRIDGE])?;
+    ip.run(&["link", "set", BRIDGE, "up"])
+}
+
+/// Lays the cable into a node whose first process is `init`.
+pub fn connect(ip: &Ip, node: Node, init: Process) -> Result<(), CommandError> {
+    let (cable, pid) = (node.cable(), init.pid.to_string());
+    ip.run(&[
+        "link", "add", &cable, "type", "veth", "peer", "name", "eth0", "netns", &pid,
+    ])?;
+    ip.run(&["link", "set", &cable, "master", BRIDGE, "up"])
+}
+
+/// Routes Pods to their nodes, and Services to the first node, whose kube-proxy knows them all.
+pub fn add_routes(ip: &Ip) -> Result<(), CommandError> {
+    for node in NODES {
+        let (range, gateway) = node.route();
+        ip.run(&["route", "replace", &range, "via", &gateway])?;
+    }
+    ip.run(&["route", "replace", SERVICE_RANGE, "via", &NODES[0].ip()])
+}
+
+/// Removes all of it. What is not there is fine; what is left is told by [`left`].
+pub fn remove(ip: &Ip) {
+    let attempt = |args: &[&str]| {
+        // A failure shows in what is left.
+        let _ = ip.run(args);
+    };
+    for node in NODES {
+        attempt(&["link", "del", &node.cable()]);
+    }
+    // The routes by way of the bridge go with it.
+    attempt(&["link", "del", BRIDGE]);
+    for range in [SERVICE_RANGE, POD_RANGE] {
+        attempt(&["route", "del", "unreachable", range, "metric", GUARD_METRIC]);
+    }
+}
+
+/// Devices and routes of the cluster that still exist.
+pub fn left() -> Result<Vec<String>, FileError> {
+    let devices = read(Path::new("/proc/net/dev"))?;
+    let there = |device: &str| {
+        let mut names = devices.lines().filter_map(|line| line.split_once(':'));
+        names.any(|(name, _)| name.trim() == device)
+    };
+    let ours = NODES
+        .map(Node::cable)
+        .into_iter()
+        .chain([BRIDGE.to_owned()]);
+    let mut left: Vec<String> = ours
+        .filter(|device| there(device))
+        .map(|device| format!("network device {device}"))
+        .collect();
+    let guards = [SERVICE_RANGE, POD_RANGE].map(Range::parse);
+    left.extend(
+        routes()?
+            .into_iter()
+            .filter(|route| route.device.is_none() && guards.contains(&Some(route.range)))
+            .map(|route| format!("route unreachable {}", route.range)),
+    );
+    Ok(left)
+}
+
+fn routes() -> Result<Vec<Route>, FileError> {
+    Ok(routes::parse(&read(Path::new("/proc/net/route"))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_listener_on_every_address_is_in_the_way() {
+        let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = elsewhere.local_addr().unwrap().port();
+        check_port(port).unwrap();
+        let everywhere = TcpListener::bind("0.0.0.0:0").unwrap();
+        let port = everywhere.local_addr().unwrap().port();
+        let error = check_port(port).expect_err("the port is taken").to_string();
+        assert!(error.contains(&format!("port {port} of every")), "{error}");
+        assert!(error.contains("stop that program"), "{error}");
+    }
+
+    #[test]
+    fn ip_is_taken_from_where_it_was_written_down() {
+        let run = tempfile::tempdir().unwrap();
+        assert_eq!(Ip::recorded(run.path()).debian, None);
+        let root = run.path().join("root");
+        std::fs::create_dir_all(root.join("bin")).unwrap();
+        std::fs::write(root.join("bin/ip"), "").unwrap();
+        Ip::of(Root::new(root)).record(run.path()).unwrap();
+        let found = Ip::recorded(run.path()).debian.unwrap();
+        assert_eq!(found.path("bin/ip"), run.path().join("debian/bin/ip"));
+    }
+}

@@ -1,0 +1,158 @@
+//! A folder in the cache: complete or not there, and known by the digests of its files.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::files::{At, FileError, make_dir, read, remove, sha256, write_json};
+
+/// Name of the list of digests within a folder.
+const MANIFEST: &str = "manifest.json";
+
+/// What a folder holds and what it was made of.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Manifest {
+    /// Digest of everything that decided what was made: versions, checksums, flags.
+    inputs: String,
+    files: BTreeMap<PathBuf, Entry>,
+}
+
+/// A file: its digest, and a stamp that tells cheaply that it is still the one that was hashed.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Entry {
+    sha256: String,
+    size: u64,
+    modified: i64,
+    modified_nanoseconds: i64,
+}
+
+/// Whether `dir` was made of `inputs` and every file in it is as it was made. A file whose size and
+/// time are unchanged is not read again.
+pub fn is_intact(dir: &Path, inputs: &str) -> bool {
+    let Ok(text) = read(&dir.join(MANIFEST)) else {
+        return false;
+    };
+    let Ok(manifest) = serde_json::from_str::<Manifest>(&text) else {
+        return false;
+    };
+    manifest.inputs == inputs
+        && manifest
+            .files
+            .iter()
+            .all(|(name, entry)| entry.matches(&dir.join(name)))
+}
+
+/// Makes `dir` anew: `make` fills an empty folder beside it, which takes its place when all is in
+/// it. A folder that was left half made is never seen under the name.
+pub fn make<E: From<FileError>>(
+    dir: &Path,
+    inputs: &str,
+    make: impl FnOnce(&Path) -> Result<(), E>,
+) -> Result<(), E> {
+    let partial = dir.with_extension("partial");
+    remove(&partial)?;
+    make_dir(&partial)?;
+    make(&partial)?;
+    let manifest = Manifest {
+        inputs: inputs.to_owned(),
+        files: entries(&partial)?,
+    };
+    write_json(&partial.join(MANIFEST), &manifest)?;
+    remove(dir)?;
+    fs::rename(&partial, dir).at("make", dir)?;
+    Ok(())
+}
+
+impl Entry {
+    fn of(path: &Path) -> Result<Self, FileError> {
+        let metadata = fs::metadata(path).at("read", path)?;
+        Ok(Self {
+            sha256: sha256(path)?,
+            size: metadata.size(),
+            modified: metadata.mtime(),
+            modified_nanoseconds: metadata.mtime_nsec(),
+        })
+    }
+
+    fn matches(&self, path: &Path) -> bool {
+        let Ok(metadata) = fs::metadata(path) else {
+            return false;
+        };
+        let stamped =
+            metadata.mtime() == self.modified && metadata.mtime_nsec() == self.modified_nanoseconds;
+        metadata.size() == self.size
+            && (stamped || sha256(path).is_ok_and(|digest| digest == self.sha256))
+    }
+}
+
+/// Every regular file below `root`, by its path from there.
+fn entries(root: &Path) -> Result<BTreeMap<PathBuf, Entry>, FileError> {
+    let mut entries = BTreeMap::new();
+    let mut dirs = vec![root.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in fs::read_dir(&dir).at("read", &dir)? {
+            let entry = entry.at("read", &dir)?;
+            let path = entry.path();
+            let kind = entry.file_type().at("read", &path)?;
+            if kind.is_dir() {
+                dirs.push(path);
+            } else if kind.is_file() {
+                let name = path.strip_prefix(root).expect("it lies below its root");
+                entries.insert(name.to_owned(), Entry::of(&path)?);
+            }
+        }
+    }
+    Ok(entries)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    fn fill(dir: &Path) -> Result<(), FileError> {
+        make_dir(&dir.join("bin"))?;
+        crate::files::write(&dir.join("bin/tool"), "one")
+    }
+
+    #[test]
+    fn a_folder_is_intact_until_inputs_or_bytes_change() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("tool-1.2.3");
+        assert!(!is_intact(&dir, "v1"));
+        make(&dir, "v1", fill).unwrap();
+        assert!(is_intact(&dir, "v1"));
+        assert!(!is_intact(&dir, "v2"));
+
+        let tool = dir.join("bin/tool");
+        let later = SystemTime::now() + Duration::from_secs(5);
+        let file = fs::File::options().write(true).open(&tool).unwrap();
+        file.set_modified(later).unwrap();
+        assert!(is_intact(&dir, "v1"), "same bytes, other time");
+        fs::write(&tool, "two").unwrap();
+        assert!(!is_intact(&dir, "v1"), "other bytes");
+        fs::remove_file(&tool).unwrap();
+        assert!(!is_intact(&dir, "v1"), "no file");
+    }
+
+    #[test]
+    fn a_failed_make_leaves_the_old_folder() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("tool-1.2.3");
+        make(&dir, "v1", fill).unwrap();
+        let failed = make(&dir, "v2", |partial| {
+            fill(partial)?;
+            fs::read(partial.join("missing"))
+                .map(drop)
+                .at("read", partial)
+        });
+        assert!(failed.is_err());
+        assert!(is_intact(&dir, "v1"));
+    }
+}

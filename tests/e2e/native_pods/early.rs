@@ -1,0 +1,54 @@
+//! Native Pods that never start: one that is refused, and one that is deleted before its partition is ready.
+
+use cluster::wait::{Seen, until};
+use k8s_openapi::api::core::v1::Pod;
+use lab::demo::{CleanupError, partitions_of};
+use libtest_mimic::Failed;
+use serde_json::{Value, json};
+
+use super::{container, create, delete, is_gated, pod};
+use crate::disruptions::SERVES;
+use crate::fixture::{Fixture, PATIENCE};
+use crate::simulators::{form_in, reset};
+
+/// Longer than a Pod takes to be seen and deleted.
+const FORMING: u64 = 10_000;
+
+fn bare(name: &str, ipus: u32) -> Value {
+    json!({
+        "metadata": {"name": name},
+        "spec": {"terminationGracePeriodSeconds": 1, "containers": [container(ipus, SERVES)]},
+    })
+}
+
+/// A size that no partition can have is refused with the field and the rule.
+pub(crate) fn is_refused(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let created = create::<Pod>(fixture, bare("three", 3)).await;
+        let refused = created.err().ok_or("a Pod with 3 IPUs was created")?;
+        let message = refused.message().unwrap_or_default();
+        let field = "spec.containers[0].resources.limits[graphcore.ai/ipu]";
+        for words in [field, "3", "power of two"] {
+            assert!(message.contains(words), "{words}: {message}");
+        }
+        fixture.clear("default").await
+    })
+}
+
+/// A Pod that goes while its partition forms leaves nothing, in the API and on the controller.
+pub(crate) fn is_deleted_while_its_partition_forms(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let (small, _) = fixture.controllers();
+        form_in(small, FORMING).await?;
+        create::<Pod>(fixture, bare("early", 4)).await?;
+        until("the partition to form", PATIENCE, async || {
+            let ids = partitions_of(small).await?;
+            Ok::<_, CleanupError>(Seen::when(ids, |ids| ids.len() == 1))
+        })
+        .await?;
+        assert!(is_gated(&pod(fixture, "early").await?), "it waits");
+        delete(fixture, "pod/early").await?;
+        reset(small).await?;
+        fixture.clear("default").await
+    })
+}

@@ -1,0 +1,203 @@
+//! The lab on the command line: fetch tools, start and stop the cluster, walk through the demo.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use cluster::{
+    interrupt::{self, First},
+    lifecycle::{self, ClusterError},
+    node,
+    plan::{HOST_IP, bin},
+    post_mortem,
+    progress::Progress,
+    session,
+    settings::Settings,
+    tools::Tools,
+};
+use lab::{
+    demo,
+    operator::{self, Installed, OperatorError},
+};
+use release::{
+    dist::{Dist, arm64},
+    image::{self, compressed_size},
+    package::{Package, twice::compare},
+};
+
+/// A Kubernetes cluster of two nodes in processes, for trying the IPU Operator on real parts.
+#[derive(Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Task(Task),
+    /// Live as the first process of a node.
+    #[command(hide = true)]
+    Node {
+        /// File that describes the node.
+        spec: PathBuf,
+    },
+}
+
+// What people ask of the lab. A doc comment here would become the description of the program.
+#[derive(Subcommand)]
+enum Task {
+    /// Build and download everything that the cluster is made of, and check what is there.
+    Fetch,
+    /// Start the cluster and install the operator. It can be repeated.
+    Up,
+    /// End the cluster and remove all that it has made. It can be repeated.
+    Down,
+    /// Start the cluster, install the operator, run jobs, check what is seen, end the cluster.
+    Demo,
+    /// Build the operator, the agent and the guests for release into `dist`.
+    Dist,
+    /// Build the package of a release into `dist/release`.
+    Release {
+        /// Build the programs and the image for arm64, too.
+        #[arg(long)]
+        arm64: bool,
+        /// Build it again in another folder, and compare every byte.
+        #[arg(long)]
+        twice: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Task(task) => run(&task),
+        Command::Node { spec } => node::run(&spec).map_err(Into::into),
+    };
+    if let Err(error) = &done {
+        eprintln!("lab: {error:#}");
+    }
+    match done {
+        _ if interrupt::came() => ExitCode::from(interrupt::STATUS),
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn run(task: &Task) -> Result<()> {
+    interrupt::watch(first_signal(task)).context("failed to watch for Ctrl-C")?;
+    let settings = Settings::from_env()?;
+    let progress = Progress::start();
+    match task {
+        Task::Fetch => {
+            let tools = Tools::fetch(&settings, &progress)?;
+            for (name, path) in tools.programs() {
+                println!("{name} {}", path.display());
+            }
+        }
+        Task::Up => {
+            let installed = runtime()?.block_on(operator::up(&settings, &progress));
+            let installed = installed.inspect_err(|error| say_what_stays(&settings, error))?;
+            progress.summary();
+            print_usage(&installed);
+        }
+        Task::Down => lifecycle::down(&settings, &progress)?,
+        Task::Demo => runtime()?.block_on(show_demo(&settings, &progress))?,
+        Task::Dist => {
+            Dist::build(&settings, &progress)?;
+        }
+        Task::Release { arm64, twice } => release(&settings, &progress, *arm64, *twice)?,
+    }
+    Ok(())
+}
+
+/// What the first Ctrl-C does.
+fn first_signal(task: &Task) -> First {
+    match task {
+        Task::Demo => First::EndCluster,
+        Task::Up => First::Leave("what was started stays; `make down` ends it"),
+        Task::Down => First::Leave("some of the cluster is left; `make down` ends the rest"),
+        Task::Fetch | Task::Dist | Task::Release { .. } => {
+            First::Leave("what is done is kept for the next run")
+        }
+    }
+}
+
+/// A failed start leaves the cluster to be looked at, unless it is in the hands of another lab.
+fn say_what_stays(settings: &Settings, error: &OperatorError) {
+    let is_ours = !matches!(error, OperatorError::Cluster(ClusterError::Lock(_)));
+    if is_ours && lifecycle::is_there(settings) {
+        eprintln!("what was started stays, for you to look at; `make down` ends it");
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime> {
+    tokio::runtime::Runtime::new().context("failed to start the asynchronous runtime")
+}
+
+/// Walks through the demo. The cluster is ended in any case; logs of a failure stay in the run folder.
+async fn show_demo(settings: &Settings, progress: &Progress) -> Result<()> {
+    let work = async {
+        let installed = operator::up(settings, progress).await?;
+        post_mortem::after(settings, async {
+            let operated = installed.operated().await?;
+            anyhow::Ok(demo::run(&operated, progress).await?)
+        })
+        .await
+    };
+    if session::run(settings, progress, Box::pin(work))
+        .await?
+        .is_some()
+    {
+        progress.summary();
+    }
+    Ok(())
+}
+
+/// Builds the package of a release, and prints where it is and what it is known by.
+fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -> Result<()> {
+    let dist = Dist::build(settings, progress)?;
+    let mut programs = vec![dist.programs().clone()];
+    if arm64 {
+        programs.push(arm64::ensure(settings, &dist, progress)?);
+    }
+    let tools = Tools::of_images(settings, progress)?;
+    let mut built = Vec::new();
+    for programs in &programs {
+        let image = image::ensure(settings, &tools, programs, progress)?;
+        built.push((programs.platform, image));
+    }
+    let images: Vec<_> = built.iter().map(|(one, image)| (*one, image)).collect();
+    let package = progress.run("made the package", || {
+        Package::make(settings, &dist, &images)
+    })?;
+    println!("{}", package.archive.display());
+    for (platform, image) in images {
+        let size = compressed_size(image)? / 1024;
+        println!(
+            "image for {}: {}, {size} KiB compressed",
+            platform.architecture, image.digest
+        );
+    }
+    if twice {
+        for (file, digest) in compare(settings, &package, arm64, progress)? {
+            println!("the same both times: {digest}  {file}");
+        }
+    }
+    Ok(())
+}
+
+/// Says how to use the cluster. The last line is for the shell's `eval`.
+fn print_usage(installed: &Installed) {
+    let kubeconfig = installed.cluster.kubeconfig();
+    let bin = bin(&installed.cluster.settings.run);
+    println!("The operator is installed. To use it, run what the last line says, and then:");
+    println!("  kubectl apply -f examples/01-single-worker.yaml");
+    println!("  kubectl get ipujobs --watch");
+    println!("`make down` ends the cluster. Pods reach servers of this machine at {HOST_IP}.");
+    println!(
+        "export KUBECONFIG='{}' PATH='{}':\"$PATH\" HOST_IP={HOST_IP}",
+        kubeconfig.display(),
+        bin.display()
+    );
+}

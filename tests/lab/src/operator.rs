@@ -1,0 +1,290 @@
+//! The operator on the cluster, installed as a user does it: simulated V-IPU controllers from the
+//! examples, and nothing but the files of the release's package.
+
+pub mod helm;
+
+use std::{net::IpAddr, path::Path, process::Command};
+
+use cluster::{
+    command::{self, CommandError},
+    images::{
+        Image, ImageError,
+        openmpi::{self, OpenMpi},
+    },
+    lifecycle::{Cluster, ClusterError},
+    network,
+    plan::NODES,
+    platform::AMD64,
+    post_mortem,
+    progress::Progress,
+    settings::Settings,
+};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{Api, Client, api::ListParams};
+use release::{
+    dist::{Dist, DistError},
+    image,
+    package::{Package, PackageError},
+};
+
+use self::helm::Release;
+use crate::demo::{Controller, Kubectl, Operated};
+use crate::simulator_image;
+
+/// Namespace and Helm release of the operator.
+pub const NAMESPACE: &str = "ipu-operator";
+/// Namespace of the simulated V-IPU controllers.
+pub const VIPU_NAMESPACE: &str = "vipu";
+/// The simulated controllers: Service and Deployment, and the IPUs of each.
+pub const CONTROLLERS: [(&str, u32); 2] = [("pod1", 16), ("pod2", 64)];
+/// Port of a V-IPU controller's user API.
+pub const VIPU_PORT: u16 = 8090;
+/// Port on which a simulated controller takes orders to fail.
+pub const FAULTS_PORT: u16 = 8091;
+
+/// Why the operator is not installed.
+#[derive(Debug, thiserror::Error)]
+pub enum OperatorError {
+    /// The release could not be built.
+    #[error(transparent)]
+    Dist(#[from] DistError),
+    /// An image could not be made.
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    /// There is no package to install from.
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    /// The cluster does not run.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// A simulated V-IPU controller has no Pod.
+    #[error("the V-IPU controller {name} has no Pod with an address")]
+    NoController {
+        /// Name of the controller.
+        name: String,
+    },
+    /// kubectl or Helm failed.
+    #[error("failed to {action}")]
+    Command {
+        /// What was tried.
+        action: &'static str,
+        /// What failed.
+        #[source]
+        source: CommandError,
+    },
+}
+
+/// A cluster with the operator in it.
+#[derive(Debug)]
+pub struct Installed {
+    /// The cluster.
+    pub cluster: Cluster,
+    /// The operator's image.
+    pub image: Image,
+    /// The operator's Helm release.
+    pub release: Release,
+}
+
+/// Builds what is missing, starts the cluster, and installs or upgrades the operator. Where that
+/// fails, what explains it is printed and saved, and what was started stays.
+pub async fn up(settings: &Settings, progress: &Progress) -> Result<Installed, OperatorError> {
+    // The builds may take long; this is known at once.
+    network::check().map_err(ClusterError::from)?;
+    progress.stage("build the operator, the agent, the guests and the simulator");
+    let dist = Dist::build(settings, progress)?;
+    let cluster = Cluster::up(settings, progress).await?;
+    let installed = async { install(settings, cluster, &dist, progress) };
+    post_mortem::after(settings, installed).await
+}
+
+fn install(
+    settings: &Settings,
+    cluster: Cluster,
+    dist: &Dist,
+    progress: &Progress,
+) -> Result<Installed, OperatorError> {
+    progress.stage("make the images of operator and jobs");
+    let image = image::ensure(settings, &cluster.tools, dist.programs(), progress)?;
+    progress.stage("make the release's package");
+    let package = progress.run(
+        "made the release's package, and unpacked it elsewhere",
+        || {
+            let package = Package::make(settings, dist, &[(AMD64, &image)])?;
+            package.unpack(&settings.run.join("package"))
+        },
+    )?;
+    // Of the operator the nodes get what lies in the package.
+    let image = Image {
+        archive: package.image(),
+        ..image
+    };
+    let images = [
+        image.clone(),
+        simulator_image::ensure(settings, dist.simulator(), progress)?,
+        openmpi::ensure(settings, &cluster.tools, progress, OpenMpi::Four)?,
+    ];
+    progress.stage("bring them to the nodes");
+    progress.run(
+        "brought the images of operator and jobs to the nodes",
+        || cluster.import(&images),
+    )?;
+    let definitions = package.folder.clone();
+    let release = Release::new(&cluster, package, values(&image));
+    let installed = Installed {
+        cluster,
+        image,
+        release,
+    };
+    progress.stage("install the operator");
+    progress.run("started two simulated V-IPU controllers", || {
+        installed.start_controllers()
+    })?;
+    progress.run("installed the operator with Helm; it is ready", || {
+        installed.install(&definitions)
+    })?;
+    Ok(installed)
+}
+
+impl Installed {
+    /// kubectl, as a user of the cluster runs it.
+    pub fn kubectl(&self) -> Command {
+        let mut kubectl = Command::new(self.cluster.tools.program("kubectl"));
+        kubectl
+            .arg("--kubeconfig")
+            .arg(self.cluster.kubeconfig())
+            .current_dir(&self.cluster.settings.checkout);
+        kubectl
+    }
+
+    /// What the demo and end-to-end tests need to know of it.
+    pub async fn operated(&self) -> Result<Operated, OperatorError> {
+        let client = self.cluster.client().await?;
+        let mut controllers = Vec::new();
+        for ((name, _), node) in CONTROLLERS.iter().zip(NODES) {
+            let ip = pod_ip(&client, name).await?;
+            controllers.push(Controller {
+                name: (*name).to_owned(),
+                address: address(name),
+                reached_at: (ip, VIPU_PORT).into(),
+                faults_at: (ip, FAULTS_PORT).into(),
+                node: node.name.to_owned(),
+            });
+        }
+        Ok(Operated {
+            client,
+            kubectl: Kubectl {
+                program: self.cluster.tools.program("kubectl").to_owned(),
+                kubeconfig: self.cluster.kubeconfig(),
+            },
+            repository: self.cluster.settings.checkout.clone(),
+            release_namespace: NAMESPACE.to_owned(),
+            proxy_service: format!("{NAMESPACE}-vipu-proxy"),
+            controllers,
+        })
+    }
+
+    fn start_controllers(&self) -> Result<(), OperatorError> {
+        let failed = |action| move |source| OperatorError::Command { action, source };
+        let mut apply = self.kubectl();
+        apply.args(["apply", "--filename", "examples/vipu-simulator.yaml"]);
+        command::run(&mut apply).map_err(failed("apply examples/vipu-simulator.yaml"))?;
+        for (name, _) in CONTROLLERS {
+            let mut status = self.kubectl();
+            status
+                .args([
+                    "--namespace",
+                    VIPU_NAMESPACE,
+                    "rollout",
+                    "status",
+                    "--timeout=120s",
+                ])
+                .arg(format!("deployment/{name}"));
+            command::run(&mut status).map_err(failed("wait for a V-IPU controller"))?;
+        }
+        Ok(())
+    }
+
+    /// Installs from the folder of an unpacked package, as its docs/release.md says.
+    fn install(&self, package: &Path) -> Result<(), OperatorError> {
+        let failed = |action| move |source| OperatorError::Command { action, source };
+        let mut definitions = self.kubectl();
+        definitions
+            .args(["apply", "--server-side", "--force-conflicts"])
+            .args(["--filename", "crds/"])
+            .current_dir(package);
+        command::run(&mut definitions).map_err(failed("apply the CRDs of the package"))?;
+        let installed = self.release.install();
+        installed.map_err(failed("install the operator with Helm"))
+    }
+}
+
+/// How the operator's list names a controller.
+fn address(name: &str) -> String {
+    format!("{name}.{VIPU_NAMESPACE}:{VIPU_PORT}")
+}
+
+/// Where the Pod of a simulated controller is reached from this machine.
+async fn pod_ip(client: &Client, name: &str) -> Result<IpAddr, OperatorError> {
+    let pods: Api<Pod> = Api::namespaced(client.clone(), VIPU_NAMESPACE);
+    let selector = format!("app.kubernetes.io/instance={name}");
+    let found = pods.list(&ListParams::default().labels(&selector)).await;
+    let found = found.map_err(|source| ClusterError::Api {
+        action: "find the Pod of a V-IPU controller",
+        source: Box::new(source),
+    })?;
+    let mut statuses = found.items.into_iter().filter_map(|pod| pod.status);
+    statuses
+        .find_map(|status| status.pod_ip?.parse().ok())
+        .ok_or_else(|| OperatorError::NoController {
+            name: name.to_owned(),
+        })
+}
+
+/// What is told to Helm. The image's tag is the chart's own version. The digest is in an annotation, so that an upgrade to a new image under the
+/// same name replaces the Pods.
+fn values(image: &Image) -> Vec<String> {
+    let controllers = CONTROLLERS
+        .map(|(name, _)| format!("{}:ipunode={name}", address(name)))
+        .join("\\,");
+    let annotation = format!("podAnnotations.image-digest={}", image.digest);
+    let texts = [
+        format!("controller.image.repository={}", image::REPOSITORY),
+        format!("global.vipuControllers={controllers}"),
+        format!("controller.{annotation}"),
+        format!("vipuProxy.{annotation}"),
+    ];
+    let others = [
+        // The jobs of the demo need no RDMA, and Pods with networks of their own show more.
+        "worker.hostNetwork=false",
+        // The runs kill and measure the one controller there is.
+        "controller.replicas=1",
+        // Nobody wants to wait ten minutes for a node of the lab.
+        "controller.lostNodeSeconds=20",
+    ];
+    let texts = texts.map(|text| ["--set-string".to_owned(), text]);
+    let others = others.map(|other| ["--set".to_owned(), other.to_owned()]);
+    texts.into_iter().chain(others).flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn helm_is_told_the_controllers_in_one_value() {
+        let image = Image {
+            name: image::NAME.to_owned(),
+            archive: "/x".into(),
+            digest: "sha256:1234".to_owned(),
+        };
+        let values = values(&image);
+        assert_eq!(
+            values[1],
+            "controller.image.repository=ipu-operator.local/ipu-operator"
+        );
+        assert_eq!(
+            values[3],
+            "global.vipuControllers=pod1.vipu:8090:ipunode=pod1\\,pod2.vipu:8090:ipunode=pod2"
+        );
+    }
+}

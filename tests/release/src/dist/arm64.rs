@@ -1,0 +1,103 @@
+//! The programs of a release for arm64, in `dist/arm64`: built with the flags of those for amd64, and run
+//! on an emulator before anybody gets them.
+
+use std::path::Path;
+use std::process::Command;
+
+use cluster::command;
+use cluster::files::make_dir;
+use cluster::platform::ARM64;
+use cluster::progress::Progress;
+use cluster::settings::Settings;
+
+use super::{Dist, DistError, Programs, build, copy, flags, target_directory};
+use crate::cargo;
+use crate::dist::aarch64::Aarch64;
+use crate::dist::rust::Rust;
+use crate::guests::GUESTS;
+
+/// Kernels of arm64 have pages of 4, 16 or 64 KiB, and the allocator ends a program at once whose kernel
+/// has larger ones than it was built for: the power of two.
+const LARGEST_PAGE: &str = "16";
+
+/// Builds what has changed, puts the guests of `dist` beside it, and runs all of it.
+pub fn ensure(
+    settings: &Settings,
+    dist: &Dist,
+    progress: &Progress,
+) -> Result<Programs, DistError> {
+    let rust = Rust::ensure(ARM64.target, settings, progress)?;
+    let tools = Aarch64::ensure(settings, progress)?;
+    let checkout = &settings.checkout;
+    progress.run("built the operator for arm64", || {
+        let mut cargo = cargo_build(&rust, &tools, checkout, "release");
+        cargo.args(["--package", "ipu-operator"]);
+        build("the operator for arm64", &mut cargo)
+    })?;
+    progress.run("built the agent for arm64", || {
+        let mut cargo = cargo_build(&rust, &tools, checkout, "agent");
+        build(
+            "the agent for arm64",
+            cargo.args(["--package", "ipu-agent"]),
+        )
+    })?;
+    let built = target_directory(checkout)?.join(ARM64.target);
+    let dir = dist.dir().join(ARM64.architecture);
+    make_dir(&dir.join("guests"))?;
+    copy(
+        &built.join("release/ipu-operator"),
+        &dir.join("ipu-operator"),
+    )?;
+    copy(&built.join("agent/ipu-agent"), &dir.join("ipu-agent"))?;
+    for guest in GUESTS {
+        let guest = format!("guests/{}.wasm", guest.name);
+        copy(&dist.dir().join(&guest), &dir.join(&guest))?;
+    }
+    progress.run("ran the programs for arm64 on an emulator", || {
+        try_out(&tools, &dir)
+    })?;
+    Ok(Programs {
+        platform: ARM64,
+        dir,
+    })
+}
+
+/// `cargo build` of static programs, with this compiler for what of them is C.
+fn cargo_build(rust: &Rust, tools: &Aarch64, checkout: &Path, profile: &str) -> Command {
+    let mut cargo = rust.cargo();
+    cargo
+        .args(["build", "--locked", "--quiet", "--target", ARM64.target])
+        .args(["--profile", profile])
+        .current_dir(checkout)
+        .env(cargo::FLAGS, flags(checkout))
+        .env(
+            "CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER",
+            tools.compiler(),
+        )
+        .env("CC_aarch64_unknown_linux_gnu", tools.compiler())
+        .env("AR_aarch64_unknown_linux_gnu", tools.archiver())
+        .env("JEMALLOC_SYS_WITH_LG_PAGE", LARGEST_PAGE);
+    cargo
+}
+
+/// Starts both programs, and has the operator compile and call each guest: that is machine code which it
+/// makes itself.
+fn try_out(tools: &Aarch64, dir: &Path) -> Result<(), DistError> {
+    let ran = |program: &str, arguments: &[&str]| {
+        let mut command = tools.emulated(&dir.join(program));
+        command.args(arguments).current_dir(dir);
+        command::output(&mut command).map_err(DistError::Emulated)
+    };
+    for program in ["ipu-operator", "ipu-agent"] {
+        let said = ran(program, &["--version"])?;
+        if said.trim() != format!("{program} {}", env!("CARGO_PKG_VERSION")) {
+            return Err(DistError::Version(said));
+        }
+    }
+    for guest in GUESTS {
+        let guest = format!("guests/{}.wasm", guest.name);
+        ran("ipu-operator", &["policy", "check", &guest])?;
+        ran("ipu-operator", &["policy", "run", &guest])?;
+    }
+    Ok(())
+}

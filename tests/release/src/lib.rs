@@ -1,0 +1,16 @@
+//! Builds a release: static programs, guests, the operator's image, and the package that is installed without a network.
+//!
+//! [`Dist::build`](dist::Dist::build) builds the programs of `dist` with cargo, `dist::arm64` those for arm64, and
+//! [`guests::build`] the guests. [`image::ensure`] makes the operator's image with the repository's Dockerfile.
+//! [`Package::make`](package::Package::make) packs all of it with the chart, the CRDs, the documents, the SBOM and the
+//! licences, and `package::twice` compares the bytes of two builds. The same commit and compiler give the same bytes.
+//!
+//! The package uses tools and images of `cluster`, and starts no cluster. It links the operator's packages for guests and
+//! policies, because they say what a valid guest and its artefact are, and no other.
+#![forbid(unsafe_code)]
+
+pub mod cargo;
+pub mod dist;
+pub mod guests;
+pub mod image;
+pub mod package;

@@ -1,0 +1,300 @@
+//! The package of a release: one archive from which the operator is installed without a network.
+//!
+//! The folders in it are those of the repository, so that what the documents say works there too. The
+//! same commit and compiler give the same bytes, wherever and whenever it is made.
+
+pub mod archive;
+pub mod chart;
+pub mod crates;
+pub mod guests;
+pub mod licences;
+pub mod sbom;
+pub mod sums;
+pub mod twice;
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use cluster::command::{self, CommandError};
+use cluster::files::{At, FileError, make_dir, remove, write};
+use cluster::images::Image;
+use cluster::platform::Platform;
+use cluster::settings::Settings;
+
+use self::archive::Files;
+use self::crates::{Crates, CratesError};
+use self::guests::GuestsError;
+use self::sbom::SbomError;
+use self::sums::SumsError;
+use crate::dist::Dist;
+use crate::image::joined::join;
+use crate::image::{self, compressed_size};
+
+/// The version of everything that is in it.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Bytes that the image may have as a registry stores it.
+const MOST_OF_IMAGE: u64 = 40 << 20;
+
+/// Files and folders that are in it as they are in the repository.
+const AS_THEY_ARE: [&str; 11] = [
+    "ARCHITECTURE.md",
+    "BENCHMARKS.md",
+    "CHANGELOG.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "README.md",
+    "SECURITY.md",
+    "crds",
+    "examples",
+    "wit",
+];
+
+/// Why there is no package.
+#[derive(Debug, thiserror::Error)]
+pub enum PackageError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// The time is not known.
+    #[error("failed to ask git for the commit's time; without git, set SOURCE_DATE_EPOCH")]
+    Commit(#[source] CommandError),
+    /// It is not known what belongs to the repository.
+    #[error("failed to ask git which files belong to the repository; is git installed?")]
+    Tracked(#[source] CommandError),
+    /// The time is no number.
+    #[error("the time {0:?} is no number of seconds since 1970: check SOURCE_DATE_EPOCH")]
+    Time(String),
+    /// The image has grown.
+    #[error(
+        "the image for {architecture} has {size} bytes compressed, and {MOST_OF_IMAGE} is the most that it may have"
+    )]
+    Large {
+        /// What it is for.
+        architecture: &'static str,
+        /// Its bytes.
+        size: u64,
+    },
+    /// `Chart.yaml` cannot be read.
+    #[error("failed to understand charts/ipu-operator/Chart.yaml")]
+    Chart(#[source] serde_saphyr::Error),
+    /// The index of the Helm repository cannot be written.
+    #[error("failed to write the index of the Helm repository")]
+    Index(#[source] serde_saphyr::ser_error::Error),
+    /// A guest is no artefact.
+    #[error(transparent)]
+    Guests(#[from] GuestsError),
+    /// It is not known what the programs are made of.
+    #[error(transparent)]
+    Crates(#[from] CratesError),
+    /// The list of what is in it cannot be made.
+    #[error(transparent)]
+    Sbom(#[from] SbomError),
+    /// What was unpacked is not what was packed.
+    #[error(transparent)]
+    Sums(#[from] SumsError),
+}
+
+/// A package: one that was made, in the folder `dist/release`, or one of an earlier release.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Package {
+    /// The archive.
+    pub archive: PathBuf,
+    /// The version of everything in it.
+    version: String,
+}
+
+impl Package {
+    /// Makes it of what was built, and the image for each platform. Beside it lies its checksum.
+    pub fn make(
+        settings: &Settings,
+        dist: &Dist,
+        images: &[(Platform, &Image)],
+    ) -> Result<Self, PackageError> {
+        for (platform, image) in images {
+            small_enough(platform.architecture, compressed_size(image)?)?;
+        }
+        let time = time(&settings.checkout)?;
+        let parts = Parts {
+            guests: dist.dir().join("guests"),
+            image: image(images)?,
+            platforms: images.iter().map(|(platform, _)| *platform).collect(),
+        };
+        let files = files(settings, parts, time)?;
+        let folder = dist.dir().join("release");
+        make_dir(&folder)?;
+        let (name, version) = (name(VERSION), VERSION.to_owned());
+        let file = format!("{name}.tar.gz");
+        let archive = folder.join(&file);
+        let packed = archive::tar_gz(&files, &(name + "/"), time).at("pack", &archive)?;
+        let sums = sums::list(&Files::from([(file, packed.clone())]));
+        write(&archive, packed)?;
+        write(&folder.join(sums::NAME), sums)?;
+        Ok(Self { archive, version })
+    }
+
+    /// The package of an earlier release, which the repository keeps for the tests of upgrades.
+    pub fn kept(settings: &Settings, version: &str) -> Self {
+        let kept = settings.checkout.join("tests/releases");
+        Self {
+            archive: kept.join(format!("{}.tar.gz", name(version))),
+            version: version.to_owned(),
+        }
+    }
+
+    /// Unpacks it into a folder that is made anew, and checks every file against its checksum.
+    pub fn unpack(&self, into: &Path) -> Result<Unpacked, PackageError> {
+        remove(into)?;
+        make_dir(into)?;
+        archive::unpack(&self.archive, into)?;
+        let version = self.version.clone();
+        let folder = into.join(name(&version));
+        sums::check(&folder)?;
+        Ok(Unpacked { folder, version })
+    }
+}
+
+/// A package that was unpacked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unpacked {
+    /// Its folder.
+    pub folder: PathBuf,
+    version: String,
+}
+
+impl Unpacked {
+    /// The archive of the operator's image.
+    pub fn image(&self) -> PathBuf {
+        self.folder.join(image_file(&self.version))
+    }
+
+    /// The name of that image.
+    pub fn image_name(&self) -> String {
+        format!("{}:{}", image::REPOSITORY, self.version)
+    }
+
+    /// The packed chart.
+    pub fn chart(&self) -> PathBuf {
+        self.folder.join("charts").join(chart::file(&self.version))
+    }
+}
+
+/// The name of a package and of the one folder in it.
+pub fn name(version: &str) -> String {
+    format!("ipu-operator-{version}")
+}
+
+fn image_file(version: &str) -> String {
+    format!("images/ipu-operator-{version}.tar")
+}
+
+/// The archive of the image, with one for each platform in it.
+fn image(images: &[(Platform, &Image)]) -> Result<Vec<u8>, FileError> {
+    if let [(_, image)] = images {
+        return fs::read(&image.archive).at("read", &image.archive);
+    }
+    let archives: Vec<_> = images.iter().map(|(_, image)| &*image.archive).collect();
+    join(&archives, image::NAME)
+}
+
+/// What is in it and not in the repository.
+#[derive(Clone, Debug)]
+pub struct Parts {
+    /// The folder of the guests.
+    pub guests: PathBuf,
+    /// The archive of the image.
+    pub image: Vec<u8>,
+    /// What the image is for.
+    pub platforms: Vec<Platform>,
+}
+
+/// Everything that is in it: these parts and what the repository gives, with this time, in seconds
+/// since 1970.
+pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, PackageError> {
+    let checkout = &*settings.checkout;
+    let (tracked, mut files) = (tracked(checkout)?, Files::new());
+    for name in AS_THEY_ARE {
+        archive::add(&mut files, &checkout.join(name), name)?;
+    }
+    files.retain(|name, _| tracked.has(name));
+    let mut chart = chart::files(checkout)?;
+    chart.retain(|name, _| tracked.has(&format!("charts/ipu-operator/{name}")));
+    let packed = archive::tar_gz(&chart, "ipu-operator/", time);
+    let packed = packed.at("pack", &checkout.join("charts/ipu-operator"))?;
+    let index = chart::index(&chart, &packed, time)?;
+    for (name, content) in chart {
+        files.insert(format!("charts/ipu-operator/{name}"), content);
+    }
+    files.insert(format!("charts/{}", chart::file(VERSION)), packed);
+    files.insert("charts/index.yaml".to_owned(), index);
+    files.insert(image_file(VERSION), parts.image);
+    for (name, content) in guests::layout(&parts.guests)? {
+        files.insert(format!("guests/{name}"), content);
+    }
+    let crates = Crates::of(settings, &parts.platforms)?;
+    files.insert("sbom.cdx.json".to_owned(), sbom::render(&crates)?);
+    files.insert(licences::NAME.to_owned(), licences::render(&crates)?);
+    let sums = sums::list(&files);
+    files.insert(sums::NAME.to_owned(), sums);
+    Ok(files)
+}
+
+/// The files that belong to the repository; none, where this is no clone of it but a copy.
+struct Tracked(Option<BTreeSet<String>>);
+
+impl Tracked {
+    /// What else lies in the folders of a clone is nobody's to ship.
+    fn has(&self, name: &str) -> bool {
+        self.0.as_ref().is_none_or(|names| names.contains(name))
+    }
+}
+
+fn tracked(checkout: &Path) -> Result<Tracked, PackageError> {
+    if !checkout.join(".git").exists() {
+        return Ok(Tracked(None));
+    }
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z"]).current_dir(checkout);
+    let listed = command::output(&mut git).map_err(PackageError::Tracked)?;
+    let names = listed.split('\0').map(str::to_owned).collect();
+    Ok(Tracked(Some(names)))
+}
+
+fn small_enough(architecture: &'static str, size: u64) -> Result<(), PackageError> {
+    if size > MOST_OF_IMAGE {
+        return Err(PackageError::Large { architecture, size });
+    }
+    Ok(())
+}
+
+/// The time of everything in it: that of the commit, where nothing else is asked for.
+fn time(checkout: &Path) -> Result<u64, PackageError> {
+    let told = if let Ok(asked) = env::var("SOURCE_DATE_EPOCH") {
+        asked
+    } else {
+        let mut git = Command::new("git");
+        git.args(["log", "-1", "--format=%ct"])
+            .current_dir(checkout);
+        command::output(&mut git).map_err(PackageError::Commit)?
+    };
+    let seconds = told.trim().parse();
+    seconds.map_err(|_| PackageError::Time(told.trim().to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_image_of_more_than_forty_mebibytes_is_refused() {
+        small_enough("arm64", 40 * 1024 * 1024).unwrap();
+        let error = small_enough("arm64", 40 * 1024 * 1024 + 1);
+        let error = error.unwrap_err().to_string();
+        let expected = "the image for arm64 has 41943041 bytes";
+        assert!(error.starts_with(expected), "{error}");
+    }
+}

@@ -1,0 +1,49 @@
+//! The chart as Helm packs it, and the index that makes the folder around it a Helm repository.
+//!
+//! Helm's own `package` writes times of the moment into both.
+
+use std::path::Path;
+
+use cluster::files::{FileError, sha256_of};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::archive::{self, Files};
+use super::{PackageError, VERSION};
+
+/// The name of the packed chart.
+pub fn file(version: &str) -> String {
+    format!("ipu-operator-{version}.tgz")
+}
+
+/// The files of the chart without those that `.helmignore` keeps out: its tests.
+pub fn files(checkout: &Path) -> Result<Files, FileError> {
+    let mut files = Files::new();
+    archive::add(&mut files, &checkout.join("charts/ipu-operator"), "")?;
+    let named = files.into_iter().filter_map(|(name, content)| {
+        let name = name.trim_start_matches('/').to_owned();
+        (!name.starts_with("tests/")).then_some((name, content))
+    });
+    Ok(named.collect())
+}
+
+/// The index of a repository with this chart.
+pub fn index(files: &Files, packed: &[u8], time: u64) -> Result<Vec<u8>, PackageError> {
+    let chart = files.get("Chart.yaml").map_or(&[][..], Vec::as_slice);
+    let chart = String::from_utf8_lossy(chart);
+    let mut entry: Value = serde_saphyr::from_str(&chart).map_err(PackageError::Chart)?;
+    let seconds = i64::try_from(time).unwrap_or_default();
+    let created = Timestamp::from_second(seconds)
+        .unwrap_or_default()
+        .to_string();
+    entry["created"] = json!(created);
+    entry["digest"] = json!(sha256_of(packed));
+    entry["urls"] = json!([file(VERSION)]);
+    let index = json!({
+        "apiVersion": "v1",
+        "entries": {"ipu-operator": [entry]},
+        "generated": created,
+    });
+    let text = serde_saphyr::to_string(&index).map_err(PackageError::Index)?;
+    Ok(text.into_bytes())
+}

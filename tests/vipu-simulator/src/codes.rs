@@ -1,0 +1,93 @@
+//! Pure: gRPC codes by their names, and which of them the simulated server sends in which case.
+
+use serde::{Deserialize, Serialize};
+
+use crate::pod::Rejection;
+
+/// A gRPC status code, by the name that the gRPC documents use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[repr(i32)]
+pub enum CodeName {
+    /// The call was cancelled.
+    Cancelled = 1,
+    /// What a Go server sends for an error without a code.
+    Unknown = 2,
+    /// The request makes no sense.
+    InvalidArgument = 3,
+    /// It took too long.
+    DeadlineExceeded = 4,
+    /// There is no such thing.
+    NotFound = 5,
+    /// There is such a thing already.
+    AlreadyExists = 6,
+    /// The caller may not.
+    PermissionDenied = 7,
+    /// There is not enough.
+    ResourceExhausted = 8,
+    /// Not in this state.
+    FailedPrecondition = 9,
+    /// Somebody else was quicker.
+    Aborted = 10,
+    /// Past the end.
+    OutOfRange = 11,
+    /// No such method.
+    Unimplemented = 12,
+    /// Something broke.
+    Internal = 13,
+    /// Not now.
+    Unavailable = 14,
+    /// Lost for good.
+    DataLoss = 15,
+    /// Who are you?
+    Unauthenticated = 16,
+}
+
+/// Which code each case is answered with. The real server's choice is not published, so that every
+/// one can be set.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "snake_case")]
+pub struct Codes {
+    /// No block of IPUs is free.
+    pub full: CodeName,
+    /// The id is taken.
+    pub exists: CodeName,
+    /// No partition has this id.
+    pub unknown: CodeName,
+    /// The request breaks a rule.
+    pub invalid: CodeName,
+    /// Something else is being done to the partition.
+    pub busy: CodeName,
+    /// The partition is in error.
+    pub broken: CodeName,
+    /// The caller's credentials are not those that are required.
+    pub stranger: CodeName,
+}
+
+impl Default for Codes {
+    fn default() -> Self {
+        Codes {
+            full: CodeName::ResourceExhausted,
+            exists: CodeName::AlreadyExists,
+            unknown: CodeName::NotFound,
+            invalid: CodeName::InvalidArgument,
+            busy: CodeName::FailedPrecondition,
+            broken: CodeName::Internal,
+            stranger: CodeName::Unauthenticated,
+        }
+    }
+}
+
+impl Codes {
+    /// The code that a rejection is answered with.
+    pub fn code(&self, rejection: &Rejection) -> CodeName {
+        match rejection {
+            Rejection::Full { .. } => self.full,
+            Rejection::Exists(_) => self.exists,
+            Rejection::Unknown(_) => self.unknown,
+            Rejection::Invalid(_) => self.invalid,
+            Rejection::Busy { .. } => self.busy,
+            Rejection::Broken { .. } => self.broken,
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Pure: what was asked of the server, in order, and how each call ended.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::faults::Method;
+
+/// How many calls are kept; older ones are forgotten.
+const CALLS_MAX: usize = 100_000;
+
+/// One call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Call {
+    /// Its number, from 1.
+    pub number: u64,
+    /// What was called.
+    pub method: Method,
+    /// The partition that it was for; empty where it was for none.
+    pub partition: String,
+    /// When it came.
+    pub began: Timestamp,
+    /// When it ended. Missing: it has not.
+    pub ended: Option<Timestamp>,
+    /// `ok`, `lost` (done, but no reply was sent), `left` (the caller went away), or the refusal.
+    pub outcome: Option<String>,
+}
+
+/// Every call so far.
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    last: u64,
+    calls: std::collections::VecDeque<Call>,
+}
+
+impl Journal {
+    /// Notes that a call came. Answers its number.
+    pub fn begin(&mut self, method: Method, partition: &str, now: Timestamp) -> u64 {
+        self.last += 1;
+        self.calls.push_back(Call {
+            number: self.last,
+            method,
+            partition: partition.to_owned(),
+            began: now,
+            ended: None,
+            outcome: None,
+        });
+        if self.calls.len() > CALLS_MAX {
+            self.calls.pop_front();
+        }
+        self.last
+    }
+
+    /// Notes how a call ended; the first word counts.
+    pub fn end(&mut self, number: u64, outcome: &str, now: Timestamp) {
+        let call = self
+            .calls
+            .iter_mut()
+            .rev()
+            .find(|call| call.number == number);
+        if let Some(call) = call
+            && call.outcome.is_none()
+        {
+            call.ended = Some(now);
+            call.outcome = Some(outcome.to_owned());
+        }
+    }
+
+    /// The calls after number `after`, oldest first.
+    pub fn after(&self, after: u64) -> Vec<Call> {
+        self.calls
+            .iter()
+            .filter(|call| call.number > after)
+            .cloned()
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_stand_in_order_and_end_once() {
+        let mut journal = Journal::default();
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let first = journal.begin(Method::CreatePartition, "p-1", at(1));
+        let second = journal.begin(Method::CreatePartition, "p-2", at(2));
+        journal.end(first, "lost", at(3));
+        journal.end(first, "left", at(4));
+        let calls = journal.after(0);
+        assert_eq!(calls[0].outcome.as_deref(), Some("lost"));
+        assert_eq!(calls[0].ended, Some(at(3)));
+        assert_eq!(calls[1].outcome, None);
+        assert_eq!(journal.after(first), [calls[1].clone()]);
+        assert!(journal.after(second).is_empty());
+    }
+}

@@ -1,0 +1,202 @@
+//! A simulated V-IPU controller: the user API on a real port, and a second port to make it fail.
+//!
+//! [`Simulator::start`] runs one within the process of a test, which orders faults through [`Simulator::server`]. The program
+//! `vipu-simulator` runs one alone, and takes orders by HTTP (`control`). `pod` is the V-IPU pod with its partitions, and
+//! `allocation` says which IPUs a partition gets; both are pure. `faults` has every fault, `lies` those of a reply's content,
+//! and `codes` the gRPC codes of refusals. `service` speaks the user API, `listener` accepts its connections, and `journal`
+//! records its calls.
+//!
+//! The package knows neither the operator nor Kubernetes. Of the V-IPU client it uses the protocol buffers, and of the API
+//! the entry of a list of controllers.
+#![forbid(unsafe_code)]
+
+pub mod allocation;
+pub mod codes;
+mod control;
+pub mod endless;
+pub mod faults;
+pub mod journal;
+mod lies;
+mod listener;
+pub mod pod;
+mod server;
+mod service;
+mod store;
+pub mod tls;
+pub mod users;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ipu_api::ipupartition::ControllerRef;
+use tokio::net::TcpListener;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use pod::{Pod, Timings};
+pub use server::{Server, World};
+use tls::{TlsError, TlsFiles};
+
+/// How to start a simulator.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Name of the pod.
+    pub name: String,
+    /// IPUs of the pod.
+    pub ipus: u32,
+    /// Where to speak the user API; port 0: any free one.
+    pub listen: SocketAddr,
+    /// Where to take orders; port 0: any free one.
+    pub control: SocketAddr,
+    /// How long its work takes.
+    pub timings: Timings,
+    /// Where to keep the partitions.
+    pub file: Option<PathBuf>,
+    /// How the user API speaks TLS. Missing: in plain text.
+    pub tls: Option<TlsFiles>,
+    /// gRPC metadata without which no call is served, by name.
+    pub required: BTreeMap<String, String>,
+}
+
+impl Options {
+    /// A pod for a test: on free ports of this machine's loopback, with work that takes a moment.
+    pub fn quick(name: &str, ipus: u32) -> Self {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        Options {
+            name: name.to_owned(),
+            ipus,
+            listen: any,
+            control: any,
+            timings: Timings {
+                forming_ms: 20,
+                removing_ms: 10,
+                resetting_ms: 10,
+            },
+            file: None,
+            tls: None,
+            required: BTreeMap::new(),
+        }
+    }
+}
+
+/// Why a simulator did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// TLS cannot be spoken.
+    #[error("failed to prepare TLS")]
+    Tls(#[from] TlsError),
+    /// A port cannot be had.
+    #[error("failed to listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The kept partitions cannot be read.
+    #[error("failed to read the partitions kept in {}", file.display())]
+    Load {
+        /// The file.
+        file: PathBuf,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The kept partitions belong to another pod.
+    #[error("failed to take over {}: it holds pod {name:?} of {ipus} IPUs", file.display())]
+    OtherPod {
+        /// The file.
+        file: PathBuf,
+        /// Whose it is.
+        name: String,
+        /// How many IPUs that one has.
+        ipus: u32,
+    },
+}
+
+/// A simulator at work. It ends when it is dropped.
+#[derive(Debug)]
+pub struct Simulator {
+    /// Its state: orders, calls, partitions.
+    pub server: Arc<Server>,
+    /// Where it speaks the user API.
+    pub address: SocketAddr,
+    /// Where it takes orders.
+    pub control: SocketAddr,
+    _stop: DropGuard,
+}
+
+impl Simulator {
+    /// Starts a simulator; it listens once this returns.
+    pub async fn start(options: Options) -> Result<Self, StartError> {
+        let pod = match &options.file {
+            Some(file) => load(file.clone(), &options)?,
+            None => None,
+        };
+        let pod = pod.unwrap_or_else(|| Pod::new(&options.name, options.ipus, options.timings));
+        let server = Arc::new(Server::new(pod, options.file, options.required));
+        let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
+        let (listener, address) = listen(options.listen).await?;
+        let (control_listener, control) = listen(options.control).await?;
+        let stop = CancellationToken::new();
+        tokio::spawn(listener::serve(listener, server.clone(), tls, stop.clone()));
+        let routes = control::router(server.clone());
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = stopped.cancelled() => {}
+                result = axum::serve(control_listener, routes) => {
+                    if let Err(error) = result {
+                        tracing::error!(%error, "the control port ended");
+                    }
+                }
+            }
+        });
+        Ok(Simulator {
+            server,
+            address,
+            control,
+            _stop: stop.drop_guard(),
+        })
+    }
+
+    /// This controller as an entry of `controllers.yaml` names it, with the label `ipunode=<label>`.
+    pub fn controller(&self, label: &str) -> ControllerRef {
+        ControllerRef {
+            name: self.address.to_string(),
+            host: self.address.ip().to_string(),
+            port: self.address.port(),
+            label_key: "ipunode".to_owned(),
+            label_value: label.to_owned(),
+        }
+    }
+}
+
+fn load(file: PathBuf, options: &Options) -> Result<Option<Pod>, StartError> {
+    let kept = match store::load(&file) {
+        Ok(kept) => kept,
+        Err(source) => return Err(StartError::Load { file, source }),
+    };
+    let Some(mut pod) = kept else {
+        return Ok(None);
+    };
+    if pod.name != options.name || pod.ipus != options.ipus {
+        return Err(StartError::OtherPod {
+            file,
+            name: pod.name,
+            ipus: pod.ipus,
+        });
+    }
+    pod.timings = options.timings;
+    Ok(Some(pod))
+}
+
+async fn listen(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let refused = |source| StartError::Listen { address, source };
+    let listener = TcpListener::bind(address).await.map_err(refused)?;
+    let bound = listener.local_addr().map_err(refused)?;
+    Ok((listener, bound))
+}

@@ -1,0 +1,96 @@
+//! Runs one simulated V-IPU controller until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Parser;
+use tokio::signal::unix::{SignalKind, signal};
+use vipu_simulator::pod::Timings;
+use vipu_simulator::tls::TlsFiles;
+use vipu_simulator::{Options, Simulator};
+
+/// A simulated V-IPU controller: the user API on one port, orders to fail on another.
+#[derive(Parser)]
+struct Cli {
+    /// Name of the pod, which is also that of its allocation.
+    #[arg(long, default_value = "pod1")]
+    name: String,
+    /// IPUs of the pod.
+    #[arg(long, default_value_t = 16)]
+    ipus: u32,
+    /// Where to speak the V-IPU user API (gRPC).
+    #[arg(long, default_value = "0.0.0.0:8090")]
+    listen: SocketAddr,
+    /// Where to take orders (HTTP); `GET /state` is a good start.
+    #[arg(long, default_value = "0.0.0.0:8091")]
+    control: SocketAddr,
+    /// Milliseconds from CreatePartition to ACTIVE.
+    #[arg(long, default_value_t = 1000)]
+    forming_ms: u64,
+    /// Milliseconds from RemovePartition to gone.
+    #[arg(long, default_value_t = 300)]
+    removing_ms: u64,
+    /// Milliseconds from ResetPartition to ACTIVE.
+    #[arg(long, default_value_t = 500)]
+    resetting_ms: u64,
+    /// File in which to keep the partitions, so that they outlive this process.
+    #[arg(long)]
+    partitions_file: Option<PathBuf>,
+    /// The server's certificate (PEM): the user API then speaks TLS.
+    #[arg(long, requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The authority (PEM) of the certificate that callers must then have.
+    #[arg(long, requires = "tls_cert")]
+    client_ca: Option<PathBuf>,
+    /// Serve only callers that send this as the gRPC metadata `user-id`.
+    #[arg(long)]
+    require_user_id: Option<String>,
+    /// Serve only callers that send this as the gRPC metadata `api-key`.
+    #[arg(long)]
+    require_api_key: Option<String>,
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .init();
+    let required = [
+        ("user-id", cli.require_user_id),
+        ("api-key", cli.require_api_key),
+    ];
+    let required = required
+        .into_iter()
+        .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let tls = cli.tls_cert.zip(cli.tls_key);
+    let simulator = Simulator::start(Options {
+        name: cli.name,
+        ipus: cli.ipus,
+        listen: cli.listen,
+        control: cli.control,
+        timings: Timings {
+            forming_ms: cli.forming_ms,
+            removing_ms: cli.removing_ms,
+            resetting_ms: cli.resetting_ms,
+        },
+        file: cli.partitions_file,
+        tls: tls.map(|(certificate, key)| TlsFiles {
+            certificate,
+            key,
+            client_ca: cli.client_ca,
+        }),
+        required: required.collect(),
+    })
+    .await?;
+    tracing::info!(api = %simulator.address, control = %simulator.control, "ready");
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        result = tokio::signal::ctrl_c() => result?,
+        _ = terminate.recv() => {}
+    }
+    Ok(())
+}

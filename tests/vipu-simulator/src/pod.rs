@@ -1,0 +1,381 @@
+//! Pure: one simulated pod of IPUs and its partitions, as a state machine over a time that is passed in.
+
+mod rejection;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::allocation::{self, Block};
+pub use rejection::Rejection;
+
+/// How often the simulated server resets a partition by itself before it gives up.
+pub const AUTO_RESETS_MAX: u32 = 3;
+
+/// A pod: so many IPUs, and the partitions that hold some of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pod {
+    /// Its name, which is also its allocation's and its cluster's.
+    pub name: String,
+    /// How many IPUs it has.
+    pub ipus: u32,
+    /// How long its work takes.
+    pub timings: Timings,
+    partitions: BTreeMap<String, Partition>,
+}
+
+/// How long the server's work takes, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Timings {
+    /// From CreatePartition to ACTIVE.
+    pub forming_ms: u64,
+    /// From RemovePartition to gone.
+    pub removing_ms: u64,
+    /// From ResetPartition to ACTIVE.
+    pub resetting_ms: u64,
+}
+
+impl Default for Timings {
+    fn default() -> Self {
+        Timings {
+            forming_ms: 1000,
+            removing_ms: 300,
+            resetting_ms: 500,
+        }
+    }
+}
+
+/// What a new partition must be like.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Wanted {
+    /// Its id.
+    pub id: String,
+    /// IPUs.
+    pub ipus: u32,
+    /// GCDs; 0: one.
+    pub gcds: u32,
+    /// Replicas; 0: as many as GCDs.
+    pub replicas: u32,
+    /// Whether it may be reconfigured.
+    pub reconfigurable: bool,
+    /// Whether it may be moved to other IPUs.
+    pub relocatable: bool,
+    /// The allocation to take it from; empty: the pod's own.
+    pub allocation: String,
+}
+
+/// A partition.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Partition {
+    /// Its id.
+    pub id: String,
+    /// Its IPUs.
+    pub block: Block,
+    /// Its GCDs.
+    pub gcds: u32,
+    /// Its replicas.
+    pub replicas: u32,
+    /// Whether it may be reconfigured.
+    pub reconfigurable: bool,
+    /// Whether it may be moved, as the last create or reset said.
+    #[serde(default)]
+    pub relocatable: bool,
+    /// Where it stands.
+    pub stage: Stage,
+    /// What is wrong with it.
+    pub errors: Vec<String>,
+    /// What will be wrong with it once it is formed.
+    pub doom: Option<String>,
+    /// Whether it can only be removed by force.
+    pub needs_force: bool,
+    /// Resets that the server made by itself.
+    pub auto_resets: u32,
+    /// When the last one was.
+    pub last_auto_reset: Option<Timestamp>,
+}
+
+/// Where a partition stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stage {
+    /// Being formed, until then.
+    Creating(Timestamp),
+    /// It can be used.
+    Active,
+    /// Being reset, until then.
+    Resetting(Timestamp),
+    /// Being removed, until then.
+    Removing(Timestamp),
+    /// Broken.
+    Failed,
+}
+
+impl Pod {
+    /// A pod without partitions.
+    pub fn new(name: &str, ipus: u32, timings: Timings) -> Self {
+        Pod {
+            name: name.to_owned(),
+            ipus,
+            timings,
+            partitions: BTreeMap::new(),
+        }
+    }
+
+    /// Its partitions at `now`, by id.
+    pub fn partitions(&mut self, now: Timestamp) -> impl Iterator<Item = &Partition> {
+        self.settle(now);
+        self.partitions.values()
+    }
+
+    /// One partition at `now`.
+    pub fn partition(&mut self, id: &str, now: Timestamp) -> Result<&Partition, Rejection> {
+        self.find(id, now).map(|partition| &*partition)
+    }
+
+    /// IPUs in no partition, and the size of the largest that fits.
+    pub fn room(&mut self, now: Timestamp) -> (u32, u32) {
+        self.settle(now);
+        let taken = self.taken();
+        let used: u32 = taken.iter().map(|block| block.size).sum();
+        (self.ipus - used, allocation::largest(self.ipus, &taken))
+    }
+
+    /// Begins to form a partition, which breaks once it is formed where there is a `doom`. Answers
+    /// when the work will be done.
+    pub fn create(
+        &mut self,
+        wanted: &Wanted,
+        doom: Option<String>,
+        now: Timestamp,
+    ) -> Result<Timestamp, Rejection> {
+        self.settle(now);
+        let (gcds, replicas) = self.check(wanted)?;
+        if self.partitions.contains_key(&wanted.id) {
+            return Err(Rejection::Exists(wanted.id.clone()));
+        }
+        let taken = self.taken();
+        let block = allocation::place(wanted.ipus, self.ipus, &taken).ok_or(Rejection::Full {
+            ipus: wanted.ipus,
+            largest: allocation::largest(self.ipus, &taken),
+        })?;
+        let until = now + Duration::from_millis(self.timings.forming_ms);
+        let partition = Partition {
+            id: wanted.id.clone(),
+            block,
+            gcds,
+            replicas,
+            reconfigurable: wanted.reconfigurable,
+            relocatable: wanted.relocatable,
+            stage: Stage::Creating(until),
+            errors: Vec::new(),
+            doom,
+            needs_force: false,
+            auto_resets: 0,
+            last_auto_reset: None,
+        };
+        self.partitions.insert(wanted.id.clone(), partition);
+        Ok(until)
+    }
+
+    /// Begins to remove a partition. Answers when the work will be done.
+    pub fn remove(
+        &mut self,
+        id: &str,
+        force: bool,
+        now: Timestamp,
+    ) -> Result<Timestamp, Rejection> {
+        let until = now + Duration::from_millis(self.timings.removing_ms);
+        let partition = self.find(id, now)?;
+        if let Stage::Removing(_) = partition.stage {
+            return Err(partition.busy());
+        }
+        if partition.needs_force && !force {
+            return Err(partition.broken());
+        }
+        partition.stage = Stage::Removing(until);
+        Ok(until)
+    }
+
+    /// Begins to reset a partition, in error or not. Answers when the work will be done.
+    pub fn reset(
+        &mut self,
+        id: &str,
+        relocatable: bool,
+        now: Timestamp,
+    ) -> Result<Timestamp, Rejection> {
+        let until = now + Duration::from_millis(self.timings.resetting_ms);
+        let partition = self.find(id, now)?;
+        match partition.stage {
+            Stage::Active | Stage::Failed => {
+                partition.stage = Stage::Resetting(until);
+                partition.relocatable = relocatable;
+                Ok(until)
+            }
+            Stage::Creating(_) | Stage::Resetting(_) | Stage::Removing(_) => Err(partition.busy()),
+        }
+    }
+
+    /// A partition that can be used, or why there is none.
+    pub fn usable(&mut self, id: &str, now: Timestamp) -> Result<&Partition, Rejection> {
+        let partition = self.formed(id, now)?;
+        match partition.stage {
+            Stage::Failed => Err(partition.broken()),
+            _ => Ok(partition),
+        }
+    }
+
+    /// A partition that has its IPUs, broken or not, or why there is none.
+    pub fn formed(&mut self, id: &str, now: Timestamp) -> Result<&Partition, Rejection> {
+        let partition = self.find(id, now)?;
+        match partition.stage {
+            Stage::Active | Stage::Failed => Ok(partition),
+            Stage::Creating(_) | Stage::Resetting(_) | Stage::Removing(_) => Err(partition.busy()),
+        }
+    }
+
+    /// Breaks a partition, whatever it was doing.
+    pub fn break_down(
+        &mut self,
+        id: &str,
+        error: &str,
+        needs_force: bool,
+        now: Timestamp,
+    ) -> Result<(), Rejection> {
+        let partition = self.find(id, now)?;
+        partition.stage = Stage::Failed;
+        partition.errors.push(error.to_owned());
+        partition.needs_force = needs_force;
+        Ok(())
+    }
+
+    /// The server resets a partition by itself, as it does when an IPU-Machine came back.
+    pub fn auto_reset(&mut self, id: &str, now: Timestamp) -> Result<Timestamp, Rejection> {
+        let relocatable = self.find(id, now)?.relocatable;
+        let until = self.reset(id, relocatable, now)?;
+        let partition = self.find(id, now)?;
+        if partition.auto_resets == AUTO_RESETS_MAX {
+            partition.stage = Stage::Failed;
+            return Err(partition.broken());
+        }
+        partition.auto_resets += 1;
+        partition.last_auto_reset = Some(now);
+        Ok(until)
+    }
+
+    /// Makes a partition at once, as somebody with a command line does.
+    pub fn take(&mut self, wanted: &Wanted, now: Timestamp) -> Result<(), Rejection> {
+        self.create(wanted, None, now)?;
+        self.find(&wanted.id, now)?.stage = Stage::Active;
+        Ok(())
+    }
+
+    /// Forgets a partition at once.
+    pub fn forget(&mut self, id: &str, now: Timestamp) -> Result<(), Rejection> {
+        self.find(id, now)?;
+        self.partitions.remove(id);
+        Ok(())
+    }
+
+    /// Ends all work that is under way, however long it would have taken.
+    pub fn finish(&mut self, now: Timestamp) {
+        for partition in self.partitions.values_mut() {
+            match &mut partition.stage {
+                Stage::Creating(until) | Stage::Resetting(until) | Stage::Removing(until) => {
+                    *until = now;
+                }
+                Stage::Active | Stage::Failed => {}
+            }
+        }
+        self.settle(now);
+    }
+
+    /// Ends all work whose time has come.
+    fn settle(&mut self, now: Timestamp) {
+        for partition in self.partitions.values_mut() {
+            match partition.stage {
+                Stage::Creating(until) if until <= now => match partition.doom.take() {
+                    Some(doom) => {
+                        partition.errors.push(doom);
+                        partition.stage = Stage::Failed;
+                    }
+                    None => partition.stage = Stage::Active,
+                },
+                Stage::Resetting(until) if until <= now => {
+                    partition.errors.clear();
+                    partition.needs_force = false;
+                    partition.stage = Stage::Active;
+                }
+                Stage::Creating(_)
+                | Stage::Resetting(_)
+                | Stage::Removing(_)
+                | Stage::Active
+                | Stage::Failed => {}
+            }
+        }
+        self.partitions.retain(
+            |_, partition| !matches!(partition.stage, Stage::Removing(until) if until <= now),
+        );
+    }
+
+    fn find(&mut self, id: &str, now: Timestamp) -> Result<&mut Partition, Rejection> {
+        self.settle(now);
+        self.partitions
+            .get_mut(id)
+            .ok_or_else(|| Rejection::Unknown(id.to_owned()))
+    }
+
+    fn taken(&self) -> Vec<Block> {
+        self.partitions
+            .values()
+            .map(|partition| partition.block)
+            .collect()
+    }
+
+    /// The number of GCDs and of replicas, or the rule that the request breaks.
+    fn check(&self, wanted: &Wanted) -> Result<(u32, u32), Rejection> {
+        let Wanted { id, ipus, .. } = wanted;
+        let gcds = wanted.gcds.max(1);
+        let replicas = if wanted.replicas == 0 {
+            gcds
+        } else {
+            wanted.replicas
+        };
+        let broken_rule = if id.is_empty() {
+            "a partition needs an id".to_owned()
+        } else if !ipus.is_power_of_two() {
+            format!("size {ipus} is not a power of two")
+        } else if !gcds.is_power_of_two() || gcds > *ipus {
+            format!("{gcds} GCDs do not divide {ipus} IPUs")
+        } else if replicas % gcds != 0 || ipus % replicas != 0 {
+            format!("{replicas} replicas do not divide {ipus} IPUs in {gcds} GCDs")
+        } else if !wanted.allocation.is_empty() && wanted.allocation != self.name {
+            format!("there is no allocation {:?}", wanted.allocation)
+        } else {
+            return Ok((gcds, replicas));
+        };
+        Err(Rejection::Invalid(broken_rule))
+    }
+}
+
+impl Partition {
+    fn busy(&self) -> Rejection {
+        Rejection::Busy {
+            id: self.id.clone(),
+            stage: self.stage,
+        }
+    }
+
+    fn broken(&self) -> Rejection {
+        Rejection::Broken {
+            id: self.id.clone(),
+            errors: self.errors.join("; "),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! What the parts of the simulator share: the pod, the orders and the journal, behind one lock.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use crate::codes::Codes;
+use crate::endless::Taken;
+use crate::faults::{Down, Effects, Method, Order, Orders};
+use crate::journal::{Call, Journal};
+use crate::pod::{Pod, Rejection};
+use crate::store;
+use crate::users::{USER_ID, Users};
+
+/// All that the simulator knows.
+#[derive(Debug)]
+pub struct World {
+    /// The pod and its partitions.
+    pub pod: Pod,
+    /// What goes wrong.
+    pub orders: Orders,
+    /// What was asked.
+    pub journal: Journal,
+    /// Which codes are sent.
+    pub codes: Codes,
+    /// gRPC metadata without which no call is served, by name.
+    pub required: BTreeMap<String, String>,
+    /// Who sees which partitions.
+    pub users: Users,
+}
+
+/// The simulator's state, shared by its two ports.
+#[derive(Debug)]
+pub struct Server {
+    /// What has been taken of replies that never end.
+    pub taken: Taken,
+    world: Mutex<World>,
+    down: watch::Sender<Option<Down>>,
+    file: Option<PathBuf>,
+}
+
+impl Server {
+    /// A server for `pod`, which is kept in `file` where there is one, and serves callers who send
+    /// what is `required`.
+    pub fn new(pod: Pod, file: Option<PathBuf>, required: BTreeMap<String, String>) -> Self {
+        Server {
+            taken: Taken::default(),
+            world: Mutex::new(World {
+                pod,
+                orders: Orders::default(),
+                journal: Journal::default(),
+                codes: Codes::default(),
+                required,
+                users: Users::default(),
+            }),
+            down: watch::Sender::new(None),
+            file,
+        }
+    }
+
+    /// Reads or changes the state at this moment, and keeps the pod where it changed.
+    pub fn with<T>(&self, work: impl FnOnce(&mut World, Timestamp) -> T) -> T {
+        let mut world = self.world.lock();
+        let before = self.file.is_some().then(|| world.pod.clone());
+        let result = work(&mut world, Timestamp::now());
+        if let (Some(file), Some(before)) = (&self.file, before)
+            && before != world.pod
+            && let Err(error) = store::save(file, &world.pod)
+        {
+            tracing::error!(file = %file.display(), %error, "the partitions were not kept");
+        }
+        let down = world.orders.down();
+        self.down.send_if_modified(|known| {
+            let changed = *known != down;
+            *known = down;
+            changed
+        });
+        result
+    }
+
+    /// Orders a fault. Answers the order's number.
+    pub fn order(&self, order: Order) -> u32 {
+        self.with(|world, _| world.orders.add(order))
+    }
+
+    /// Takes all orders back.
+    pub fn clear(&self) {
+        self.with(|world, _| world.orders.clear());
+    }
+
+    /// The calls after number `after`, oldest first.
+    pub fn calls(&self, after: u64) -> Vec<Call> {
+        self.with(|world, _| world.journal.after(after))
+    }
+
+    /// Follows whether the server can be reached.
+    pub(super) fn follow_down(&self) -> watch::Receiver<Option<Down>> {
+        self.down.subscribe()
+    }
+
+    /// Notes a call and learns what goes wrong with it.
+    pub(super) fn begin(&self, method: Method, partition: &str) -> (OpenCall<'_>, Effects) {
+        self.with(|world, now| {
+            let number = world.journal.begin(method, partition, now);
+            let effects = world.orders.strike(method);
+            (
+                OpenCall {
+                    server: self,
+                    number,
+                },
+                effects,
+            )
+        })
+    }
+
+    /// Waits until `until`, which may be past.
+    pub(super) async fn wait(&self, until: Timestamp) {
+        let left = until.duration_since(Timestamp::now());
+        tokio::time::sleep(Duration::try_from(left).unwrap_or_default()).await;
+    }
+
+    /// Why a caller who sends this is not served, where it is not.
+    pub(super) fn refuse_stranger(&self, headers: &HeaderMap) -> Option<tonic::Status> {
+        self.with(|world, _| {
+            let wrong = world.required.iter().find(|(name, value)| {
+                let given = headers.get(name.as_str());
+                given.is_none_or(|given| given.as_bytes() != value.as_bytes())
+            });
+            wrong.map(|(name, _)| {
+                let code = tonic::Code::from_i32(world.codes.stranger as i32);
+                tonic::Status::new(code, format!("the metadata {name} is not accepted"))
+            })
+        })
+    }
+
+    /// The user who sends this; one without a name where it names none.
+    pub(super) fn user(headers: &HeaderMap) -> String {
+        let name = headers.get(USER_ID).map(HeaderValue::as_bytes);
+        String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
+    }
+
+    /// Why this user learns nothing of a partition, where that is another's.
+    pub(super) fn hide(&self, user: &str, partition: &str) -> Option<tonic::Status> {
+        let code = self.with(|world, _| world.users.hidden(user, partition))?;
+        let text = format!("there is nothing to be seen of partition {partition:?}");
+        Some(tonic::Status::new(tonic::Code::from_i32(code as i32), text))
+    }
+
+    /// The status that a rejection is answered with.
+    pub(super) fn status(&self, rejection: &Rejection) -> tonic::Status {
+        let code = self.with(|world, _| world.codes.code(rejection));
+        tonic::Status::new(tonic::Code::from_i32(code as i32), rejection.to_string())
+    }
+}
+
+/// A call that has not ended. Dropped without an end, its caller went away.
+#[derive(Debug)]
+pub(super) struct OpenCall<'a> {
+    server: &'a Server,
+    number: u64,
+}
+
+impl OpenCall<'_> {
+    /// Notes how the call ended.
+    pub(super) fn end(&self, outcome: &str) {
+        self.server
+            .with(|world, now| world.journal.end(self.number, outcome, now));
+    }
+}
+
+impl Drop for OpenCall<'_> {
+    fn drop(&mut self) {
+        self.end("left");
+    }
+}
