@@ -26,7 +26,7 @@ const MAY_NAME: [(&str, &[&str]); 12] = [
     ("evaluation", &["api", "guest-host", "partitions", "vipu"]),
     (
         "authoring",
-        &["admission", "guest-host", "policies", "text"],
+        &["admission", "evaluation", "guest-host", "policies", "text"],
     ),
 ];
 

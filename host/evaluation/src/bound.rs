@@ -33,6 +33,15 @@ pub(crate) fn last_end(jobs: &[&Job], controllers: &[Controller]) -> u64 {
     together.fold(alone, u64::max)
 }
 
+/// Returns the most IPU-seconds that the jobs can have used until this second: each runs from its arrival on.
+pub(crate) fn work_until(jobs: &[&Job], until: u64) -> f64 {
+    let work = jobs.iter().map(|job| {
+        let ran = until.saturating_sub(job.arrival).min(job.duration);
+        u128::from(job.all_ipus()) * u128::from(ran)
+    });
+    float(work.sum::<u128>())
+}
+
 /// Returns a lower bound of the sum of all waiting times, each multiplied with the weight of its job.
 ///
 /// In the relaxation, a job may be interrupted and spread over all IPUs at any time. Then it is optimal to work on the job
@@ -176,6 +185,16 @@ mod tests {
             let jobs: Vec<_> = jobs.iter().collect();
             let bound = weighted_wait(&jobs, |_| 1.0, 8);
             assert!((bound - expected).abs() < 1e-6, "{bound}: {jobs:?}");
+        }
+    }
+
+    #[test]
+    fn work_is_counted_from_the_arrival_on() {
+        let jobs = [job(0, (2, 4), 50), job(30, (1, 1), 50)];
+        let jobs: Vec<_> = jobs.iter().collect();
+        for (until, expected) in [(0, 0.0), (20, 160.0), (40, 330.0), (500, 450.0)] {
+            let work = work_until(&jobs, until);
+            assert!((work - expected).abs() < 1e-9, "{until}: {work}");
         }
     }
 

@@ -182,25 +182,27 @@ fn of_capacity(input: Input<'_>, runs: &[Run<'_>], replay: &Replay) -> Vec<Figur
     let jobs: Vec<&Job> = runs.iter().map(|run| run.job).collect();
     let ipus = float(controllers::capacity(input.controllers));
     let first = jobs.first().map_or(0, |job| job.arrival);
+    let last_arrival = jobs.last().map_or(0, |job| job.arrival);
     let ends = runs.iter().map(|run| run.started + run.job.duration);
-    let seconds = |end: u64| float(end.saturating_sub(first));
-    let taken = ends.max().map(seconds);
-    let least = seconds(bound::last_end(&jobs, input.controllers));
-    let work = float(jobs.iter().map(|job| job.work()).sum::<u128>());
-    let share = |seconds: f64| work / (ipus * seconds);
-    let always = |_: &Point| true;
+    let last_end = ends.max();
+    let least_end = bound::last_end(&jobs, input.controllers);
     let timeline = &replay.timeline;
     let running = |point: &Point| float(point.running) / ipus;
-    let (lost, least_lost) = (
-        timeline.mean(always, |point| point.fragmentation),
-        timeline.mean(always, |point| point.least_fragmentation),
-    );
+    // The last jobs of a trace may run for months, alone: the time after the last arrival would be all that counts.
+    let (until, least_until) = if last_arrival > first {
+        (Some(last_arrival), last_arrival)
+    } else {
+        (last_end, least_end)
+    };
+    let allocation = until.map(|until| timeline.sampled((first, until), 1, running)[0]);
+    let seconds = |end: u64| float(end.saturating_sub(first));
+    let most = bound::work_until(&jobs, least_until) / (ipus * seconds(least_until));
     vec![
         figure(
             ("allocation", "allocation"),
             Unit::Share,
-            taken.map(share),
-            taken.map(|_| share(least)),
+            allocation,
+            allocation.map(|_| most.min(1.0)),
         ),
         figure(
             ("saturatedAllocation", "  while a job waits"),
@@ -211,14 +213,14 @@ fn of_capacity(input: Input<'_>, runs: &[Run<'_>], replay: &Replay) -> Vec<Figur
         figure(
             ("fragmentation", "fragmentation"),
             Unit::Ipus,
-            lost,
-            least_lost,
+            timeline.mean(|_| true, |point| point.fragmentation),
+            timeline.mean(|_| true, |point| point.least_fragmentation),
         ),
         figure(
             ("lastEnd", "end of the last job"),
             Unit::Seconds,
-            taken,
-            taken.map(|_| least),
+            last_end.map(seconds),
+            last_end.map(|_| seconds(least_end)),
         ),
     ]
 }
