@@ -93,7 +93,7 @@ impl<'a> Report<'a> {
         let figures = || {
             self.policies
                 .iter()
-                .filter_map(|one| one.figures.figures.get(index))
+                .filter_map(move |one| one.figures.figures.get(index))
         };
         let is_common = figures().all(|figure| figure.bound == first.bound);
         let bound = first.bound.filter(|_| is_common);

@@ -40,6 +40,42 @@ fn figure(policy: &Value, name: &str, field: &str) -> f64 {
     figure[field].as_f64().unwrap()
 }
 
+/// Asserts that a policy served all jobs that fit, and that no figure surpasses its bound.
+fn assert_is_plausible(policy: &Value, jobs: u64) {
+    let (ran, rejected) = (policy["ran"].as_u64(), policy["rejected"].as_u64());
+    assert_eq!(ran.zip(rejected).map(|(a, b)| a + b), Some(jobs));
+    assert!(ran > Some(500), "{policy}");
+    assert_eq!(
+        (&policy["waiting"], &policy["overruled"]),
+        (&0.into(), &0.into())
+    );
+    assert_eq!(policy["namespaces"].as_array().unwrap().len(), 15);
+    for name in ["allocation", "saturatedAllocation", "fairness"] {
+        let value = figure(policy, name, "value");
+        assert!(
+            value > 0.0 && value <= figure(policy, name, "bound"),
+            "{name}: {value}"
+        );
+    }
+    for name in [
+        "waitMean",
+        "largeWaitMean",
+        "boundedSlowdownMean",
+        "lastEnd",
+    ] {
+        let value = figure(policy, name, "value");
+        assert!(
+            value > 0.0 && value >= figure(policy, name, "bound"),
+            "{name}: {value}"
+        );
+    }
+    let (p50, p99) = (
+        figure(policy, "waitP50", "value"),
+        figure(policy, "waitP99", "value"),
+    );
+    assert!(p50 <= p99, "{p50} {p99}");
+}
+
 #[test]
 fn policies_are_compared_on_jobs_of_a_real_cluster() {
     let (_one, jobs) = real_jobs();
@@ -67,41 +103,7 @@ fn policies_are_compared_on_jobs_of_a_real_cluster() {
     assert!((load - 0.95).abs() < 1e-3, "{load}");
     let policies = report["policies"].as_array().unwrap();
     for policy in policies {
-        let (ran, rejected) = (policy["ran"].as_u64(), policy["rejected"].as_u64());
-        assert_eq!(
-            ran.zip(rejected).map(|(a, b)| a + b),
-            report["jobs"].as_u64()
-        );
-        assert!(ran > Some(500), "{policy}");
-        assert_eq!(
-            (&policy["waiting"], &policy["overruled"]),
-            (&0.into(), &0.into())
-        );
-        assert_eq!(policy["namespaces"].as_array().unwrap().len(), 15);
-        for name in ["allocation", "saturatedAllocation", "fairness"] {
-            let value = figure(policy, name, "value");
-            assert!(
-                value > 0.0 && value <= figure(policy, name, "bound"),
-                "{name}: {value}"
-            );
-        }
-        for name in [
-            "waitMean",
-            "largeWaitMean",
-            "boundedSlowdownMean",
-            "lastEnd",
-        ] {
-            let value = figure(policy, name, "value");
-            assert!(
-                value > 0.0 && value >= figure(policy, name, "bound"),
-                "{name}: {value}"
-            );
-        }
-        let (p50, p99) = (
-            figure(policy, "waitP50", "value"),
-            figure(policy, "waitP99", "value"),
-        );
-        assert!(p50 <= p99, "{p50} {p99}");
+        assert_is_plausible(policy, report["jobs"].as_u64().unwrap());
     }
     // The component of the serial walk decides as the native one.
     let mut component = policies[1].clone();

@@ -1,5 +1,7 @@
 //! Pure: serves waiting requests with the placement of the operator, as its reconciles do.
 
+use std::cmp::Reverse;
+
 use ipu_api::ipupartition::{ControllerRef, DecidedBy};
 use ipu_api::ipupolicy::BUILT_IN;
 use ipu_guest_host::model::ControllerView;
@@ -7,7 +9,6 @@ use ipu_guest_host::policy_request::PlacementRequest;
 use ipu_partitions::observations::Answer;
 use ipu_partitions::placement::request::partition_request;
 use ipu_partitions::placement::{self, Candidates, Placement, QueueView};
-use std::cmp::Reverse;
 use vipu_client::cordon::CordonStates;
 
 use super::{Decided, Event, Outcome, Run, timestamp};
