@@ -16,6 +16,7 @@ use ipu_api::ipujob_status::JobState;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tests::kueue::objects::{PRIORITY_LABEL, cluster_queue, priority_class};
+use tests::kueue::workload::Workload;
 
 use self::fixture::{FLAVOR, Fixture, QUEUE, job};
 
@@ -222,7 +223,9 @@ async fn a_job_can_be_deleted_while_it_is_queued_admitted_and_evicted() {
         Seen::when(pod.unwrap().is_none(), |is_gone| *is_gone)
     })
     .await;
-    assert_eq!(fixture.reserved().await, 4);
+    fixture
+        .once("evicted", "holds its quota", Workload::holds_quota)
+        .await;
     fixture.hold(false, false);
     fixture.once_gone("evicted").await;
     fixture.once_running("next").await;

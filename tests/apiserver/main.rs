@@ -25,6 +25,7 @@ mod differential;
 mod hostile_texts;
 #[cfg(test)]
 mod job;
+mod job_fixture;
 #[cfg(test)]
 mod kueue;
 #[cfg(test)]

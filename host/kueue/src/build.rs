@@ -14,7 +14,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
 use crate::job::QueuedJob;
-use crate::objects::{ADMITTED, EVICTED, FINISHED, PODS_READY, QUOTA_RESERVED, REQUEUED, Workload};
+use crate::objects::{
+    ADMITTED, EVICTED, FINISHED, PARTITION_RETRY, PODS_READY, QUOTA_RESERVED, REQUEUED, Workload,
+};
 
 /// Longest message of a condition of a Workload, in bytes. Kueue accepts 32,768.
 const MESSAGE_MAX: usize = 1_024;
@@ -143,12 +145,14 @@ pub fn pods_ready(workload: &Workload, is_ready: bool, reason: &str, now: Timest
     json!({"conditions": conditions})
 }
 
-/// The fields of the status of an evicted Workload whose quota is released.
-pub fn released(workload: &Workload, now: Timestamp) -> Value {
+/// The fields of the status of an evicted Workload whose quota is released. After the retry of a check, the operator
+/// requeues it.
+pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
     let mut conditions = conditions(workload);
     let evicted = workload.condition(EVICTED, "True");
     let (reason, message) = evicted.map_or(("Evicted", ""), |one| (&*one.reason, &*one.message));
     let is_requeued = REQUEUED_AT_ONCE.contains(&reason);
+    let reason = if is_retry { PARTITION_RETRY } else { reason };
     set(
         &mut conditions,
         workload,
@@ -181,6 +185,15 @@ pub fn released(workload: &Workload, now: Timestamp) -> Value {
     }
     fields["conditions"] = json!(conditions);
     fields
+}
+
+/// The fields of the status of a Workload that is in the queue again.
+pub fn requeued(workload: &Workload, now: Timestamp) -> Value {
+    let mut conditions = conditions(workload);
+    let message = "the delay of the admission check is over";
+    let requeued = (REQUEUED, true, "BackoffFinished", message);
+    set(&mut conditions, workload, requeued, now);
+    json!({"conditions": conditions})
 }
 
 /// The merge patch that starts a job, or creates its partitions while it stays suspended.

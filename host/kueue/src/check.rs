@@ -13,10 +13,10 @@ use crate::partitions::JobPartition;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Delay of the first retry. It doubles with each.
-const FIRST_RETRY_SECONDS: u32 = 10;
+const FIRST_RETRY: Duration = Duration::from_secs(10);
 
 /// Longest delay of a retry.
-const LONGEST_RETRY_SECONDS: u32 = 300;
+const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
 /// Longest message of a check, in bytes. Kueue accepts 32,768.
 const MESSAGE_MAX: usize = 1_024;
@@ -37,8 +37,8 @@ pub enum State {
     Pending,
     /// All partitions are ready.
     Ready,
-    /// There is no room: the quota is released, and the Workload is admitted again after these seconds at the earliest.
-    Retry(u32),
+    /// There is no free capacity: the quota is released, and the Workload is admitted again after a delay.
+    Retry,
     /// The partitions can never be created.
     Rejected,
 }
@@ -49,7 +49,7 @@ impl State {
         match self {
             Self::Pending => "Pending",
             Self::Ready => "Ready",
-            Self::Retry(_) => "Retry",
+            Self::Retry => "Retry",
             Self::Rejected => "Rejected",
         }
     }
@@ -85,9 +85,6 @@ impl Answer {
         }
         check["state"] = json!(self.state.name());
         check["message"] = json!(self.message);
-        if let State::Retry(seconds) = self.state {
-            check["requeueAfterSeconds"] = json!(seconds);
-        }
         check
     }
 }
@@ -101,7 +98,6 @@ pub fn seconds(time: Timestamp) -> String {
 pub fn answer(
     job: &QueuedJob,
     partitions: &[JobPartition],
-    check: &Value,
     now: Timestamp,
 ) -> (Answer, Option<Duration>) {
     let of = |instance: u32| partitions.iter().find(|one| one.instance == instance);
@@ -140,17 +136,17 @@ pub fn answer(
     if !left.is_zero() {
         return (Answer::new(State::Pending, &message), Some(left));
     }
-    (
-        Answer::new(State::Retry(retry_delay(check)), &message),
-        None,
-    )
+    (Answer::new(State::Retry, &message), None)
 }
 
-/// Returns the seconds of the next retry.
-fn retry_delay(check: &Value) -> u32 {
-    let retries = check.get("retryCount").and_then(Value::as_u64).unwrap_or(0);
-    let doublings = u32::try_from(retries.min(16)).unwrap_or(16);
-    FIRST_RETRY_SECONDS
+/// Returns the delay of the next admission after a `Retry` of the check.
+///
+/// The field `requeueAfterSeconds` of the check is for this, but Kueue 0.19 keeps the quota until that time is over. The
+/// operator therefore releases the quota at once, and requeues the Workload itself.
+pub fn retry_delay(check: &Value) -> Duration {
+    let retries = check.get("retryCount").and_then(Value::as_u64).unwrap_or(1);
+    let doublings = u32::try_from(retries.saturating_sub(1).min(16)).unwrap_or(16);
+    FIRST_RETRY
         .saturating_mul(1 << doublings)
-        .min(LONGEST_RETRY_SECONDS)
+        .min(LONGEST_RETRY)
 }

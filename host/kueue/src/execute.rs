@@ -1,11 +1,12 @@
 //! Carries out the steps of queued jobs on the API server.
 
+mod priority;
+
 use ipu_api::ipujob_status::JobCondition;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels::{self, JOB_UID_LABEL};
 use ipu_jobs::raw::RawJob;
 use ipu_runtime::clock;
-use k8s_openapi::api::scheduling::v1::PriorityClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Client;
 use kube::api::{
@@ -17,7 +18,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 
 use super::Context;
-use super::build::{self, Priority};
+use super::build::{self};
 use super::check::Answer;
 use super::job::{JobRef, QueuedJob};
 use super::objects::{AdmissionCheck, Workload};
@@ -81,7 +82,10 @@ pub(super) async fn step(
             .await?;
         }
         (_, None) => {}
-        (Step::ReleaseQuota | Step::Finish { .. } | Step::DeleteWorkload, Some(workload)) => {
+        (
+            Step::ReleaseQuota { .. } | Step::Finish { .. } | Step::DeleteWorkload,
+            Some(workload),
+        ) => {
             if has_partitions(client, reference).await? {
                 return Ok(false);
             }
@@ -95,8 +99,8 @@ pub(super) async fn step(
 async fn release(client: &Client, workload: &Workload, step: &Step) -> Result<(), RequestError> {
     let now = clock::now();
     match step {
-        Step::ReleaseQuota => {
-            let fields = build::released(workload, now);
+        Step::ReleaseQuota { is_retry } => {
+            let fields = build::released(workload, *is_retry, now);
             patch_status(
                 client,
                 workload,
@@ -126,7 +130,7 @@ async fn of_workload(
         Step::SetPodSets => build::spec(workload, &json!({"podSets": job.pod_sets})),
         Step::SetQueue => build::spec(workload, &json!({"queueName": job.queue})),
         Step::SetPriority(_) => {
-            let priority = priority(client, job).await?;
+            let priority = priority::priority(client, job).await?;
             let fields = json!({"priorityClassRef": priority.class, "priority": priority.value});
             build::spec(workload, &fields)
         }
@@ -140,6 +144,10 @@ async fn of_workload(
             let fields = build::pods_ready(workload, *is_ready, reason, now);
             return patch_status(client, workload, &fields, action).await;
         }
+        Step::Requeue => {
+            let fields = build::requeued(workload, now);
+            return patch_status(client, workload, &fields, action).await;
+        }
         Step::AnswerCheck { name, answer } => {
             return answer_check(client, workload, name, answer).await;
         }
@@ -147,7 +155,7 @@ async fn of_workload(
         | Step::DeleteWorkload
         | Step::Finish { .. }
         | Step::Stop(_)
-        | Step::ReleaseQuota
+        | Step::ReleaseQuota { .. }
         | Step::Start(_)
         | Step::Reserve(_) => return Ok(()),
     };
@@ -157,7 +165,7 @@ async fn of_workload(
 /// Creates the Workload of a job. One that exists already was created a moment ago: its name contains a hash of the UID.
 async fn create(client: &Client, job: &QueuedJob) -> Result<(), RequestError> {
     let action = "create the Workload of the IPUJob";
-    let priority = priority(client, job).await?;
+    let priority = priority::priority(client, job).await?;
     let object = without_nulls(build::workload(job, &priority));
     let object: DynamicObject = serde_json::from_value(object)
         .map_err(kube::Error::SerdeError)
@@ -173,62 +181,6 @@ async fn create(client: &Client, job: &QueuedJob) -> Result<(), RequestError> {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         created => created.map(drop).map_err(failed_to(action)),
     }
-}
-
-/// Reads the priority of a job: that of its WorkloadPriorityClass, of its Pods' PriorityClass, or the default.
-async fn priority(client: &Client, job: &QueuedJob) -> Result<Priority, RequestError> {
-    if let Some(name) = &job.priority_class {
-        let kind = ApiResource {
-            group: ipu_api::queueing::GROUP.to_owned(),
-            version: ipu_api::queueing::VERSION.to_owned(),
-            api_version: format!(
-                "{}/{}",
-                ipu_api::queueing::GROUP,
-                ipu_api::queueing::VERSION
-            ),
-            kind: "WorkloadPriorityClass".to_owned(),
-            plural: "workloadpriorityclasses".to_owned(),
-        };
-        let classes: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
-        let class = classes.get(name).await;
-        let class = class.map_err(failed_to("read the WorkloadPriorityClass of the IPUJob"))?;
-        return Ok(Priority {
-            class: Some(json!({"group": kind.group, "kind": kind.kind, "name": name})),
-            value: value_of(&class.data),
-        });
-    }
-    let classes: Api<PriorityClass> = Api::all(client.clone());
-    let action = "read the PriorityClass of the IPUJob";
-    let name = job
-        .pod_sets
-        .iter()
-        .find_map(|set| set.template.pointer("/spec/priorityClassName"));
-    let class = if let Some(name) = name.and_then(Value::as_str) {
-        Some(classes.get(name).await.map_err(failed_to(action))?)
-    } else {
-        let all = classes
-            .list(&ListParams::default())
-            .await
-            .map_err(failed_to(action))?;
-        all.items
-            .into_iter()
-            .find(|class| class.global_default == Some(true))
-    };
-    let Some(class) = class else {
-        return Ok(Priority::default());
-    };
-    let name = class.metadata.name.unwrap_or_default();
-    Ok(Priority {
-        class: Some(json!({"group": "scheduling.k8s.io", "kind": "PriorityClass", "name": name})),
-        value: class.value.unwrap_or_default(),
-    })
-}
-
-fn value_of(class: &Value) -> i32 {
-    let value = class.get("value").and_then(Value::as_i64);
-    value
-        .and_then(|value| i32::try_from(value).ok())
-        .unwrap_or(0)
 }
 
 /// Answers an admission check of a Workload.

@@ -21,6 +21,9 @@ pub const FINISHED: &str = "Finished";
 pub const PODS_READY: &str = "PodsReady";
 /// Condition of a Workload: it is in the queue again after an eviction.
 pub const REQUEUED: &str = "Requeued";
+/// Reason of `Requeued` while the operator waits for the next attempt of an admission check. Kueue itself requeues a
+/// Workload with other reasons.
+pub const PARTITION_RETRY: &str = "PartitionRetry";
 
 /// The spec of a Workload: what a job needs.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

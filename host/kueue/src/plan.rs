@@ -3,18 +3,21 @@
 //! The order of the decisions is that of Kueue's own jobs (`pkg/controller/jobframework/reconciler.go` of 0.19), with one
 //! difference: quota is released when the partitions are gone, and not when the job is told to stop.
 
+mod progress;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::queueing::{PodSetUpdates, WORKERS};
+use ipu_api::queueing::PodSetUpdates;
 use jiff::Timestamp;
+use serde_json::Value;
 
 use crate::check::{self, Answer};
 use crate::job::{End, QueuedJob};
 use crate::objects::{
-    ADMITTED, EVICTED, FINISHED, PODS_READY, PodSet, QUOTA_RESERVED, ReclaimablePods,
-    ResourceFlavorSpec, Workload,
+    ADMITTED, EVICTED, FINISHED, PARTITION_RETRY, PodSet, QUOTA_RESERVED, REQUEUED,
+    ReclaimablePods, ResourceFlavorSpec, Workload,
 };
 use crate::partitions::JobPartition;
 use crate::pod_sets::relevant;
@@ -84,7 +87,12 @@ pub enum Step {
     /// Suspends the job, and takes back what its admission added, for this reason.
     Stop(String),
     /// Releases the quota of the evicted Workload.
-    ReleaseQuota,
+    ReleaseQuota {
+        /// Whether a check of the operator has asked for a retry, which has a delay.
+        is_retry: bool,
+    },
+    /// Puts the Workload into the queue again, after the delay of a retry.
+    Requeue,
     /// Starts the job on the nodes of its flavors.
     Start(PodSetUpdates),
     /// Creates the partitions of the suspended job, on the nodes of its flavors.
@@ -254,13 +262,14 @@ fn of_quota(
             return Some(Step::Stop(evicted.message.clone()));
         }
         if workload.holds_quota() {
-            return is_released(seen).then_some(Step::ReleaseQuota);
+            return is_released(seen).then(|| release_quota(seen, workload, &evicted.reason));
         }
-        return pods_ready(job, workload);
+        let ready = progress::pods_ready(job, workload);
+        return ready.or_else(|| retried(seen, workload, now, requeue));
     }
     let is_admitted = workload.is(ADMITTED);
     if is_admitted {
-        let reclaimable = reclaimable(seen, workload);
+        let reclaimable = progress::reclaimable(seen, workload);
         let known = workload
             .status
             .as_ref()
@@ -269,7 +278,7 @@ fn of_quota(
             return Some(Step::SetReclaimable(reclaimable));
         }
     }
-    if let Some(step) = pods_ready(job, workload) {
+    if let Some(step) = progress::pods_ready(job, workload) {
         return Some(step);
     }
     match (is_admitted, job.is_suspended()) {
@@ -283,6 +292,41 @@ fn of_quota(
     }
 }
 
+fn release_quota(seen: &Seen, workload: &Workload, reason: &str) -> Step {
+    Step::ReleaseQuota {
+        is_retry: reason == "AdmissionCheck" && own_check(seen, workload).is_some(),
+    }
+}
+
+/// Decides on a Workload that waits for the next attempt of its admission check.
+fn retried(
+    seen: &Seen,
+    workload: &Workload,
+    now: Timestamp,
+    requeue: &mut Option<Duration>,
+) -> Option<Step> {
+    let waits = workload.condition(REQUEUED, "False");
+    let waits = waits.filter(|one| one.reason == PARTITION_RETRY)?;
+    let (_, check) = own_check(seen, workload)?;
+    let waited = now.duration_since(waits.last_transition_time.0);
+    let waited = Duration::try_from(waited).unwrap_or_default();
+    let left = check::retry_delay(check).saturating_sub(waited);
+    if left.is_zero() {
+        return Some(Step::Requeue);
+    }
+    *requeue = Some(left);
+    None
+}
+
+/// Returns the check of the operator on a Workload.
+fn own_check<'a>(seen: &Seen, workload: &'a Workload) -> Option<(&'a str, &'a Value)> {
+    let mut checks = workload.checks().iter();
+    checks.find_map(|check| {
+        let name = check.get("name")?.as_str()?;
+        seen.checks.contains(name).then_some((name, check))
+    })
+}
+
 /// Decides on the admission checks of a Workload with reserved quota.
 fn checked(
     seen: &Seen,
@@ -291,12 +335,7 @@ fn checked(
     requeue: &mut Option<Duration>,
 ) -> Option<Step> {
     let job = &seen.job;
-    let checks = workload.checks().iter();
-    let mut ours = checks.filter_map(|check| {
-        let name = check.get("name")?.as_str()?;
-        seen.checks.contains(name).then_some((name, check))
-    });
-    let (name, check) = ours.next()?;
+    let (name, check) = own_check(seen, workload)?;
     if check["state"] != "Pending" && check["state"] != "Ready" {
         // Kueue evicts or deactivates it.
         return None;
@@ -309,7 +348,7 @@ fn checked(
     if !job.is_started() || job.updates != wanted {
         return Some(Step::Reserve(wanted));
     }
-    let (answer, delay) = check::answer(job, &seen.partitions, check, now);
+    let (answer, delay) = check::answer(job, &seen.partitions, now);
     *requeue = delay;
     (!answer.is_in(check)).then(|| answered(name, answer))
 }
@@ -330,64 +369,6 @@ fn fits(job: &QueuedJob, workload: &Workload) -> bool {
         one.name == other.name && is_enough && one.template == relevant(&other.template)
     };
     sets.len() == job.pod_sets.len() && job.pod_sets.iter().zip(sets).all(is_same)
-}
-
-/// Workers that need no quota any more: those of instances that have ended or are not desired any more, and whose
-/// partition is gone.
-fn reclaimable(seen: &Seen, workload: &Workload) -> Vec<ReclaimablePods> {
-    let job = &seen.job;
-    let sets = &workload.spec.pod_sets;
-    let Some(workers) = sets.iter().find(|one| one.name == WORKERS) else {
-        return Vec::new();
-    };
-    let admitted = workers.count.checked_div(job.workers).unwrap_or(0);
-    let holds = |instance: u32| seen.partitions.iter().any(|one| one.instance == instance);
-    let is_over = |instance: &u32| *instance >= job.instances || job.ended.contains(instance);
-    let over = (0..admitted)
-        .filter(is_over)
-        .filter(|one| !holds(*one))
-        .count();
-    let count = u32::try_from(over)
-        .unwrap_or(u32::MAX)
-        .saturating_mul(job.workers);
-    let known = workload
-        .status
-        .iter()
-        .flat_map(|status| &status.reclaimable_pods);
-    // Kueue accepts no smaller number while quota is reserved.
-    let least = known
-        .filter(|one| one.name == WORKERS)
-        .map(|one| one.count)
-        .max();
-    let count = count.max(least.unwrap_or(0));
-    let reclaimable = ReclaimablePods {
-        name: WORKERS.to_owned(),
-        count,
-    };
-    (count > 0).then_some(reclaimable).into_iter().collect()
-}
-
-/// The change of the condition `PodsReady`, with the reasons of Kueue's own jobs.
-fn pods_ready(job: &QueuedJob, workload: &Workload) -> Option<Step> {
-    let is_ready = workload.is(PODS_READY);
-    let step = |is_ready, reason| Some(Step::SetPodsReady { is_ready, reason });
-    match (workload.is(ADMITTED), job.is_running && !job.is_suspended()) {
-        (false, _) if is_ready => step(false, "WaitForStart"),
-        (true, false) if is_ready => step(false, "WaitForRecovery"),
-        (true, true) if !is_ready => {
-            let before = workload.condition(PODS_READY, "False");
-            let has_recovered = before.is_some_and(|one| one.reason == "WaitForRecovery");
-            step(
-                true,
-                if has_recovered {
-                    "Recovered"
-                } else {
-                    "Started"
-                },
-            )
-        }
-        _ => None,
-    }
 }
 
 /// Whether nothing of a suspended job is left that uses quota.

@@ -68,9 +68,13 @@ async fn a_job_is_admitted_once_its_partition_is_formed() {
     })
     .await;
     fixture.set_active("two", false).await;
+    fixture
+        .once("two", "is evicted", |one| one.is("Evicted"))
+        .await;
+    // The V-IPU controller answers late; until then nobody knows whether the partition is there.
+    fixture.hold(false, false);
     fixture.once_released("two").await;
     assert_eq!(fixture.taken(), 4);
-    fixture.hold(false, false);
     fixture.end("one").await;
 }
 

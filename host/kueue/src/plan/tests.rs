@@ -1,11 +1,12 @@
 //! The next step of a queued job in each state of the job and of its Workload.
 
+mod checks;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::{Plan, Step, plan};
-use crate::check::State;
 use crate::job::QueuedJob;
 use crate::objects::Workload;
 use crate::partitions::JobPartition;
@@ -120,7 +121,7 @@ fn an_evicted_job_gives_its_quota_back_when_its_partitions_are_gone() {
     );
     assert_eq!(
         step(suspended(), evicted(), vec![]),
-        Some(Step::ReleaseQuota)
+        Some(Step::ReleaseQuota { is_retry: false })
     );
 }
 
@@ -232,88 +233,6 @@ fn ready_pods_are_told_and_their_loss_too() {
     assert_eq!(again, told(true, "Recovered"));
 }
 
-fn checked(state: &str) -> Workload {
-    with(|workload| {
-        reserve(workload);
-        workload["status"]["admissionChecks"] = json!([
-            {"name": "other", "state": "Pending", "message": ""},
-            {"name": "partitions", "state": state, "message": ""},
-        ]);
-    })
-}
-
-fn reserving() -> QueuedJob {
-    let reserve = step(suspended(), checked("Pending"), vec![]);
-    let Some(Step::Reserve(updates)) = reserve else {
-        panic!("its partitions are to be formed: {reserve:?}");
-    };
-    job(|job| {
-        job["metadata"]["annotations"] = json!({
-            "graphcore.ai/reserve-partitions": "true",
-            "graphcore.ai/admitted-pod-sets": json!(updates).to_string(),
-        });
-    })
-}
-
-#[test]
-fn a_check_is_answered_by_the_partitions_of_the_suspended_job() {
-    let answer = |partitions| match step(reserving(), checked("Pending"), partitions) {
-        Some(Step::AnswerCheck { name, answer }) => {
-            assert_eq!(name, "partitions");
-            answer
-        }
-        other => panic!("{other:?}"),
-    };
-    let waiting = |requested: &str| {
-        let full = json!({"waiting": [{"controller": "pod1:8090", "reason": "full"}]});
-        let mut partition = partition(1, &full);
-        partition.requested = Some(requested.parse().unwrap());
-        vec![held().remove(0), partition]
-    };
-    assert_eq!(answer(vec![]).state, State::Pending);
-    let both = vec![partition(0, &ready()), partition(1, &ready())];
-    assert_eq!(answer(both).state, State::Ready);
-    let pending = answer(waiting("2026-01-01T00:00:55Z"));
-    assert_eq!(pending.state, State::Pending);
-    assert!(
-        pending.message.contains("pod1:8090: full"),
-        "{}",
-        pending.message
-    );
-    let retried = answer(waiting("2026-01-01T00:00:20Z"));
-    assert_eq!(retried.state, State::Retry(10));
-    let rejected = json!({"phase": "Rejected", "message": "too large"});
-    let rejected = answer(vec![partition(0, &rejected)]);
-    assert_eq!(rejected.state, State::Rejected);
-    assert!(rejected.message.contains("too large"));
-}
-
-#[test]
-fn a_check_that_kueue_is_about_to_handle_is_left_alone() {
-    for state in ["Retry", "Rejected"] {
-        assert_eq!(step(reserving(), checked(state), vec![]), None, "{state}");
-    }
-    let early = planned(
-        reserving(),
-        checked("Pending"),
-        vec![partition(
-            0,
-            &json!({
-                "waiting": [{"controller": "pod1:8090", "reason": "full"}],
-            }),
-        )],
-    );
-    assert!(early.requeue.is_some(), "the answer changes by itself");
-}
-
-#[test]
-fn without_quota_the_partitions_of_a_suspended_job_are_taken_back() {
-    assert!(matches!(
-        step(reserving(), with(|_| {}), vec![]),
-        Some(Step::Stop(_))
-    ));
-}
-
 #[test]
 fn a_job_that_runs_elsewhere_has_nothing_to_wait_for() {
     let elsewhere = job(|job| {
@@ -324,7 +243,10 @@ fn a_job_that_runs_elsewhere_has_nothing_to_wait_for() {
         admit(workload);
         condition(workload, "Evicted", "True", "Deactivated");
     });
-    assert_eq!(step(elsewhere, evicted, vec![]), Some(Step::ReleaseQuota));
+    assert_eq!(
+        step(elsewhere, evicted, vec![]),
+        Some(Step::ReleaseQuota { is_retry: false })
+    );
 }
 
 #[test]

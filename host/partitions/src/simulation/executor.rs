@@ -215,7 +215,7 @@ impl World {
         };
         match call_fault {
             CallFault::Nothing | CallFault::Refused => {
-                self.event_queue.add(way, Event::Arrive(call))
+                self.event_queue.add(way, Event::Arrive(call));
             }
             CallFault::RequestLost => {
                 self.cover(CoveragePoint::RequestLost);

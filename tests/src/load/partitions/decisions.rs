@@ -69,7 +69,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
     let (mut placed, mut answered) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {
         let begun = Instant::now();
-        let decided = guest.position(black_box(&request), &views, &[]).await;
+        let decided = guest.place(black_box(&request), &views, &[]).await;
         placed.push(begun.elapsed());
         if let Some(why) = decided.overruled {
             return Err(LoadError::Missing(format!("no answer of the guest: {why}")));

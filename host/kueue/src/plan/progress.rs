@@ -1,0 +1,65 @@
+//! Pure: what the Workload of an admitted job says about its Pods.
+
+use ipu_api::queueing::WORKERS;
+
+use super::{Seen, Step};
+use crate::job::QueuedJob;
+use crate::objects::{ADMITTED, PODS_READY, ReclaimablePods, Workload};
+
+/// Workers that need no quota any more: those of instances that have ended or are not desired any more, and whose
+/// partition is gone.
+pub(super) fn reclaimable(seen: &Seen, workload: &Workload) -> Vec<ReclaimablePods> {
+    let job = &seen.job;
+    let sets = &workload.spec.pod_sets;
+    let Some(workers) = sets.iter().find(|one| one.name == WORKERS) else {
+        return Vec::new();
+    };
+    let admitted = workers.count.checked_div(job.workers).unwrap_or(0);
+    let holds = |instance: u32| seen.partitions.iter().any(|one| one.instance == instance);
+    let is_over = |instance: &u32| *instance >= job.instances || job.ended.contains(instance);
+    let over = (0..admitted)
+        .filter(is_over)
+        .filter(|one| !holds(*one))
+        .count();
+    let count = u32::try_from(over)
+        .unwrap_or(u32::MAX)
+        .saturating_mul(job.workers);
+    let known = workload
+        .status
+        .iter()
+        .flat_map(|status| &status.reclaimable_pods);
+    // Kueue accepts no smaller number while quota is reserved.
+    let least = known
+        .filter(|one| one.name == WORKERS)
+        .map(|one| one.count)
+        .max();
+    let count = count.max(least.unwrap_or(0));
+    let reclaimable = ReclaimablePods {
+        name: WORKERS.to_owned(),
+        count,
+    };
+    (count > 0).then_some(reclaimable).into_iter().collect()
+}
+
+/// The change of the condition `PodsReady`, with the reasons of Kueue's own jobs.
+pub(super) fn pods_ready(job: &QueuedJob, workload: &Workload) -> Option<Step> {
+    let is_ready = workload.is(PODS_READY);
+    let step = |is_ready, reason| Some(Step::SetPodsReady { is_ready, reason });
+    match (workload.is(ADMITTED), job.is_running && !job.is_suspended()) {
+        (false, _) if is_ready => step(false, "WaitForStart"),
+        (true, false) if is_ready => step(false, "WaitForRecovery"),
+        (true, true) if !is_ready => {
+            let before = workload.condition(PODS_READY, "False");
+            let has_recovered = before.is_some_and(|one| one.reason == "WaitForRecovery");
+            step(
+                true,
+                if has_recovered {
+                    "Recovered"
+                } else {
+                    "Started"
+                },
+            )
+        }
+        _ => None,
+    }
+}
