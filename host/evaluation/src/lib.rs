@@ -2,7 +2,7 @@
 //!
 //! [`replay()`] runs arrivals and ends of [`jobs`] against the queue and the placement of `ipu_partitions`, with a buddy
 //! allocator for each V-IPU controller. The caller provides the policy as a function, so the package runs no guest itself.
-//! [`figures`] condenses a replay into figures, each beside its [`bound`] where one is known, [`report`] prints them and
+//! [`figures`] condenses a replay into figures, each beside its bound where one is known, [`report`] prints them and
 //! [`plot`] draws them. [`generate`] makes jobs from a seed.
 //!
 //! The same input gives the same output, bit for bit.
