@@ -210,7 +210,7 @@ mod tests {
     fn what_is_wrong_is_named() {
         let header = "namespace,arrival_seconds,ipus,duration_seconds";
         let cases = [
-            ("".to_owned(), "names \"\"; each column must be one of"),
+            (String::new(), "names \"\"; each column must be one of"),
             (
                 "namespace,ipus,arrival_seconds".to_owned(),
                 "lacks the column duration_seconds",
