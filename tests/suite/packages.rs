@@ -24,9 +24,10 @@ const MAY_NAME: [(&str, &[&str]); 12] = [
         "partitions",
         &["api", "guest-host", "policies", "runtime", "text", "vipu"],
     ),
+    ("evaluation", &["api", "guest-host", "partitions", "vipu"]),
     (
         "authoring",
-        &["admission", "guest-host", "policies", "text"],
+        &["admission", "evaluation", "guest-host", "policies", "text"],
     ),
 ];
 

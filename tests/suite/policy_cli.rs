@@ -2,6 +2,7 @@
 
 mod cases;
 mod compare;
+mod evaluate;
 mod inspect;
 mod new;
 mod record;

@@ -2,7 +2,7 @@
 //! nobody notices.
 
 mod conditions;
-mod examples;
+pub(crate) mod examples;
 mod limits;
 mod native;
 mod neighbours;

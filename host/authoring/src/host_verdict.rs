@@ -121,22 +121,31 @@ fn admission_request(review: &Review) -> AdmissionRequest {
 }
 
 fn placed(placement: &PlacementRequest, answer: &Result<Answer, GuestError>) -> HostVerdict {
+    match placement_verdict(placement, answer) {
+        (decision, None) => HostVerdict::Followed { decision },
+        (decision, Some(reason)) => HostVerdict::Overruled { reason, decision },
+    }
+}
+
+/// Returns the decision that the host carries out, and why it is not the policy's own.
+pub(super) fn placement_verdict(
+    placement: &PlacementRequest,
+    answer: &Result<Answer, GuestError>,
+) -> (Decision, Option<String>) {
     let checked = match answer {
         Ok(Answer::Decision(decision)) => placement.check_decision(decision.clone()),
         Ok(_) => Err(WRONG_WORLD.to_owned()),
         Err(error) => Err(ipu_text::explain(error)),
     };
-    match checked {
-        Ok(decision) => HostVerdict::Followed { decision },
-        Err(reason) => HostVerdict::Overruled {
-            reason,
-            decision: serial_walk(
-                &placement.request,
-                &placement.controllers,
-                &placement.attempts,
-            ),
-        },
-    }
+    let walked = |reason| {
+        let PlacementRequest {
+            request,
+            controllers,
+            attempts,
+        } = placement;
+        (serial_walk(request, controllers, attempts), Some(reason))
+    };
+    checked.map_or_else(walked, |decision| (decision, None))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod compile;
 mod componentize;
 mod diff;
 mod document;
+mod evaluate;
 mod host_verdict;
 mod inspect;
 mod junit;
@@ -32,6 +33,7 @@ use clap::{Args, Subcommand};
 
 pub use bench::percentile;
 pub use document::DocumentError;
+use ipu_evaluation::{ControllersError, JobsError};
 use ipu_guest_host::policy_request::PolicyRequestError;
 use ipu_guest_host::record::RecordError;
 use ipu_guest_host::{CONTRACT, CompileError, ComponentizeError, GuestError, InspectError};
@@ -65,6 +67,8 @@ enum PolicyCommand {
     Record(record::RecordArgs),
     /// Ask two components the same recorded requests, and print what would have differed.
     Replay(replay::ReplayArgs),
+    /// Replay jobs in virtual time with placement policies, and print what each of them reaches.
+    Evaluate(evaluate::EvaluateArgs),
     /// Print what one component imports and exports that another does not.
     Diff(diff::DiffArgs),
     /// Put a component into an OCI registry, and print what an IPUPolicy says to load it.
@@ -177,6 +181,24 @@ pub enum PolicyCliError {
         #[source]
         source: RecordError,
     },
+    /// A file has no jobs for a replay.
+    #[error("{file} has no jobs that can be replayed")]
+    Jobs {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: JobsError,
+    },
+    /// A file lists no V-IPU controllers for a replay.
+    #[error("{file} lists no V-IPU controllers for a replay")]
+    Controllers {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: ControllersError,
+    },
     /// Two components answer differently (`--exit-code`).
     #[error("{0} answers differ")]
     AnswersDiffer(usize),
@@ -225,6 +247,7 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
         PolicyCommand::Bench(args) => bench::run(&args, out),
         PolicyCommand::Record(args) => record::run(&args, out),
         PolicyCommand::Replay(args) => replay::run(&args, out),
+        PolicyCommand::Evaluate(args) => evaluate::run(&args, out),
         PolicyCommand::Diff(args) => diff::run(&args, out),
         PolicyCommand::Push(args) => push::run(&args, out),
         PolicyCommand::Pull(args) => pull::run(&args, out),

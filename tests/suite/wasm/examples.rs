@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::{create, open, options};
 
-fn built() -> &'static Path {
+pub(crate) fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| release::guests::build_examples().expect("the examples can be built"))
 }

@@ -1,0 +1,191 @@
+//! `policy evaluate`: replays jobs in virtual time with placement policies, and prints what each of them reaches.
+//!
+//! The budget of a call is fuel: the same files give the same output on every machine.
+
+use std::fs;
+use std::io;
+use std::iter;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use ipu_evaluation::figures::{Input, figures};
+use ipu_evaluation::report::{Evaluated, Report};
+use ipu_evaluation::{
+    Controller, Decided, Job, Replay, Settings, controllers, generate, jobs, plot, replay,
+};
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::policy_request::{PlacementRequest, PolicyRequest};
+use ipu_guest_host::{Budget, Limits, OfflineGuest, serial_walk};
+
+use super::document::{document, text};
+use super::host_verdict::placement_verdict;
+use super::settings::settings;
+use super::{PolicyCliError, no_answer, no_policy, write_json};
+
+/// The name of the built-in serial walk.
+const BUILT_IN: &str = "built-in";
+
+/// Offered load of generated jobs, in percent.
+const GENERATED_LOAD: u32 = 90;
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct EvaluateArgs {
+    /// The policy: a component of world placement, such as best-fit.wasm, or `built-in` for the built-in
+    /// serial walk.
+    guest: String,
+    /// Another policy to compare it with, named in the same way; may be repeated.
+    #[arg(long, value_name = "GUEST")]
+    compare: Vec<String>,
+    /// CSV file of the jobs. Its first line names the columns: namespace, arrival_seconds, ipus (of a
+    /// partition), duration_seconds, and optionally gang (partitions that are useful only together).
+    #[arg(
+        long,
+        required_unless_present = "generate",
+        conflicts_with = "generate"
+    )]
+    jobs: Option<PathBuf>,
+    /// Make jobs from this seed instead: from 1 to 256 IPUs, with gangs, bursts and namespaces of
+    /// different sizes. The same seed makes the same jobs.
+    #[arg(long, value_name = "SEED")]
+    generate: Option<u64>,
+    /// Number of generated jobs.
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    count: u32,
+    /// YAML or JSON file of the V-IPU controllers: a list of {name, ipus}, or {name, ipus, count} for
+    /// several equal ones.
+    #[arg(long)]
+    controllers: PathBuf,
+    /// Move the arrivals closer together or further apart, so that the jobs need this percentage of the
+    /// IPUs until the last one arrives; by default as the file has them, and 90 for generated jobs.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    load: Option<u32>,
+    /// IPUs from which on a job counts as large; by default half of the largest controller.
+    #[arg(long, value_name = "IPUS")]
+    large: Option<u64>,
+    /// Waiting time after which capacity is reserved for a request, as the value of the chart.
+    #[arg(long, default_value_t = 600)]
+    backfill_limit_seconds: u64,
+    /// Settings for the components, as a JSON object.
+    #[arg(long, default_value = "{}", value_parser = settings)]
+    settings: String,
+    /// Fuel that a call may spend; about one unit for each instruction.
+    #[arg(long, default_value_t = 1_000_000_000)]
+    fuel: u64,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+    /// Also draw running and waiting IPUs over time, as an SVG file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &EvaluateArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
+    let controllers = read_controllers(&args.controllers)?;
+    let jobs = read_jobs(args, &controllers)?;
+    let half = u64::from(controllers::largest_partition(&controllers)) / 2;
+    let input = Input {
+        jobs: &jobs,
+        controllers: &controllers,
+        large: args.large.unwrap_or(half).max(1),
+    };
+    let (mut policies, mut timelines) = (Vec::new(), Vec::new());
+    for name in iter::once(&args.guest).chain(&args.compare) {
+        let (digest, replay) = replayed(name, args, input)?;
+        policies.push(Evaluated {
+            policy: name.clone(),
+            digest,
+            figures: figures(input, &replay),
+        });
+        timelines.push((name.as_str(), replay.timeline));
+    }
+    if let Some(file) = &args.svg {
+        let named: Vec<_> = timelines.iter().map(|(name, one)| (*name, one)).collect();
+        let drawn = plot::svg(&named, controllers::capacity(&controllers));
+        fs::write(file, drawn).map_err(|source| PolicyCliError::Write {
+            file: file.clone(),
+            source,
+        })?;
+    }
+    let report = Report::new(input, &policies);
+    if args.json {
+        write_json(&report, out)?;
+    } else {
+        out.write_all(report.table().as_bytes())?;
+    }
+    Ok(())
+}
+
+fn read_controllers(file: &Path) -> Result<Vec<Controller>, PolicyCliError> {
+    controllers::parse(document(file)?).map_err(|source| PolicyCliError::Controllers {
+        file: file.to_owned(),
+        source,
+    })
+}
+
+/// Returns the jobs of the file or of the seed, at the offered load.
+fn read_jobs(args: &EvaluateArgs, controllers: &[Controller]) -> Result<Vec<Job>, PolicyCliError> {
+    let (mut found, load) = match (&args.jobs, args.generate) {
+        (Some(file), _) => {
+            let found = jobs::parse(&text(file)?).map_err(|source| PolicyCliError::Jobs {
+                file: file.clone(),
+                source,
+            })?;
+            (found, args.load)
+        }
+        (None, seed) => {
+            let largest = controllers::largest_partition(controllers);
+            let seed = seed.unwrap_or_default();
+            let found = generate::jobs(seed, args.count, largest);
+            (found, args.load.or(Some(GENERATED_LOAD)))
+        }
+    };
+    if let Some(percent) = load {
+        jobs::at_load(&mut found, controllers, percent);
+    }
+    Ok(found)
+}
+
+/// Replays the jobs with this policy. Returns the digest of its component, too.
+fn replayed(
+    name: &str,
+    args: &EvaluateArgs,
+    input: Input<'_>,
+) -> Result<(Option<String>, Replay), PolicyCliError> {
+    let queue = Settings {
+        backfill_limit: Duration::from_secs(args.backfill_limit_seconds),
+        ..Settings::default()
+    };
+    if name == BUILT_IN {
+        let replay = replay(input.jobs, input.controllers, &queue, walk);
+        return Ok((None, replay));
+    }
+    let file = Path::new(name);
+    let (limits, budget) = (Limits::for_authoring(), Budget::Fuel(args.fuel));
+    let guest = OfflineGuest::open(file, Some(Hook::Placement), limits, budget);
+    let guest = guest.map_err(no_policy(file))?;
+    let call = guest.caller(&args.settings).map_err(no_answer(file))?;
+    let place = |placement: PlacementRequest| {
+        let answer = call(&PolicyRequest::Placement(placement.clone())).answer;
+        let (decision, overruled) = placement_verdict(&placement, &answer);
+        Decided {
+            decision,
+            overruled,
+        }
+    };
+    let replay = replay(input.jobs, input.controllers, &queue, place);
+    Ok((Some(guest.digest().to_string()), replay))
+}
+
+/// Decides as the built-in serial walk.
+fn walk(placement: PlacementRequest) -> Decided {
+    let PlacementRequest {
+        request,
+        controllers,
+        attempts,
+    } = placement;
+    Decided {
+        decision: serial_walk(&request, &controllers, &attempts),
+        overruled: None,
+    }
+}

@@ -1,0 +1,133 @@
+//! Pure: the IPUs of one V-IPU controller as a buddy allocator: a partition is one block, aligned to its size.
+
+use std::collections::BTreeSet;
+
+/// Sizes of blocks that a `u32` can hold.
+const ORDERS: usize = u32::BITS as usize;
+
+/// The free blocks of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Buddy {
+    /// For each power of two, the first IPUs of the free blocks of that size.
+    free: Vec<BTreeSet<u32>>,
+}
+
+impl Buddy {
+    /// Creates a controller without partitions. A number of IPUs that is no power of two consists of several blocks.
+    pub(crate) fn new(ipus: u32) -> Self {
+        let mut free = vec![BTreeSet::new(); ORDERS];
+        let mut first = 0;
+        for order in (0..ORDERS).rev() {
+            let size = 1 << order;
+            if ipus & size != 0 {
+                free[order].insert(first);
+                first += size;
+            }
+        }
+        Self { free }
+    }
+
+    /// Takes the lowest of the smallest free blocks that hold `ipus`, a power of two. Returns its first IPU.
+    pub(crate) fn take(&mut self, ipus: u32) -> Option<u32> {
+        let order = order(ipus);
+        let mut from = (order..ORDERS).find(|&order| !self.free[order].is_empty())?;
+        let first = self.free[from].pop_first()?;
+        while from > order {
+            from -= 1;
+            self.free[from].insert(first + (1 << from));
+        }
+        Some(first)
+    }
+
+    /// Returns a block, and joins it with its free neighbour, and so on.
+    pub(crate) fn put_back(&mut self, mut first: u32, ipus: u32) {
+        for order in order(ipus)..ORDERS {
+            let neighbour = first ^ (1 << order);
+            if !self.free[order].remove(&neighbour) {
+                self.free[order].insert(first);
+                return;
+            }
+            first = first.min(neighbour);
+        }
+    }
+
+    /// Returns the free IPUs.
+    pub(crate) fn free(&self) -> u32 {
+        self.free_in_blocks_of(1)
+    }
+
+    /// Returns the free IPUs in blocks of at least `ipus`, a power of two.
+    pub(crate) fn free_in_blocks_of(&self, ipus: u32) -> u32 {
+        let orders = order(ipus)..ORDERS;
+        orders
+            .map(|order| {
+                let blocks = u32::try_from(self.free[order].len()).unwrap_or(u32::MAX);
+                blocks.saturating_mul(1 << order)
+            })
+            .fold(0, u32::saturating_add)
+    }
+
+    /// Returns the size of the largest free block; 0 without one.
+    pub(crate) fn largest(&self) -> u32 {
+        let order = (0..ORDERS).rfind(|&order| !self.free[order].is_empty());
+        order.map_or(0, |order| 1 << order)
+    }
+}
+
+/// Returns the exponent of a power of two. Zero IPUs count as one.
+fn order(ipus: u32) -> usize {
+    ipus.max(1).ilog2() as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_smallest_block_that_holds_it_is_taken() {
+        let mut buddy = Buddy::new(16);
+        let taken: Vec<_> = [4, 1, 8, 2, 2].map(|ipus| buddy.take(ipus)).into();
+        assert_eq!(taken, [Some(0), Some(4), Some(8), Some(6), None]);
+        assert_eq!((buddy.free(), buddy.largest()), (1, 1));
+        assert_eq!(buddy.take(1), Some(5));
+        assert_eq!(buddy.take(1), None);
+    }
+
+    #[test]
+    fn neighbours_join_again() {
+        let mut buddy = Buddy::new(16);
+        let blocks = [2, 2, 4, 8].map(|ipus| (buddy.take(ipus).unwrap(), ipus));
+        for (first, ipus) in blocks {
+            buddy.put_back(first, ipus);
+        }
+        assert_eq!(buddy, Buddy::new(16));
+    }
+
+    #[test]
+    fn free_ipus_in_pieces_hold_no_large_partition() {
+        let mut buddy = Buddy::new(16);
+        let first = buddy.take(2).unwrap();
+        assert_eq!(buddy.take(8), Some(8));
+        let second = buddy.take(4).unwrap();
+        buddy.put_back(8, 8);
+        // 10 of 16 IPUs are free, and 8 of them are one block.
+        assert_eq!((buddy.free(), buddy.largest()), (10, 8));
+        buddy.put_back(second, 4);
+        assert_eq!((buddy.free(), buddy.free_in_blocks_of(4)), (14, 12));
+        assert_eq!(buddy.free_in_blocks_of(16), 0);
+        buddy.put_back(first, 2);
+        assert_eq!(buddy.free_in_blocks_of(16), 16);
+    }
+
+    #[test]
+    fn a_controller_of_any_size_has_aligned_blocks() {
+        let mut buddy = Buddy::new(24);
+        assert_eq!(buddy.largest(), 16);
+        assert_eq!((buddy.take(8), buddy.take(16)), (Some(16), Some(0)));
+        assert_eq!(buddy.take(1), None);
+        buddy.put_back(16, 8);
+        buddy.put_back(0, 16);
+        assert_eq!(buddy, Buddy::new(24));
+        assert_eq!(Buddy::new(0).largest(), 0);
+    }
+}
