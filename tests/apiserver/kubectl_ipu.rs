@@ -150,10 +150,13 @@ impl Office {
     }
 
     async fn change(&self, name: &str, status: Value) {
-        let (params, status) = (PatchParams::default(), json!({"status": status}));
-        let patched = self.partitions();
-        let patched = patched.patch_status(name, &params, &Patch::Merge(&status));
-        patched.await.unwrap();
+        let (params, patch) = (
+            PatchParams::default(),
+            Patch::Merge(json!({"status": status})),
+        );
+        let partitions = self.partitions();
+        let patched = partitions.patch_status(name, &params, &patch).await;
+        patched.unwrap();
     }
 
     /// A node that advertises the IPUs of pod1.

@@ -27,9 +27,9 @@ mod hostile_texts;
 mod job;
 mod job_fixture;
 #[cfg(test)]
-mod kueue;
-#[cfg(test)]
 mod kubectl_ipu;
+#[cfg(test)]
+mod kueue;
 #[cfg(test)]
 mod large_job;
 mod late_watch;

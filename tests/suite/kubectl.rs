@@ -5,8 +5,8 @@ use std::fs;
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_kubectl::advice::{OPERATOR, WAITING};
-use ipu_kubectl::queue;
-use ipu_partitions::line;
+use ipu_kubectl::queue as plugin;
+use ipu_partitions::queue;
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -48,10 +48,11 @@ fn partition(number: u32) -> IPUPartition {
 fn the_plugin_orders_the_queue_as_the_proxy_does() {
     let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
     let all: Vec<_> = (0..80).map(partition).collect();
-    let served = line::line(all.iter(), now);
+    let mut served = queue::entries(all.iter(), now);
+    queue::in_order(&mut served);
     let served: Vec<_> = served.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(served.len(), 40);
-    assert_eq!(queue::order(&all, now), served);
+    assert_eq!(plugin::order(&all, now), served);
 }
 
 #[test]

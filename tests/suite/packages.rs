@@ -6,7 +6,7 @@ use std::fs;
 use crate::sources::{host_packages, repository, test_packages};
 
 /// The packages of the operator that each of them may name. A package that is missing here names none.
-const MAY_NAME: [(&str, &[&str]); 12] = [
+const MAY_NAME: [(&str, &[&str]); 13] = [
     ("agent", &["text"]),
     ("kubectl", &["api", "text"]),
     ("runtime", &["api", "text"]),

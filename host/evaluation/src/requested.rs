@@ -223,7 +223,7 @@ mod tests {
         assert!(!gang.place(0, (controller.clone(), block), at(10)));
         assert_eq!((gang.held(0), gang.held(1)), (1, 1));
         assert_eq!(gang.entries(at(11)).len(), 1);
-        let patience = Duration::from_secs(120);
+        let patience = Duration::from_mins(2);
         assert_eq!(gang.release_late(patience, at(129)), []);
         assert_eq!(gang.release_late(patience, at(130)), [block]);
         assert_eq!(gang.entries(at(130)).len(), 2);

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand};
-use ipu_api::object_names::is_subdomain;
+use ipu_api::dns1123::is_subdomain;
 
 use crate::connection::ConnectionOptions;
 use crate::output::{PageFormat, TableFormat};

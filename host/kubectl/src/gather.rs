@@ -1,7 +1,7 @@
 //! Reads what the page of an IPUJob or a Pod shows.
 
 use ipu_api::ipujob::IPUJob;
-use ipu_api::names::JOB_UID_LABEL;
+use ipu_api::labels::JOB_UID_LABEL;
 use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, ListParams};

@@ -57,6 +57,10 @@ fn place(partition: &IPUPartition, now: Timestamp) -> (Timestamp, &str) {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "objects of tests read best as literals where they are used"
+)]
 mod tests {
     use serde_json::{Value, json};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use clap::ValueEnum;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase};
-use ipu_api::names::IPU_RESOURCE;
+use ipu_api::labels::IPU_RESOURCE;
 use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 
@@ -251,4 +251,8 @@ fn advertised(node: &Node) -> Option<u64> {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "objects of tests read best as literals where they are used"
+)]
 mod tests;

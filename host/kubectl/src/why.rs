@@ -59,4 +59,8 @@ impl Around {
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "objects of tests read best as literals where they are used"
+)]
 mod tests;

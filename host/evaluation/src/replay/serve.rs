@@ -67,18 +67,16 @@ impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
                 Asked::AsBefore => return Served::Waits { fits: false },
             };
             match answer {
-                Answer::Try(controller, _) => match self.pool.create(&controller.name, ipus) {
-                    Some(block) => {
+                Answer::Try(controller, _) => {
+                    if let Some(block) = self.pool.create(&controller.name, ipus) {
                         self.placed((index, slot), (controller, block), now);
                         return Served::Placed;
                     }
-                    None => {
-                        self.counts.refused += 1;
-                        if let Some(requested) = self.requested.get_mut(&index) {
-                            requested.refuse(slot, controller, timestamp(now));
-                        }
+                    self.counts.refused += 1;
+                    if let Some(requested) = self.requested.get_mut(&index) {
+                        requested.refuse(slot, controller, timestamp(now));
                     }
-                },
+                }
                 Answer::Wait(reasons) | Answer::Later(reasons) => {
                     if let Some(requested) = self.requested.get_mut(&index) {
                         requested.wait(slot, reasons, timestamp(now));

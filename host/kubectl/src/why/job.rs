@@ -1,7 +1,7 @@
 //! Pure: the page of an IPUJob.
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobCondition, JobState};
-use ipu_api::names;
+use ipu_api::naming;
 use ipu_api::queueing::QUEUE_LABEL;
 use jiff::Timestamp;
 use kube::core::DynamicObject;
@@ -82,7 +82,7 @@ fn is_pod_of(pod: &str, job: &str) -> bool {
     let worker = pod.strip_prefix(job);
     let worker = worker.and_then(|rest| rest.strip_prefix("-worker-"));
     let is_index = |index: &str| index.bytes().all(|byte| byte.is_ascii_digit());
-    pod == names::launcher(job) || worker.is_some_and(is_index)
+    pod == naming::launcher(job) || worker.is_some_and(is_index)
 }
 
 fn explains(condition: &JobCondition) -> bool {

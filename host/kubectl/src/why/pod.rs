@@ -1,6 +1,6 @@
 //! Pure: the page of a Pod that requests IPUs.
 
-use ipu_api::names;
+use ipu_api::labels;
 use ipu_api::pod_request::PodRequest;
 use ipu_api::queueing::QUEUE_LABEL;
 use jiff::Timestamp;
@@ -46,13 +46,13 @@ pub fn pod(pod: &Pod, around: &Around, now: Timestamp) -> Page {
         advice: Vec::new(),
     };
     let mut advice = Advice::default();
-    match label(metadata, names::JOB_NAME_LABEL) {
+    match label(metadata, labels::JOB_NAME_LABEL) {
         Some(job) => advice.add(format!(
             "the Pod belongs to the IPUJob {job}: kubectl ipu why {job} --namespace {namespace} shows its partitions"
         )),
         None if page.request.is_none() => advice.add(format!(
             "the Pod requests no IPUs: set the annotation or the limit {} of its template, and create it again",
-            names::IPU_RESOURCE
+            labels::IPU_RESOURCE
         )),
         None => {}
     }
@@ -92,7 +92,7 @@ fn conditions(pod: &Pod) -> Vec<Fact> {
     let all = status.flat_map(|status| status.conditions.iter().flatten());
     let facts = all.map(Fact::from);
     facts
-        .filter(|fact| fact.is(names::PARTITION_READY_CONDITION, "False"))
+        .filter(|fact| fact.is(labels::PARTITION_READY_CONDITION, "False"))
         .collect()
 }
 
