@@ -31,7 +31,7 @@ SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 # started with IPU_OPERATOR_KUBERNETES=1.35.
 OTHER_VERSIONS := 1.35 1.34
 
-.PHONY: help demo up down dist release release-twice check test test-versions test-full advisories bench bench-start race soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice check test test-apiserver test-nodes test-versions test-full advisories bench bench-start race soak flood fuzz mutants
 
 help: ## list what can be run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -72,7 +72,13 @@ test: ## all tests but those that take hours, with one end-to-end run on real no
 	@$(MAKE) --no-print-directory $(DENY)
 	$(DENY) --locked --workspace check bans licenses sources
 	@$(LAB) fetch
-	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-apiserver test-nodes
+
+# Side by side: both wait for others most of the time. Four tests of an API server keep two cores busy.
+test-apiserver: ## the tests on a real API server
+	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- --test-threads=4
+
+test-nodes: ## the end-to-end run on real nodes
 	cargo test --locked --workspace --test e2e
 
 test-versions: ## the end-to-end run, and the tests of definitions, webhooks and chart, under older versions of Kubernetes, which are built first
