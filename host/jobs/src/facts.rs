@@ -377,20 +377,16 @@ impl<'a> Reader<'a> {
 
 /// Whether a V-IPU partition of it may exist.
 fn is_placed(partition: &IPUPartition) -> bool {
-    partition
-        .status
-        .as_ref()
-        .is_some_and(IPUPartitionStatus::is_placed)
+    let status = partition.status.as_ref();
+    status.is_some_and(IPUPartitionStatus::is_placed)
 }
 
 /// The indexes of instances that have a Pod or a partition, sorted and unique.
 fn existing_instances(observed: &Observed) -> impl Iterator<Item = u32> {
     let of_pods = observed.pods.iter().filter_map(pruned::instance);
     let of_partitions = observed.partitions.iter().map(|found| found.spec.slot);
-    of_pods
-        .chain(of_partitions)
-        .collect::<std::collections::BTreeSet<u32>>()
-        .into_iter()
+    let all: BTreeSet<u32> = of_pods.chain(of_partitions).collect();
+    all.into_iter()
 }
 
 /// Returns the time at which the deletion of an object was requested.
