@@ -31,7 +31,7 @@ SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 # started with IPU_OPERATOR_KUBERNETES=1.35.
 OTHER_VERSIONS := 1.35 1.34
 
-.PHONY: help demo up down dist release release-twice check test test-apiserver test-nodes test-versions test-full advisories bench bench-start race soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice check test test-apiserver test-nodes test-side-by-side test-versions test-full advisories bench bench-start race soak flood fuzz mutants
 
 help: ## list what can be run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -72,9 +72,18 @@ test: ## all tests but those that take hours, with one end-to-end run on real no
 	@$(MAKE) --no-print-directory $(DENY)
 	$(DENY) --locked --workspace check bans licenses sources
 	@$(LAB) fetch
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target test-apiserver test-nodes
+	@$(MAKE) --no-print-directory test-side-by-side
 
-# Side by side: both wait for others most of the time. Four tests of an API server keep two cores busy.
+# Both wait for others most of the time. What the first prints comes after the second, so that neither is torn apart.
+test-side-by-side:
+	@printed=$$(mktemp) && \
+	{ $(MAKE) --no-print-directory test-apiserver >"$$printed" 2>&1 & apiserver=$$!; } && \
+	trap 'kill $$apiserver; rm -f "$$printed"; exit 130' INT TERM && \
+	{ $(MAKE) --no-print-directory test-nodes && nodes=0 || nodes=1; } && \
+	{ wait $$apiserver && apiserver=0 || apiserver=1; } && \
+	cat "$$printed" && rm -f "$$printed" && [ $$apiserver$$nodes = 00 ]
+
+# Four tests at a time keep two cores busy.
 test-apiserver: ## the tests on a real API server
 	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- --test-threads=4
 
