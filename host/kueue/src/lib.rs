@@ -36,7 +36,7 @@ use ipu_runtime::panics::{self, Panicked};
 use ipu_runtime::scope::Scope;
 use ipu_runtime::work_queue::metrics::Reconciles;
 use ipu_runtime::work_queue::{self, Limits, Requeue};
-use ipu_text::explain;
+use ipu_text::{explain, sanitize};
 use kube::Client;
 use thiserror::Error;
 use tokio::task::JoinSet;
@@ -68,6 +68,9 @@ const BLOCKED: Duration = Duration::from_secs(2);
 
 /// Requeue delay of a job whose Workload the API server refuses.
 const REFUSED: Duration = Duration::from_secs(30);
+
+/// Longest reason in an event, in bytes.
+const NOTE_MAX: usize = 1_000;
 
 /// Settings of the reconciler.
 #[derive(Clone, Debug)]
@@ -249,7 +252,10 @@ fn event(step: &Step, workload: Option<&Workload>) -> Option<Event> {
             let note = format!("admitted by ClusterQueue {}", admission.cluster_queue);
             Some(normal("QueueAdmitted", "Start", note))
         }
-        Step::Stop(reason) => Some(normal("QueueStopped", "Stop", reason.clone())),
+        Step::Stop(reason) => {
+            let note = sanitize(reason, NOTE_MAX);
+            Some(normal("QueueStopped", "Stop", note))
+        }
         _ => None,
     }
 }

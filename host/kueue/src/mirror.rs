@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ipu_api::ipujob_status::JobCondition;
+use ipu_text::sanitize;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -38,7 +39,8 @@ pub fn due(job: &QueuedJob, workload: &Workload, now: Timestamp) -> Due {
     let Some(said) = said else {
         return Due::Never;
     };
-    let message = &said.message[..said.message.floor_char_boundary(MESSAGE_MAX)];
+    // It contains texts of other controllers and their admission checks.
+    let message = sanitize(&said.message, MESSAGE_MAX);
     let old = job
         .conditions
         .iter()
@@ -66,7 +68,7 @@ pub fn due(job: &QueuedJob, workload: &Workload, now: Timestamp) -> Due {
         type_: QUOTA_RESERVED.to_owned(),
         status: said.status.clone(),
         reason: said.reason.clone(),
-        message: message.to_owned(),
+        message,
         last_update_time: Some(Time(now)),
         last_transition_time: since.or(Some(Time(now))),
     };

@@ -166,8 +166,12 @@ impl Observed {
         let inner = self.inner.lock();
         let uid = reference.key();
         let mut workloads = of_job(inner.workloads.objects(), uid);
+        let known = inner.jobs.objects().get(&uid);
+        let namespace = known.map_or(&reference.namespace, |job| &job.reference.namespace);
+        // A user of another namespace can name any UID as the owner of a Workload there.
+        workloads.retain(|one| one.metadata.namespace.as_deref() == Some(&**namespace));
         let partitions = of_job(inner.partitions.objects(), uid);
-        let Some(job) = inner.jobs.objects().get(&uid) else {
+        let Some(job) = known else {
             return Lookup::Gone(workloads);
         };
         if let Some(name) = &job.prebuilt {
@@ -267,4 +271,39 @@ fn of_job<V: Clone>(objects: &BTreeMap<OfJob, V>, job: Uid) -> Vec<V> {
         .range(first..)
         .take_while(|((owner, _), _)| *owner == job);
     objects.map(|(_, object)| object.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::samples::{job, job_object, settings, workload};
+
+    #[test]
+    fn a_workload_of_another_namespace_is_not_the_jobs() {
+        let observed = Observed::default();
+        observed.apply_job_event(Event::Apply(job_object(|_| {})), &settings());
+        let own = job(|_| {});
+        observed.apply_workload_event(Event::Apply(workload(&own, |_| {})));
+        let forged = workload(&own, |workload| {
+            workload["metadata"]["namespace"] = json!("other-team");
+        });
+        let keys = observed.apply_workload_event(Event::Apply(forged));
+        let mut references = vec![Arc::clone(&own.reference)];
+        references.extend(keys.into_iter().filter_map(|key| match key {
+            Key::Job(reference) => Some(reference),
+            Key::Workload(..) | Key::Check(_) => None,
+        }));
+        for reference in references {
+            let Lookup::Queued(seen) = observed.job(&reference) else {
+                panic!("it is in a queue");
+            };
+            let namespaces = seen
+                .workloads
+                .iter()
+                .map(|one| one.metadata.namespace.as_deref());
+            assert_eq!(namespaces.collect::<Vec<_>>(), [Some("team")]);
+        }
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_jobs::build::PodSettings;
+use ipu_jobs::raw::RawJob;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -30,6 +31,11 @@ pub(crate) fn settings() -> PodSettings {
 /// The IPUJob `team/train` in the queue `main`: two instances of 4 IPUs with one worker each, suspended and settled, with
 /// one change.
 pub(crate) fn job(change: impl FnOnce(&mut Value)) -> QueuedJob {
+    QueuedJob::of(&job_object(change), &settings()).unwrap()
+}
+
+/// The same, as the API server returns it.
+pub(crate) fn job_object(change: impl FnOnce(&mut Value)) -> RawJob {
     let mut job = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob",
         "metadata": {
@@ -48,7 +54,7 @@ pub(crate) fn job(change: impl FnOnce(&mut Value)) -> QueuedJob {
         },
     });
     change(&mut job);
-    QueuedJob::of(&serde_json::from_value(job).unwrap(), &settings()).unwrap()
+    serde_json::from_value(job).unwrap()
 }
 
 /// The Workload of that job, with one change.
