@@ -9,6 +9,7 @@ use kube::CustomResourceExt;
 use super::ipujob::IPUJob;
 use super::ipupartition::IPUPartition;
 use super::ipupolicy::IPUPolicy;
+use super::vipu_controller::VIPUController;
 
 mod job_rules;
 pub mod policy_rules;
@@ -55,9 +56,14 @@ pub fn ipupolicy() -> CustomResourceDefinition {
     })
 }
 
+/// The definition of `vipucontrollers.graphcore.ai`.
+pub fn vipu_controller() -> CustomResourceDefinition {
+    tidied(VIPUController::crd(), |_| {})
+}
+
 /// Every definition.
-pub fn all() -> [CustomResourceDefinition; 3] {
-    [ipujob(), ipupartition(), ipupolicy()]
+pub fn all() -> [CustomResourceDefinition; 4] {
+    [ipujob(), ipupartition(), ipupolicy(), vipu_controller()]
 }
 
 /// All definitions as one YAML stream, as `ipu-operator crd` prints it.

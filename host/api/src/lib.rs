@@ -1,7 +1,8 @@
 //! The Kubernetes API of the operator: group `graphcore.ai`, version `v1alpha1`.
 //!
 //! Any client of the operator can use it. Entry points:
-//! - [`ipujob::IPUJob`], [`ipupartition::IPUPartition`] and [`ipupolicy::IPUPolicy`] are the kinds.
+//! - [`ipujob::IPUJob`], [`ipupartition::IPUPartition`], [`ipupolicy::IPUPolicy`] and
+//!   [`vipu_controller::VIPUController`] are the kinds. [`accounting`] is part of the last.
 //! - [`crd`] generates their CustomResourceDefinitions, and `crds/REFERENCE.md` from these.
 //! - [`labels`] has the labels, annotations and finalizers that the operator gives, [`naming`] the names of its objects
 //!   and the ids of V-IPU partitions. [`dns1123`] tells which names Kubernetes accepts.
@@ -12,6 +13,7 @@
 //! workspace, and it needs no client of Kubernetes.
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod condition;
 pub mod crd;
 pub mod dns1123;
@@ -27,6 +29,7 @@ pub mod pod_request;
 pub mod pod_template;
 pub mod queueing;
 pub mod uid;
+pub mod vipu_controller;
 
 /// API group of every kind of this operator.
 pub const GROUP: &str = "graphcore.ai";

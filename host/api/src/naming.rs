@@ -55,6 +55,16 @@ pub fn partition_object(owner: &PartitionOwner, slot: u32) -> String {
     format!("{}-{tag}", shorten(&readable, 240))
 }
 
+/// Name of the VIPUController of the V-IPU controller `host:port`. An address that is no name of Kubernetes with the port
+/// after a dash, such as that of IPv6, is a hash.
+pub fn vipu_controller(address: &str) -> String {
+    let readable = address
+        .rsplit_once(':')
+        .map(|(host, port)| format!("{host}-{port}"))
+        .filter(|name| crate::dns1123::is_subdomain(name));
+    readable.unwrap_or_else(|| format!("vipu-{}", hash(&["V-IPU controller", address], 10)))
+}
+
 /// Name of the Workload of a job for Kueue. It is also a label value, and contains a hash of the UID, as in Kueue's own jobs.
 pub fn workload(job: &str, uid: &str) -> String {
     let readable = shorten(&format!("ipujob-{job}"), 57);
@@ -234,6 +244,18 @@ mod tests {
         assert!(!Identity::new("cluster", "there").marks(&former));
         assert!(is_of_owner(&former, &owner("mnist")));
         assert!(!here().marks("p-mnist-default-0"), "Graphcore's operator");
+    }
+
+    #[test]
+    fn a_v_ipu_controller_is_named_by_its_address() {
+        assert_eq!(vipu_controller("pod1.lab:8090"), "pod1.lab-8090");
+        assert_eq!(vipu_controller("10.0.0.7:8090"), "10.0.0.7-8090");
+        let odd = ["[fd00::1]:8090", "[fd00::2]:8090"].map(vipu_controller);
+        assert!(
+            odd.iter().all(|name| crate::dns1123::is_subdomain(name)),
+            "{odd:?}"
+        );
+        assert_ne!(odd[0], odd[1]);
     }
 
     #[test]

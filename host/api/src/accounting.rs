@@ -1,0 +1,124 @@
+//! Where IPU-seconds went: each is in exactly one state, so that the states add up to capacity times time.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// IPU-seconds of one V-IPU controller since it is counted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Accounting {
+    /// Since when it is counted.
+    pub since: Time,
+    /// Until when it is counted. The time after it is counted with the next update.
+    pub until: Time,
+    /// All time since `since`.
+    pub total: Period,
+    /// The last hours, 25 at most, oldest first. Each begins with a full hour (UTC).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hours: Vec<Period>,
+    /// The last days, 32 at most, oldest first. Each begins at midnight (UTC).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub days: Vec<Period>,
+}
+
+/// IPU-seconds of one period.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Period {
+    /// When it begins.
+    pub start: Time,
+    /// IPU-seconds of IPUs in no partition of the operator.
+    pub unallocated: Unallocated,
+    /// IPU-seconds of the operator's partitions by namespace of the owner, those with the most first. Beyond 32
+    /// namespaces, the rest is counted under the name "".
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub namespaces: Vec<NamespaceUse>,
+}
+
+/// IPU-seconds of IPUs in no partition of the operator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Unallocated {
+    /// Free, and of use to whoever waits, or nobody waits.
+    pub free: f64,
+    /// Free, but in blocks that are too small for every request that waits.
+    pub stranded: f64,
+    /// Of a controller that does not answer, and in partitions that are in error.
+    pub unhealthy: f64,
+    /// In partitions that the operator has not created.
+    pub others: f64,
+    /// Not seen by the operator.
+    pub unknown: f64,
+}
+
+/// IPU-seconds of the partitions of one namespace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct NamespaceUse {
+    /// The namespace.
+    pub namespace: String,
+    /// Its IPU-seconds.
+    #[serde(flatten)]
+    pub seconds: AllocatedSeconds,
+}
+
+/// IPU-seconds in partitions, by what the partitions did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AllocatedSeconds {
+    /// The V-IPU controller creates the partition.
+    pub forming: f64,
+    /// The partition is ready, and no Pod of its owner has been ready yet.
+    pub waiting_pods: f64,
+    /// A Pod of its owner is ready. It says nothing of what the IPUs compute.
+    pub running: f64,
+    /// The partition is being reset.
+    pub resetting: f64,
+    /// The partition is ready, and none of the Pods of its owner is ready any more.
+    pub idle_allocated: f64,
+    /// The partition is being removed.
+    pub releasing: f64,
+}
+
+/// IPU-seconds of one job, as its status sums them up over all of its partitions and runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobAccounting {
+    /// Seconds for which the job waited for partitions.
+    pub waiting_seconds: f64,
+    /// IPU-seconds in its partitions.
+    #[serde(flatten)]
+    pub ipu_seconds: AllocatedSeconds,
+    /// IPU-seconds of runs that failed and were started again; part of the states above.
+    pub wasted: f64,
+}
+
+impl AllocatedSeconds {
+    /// The sum of all states.
+    pub fn total(&self) -> f64 {
+        self.forming
+            + self.waiting_pods
+            + self.running
+            + self.resetting
+            + self.idle_allocated
+            + self.releasing
+    }
+
+    /// Adds the seconds of another.
+    pub fn add(&mut self, other: &Self) {
+        self.forming += other.forming;
+        self.waiting_pods += other.waiting_pods;
+        self.running += other.running;
+        self.resetting += other.resetting;
+        self.idle_allocated += other.idle_allocated;
+        self.releasing += other.releasing;
+    }
+}
+
+impl Unallocated {
+    /// The sum of all states.
+    pub fn total(&self) -> f64 {
+        self.free + self.stranded + self.unhealthy + self.others + self.unknown
+    }
+}
