@@ -47,12 +47,14 @@ async fn the_second_of_two_jobs_waits_for_quota_and_gets_it_when_the_first_is_de
     .await;
     fixture.place.once("second", JobState::Suspended).await;
 
+    assert_eq!(fixture.most_taken(), 4);
     fixture.set_active("first", false).await;
     let begun = Instant::now();
     fixture.once_released("first").await;
     fixture.once_running("second").await;
     let took = begun.elapsed();
     assert!(took < HANDOVER, "{took:?}");
+    fixture.count_anew();
     fixture.place.once("first", JobState::Suspended).await;
 
     // A job that is activated again stands in the queue again.
@@ -198,8 +200,11 @@ async fn while_kueue_is_down_jobs_wait_and_when_it_is_back_all_go_on() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_can_be_deleted_while_it_is_queued_admitted_and_evicted() {
-    let mut fixture = Fixture::with_quota(4).await;
+    let mut queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
+    queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});
+    let mut fixture = Fixture::with_queue(queue).await;
     fixture.run_pods(false);
+    fixture.apply(&priority_class("high", 100)).await;
     fixture.submit("admitted", 4).await;
     fixture.once_running("admitted").await;
     fixture.submit("queued", 4).await;
@@ -215,9 +220,9 @@ async fn a_job_can_be_deleted_while_it_is_queued_admitted_and_evicted() {
 
     // Its partition goes only after the job was deleted: until then nobody else gets its quota.
     fixture.hold(false, true);
-    fixture.submit("next", 4).await;
-    fixture.once_waiting("next").await;
-    fixture.set_active("evicted", false).await;
+    let mut next = job("next", 4);
+    next["metadata"]["labels"][PRIORITY_LABEL] = json!("high");
+    fixture.place.submit(&next).await;
     fixture
         .once("evicted", "is evicted", |one| one.is("Evicted"))
         .await;

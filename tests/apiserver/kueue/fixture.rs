@@ -237,9 +237,16 @@ impl Fixture {
         serde_json::to_string(&found.status).unwrap()
     }
 
-    /// The most IPUs that were in partitions at any moment so far.
+    /// The most IPUs that were in partitions at any moment so far, or since it was counted anew.
     pub(crate) fn most_taken(&self) -> u32 {
         self.most_taken.load(Ordering::Relaxed)
+    }
+
+    /// Counts the most IPUs from now on. Kueue 0.19 takes the quota of a Workload that somebody deactivates for free before it
+    /// evicts the Workload (`Update` of `pkg/controller/core/workload_controller.go`), so that two jobs may have IPUs until the
+    /// partition of the first one is gone.
+    pub(crate) fn count_anew(&self) {
+        self.most_taken.store(0, Ordering::Relaxed);
     }
 
     /// The IPUs that are in partitions now.
