@@ -13,6 +13,8 @@ pub struct Tests {
     pub package: &'static str,
     /// What the names of the tests hold.
     pub named: &'static str,
+    /// The bound that the model check explores. None: the small ones.
+    pub bound: Option<&'static str>,
 }
 
 impl Display for Tests {
@@ -20,7 +22,10 @@ impl Display for Tests {
         match *self {
             SIMULATION => write!(f, "simulation"),
             MODEL => write!(f, "model"),
-            Tests { package, named } => write!(f, "tests of {package} {named}"),
+            Tests {
+                bound: Some(bound), ..
+            } => write!(f, "model of {bound}"),
+            Tests { package, named, .. } => write!(f, "tests of {package} {named}"),
         }
     }
 }
@@ -29,12 +34,14 @@ impl Display for Tests {
 pub const SIMULATION: Tests = Tests {
     package: "ipu-partitions",
     named: "a_simulation_of_many_lives_breaks_no_invariant",
+    bound: None,
 };
 
 /// The model check of the partition core.
 pub const MODEL: Tests = Tests {
     package: "ipu-partitions",
     named: "no_order_of_events_breaks_a_rule",
+    bound: None,
 };
 
 /// What finds a mistake.
@@ -44,6 +51,8 @@ pub enum FoundBy {
     Simulation,
     /// The simulation and the model check.
     Both,
+    /// The simulation and this large bound of the model check.
+    Bound(&'static str),
     /// These tests, where neither runs the code.
     Tests(Tests),
 }
@@ -54,6 +63,13 @@ impl FoundBy {
         match self {
             FoundBy::Simulation => vec![(SIMULATION, true), (MODEL, false)],
             FoundBy::Both => vec![(SIMULATION, true), (MODEL, true)],
+            FoundBy::Bound(bound) => {
+                let model = Tests {
+                    bound: Some(bound),
+                    ..MODEL
+                };
+                vec![(SIMULATION, true), (model, true)]
+            }
             FoundBy::Tests(tests) => vec![(tests, true)],
         }
     }

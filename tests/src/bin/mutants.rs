@@ -41,7 +41,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let tried = wanted.iter().flat_map(|one| one.found_by.tried());
     let tried: BTreeSet<Tests> = tried.map(|(tests, _)| tests).collect();
     for tests in tried {
-        let plain = copy.cargo(tests.package, tests.named)?;
+        let plain = copy.cargo(tests, tests.named)?;
         let said = text(&plain);
         ensure!(plain.status.success(), "{tests} fails as it is:\n{said}");
     }
@@ -140,15 +140,15 @@ impl Copy {
 
     /// The rule or the test by which these tests find the mistake that is in the copy, if they do.
     fn found(&self, tests: Tests) -> anyhow::Result<Option<String>> {
-        let built = self.cargo(tests.package, "--no-run")?;
+        let built = self.cargo(tests, "--no-run")?;
         let said = text(&built);
         ensure!(built.status.success(), "it does not compile:\n{said}");
-        let tried = self.cargo(tests.package, tests.named)?;
+        let tried = self.cargo(tests, tests.named)?;
         if tried.status.success() {
             return Ok(None);
         }
         let said = text(&tried);
-        let found = if [SIMULATION, MODEL].contains(&tests) {
+        let found = if [SIMULATION.named, MODEL.named].contains(&tests.named) {
             let broken = said.split_once(BROKEN);
             broken.map(|(_, rest)| rest.split(':').next().unwrap_or(rest))
         } else {
@@ -162,20 +162,24 @@ impl Copy {
         }
     }
 
-    fn cargo(&self, package: &str, argument: &str) -> anyhow::Result<Output> {
-        Command::new(env!("CARGO"))
+    fn cargo(&self, tests: Tests, argument: &str) -> anyhow::Result<Output> {
+        let mut cargo = Command::new(env!("CARGO"));
+        match tests.bound {
+            Some(bound) => cargo.env("IPU_OPERATOR_MODEL", bound),
+            None => cargo.env_remove("IPU_OPERATOR_MODEL"),
+        };
+        cargo
             .args([
                 "test",
                 "--locked",
                 "--workspace",
                 "--lib",
                 "--package",
-                package,
+                tests.package,
                 argument,
             ])
             .current_dir(&self.sources)
             .env("CARGO_TARGET_DIR", &self.target)
-            .env_remove("IPU_OPERATOR_MODEL")
             .env_remove("IPU_OPERATOR_SIMULATION_SEED")
             .env_remove("IPU_OPERATOR_SIMULATION_FIRST_SEED")
             .stdin(Stdio::null())

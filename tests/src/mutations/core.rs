@@ -6,6 +6,7 @@ use super::{FoundBy, Mutation, Tests};
 const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
     package: "ipu-partitions",
     named: "sweep::tests::",
+    bound: None,
 });
 
 const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";

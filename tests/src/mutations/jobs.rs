@@ -6,6 +6,7 @@ use super::{FoundBy, Mutation, Tests};
 const JOB_TESTS: FoundBy = FoundBy::Tests(Tests {
     package: "ipu-jobs",
     named: "",
+    bound: None,
 });
 
 /// Every mistake in the reconciler of jobs that is tried.

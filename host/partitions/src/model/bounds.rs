@@ -25,15 +25,6 @@ pub(super) struct Bound {
     pub attempts: i64,
 }
 
-impl Bound {
-    /// Whether IPUs that a Pod uses may not be assigned to another owner. As in the simulation: a late call and two
-    /// active replicas may do so where the controller has lost its state.
-    pub(super) fn assigns_once(&self) -> bool {
-        let breaks = [Fault::Late, Fault::Doubled, Fault::Paused, Fault::BothLead];
-        !self.faults.iter().any(|fault| breaks.contains(fault))
-    }
-}
-
 /// Two controllers, one of which has capacity where the other has none.
 const CONTROLLERS: &[u32] = &[4, 4];
 
@@ -95,7 +86,7 @@ const REPLICAS: &[Fault] = &[
 ];
 
 /// What a plain test run explores.
-pub(super) const SMALL: &[Bound] = &[ONE];
+pub(super) const SMALL: &[Bound] = &[ONE, TWO];
 
 /// What `make soak` explores in addition.
 pub(super) const LARGE: &[Bound] = &[
@@ -111,7 +102,6 @@ pub(super) const LARGE: &[Bound] = &[
         most: 2,
         ..ONE
     },
-    TWO,
     Bound {
         name: "one owner, any fault, and longer than anything is waited for",
         ticks: 1,

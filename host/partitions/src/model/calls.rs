@@ -115,7 +115,7 @@ impl Small {
 
     /// A new partition on a controller does not overlap with lost ones that Pods still use.
     fn check_assigned_once(&self, state: &State, call: &Flying) {
-        if !self.bound.assigns_once() || !matches!(call.verb, Verb::Create { .. }) {
+        if !state.faults.assigns_once() || !matches!(call.verb, Verb::Create { .. }) {
             return;
         }
         let controller = &state.controllers[call.controller];

@@ -66,17 +66,25 @@ impl Fault {
 pub(super) struct Faults {
     set: u32,
     most: u8,
+    assigns_once: bool,
 }
 
 impl Faults {
     /// The maximal number of these.
     pub(super) fn of(faults: &[Fault], most: u8) -> Self {
         let set = faults.iter().fold(0, |set, fault| set | bit(*fault));
-        Self { set, most }.reduced()
+        Self {
+            set,
+            most,
+            assigns_once: true,
+        }
+        .reduced()
     }
 
-    pub(super) fn none() -> Self {
-        Self { set: 0, most: 0 }
+    /// Whether IPUs that a Pod uses may not be assigned to another owner. As in the simulation: a late call and two
+    /// active replicas may do so where the controller has lost its state.
+    pub(super) fn assigns_once(self) -> bool {
+        self.assigns_once
     }
 
     pub(super) fn may(self, fault: Fault) -> bool {
@@ -91,14 +99,21 @@ impl Faults {
     pub(super) fn spend(&mut self, fault: Fault) {
         let set = self.set & !bit(fault);
         let most = self.most.saturating_sub(1);
-        *self = Self { set, most }.reduced();
+        let breaks = [Fault::Late, Fault::Doubled, Fault::Paused, Fault::BothLead];
+        let assigns_once = self.assigns_once && !breaks.contains(&fault);
+        *self = Self {
+            set,
+            most,
+            assigns_once,
+        }
+        .reduced();
     }
 
     /// Which faults have occurred does not matter where no more may follow: these states are equal.
     fn reduced(self) -> Self {
         let count = u8::try_from(self.set.count_ones()).unwrap_or(u8::MAX);
         if self.most == 0 {
-            return Self::none();
+            return Self { set: 0, ..self };
         }
         Self {
             most: self.most.min(count),
