@@ -100,7 +100,7 @@ async fn defined(fixture: &JobFixture, definition: &CustomResourceDefinition) {
 async fn made_by_graphcore(fixture: &JobFixture, job: &Value, status: &Value) -> DynamicObject {
     let mut job: DynamicObject = serde_json::from_value(job.clone()).unwrap();
     job.finalizers_mut()
-        .push(labels::FORMER_JOB_FINALIZER.to_owned());
+        .push(labels::GRAPHCORE_JOB_FINALIZER.to_owned());
     job.data["spec"]["cleanPodPolicy"] = json!("None");
     job.data["spec"]["restartPolicy"] = json!({"type": "Never", "backOffLimit": 3});
     let (jobs, parameters) = (fixture.jobs(), PostParams::default());
