@@ -1,11 +1,11 @@
-//! `ipu-operator verify`, which `helm test` runs: it sees a job through, or says what holds it up.
+//! `ipu-operator verify`, which `helm test` runs: it runs a job to its end, or reports what blocks it.
 
 use ipu_operator::verify::{self, VerifyError, VerifyOptions};
 use tokio::task::JoinHandle;
 
 use crate::job_fixture::JobFixture;
 
-/// Verifies in a task of its own; answers what it said, and how it ended.
+/// Runs it as a task. Returns its output and its result.
 fn verify(
     fixture: &JobFixture,
     timeout_seconds: u64,

@@ -1,4 +1,4 @@
-//! Deletion, live Pods, owners that are gone, and partitions of nobody.
+//! Deletion, live Pods, deleted owners, and partitions without an owner.
 
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner, PartitionPhase};
 use ipu_api::labels;

@@ -1,4 +1,4 @@
-//! Controllers that have left the admin's list: what is said of what was on them, and how it ends.
+//! Controllers that the admin has removed from the list: the status of their partitions, and how they end.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;

@@ -1,4 +1,4 @@
-//! IPUPartitions that somebody edits: what is refused, and what got past the schema all the same.
+//! Edited IPUPartitions: the edits that are refused, and the effects of those that bypassed the schema.
 
 use cluster::wait::eventually;
 use ipu_api::crd;
@@ -104,7 +104,7 @@ async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
         .await;
     assert_ne!(orphan, id(&held));
 
-    // As the event says: deleted, and its finalizer taken off.
+    // As the event advises: deleted, and its finalizer removed.
     for name in ["strange", &held.name_any()] {
         let gone = partitions.delete(name, &DeleteParams::default()).await;
         gone.unwrap();

@@ -1,4 +1,4 @@
-//! Crashes, lost replies and controllers that fail, at the worst moments.
+//! Crashes, lost replies and failing controllers, at the worst moments.
 
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use vipu_simulator::codes::CodeName;

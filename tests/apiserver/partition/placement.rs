@@ -1,4 +1,4 @@
-//! Where a partition lands, and what is said while there is no room.
+//! The controller of a new partition, and the status of one that waits for free capacity.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;

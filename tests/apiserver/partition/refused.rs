@@ -1,4 +1,4 @@
-//! Controllers that lose their state, remove nothing, or let the operator see nothing.
+//! Controllers that lose their state, refuse removals, or deny access.
 
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use ipu_partitions::state_unknown::{ACCESS_DENIED, STATE_UNKNOWN};
@@ -20,7 +20,7 @@ async fn what_a_pod_uses_of_a_controller_that_lost_its_state_is_given_to_nobody(
         .server
         .with(|world, now| world.pod.forget(&lost, now).unwrap());
     let second = fixture.want("second", 16).await;
-    // What was read of the controller before counts for a moment.
+    // The last reading of the controller is valid for a short time.
     let held = format!("8 IPUs more are held by IPUPartition {}", first.name_any());
     fixture
         .once(&second, "it says who holds the IPUs", |object| {
@@ -28,7 +28,7 @@ async fn what_a_pod_uses_of_a_controller_that_lost_its_state_is_given_to_nobody(
             reasons.any(|waiting| waiting.reason.contains(&held))
         })
         .await;
-    // Not even those that nobody holds: which they are, nobody knows.
+    // This includes IPUs without a partition, because the operator cannot know which these are.
     let third = fixture.want("third", 4).await;
     fixture
         .once(&third, "it waits too", |object| {
@@ -36,7 +36,7 @@ async fn what_a_pod_uses_of_a_controller_that_lost_its_state_is_given_to_nobody(
             reasons.any(|waiting| waiting.reason.contains(&held))
         })
         .await;
-    // Also when it is certain that the controller has lost it.
+    // Also when it is certain that the controller has lost the partition.
     let gone = fixture.once_in(&first, PartitionPhase::Error).await;
     let attempts = gone.status.unwrap().attempts;
     assert_eq!(attempts[0].outcome, AttemptOutcome::Created);
