@@ -77,7 +77,7 @@ async fn a_job_made_again_at_once_waits_for_what_the_earlier_one_left() {
 }
 
 #[tokio::test]
-async fn a_job_can_be_deleted_while_its_partition_forms_while_it_starts_again_and_while_it_rests() {
+async fn a_job_can_be_deleted_while_it_starts_restarts_and_is_suspended() {
     let mut fixture = JobFixture::new("awkward").await;
     fixture.start();
     fixture.submit(&single("forms")).await;
@@ -121,7 +121,7 @@ async fn a_job_can_be_deleted_while_its_partition_forms_while_it_starts_again_an
 }
 
 #[tokio::test]
-async fn rights_that_somebody_removes_under_a_job_come_back_at_once() {
+async fn removed_rights_of_a_job_are_created_again_at_once() {
     let mut fixture = JobFixture::new("removed").await;
     fixture.start();
     fixture.submit(&parallel("mpi")).await;

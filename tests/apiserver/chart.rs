@@ -131,7 +131,7 @@ fn pod_of(rendered: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn dead_webhooks_lock_nobody_out() {
+async fn unreachable_webhooks_block_no_other_requests() {
     let admin = Admin::new("chart-webhooks").await;
     admin.helm_upgrade(&[]);
     let ns = ["--namespace", admin.name];

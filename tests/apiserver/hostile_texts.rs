@@ -326,7 +326,7 @@ async fn no_text_of_a_v_ipu_controller_reaches_anybody_as_it_was_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_whose_policy_waits_for_nobody_is_placed_by_the_built_in_walk() {
+async fn a_job_whose_policy_waits_without_a_reason_is_placed_by_the_built_in_walk() {
     let place = Place::new().await;
     let [controller, proxy] = operator(&place).await;
     let policies: Api<IPUPolicy> = Api::all(place.client.clone());

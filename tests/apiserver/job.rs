@@ -177,7 +177,7 @@ async fn a_worker_deleted_under_a_running_launcher_fails_the_job_though_it_ends_
 }
 
 #[tokio::test]
-async fn deleting_a_job_whose_controller_is_down_says_so_and_goes_on() {
+async fn deleting_a_job_while_its_controller_is_down_reports_it_and_continues() {
     let mut fixture = JobFixture::new("down").await;
     fixture.start();
     fixture.submit(&single("web")).await;
@@ -226,7 +226,7 @@ async fn deleting_a_job_whose_controller_is_down_says_so_and_goes_on() {
 }
 
 #[tokio::test]
-async fn strangers_are_named_and_never_touched() {
+async fn objects_of_other_owners_are_named_and_never_changed() {
     let mut fixture = JobFixture::new("strangers").await;
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "web-worker-0"},
@@ -287,7 +287,7 @@ async fn strangers_are_named_and_never_touched() {
 }
 
 #[tokio::test]
-async fn a_job_edited_past_the_schema_says_so_and_stops_nobody_else() {
+async fn a_job_edited_past_the_schema_reports_it_and_delays_no_other_job() {
     let mut fixture = JobFixture::new("undecodable").await;
     define(&fixture.client, &loose(crd::ipujob())).await;
     let mut bad = single("bad");
@@ -320,7 +320,7 @@ async fn a_job_edited_past_the_schema_says_so_and_stops_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_job_that_got_past_the_webhooks_says_which_rule_it_breaks_and_goes_on_when_mended() {
+async fn a_job_that_bypassed_the_webhooks_names_the_broken_rule_and_continues_when_fixed() {
     let mut fixture = JobFixture::new("broken").await;
     fixture.start();
     let mut job = single("three");

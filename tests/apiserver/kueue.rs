@@ -156,7 +156,7 @@ async fn a_job_of_higher_priority_takes_the_ipus_of_a_lower_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_kueue_is_down_jobs_wait_and_when_it_is_back_all_go_on() {
+async fn while_kueue_is_down_jobs_wait_and_when_it_is_back_all_continue() {
     let mut fixture = Fixture::with_quota(4).await;
     fixture.run_pods(false);
     fixture.submit("first", 4).await;

@@ -57,7 +57,7 @@ fn places(requests: &Requests, method: &Method, kind: &str) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn pods_that_the_watch_has_not_told_of_are_made_once_and_keep_their_partition() {
+async fn pods_that_the_watch_has_not_reported_are_created_once_and_keep_their_partition() {
     let mut fixture = JobFixture::new("late").await;
     let told = CancellationToken::new();
     let (client, requests) = late(&fixture.client, &told, true);

@@ -46,7 +46,7 @@ async fn leads(fixture: &JobFixture, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_go_on_when_the_leader_is_lost_and_when_it_ends() {
+async fn jobs_continue_when_the_leader_is_lost_and_when_it_stops() {
     let fixture = JobFixture::new("leader").await;
     let stop = CancellationToken::new();
     let first = start(&fixture, "controller-a", &stop);

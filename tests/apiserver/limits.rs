@@ -31,7 +31,7 @@ async fn said(fixture: &JobFixture, name: &str, part: &str) {
 }
 
 #[tokio::test]
-async fn a_job_that_runs_goes_on_to_its_end_under_a_stricter_limit() {
+async fn a_running_job_completes_under_a_stricter_limit() {
     let mut fixture = JobFixture::new("stricter").await;
     fixture.start();
     fixture.submit(&single("runs")).await;

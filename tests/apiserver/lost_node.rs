@@ -12,7 +12,7 @@ use crate::job_fixture::JobFixture;
 const NODE: &str = "lost";
 
 #[tokio::test]
-async fn the_pods_of_a_lost_node_are_let_go_and_the_job_goes_on() {
+async fn the_pods_of_a_lost_node_are_force_deleted_and_the_job_continues() {
     let mut fixture = JobFixture::new("lost-node").await;
     node(&fixture, "True").await;
     fixture.start();

@@ -63,7 +63,7 @@ const QUOTA: u64 = 24 << 20;
 const FULL: &str = "database space exceeded";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_etcd_full_the_operator_lives_on_and_goes_on_once_there_is_room() {
+async fn with_etcd_full_the_operator_survives_and_continues_once_there_is_space() {
     let options = ControlPlaneOptions {
         etcd_quota: Some(QUOTA),
         ..ControlPlaneOptions::default()

@@ -43,7 +43,7 @@ async fn a_policy_decides_beside_the_built_in_one_is_exchanged_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_active_goes_on() {
+async fn a_module_that_cannot_be_loaded_is_refused_with_the_reason_and_the_active_one_stays() {
     let fixture = Fixture::start().await;
     let trap = hostile::validation("(unreachable)");
     let modules = [
@@ -130,7 +130,7 @@ async fn a_version_comes_into_force_once_every_living_replica_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_traps_blocks_or_is_passed_over_as_its_on_error_says() {
+async fn a_policy_that_traps_blocks_or_is_skipped_as_its_on_error_defines() {
     let fixture = Fixture::start().await;
     // The policy answers the sample requests, and traps on a large object.
     let digests = fixture
@@ -165,7 +165,7 @@ async fn a_policy_that_traps_blocks_or_is_passed_over_as_its_on_error_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_refuses_everything_locks_nobody_out() {
+async fn a_policy_that_refuses_everything_blocks_no_operator_writes_and_no_deletions() {
     let fixture = Fixture::start().await;
     let large = large_job();
     fixture.webhooks.create(&large).await.unwrap();

@@ -39,7 +39,7 @@ async fn once_allowed(caller: &Caller) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_is_asked_for_made_and_given_back() {
+async fn a_partition_is_requested_created_and_released() {
     let fixture = Fixture::start(&[16]).await;
     grant(&fixture, "rest-admin", &["list", "get", "create", "delete"]).await;
     let caller = Caller::new(&fixture, &token(&fixture, "rest-admin", AUDIENCE).await).await;

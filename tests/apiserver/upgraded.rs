@@ -25,7 +25,7 @@ const RUNS: &str = "Successfully reconciled IPUJob";
 const ENDED: &str = "All instances done";
 
 #[tokio::test]
-async fn jobs_of_graphcores_definition_go_on_under_ours_and_back_and_again() {
+async fn jobs_of_graphcores_crd_continue_under_ours_and_back_and_again() {
     let mut fixture = JobFixture::new("upgraded").await;
     let theirs: CustomResourceDefinition = serde_saphyr::from_str(GRAPHCORE).unwrap();
     defined(&fixture, &theirs).await;

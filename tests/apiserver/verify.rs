@@ -28,7 +28,7 @@ fn verify(
 }
 
 #[tokio::test]
-async fn a_job_is_seen_through_and_taken_away() {
+async fn a_job_is_run_to_completion_and_deleted() {
     let mut fixture = JobFixture::new("verify").await;
     fixture.start();
     let verification = verify(&fixture, 60);

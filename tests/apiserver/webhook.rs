@@ -139,7 +139,7 @@ async fn an_update_is_checked_only_where_the_spec_changes() {
 }
 
 #[tokio::test]
-async fn a_blanked_authority_is_put_back() {
+async fn an_emptied_ca_bundle_is_set_again() {
     let webhooks = Webhooks::start().await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(webhooks.client());
     let bundle = || async {
@@ -155,7 +155,7 @@ async fn a_blanked_authority_is_put_back() {
         .patch(fixture::CONFIGURATION, &params, &Patch::<()>::Json(blank))
         .await
         .unwrap();
-    eventually("the authority is back", async || {
+    eventually("the caBundle is set again", async || {
         Seen::when(bundle().await, |bundle| *bundle == before)
     })
     .await;
@@ -202,7 +202,7 @@ async fn replicas_that_start_together_serve_with_one_certificate() {
 }
 
 #[tokio::test]
-async fn somebody_elses_secret_is_left_alone() {
+async fn a_secret_of_another_owner_is_left_alone() {
     let webhooks = Webhooks::shared().await;
     let secrets: Api<Secret> = Api::default_namespaced(webhooks.client());
     let foreign = json!({
@@ -256,7 +256,7 @@ async fn a_given_certificate_is_awaited_used_and_never_replaced() {
 }
 
 #[tokio::test]
-async fn who_does_not_tell_leaves_the_authority_alone() {
+async fn without_the_option_the_ca_bundle_is_left_alone() {
     let webhooks = Webhooks::shared().await;
     let registration = Registration {
         client: webhooks.client(),

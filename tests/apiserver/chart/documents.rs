@@ -108,7 +108,7 @@ async fn what_is_left_when_the_namespace_went_first_goes_too() {
 
 /// There are no webhooks here: the documents for users describe the API server's own behaviour.
 #[tokio::test]
-async fn what_users_are_told_to_write_is_taken() {
+async fn the_commands_for_users_are_accepted() {
     let control_plane = ControlPlane::start().await.unwrap();
     let admin = Admin::of(NAME, control_plane.kubeconfig());
     let definitions = format!("{}/crds", admin.chart());

@@ -70,7 +70,7 @@ fn an_older_job_can_rest_and_be_scaled(admin: &Admin) {
 }
 
 #[tokio::test]
-async fn jobs_of_a_restricted_namespace_make_nobody_root() {
+async fn jobs_of_a_restricted_namespace_cannot_become_root() {
     // The policies of other releases on the shared control plane select namespaces by the same label.
     let control_plane = ControlPlane::start().await.unwrap();
     let admin = Admin::of("chart-jobs", control_plane.kubeconfig());

@@ -243,7 +243,7 @@ async fn the_document_does_what_it_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_releases_that_want_the_same_namespace_the_second_rests_until_the_first_is_gone() {
+async fn of_two_releases_for_one_namespace_the_second_is_inactive_until_the_first_is_gone() {
     let (_running, [first, second]) = admins(["rest-first", "rest-second"]).await;
     for namespace in ["rest-a", "rest-b", "rest-c"] {
         first.kubectl(&["create", "namespace", namespace]).unwrap();

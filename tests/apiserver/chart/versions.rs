@@ -30,7 +30,7 @@ async fn helm_4_leads_from_install_to_uninstall() {
 }
 
 #[tokio::test]
-async fn helm_4_goes_on_with_what_helm_3_installed() {
+async fn helm_4_upgrades_an_installation_of_helm_3() {
     from_install_to_uninstall("chart-helm-3-to-4", "helm", "helm-4").await;
 }
 

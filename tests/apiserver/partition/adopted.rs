@@ -75,7 +75,7 @@ async fn adopt(fixture: &Fixture, yes: bool) -> Result<String, AdoptError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_that_the_old_tracker_names_is_adopted_and_given_back_after_the_old_pods() {
+async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_pods() {
     let mut fixture = Fixture::without_proxy(&[16, 16]).await;
     let maps = left(&fixture, ID).await;
     fixture.put(1, "p-other-default-0");

@@ -38,7 +38,7 @@ async fn it_is_not_removed_under_a_live_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_of_another_namespace_keeps_nobody_from_giving_it_back() {
+async fn a_pod_of_another_namespace_does_not_prevent_the_release() {
     let fixture = Fixture::start(&[16]).await;
     let owner = PartitionOwner {
         namespace: "kube-public".to_owned(),

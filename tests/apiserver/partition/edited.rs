@@ -59,7 +59,7 @@ async fn the_spec_stays_as_it_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
+async fn an_object_that_bypassed_the_schema_reports_it_delays_no_other_and_leaks_nothing() {
     let fixture = Fixture::start(&[64]).await;
     let partitions = raw_partitions(&fixture.client);
     let held = fixture.want("held", 4).await;

@@ -55,7 +55,7 @@ async fn body(fixture: &Fixture, path: &str) -> serde_json::Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
+async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over() {
     let mut fixture = Fixture::start(&[16]).await;
     let controller = start_controller(&fixture);
     let jobs = Api::<IPUJob>::namespaced(fixture.client.clone(), "default");

@@ -87,7 +87,7 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_see_a_changed_list_at_once() {
+async fn users_see_a_changed_list_at_once() {
     let fixture = Fixture::start(&[4, 16]).await;
     let total = |ipus: u32| format!(r#""total":{{"used":0,"available":{ipus}}}}}"#);
     let shown = async |ipus: u32| {

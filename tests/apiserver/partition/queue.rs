@@ -26,7 +26,7 @@ fn message(partition: &IPUPartition) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_one_is_passed_until_its_limit_and_then_served() {
+async fn backfill_passes_a_large_request_only_until_its_limit() {
     let mut fixture = Fixture::without_proxy(&[8]).await;
     fixture.backfill_limit = 3;
     fixture.start_proxy().await;
@@ -97,7 +97,7 @@ async fn the_one_that_has_waited_longer_is_served_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gang_takes_nothing_before_there_is_room_for_all_of_it() {
+async fn a_gang_gets_its_partitions_only_when_all_of_them_fit() {
     let fixture = Fixture::start(&[8, 8]).await;
     let other = fixture.want("other", 8).await;
     fixture.once_in(&other, PartitionPhase::Ready).await;
@@ -142,7 +142,7 @@ async fn a_gang_that_can_never_fit_is_rejected_until_more_controllers_are_listed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gang_that_cannot_be_completed_gives_back_what_it_holds() {
+async fn a_gang_that_cannot_be_completed_releases_its_partitions() {
     let fixture = Fixture::start(&[16]).await;
     let gang = want_gang(&fixture, "gang", 3, 4).await;
     let mut held = Vec::new();

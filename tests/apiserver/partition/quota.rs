@@ -27,7 +27,7 @@ async fn stand(fixture: &Fixture) -> (usize, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quota_is_not_passed_by_asking_for_much_at_once() {
+async fn concurrent_requests_stay_within_a_quota() {
     let folder = tempfile::tempdir().unwrap();
     let built = tokio::task::spawn_blocking(|| guests::build_examples().unwrap());
     let file = built.await.unwrap().join("namespace-quota.wasm");

@@ -10,7 +10,7 @@ use vipu_simulator::faults::{Fail, Method, Order};
 use super::fixture::{Fixture, controller, id};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_pod_uses_of_a_controller_that_lost_its_state_is_given_to_nobody() {
+async fn ipus_in_use_on_a_controller_that_lost_its_state_are_not_allocated_again() {
     let fixture = Fixture::start(&[16]).await;
     let first = fixture.want("first", 8).await;
     let first = fixture.once_in(&first, PartitionPhase::Ready).await;
@@ -86,7 +86,7 @@ async fn what_the_operator_may_not_see_is_not_taken_for_gone() {
     assert_eq!(fixture.ids(), [[""; 0]]);
 }
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_that_removes_nothing_holds_up_nobody_who_has_room_elsewhere() {
+async fn a_controller_that_removes_nothing_delays_no_partition_that_fits_elsewhere() {
     let fixture = Fixture::start(&[8, 8]).await;
     let wanted = fixture.want("wanted", 4).await;
     let before = fixture.once_in(&wanted, PartitionPhase::Ready).await;

@@ -46,7 +46,7 @@ fn of_replica(status: &IPUPolicyStatus, name: &str) -> (bool, Option<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restart() {
+async fn a_module_of_a_registry_stays_active_while_the_registry_is_down_also_after_a_restart() {
     let fixture = Fixture::start().await;
     let mut author = Author::start(Access::Tls).await;
     let pushed = author.push("1").await;
