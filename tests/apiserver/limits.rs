@@ -74,7 +74,7 @@ async fn a_running_job_completes_under_a_stricter_limit() {
         .await;
     no_partition_is_left(&fixture).await;
     // Events are written in their order: an event about the stricter limit would precede the end.
-    eventually("its end is told", async || {
+    eventually("an event reports its end", async || {
         let reasons = fixture.reasons_of("runs").await;
         Seen::when(reasons, |all| {
             all.iter().any(|one| one == "IPUJobSucceeded")

@@ -56,7 +56,7 @@ async fn a_partition_is_requested_created_and_released() {
     assert_eq!(again.status, 409, "{again:?}");
     let read = caller.ask("GET", &path, &Value::Null).await;
     assert_eq!(read.body["metadata"]["uid"], json!(object.uid()));
-    eventually("the list tells of it", async || {
+    eventually("the list contains it", async || {
         let list = caller
             .ask("GET", "/partitions?namespace=default", &Value::Null)
             .await;
@@ -195,7 +195,7 @@ async fn a_new_certificate_is_served_without_a_restart() {
         .delete(SECRET, &DeleteParams::default())
         .await
         .unwrap();
-    eventually("there is another authority", async || {
+    eventually("there is another CA", async || {
         Seen::when(authority(&fixture).await == before, |is_same| !is_same)
     })
     .await;

@@ -120,7 +120,7 @@ pub(crate) fn parallel_job_is_drained(fixture: &Fixture) -> Result<(), Failed> {
             );
             let before = uids(fixture).await?;
             budget_forbids_drain(fixture, &node, &selected, pods).await?;
-            assert_eq!(uids(fixture).await?, before, "every Pod goes on");
+            assert_eq!(uids(fixture).await?, before, "every Pod keeps running");
             drain(fixture, &node, &selected, DRAIN[3]).await?;
             fixture.kubectl(&["uncordon", &node]).await?;
             let status = fixture.once("parallel", JobState::Failed).await?;

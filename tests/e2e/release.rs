@@ -214,7 +214,7 @@ async fn finish_the_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     })
     .await?;
     let state = fixture.job("parallel").await?.status.unwrap_or_default();
-    assert_eq!(state.launcher_status, JobState::Running, "nobody looks");
+    assert_eq!(state.launcher_status, JobState::Running, "there is no operator");
     Ok(())
 }
 

@@ -127,7 +127,7 @@ async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_po
     fixture.start_proxy().await;
     fixture.delete(&wanted).await;
     fixture
-        .once(&wanted, "it says who uses it", |object| {
+        .once(&wanted, "it names the Pod that uses it", |object| {
             let status = object.status.as_ref();
             let message = status.and_then(|status| status.message.as_deref());
             message.is_some_and(|message| message.contains("default/mnist-worker-0"))

@@ -27,7 +27,7 @@ async fn it_is_not_removed_under_a_live_pod() {
     let pods = fixture.start_pod("user", &id(&ready)).await;
     fixture.delete(&wanted).await;
     let held = fixture
-        .once(&wanted, "it says who uses it", says("default/user"))
+        .once(&wanted, "it names the Pod that uses it", says("default/user"))
         .await;
     assert_eq!(held.status.unwrap().phase, PartitionPhase::Releasing);
     assert_eq!(fixture.ids(), [[id(&ready)]]);

@@ -158,7 +158,7 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     once(&fixture, "tight", waits, PolicyPhase::Active).await;
     let fourth = fixture.want("fits-still", 4).await;
     let fourth = fixture.once_in(&fourth, PartitionPhase::Ready).await;
-    assert_eq!(decided_by(&fourth), of_walk, "its wait names nobody");
+    assert_eq!(decided_by(&fourth), of_walk, "its wait names no controller");
     let told = fixture
         .once_event(&fourth.name_any(), "PolicyOverruled")
         .await;

@@ -43,7 +43,7 @@ async fn backfill_passes_a_large_request_only_until_its_limit() {
         let small = fixture.want(&format!("small-{others}"), 1).await;
         others += 1;
         let seen = fixture
-            .once(&small, "it is served or told why not", |object| {
+            .once(&small, "it is served, or its status names the reason", |object| {
                 let status = object.status.clone().unwrap_or_default();
                 status.phase == PartitionPhase::Ready || !status.waiting.is_empty()
             })

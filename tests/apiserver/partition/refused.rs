@@ -23,7 +23,7 @@ async fn ipus_in_use_on_a_controller_that_lost_its_state_are_not_allocated_again
     // The last reading of the controller is valid for a short time.
     let held = format!("8 IPUs more are held by IPUPartition {}", first.name_any());
     fixture
-        .once(&second, "it says who holds the IPUs", |object| {
+        .once(&second, "it names the holder of the IPUs", |object| {
             let mut reasons = object.status.iter().flat_map(|status| &status.waiting);
             reasons.any(|waiting| waiting.reason.contains(&held))
         })
@@ -41,7 +41,7 @@ async fn ipus_in_use_on_a_controller_that_lost_its_state_are_not_allocated_again
     let attempts = gone.status.unwrap().attempts;
     assert_eq!(attempts[0].outcome, AttemptOutcome::Created);
     fixture
-        .once(&first, "it says who holds it up", |object| {
+        .once(&first, "it names what blocks it", |object| {
             let status = object.status.as_ref().unwrap();
             let message = status.message.as_deref().unwrap_or_default();
             message.contains("vanished from") && status.partition_id.is_none()

@@ -126,7 +126,7 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
     author.sign(&signed, "wrong", true);
     let by_other = |status: &IPUPolicyStatus| status.message.contains("none of the keys made it");
     fixture
-        .once("signed", "signed by somebody else", by_other)
+        .once("signed", "signed with another key", by_other)
         .await;
     author.sign(&signed, "right", true);
     fixture.once_in("signed", PolicyPhase::Active).await;

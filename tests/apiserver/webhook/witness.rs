@@ -77,7 +77,7 @@ async fn a_policy_sees_the_labels_and_the_usage_of_its_namespace() {
         "gold",
     ];
     let mut round = 0;
-    eventually("the policy is told of the namespace", async || {
+    eventually("the policy receives the namespace", async || {
         round += 1;
         probe["metadata"]["name"] = json!(format!("told-{round}"));
         let made = view.create(&probe).await.unwrap();
