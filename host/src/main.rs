@@ -19,20 +19,24 @@ use ipu_runtime::telemetry;
 use ipu_runtime::telemetry::LogArguments;
 use ipu_runtime::telemetry::level::LogLevel;
 use ipu_runtime::telemetry::trace::{self, Traces};
-use ipu_text::explain;
+use ipu_text::{explain, sanitize_lines};
 
 /// Thousands of jobs are kept in small pieces that come and go. The C library's allocator holds half
 /// as much again for each job, and takes more time; `_RJEM_MALLOC_CONF` sets this one's habits.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// Longest line of a printed error, in bytes. Lists of violations are long.
+const ERROR_LINE_MAX: usize = 16 << 10;
+
 /// Prints an error with its causes and without a backtrace, also where the environment asks for the backtrace of a
-/// panic: an error names what to change.
+/// panic: an error names what to change. Causes can contain text of an API server or a registry.
 fn main() -> ExitCode {
     match run(Arguments::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("Error: {}", explain(error.as_ref()));
+            let error = sanitize_lines(&explain(error.as_ref()), ERROR_LINE_MAX);
+            eprintln!("Error: {error}");
             ExitCode::FAILURE
         }
     }

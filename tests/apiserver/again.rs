@@ -1,5 +1,5 @@
-//! Jobs that are hard to tell apart, that come back under the same name, that are deleted at an awkward
-//! moment, or whose rights somebody removes.
+//! Jobs with almost the same name, jobs that are created again under their name, jobs that are deleted during a
+//! transition, and jobs that lose their rights.
 
 use std::fmt::Debug;
 
@@ -54,7 +54,7 @@ async fn a_job_made_again_at_once_waits_for_what_the_earlier_one_left() {
     fixture.delete("mpi").await;
     fixture.gone("mpi").await;
 
-    // No garbage collector runs here: what belonged to the first job is still there.
+    // No garbage collector runs here: the objects of the first job still exist.
     fixture.submit(&parallel("mpi")).await;
     fixture.partition_ready(0).await;
     let message = "waiting for an earlier ServiceAccount mpi-launcher to be gone";
@@ -77,7 +77,7 @@ async fn a_job_made_again_at_once_waits_for_what_the_earlier_one_left() {
 }
 
 #[tokio::test]
-async fn a_job_can_be_deleted_while_its_partition_forms_while_it_starts_again_and_while_it_rests() {
+async fn a_job_can_be_deleted_while_it_starts_restarts_and_is_suspended() {
     let mut fixture = JobFixture::new("awkward").await;
     fixture.start();
     fixture.submit(&single("forms")).await;
@@ -121,13 +121,13 @@ async fn a_job_can_be_deleted_while_its_partition_forms_while_it_starts_again_an
 }
 
 #[tokio::test]
-async fn rights_that_somebody_removes_under_a_job_come_back_at_once() {
+async fn removed_rights_of_a_job_are_created_again_at_once() {
     let mut fixture = JobFixture::new("removed").await;
     fixture.start();
     fixture.submit(&parallel("mpi")).await;
     fixture.partition_ready(0).await;
     fixture.pod_exists("mpi-worker-1").await;
-    // Its launcher has yet to use them.
+    // Its launcher has not used them yet.
     come_back_once_removed(&fixture).await;
     for pod in ["mpi-worker-0", "mpi-worker-1", "mpi-launcher"] {
         fixture.pod_runs(pod).await;
@@ -152,7 +152,7 @@ async fn come_back_once_removed(fixture: &JobFixture) {
     .await;
 }
 
-/// Somebody removes an object of a job. Answers where it may come back.
+/// Deletes an object of a job. Returns the API in which it is created again.
 async fn remove<K>(fixture: &JobFixture, name: &str) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = NamespaceResourceScope>

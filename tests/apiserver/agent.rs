@@ -1,5 +1,5 @@
-//! What `ipu-agent exec` makes of an API server's refusals. That a command runs is shown by mpirun
-//! on the real nodes.
+//! The errors of `ipu-agent exec` when the API server refuses. The tests of mpirun on real nodes show that a command
+//! runs.
 
 use cluster::control_plane::ControlPlane;
 use ipu_agent::exec::{ExecError, ExecRequest, execute_with};
@@ -20,7 +20,7 @@ async fn refusal(client: Client, pod: &str) -> (ExecError, String) {
     (error, text)
 }
 
-/// A Pod on a node that is not there, with this status.
+/// Creates a Pod with this status on a node that does not exist.
 async fn pod(client: &Client, name: &str, status: Value) {
     let pods: Api<Pod> = Api::default_namespaced(client.clone());
     let pod = json!({
@@ -72,7 +72,7 @@ async fn a_node_that_is_away_is_an_error_of_the_agent_and_no_exit_code() {
     let node = json!({ "metadata": { "name": "nowhere" } });
     let node: Node = serde_json::from_value(node).unwrap();
     nodes.create(&PostParams::default(), &node).await.unwrap();
-    // Nothing listens there, and it is on this machine.
+    // Nothing listens on this port of this machine.
     let status = Patch::Merge(json!({ "status": {
         "addresses": [{ "type": "InternalIP", "address": "127.0.0.1" }],
         "daemonEndpoints": { "kubeletEndpoint": { "Port": 1 } },

@@ -1,5 +1,5 @@
-//! The chart on a real API server: what Helm renders is taken, what it grants is enough and no more,
-//! its webhooks lock nobody out, and an upgrade keeps what is not the chart's.
+//! The chart on a real API server: the API server accepts the rendered objects, the rights are sufficient and
+//! minimal, the webhooks block nobody, and an upgrade keeps foreign data.
 #![cfg(test)]
 
 pub(crate) mod admin;
@@ -109,14 +109,14 @@ async fn the_operators_pods_meet_pod_security_restricted() {
             admin.kubectl(&[&create, &["--filename", file.as_str()][..]].concat())
         };
         create(&pod).unwrap();
-        // The namespace does refuse what is not restricted, so the line above says something.
+        // The namespace refuses Pods that are not restricted, so the check above can fail.
         pod["spec"]["hostNetwork"] = true.into();
         let refused = create(&pod).unwrap_err().to_string();
         assert!(refused.contains("violates PodSecurity"), "{refused}");
     }
 }
 
-/// The Pod in a rendered file, or the one that its Deployment makes.
+/// Returns the Pod of a rendered file, or the one that its Deployment creates.
 fn pod_of(rendered: &str) -> serde_json::Value {
     let documents = rendered.split("\n---\n").map(|document| {
         let document: serde_json::Value = serde_saphyr::from_str(document).unwrap();
@@ -131,7 +131,7 @@ fn pod_of(rendered: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn dead_webhooks_lock_nobody_out() {
+async fn unreachable_webhooks_block_no_other_requests() {
     let admin = Admin::new("chart-webhooks").await;
     admin.helm_upgrade(&[]);
     let ns = ["--namespace", admin.name];
@@ -144,8 +144,8 @@ async fn dead_webhooks_lock_nobody_out() {
     let operator = admin.account("controller-manager");
     let as_operator = [operator.as_str(), "--as-group=system:masters"];
 
-    // Nobody listens behind the webhooks, so whoever is not exempt is refused. The API server follows
-    // changed configurations a moment later.
+    // Nothing listens behind the webhooks, so the API server refuses everybody who is not exempt. It follows changed
+    // configurations with a short delay.
     eventually("a new job is refused", async || {
         let answer = admin.kubectl(&[&create, &["--dry-run=server"][..]].concat());
         let refusal = answer.err().map(|error| error.to_string());
@@ -307,7 +307,7 @@ async fn rights_are_enough_and_no_more() {
     check_rights_on_namespaces(&admin);
 }
 
-/// Policies are told the labels of namespaces.
+/// Policies read the labels of namespaces.
 fn check_rights_on_namespaces(admin: &Admin) {
     for account in ["controller-manager", "vipu-proxy"] {
         let watch = (account, "watch", "namespaces", "", true);
@@ -315,7 +315,7 @@ fn check_rights_on_namespaces(admin: &Admin) {
     }
 }
 
-/// What the proxy's port with TLS needs: its own certificate, and to ask who somebody is.
+/// The rights for the proxy's port with TLS: its own certificate, and reviews of tokens.
 fn check_rest_rights(admin: &Admin) {
     let secret = format!("secrets/{}-admission", admin.name);
     let tls = format!("secrets/{}-vipu-proxy-tls", admin.name);
@@ -333,13 +333,13 @@ fn check_rest_rights(admin: &Admin) {
     check_rights(admin, &cases);
 }
 
-/// Asks the API server whether a process may do something: verb, object, namespace, and the answer.
+/// Asks the API server whether a process has a right: verb, object, namespace, and the expected answer.
 fn check_rights(admin: &Admin, cases: &[(&str, &str, &str, &str, bool)]) {
     for &(process, verb, what, namespace, expected) in cases {
         let account = admin.account(process);
         let ask = ["auth", "can-i", "--namespace", namespace, &account, verb];
         let ask: Vec<&str> = ask.into_iter().chain(what.split(' ')).collect();
-        // kubectl ends with 1 where the answer is no.
+        // kubectl exits with 1 if the answer is no.
         let can = admin
             .kubectl(&ask)
             .is_ok_and(|answer| answer.trim() == "yes");
@@ -378,7 +378,7 @@ async fn the_controller_grants_launchers_their_rights_and_no_others() {
     );
 }
 
-/// A job that the CRD takes as it is.
+/// A job that satisfies the CRD.
 const JOB: &str = "
 apiVersion: graphcore.ai/v1alpha1
 kind: IPUJob

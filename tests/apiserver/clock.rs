@@ -1,4 +1,4 @@
-//! Clocks that are an hour off: the operator goes by the API server's, whatever its own machine says.
+//! Clocks that are an hour off: the operator uses the API server's time, regardless of the clock of its machine.
 
 use std::collections::HashSet;
 
@@ -17,17 +17,17 @@ use serde_json::{Value, json};
 use crate::job::single;
 use crate::processes::{Environment, Place};
 
-/// Seconds by which a clock is off: an hour, and a little more than certificates are good before they are made.
+/// Offset of a clock in seconds: one hour, and a little more than the backdating of certificates.
 const HOUR: i64 = 3720;
 
-/// Far less than that, and far more than any step of a test takes.
+/// Much less than that, and much more than any step of a test takes.
 const NEAR: SignedDuration = SignedDuration::from_mins(20);
 
-/// The limits of the jobs, in seconds: less than an hour, and more than a test takes.
+/// The time limits of the jobs, in seconds: less than an hour, and more than a test takes.
 const LIMIT: i64 = 1800;
 
-/// A process whose clock is ahead by so many seconds. What it measures by the time since the machine's start
-/// is left alone, as it is on a machine whose clock was set wrong.
+/// A process whose clock is ahead by this number of seconds. Its monotonic clock is unchanged, as on a machine whose
+/// clock was set wrong.
 fn ahead(seconds: i64) -> Environment {
     let settings = Settings::from_env().unwrap();
     let library = debian::faketime(&settings, &Progress::start()).unwrap();
@@ -38,7 +38,7 @@ fn ahead(seconds: i64) -> Environment {
     ]
 }
 
-/// A job that ends, and one that has ended goes, long before an hour is over.
+/// A job that ends, and a completed job that is deleted, long before an hour is over.
 fn limited(name: &str) -> Value {
     let mut job = single(name);
     job["spec"]["activeDeadlineSeconds"] = json!(LIMIT);
@@ -59,7 +59,7 @@ async fn webhooks_are_trusted_and_times_are_the_api_servers_whatever_the_own_clo
     for seconds in [HOUR, -HOUR] {
         let place = Place::new().await;
         let proxy = place.proxy("proxy", ahead(seconds)).await;
-        // It makes the certificate, and the API server judges whether that is good by now.
+        // The process creates the certificate, and the API server decides whether it is valid now.
         let controller = place.controller("controller", ahead(seconds)).await;
         place.submit(&limited("job")).await;
         place.runs("job-worker-0").await;
@@ -97,7 +97,7 @@ async fn of_replicas_whose_clocks_differ_one_leads_and_the_next_ends_nothing_ear
     place.once("done", JobState::Completed).await;
     let kept = Kept::now(&place).await;
 
-    // Both are there, and the one waits as long as the other renews.
+    // Both run, and one waits as long as the other renews the Lease.
     let second_proxy = place.proxy("proxy-ahead", ahead(HOUR)).await;
     let second = place.replica("ahead", ahead(HOUR)).await;
     renewals_by(&place, "behind").await;
@@ -115,7 +115,7 @@ async fn of_replicas_whose_clocks_differ_one_leads_and_the_next_ends_nothing_ear
     kept.is_kept_by_one_that_does(&place, "probe-2").await;
 }
 
-/// Waits until the Lease was renewed some times, by nobody else.
+/// Waits until the same holder has renewed the Lease this number of times.
 async fn renewals_by(place: &Place, name: &str) {
     let mut renewals = HashSet::new();
     eventually(&format!("{name} renews"), async || {
@@ -127,7 +127,7 @@ async fn renewals_by(place: &Place, name: &str) {
     .await;
 }
 
-/// What no clock may take away.
+/// Objects that no clock may remove.
 struct Kept {
     worker: Pod,
     stranded: Pod,
@@ -135,7 +135,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// A node falls silent now, and a Pod on it is deleted.
+    /// The node becomes unreachable now, and a Pod on it is deleted.
     async fn now(place: &Place) -> Self {
         bind(&place.client, "stranded-worker-0").await;
         fall_silent(&place.client).await;
@@ -152,7 +152,7 @@ impl Kept {
         kept
     }
 
-    /// Whoever leads now has looked at the jobs, since it lets this one go.
+    /// Deletes the job `probe`, which is gone only if the leader reconciles. These objects are unchanged then.
     async fn is_kept_by_one_that_does(&self, place: &Place, probe: &str) {
         let deleted = place.jobs().delete(probe, &DeleteParams::default()).await;
         deleted.unwrap();
@@ -173,7 +173,7 @@ impl Kept {
     }
 }
 
-/// The scheduler gives a Pod its node.
+/// Stands for the scheduler: assigns a node to a Pod.
 async fn bind(client: &Client, pod: &str) {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
@@ -184,7 +184,7 @@ async fn bind(client: &Client, pod: &str) {
     client.request_text(request.unwrap()).await.unwrap();
 }
 
-/// The node controller has just not heard of the node for too long.
+/// Stands for the node controller: reports that the node was unreachable for too long.
 async fn fall_silent(client: &Client) {
     let now = Timestamp::now();
     let conditions = json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": now}]);

@@ -1,4 +1,5 @@
-//! The process that compiles policies, within the memory that the chart gives the container of the controller.
+//! The process that compiles policies, within the memory limit that the chart sets for the container of the
+//! controller.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +30,7 @@ fn limit() -> u64 {
     mib.parse::<u64>().unwrap() << 20
 }
 
-/// Puts a module into a ConfigMap of the operator's namespace, and answers an IPUPolicy with it.
+/// Puts a module into a ConfigMap of the operator's namespace. Returns an IPUPolicy with it.
 async fn policy(place: &Place, module: Vec<u8>) -> IPUPolicy {
     let digest = digest_of(&module).to_string();
     let map = ConfigMap {
@@ -55,8 +56,8 @@ async fn policy(place: &Place, module: Vec<u8>) -> IPUPolicy {
     serde_json::from_value(policy).unwrap()
 }
 
-/// A module that takes all the memory that it can get while it is compiled meets the compiler's own limit. Where it met
-/// that of the container, the kernel would end the controller with it.
+/// A module whose compilation takes all available memory reaches the compiler's own limit. At the limit of the
+/// container, the kernel would end the controller with it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends_nothing_else() {
     let name = format!("ipu-operator-compiler-{}", std::process::id());
@@ -81,8 +82,8 @@ async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends
     assert!(message.contains(&words), "{message}");
 
     let (peak, kills) = (cgroup.peak().unwrap(), cgroup.oom_kills().unwrap());
-    // The limit counts what the compiler reserves, and the cgroup what it has touched of that: half of it and less.
-    // The controller alone stays far below this.
+    // The limit counts the memory that the compiler reserves, and the cgroup the part that it has touched: half or
+    // less. The controller alone stays far below this.
     assert!(
         peak > COMPILE_MEMORY / 4,
         "{peak} bytes: the compiler took memory outside of the cgroup"

@@ -1,4 +1,4 @@
-//! The control plane itself: it answers, it is shared, and it ends with its owner.
+//! The control plane itself: it responds, it is shared, and it ends with its owner.
 
 use cluster::control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -7,7 +7,7 @@ use kube::{
     api::{ObjectMeta, PostParams},
 };
 
-/// Number of processes whose command line holds `text`.
+/// Number of processes whose command line contains `text`.
 fn processes_with(text: &str) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
     let command_lines =

@@ -1,12 +1,11 @@
-//! CustomResourceDefinitions as an admin applies them, and as somebody might have loosened them.
+//! CustomResourceDefinitions as an admin applies them, and with a schema that accepts everything.
 
 use cluster::wait::eventually;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 
-/// Makes a definition what it is to be, and waits until it is served. A change of one that was
-/// served before takes a moment longer.
+/// Applies a definition, and waits until the API server serves it. A change of a served definition takes longer.
 pub(crate) async fn define(client: &Client, definition: &CustomResourceDefinition) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     let name = definition.name_any();
@@ -22,7 +21,7 @@ pub(crate) async fn define(client: &Client, definition: &CustomResourceDefinitio
     .await;
 }
 
-/// The definition with a spec in which anything goes.
+/// Returns the definition with a spec that accepts everything.
 pub(crate) fn loose(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let schema = definition.spec.versions[0].schema.as_mut().unwrap();
     let schema = schema.open_api_v3_schema.as_mut().unwrap();

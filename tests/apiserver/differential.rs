@@ -1,5 +1,5 @@
-//! The definition of IPUJob and the validation guest, fed with the same objects: what one admits the
-//! other admits, outside two lists with reasons.
+//! The CRD of IPUJobs and the validation guest, with the same objects: both admit the same, except for two lists with
+//! reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,18 +15,18 @@ use crate::definitions::define;
 
 const RULES: &str = include_str!("../../guests/validation/src/rules/cases.json");
 
-/// Changes that are made two at a time: each one with so many others.
+/// Number of other changes that each change is combined with.
 const NEIGHBOURS: usize = 4;
 
-/// What the controller finds wrong by itself, before it makes anything of a job, with the same code as
-/// the guest; the definition takes it, as Graphcore's did, so that stored jobs stay what they are.
+/// The controller finds these violations itself before it creates anything, with the code of the guest. The CRD
+/// accepts them, as Graphcore's CRD did, so that stored jobs stay valid.
 const AGAIN: &str = "the controller checks it again before it makes anything of the job";
 
-/// What the guest holds fixed once a job exists, and the definition does not: a job that got past the
-/// webhooks can be fixed as long as nothing was made of it, and its partitions never change.
+/// The guest does not allow changes of these fields, and the CRD does: a job that bypassed the webhooks can be fixed
+/// as long as nothing was created for it. Its partitions never change.
 const FIXABLE: &str = "a job that got past the webhooks can be fixed";
 
-/// Fields of which the guest alone judges, and why no rule of the definition does.
+/// Fields that only the guest checks, with the reason why no rule of the CRD does.
 const ONLY_THE_GUEST: [(&str, &str); 16] = [
     (
         "metadata.name",
@@ -49,10 +49,10 @@ const ONLY_THE_GUEST: [(&str, &str); 16] = [
     ("spec.workersPerJobInstance", AGAIN),
 ];
 
-/// Fields of which the definition alone judges, and why the guest need not.
+/// Fields that only the CRD checks, with the reason why the guest does not need to.
 const ONLY_THE_DEFINITION: [(&str, &str); 0] = [];
 
-/// Asks both, and gathers in which fields one of them alone sees something wrong.
+/// Checks with both, and collects the fields in which only one of them finds a violation.
 struct Differential {
     jobs: Api<DynamicObject>,
     only_the_guest: BTreeMap<String, Value>,
@@ -84,8 +84,7 @@ impl Differential {
         }
     }
 
-    /// Feeds both with a new object, or with one that takes the place of `old`, which is stored in that
-    /// version.
+    /// Checks a new object, or an update of `old`, which is stored in that version.
     async fn feed(&mut self, object: &Value, old: Option<(&Value, &str)>) {
         let params = PostParams {
             dry_run: true,
@@ -138,7 +137,7 @@ fn fields(status: &Status) -> BTreeSet<String> {
     fields
 }
 
-/// A field without places in lists.
+/// Returns a field without indexes of lists.
 fn bare(field: &str) -> String {
     let mut bare = String::new();
     let mut depth = 0;
@@ -159,8 +158,8 @@ fn merged(base: &Value, change: &Value) -> Value {
     value
 }
 
-/// The fields in which one alone saw something wrong and that stand in no list, each with an object,
-/// and those that stand in the list for nothing.
+/// Returns the fields in which only one of them finds a violation and that are in no list, each with an object, and
+/// the unused entries of the lists.
 fn unlisted(found: &BTreeMap<String, Value>, listed: &[(&str, &str)]) -> Vec<String> {
     let is_listed = |field: &str| listed.iter().any(|(listed, _)| *listed == field);
     let missing = found

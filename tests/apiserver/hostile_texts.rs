@@ -1,6 +1,6 @@
-//! Hostile texts of guests and of V-IPU controllers, followed to where people and programs read them: what kubectl and
-//! the API server's clients receive, statuses, events, logs, and answers of REST. And a hostile wait, which delays no
-//! job.
+//! Hostile texts of guests and of V-IPU controllers, wherever people and programs read them: output of kubectl,
+//! responses of the API server, statuses, events, logs, and responses of the REST API. Also a hostile wait, which
+//! delays no job.
 
 use std::collections::BTreeMap;
 
@@ -29,25 +29,25 @@ use crate::job::single;
 use crate::partition::install::apply;
 use crate::processes::{Place, RELEASE, Running};
 
-/// Most bytes of a text in a status: the message of a partition that waits.
+/// Size limit of a text in a status: the message of a waiting partition.
 const STATUS_MAX: usize = 4_096;
 
-/// Most bytes of an event's note, by the API server's rule.
+/// Size limit of an event's note, by the API server's rule.
 const EVENT_MAX: usize = 1_024;
 
-/// Most bytes of a warning in a header, with what stands around its 256.
+/// Size limit of a warning in a header: its 256 bytes and the text around them.
 const WARNING_MAX: usize = 300;
 
-/// Most bytes of the answer to one request that breaks one rule, which is told twice in it.
+/// Size limit of the response to a request that breaks one rule, which the response contains twice.
 const ANSWER_MAX: usize = 8_192;
 
-/// Most bytes of a line of a log, which may hold an error with its causes.
+/// Size limit of a log line, which can contain an error with its causes.
 const LINE_MAX: usize = 8_192;
 
-/// What stands for a character that is not fit.
+/// Replacement of a character that is not printable.
 const REPLACED: char = char::REPLACEMENT_CHARACTER;
 
-/// What a V-IPU controller says, after some words by which it is recognised.
+/// The message of a V-IPU controller, after words that identify it.
 fn hostile_words(begin: &str) -> String {
     format!("{begin} \u{1b}[31m\u{7}\r\n\0\u{202e}{}", "x".repeat(3_000))
 }
@@ -60,7 +60,7 @@ fn is_fit(place: &str, text: &str, most: usize) {
     assert_eq!(unfit, None, "{place}: {text:?}");
 }
 
-/// Every text of a JSON value.
+/// Returns every text of a JSON value.
 fn texts(value: &Value) -> Vec<&str> {
     match value {
         Value::String(text) => vec![text],
@@ -70,7 +70,7 @@ fn texts(value: &Value) -> Vec<&str> {
     }
 }
 
-/// An answer in JSON, of which each text must be fit.
+/// A response in JSON, all of whose texts must be printable.
 #[track_caller]
 fn fit_answer(place: &str, body: &[u8]) -> String {
     assert!(body.len() <= ANSWER_MAX, "{place}: {} bytes", body.len());
@@ -81,7 +81,7 @@ fn fit_answer(place: &str, body: &[u8]) -> String {
     texts(&answer).join(" ")
 }
 
-/// Every text in the statuses of a kind.
+/// Returns every text in the statuses of a kind.
 async fn statuses<K: Resource<DynamicType = ()>>(place: &Place) -> Vec<String> {
     let kind = ApiResource::erase::<K>(&());
     let objects: Api<DynamicObject> = Api::all_with(place.client.clone(), &kind);
@@ -90,7 +90,7 @@ async fn statuses<K: Resource<DynamicType = ()>>(place: &Place) -> Vec<String> {
     found.map(str::to_owned).collect()
 }
 
-/// The notes of all events, or of those of one object.
+/// Returns the notes of all events, or of those of one object.
 async fn notes(place: &Place, object: Option<&str>) -> Vec<String> {
     let events: Api<Event> = Api::all(place.client.clone());
     let of = ListParams {
@@ -101,7 +101,7 @@ async fn notes(place: &Place, object: Option<&str>) -> Vec<String> {
     found.filter_map(|event| event.message).collect()
 }
 
-/// Waits until a status of a kind contains this.
+/// Waits until a status of a kind contains this text.
 async fn once_in_statuses<K: Resource<DynamicType = ()>>(place: &Place, words: &str) {
     let what = format!("a status of the {} contains {words:?}", K::plural(&()));
     eventually(&what, async || {
@@ -110,7 +110,7 @@ async fn once_in_statuses<K: Resource<DynamicType = ()>>(place: &Place, words: &
     .await;
 }
 
-/// Waits until an event contains this, of any object or of one.
+/// Waits until an event of any object, or of one, contains this text.
 async fn once_in_events(place: &Place, object: Option<&str>, words: &str) {
     eventually(&format!("an event contains {words:?}"), async || {
         Seen::when(notes(place, object).await, |all| contain(all, words))
@@ -122,7 +122,7 @@ fn contain(all: &[String], words: &str) -> bool {
     all.iter().any(|text| text.contains(words))
 }
 
-/// No status, no event and no line of a log holds a text that is not fit.
+/// Checks that no status, event or log line contains an unprintable text.
 async fn everything_is_fit(place: &Place, processes: [&Running; 2]) {
     for (kind, found) in [
         ("IPUJob", statuses::<IPUJob>(place).await),
@@ -144,7 +144,7 @@ async fn everything_is_fit(place: &Place, processes: [&Running; 2]) {
     }
 }
 
-/// The admin applies a policy with this module, and waits until it has that phase.
+/// Applies a policy with this module as an admin, and waits until it has that phase.
 async fn policy(place: &Place, (name, hook): (&str, &str), module: Vec<u8>, phase: PolicyPhase) {
     let digest = digest_of(&module).to_string();
     let map = ConfigMap {
@@ -185,14 +185,14 @@ async fn delete_policy(place: &Place, name: &str) {
     policies.delete(name, &params).await.unwrap();
 }
 
-/// A job on which hostile guests show what they are.
+/// A job for which hostile guests return hostile answers.
 fn large_job() -> Value {
     let mut large = single("large");
     large["metadata"]["annotations"] = json!({"long": "x".repeat(5_000)});
     large
 }
 
-/// Tries a large job until it is refused. Returns all that a client of the API server receives.
+/// Creates a large job until it is refused. Returns everything that a client of the API server receives.
 async fn refusal(place: &Place) -> String {
     let url = format!("{}?dryRun=All", place.jobs().resource_url());
     let tried = async || {
@@ -213,7 +213,7 @@ async fn refusal(place: &Place) -> String {
     fit_answer("a refusal", &body)
 }
 
-/// What kubectl prints of the same.
+/// Returns what kubectl prints in the same case.
 fn kubectl_refusal(place: &Place) -> String {
     let admin = Admin::of(RELEASE, place.plane.kubeconfig());
     let file = admin.file("large.json", &large_job().to_string());
@@ -226,7 +226,7 @@ fn kubectl_refusal(place: &Place) -> String {
     refused
 }
 
-/// All texts of an answer of REST, a good one or not.
+/// Returns all texts of a response of the REST API, successful or not.
 async fn rest(proxy: &Running, method: &str, path: &str, body: &str) -> String {
     let url = format!("http://127.0.0.1:{}{path}", proxy.port);
     let answer = match request(method, &url, body).await {
@@ -250,7 +250,7 @@ async fn no_text_of_a_guest_reaches_anybody_as_the_guest_wrote_it() {
     let shouts = hostile::validation(&hostile::shout(1 << 20));
     for (name, hook, module, is_quoted) in [
         ("words", "Defaulting", refuses(3 << 20), true),
-        // More than a guest may answer at all: what is told is the operator's own.
+        // More than a guest may return: the message is the operator's own.
         ("more-words", "Defaulting", refuses(8 << 20), false),
         ("shout", "Validation", shouts, true),
     ] {
@@ -326,7 +326,7 @@ async fn no_text_of_a_v_ipu_controller_reaches_anybody_as_it_was_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_whose_policy_waits_for_nobody_is_placed_by_the_built_in_walk() {
+async fn a_job_whose_policy_waits_without_a_reason_is_placed_by_the_built_in_walk() {
     let place = Place::new().await;
     let [controller, proxy] = operator(&place).await;
     let policies: Api<IPUPolicy> = Api::all(place.client.clone());
@@ -344,7 +344,7 @@ async fn a_job_whose_policy_waits_for_nobody_is_placed_by_the_built_in_walk() {
         let by = attempts.last().unwrap().decided_by.clone().unwrap();
         assert_eq!((by.policy.as_str(), by.digest), ("built-in", None));
         once_in_events(&place, Some(&object), "its wait names").await;
-        // It was asked, and none of its answers could be used.
+        // The operator called it, and none of its answers was usable.
         let what = format!("the failures of {name} are counted");
         let calls = eventually(&what, async || {
             let found = policies.get(name).await.unwrap();

@@ -1,4 +1,4 @@
-//! The job controller on a real API server: from `apply` to Completed, and what may go wrong.
+//! The job controller on a real API server: from `kubectl apply` to Completed, and faults on the way.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::definitions::{define, loose};
 use crate::job_fixture::JobFixture;
 
-/// A job of one worker on 4 IPUs, as it is after defaulting.
+/// A job of one worker on 4 IPUs, after defaulting.
 pub(crate) fn single(name: &str) -> Value {
     json!({
         "apiVersion": "graphcore.ai/v1alpha1",
@@ -87,10 +87,10 @@ async fn a_single_worker_goes_to_completed_and_is_deleted_without_a_trace() {
 #[tokio::test]
 async fn a_parallel_job_survives_a_controller_killed_at_every_step() {
     let mut fixture = JobFixture::new("parallel").await;
-    // Whoever finds that Pods were about to be made and sees none does not know whether there were any.
+    // A controller that finds no Pods, after they may have been created, cannot know whether there were any.
     fixture.partitions_are_reset();
     fixture.submit(&parallel("mpi")).await;
-    // Killed early and late within its first reconciles, which make finalizer and partition.
+    // The controller is killed at several moments of its first reconciles, which create finalizer and partition.
     for delay in [0, 5, 10, 20, 40, 80] {
         fixture.start();
         tokio::time::sleep(Duration::from_millis(delay)).await;
@@ -149,7 +149,7 @@ async fn a_worker_deleted_under_a_running_launcher_fails_the_job_though_it_ends_
     fixture.job_partition_ready("mpi").await;
     fixture.pod_runs("mpi-worker-0").await;
     fixture.pod_runs("mpi-worker-1").await;
-    // On a node, a Pod that is deleted stays until its kubelet has ended it.
+    // On a node, a deleted Pod stays until its kubelet has ended it.
     fixture.pod_is_bound("mpi-launcher", "node").await;
     fixture.pod_runs("mpi-launcher").await;
     fixture
@@ -165,7 +165,7 @@ async fn a_worker_deleted_under_a_running_launcher_fails_the_job_though_it_ends_
         .row("mpi", "Failed 0 1", "worker mpi-worker-1 ")
         .await;
     fixture.pod_ends("mpi-launcher", 0).await;
-    // The watch of Pods keeps their order: whoever knows that this one ended knows of the launcher.
+    // The watch of Pods keeps their order: the end of this Pod arrives after the events of the launcher.
     fixture.pod_ends("later-worker-0", 0).await;
     fixture.row("later", "Completed 0 1", "").await;
     fixture
@@ -177,7 +177,7 @@ async fn a_worker_deleted_under_a_running_launcher_fails_the_job_though_it_ends_
 }
 
 #[tokio::test]
-async fn deleting_a_job_whose_controller_is_down_says_so_and_goes_on() {
+async fn deleting_a_job_while_its_controller_is_down_reports_it_and_continues() {
     let mut fixture = JobFixture::new("down").await;
     fixture.start();
     fixture.submit(&single("web")).await;
@@ -226,7 +226,7 @@ async fn deleting_a_job_whose_controller_is_down_says_so_and_goes_on() {
 }
 
 #[tokio::test]
-async fn strangers_are_named_and_never_touched() {
+async fn objects_of_other_owners_are_named_and_never_changed() {
     let mut fixture = JobFixture::new("strangers").await;
     let pod: Pod = serde_json::from_value(json!({
         "metadata": {"name": "web-worker-0"},
@@ -287,7 +287,7 @@ async fn strangers_are_named_and_never_touched() {
 }
 
 #[tokio::test]
-async fn a_job_edited_past_the_schema_says_so_and_stops_nobody_else() {
+async fn a_job_edited_past_the_schema_reports_it_and_delays_no_other_job() {
     let mut fixture = JobFixture::new("undecodable").await;
     define(&fixture.client, &loose(crd::ipujob())).await;
     let mut bad = single("bad");
@@ -320,7 +320,7 @@ async fn a_job_edited_past_the_schema_says_so_and_stops_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_job_that_got_past_the_webhooks_says_which_rule_it_breaks_and_goes_on_when_mended() {
+async fn a_job_that_bypassed_the_webhooks_names_the_broken_rule_and_continues_when_fixed() {
     let mut fixture = JobFixture::new("broken").await;
     fixture.start();
     let mut job = single("three");

@@ -1,4 +1,4 @@
-//! Plays what is missing around a real API server: the kubelet, the V-IPU proxy, and the user.
+//! Plays the missing parts around a real API server: the kubelet, the V-IPU proxy, and the user.
 
 use std::future::ready;
 use std::path::PathBuf;
@@ -28,18 +28,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::definitions::define;
 
-/// The suite's own API server: another suite's proxy would take the partitions of these jobs.
+/// An API server for this suite only: another suite's proxy would serve the partitions of these jobs.
 static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
 
-/// One controller at a time: each test must know that what happens is the work of its own.
+/// One controller at a time, so that a test can attribute every effect to its own.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
 
-/// A namespace on a real API server, with somebody who plays what is missing around it.
+/// A namespace on a real API server, with players for the missing parts.
 pub(crate) struct JobFixture {
     pub(crate) client: Client,
     pub(crate) kubeconfig: PathBuf,
     pub(crate) namespace: String,
-    /// What the controllers of this stage count.
+    /// The metrics of the fixture's controllers.
     pub(crate) metrics: Metrics,
     controller: Option<JoinHandle<()>>,
     proxy: JoinSet<()>,
@@ -47,7 +47,7 @@ pub(crate) struct JobFixture {
 }
 
 impl JobFixture {
-    /// A new namespace, with the CRDs as users apply them.
+    /// Creates a namespace, with the CRDs as users apply them.
     pub(crate) async fn new(name: &str) -> Self {
         let turn = ONE_AT_A_TIME.lock().await;
         let plane = CONTROL_PLANE
@@ -89,12 +89,12 @@ impl JobFixture {
         self.start_with(self.client.clone());
     }
 
-    /// Starts the controller with a client of its own.
+    /// Starts the controller with its own client.
     pub(crate) fn start_with(&mut self, client: Client) {
         self.start_as(client, settings());
     }
 
-    /// Starts the controller with a limit of IPUs.
+    /// Starts the controller with a limit of IPUs per job.
     pub(crate) fn start_under(&mut self, max_ipus_per_job: u32) {
         let settings = JobSettings {
             max_ipus_per_job,
@@ -111,11 +111,11 @@ impl JobFixture {
         }));
     }
 
-    /// Ends the controller where it stands, between any two of its requests.
+    /// Aborts the controller between any two of its requests.
     pub(crate) async fn kill(&mut self) {
         if let Some(controller) = self.controller.take() {
             controller.abort();
-            // It was aborted: the error says just that.
+            // The error only says that the task was aborted.
             let _ = controller.await;
         }
     }
@@ -153,7 +153,7 @@ impl JobFixture {
         .await;
     }
 
-    /// Waits until `STATUS CURRENT DESIRED` and the start of LASTMESSAGE are these.
+    /// Waits until the columns `STATUS CURRENT DESIRED` and the start of LASTMESSAGE have these values.
     pub(crate) async fn row(&self, name: &str, columns: &str, message: &str) {
         let wanted = format!("{columns} {message}");
         eventually(&format!("{name} is `{wanted}`"), async || {
@@ -171,7 +171,7 @@ impl JobFixture {
         .await;
     }
 
-    /// The partitions of this namespace's jobs.
+    /// Returns the partitions of this namespace's jobs.
     pub(crate) async fn partitions(&self) -> Vec<IPUPartition> {
         let api: Api<IPUPartition> = Api::all(self.client.clone());
         let all = api.list(&ListParams::default()).await.unwrap();
@@ -181,12 +181,12 @@ impl JobFixture {
             .collect()
     }
 
-    /// The proxy: waits for the partition of a slot, and makes it Ready.
+    /// The proxy: waits for the partition of a slot, and sets it Ready.
     pub(crate) async fn partition_ready(&self, slot: u32) {
         self.partition_is_ready(|spec| spec.slot == slot).await;
     }
 
-    /// The proxy: forms the partition of this one of several jobs.
+    /// The proxy: forms the partition of one of several jobs.
     pub(crate) async fn job_partition_ready(&self, job: &str) {
         self.partition_is_ready(|spec| spec.owner.name == job).await;
     }
@@ -200,7 +200,7 @@ impl JobFixture {
         let (name, slot) = (&partition.spec.owner.name, partition.spec.slot);
         let status = json!({"status": {
             "phase": "Ready",
-            // It is a label of Pods, which the name of a job may be too long for.
+            // The value is a label of Pods, and the name of the job can be too long for it.
             "partitionId": format!("p-{name:.20}-{}-{slot}", self.namespace),
             "generation": 1,
             "controller": {
@@ -218,13 +218,13 @@ impl JobFixture {
         .unwrap();
     }
 
-    /// The proxy: does every reset that is asked for from now on.
+    /// The proxy: carries out every requested reset from now on.
     pub(crate) fn partitions_are_reset(&mut self) {
         let partitions = Api::all(self.client.clone());
         self.proxy.spawn(reset(partitions, self.namespace.clone()));
     }
 
-    /// The proxy: does the reset that is asked for.
+    /// The proxy: carries out the requested reset.
     pub(crate) async fn partition_reset(&self, slot: u32) {
         let mut all = self.partitions().await.into_iter();
         let partition = all.find(|found| found.spec.slot == slot).unwrap();
@@ -232,7 +232,7 @@ impl JobFixture {
         reset_is_done(&api, &partition).await.unwrap();
     }
 
-    /// The scheduler: waits for a Pod, and gives it a node.
+    /// The scheduler: waits for a Pod, and assigns a node to it.
     pub(crate) async fn pod_is_bound(&self, name: &str, node: &str) {
         self.pod_exists(name).await;
         let binding = json!({
@@ -262,7 +262,7 @@ impl JobFixture {
         .await
     }
 
-    /// The reasons of all events of a job so far.
+    /// The reasons of all events of a job, in their order.
     pub(crate) async fn reasons_of(&self, job: &str) -> Vec<String> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.namespace);
         let of_job = format!("involvedObject.kind=IPUJob,involvedObject.name={job}");
@@ -301,7 +301,7 @@ impl JobFixture {
         self.pod_status(name, &status).await;
     }
 
-    /// Waits until a Pod of the name exists, and answers it.
+    /// Waits until a Pod of the name exists, and returns it.
     pub(crate) async fn pod_exists(&self, name: &str) -> Pod {
         let what = format!("the Pod {name} is made");
         eventually(&what, async || self.pods().get_opt(name).await.unwrap()).await
@@ -319,7 +319,7 @@ impl JobFixture {
     }
 }
 
-/// What the controller is told about jobs.
+/// The settings of the controller.
 pub(crate) fn settings() -> JobSettings {
     JobSettings {
         pods: PodSettings {
@@ -334,7 +334,7 @@ pub(crate) fn settings() -> JobSettings {
     }
 }
 
-/// The proxy: lets go of every partition that is released.
+/// The proxy: removes the finalizer of every released partition.
 async fn let_go(partitions: Api<IPUPartition>, namespace: String) {
     let leaving = changes(&partitions, namespace)
         .filter(|found| ready(found.metadata.deletion_timestamp.is_some()));
@@ -344,13 +344,13 @@ async fn let_go(partitions: Api<IPUPartition>, namespace: String) {
             finalizers.retain(|finalizer| finalizer != labels::PARTITION_FINALIZER);
             let patch = Patch::Merge(json!({"metadata": {"finalizers": finalizers}}));
             let (name, params) = (found.name_any(), PatchParams::default());
-            // It may be gone by now.
+            // It can be gone already.
             let _ = partitions.patch(&name, &params, &patch).await;
         })
         .await;
 }
 
-/// The proxy: does every reset that is asked for.
+/// The proxy: carries out every requested reset.
 async fn reset(partitions: Api<IPUPartition>, namespace: String) {
     let asked = changes(&partitions, namespace).filter(|found| {
         let status = found.status.as_ref();
@@ -359,7 +359,7 @@ async fn reset(partitions: Api<IPUPartition>, namespace: String) {
     });
     asked
         .for_each(async |found| {
-            // It may be gone by now.
+            // It can be gone already.
             let _ = reset_is_done(&partitions, &found).await;
         })
         .await;
@@ -375,7 +375,7 @@ async fn reset_is_done(
     partitions.patch_status(&name, &params, &status).await
 }
 
-/// Every change of the partitions of one namespace's jobs. An interrupted watch begins again.
+/// Follows the partitions of one namespace's jobs. Restarts an interrupted watch.
 fn changes(
     partitions: &Api<IPUPartition>,
     namespace: String,

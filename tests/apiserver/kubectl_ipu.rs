@@ -1,5 +1,5 @@
-//! `kubectl ipu` as a program on a real API server: a user with the chart's role for users sees what the role shows, one
-//! without rights is told so, and figures follow changes.
+//! `kubectl ipu` as a program on a real API server: a user with the chart's role for users sees what the role allows,
+//! a user without rights gets an error that says so, and figures follow changes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ use crate::job::single;
 /// Release and fullname.
 const RELEASE: &str = "ipu-operator";
 
-/// Why the partition of the job waits.
+/// The reason why the partition of the job waits.
 const FULL: &str =
     "16 of its 16 IPUs are used, and the largest free partition is 0, smaller than the 4 requested";
 
@@ -39,7 +39,7 @@ struct Office {
 
 impl Office {
     async fn new() -> Self {
-        // From nothing this takes minutes, and blocks.
+        // An initial build takes minutes, and blocks.
         let plugin = tokio::task::spawn_blocking(debug_operator::plugin);
         let plugin = plugin.await.unwrap().unwrap();
         let plane = ControlPlane::start().await.unwrap();
@@ -81,7 +81,7 @@ impl Office {
         self.command(&kubeconfig, arguments).output().unwrap()
     }
 
-    /// What a command of a user prints, once it contains all of this.
+    /// Returns the output of a user's command, once it contains all of this.
     async fn printed(&self, user: &str, arguments: &[&str], parts: &[&str]) -> String {
         let what = format!("{user}: {arguments:?} prints {parts:?}");
         eventually(&what, async || {
@@ -96,14 +96,14 @@ impl Office {
         .await
     }
 
-    /// The error of a command of a user that fails.
+    /// Returns the error of a user's command that fails.
     fn refused(&self, user: &str, arguments: &[&str]) -> String {
         let output = self.run(user, arguments);
         assert!(!output.status.success(), "{output:?}");
         String::from_utf8(output.stderr).unwrap()
     }
 
-    /// A job that waits, as the operator leaves it. Returns its UID.
+    /// Creates a waiting job, as the operator leaves it. Returns its UID.
     async fn waiting_job(&self) -> String {
         let kind = ApiResource::erase::<IPUJob>(&());
         let jobs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), "default", &kind);
@@ -128,7 +128,7 @@ impl Office {
         Api::all(self.client.clone())
     }
 
-    /// The partition of an owner, with this status.
+    /// Creates the partition of an owner, with this status.
     async fn partition(&self, kind: &str, owner: &str, uid: &str, status: Value) {
         let name = format!("default.{owner}-0");
         let object = json!({
@@ -159,7 +159,7 @@ impl Office {
         patched.unwrap();
     }
 
-    /// A node that advertises the IPUs of pod1.
+    /// Creates a node that advertises the IPUs of pod1.
     async fn node(&self) {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let node = json!({"metadata": {"name": "node1", "labels": {"ipunode": "pod1"}}});
@@ -207,7 +207,7 @@ async fn users_see_what_their_rights_show() {
         "{version}"
     );
 
-    // In one namespace the role shows the job, and its condition repeats the reasons.
+    // In one namespace the role allows to read the job, and its condition repeats the reasons.
     office.grant("rolebinding", "ipu-operator-view", "alice");
     let parts = [
         "IPUJob default/train: Pending",
@@ -225,7 +225,7 @@ async fn users_see_what_their_rights_show() {
         "{missing}"
     );
 
-    // In the whole cluster it shows the queue, too.
+    // In the whole cluster the role also allows to read the queue.
     office.grant("clusterrolebinding", "ipu-operator-view", "alice");
     let parts = [
         "Partitions:\n  default.train-0 (slot 0, 4 IPUs): Pending for ",
@@ -278,7 +278,7 @@ async fn an_admin_sees_pods_warnings_and_figures_that_follow_changes() {
     let page = office.printed("root", &why, &parts).await;
     assert!(!page.contains("Not shown:"), "{page}");
 
-    // kubectl finds the plugin on its PATH, and the plugin the kubeconfig in the environment.
+    // kubectl finds the plugin on PATH, and the plugin finds the kubeconfig in the environment.
     let folder = office.plugin.parent().unwrap().display();
     let version = format!("PATH=\"{folder}:$PATH\" kubectl ipu version");
     let version = office.admin.shell(&version).unwrap();

@@ -20,7 +20,7 @@ use tests::kueue::workload::Workload;
 
 use self::fixture::{FLAVOR, Fixture, QUEUE, job};
 
-/// How soon the IPUs of an evicted job are another one's.
+/// Time limit until another job can use the IPUs of an evicted job.
 const HANDOVER: Duration = Duration::from_secs(10);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -57,7 +57,7 @@ async fn the_second_of_two_jobs_waits_for_quota_and_gets_it_when_the_first_is_de
     fixture.count_anew();
     fixture.place.once("first", JobState::Suspended).await;
 
-    // A job that is activated again stands in the queue again.
+    // A job that is activated again returns to the queue.
     fixture.set_active("first", true).await;
     fixture.once_waiting("first").await;
     fixture.end("second").await;
@@ -95,7 +95,7 @@ async fn ipus_are_counted_over_all_workers_and_instances() {
     fixture.once_running("two").await;
     let workload = fixture.once("two", "is admitted", |one| one.is("Admitted"));
     assert_eq!(workload.await.ipus(), 8);
-    // The ClusterQueue shows it a moment later.
+    // The ClusterQueue shows it with a short delay.
     eventually("all of the quota is reserved", async || {
         Seen::when(fixture.reserved().await, |reserved| *reserved == 16)
     })
@@ -158,7 +158,7 @@ async fn a_job_of_higher_priority_takes_the_ipus_of_a_lower_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_kueue_is_down_jobs_wait_and_when_it_is_back_all_go_on() {
+async fn while_kueue_is_down_jobs_wait_and_when_it_is_back_all_continue() {
     let mut fixture = Fixture::with_quota(4).await;
     fixture.run_pods(false);
     fixture.submit("first", 4).await;
@@ -167,7 +167,7 @@ async fn while_kueue_is_down_jobs_wait_and_when_it_is_back_all_go_on() {
     fixture.once_waiting("second").await;
 
     fixture.kueue.kill();
-    // Nobody takes a Workload now, nor says that one has finished.
+    // Nothing admits or finishes Workloads now.
     fixture.submit("third", 4).await;
     fixture.place.once("third", JobState::Suspended).await;
     fixture.end("first").await;
@@ -181,7 +181,7 @@ async fn while_kueue_is_down_jobs_wait_and_when_it_is_back_all_go_on() {
         fixture.end(job).await;
     }
 
-    // One that is killed while it evicts a job.
+    // Kueue is killed while it evicts a job.
     fixture.submit("evicted", 4).await;
     fixture.once_running("evicted").await;
     fixture.hold(false, true);
@@ -218,7 +218,7 @@ async fn a_job_can_be_deleted_while_it_is_queued_admitted_and_evicted() {
     fixture.once_gone("admitted").await;
     fixture.once_running("evicted").await;
 
-    // Its partition goes only after the job was deleted: until then nobody else gets its quota.
+    // Its partition is removed only after the deletion of the job. Until then no other job gets its quota.
     fixture.hold(false, true);
     let mut next = job("next", 4);
     next["metadata"]["labels"][PRIORITY_LABEL] = json!("high");

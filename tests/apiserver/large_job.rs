@@ -1,5 +1,5 @@
-//! A job of 256 workers: everything of it fits, what a user reads of it stays short, and how long the control plane takes
-//! is printed.
+//! A job of 256 workers: all objects respect their size limits, events and status stay short, and the test prints the
+//! time that the control plane takes.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -15,14 +15,14 @@ use crate::described::once_described;
 use crate::job::parallel;
 use crate::job_fixture::JobFixture;
 
-/// Partitions of the job; each has as many workers as a partition may have IPUs.
+/// Number of partitions. Each has as many workers as a partition can have IPUs.
 const INSTANCES: u32 = 4;
 const WORKERS: u32 = 256;
 
-/// Most events of one reason: one for each instance and one for the launcher, however many Pods an instance has.
+/// Most events of one reason: one for each instance and one for the launcher, regardless of the number of Pods.
 const EVENTS: usize = INSTANCES as usize + 1;
 
-/// What a user reads at its end: workers and launcher were created, and each partition was released.
+/// Events that a user reads at its end: workers and launcher were created, and each partition was released.
 const ENDED: Expected = Expected {
     events: &[
         ("SuccessfulCreate", 2),
@@ -92,7 +92,7 @@ async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
     fixture.kill().await;
 }
 
-/// A job of many Pods reads like one of few: its events name a few of them.
+/// The events of a job with many Pods name a few of them, as those of a small job.
 fn is_short(described: &Described, text: &str) {
     let mut counts = BTreeMap::<&str, usize>::new();
     for event in &described.events {
@@ -102,7 +102,7 @@ fn is_short(described: &Described, text: &str) {
     assert!(counts.values().all(|count| *count <= EVENTS), "{text}");
 }
 
-/// Waits until there are so many Pods.
+/// Waits until this number of Pods exists.
 async fn once_there(fixture: &JobFixture, count: usize) {
     eventually(&format!("{count} Pods to be there"), async || {
         let pods = fixture.pods().list_metadata(&ListParams::default()).await;

@@ -1,5 +1,5 @@
-//! Watches that are late, and lists that never end: a decision on an old view must create nothing twice, and delete
-//! nothing that is in use.
+//! Late watches, and lists that never end: a decision on a stale cache creates nothing twice, and deletes nothing
+//! that is in use.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,14 +15,13 @@ use tower::service_fn;
 use crate::job::{parallel, single};
 use crate::job_fixture::JobFixture;
 
-/// What was asked of the API server, in order.
+/// The requests to the API server, in their order.
 type Requests = Arc<Mutex<Vec<(Method, String)>>>;
 
-/// What stands among the requests where one that was held back goes on.
+/// Marks the moment in the list of requests at which a delayed one continues.
 const LET_THROUGH: &str = "let-through";
 
-/// A client that gets no answer to its watches of Pods until `told`, or to its lists of Pods, and the requests that
-/// it sends.
+/// A client whose watches of Pods, or lists of Pods, get no response until `told`, and its requests.
 fn late(client: &Client, told: &CancellationToken, of_watches: bool) -> (Client, Requests) {
     let requests = Requests::default();
     let (inner, told, seen) = (client.clone(), told.clone(), Arc::clone(&requests));
@@ -48,7 +47,7 @@ fn late(client: &Client, told: &CancellationToken, of_watches: bool) -> (Client,
     (Client::new(service, "default"), requests)
 }
 
-/// The places among all requests of those that did this to that kind.
+/// Returns the positions of the requests with this verb for that kind.
 fn places(requests: &Requests, method: &Method, kind: &str) -> Vec<usize> {
     let requests = requests.lock().unwrap();
     let all = requests.iter().enumerate();
@@ -58,7 +57,7 @@ fn places(requests: &Requests, method: &Method, kind: &str) -> Vec<usize> {
 }
 
 #[tokio::test]
-async fn pods_that_the_watch_has_not_told_of_are_made_once_and_keep_their_partition() {
+async fn pods_that_the_watch_has_not_reported_are_created_once_and_keep_their_partition() {
     let mut fixture = JobFixture::new("late").await;
     let told = CancellationToken::new();
     let (client, requests) = late(&fixture.client, &told, true);
@@ -69,10 +68,10 @@ async fn pods_that_the_watch_has_not_told_of_are_made_once_and_keep_their_partit
     fixture.pod_runs("mpi-worker-1").await;
     let first = fixture.pod_exists("mpi-worker-0").await;
 
-    // Each of these makes the controller look at the job again, with a view that lacks its Pods.
+    // Each of these triggers a reconcile of the job, with a cache that lacks its Pods.
     fixture.partition_ready(0).await;
     fixture.delete("mpi").await;
-    // What comes later has been looked at: so has this.
+    // A later change was reconciled, so this one was, too.
     fixture.submit(&single("later")).await;
     eventually("a partition for the later job", async || {
         let all = fixture.partitions().await;
@@ -128,7 +127,7 @@ async fn while_pods_cannot_be_listed_no_job_is_read_and_a_metric_names_the_kind(
     fixture.pod_runs("web-worker-0").await;
     fixture.row("web", "Running 1 1", "").await;
 
-    // Beside the look at the start whether IPUJobs can be listed at all, nothing was asked of them before.
+    // The controller has requested nothing of them before, except whether IPUJobs can be listed.
     let let_through = places(&requests, &Method::GET, LET_THROUGH);
     let jobs = places(&requests, &Method::GET, "ipujobs");
     assert!(jobs[1] > let_through[0], "{jobs:?} {let_through:?}");

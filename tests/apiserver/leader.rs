@@ -1,4 +1,4 @@
-//! Two controllers: one reconciles jobs, and the other takes over where that one is lost or ends.
+//! Two controllers: one reconciles jobs, and the other one takes over when the leader is lost or ends.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::job::single;
 use crate::job_fixture::{JobFixture, settings};
 use crate::webhook::fixture::release;
 
-/// How soon the other takes over from one that is lost.
+/// Time limit until the other one takes over from a lost leader.
 const TTL: Duration = Duration::from_secs(2);
 
-/// A controller of this name, without webhooks.
+/// Starts a controller of this name, without webhooks.
 fn start(fixture: &JobFixture, name: &str, stop: &CancellationToken) -> JoinHandle<()> {
     let (client, release) = (fixture.client.clone(), release(PathBuf::new(), name));
     let stop = stop.clone();
@@ -46,7 +46,7 @@ async fn leads(fixture: &JobFixture, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_go_on_when_the_leader_is_lost_and_when_it_ends() {
+async fn jobs_continue_when_the_leader_is_lost_and_when_it_stops() {
     let fixture = JobFixture::new("leader").await;
     let stop = CancellationToken::new();
     let first = start(&fixture, "controller-a", &stop);
@@ -64,10 +64,10 @@ async fn jobs_go_on_when_the_leader_is_lost_and_when_it_ends() {
     let same = fixture.pods().get("one-worker-0").await.unwrap();
     assert_eq!(same.metadata.uid, worker.metadata.uid);
 
-    // One that is told to stop gives the lead back at once.
+    // A controller that is asked to stop releases its Lease at once.
     let third = start(&fixture, "controller-c", &stop);
     ending.cancel();
-    // Its jobs have things to do in minutes, which nobody waits for.
+    // Its jobs have deadlines in minutes, which the test does not wait for.
     eventually("it ends", async || second.is_finished().then_some(())).await;
     second.await.unwrap();
     leads(&fixture, "controller-c").await;

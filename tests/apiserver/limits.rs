@@ -1,4 +1,4 @@
-//! Limits that become stricter, and a quota that lets some Pods of a job through, on a real API server.
+//! Stricter limits, and a quota for only some Pods of a job, on a real API server.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ async fn said(fixture: &JobFixture, name: &str, part: &str) {
 }
 
 #[tokio::test]
-async fn a_job_that_runs_goes_on_to_its_end_under_a_stricter_limit() {
+async fn a_running_job_completes_under_a_stricter_limit() {
     let mut fixture = JobFixture::new("stricter").await;
     fixture.start();
     fixture.submit(&single("runs")).await;
@@ -46,7 +46,7 @@ async fn a_job_that_runs_goes_on_to_its_end_under_a_stricter_limit() {
     fixture
         .row("later", "Failed 0 1", "spec.ipusPerJobInstance: \"4\"")
         .await;
-    // What came later was looked at: so was this.
+    // A later change was reconciled, so this one was, too.
     fixture
         .row("runs", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
@@ -73,8 +73,8 @@ async fn a_job_that_runs_goes_on_to_its_end_under_a_stricter_limit() {
         .row("runs", "Completed 0 1", "All instances done")
         .await;
     no_partition_is_left(&fixture).await;
-    // Events are written in their order: what the stricter limit would have said of it came before its end.
-    eventually("its end is told", async || {
+    // Events are written in their order: an event about the stricter limit would precede the end.
+    eventually("an event reports its end", async || {
         let reasons = fixture.reasons_of("runs").await;
         Seen::when(reasons, |all| {
             all.iter().any(|one| one == "IPUJobSucceeded")
@@ -86,7 +86,7 @@ async fn a_job_that_runs_goes_on_to_its_end_under_a_stricter_limit() {
     let fails = |reasons: &[String]| reasons.iter().any(|one| one == "IPUJobFailed");
     assert!(!fails(&of_runs), "{of_runs:?}");
     assert!(fails(&of_later), "{of_later:?}");
-    // An admin takes the limit back.
+    // An admin removes the limit again.
     fixture.kill().await;
     fixture.start();
     fixture.partition_ready(0).await;
@@ -150,7 +150,7 @@ async fn a_worker_that_ran_beside_one_of_a_full_quota_is_followed_by_a_reset() {
     .unwrap();
     let quotas: Api<ResourceQuota> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
     quotas.create(&PostParams::default(), &quota).await.unwrap();
-    // Nobody plays the controller of quotas here; admission counts for itself.
+    // No quota controller runs here. Admission does its own count.
     let counted = json!({"status": {"hard": {"pods": "1"}, "used": {"pods": "0"}}});
     let (counted, nobody) = (Patch::Merge(&counted), PatchParams::default());
     quotas
@@ -200,7 +200,7 @@ async fn a_worker_that_ran_beside_one_of_a_full_quota_is_followed_by_a_reset() {
     fixture.kill().await;
 }
 
-/// Sets a quota that asks every container for CPU and memory, of which there is plenty.
+/// Creates a quota that requires requests of CPU and memory from every container, and has plenty of both.
 async fn quota_of_resources(fixture: &JobFixture) {
     let hard = json!({
         "requests.cpu": "64", "requests.memory": "64Gi", "limits.cpu": "64", "limits.memory": "64Gi",
@@ -209,7 +209,7 @@ async fn quota_of_resources(fixture: &JobFixture) {
     let quota: ResourceQuota = serde_json::from_value(quota).unwrap();
     let quotas: Api<ResourceQuota> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
     quotas.create(&PostParams::default(), &quota).await.unwrap();
-    // Nobody plays the controller of quotas here; admission counts for itself.
+    // No quota controller runs here. Admission does its own count.
     let used = json!({
         "requests.cpu": "0", "requests.memory": "0", "limits.cpu": "0", "limits.memory": "0",
     });
@@ -221,8 +221,8 @@ async fn quota_of_resources(fixture: &JobFixture) {
         .unwrap();
 }
 
-/// Each container of a Pod, the init containers first: its name and one line with its requests and limits of CPU and
-/// memory.
+/// Returns each container of a Pod, the init containers first: its name and one line with its requests and limits of
+/// CPU and memory.
 fn resources(pod: &Pod) -> Vec<(String, String)> {
     let spec = pod.spec.as_ref().unwrap();
     let init = spec.init_containers.iter().flatten();

@@ -1,4 +1,4 @@
-//! A node that is never heard of again: its Pods are being deleted for ever, and their job goes on.
+//! A node that never returns: its Pods terminate for ever, and their job continues.
 
 use cluster::wait::{Seen, eventually};
 use k8s_openapi::api::core::v1::Node;
@@ -12,7 +12,7 @@ use crate::job_fixture::JobFixture;
 const NODE: &str = "lost";
 
 #[tokio::test]
-async fn the_pods_of_a_lost_node_are_let_go_and_the_job_goes_on() {
+async fn the_pods_of_a_lost_node_are_force_deleted_and_the_job_continues() {
     let mut fixture = JobFixture::new("lost-node").await;
     node(&fixture, "True").await;
     fixture.start();
@@ -24,7 +24,7 @@ async fn the_pods_of_a_lost_node_are_let_go_and_the_job_goes_on() {
     fixture.pod_runs("job-worker-0").await;
     let first = fixture.pod_exists("job-worker-0").await.uid();
 
-    // As Kubernetes does after its own patience. No kubelet is there to end the Pod.
+    // As Kubernetes does after its own timeout. No kubelet ends the Pod.
     let deletion = DeleteParams::default();
     let deleted = fixture.pods().delete("job-worker-0", &deletion).await;
     deleted.unwrap();
@@ -50,11 +50,11 @@ async fn the_pods_of_a_lost_node_are_let_go_and_the_job_goes_on() {
     fixture.kill().await;
 }
 
-/// Makes or changes the node; it has said so since the beginning of the year.
+/// Creates or updates the node. Its state has not changed since the beginning of the year.
 async fn node(fixture: &JobFixture, ready: &str) {
     let nodes: Api<Node> = Api::all(fixture.client.clone());
     let node = serde_json::from_value(json!({"metadata": {"name": NODE}})).unwrap();
-    // It may be there already.
+    // It can exist already.
     let _ = nodes.create(&PostParams::default(), &node).await;
     let status = json!({"status": {"conditions": [{
         "type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z",

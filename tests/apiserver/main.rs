@@ -1,4 +1,4 @@
-//! Suites on a real etcd and kube-apiserver, started for the run and ended with it.
+//! Suites on a real etcd and kube-apiserver, which start and end with the run.
 #![allow(
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"

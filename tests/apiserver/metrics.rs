@@ -1,4 +1,4 @@
-//! The metrics on a real API server, read with real tokens and rights: by hand, and by a real Prometheus.
+//! The metrics on a real API server, read with real tokens and rights: with a client, and with a real Prometheus.
 #![cfg(test)]
 
 mod reader;
@@ -24,7 +24,7 @@ use crate::job_fixture::JobFixture;
 use crate::partition::fixture::{self, Fixture, free_port};
 use crate::webhook::fixture::release;
 
-/// The controller's metrics behind the authority of its own Secret, on this port.
+/// Serves the controller's metrics with the CA of its own Secret, on this port.
 async fn serve_metrics(fixture: &JobFixture, port: u16) {
     let policies = GuestHost::open(GuestHostOptions::default());
     let guests = ActivePolicies::new(policies.await.unwrap());
@@ -99,7 +99,7 @@ async fn who_may_read_metrics_sees_what_became_of_jobs() {
     prometheus_reads(port, &server, &authority, &token).await;
 }
 
-/// A real Prometheus reads them as the ServiceMonitor says, exemplars included.
+/// A real Prometheus reads them as the ServiceMonitor configures, with exemplars.
 async fn prometheus_reads(port: u16, server: &str, authority: &str, token: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
@@ -163,14 +163,14 @@ impl Prometheus {
 
 impl Drop for Prometheus {
     fn drop(&mut self) {
-        // One that has ended by itself has nothing to be killed.
+        // There is no process to kill if it has ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_proxy_tells_of_partitions_and_ipus_beside_its_rest() {
+async fn the_proxy_reports_partitions_and_ipus_beside_its_rest_api() {
     let fixture = Fixture::start(&[16]).await;
     let partition = fixture.want("measured", 4).await;
     let partition = fixture

@@ -1,4 +1,4 @@
-//! No room: on the disk for compiled guests, and in etcd. The operator says so, and does what it can.
+//! No free space: on the disk for compiled guests, and in etcd. The operator reports it, and does what it can.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use serde_json::{Value, json};
 use crate::job::single;
 use crate::processes::{Given, Place};
 
-/// A file system of its own, which goes with this.
+/// A full file system, which is unmounted on drop.
 struct Small(PathBuf);
 
 impl Small {
-    /// `room` is what tmpfs is told, as `size=64k`. Whatever is left of it is filled up.
+    /// Mounts a tmpfs with an option such as `size=64k`, and fills it.
     fn at(folder: &Path, room: &str) -> Self {
         fs::create_dir_all(folder).unwrap();
         let none = None::<&str>;
         mount(none, folder, Some("tmpfs"), MsFlags::empty(), Some(room))
             .unwrap_or_else(|error| panic!("failed to mount a tmpfs ({error}): run it as root"));
         let small = Self(folder.to_owned());
-        // Where not even the file can be made there is no room at all.
+        // If even the file cannot be created, there is no space at all.
         let _ = fs::write(folder.join("ballast"), vec![0; 1 << 20]);
         small
     }
@@ -56,14 +56,14 @@ async fn with_its_disk_full_the_operator_starts_works_and_says_what_it_cannot_do
     }
 }
 
-/// Bytes that etcd may have here: the definitions and what an API server makes for itself take a few.
+/// Size limit of etcd in bytes: the CRDs and the API server's own objects need a few megabytes.
 const QUOTA: u64 = 24 << 20;
 
-/// What etcd answers once it is full, passed on by the API server.
+/// The error of a full etcd, in the API server's response.
 const FULL: &str = "database space exceeded";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_etcd_full_the_operator_lives_on_and_goes_on_once_there_is_room() {
+async fn with_etcd_full_the_operator_survives_and_continues_once_there_is_space() {
     let options = ControlPlaneOptions {
         etcd_quota: Some(QUOTA),
         ..ControlPlaneOptions::default()
@@ -100,7 +100,7 @@ fn ballast(client: &Client) -> Api<ConfigMap> {
     Api::namespaced(client.clone(), "default")
 }
 
-/// Fills etcd to the last byte: with large objects, then with ever smaller ones.
+/// Fills etcd to the last byte: with large objects, then with smaller and smaller ones.
 async fn fill(client: &Client) {
     let mut size = 512 << 10;
     for number in 0.. {
@@ -112,7 +112,7 @@ async fn fill(client: &Client) {
         let made = ballast(client).create(&PostParams::default(), &map).await;
         let Err(error) = made else { continue };
         assert!(error.to_string().contains(FULL), "{error}");
-        // etcd takes nothing more at all, of whatever size.
+        // etcd accepts no more writes of any size.
         if size < 1 << 10 {
             return;
         }
@@ -120,8 +120,7 @@ async fn fill(client: &Client) {
     }
 }
 
-/// What an admin does: takes away what is not needed, has etcd give the room back, and tells it to take
-/// writes again.
+/// The steps of an admin: delete objects, defragment etcd, and disarm its alarm.
 async fn make_room(place: &Place) {
     let of_ballast = ListParams::default().labels("ballast=true");
     let (maps, params) = (ballast(&place.client), DeleteParams::default());
@@ -131,7 +130,7 @@ async fn make_room(place: &Place) {
         Seen::when(left.unwrap().items.len(), |left| *left == 0)
     })
     .await;
-    // "x", in base64, as its gateway wants it: any key, for the revision alone.
+    // "x" in Base64, as etcd's gateway requires. Only the revision in the response matters.
     let found = etcd(place, "kv/range", &json!({"key": "eA=="})).await;
     let revision = &found["header"]["revision"];
     etcd(

@@ -1,5 +1,5 @@
-//! Objects as nobody should write them, under definitions that let everything through, and past the webhooks: neither
-//! process panics or ends, and a good job runs beside them.
+//! Invalid objects, under CRDs that accept everything, and without webhooks: neither process panics or ends, and a
+//! valid job runs beside them.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
@@ -21,7 +21,7 @@ use crate::definitions::{define, loose};
 use crate::job::single;
 use crate::processes::{Place, Running};
 
-/// The definition with a status in which anything goes, too.
+/// Returns the definition with a status that accepts everything, too.
 fn looser(definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let mut definition = loose(definition);
     let schema = definition.spec.versions[0].schema.as_mut().unwrap();
@@ -37,7 +37,7 @@ fn looser(definition: CustomResourceDefinition) -> CustomResourceDefinition {
     definition
 }
 
-/// Numbers, lists, texts and maps where another kind of value is meant, and values at their ends.
+/// Numbers, lists, texts and maps in the place of another type, and extreme values.
 fn odd() -> Vec<Value> {
     let long = "x".repeat(100_000);
     let deep = (0..60).fold(json!(1), |inner, _| json!({"a": inner}));
@@ -62,7 +62,7 @@ fn odd() -> Vec<Value> {
     ]
 }
 
-/// A good object with one place of it made odd, for each place and each odd value.
+/// Returns a valid object with one field changed, for each field and each odd value.
 fn variants(good: &Value, places: &[&str]) -> Vec<Value> {
     let made = |place: &&str, value: Value| {
         let mut object = good.clone();
@@ -179,7 +179,7 @@ fn policies() -> Vec<Value> {
     variants(&good, &places)
 }
 
-/// Stores what the API server takes of these, under names of their own. Answers how many that were.
+/// Creates the objects that the API server accepts, each under its own name. Returns their number.
 async fn store<K>(client: &Client, objects: Vec<Value>) -> usize
 where
     K: Resource<DynamicType = ()>,
@@ -203,7 +203,7 @@ where
         stored += 1;
         if let Some(status) = object.data.get("status") {
             let status = Patch::Merge(json!({"status": status}));
-            // What the API server does not take as a status is not met by anybody.
+            // If the API server refuses the status, no process can meet it.
             let _ = api
                 .patch_status(&name, &PatchParams::default(), &status)
                 .await;
@@ -212,7 +212,7 @@ where
     stored
 }
 
-/// Lets everything through: loose definitions, and webhooks that are asked of no namespace.
+/// Accepts everything: loose CRDs, and webhooks that select no namespace.
 async fn open(client: &Client) {
     for definition in crd::all() {
         define(client, &looser(definition)).await;
@@ -236,7 +236,7 @@ where
     }
 }
 
-/// Pods, nodes and lists that are odd as far as the API server's own kinds can be.
+/// Pods, nodes and lists that are as odd as the API server's own types allow.
 async fn strangers(client: &Client) {
     let params = PostParams::default();
     let pod = json!({
@@ -276,7 +276,7 @@ async fn neither_process_panics_on_any_of_them_and_a_good_job_runs() {
     let place = Place::new().await;
     let controller = place.controller("controller", Vec::new()).await;
     let proxy = place.proxy("proxy", Vec::new()).await;
-    // What follows asks for more IPUs than there are.
+    // The following objects request more IPUs than there are.
     place.submit(&good()).await;
     place.runs("good-worker-0").await;
     place.once("good", JobState::Running).await;
@@ -295,7 +295,7 @@ async fn neither_process_panics_on_any_of_them_and_a_good_job_runs() {
     is_unharmed(&controller);
     is_unharmed(&proxy);
 
-    // They meet them once more all at once, at their start.
+    // Both processes meet all of them at once when they start again.
     drop((controller, proxy));
     let controller = place.controller("controller", Vec::new()).await;
     let proxy = place.proxy("proxy", Vec::new()).await;
@@ -313,7 +313,7 @@ async fn neither_process_panics_on_any_of_them_and_a_good_job_runs() {
     is_unharmed(&proxy);
 }
 
-/// A job that nothing is wrong with, on few IPUs.
+/// A valid job with few IPUs.
 fn good() -> Value {
     let mut good = single("good");
     good["spec"]["ipusPerJobInstance"] = json!("1");

@@ -1,5 +1,5 @@
-//! The API server does not answer for a while and comes back: what a user reads afterwards is what happened to the
-//! jobs, and nothing of the outage.
+//! The API server does not respond for a while, and returns: afterwards a user reads what happened to the jobs, and
+//! nothing of the outage.
 
 use cluster::fault::Stopped;
 use ipu_api::ipujob_status::JobState;
@@ -8,7 +8,7 @@ use kube::api::{Api, ListParams};
 
 use crate::processes::Place;
 
-/// What both processes say once nobody has answered them for a Lease's time.
+/// The log lines of both processes once the Lease has expired during the outage.
 const NOT_LEADING: &str = "not renewed in time; no longer leading";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -41,7 +41,7 @@ async fn after_an_outage_a_user_reads_what_happened_and_nothing_of_the_outage() 
         let text = place.described(job, parts).await;
         assert!(!text.contains("Warning"), "{job}: {text}");
     }
-    // Nor is a condition of the job that ran on another one, or later.
+    // The same holds for a condition of the job that ran on, or of a later job.
     let after = place.once("runs", JobState::Running).await;
     assert_eq!(after.conditions, before.conditions);
     assert_eq!(after.last_message, before.last_message);

@@ -1,4 +1,4 @@
-//! The vipu-proxy on a real API server and simulated V-IPU controllers: what becomes of IPUPartitions.
+//! The vipu-proxy on a real API server and simulated V-IPU controllers: the life of IPUPartitions.
 
 mod adopted;
 mod calls;

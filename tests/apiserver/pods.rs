@@ -97,7 +97,7 @@ async fn a_request_that_breaks_a_rule_is_refused_and_one_that_was_checked_stays(
         json!({"metadata": {"annotations": {"graphcore.ai/gcd": "1"}}}),
         json!({"metadata": {"labels": {"graphcore.ai/native-pod": null}}}),
     ] {
-        // The API server takes a moment to follow a new policy.
+        // The API server follows a new policy with a short delay.
         eventually("the policy keeps the request", async || {
             let dry_run = params.clone().dry_run();
             let changed = native
@@ -287,11 +287,11 @@ async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label(
         (&native.fixture.pods[1], "elsewhere"),
     ];
     native.fixture.list_labelled(&listed).await;
-    // A proxy that starts to lead looks at once.
+    // A proxy that becomes leader checks at once.
     native.fixture.kill_proxy().await;
     native.fixture.start_proxy().await;
     once(Some("16")).await;
-    // As a kubelet does that restarts.
+    // As a kubelet does when it restarts.
     let zero = json!({"status": {"capacity": {"graphcore.ai/ipu": "0"}}});
     nodes
         .patch_status("node", &PatchParams::default(), &Patch::Merge(zero))

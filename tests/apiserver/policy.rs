@@ -1,5 +1,5 @@
-//! IPUPolicies on a real API server: activated, exchanged, refused, tried, taken back and deleted
-//! while requests come in.
+//! IPUPolicies on a real API server: activated, replaced, refused, run in the shadow, rolled back and deleted while
+//! requests arrive.
 
 mod fixture;
 mod oci;
@@ -43,7 +43,7 @@ async fn a_policy_decides_beside_the_built_in_one_is_exchanged_and_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_active_goes_on() {
+async fn a_module_that_cannot_be_loaded_is_refused_with_the_reason_and_the_active_one_stays() {
     let fixture = Fixture::start().await;
     let trap = hostile::validation("(unreachable)");
     let modules = [
@@ -78,7 +78,7 @@ async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_active_goe
         assert_eq!(refused.active_digest.as_deref(), Some(digests[0].as_str()));
         fixture.once_told(8, Some("8")).await;
     }
-    // Not there yet, or not what was meant: it is waited for.
+    // A missing or wrong module can be corrected, so the operator waits for it.
     let other = format!("sha256:{}", "0".repeat(64));
     for (spec, words) in [
         (
@@ -97,7 +97,7 @@ async fn what_cannot_be_loaded_is_refused_with_the_reason_and_what_is_active_goe
         fixture.once("limit", words, waits).await;
         fixture.once_told(8, Some("8")).await;
     }
-    // The ConfigMap goes while its module is active.
+    // The ConfigMap is deleted while its module is active.
     fixture.apply("limit", good).await.unwrap();
     fixture.once_in("limit", PolicyPhase::Active).await;
     let maps = Api::<ConfigMap>::default_namespaced(fixture.client.clone());
@@ -130,9 +130,9 @@ async fn a_version_comes_into_force_once_every_living_replica_has_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_traps_blocks_or_is_passed_over_as_its_on_error_says() {
+async fn a_policy_that_traps_blocks_or_is_skipped_as_its_on_error_defines() {
     let fixture = Fixture::start().await;
-    // It answers well where it is tried, and traps where an object is large.
+    // The policy answers the sample requests, and traps on a large object.
     let digests = fixture
         .modules(&[("trap.wasm", hostile::validation("(unreachable)"))])
         .await;
@@ -165,7 +165,7 @@ async fn a_policy_that_traps_blocks_or_is_passed_over_as_its_on_error_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_that_refuses_everything_locks_nobody_out() {
+async fn a_policy_that_refuses_everything_blocks_no_operator_writes_and_no_deletions() {
     let fixture = Fixture::start().await;
     let large = large_job();
     fixture.webhooks.create(&large).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_policy_that_refuses_everything_locks_nobody_out() {
     let message = refused.await.unwrap_err().message;
     assert!(message.contains("denied the request"), "{message}");
 
-    // What the operator itself writes to jobs, and what ends them.
+    // The writes of the operator itself to jobs, and deletions.
     let (name, params) = ("of-2", PatchParams::default());
     for finalizers in [json!(["example.com/held"]), json!(null)] {
         let patch = json!({"metadata": {"finalizers": finalizers}});

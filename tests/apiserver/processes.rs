@@ -1,5 +1,5 @@
-//! The operator's processes as they are started in their Pods, beside an API server on which the chart is
-//! installed: each with an environment and a folder of its own.
+//! The operator's processes as in their Pods, beside an API server on which the chart is installed: each has an
+//! environment and a folder of its own.
 
 use std::ffi::OsString;
 use std::fs;
@@ -28,10 +28,10 @@ use crate::chart::admin::Admin;
 /// Namespace, release and fullname.
 pub(crate) const RELEASE: &str = "ipu-operator";
 
-/// Variables of a process.
+/// Environment variables of a process.
 pub(crate) type Environment = Vec<(&'static str, OsString)>;
 
-/// What an admin gives besides, and what the chart makes of it for the processes.
+/// Further settings of an admin, which the chart passes to the processes.
 #[derive(Default)]
 pub(crate) struct Given {
     /// Values for the chart, as `name=value`.
@@ -40,7 +40,7 @@ pub(crate) struct Given {
     pub(crate) controller: Vec<&'static str>,
     /// Arguments of the proxy.
     pub(crate) proxy: Vec<&'static str>,
-    /// The port of the webhooks, where it has to be known before; otherwise any that is free.
+    /// The port of the webhooks, if it must be known before. Otherwise any free one.
     pub(crate) webhooks: Option<u16>,
 }
 
@@ -51,19 +51,19 @@ pub(crate) struct Place {
     pub(crate) plane: ControlPlane,
     program: PathBuf,
     guests: PathBuf,
-    /// Where the API server looks for the webhooks.
+    /// The address of the webhooks in the configurations of the API server.
     webhooks: u16,
     folder: tempfile::TempDir,
     pub(crate) simulator: Simulator,
 }
 
-/// A process of the operator. It ends, without a chance to tidy up, when this is dropped.
+/// A process of the operator. Its drop kills it.
 pub(crate) struct Running {
     name: &'static str,
     keeper: Keeper,
     readiness: String,
     log: PathBuf,
-    /// Where it serves: a controller its webhooks, a proxy its REST in plain text.
+    /// The address that it serves: a controller its webhooks, a proxy its REST API in plain text.
     pub(crate) port: u16,
 }
 
@@ -73,7 +73,7 @@ impl Place {
     }
 
     pub(crate) async fn of(plane: ControlPlane, given: Given) -> Self {
-        // From nothing both take minutes, and block.
+        // An initial build of both takes minutes, and blocks.
         let built = tokio::task::spawn_blocking(|| (debug_operator::program(), guests::build()));
         let (program, guests) = built.await.unwrap();
         let client = plane.client().await.unwrap();
@@ -97,7 +97,7 @@ impl Place {
         }
     }
 
-    /// Starts each process with what is in this cgroup from now on, as in a container.
+    /// Starts further processes within the limits of this cgroup, as in a container.
     pub(crate) fn within(&mut self, cgroup: &MemoryCgroup) {
         let script = self.folder.path().join("in-cgroup");
         let (processes, program) = (cgroup.processes(), self.program.display());
@@ -110,12 +110,12 @@ impl Place {
         self.program = script;
     }
 
-    /// A controller whose webhooks the API server calls. There can be one of them at a time.
+    /// Starts a controller whose webhooks the API server calls. There can be one of them at a time.
     pub(crate) async fn controller(&self, name: &'static str, environment: Environment) -> Running {
         self.controller_on(self.webhooks, name, environment).await
     }
 
-    /// A controller whose webhooks nobody calls.
+    /// Starts a controller whose webhooks nothing calls.
     pub(crate) async fn replica(&self, name: &'static str, environment: Environment) -> Running {
         let [webhooks] = free_ports().unwrap();
         self.controller_on(webhooks, name, environment).await
@@ -153,7 +153,7 @@ impl Place {
         self.started(name, [rest, probes], args, environment).await
     }
 
-    /// A process that serves these ports, once it is ready.
+    /// Starts a process that serves these ports. Returns it once it is ready.
     async fn started(
         &self,
         name: &'static str,
@@ -196,7 +196,7 @@ impl Place {
         running
     }
 
-    /// The folder in which the process of this name keeps compiled guests.
+    /// Returns the folder in which the process of this name caches compiled guests.
     pub(crate) fn compiled(&self, name: &str) -> PathBuf {
         self.folder.path().join(format!("compiled-of-{name}"))
     }
@@ -219,7 +219,7 @@ impl Place {
         .await;
     }
 
-    /// The status of a job once it is in a state.
+    /// Returns the status of a job once it has a state.
     pub(crate) async fn once(&self, job: &str, state: JobState) -> IPUJobStatus {
         eventually(&format!("{job} is {state:?}"), async || {
             let found = self.jobs().get(job).await;
@@ -239,7 +239,7 @@ impl Place {
         self.pod_is(pod, &status).await
     }
 
-    /// The kubelet: the program in a Pod ends well.
+    /// The kubelet: completes the program of a Pod.
     pub(crate) async fn ends(&self, pod: &str) -> Pod {
         let status = json!({"status": {
             "phase": "Succeeded",
@@ -262,7 +262,7 @@ impl Place {
         .await
     }
 
-    /// The ids of all partitions, by the names of the jobs that own them.
+    /// Returns the ids of all partitions, by the names of the jobs that own them.
     pub(crate) async fn partitions(&self) -> Vec<(String, Option<String>)> {
         let partitions: Api<IPUPartition> = Api::all(self.client.clone());
         let found = partitions.list(&ListParams::default()).await.unwrap();
@@ -273,7 +273,7 @@ impl Place {
         found.collect()
     }
 
-    /// The ids of all partitions that the V-IPU controller has.
+    /// Returns the ids of all partitions on the V-IPU controller.
     pub(crate) fn formed(&self) -> Vec<String> {
         self.simulator.server.with(|world, now| {
             let partitions = world.pod.partitions(now);
@@ -281,7 +281,7 @@ impl Place {
         })
     }
 
-    /// The Lease of `controller-manager` or `vipu-proxy`.
+    /// Returns the Lease of `controller-manager` or `vipu-proxy`.
     pub(crate) async fn lease(&self, process: &str) -> Lease {
         self.lease_if_any(process).await.unwrap()
     }
@@ -289,7 +289,7 @@ impl Place {
     /// Waits until this one leads.
     pub(crate) async fn leads(&self, process: &str, name: &str) {
         eventually(&format!("{name} leads"), async || {
-            // There is none before somebody has led.
+            // The Lease does not exist before the first leader.
             let lease = self.lease_if_any(process).await.and_then(|one| one.spec);
             let holder = lease.and_then(|lease| lease.holder_identity);
             Seen::when(holder, |holder| holder.as_deref() == Some(name))
@@ -308,13 +308,13 @@ impl Place {
 
 impl Running {
     /// # Panics
-    /// Panics where the process has ended.
+    /// Panics if the process has ended.
     pub(crate) fn must_run(&self) {
         let dead = self.keeper.first_dead();
         assert!(dead.is_none(), "{} has ended: {}", self.name, self.said());
     }
 
-    /// Waits until it says this in its log.
+    /// Waits until the log contains this text.
     pub(crate) async fn says(&self, words: &str) {
         eventually(&format!("{} says `{words}`", self.name), async || {
             Seen::when(self.said(), |said| said.contains(words))
@@ -322,15 +322,14 @@ impl Running {
         .await;
     }
 
-    /// What it has said so far.
+    /// Returns the log so far.
     pub(crate) fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
 }
 
 impl Drop for Running {
-    /// libfaketime takes away what it shares between threads when a process ends by itself, which these
-    /// never do.
+    /// libfaketime removes its shared memory when a process exits by itself. These processes are killed.
     fn drop(&mut self) {
         let pid = self.keeper.process(self.name).map(|process| process.pid);
         for kind in ["faketime_shm", "sem.faketime_sem"] {
@@ -341,12 +340,12 @@ impl Drop for Running {
     }
 }
 
-/// Installs the chart as an admin does. Its own Pods never run: there is nobody to run them.
+/// Installs the chart as an admin does. Its own Pods never run, because there is no kubelet.
 fn install(plane: &ControlPlane, webhooks: u16, simulator: &Simulator, values: &[&str]) {
     let admin = Admin::of(RELEASE, plane.kubeconfig());
     let controllers = format!("global.vipuControllers={}:ipunode=pod1", simulator.address);
     let port = format!("admissionWebhooks.port={webhooks}");
-    // The address of the Service leads to this machine, so its port is the webhooks' own.
+    // The address of the Service is this machine, so its port is that of the webhooks.
     let service = format!("admissionWebhooks.service.servicePort={webhooks}");
     let mut install = vec!["install", RELEASE, admin.chart(), "--create-namespace"];
     install.extend([

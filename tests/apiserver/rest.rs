@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use self::caller::{Caller, SECRET, authority, grant, token};
 use crate::partition::fixture::{AUDIENCE, Fixture, NAMESPACE, id};
 
-/// What is asked for in these tests.
+/// The requested partition of these tests.
 fn wanted(owner: &str, ipus: u32) -> Value {
     json!({
         "owner": {
@@ -29,7 +29,7 @@ fn wanted(owner: &str, ipus: u32) -> Value {
     })
 }
 
-/// RBAC hears of a new right a moment later.
+/// The API server follows new rights with a short delay.
 async fn once_allowed(caller: &Caller) {
     eventually("the right is granted", async || {
         let answer = caller.ask("GET", "/partitions", &Value::Null).await;
@@ -39,7 +39,7 @@ async fn once_allowed(caller: &Caller) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_is_asked_for_made_and_given_back() {
+async fn a_partition_is_requested_created_and_released() {
     let fixture = Fixture::start(&[16]).await;
     grant(&fixture, "rest-admin", &["list", "get", "create", "delete"]).await;
     let caller = Caller::new(&fixture, &token(&fixture, "rest-admin", AUDIENCE).await).await;
@@ -56,7 +56,7 @@ async fn a_partition_is_asked_for_made_and_given_back() {
     assert_eq!(again.status, 409, "{again:?}");
     let read = caller.ask("GET", &path, &Value::Null).await;
     assert_eq!(read.body["metadata"]["uid"], json!(object.uid()));
-    eventually("the list tells of it", async || {
+    eventually("the list contains it", async || {
         let list = caller
             .ask("GET", "/partitions?namespace=default", &Value::Null)
             .await;
@@ -172,7 +172,7 @@ async fn only_live_tokens_for_this_audience_are_accepted() {
         let challenge = answer.headers["www-authenticate"].to_str().unwrap();
         assert!(challenge.starts_with("Bearer "), "{challenge}");
     }
-    // The API server hears of the end of an account a moment later; until then it has no right.
+    // The API server notices the deletion of an account with a short delay. Until then the account has no rights.
     let caller = Caller::new(&fixture, &revoked).await;
     eventually(
         "the token of an account that is gone is refused",
@@ -195,11 +195,11 @@ async fn a_new_certificate_is_served_without_a_restart() {
         .delete(SECRET, &DeleteParams::default())
         .await
         .unwrap();
-    eventually("there is another authority", async || {
+    eventually("there is another CA", async || {
         Seen::when(authority(&fixture).await == before, |is_same| !is_same)
     })
     .await;
-    // It trusts nothing but the new authority.
+    // The client trusts only the new CA.
     let new = Caller::new(&fixture, "none").await;
     assert_eq!(new.ask("GET", "/health", &Value::Null).await.status, 200);
 }

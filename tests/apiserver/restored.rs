@@ -1,5 +1,5 @@
-//! etcd is restored, in place, from a snapshot that many jobs have come and gone since: what runs keeps its partition,
-//! nothing is leaked or given twice, and each job's description tells what became of it.
+//! etcd is restored in place from a snapshot that is older than many jobs: running jobs keep their partitions, no
+//! partition leaks or is allocated twice, and each job's description explains its state.
 
 use std::collections::BTreeSet;
 
@@ -10,16 +10,16 @@ use kube::api::ListParams;
 
 use crate::processes::{Place, Running};
 
-/// Jobs that are created, run, completed and deleted after the snapshot.
+/// Number of jobs that are created, run, completed and deleted after the snapshot.
 const SHORT: [&str; 4] = ["short-1", "short-2", "short-3", "short-4"];
 
-/// The processes of the operator, as in their Pods.
+/// Starts the processes of the operator, as in their Pods.
 async fn operator(place: &Place) -> (Running, Running) {
     let controller = place.controller("controller", Vec::new()).await;
     (controller, place.proxy("proxy", Vec::new()).await)
 }
 
-/// Creates a job, and lets its program end well. Returns the id that its partition had.
+/// Creates a job, and completes its program. Returns the id of its former partition.
 async fn complete(place: &Place, name: &str) -> String {
     let id = place.run_job(name).await;
     place.ends(&format!("{name}-worker-0")).await;
@@ -38,7 +38,7 @@ async fn once_given_back(place: &Place, job: &str) {
     .await;
 }
 
-/// Waits until the V-IPU controller has these partitions and no others.
+/// Waits until the V-IPU controller has exactly these partitions.
 async fn once_formed(place: &Place, ids: &[&String]) {
     let mut wanted = ids.to_vec();
     wanted.sort_unstable();
@@ -69,8 +69,8 @@ async fn what_runs_keeps_its_partition_and_nothing_is_leaked_or_given_twice() {
     let done = complete(&place, "done").await;
     let snapshot = place.plane.snapshot().await.unwrap();
 
-    // Jobs come and go: one that ran is deleted, one ends, one that had ended is deleted, and some come and go as a
-    // whole. One runs on that the snapshot does not know.
+    // After the snapshot one running job is deleted, one ends, one completed job is deleted, several are created and
+    // deleted again, and one new job keeps running that the snapshot does not contain.
     let mut ids = vec![kept.clone(), given_back.clone(), ends, done];
     place.delete_job("given-back").await;
     for name in SHORT {
@@ -89,11 +89,11 @@ async fn what_runs_keeps_its_partition_and_nothing_is_leaked_or_given_twice() {
     place.plane.restore(&snapshot).await.unwrap();
     let jobs = names_of_jobs(&place).await;
     assert_eq!(jobs, ["done", "ends", "given-back", "kept"]);
-    // The kubelets report what they know. That of the deleted job has another Pod of the same name to start.
+    // The kubelets report their state. The kubelet of the deleted job must start another Pod of the same name.
     place.ends("ends-worker-0").await;
     let processes = operator(&place).await;
 
-    // It is back, as every object is, on a partition that nobody had before.
+    // The deleted job exists again, with a partition id that was never used before.
     let another = eventually(
         "the job that was deleted has another partition",
         async || {
@@ -105,11 +105,11 @@ async fn what_runs_keeps_its_partition_and_nothing_is_leaked_or_given_twice() {
     place.runs("given-back-worker-0").await;
     place.once("given-back", JobState::Running).await;
     ids.push(another.clone());
-    // Of the one that ended there is the end alone: its partition, which is gone, is not made again.
+    // The completed job only reports its end: its deleted partition is not created again.
     place.once("ends", JobState::Completed).await;
     once_given_back(&place, "ends").await;
     place.once("done", JobState::Completed).await;
-    // Nobody lists the partition of a job that the API server does not know: the sweep removes it.
+    // No IPUPartition lists the partition of a job that the snapshot does not contain: the sweep removes it.
     once_formed(&place, &[&kept, &another]).await;
     ids.push(place.run_job("lost").await);
     let distinct: BTreeSet<_> = ids.iter().collect();
@@ -128,8 +128,8 @@ async fn what_runs_keeps_its_partition_and_nothing_is_leaked_or_given_twice() {
     drop(processes);
 }
 
-/// What a user reads: nothing is told of the job that ran on and of those that had ended, and the job that begins again
-/// says why.
+/// Checks the descriptions: nothing special for the job that ran on and for those that had ended, and a reason for
+/// the job that starts again.
 async fn describe_what_became_of_them(place: &Place) {
     for (job, parts) in [
         ("kept", &["Launcher Status: Running"][..]),

@@ -1,4 +1,4 @@
-//! `ipu-operator support-bundle` on a real API server: it holds what there is, and no secret.
+//! `ipu-operator support-bundle` on a real API server: the archive contains every object, and no secret.
 
 use std::io::Read;
 
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use crate::job_fixture::JobFixture;
 
-/// What must not be in the bundle, wherever it is planted.
+/// A text that must not be in the bundle, wherever it is placed.
 const PLANTED: &str = "correct-horse-battery";
 
-/// Another one, of an annotation: no environment variable has it.
+/// Another one, in an annotation and in no environment variable.
 const ANNOTATED: &str = "staple-in-an-annotation";
 
-/// Another one, which only a Secret has.
+/// Another one, only in a Secret.
 const KEPT: &str = "kept-in-a-secret-alone";
 
 async fn create<K>(client: &Client, namespace: &str, object: Value)
@@ -82,7 +82,7 @@ async fn plant(fixture: &JobFixture) {
     create::<Event>(client, namespace, event).await;
 }
 
-/// Path and text of each file of an archive.
+/// Returns path and text of each file of an archive.
 fn unpacked(archive: &[u8]) -> Vec<(String, String)> {
     let mut archive = tar::Archive::new(GzDecoder::new(archive));
     let file = |entry: std::io::Result<tar::Entry<_>>| {
@@ -135,7 +135,7 @@ async fn a_bundle_holds_what_there_is_and_no_secret() {
         "configmaps/ipu-operator-vipu-controllers.yaml",
         "pod1.example.com:8090",
     );
-    // What cannot be read is named: no proxy, no token, no summary.
+    // The bundle names what cannot be read: no proxy, no token, no summary.
     for missing in [
         "proxy/controllers.txt",
         "metrics/ipu-operator-vipu-proxy-1.txt: no token",

@@ -1,4 +1,5 @@
-//! IPUJobs that were made under the definition of Graphcore's operator: they live on under ours, and go back.
+//! IPUJobs that were created under the CRD of Graphcore's operator: they continue under this operator's CRD, and go
+//! back.
 
 use std::collections::BTreeMap;
 
@@ -14,24 +15,24 @@ use crate::definitions::define;
 use crate::job::{parallel, single};
 use crate::job_fixture::JobFixture;
 
-/// The definition of Graphcore's operator 1.2.0.
+/// The CRD of Graphcore's operator 1.2.0.
 const GRAPHCORE: &str = include_str!("upgraded/graphcore-1.2.0.yaml");
 
-/// What both operators say of a job that runs.
+/// The status message of a running job in both operators.
 const RUNS: &str = "Successfully reconciled IPUJob";
 
-/// What both say of one that has completed.
+/// The status message of a completed job in both.
 const ENDED: &str = "All instances done";
 
 #[tokio::test]
-async fn jobs_of_graphcores_definition_go_on_under_ours_and_back_and_again() {
+async fn jobs_of_graphcores_crd_continue_under_ours_and_back_and_again() {
     let mut fixture = JobFixture::new("upgraded").await;
     let theirs: CustomResourceDefinition = serde_saphyr::from_str(GRAPHCORE).unwrap();
     defined(&fixture, &theirs).await;
     let ran = made_by_graphcore(&fixture, &single("ran"), &completed()).await;
     let waits = made_by_graphcore(&fixture, &parallel("waits"), &pending()).await;
 
-    // Forward: what has ended stays as it ended, and what waits begins.
+    // Forward: completed jobs stay completed, and waiting jobs start.
     defined(&fixture, &crd::ipujob()).await;
     assert_eq!(fixture.jobs().get("ran").await.unwrap().data, ran.data);
     fixture.start();
@@ -47,7 +48,7 @@ async fn jobs_of_graphcores_definition_go_on_under_ours_and_back_and_again() {
     let before = pods(&fixture).await;
     assert_eq!(before.len(), 3);
 
-    // Back: what only we know is cut, and nothing else.
+    // Back: only the fields of this operator are pruned.
     defined(&fixture, &theirs).await;
     let back = fixture.jobs().get("waits").await.unwrap();
     assert_eq!(back.data["spec"], waits.data["spec"]);
@@ -57,7 +58,7 @@ async fn jobs_of_graphcores_definition_go_on_under_ours_and_back_and_again() {
     let written = jobs.replace_status("waits", &parameters, &back);
     written.await.unwrap();
 
-    // Forward again: what was cut is worked out from what is there.
+    // Forward again: the operator recovers the pruned fields from the existing objects.
     defined(&fixture, &crd::ipujob()).await;
     fixture.start();
     fixture.pod_ends("waits-launcher", 0).await;
@@ -73,7 +74,7 @@ async fn jobs_of_graphcores_definition_go_on_under_ours_and_back_and_again() {
     fixture.kill().await;
 }
 
-/// Applies a definition, and waits until the API server goes by it: only ours knows of `suspend`.
+/// Applies a definition, and waits until the API server serves it: only this operator's CRD knows `suspend`.
 async fn defined(fixture: &JobFixture, definition: &CustomResourceDefinition) {
     define(&fixture.client, definition).await;
     let schema = definition.spec.versions[0].schema.clone().unwrap();
@@ -96,11 +97,11 @@ async fn defined(fixture: &JobFixture, definition: &CustomResourceDefinition) {
     .await;
 }
 
-/// A job as Graphcore's operator leaves it. Answers it as it is then.
+/// Creates a job as Graphcore's operator leaves it. Returns the object.
 async fn made_by_graphcore(fixture: &JobFixture, job: &Value, status: &Value) -> DynamicObject {
     let mut job: DynamicObject = serde_json::from_value(job.clone()).unwrap();
     job.finalizers_mut()
-        .push(labels::FORMER_JOB_FINALIZER.to_owned());
+        .push(labels::GRAPHCORE_JOB_FINALIZER.to_owned());
     job.data["spec"]["cleanPodPolicy"] = json!("None");
     job.data["spec"]["restartPolicy"] = json!({"type": "Never", "backOffLimit": 3});
     let (jobs, parameters) = (fixture.jobs(), PostParams::default());
@@ -111,7 +112,7 @@ async fn made_by_graphcore(fixture: &JobFixture, job: &Value, status: &Value) ->
     written.await.unwrap()
 }
 
-/// The status of a job whose Pods and partition are gone.
+/// The status of a job whose Pods and partition are deleted.
 fn completed() -> Value {
     let at = "2023-05-04T10:00:00Z";
     json!({
@@ -145,7 +146,7 @@ fn condition(kind: &str, status: &str, reason: &str) -> Value {
     })
 }
 
-/// UIDs of all Pods, by name.
+/// Returns the UIDs of all Pods, by name.
 async fn pods(fixture: &JobFixture) -> BTreeMap<String, Option<String>> {
     let pods = fixture.pods().list(&ListParams::default()).await.unwrap();
     let pods = pods.into_iter();

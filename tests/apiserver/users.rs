@@ -1,4 +1,4 @@
-//! Plays a user beside the operator's processes: runs jobs, deletes them, and reads what kubectl says of them.
+//! Plays a user beside the operator's processes: runs jobs, deletes them, and reads their description in kubectl.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
@@ -13,7 +13,7 @@ impl Place {
     /// Creates a job of one worker, and runs its Pod. Returns the id of its partition.
     pub(crate) async fn run_job(&self, name: &str) -> String {
         let mut job = single(name);
-        // What this Pod waits for besides is not of interest here.
+        // The warnings of a waiting Pod are not of interest here.
         job["spec"]["workers"]["template"]["spec"]["containers"][0]["resources"] = json!({});
         self.submit(&job).await;
         self.runs(&format!("{name}-worker-0")).await;
@@ -21,7 +21,7 @@ impl Place {
         self.id(name).await.unwrap()
     }
 
-    /// The id of a job's partition, where it has one.
+    /// Returns the id of a job's partition, if it has one.
     pub(crate) async fn id(&self, job: &str) -> Option<String> {
         let mut all = self.partitions().await.into_iter();
         all.find(|(name, _)| name == job).and_then(|(_, id)| id)
@@ -37,7 +37,7 @@ impl Place {
         .await;
     }
 
-    /// What `kubectl describe ipujob` prints, with one space where it aligns columns, once it contains all of this.
+    /// Returns the output of `kubectl describe ipujob`, with one space between columns, once it contains all of this.
     pub(crate) async fn described(&self, job: &str, parts: &[&str]) -> String {
         let admin = Admin::of(RELEASE, self.plane.kubeconfig());
         let describe = ["describe", "ipujob", job, "--namespace", "default"];

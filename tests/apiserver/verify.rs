@@ -1,11 +1,11 @@
-//! `ipu-operator verify`, which `helm test` runs: it sees a job through, or says what holds it up.
+//! `ipu-operator verify`, which `helm test` runs: it runs a job to its end, or reports what blocks it.
 
 use ipu_operator::verify::{self, VerifyError, VerifyOptions};
 use tokio::task::JoinHandle;
 
 use crate::job_fixture::JobFixture;
 
-/// Verifies in a task of its own; answers what it said, and how it ended.
+/// Runs it as a task. Returns its output and its result.
 fn verify(
     fixture: &JobFixture,
     timeout_seconds: u64,
@@ -28,7 +28,7 @@ fn verify(
 }
 
 #[tokio::test]
-async fn a_job_is_seen_through_and_taken_away() {
+async fn a_job_is_run_to_completion_and_deleted() {
     let mut fixture = JobFixture::new("verify").await;
     fixture.start();
     let verification = verify(&fixture, 60);

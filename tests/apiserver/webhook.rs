@@ -1,4 +1,4 @@
-//! The webhooks as an API server calls them: over TLS, with our certificate and the real guests.
+//! The webhooks as an API server calls them: over TLS, with the operator's certificate and the real guests.
 
 pub(crate) mod fixture;
 mod witness;
@@ -26,7 +26,7 @@ fn example(file: &str) -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// The first example under a name of its own, with one change.
+/// Returns the first example under a name of its own, with one change.
 fn job(name: &str, change: impl FnOnce(&mut Value)) -> Value {
     let mut job = example("01-single-worker.yaml");
     job["metadata"]["name"] = json!(name);
@@ -68,7 +68,7 @@ async fn a_bad_job_is_refused_with_field_value_and_rule() {
             .message
             .contains("\"two\"")
     );
-    // A program that shows only the message sees it all as well.
+    // A program that shows only the message also shows all violations.
     for cause in &causes {
         assert!(
             refusal.message.contains(&cause.message),
@@ -139,7 +139,7 @@ async fn an_update_is_checked_only_where_the_spec_changes() {
 }
 
 #[tokio::test]
-async fn a_blanked_authority_is_put_back() {
+async fn an_emptied_ca_bundle_is_set_again() {
     let webhooks = Webhooks::start().await;
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(webhooks.client());
     let bundle = || async {
@@ -155,7 +155,7 @@ async fn a_blanked_authority_is_put_back() {
         .patch(fixture::CONFIGURATION, &params, &Patch::<()>::Json(blank))
         .await
         .unwrap();
-    eventually("the authority is back", async || {
+    eventually("the caBundle is set again", async || {
         Seen::when(bundle().await, |bundle| *bundle == before)
     })
     .await;
@@ -202,7 +202,7 @@ async fn replicas_that_start_together_serve_with_one_certificate() {
 }
 
 #[tokio::test]
-async fn somebody_elses_secret_is_left_alone() {
+async fn a_secret_of_another_owner_is_left_alone() {
     let webhooks = Webhooks::shared().await;
     let secrets: Api<Secret> = Api::default_namespaced(webhooks.client());
     let foreign = json!({
@@ -241,7 +241,7 @@ async fn a_given_certificate_is_awaited_used_and_never_replaced() {
     }
     assert_eq!(secrets.get_opt("given").await.unwrap(), None);
 
-    // What cert-manager writes, into a Secret that the operator made before.
+    // Writes as cert-manager does, into a Secret that the operator created before.
     let made = issue::issue(&["127.0.0.1".to_owned()], now).unwrap();
     let given = secret::build("given", "default", &made, None);
     let before = secrets.create(&PostParams::default(), &given).await;
@@ -256,7 +256,7 @@ async fn a_given_certificate_is_awaited_used_and_never_replaced() {
 }
 
 #[tokio::test]
-async fn who_does_not_tell_leaves_the_authority_alone() {
+async fn without_the_option_the_ca_bundle_is_left_alone() {
     let webhooks = Webhooks::shared().await;
     let registration = Registration {
         client: webhooks.client(),
@@ -275,7 +275,7 @@ async fn who_does_not_tell_leaves_the_authority_alone() {
 #[tokio::test]
 async fn with_the_webhooks_down_nothing_new_comes_in_and_everything_can_go() {
     let mut webhooks = Webhooks::start().await;
-    // The webhook adds the finalizer, and there is no controller to take it off.
+    // The webhook adds the finalizer, and no controller would remove it.
     webhooks.create(&job("stays", |_| {})).await.unwrap();
     webhooks.stop();
     let refused = webhooks.create(&job("late", |_| {})).await.unwrap_err();

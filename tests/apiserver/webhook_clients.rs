@@ -1,4 +1,5 @@
-//! Webhooks that only the API server may call, by its client certificate: both are configured as security.md says.
+//! Webhooks that only the API server can call, with its client certificate: both are configured as security.md
+//! describes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,10 +19,10 @@ use crate::chart::admin::Admin;
 use crate::job::single;
 use crate::processes::{Given, Place, RELEASE};
 
-/// The document that tells an admin what to do.
+/// The document for the admin.
 const DOCUMENT: &str = "charts/ipu-operator/docs/security.md";
 
-/// Where the document has the files of the API server.
+/// The path of the API server's files in the document.
 const FOLDER: &str = "/etc/kubernetes/admission";
 
 /// The user for the webhooks' Service in the document's kubeconfig.
@@ -30,8 +31,8 @@ const USER: &str = "ipu-operator-webhook-svc.ipu-operator.svc";
 /// The variable that gives the CA to the controller.
 const CLIENT_CA: &str = "IPU_OPERATOR_WEBHOOK_CLIENT_CA";
 
-/// Writes the document's two files for the API server into a folder. The port of the Service is not 443 here.
-/// Returns the path of the first.
+/// Writes the document's two files for the API server into a folder. The port of the Service is not 443 here. Returns
+/// the path of the first file.
 fn configured(folder: &Path, port: u16) -> PathBuf {
     let text = fs::read_to_string(checkout().join(DOCUMENT)).unwrap();
     for (file, kind) in [
@@ -52,7 +53,7 @@ fn configured(folder: &Path, port: u16) -> PathBuf {
     folder.join("configuration.yaml")
 }
 
-/// A review of a new job, sent straight to the webhooks with this certificate, if any.
+/// Sends a review of a new job directly to the webhooks, with this certificate, if any.
 async fn reviewed(port: u16, identity: Option<&Identity>) -> Result<Value, String> {
     let address = format!("https://127.0.0.1:{port}");
     let mut config = Config::new(address.parse().unwrap());
@@ -78,7 +79,7 @@ async fn reviewed(port: u16, identity: Option<&Identity>) -> Result<Value, Strin
     answer.map_err(|error| explain(&error))
 }
 
-/// The admin sets the chart's value. Returns what the controller's Pods are given for it.
+/// The admin sets the chart's value. Returns the resulting settings of the controller's Pods.
 async fn given_to_the_controller(place: &Place, ca: &Path) -> String {
     let admin = Admin::of(RELEASE, place.plane.kubeconfig());
     let value = format!("admissionWebhooks.clientCA={}", ca.display());
@@ -95,7 +96,7 @@ async fn given_to_the_controller(place: &Place, ca: &Path) -> String {
     variable.unwrap().value.unwrap()
 }
 
-/// The API server creates a good job and refuses a bad one, as the webhooks tell it to.
+/// Checks that the API server creates a valid job and refuses an invalid one, as the webhooks decide.
 async fn the_api_server_is_answered(place: &Place, name: &str) {
     place.submit(&single(name)).await;
     let made = place.jobs().get(name).await.unwrap();
@@ -112,7 +113,7 @@ async fn the_api_server_is_answered(place: &Place, name: &str) {
 async fn only_the_api_server_is_answered_where_a_ca_is_given() {
     let folder = tempfile::tempdir().unwrap();
     let own = folder.path();
-    // A CA for this purpose only. The document names the API server's certificate `client`.
+    // A CA for this purpose only. The document calls the API server's certificate `client`.
     let pki = Pki::make(own).unwrap();
     let client = pki.client("client", None).unwrap();
     let [port] = free_ports().unwrap();

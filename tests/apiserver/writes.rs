@@ -1,4 +1,4 @@
-//! What a job costs: every write of the operator to the API server, by verb and resource.
+//! The cost of a job: every write of the operator to the API server, by verb and resource.
 
 use std::collections::BTreeMap;
 
@@ -14,36 +14,36 @@ use crate::processes::Place;
 /// Most writes of a job with a launcher and two workers from its creation to Completed.
 const BUDGET: u64 = 15;
 
-/// All of them. A new write changes this table, on purpose.
+/// All of them. A new write must change this table.
 const TO_COMPLETED: &[(&str, u64)] = &[
-    // Pods created, of workers and of the launcher; the job succeeded.
+    // Pods of workers and launcher created. The job succeeded.
     ("POST events", 3),
     ("POST ipupartitions", 1),
     ("POST pods", 3),
     ("POST rolebindings", 1),
     ("POST roles", 1),
     ("POST serviceaccounts", 1),
-    // Its partitions are there, and who uses them; it runs; it has completed.
+    // The partitions are ready, and used by Pods. The job runs. It has completed.
     ("PUT ipujobs/status", 3),
-    // What is about to be asked of which V-IPU controller; what came of it.
+    // The attempt on a V-IPU controller before its call, and its outcome.
     ("PUT ipupartitions/status", 2),
 ];
 
-/// Those that follow, until its IPUs are released.
+/// The writes after that, until its IPUs are released.
 const RELEASE: &[(&str, u64)] = &[
     ("DELETE ipupartitions", 1),
     ("DELETE pods", 2),
     // The finalizer.
     ("PATCH ipupartitions", 1),
-    // Pods deleted; the partition released, and removed.
+    // Pods deleted. The partition released, and removed.
     ("POST events", 3),
     // No worker is left.
     ("PUT ipujobs/status", 1),
-    // It is to be removed; nothing is left of it.
+    // The partition is to be removed. It is removed.
     ("PUT ipupartitions/status", 2),
 ];
 
-/// What the user and the kubelet write.
+/// The writes of the user and the kubelet.
 const OTHERS: &[&str] = &["POST ipujobs", "PATCH pods/status"];
 
 #[tokio::test]
@@ -51,7 +51,7 @@ async fn a_job_takes_no_more_writes_than_the_table_says() {
     let place = Place::new().await;
     let controller = place.controller("writes-controller", Vec::new()).await;
     let proxy = place.proxy("writes-proxy", Vec::new()).await;
-    // What is written once for all jobs is written for this one.
+    // The writes that happen once for all jobs happen for this one.
     complete(&place, "first").await;
     let before = Writes::so_far(&place.client).await.unwrap();
     complete(&place, "second").await;
@@ -67,7 +67,7 @@ async fn a_job_takes_no_more_writes_than_the_table_says() {
     assert!(to_completed <= BUDGET, "{to_completed}");
 }
 
-/// A job runs to its end and gives its IPUs back; events tell of both.
+/// Runs a job to its end until its IPUs are released. Events report both.
 async fn complete(place: &Place, job: &str) {
     let mut object = parallel(job);
     object["spec"]["cleanPodPolicy"] = "Workers".into();

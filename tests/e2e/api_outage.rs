@@ -1,4 +1,5 @@
-//! The API server does not answer for more than a minute: what ran runs on, and what ended meanwhile is seen.
+//! The API server does not respond for more than a minute: running Pods continue, and the operator notices Pods that
+//! ended meanwhile.
 
 use std::time::Duration;
 
@@ -14,11 +15,11 @@ use crate::failing_pods::job;
 use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::runs;
 
-/// How long nobody is answered. Every replica loses its Lease meanwhile.
+/// Duration of the outage. Every replica loses its Lease during it.
 const OUTAGE: Duration = Duration::from_secs(70);
 
-/// One job runs on with the same Pod and partition, one that ends meanwhile is Completed afterwards, and a new one is
-/// taken and run. Nothing is reset, nothing is left, and no job warns of what did not concern it.
+/// One job keeps its Pod and partition, one that ends during the outage is Completed afterwards, and a new one is
+/// accepted and runs. No partition is reset, no object is left, and no job shows a warning that does not concern it.
 pub(crate) fn is_survived(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let goes_on =
@@ -31,7 +32,7 @@ pub(crate) fn is_survived(fixture: &Fixture) -> Result<(), Failed> {
         let ids = ids(fixture, "goes-on").await?;
 
         let stopped = Stopped::daemon(&fixture.settings.run, "kube-apiserver")?;
-        // This is the fault itself, and no wait for anything.
+        // This pause is the fault itself. It waits for no condition.
         tokio::time::sleep(OUTAGE).await;
         drop(stopped);
 
@@ -53,7 +54,7 @@ pub(crate) fn is_survived(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Ids and resets of a job's partitions.
+/// Returns the ids and resets of a job's partitions.
 async fn ids(fixture: &Fixture, job: &str) -> Result<Vec<(String, i64)>, Failed> {
     let found = until("the partition to be known", PATIENCE, || async {
         let partitions = fixture.partitions().await?.into_iter();

@@ -1,4 +1,4 @@
-//! An admin's typing error in the list of V-IPU controllers.
+//! A typing error of an admin in the list of V-IPU controllers.
 
 use cluster::wait::{Seen, until};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// A bad line is named by its words in the log, and the good lines go on serving.
+/// The log quotes the bad line, and the operator keeps serving with the valid lines.
 pub(crate) fn the_rest_goes_on(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let maps: Api<ConfigMap> = Api::namespaced(fixture.operated.client.clone(), NAMESPACE);

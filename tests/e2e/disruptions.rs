@@ -1,4 +1,4 @@
-//! Pods that Kubernetes takes away: by preemption and by `kubectl drain`, with and without a PodDisruptionBudget.
+//! Pods that Kubernetes evicts: by preemption and by `kubectl drain`, with and without a PodDisruptionBudget.
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
@@ -13,10 +13,10 @@ use crate::failing_pods::{IMAGE, job};
 use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::{node_of, runs};
 
-/// What every worker here runs: it goes on until it is told to end.
+/// The program of every worker here: it runs until it is asked to end.
 pub(crate) const SERVES: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 
-/// What a drain needs to be told to leave the rest of the cluster alone.
+/// The options of a drain that does not touch the rest of the cluster.
 const DRAIN: [&str; 4] = [
     "--ignore-daemonsets",
     "--delete-emptydir-data",
@@ -24,13 +24,13 @@ const DRAIN: [&str; 4] = [
     "--timeout=120s",
 ];
 
-/// A Pod of a higher priority takes a worker's place: the job says who took it and waits; when the place is free
-/// again, the worker comes back on the same partition, which has been reset.
+/// A Pod of a higher priority preempts a worker: the job names the reason and waits. When the resources are free
+/// again, the worker returns on the same partition, which was reset.
 pub(crate) fn is_preempted(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
-        // Both want the node of the second controller.
+        // Both request resources on the node of the second controller.
         let pinned = json!({"nodeSelector": {"ipunode": "pod2"}});
-        // More than half of what a node of the run has, whatever else is on it.
+        // More than half of the resources of a node, regardless of its other Pods.
         let large = json!({"requests": {"cpu": "1100m"}});
         let serves = json!({"command": ["bash", "-c", SERVES], "resources": large});
         fixture.create(&job("low", pinned.clone(), serves)?).await?;
@@ -67,8 +67,8 @@ pub(crate) fn is_preempted(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// A worker without a launcher is drained: it comes back when its node may be used again, on the partition that it had,
-/// which has been reset. Under a PodDisruptionBudget that forbids it, the drain waits and the worker goes on.
+/// A worker without a launcher is drained: it returns when its node is schedulable again, on the same partition,
+/// which was reset. While a PodDisruptionBudget forbids it, the drain waits and the worker runs.
 pub(crate) fn worker_is_drained(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let serves = json!({"command": ["bash", "-c", SERVES]});
@@ -92,8 +92,8 @@ pub(crate) fn worker_is_drained(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// A drain evicts a worker, then in another job the launcher, under `mpirun`: each job fails and says that it was a
-/// drain. Before, a PodDisruptionBudget forbids the same drain, and the job goes on.
+/// A drain evicts a worker, then in another job the launcher, under `mpirun`: each job fails and names the drain as
+/// the reason. Before that, a PodDisruptionBudget forbids the same drain, and the job continues.
 pub(crate) fn parallel_job_is_drained(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         for (role, pods, pod, how) in [
@@ -120,7 +120,7 @@ pub(crate) fn parallel_job_is_drained(fixture: &Fixture) -> Result<(), Failed> {
             );
             let before = uids(fixture).await?;
             budget_forbids_drain(fixture, &node, &selected, pods).await?;
-            assert_eq!(uids(fixture).await?, before, "every Pod goes on");
+            assert_eq!(uids(fixture).await?, before, "every Pod keeps running");
             drain(fixture, &node, &selected, DRAIN[3]).await?;
             fixture.kubectl(&["uncordon", &node]).await?;
             let status = fixture.once("parallel", JobState::Failed).await?;
@@ -145,8 +145,8 @@ fn endless(fixture: &Fixture) -> Result<IPUJob, Failed> {
     fixture.parallel(OpenMpi::Four, 0, &command)
 }
 
-/// Tries to drain a node of the Pods that a label selects, under a PodDisruptionBudget that demands all of them. A
-/// share in percent would be one of the job's instances, which is what an IPUJob's scale counts.
+/// Drains a node of the Pods that a label selects, under a PodDisruptionBudget that requires all of them. A
+/// percentage would refer to the job's instances, which is what an IPUJob's scale counts.
 async fn budget_forbids_drain(
     fixture: &Fixture,
     node: &str,
@@ -169,7 +169,7 @@ async fn budget_forbids_drain(
     Ok(())
 }
 
-/// The UIDs of all Pods of the namespace.
+/// Returns the UIDs of all Pods of the namespace.
 async fn uids(fixture: &Fixture) -> Result<String, KubectlError> {
     let uids = "--output=jsonpath={.items[*].metadata.uid}";
     fixture.kubectl(&["get", "pods", uids]).await
@@ -188,7 +188,7 @@ async fn drain(
     fixture.kubectl(&arguments).await
 }
 
-/// How often each partition has been reset.
+/// Returns the number of resets of each partition.
 async fn resets(fixture: &Fixture) -> Result<Vec<i64>, Failed> {
     let partitions = fixture.partitions().await?.into_iter();
     let statuses = partitions.filter_map(|partition| partition.status);

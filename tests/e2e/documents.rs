@@ -1,4 +1,4 @@
-//! What README and documents tell people to type, typed on real nodes.
+//! Runs the commands of the README and the documents on real nodes.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -21,8 +21,8 @@ use tests::documents::{FOR_ADMINS, FOR_USERS, QUICKSTART, REFUSED, Typed, UNINST
 
 use crate::fixture::Fixture;
 
-/// What a person does besides: ends what shows changes for ever, edits in an editor, and asks again where a container or
-/// a forwarded port is not there yet.
+/// The actions of a person around the commands: ends commands that follow changes, edits in an editor, and repeats a
+/// command until a container or a forwarded port is ready.
 const PERSON: &str = r#"
 export KUBE_EDITOR=true
 again() { local tries=0; until "$@"; do (( ++tries < 120 )) || return 1; sleep 1; done; }
@@ -39,12 +39,12 @@ curl() {
 }
 "#;
 
-/// A person who looks for something in a log, and may find nothing.
+/// A command that searches a log, and may find nothing.
 const READER: &str = r#"
 grep() { command grep "$@" || [ $? -eq 1 ]; }
 "#;
 
-/// What stands in documents for what is somebody's own.
+/// Placeholders in documents, with their values in the run.
 const OWN: [(&str, &str); 3] = [
     (
         "docker.io/library/debian:12",
@@ -54,8 +54,8 @@ const OWN: [(&str, &str); 3] = [
     ("node-1", "node1"),
 ];
 
-/// Types the quickstart, which begins without an operator: uninstalls that of the run first, and installs it again
-/// afterwards.
+/// Runs the quickstart, which starts without an operator: uninstalls the operator of the run first, and installs it
+/// again afterwards.
 pub(crate) fn quickstart(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let desk = Desk::new(fixture)?;
@@ -67,7 +67,7 @@ pub(crate) fn quickstart(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// What users are told, from the first job to the last.
+/// Runs the documents for users, from the first job to the last.
 pub(crate) fn for_users(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let desk = Desk::new(fixture)?;
@@ -79,7 +79,7 @@ pub(crate) fn for_users(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// What admins are told, while a job runs. At the end the operator is uninstalled as the document says.
+/// Runs the documents for admins while a job runs. At the end the operator is uninstalled as the document describes.
 pub(crate) fn for_admins(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let desk = Desk::new(fixture)?;
@@ -105,7 +105,7 @@ pub(crate) fn for_admins(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// The blocks of a document that are typed, in their order. A block that must be refused has `!` before it.
+/// Returns the blocks of a document that run, in their order. `!` marks a block that must be refused.
 fn blocks(fixture: &Fixture, typed: &Typed) -> Result<Vec<String>, Failed> {
     let document = typed.document;
     let path = fixture.operated.repository.join(format!("{document}.md"));
@@ -121,7 +121,7 @@ fn blocks(fixture: &Fixture, typed: &Typed) -> Result<Vec<String>, Failed> {
     Ok(found)
 }
 
-/// Where a person types: a shell with kubectl and Helm, in a folder from which the repository's are reached.
+/// The shell of a person, with kubectl and Helm, in a folder with access to those of the repository.
 struct Desk<'a> {
     fixture: &'a Fixture,
     folder: TempDir,
@@ -144,7 +144,7 @@ impl<'a> Desk<'a> {
         Ok(())
     }
 
-    /// Runs a block, and ends what it has left in the background.
+    /// Runs a block, and ends its background processes.
     fn block(&self, document: &str, block: &str) -> Result<(), Failed> {
         let path = self.folder.path();
         let said = path.join("said");

@@ -1,4 +1,4 @@
-//! A V-IPU controller that does not answer: what fits elsewhere goes on, the rest waits and says why.
+//! A V-IPU controller that does not respond: jobs that fit elsewhere run, and the others wait and name the reason.
 
 use cluster::wait::{Seen, until};
 use ipu_api::ipujob::IPUJob;
@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// The first controller is down; a job that would fit there is served by the second.
+/// The first controller is down. The second one serves a job that would fit on the first.
 pub(crate) fn goes_elsewhere(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (first, second) = fixture.controllers();
@@ -26,8 +26,8 @@ pub(crate) fn goes_elsewhere(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// The first controller is too small for the job and the second is down; the job's status names
-/// both and why, and the job ends well once the second is back.
+/// The first controller is too small for the job and the second is down: the job's status names both and the reasons,
+/// and the job completes once the second is back.
 pub(crate) fn waits_and_says_why(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (first, second) = fixture.controllers();

@@ -1,4 +1,4 @@
-//! Pods that do not start or do not last: what `kubectl describe ipujob` says of each, on real nodes.
+//! Pods that do not start or that fail: the output of `kubectl describe ipujob` for each, on real nodes.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
@@ -38,8 +38,8 @@ fn add(object: &mut Value, fields: Value) {
     }
 }
 
-/// A Pod that fits on no node, one whose image may not be pulled, and one whose registry refuses connections: the job waits
-/// and names both the Pod and the reason, in one event. Their partitions are kept, since each may be fixed.
+/// A Pod that fits on no node, one whose image must not be pulled, and one whose registry refuses connections: the
+/// job waits and names the Pod and the reason in one event. It keeps the partitions, because each cause can be fixed.
 pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
     let huge = json!({"resources": {"requests": {"cpu": "1000"}}});
     let missing = json!({"image": "ipu-operator.local/missing:1", "imagePullPolicy": "Never"});
@@ -66,8 +66,8 @@ pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
         ];
         fixture.described("unreachable", &pull).await?;
         assert_eq!(fixture.partitions().await?.len(), 3, "they are kept");
-        // The kubelet reports ErrImagePull first: another reason of the same wait is no other event. The events of a
-        // job are in their order, so that all of them are there once the last one is.
+        // The kubelet reports ErrImagePull first: another reason of the same wait is no further event. The events of
+        // a job are in their order, so all of them exist once the last one does.
         let suspend = r#"--patch={"spec": {"suspend": true}}"#;
         fixture
             .kubectl(&["patch", "ipujob", "unreachable", "--type=merge", suspend])
@@ -78,7 +78,7 @@ pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// An init container that fails fails the job, which names it.
+/// A failing init container fails the job, which names it.
 pub(crate) fn init_container_fails(fixture: &Fixture) -> Result<(), Failed> {
     let init = json!({"initContainers": [{
         "name": "fetch", "image": IMAGE, "imagePullPolicy": "IfNotPresent",
@@ -92,7 +92,7 @@ pub(crate) fn init_container_fails(fixture: &Fixture) -> Result<(), Failed> {
     )
 }
 
-/// A worker that takes more memory than it may: the kernel ends it, and the job says that, not only 137.
+/// A worker that exceeds its memory limit: the kernel kills it, and the job says so, instead of only 137.
 pub(crate) fn killed_for_memory(fixture: &Fixture) -> Result<(), Failed> {
     let hungry = json!({
         "command": ["python3", "-c", "kept = [bytearray(1 << 20) for _ in range(1 << 12)]"],
@@ -106,8 +106,8 @@ pub(crate) fn killed_for_memory(fixture: &Fixture) -> Result<(), Failed> {
     )
 }
 
-/// A worker that writes more than its limit for ephemeral storage: the kubelet evicts it. It would do the same again, so
-/// the job fails, and says which limit it was.
+/// A worker that exceeds its limit for ephemeral storage: the kubelet evicts it. A restart would end in the same way,
+/// so the job fails, and names the limit.
 pub(crate) fn evicted_for_storage(fixture: &Fixture) -> Result<(), Failed> {
     let volume = json!({"volumes": [{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}]});
     let writes = json!({
@@ -122,7 +122,7 @@ pub(crate) fn evicted_for_storage(fixture: &Fixture) -> Result<(), Failed> {
     )
 }
 
-/// A job fails, says so, and gives its partition back.
+/// Checks that a job fails with this reason, and releases its partition.
 fn ends_with(fixture: &Fixture, job: &IPUJob, words: &str) -> Result<(), Failed> {
     fixture.block_on(async {
         let name = job.metadata.name.as_deref().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The cluster that all trials share, and what they do with it.
+//! The cluster that all trials share, and their actions on it.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -33,10 +33,10 @@ use tokio::runtime::Runtime;
 
 use crate::simulators;
 
-/// How long anything may take on a busy machine.
+/// Time limit of any wait on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
-/// What a failed trial may leave behind, as `kubectl delete` takes it.
+/// The objects that a failed trial may leave, as arguments of `kubectl delete`.
 const LEFT: [&str; 3] = [
     "ipujobs --all --all-namespaces",
     "deployments.apps,statefulsets.apps,jobs.batch --all --cascade=foreground",
@@ -48,9 +48,9 @@ pub(crate) struct Fixture {
     runtime: Runtime,
     /// The folders that the cluster uses.
     pub(crate) settings: Settings,
-    /// Where the work is told.
+    /// Prints the progress.
     pub(crate) progress: Progress,
-    /// The programs that the cluster is made of.
+    /// The programs of the cluster.
     pub(crate) tools: Tools,
     /// What the demo runs on.
     pub(crate) operated: Operated,
@@ -58,13 +58,13 @@ pub(crate) struct Fixture {
     pub(crate) release: Release,
 }
 
-/// The demo, as `make demo` runs it.
+/// Runs the demo, as `make demo` does.
 pub(crate) fn demo(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async { Ok(demo::run(&fixture.operated, &fixture.progress).await?) })
 }
 
 impl Fixture {
-    /// Brings the cluster up and installs the operator. What was begun is ended where that fails.
+    /// Starts the cluster and installs the operator. Stops everything again if that fails.
     pub(crate) fn set_up() -> anyhow::Result<Arc<Self>> {
         let runtime = Runtime::new()?;
         let settings = Settings::from_env()?;
@@ -91,26 +91,25 @@ impl Fixture {
         }
     }
 
-    /// Takes the cluster down; an error names what was left behind.
+    /// Stops the cluster. An error names the processes and files that are left.
     pub(crate) fn tear_down(&self) -> anyhow::Result<()> {
         interrupt::ending();
         Ok(lifecycle::down(&self.settings, &self.progress)?)
     }
 
-    /// Runs a trial's work. What explains a failure is printed and saved; then the faults that it
-    /// ordered are taken back and its jobs deleted, for the trials after it are to find what they
-    /// expect.
+    /// Runs the work of a trial. After a failure, prints and saves the logs that explain it. Then ends the trial's
+    /// faults and deletes its jobs, because the following trials start from a clean state.
     pub(crate) fn block_on(
         &self,
         work: impl Future<Output = Result<(), Failed>>,
     ) -> Result<(), Failed> {
         let work = async {
-            // An assertion's panic must not keep the cluster from being tidied.
+            // An assertion's panic must not prevent the cleanup of the cluster.
             let work = AssertUnwindSafe(work).catch_unwind();
             let work = work.map(|done| done.unwrap_or_else(|panic| Err(said(panic.as_ref()))));
             let done = post_mortem::after(&self.settings, work).await;
             if let Err(failure) = &done {
-                // The runner tells it only after the last trial.
+                // The test runner prints it only after the last trial.
                 eprintln!("\n{}", failure.message().unwrap_or("it failed"));
                 self.tidy().await?;
             }
@@ -135,12 +134,12 @@ impl Fixture {
         Ok(())
     }
 
-    /// What is true in the cluster.
+    /// Returns the facts about the cluster.
     pub(crate) fn facts(&self) -> Facts<'_> {
         Facts::new(&self.operated)
     }
 
-    /// The simulated controllers: the small one first.
+    /// Returns the simulated controllers, the small one first.
     pub(crate) fn controllers(&self) -> (&Controller, &Controller) {
         (&self.operated.controllers[0], &self.operated.controllers[1])
     }
@@ -152,7 +151,7 @@ impl Fixture {
         self.fact(file)
     }
 
-    /// What a file of `examples/` says of its job.
+    /// Reads the job of a file of `examples/`.
     pub(crate) fn fact(&self, file: &str) -> Result<JobFact, Failed> {
         Ok(JobFact::of_file(&self.path(file))?)
     }
@@ -181,8 +180,8 @@ impl Fixture {
         Ok(job)
     }
 
-    /// Brings the image of metrics-server to the nodes. Answers the folder of its manifests and the
-    /// name of the image.
+    /// Loads the image of metrics-server onto the nodes. Returns the folder of its manifests and the name of the
+    /// image.
     pub(crate) fn metrics_server(&self) -> Result<(PathBuf, String), Failed> {
         let image = metrics_server::ensure(&self.settings, &self.progress)?;
         let name = image.name.clone();
@@ -197,12 +196,12 @@ impl Fixture {
         Ok(())
     }
 
-    /// Waits until `kubectl describe` of a job says all of this.
+    /// Waits until `kubectl describe` of a job contains all of this.
     pub(crate) async fn described(&self, name: &str, words: &[&str]) -> Result<String, Failed> {
         self.described_in("default", name, words).await
     }
 
-    /// As [`Self::described`], of a job in another namespace.
+    /// As [`Self::described`], for a job in another namespace.
     pub(crate) async fn described_in(
         &self,
         namespace: &str,
@@ -220,7 +219,7 @@ impl Fixture {
         Ok(said.await?)
     }
 
-    /// Deletes all jobs of a namespace, and waits until nothing of any job is left anywhere.
+    /// Deletes all jobs of a namespace, and waits until no object of any job is left.
     pub(crate) async fn clear(&self, namespace: &str) -> Result<(), Failed> {
         let delete = [
             "delete",
@@ -239,7 +238,7 @@ impl Fixture {
         self.jobs().get(name).await
     }
 
-    /// The status of a job once it is in a state.
+    /// Returns the status of a job once it has a state.
     pub(crate) async fn once(&self, name: &str, state: JobState) -> Result<IPUJobStatus, Failed> {
         let what = format!("{name} to be {state:?}");
         let status = until(what, PATIENCE, || async {
@@ -254,7 +253,7 @@ impl Fixture {
         Ok(status.await?)
     }
 
-    /// Waits until no IPUPartition is left, though jobs are.
+    /// Waits until no IPUPartition is left, while jobs can exist.
     pub(crate) async fn once_no_partition(&self) -> Result<(), Failed> {
         until("every partition to be released", PATIENCE, || async {
             let partitions = self.partitions().await?.len();
@@ -264,7 +263,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Runs kubectl as a user does, and answers what it prints.
+    /// Runs kubectl as a user does, and returns its output.
     pub(crate) async fn kubectl(&self, arguments: &[&str]) -> Result<String, KubectlError> {
         self.operated.kubectl.run(arguments).await
     }
@@ -277,7 +276,7 @@ impl Fixture {
         Api::default_namespaced(self.operated.client.clone())
     }
 
-    /// Deletes a file of `examples/`, and waits until nothing of any job is left anywhere.
+    /// Deletes a file of `examples/`, and waits until no object of any job is left.
     pub(crate) async fn delete_and_leave_nothing(&self, file: &str) -> Result<(), Failed> {
         let path = self.path(file);
         self.operated.kubectl.delete(&path).await?;
@@ -298,7 +297,7 @@ impl Fixture {
         Ok(partitions.list(&ListParams::default()).await?.items)
     }
 
-    /// Every attempt that is recorded, as id and outcome.
+    /// Returns every recorded attempt, as id and outcome.
     pub(crate) async fn attempts(&self) -> Result<Vec<(String, AttemptOutcome)>, kube::Error> {
         Ok(self
             .partitions()
@@ -317,14 +316,14 @@ impl Fixture {
         Ok(())
     }
 
-    /// Takes all faults of a simulated controller back.
+    /// Ends all faults of a simulated controller.
     pub(crate) async fn clear_orders(&self, controller: &Controller) -> Result<(), Failed> {
         let url = format!("http://{}/faults", controller.faults_at);
         http::request("DELETE", &url, "").await?;
         Ok(())
     }
 
-    /// Number of CreatePartition calls that a simulated controller has seen so far.
+    /// Returns the number of CreatePartition calls to a simulated controller so far.
     pub(crate) async fn creates_seen(&self, controller: &Controller) -> Result<usize, Failed> {
         let url = format!("http://{}/calls", controller.faults_at);
         let calls: Vec<Value> = serde_json::from_str(&http::request("GET", &url, "").await?)?;
@@ -334,8 +333,8 @@ impl Fixture {
             .count())
     }
 
-    /// Waits until the API server takes a job again: a controller that was killed asks for its Lease
-    /// and ends jobs before its Service sends anybody to its webhooks.
+    /// Waits until the API server accepts jobs again: a killed controller acquires its Lease and ends jobs before its
+    /// Service routes to its webhooks.
     pub(crate) async fn webhooks_answer(&self) -> Result<(), Failed> {
         let job = self.example("01-single-worker.yaml")?;
         until("the webhooks to answer", PATIENCE, || async {
@@ -345,7 +344,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Whether the API server would take a job; nothing is stored.
+    /// Whether the API server would accept a job, in a dry run.
     pub(crate) async fn would_take(&self, job: &IPUJob) -> Result<(), kube::Error> {
         let asked = PostParams {
             dry_run: true,
@@ -360,13 +359,13 @@ impl Fixture {
         self.kill("controller", None).await
     }
 
-    /// Kills the proxy that makes partitions.
+    /// Kills the proxy that leads.
     pub(crate) async fn kill_leading_proxy(&self) -> Result<(), Failed> {
         let holder = self.leader("ipu-operator-vipu-proxy").await?;
         self.kill("vipu-proxy", holder.as_deref()).await
     }
 
-    /// Kills the controller that reconciles jobs. Answers its Pod.
+    /// Kills the controller that leads. Returns its Pod.
     pub(crate) async fn kill_leading_controller(&self) -> Result<String, Failed> {
         let holder = self.leader("ipu-operator-controller-manager").await?;
         let holder = holder.ok_or("nobody leads")?;
@@ -374,7 +373,7 @@ impl Fixture {
         Ok(holder)
     }
 
-    /// The Pod that holds a Lease of the operator.
+    /// Returns the Pod that holds a Lease of the operator.
     pub(crate) async fn leader(&self, lease: &str) -> Result<Option<String>, kube::Error> {
         let leases: Api<Lease> = Api::namespaced(self.operated.client.clone(), NAMESPACE);
         let lease = leases.get(lease).await?;
@@ -391,7 +390,7 @@ impl Fixture {
     }
 }
 
-/// What a panic says; an assertion's words are a `String` or a literal.
+/// Returns the message of a panic: an assertion's message is a `String` or a literal.
 fn said(panic: &(dyn Any + Send)) -> Failed {
     let literal = || panic.downcast_ref::<&str>().map(ToString::to_string);
     let said = panic.downcast_ref::<String>().cloned().or_else(literal);

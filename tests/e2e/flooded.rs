@@ -1,5 +1,6 @@
-//! Nine Pods without rights load every port of the operator, and nobody else notices; then beside policies whose answers
-//! are hostile, and both processes live on within their memory. From start to end no probe fails and no container ends.
+//! Nine Pods without rights load every port of the operator, and other users are unaffected. Then the same beside
+//! policies with hostile answers: both processes respect their memory limits. No probe fails and no container ends
+//! from start to end.
 
 mod hostile;
 mod load;
@@ -27,13 +28,13 @@ use waits::{Sent, User, Waits};
 
 use crate::fixture::Fixture;
 
-/// How long the load lasts beside hostile policies, in seconds; `make flood` makes it ten minutes.
+/// Duration of the load beside hostile policies, in seconds. `make flood` sets ten minutes.
 const SECONDS: &str = "IPU_OPERATOR_FLOOD_SECONDS";
 
-/// The same where nothing is said, and how long others' waiting is measured.
+/// The default of it, and the duration of the measurement of others' waiting.
 const SHORT: u64 = 40;
 
-/// A process of the operator: the component of its Pods, its container, and the ports that anybody reaches.
+/// A process of the operator: the component of its Pods, its container, and the ports that every Pod reaches.
 const PROCESSES: [(&str, &str, &[u16]); 2] = [
     ("controller", "controller", &[9443, 8443]),
     ("vipu-proxy", "vipu-proxy", &[8080, 8443]),
@@ -42,11 +43,11 @@ const PROCESSES: [(&str, &str, &[u16]); 2] = [
 /// The port of the probes of both processes.
 const PROBES: u16 = 8081;
 
-/// Whatever is loaded: no container ends, every probe is answered, memory stays under its limit, and users wait for no
-/// more than a second longer than the machine makes everybody wait. With hostile policies: the same, but for the wait.
+/// Under any load, no container ends, every probe is answered, memory stays below its limit, and users wait at most a
+/// second longer than the machine delays everybody. With hostile policies the same holds, except for the waiting.
 pub(crate) fn nobody_notices(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
-        // What was made for it goes in any case: a policy would decide for the trials that follow.
+        // The cleanup always runs, because a policy would affect the following trials.
         let outcome = AssertUnwindSafe(loaded(fixture)).catch_unwind().await;
         Flood::delete(fixture).await?;
         Hostile::delete(fixture).await?;
@@ -76,8 +77,8 @@ async fn loaded(fixture: &Fixture) -> Result<(), Failed> {
     let mut flood = Flood::begin(fixture, &pods).await?;
     let loaded = Waits::measure(fixture, &sent, Duration::from_secs(SHORT)).await?;
     loaded.are_within(&quiet)?;
-    // Such policies cost what an admin lets them cost, on cores that all share here: nobody's waiting is bounded, but
-    // memory is.
+    // The admin defines the cost of such policies, and all share the same cores: others' waiting has no bound, and
+    // memory has one.
     hostile.apply_all().await?;
     let hostile_for = Duration::from_secs(hostile_for);
     if let Ok(refused) = tokio::time::timeout(hostile_for, hostile.reload()).await {
@@ -97,15 +98,15 @@ async fn loaded(fixture: &Fixture) -> Result<(), Failed> {
     hostile.are_active().await
 }
 
-/// Is the load itself, on these targets in JSON, in the cgroups of this process.
+/// Runs the load itself, on these targets in JSON, in the cgroups of this process.
 pub(crate) fn load(pid: &str, targets: &str) -> anyhow::Result<()> {
-    // Before there is a second thread, and before anything is sent.
+    // Before a second thread starts, and before the first request.
     cgroups::join(pid.parse()?)?;
     let targets = serde_json::from_str(targets)?;
     tokio::runtime::Runtime::new()?.block_on(flood::run(targets))
 }
 
-/// A quantity of memory, which the API server writes with the largest unit that leaves no fraction.
+/// Parses a quantity of memory, which the API server writes with the largest unit that leaves no fraction.
 fn mib(quantity: &str) -> Option<u64> {
     let gib = quantity.strip_suffix("Gi").map(|gib| (gib, 1 << 10));
     let (number, unit) = gib.or_else(|| Some((quantity.strip_suffix("Mi")?, 1)))?;

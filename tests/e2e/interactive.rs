@@ -1,4 +1,4 @@
-//! An interactive job: mpirun by hand, suspension, and the end of its time.
+//! An interactive job: mpirun by hand, suspension, and the end of its time limit.
 
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
@@ -6,8 +6,8 @@ use serde_json::json;
 
 use crate::fixture::Fixture;
 
-/// A user starts mpirun in the launcher, and the exit code comes back; `suspend` gives the IPUs back
-/// until it is taken back.
+/// A user starts mpirun in the launcher and gets its exit code. `suspend` releases the IPUs until the user resumes
+/// the job.
 pub(crate) fn runs_mpirun_and_is_suspended(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let job = fixture.apply("09-interactive.yaml").await?;
@@ -36,7 +36,7 @@ pub(crate) fn runs_mpirun_and_is_suspended(fixture: &Fixture) -> Result<(), Fail
     })
 }
 
-/// At the end of its time an interactive job is Completed, and its IPUs are free.
+/// At the end of its time limit an interactive job is Completed, and its IPUs are free.
 pub(crate) fn ends_by_itself(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let mut job = fixture.example("09-interactive.yaml")?;

@@ -1,4 +1,4 @@
-//! The operator's processes are killed without a chance to tidy up, at the worst moments.
+//! The operator's processes are killed at the worst moments.
 
 use cluster::wait::{Seen, until};
 use ipu_api::ipupartition::AttemptOutcome;
@@ -7,8 +7,8 @@ use libtest_mimic::Failed;
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// The V-IPU controller forms the partition and its reply never comes; the proxy is killed while it
-/// waits, so that nothing but the write-ahead record knows of the partition.
+/// The V-IPU controller forms the partition and its reply is lost. The proxy is killed while it waits, so only the
+/// write-ahead record names the partition.
 pub(crate) fn proxy(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (first, _) = fixture.controllers();
@@ -40,8 +40,7 @@ pub(crate) fn proxy(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// The controller is killed when the job has asked for its partition, and again when its Pod has a
-/// node.
+/// The controller is killed after it has requested the partition of the job, and again when the Pod has a node.
 pub(crate) fn controller(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let job = fixture.apply("01-single-worker.yaml").await?;

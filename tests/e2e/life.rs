@@ -1,10 +1,10 @@
-//! Jobs that do not simply run through: one fails and starts again, one has a sidecar.
+//! Jobs with restarts and sidecars.
 
 use libtest_mimic::Failed;
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// A run that fails with a retryable code is followed by another, on the same partition.
+/// A run that fails with a retryable exit code is followed by another one, on the same partition.
 pub(crate) fn fails_and_starts_again(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (first, _) = fixture.controllers();

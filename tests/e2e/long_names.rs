@@ -1,4 +1,4 @@
-//! The longest names that Kubernetes takes, on real nodes and under `mpirun`.
+//! The longest names that Kubernetes accepts, on real nodes and under `mpirun`.
 
 use cluster::images::openmpi::OpenMpi;
 use ipu_api::ipujob_status::JobState;
@@ -8,11 +8,11 @@ use tests::described::COMPLETED;
 use crate::described::once_described;
 use crate::fixture::Fixture;
 
-/// The longest name that validation takes in the namespace `default`: the kubelet names a folder of logs after the
-/// namespace, the Pod and its UID, and a name of a file has 255 characters at most.
+/// The longest name that validation accepts in the namespace `default`: the kubelet names a folder of logs after the
+/// namespace, the Pod and its UID, and a file name has at most 255 characters.
 const LONGEST: usize = 201;
 
-/// Each worker says who it is, and both are told apart, though a host name has no more than 63 characters. A user reads
+/// Each worker prints its name, and the names differ, although a host name has at most 63 characters. A user reads
 /// each name in full: the events of the job name its Pods.
 pub(crate) fn run_mpirun(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {

@@ -1,4 +1,4 @@
-//! A node falls silent under a job: its Pod is let go, and the job goes on.
+//! A node becomes unreachable under a job: its Pod is force-deleted, and the job continues.
 
 use std::fs;
 
@@ -14,15 +14,15 @@ use serde_json::json;
 use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::runs;
 
-/// Kubernetes deletes the Pod of a silent node, and nobody there ends it. The operator gives it up,
-/// has the partition reset and makes the Pod anew, which runs once the node is back.
+/// Kubernetes deletes the Pod of an unreachable node, and no kubelet ends it. The operator force-deletes it, resets
+/// the partition and creates the Pod again, which runs once the node is back.
 pub(crate) fn lets_its_pods_go(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (_, second) = fixture.controllers();
         let mut job = fixture.example("06-inference.yaml")?;
         let name = job.name_any();
         let pod = &mut job.spec.workers.template.0["spec"];
-        // The first controller's label contradicts it, so the partition is the second one's.
+        // The first controller's label does not match, so the partition is on the second one.
         pod["nodeSelector"] = json!({"ipunode": "pod2"});
         pod["terminationGracePeriodSeconds"] = json!(1);
         pod["tolerations"] = json!([{
@@ -70,7 +70,7 @@ fn silence(node: &str) -> Result<Stopped, Failed> {
     Ok(Stopped::process(kubelet_of(node)?)?)
 }
 
-/// The process of the kubelet of a node.
+/// Returns the process of the kubelet of a node.
 pub(crate) fn kubelet_of(node: &str) -> Result<i32, Failed> {
     let of_node = |command: &[u8]| {
         let command = String::from_utf8_lossy(command);
@@ -80,7 +80,7 @@ pub(crate) fn kubelet_of(node: &str) -> Result<i32, Failed> {
     };
     for entry in fs::read_dir("/proc")? {
         let entry = entry?;
-        // One that ends meanwhile is not the one that is looked for.
+        // A process that has just ended is not the kubelet.
         let Ok(command) = fs::read(entry.path().join("cmdline")) else {
             continue;
         };

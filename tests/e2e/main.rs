@@ -1,7 +1,7 @@
-//! One run on real nodes: the demo, then everything around the first job is killed, taken down or
-//! given invalid data, and the jobs still end as they should.
+//! One run on real nodes: the demo, then trials in which processes are killed, nodes become unreachable, or data is
+//! invalid, and the jobs still end as expected.
 //!
-//! The cluster is brought up once for all trials and taken down after them, also when they fail.
+//! The cluster starts once for all trials and stops after them, also when they fail.
 
 mod api_outage;
 mod autoscaled;
@@ -200,7 +200,7 @@ const TRIALS: [(&str, Check); 48] = [
     ("admins_type_what_the_documents_say", documents::for_admins),
 ];
 
-/// Trials of `make test-full` alone: they need more tools, or minutes of patience.
+/// Trials of `make test-full` only: they need more tools, or take minutes.
 const LONG: [(&str, Check); 7] = [
     ("autoscaler_counts_instances", autoscaled::counts_instances),
     (
@@ -223,7 +223,7 @@ const LONG: [(&str, Check); 7] = [
     ),
 ];
 
-/// Where this variable is `long`, the long trials run in the place of the others; `full` means both.
+/// The variable that selects trials: `long` runs the long trials instead of the others, and `full` runs both.
 const EXTENT: &str = "IPU_OPERATOR_E2E";
 
 fn main() -> ExitCode {

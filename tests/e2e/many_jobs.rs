@@ -20,7 +20,7 @@ use crate::unaffected::Live;
 /// Jobs of one Pod and one IPU each.
 const JOBS: usize = 200;
 
-/// How long two nodes on a busy machine may take to start so many Pods.
+/// Time limit until two nodes on a busy machine have started all Pods.
 const LONG: Duration = Duration::from_mins(20);
 
 /// Jobs that are submitted at the same time.
@@ -30,8 +30,8 @@ const AT_ONCE: usize = 8;
 const CONTROLLERS: &str = "global.vipuControllers={pod1.vipu:8090:ipunode=pod1,\
                            pod2.vipu:8090:ipunode=pod2,pod3.vipu:8090:kubernetes.io/os=linux}";
 
-/// While `helm upgrade` and `helm rollback` replace both processes, no Pod is replaced or restarted, no
-/// partition is another, and nothing is said of any trouble.
+/// While `helm upgrade` and `helm rollback` replace both processes, no Pod is replaced or restarted, no partition
+/// changes, and no event reports a problem.
 pub(crate) fn is_not_disturbed_by_an_upgrade(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let manifest = third_controller(fixture)?;
@@ -60,7 +60,7 @@ pub(crate) fn is_not_disturbed_by_an_upgrade(fixture: &Fixture) -> Result<(), Fa
     })
 }
 
-/// The second simulated controller of the examples once more, larger and under another name.
+/// The second simulated controller of the examples again, larger and under another name.
 fn third_controller(fixture: &Fixture) -> Result<tempfile::NamedTempFile, Failed> {
     let examples = fixture
         .operated

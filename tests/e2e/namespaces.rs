@@ -1,4 +1,4 @@
-//! Namespaces with rules of their own: quotas, limits, and Pod Security for the jobs' own Pods.
+//! Namespaces with quotas, limits, and Pod Security.
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 use crate::failing_pods::job;
 use crate::fixture::{Fixture, PATIENCE};
 
-/// A ResourceQuota has room for one Pod less than the job needs: the job says so, and goes on as soon as there is room.
+/// A ResourceQuota allows one Pod less than the job needs: the job reports it, and continues as soon as the quota
+/// allows the Pod.
 pub(crate) fn quota_is_told(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}});
@@ -37,8 +38,8 @@ pub(crate) fn quota_is_told(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// A LimitRange gives every container of a job its default limits, the operator's own among them, and refuses a worker
-/// that wants more than it allows.
+/// A LimitRange sets default limits on every container of a job, including the operator's, and refuses a worker that
+/// exceeds its maximum.
 pub(crate) fn limit_range_is_kept(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let limits = json!({"metadata": {"name": "small"}, "spec": {"limits": [{
@@ -67,7 +68,7 @@ pub(crate) fn limit_range_is_kept(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Pod Security `baseline` takes a parallel job as it is written in the examples.
+/// Pod Security `baseline` accepts a parallel job as in the examples.
 pub(crate) fn baseline_takes_a_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let namespace = Ruled::make(fixture, "baseline", enforce("baseline")).await?;
@@ -79,8 +80,8 @@ pub(crate) fn baseline_takes_a_parallel_job(fixture: &Fixture) -> Result<(), Fai
     })
 }
 
-/// Pod Security `restricted` refuses a template that does not say how it is restricted, and the job says which fields it
-/// lacks; one that says it is taken, with the launcher and what the operator puts beside it.
+/// Pod Security `restricted` refuses a template without the required fields, and the job names them. It accepts a
+/// template with them, including the launcher and the operator's own containers.
 pub(crate) fn restricted_takes_a_job_that_says_so(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let namespace = Ruled::make(fixture, "restricted", enforce("restricted")).await?;

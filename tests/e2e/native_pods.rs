@@ -51,7 +51,7 @@ fn container(ipus: u32, command: &str) -> Value {
     })
 }
 
-/// The Pods with this label, once they are as wanted.
+/// Returns the Pods with this label, once they satisfy a condition.
 async fn once(
     fixture: &Fixture,
     label: &str,
@@ -78,7 +78,7 @@ async fn pod(fixture: &Fixture, name: &str) -> Result<Pod, Failed> {
     Ok(pods.get(name).await?)
 }
 
-/// What the message of a wait that was in vain says of a Pod.
+/// Describes a Pod for the message of a wait that has timed out.
 fn state(pod: &Pod) -> String {
     let (name, phase) = (pod.name_any(), phase(pod).unwrap_or_default());
     let condition = condition(pod);
@@ -100,7 +100,7 @@ fn is_gated(pod: &Pod) -> bool {
     gates.is_some_and(|gates| !gates.is_empty())
 }
 
-/// The operator's condition of a Pod.
+/// Returns the operator's condition of a Pod.
 fn condition(pod: &Pod) -> Option<&PodCondition> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
     let mut conditions = conditions.iter();
@@ -122,7 +122,7 @@ fn uid(pod: &Pod) -> String {
     pod.uid().unwrap_or_default()
 }
 
-/// Deletes an object and what it owns, and waits until all of it is gone.
+/// Deletes an object and its dependents, and waits until all of them are gone.
 async fn delete(fixture: &Fixture, object: &str) -> Result<(), Failed> {
     let delete = ["delete", object, "--cascade=foreground", "--timeout=120s"];
     fixture.kubectl(&delete).await?;

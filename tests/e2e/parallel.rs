@@ -1,5 +1,5 @@
-//! mpirun across worker Pods: more of them than it talks to directly, with either Open MPI, as root
-//! and as a normal user, and one worker lost on the way.
+//! mpirun across worker Pods: with more workers than its radix, with both versions of Open MPI, as root and as a
+//! normal user, and with a lost worker.
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
@@ -11,14 +11,14 @@ use crate::fixture::{Fixture, PATIENCE};
 const ROOT: i64 = 0;
 const SOMEBODY: i64 = 1000;
 
-/// Left alone, mpirun would have the first workers start the others. Only the launcher may: eight
-/// workers, with a radix of two, run all the same.
+/// By default, the first workers would start the others, and only the launcher has the right to. Eight workers with a
+/// radix of two run nevertheless.
 pub(crate) fn four_reaches_more_workers_than_its_radix(fixture: &Fixture) -> Result<(), Failed> {
     let radix = ["--mca", "routed_radix", "2"];
     runs_everywhere(fixture, OpenMpi::Four, ROOT, 8, &radix)
 }
 
-/// The same with Open MPI 5, whose daemons know the setting by another name.
+/// The same with Open MPI 5, whose daemons use another name for the setting.
 pub(crate) fn five_reaches_more_workers_than_its_radix(fixture: &Fixture) -> Result<(), Failed> {
     let radix = ["--prtemca", "routed_radix", "2"];
     runs_everywhere(fixture, OpenMpi::Five, ROOT, 8, &radix)
@@ -34,22 +34,22 @@ pub(crate) fn five_runs_as_a_normal_user(fixture: &Fixture) -> Result<(), Failed
     runs_everywhere(fixture, OpenMpi::Five, SOMEBODY, 2, &[])
 }
 
-/// As many workers as the large controller has IPUs: sixty-four streams from one launcher.
+/// As many workers as IPUs on the large controller: sixty-four streams from one launcher.
 pub(crate) fn reaches_sixty_four_workers(fixture: &Fixture) -> Result<(), Failed> {
     runs_everywhere(fixture, OpenMpi::Four, ROOT, 64, &[])
 }
 
-/// A worker that is deleted under a running mpirun fails the job by name: Open MPI 4 says so too.
+/// A worker that is deleted under a running mpirun fails the job, which names it. Open MPI 4 also fails.
 pub(crate) fn four_loses_a_worker(fixture: &Fixture) -> Result<(), Failed> {
     loses_a_worker(fixture, OpenMpi::Four)
 }
 
-/// Open MPI 5 ends well after it has lost a worker. The job does not.
+/// Open MPI 5 exits with 0 after it has lost a worker. The job fails nevertheless.
 pub(crate) fn five_loses_a_worker(fixture: &Fixture) -> Result<(), Failed> {
     loses_a_worker(fixture, OpenMpi::Five)
 }
 
-/// Runs one rank on each of so many workers; each prints who and where it is.
+/// Runs one rank on each of these workers. Each prints its rank and its host.
 fn runs_everywhere(
     fixture: &Fixture,
     version: OpenMpi,

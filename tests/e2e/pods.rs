@@ -1,4 +1,4 @@
-//! What trials want to know of single Pods.
+//! Reads single Pods for the trials.
 
 use cluster::wait::{Seen, until};
 use k8s_openapi::api::core::v1::Pod;

@@ -1,4 +1,4 @@
-//! Guests that an admin activates while everything runs.
+//! Guests that an admin activates while jobs run.
 
 use std::process::Command;
 
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// A placement guest from a ConfigMap decides in every replica of the proxy, and a limit holds for the
-/// namespaces that it is for; both go, and what was there before decides again.
+/// A placement guest from a ConfigMap decides in every replica of the proxy, and a limit applies to its namespaces.
+/// After the deletion of both, the earlier policies decide again.
 pub(crate) fn decide_and_go(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let module = fixture
@@ -71,7 +71,7 @@ pub(crate) fn decide_and_go(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// The limit of the example is for the namespaces with its label alone.
+/// The limit of the example applies only to the namespaces with its label.
 async fn holds_a_limit(fixture: &Fixture) -> Result<(), Failed> {
     let limit = fixture
         .operated
@@ -95,8 +95,8 @@ async fn holds_a_limit(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// What the live operator asks is written down in its container, without the values of environment
-/// variables, and replays the same with the guest that answered.
+/// The requests of the live operator are recorded in its container, without the values of environment variables. A
+/// replay with the same guest gives the same answers.
 pub(crate) fn are_recorded_and_replayed(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let controller = "deploy/ipu-operator-controller-manager";
@@ -165,7 +165,7 @@ pub(crate) async fn apply(fixture: &Fixture, name: &str, spec: Value) -> Result<
     Ok(())
 }
 
-/// The policy once every replica asks what it wishes.
+/// Returns the policy once every replica serves the desired version.
 pub(crate) async fn once_active(fixture: &Fixture, name: &str) -> Result<IPUPolicy, Failed> {
     let what = format!("the IPUPolicy {name} to be active everywhere");
     once(fixture, name, what, |policy| {
@@ -178,7 +178,7 @@ pub(crate) async fn once_active(fixture: &Fixture, name: &str) -> Result<IPUPoli
     .await
 }
 
-/// The policy once what was applied last is in a phase.
+/// Returns the policy once the last applied version has a phase.
 pub(crate) async fn once_in(
     fixture: &Fixture,
     name: &str,

@@ -1,4 +1,4 @@
-//! IPUJobs in a queue of the real Kueue, and a JobSet of the real JobSet, on real nodes.
+//! IPUJobs in a queue of the real Kueue, and a JobSet of the real JobSet controller, on real nodes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -18,16 +18,16 @@ use tests::kueue::workload::{Workload, of_job, workloads};
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// Name of the ClusterQueue, and of the LocalQueue that leads to it.
+/// Name of the ClusterQueue, and of its LocalQueue.
 const QUEUE: &str = "team";
 
-/// Name of the flavor that any node has.
+/// Name of the flavor of all nodes.
 const FLAVOR: &str = "any";
 
-/// How soon the IPUs of an evicted job are another one's.
+/// Time limit until another job can use the IPUs of an evicted job.
 const HANDOVER: Duration = Duration::from_secs(10);
 
-/// Two jobs, and quota for one: the second waits and says why, and runs when the first is evicted. The
+/// Two jobs, and quota for one: the second waits and names the reason, and runs when the first is evicted. The
 /// controller is killed while it evicts the second.
 pub(crate) fn two_jobs_share_a_quota(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
@@ -67,7 +67,7 @@ pub(crate) fn two_jobs_share_a_quota(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Both Jobs of a JobSet get a partition each, and nothing of them is left.
+/// Both Jobs of a JobSet get a partition each, and release it.
 pub(crate) fn a_jobset_gets_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         admin(fixture).install_jobset()?;
@@ -97,7 +97,7 @@ pub(crate) fn a_jobset_gets_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// An admin who installs what is not the operator's.
+/// An admin who installs other software than the operator.
 fn admin(fixture: &Fixture) -> Admin<'_> {
     Admin {
         settings: &fixture.settings,
@@ -124,7 +124,7 @@ async fn once_noticed(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A job of 4 IPUs in the queue, which does not end by itself and ends at once where it is told to.
+/// A queued job of 4 IPUs, which runs until it is asked to end.
 fn queued(fixture: &Fixture, name: &str) -> Result<IPUJob, Failed> {
     let mut job = fixture.example("01-single-worker.yaml")?;
     job.metadata.name = Some(name.to_owned());
@@ -136,7 +136,7 @@ fn queued(fixture: &Fixture, name: &str) -> Result<IPUJob, Failed> {
     Ok(job)
 }
 
-/// The Workload of a job once it `is_so`.
+/// Returns the Workload of a job once it `is_so`.
 async fn once(
     client: &Client,
     job: &str,
@@ -162,7 +162,7 @@ async fn set_active(client: &Client, job: &str, active: bool) -> Result<(), Fail
     Ok(())
 }
 
-/// Removes the queue, and Kueue: its webhooks are called for every Pod.
+/// Removes the queue, and Kueue, because its webhooks are called for every Pod.
 async fn remove_kueue(fixture: &Fixture) -> Result<(), Failed> {
     for kind in ["localqueues", "clusterqueues", "resourceflavors"] {
         let kind = format!("{kind}.kueue.x-k8s.io");

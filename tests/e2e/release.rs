@@ -1,5 +1,5 @@
-//! The life of a release under jobs that run: tried by `helm test`, upgraded to two controllers, rolled back,
-//! taken away, and installed again.
+//! The life of a release under running jobs: tested with `helm test`, upgraded to two controllers, rolled back,
+//! uninstalled, and installed again.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ const LEASE: &str = "ipu-operator-controller-manager";
 /// A job without a launcher.
 pub(crate) const SERVICE: &str = "job-inference-1";
 
-/// `helm test` runs a job, says so, and leaves nothing of it.
+/// `helm test` runs a job, reports it, and leaves no object of it.
 pub(crate) fn is_tried(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let test = ["test", NAMESPACE, "--logs", "--timeout", "120s"];
@@ -36,12 +36,12 @@ pub(crate) fn is_tried(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Jobs run on through all that an admin does to the release, and end when they are done.
+/// Jobs run through all changes of the release, and complete at their end.
 pub(crate) fn lives_under_jobs(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let lived = live(fixture).await;
         if lived.is_err() {
-            // Without an operator nothing of the jobs would go.
+            // Without an operator the finalizers of the jobs would stay.
             fixture.release.install()?;
         }
         lived
@@ -71,7 +71,7 @@ async fn live(fixture: &Fixture) -> Result<(), Failed> {
     picks_up(fixture, &before).await
 }
 
-/// One job with a launcher whose ranks run until they are told, and one that serves.
+/// One job with a launcher whose ranks run until they are asked to end, and one service.
 pub(crate) async fn start_jobs(fixture: &Fixture) -> Result<(), Failed> {
     let rank = "touch /tmp/runs; until [ -e /tmp/go ]; do sleep 0.2; done";
     let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
@@ -96,8 +96,8 @@ pub(crate) async fn start_jobs(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Upgrades the release so that both processes are replaced, to two replicas of each, under what lives.
-/// Answers the UIDs of the new Pods.
+/// Upgrades the release so that both processes are replaced, with two replicas of each, under running jobs. Returns
+/// the UIDs of the new Pods.
 pub(crate) async fn upgraded_under(
     fixture: &Fixture,
     before: &Live,
@@ -114,7 +114,7 @@ pub(crate) async fn upgraded_under(
     Ok(new)
 }
 
-/// The UIDs of the operator's own Pods, also of those that are ending.
+/// Returns the UIDs of the operator's own Pods, including terminating ones.
 pub(crate) async fn operators_pods(fixture: &Fixture) -> Result<BTreeSet<String>, kube::Error> {
     let pods: Api<Pod> = Api::namespaced(fixture.operated.client.clone(), NAMESPACE);
     let processes = "app.kubernetes.io/component in (controller,vipu-proxy)";
@@ -122,7 +122,7 @@ pub(crate) async fn operators_pods(fixture: &Fixture) -> Result<BTreeSet<String>
     Ok(found.iter().filter_map(ResourceExt::uid).collect())
 }
 
-/// The UIDs of the operator's Pods, once they are so many and none of the old ones is left.
+/// Returns the UIDs of the operator's Pods, once there are this many and none of the old ones is left.
 pub(crate) async fn once_replaced(
     fixture: &Fixture,
     old: &BTreeSet<String>,
@@ -138,8 +138,8 @@ pub(crate) async fn once_replaced(
     Ok(found.await?)
 }
 
-/// Of two controllers the leading one is killed once the job has asked for its partition, and its whole
-/// Pod is taken away once the job's Pod has a node: the other one goes on.
+/// Of two controllers the leader is killed after it has requested the partition of the job, and its whole Pod is
+/// deleted once the job's Pod has a node: the other one continues.
 async fn leader_dies_while_a_job_starts(fixture: &Fixture) -> Result<(), Failed> {
     let file = "01-single-worker.yaml";
     let job = fixture.apply(file).await?;
@@ -170,7 +170,7 @@ async fn leader_dies_while_a_job_starts(fixture: &Fixture) -> Result<(), Failed>
     Ok(())
 }
 
-/// What must be there while no operator is.
+/// Checks the objects that must exist while there is no operator.
 async fn keeps_what_jobs_need(fixture: &Fixture, before: &Live) -> Result<(), Failed> {
     let definitions = ["ipujobs", "ipupartitions", "ipupolicies"];
     let definitions = definitions.map(|kind| format!("{kind}.graphcore.ai"));
@@ -193,7 +193,7 @@ async fn keeps_what_jobs_need(fixture: &Fixture, before: &Live) -> Result<(), Fa
     Ok(())
 }
 
-/// Tells the ranks of the parallel job to end.
+/// Asks the ranks of the parallel job to end.
 pub(crate) async fn end_the_ranks(fixture: &Fixture) -> Result<(), Failed> {
     for worker in ["parallel-worker-0", "parallel-worker-1"] {
         fixture
@@ -203,7 +203,7 @@ pub(crate) async fn end_the_ranks(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The program ends, and with it the launcher, though no operator sees it.
+/// The program ends, and with it the launcher, while there is no operator.
 async fn finish_the_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     end_the_ranks(fixture).await?;
     until("the launcher to end", PATIENCE, || async {
@@ -214,12 +214,16 @@ async fn finish_the_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     })
     .await?;
     let state = fixture.job("parallel").await?.status.unwrap_or_default();
-    assert_eq!(state.launcher_status, JobState::Running, "nobody looks");
+    assert_eq!(
+        state.launcher_status,
+        JobState::Running,
+        "there is no operator"
+    );
     Ok(())
 }
 
-/// The new operator writes down the end that nobody saw and gives that partition back; the service runs
-/// on with what it had.
+/// The new operator records the end that happened in its absence, and releases that partition. The service keeps its
+/// Pods and its partition.
 async fn picks_up(fixture: &Fixture, before: &Live) -> Result<(), Failed> {
     fixture.once("parallel", JobState::Completed).await?;
     until(

@@ -1,4 +1,4 @@
-//! A job that serves for as long as it is wanted: it grows, gets a new template, and heals.
+//! A service: it is scaled, gets a new template, and recovers.
 
 use cluster::wait::{Seen, until};
 use ipu_api::ipujob_status::JobState;
@@ -10,8 +10,7 @@ use serde_json::json;
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// `kubectl scale` adds an instance, a new template replaces the Pods, and a Pod that is deleted
-/// comes back.
+/// `kubectl scale` adds an instance, a new template replaces the Pods, and a deleted Pod is created again.
 pub(crate) fn grows_changes_and_heals(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let mut job = fixture.example("06-inference.yaml")?;
@@ -52,7 +51,7 @@ pub(crate) fn grows_changes_and_heals(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// The UIDs of both workers, once they are all there is of this version and Ready.
+/// Returns the UIDs of both workers, once there are no other Pods and both are Ready.
 async fn serving(fixture: &Fixture, job: &str, version: &str) -> Result<[String; 2], Failed> {
     let pods: Api<Pod> = Api::default_namespaced(fixture.operated.client.clone());
     let what = format!("both workers of {job} to serve as {version}");

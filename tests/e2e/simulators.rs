@@ -1,11 +1,11 @@
-//! What trials do to a simulated V-IPU controller besides ordering faults.
+//! Actions of trials on a simulated V-IPU controller, except faults.
 
 use cluster::http;
 use lab::demo::{Controller, partitions_of};
 use libtest_mimic::Failed;
 use serde_json::json;
 
-/// What the ids of partitions begin with that a trial has created by hand.
+/// Prefix of the ids of partitions that a trial has created by hand.
 const BY_HAND: &str = "by-hand-";
 
 /// Creates a partition by hand, so that its IPUs are not free.
@@ -26,14 +26,14 @@ pub(crate) async fn vacate(controller: &Controller) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Lets each new partition take this time to form.
+/// Sets the time that each new partition takes to form.
 pub(crate) async fn form_in(controller: &Controller, milliseconds: u64) -> Result<(), Failed> {
     let timings = json!({"forming_ms": milliseconds}).to_string();
     http::request("PUT", &url(controller, "timings"), &timings).await?;
     Ok(())
 }
 
-/// Takes back whatever a trial has ordered or changed.
+/// Ends all faults and changes of a trial.
 pub(crate) async fn reset(controller: &Controller) -> Result<(), Failed> {
     http::request("DELETE", &url(controller, "faults"), "").await?;
     http::request("PUT", &url(controller, "timings"), "{}").await?;

@@ -1,4 +1,4 @@
-//! The streams by which `mpirun` reaches its workers: full, silent for long, and cut without being closed.
+//! The streams by which `mpirun` reaches its workers: full, idle for minutes, and cut without being closed.
 
 use cluster::fault::cut_from_the_api_server;
 use cluster::images::openmpi::OpenMpi;
@@ -12,20 +12,20 @@ use tests::operator_process::{OperatorProcess, ProcessError};
 use crate::described::once_described;
 use crate::fixture::{Fixture, PATIENCE};
 
-/// What each of two ranks prints, in bytes.
+/// Output of each of two ranks, in bytes.
 const FLOOD: u64 = 64 << 20;
 
-/// How long a rank says nothing: longer than a connection that answers no ping counts as alive.
+/// Time without output of a rank: longer than the timeout of a connection without pings.
 const SILENCE: &str = "150";
 
-/// Keeps the daemons of `mpirun` on the streams that have started them, which they leave otherwise.
+/// Makes the daemons of `mpirun` stay on the streams that have started them. By default they leave these.
 const ATTACHED: &str = "--leave-session-attached";
 
 /// A rank that runs until it is told to end.
 const WAITS: &str = "touch /tmp/runs; until [ -e /tmp/go ]; do sleep 0.1; done";
 
-/// Both workers print as fast as they can; not a byte is lost on the way to the launcher, and the job reads like any
-/// other that has completed.
+/// Both workers print as fast as they can: no byte is lost on the way to the launcher, and the job shows the same as
+/// any completed job.
 pub(crate) fn nothing_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let rank = format!("head -c {FLOOD} /dev/zero");
@@ -41,7 +41,7 @@ pub(crate) fn nothing_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed
     })
 }
 
-/// A rank that prints nothing for minutes is waited for, and its last line arrives.
+/// The job waits for a rank that prints nothing for minutes, and receives its last line.
 pub(crate) fn silence_is_waited_for(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let rank = format!("sleep {SILENCE}; echo done");
@@ -54,8 +54,8 @@ pub(crate) fn silence_is_waited_for(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// The streams are cut in the middle of `mpirun`: nothing is closed, and nothing arrives any more. The job fails within
-/// minutes instead of never, its partition is released, and the launcher's log says what was lost.
+/// The streams are cut during `mpirun`: no connection is closed, and no data arrives. The job fails within minutes
+/// instead of never, its partition is released, and the launcher's log names the lost streams.
 pub(crate) fn a_cut_is_noticed(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         fixture.create(&ranks(fixture, &[ATTACHED], WAITS)?).await?;
@@ -79,8 +79,8 @@ pub(crate) fn a_cut_is_noticed(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// By default the daemons of `mpirun` need no stream once they run: a launcher that cannot reach the API server any more
-/// comes to its end all the same.
+/// By default the daemons of `mpirun` need no stream once they run: a launcher without access to the API server
+/// completes nevertheless.
 pub(crate) fn detached_ranks_need_no_stream(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         fixture.create(&ranks(fixture, &[], WAITS)?).await?;
@@ -94,7 +94,7 @@ pub(crate) fn detached_ranks_need_no_stream(fixture: &Fixture) -> Result<(), Fai
     })
 }
 
-/// A job of two ranks that run this.
+/// A job of two ranks that run this program.
 fn ranks(fixture: &Fixture, options: &[&str], rank: &str) -> Result<IPUJob, Failed> {
     let mpirun = ["mpirun", "-np", "2", "--bind-to", "none"];
     fixture.parallel(
@@ -104,7 +104,7 @@ fn ranks(fixture: &Fixture, options: &[&str], rank: &str) -> Result<IPUJob, Fail
     )
 }
 
-/// Cuts the launcher from the API server once both ranks run.
+/// Cuts the connection of the launcher to the API server once both ranks run.
 async fn cut_once_they_run(fixture: &Fixture) -> Result<(), Failed> {
     for worker in ["parallel-worker-0", "parallel-worker-1"] {
         until("the ranks to run", PATIENCE, || async {

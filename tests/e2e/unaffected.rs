@@ -1,4 +1,4 @@
-//! What must stay as it is for jobs that run, whatever happens to the operator.
+//! The state of running jobs that must not change, regardless of the operator.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use libtest_mimic::Failed;
 
 use crate::fixture::Fixture;
 
-/// Everything that runs for jobs of the default namespace.
+/// Everything that runs for the jobs of the default namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
     /// By the name of the Pod.
@@ -20,11 +20,11 @@ pub(crate) struct Live {
     pub(crate) partitions: BTreeMap<String, PartitionFact>,
     /// The jobs that have a partition.
     jobs: BTreeSet<String>,
-    /// Events of trouble, each by its UID: the name of the object, and what is said of it.
+    /// Events that report a problem, by UID: the name of the object, and the message.
     troubles: BTreeMap<String, (String, String)>,
 }
 
-/// A Pod that another one could have taken the place of.
+/// The fields of a Pod that show a replacement or a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodFact {
     uid: String,
@@ -33,7 +33,7 @@ pub(crate) struct PodFact {
     is_leaving: bool,
 }
 
-/// A partition that another one could have taken the place of.
+/// The fields of a partition that show a replacement or a reset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PartitionFact {
     uid: String,
@@ -46,7 +46,7 @@ pub(crate) struct PartitionFact {
 }
 
 impl Live {
-    /// What there is now.
+    /// Reads the current state.
     pub(crate) async fn now(fixture: &Fixture) -> Result<Self, Failed> {
         let pods: Api<Pod> = Api::default_namespaced(fixture.operated.client.clone());
         let of_jobs = ListParams::default().labels(labels::JOB_UID_LABEL);
@@ -80,7 +80,7 @@ impl Live {
         })
     }
 
-    /// Compares with what there is now; an error names what was disturbed, and during what.
+    /// Compares it with the current state. An error names the change and the activity.
     pub(crate) async fn is_undisturbed_by(
         &self,
         fixture: &Fixture,
@@ -99,13 +99,13 @@ impl Live {
         Err(format!("{what} disturbed jobs: {}", changed.join("; ")).into())
     }
 
-    /// How many Pods run.
+    /// Returns the number of running Pods.
     pub(crate) fn running(&self) -> usize {
         let pods = self.pods.values();
         pods.filter(|pod| pod.phase == "Running").count()
     }
 
-    /// What of it belongs to one job.
+    /// Returns the part of one job.
     pub(crate) fn of_job(&self, job: &str) -> Self {
         let mut of_job = self.clone();
         let prefix = format!("{job}-");
@@ -139,8 +139,7 @@ fn told(event: Event) -> (String, String) {
     (about, format!("{reason}: {}", message.unwrap_or_default()))
 }
 
-/// What is gone, and what is another than before. What is new is told by nobody here: jobs may come
-/// meanwhile.
+/// Returns the missing and the changed entries. New ones do not count, because jobs can be created meanwhile.
 fn differences<T: PartialEq + std::fmt::Debug>(
     before: &BTreeMap<String, T>,
     now: &BTreeMap<String, T>,

@@ -1,4 +1,4 @@
-//! An upgrade from the release before, and a rollback to it with its CRDs, while jobs run that both operators started.
+//! An upgrade from the previous release, and a rollback to it with its CRDs, while jobs of both versions run.
 
 use std::collections::BTreeSet;
 
@@ -21,20 +21,20 @@ use crate::pods::runs;
 use crate::release::{SERVICE, end_the_ranks, once_replaced, operators_pods, start_jobs};
 use crate::unaffected::Live;
 
-/// The release before this version.
+/// The previous release.
 const BEFORE: &str = "0.1.0";
 
 /// A job that this version starts before the rollback.
 const NEWER: &str = "newer";
 
-/// Jobs that the release before started run on through the upgrade to this version, the rollback, and the
-/// second upgrade, and this version completes them. The release before completes a job that this version started.
+/// Jobs of the previous release run through the upgrade to this version, the rollback, and the second upgrade, and
+/// this version completes them. The previous release completes a job of this version.
 pub(crate) fn from_the_release_before(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         fixture.release.run(&["uninstall", NAMESPACE, "--wait"])?;
         let upgraded = upgrade(fixture).await;
         if upgraded.is_err() {
-            // The trials after this one need the present version.
+            // The following trials need this version.
             apply_definitions(fixture, &fixture.release).await?;
             fixture.release.install()?;
         }
@@ -85,8 +85,8 @@ async fn upgrade(fixture: &Fixture) -> Result<(), Failed> {
     fixture.delete_and_leave_nothing("06-inference.yaml").await
 }
 
-/// Puts the release before and its CRDs back while jobs run, of which this version started one. That one is completed by
-/// the older operator, which releases its partition and runs a new job. Returns the UIDs of the operator's Pods.
+/// Rolls back to the previous release and its CRDs while jobs run, one of them of this version. The previous release
+/// completes that one, releases its partition and runs a new job. Returns the UIDs of the operator's Pods.
 async fn roll_back(
     fixture: &Fixture,
     older: &Release,
@@ -140,7 +140,7 @@ async fn once_released(fixture: &Fixture, job: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The name and the spec of every object, as the API server reads it under the CRDs of the moment.
+/// Returns the name and the spec of every object, as the API server returns it under the current CRDs.
 async fn specs(fixture: &Fixture) -> Result<String, KubectlError> {
     let each = r#"--output=jsonpath={range .items[*]}{.kind} {.metadata.name}: {.spec}{"\n"}{end}"#;
     let kinds = "ipujobs,ipupartitions,ipupolicies";
@@ -149,7 +149,7 @@ async fn specs(fixture: &Fixture) -> Result<String, KubectlError> {
         .await
 }
 
-/// Users apply the CRDs themselves: Helm leaves those that are there as they are.
+/// Users apply the CRDs themselves, because Helm does not update existing ones.
 async fn apply_definitions(fixture: &Fixture, release: &Release) -> Result<(), Failed> {
     let folder = release.definitions().display().to_string();
     let apply = ["apply", "--server-side", "--force-conflicts", "--filename"];

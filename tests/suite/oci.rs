@@ -188,8 +188,8 @@ async fn what_a_registry_says_is_wrong_is_told_in_short() {
     for (status, message, words) in [
         (
             StatusCode::NOT_FOUND,
-            "no \u{7}such",
-            "does not have the manifest 1 (SOME no such); check",
+            "no \u{7}su\u{202e}ch\nError: none",
+            "does not have the manifest 1 (SOME no \u{fffd}su\u{fffd}ch Error: none); check",
         ),
         (
             StatusCode::FORBIDDEN,

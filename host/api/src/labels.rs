@@ -3,12 +3,13 @@
 /// Field manager of every server-side apply.
 pub const FIELD_MANAGER: &str = "ipu-operator";
 
-/// Finalizer on IPUJobs: held until Pods and partitions of the job are gone. It has a path, as the API server wants
-/// it: a finalizer without one makes it warn whoever writes the object.
+/// Finalizer on IPUJobs, until the Pods and partitions of the job are gone. Its name has a path, because the API server
+/// warns about a finalizer without one.
 pub const JOB_FINALIZER: &str = "graphcore.ai/finalizer";
 
-/// The same as Graphcore's operator and version 0.1.0 of this one set it. Ours takes its place.
-pub const FORMER_JOB_FINALIZER: &str = "ipu.finalizers.graphcore.ai";
+/// Finalizer of Graphcore's operator on IPUJobs. The first reconcile replaces it with [`JOB_FINALIZER`]. If the job is being
+/// deleted already, the reconcile cleans up and removes it.
+pub const GRAPHCORE_JOB_FINALIZER: &str = "ipu.finalizers.graphcore.ai";
 
 /// Finalizer on IPUPartitions: held until nothing of it is left on any V-IPU controller.
 pub const PARTITION_FINALIZER: &str = "partition.finalizers.graphcore.ai";
@@ -105,7 +106,7 @@ pub const OPERATOR_NAMESPACE: &str = "graphcore.ai/operator-namespace";
 /// between them; empty: all.
 pub const WATCH_NAMESPACES: &str = "graphcore.ai/watch-namespaces";
 
-/// Whether a finalizer of an IPUJob is the operator's, under its name of today or the one before.
+/// Whether a finalizer of an IPUJob is this operator's, or that of Graphcore's operator, which it takes care of.
 pub fn is_job_finalizer(finalizer: &str) -> bool {
-    [JOB_FINALIZER, FORMER_JOB_FINALIZER].contains(&finalizer)
+    [JOB_FINALIZER, GRAPHCORE_JOB_FINALIZER].contains(&finalizer)
 }

@@ -41,10 +41,9 @@ use std::time::Duration;
 use futures::channel::mpsc;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_runtime::panics::{self, Panicked};
 use ipu_runtime::scope::Scope;
 use ipu_runtime::trimmed::Trimmed;
-use ipu_runtime::work_queue::{self, Limits, Requeue};
+use ipu_runtime::work_queue::{self, Limits, Requeue, guarded};
 use kube::Client;
 use kube::api::{Api, ListParams};
 use kube::core::PartialObjectMeta;
@@ -65,12 +64,6 @@ const DEADLINE: Duration = Duration::from_mins(2);
 
 /// Maximum number of concurrent reconciles.
 const CONCURRENCY: usize = 32;
-
-/// Back-off of failed reconciles. A conflict means that the cache was stale; other causes end by themselves or need a user.
-const BACK_OFF: Requeue = Requeue::BackOff {
-    first: Duration::from_millis(250),
-    most: Duration::from_mins(1),
-};
 
 /// The admin's settings for jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,33 +91,27 @@ pub enum RunError {
     Partitions(#[source] kube::Error),
 }
 
-/// A failed reconcile.
+/// A failed step of a reconcile.
 #[derive(Debug, Error)]
-pub enum ReconcileError {
+enum StepError {
     /// A read failed.
     #[error("failed to observe the job")]
     Observe(#[from] ObserveError),
     /// A write failed.
     #[error("failed to carry out the plan")]
     Write(#[from] WriteError),
-    /// The reconcile exceeded its time limit.
-    #[error("failed to reconcile within {DEADLINE:?}")]
-    Deadline,
-    /// The reconcile panicked.
-    #[error("failed to reconcile the job")]
-    Panicked(#[source] Panicked),
 }
 
-impl ReconcileError {
-    /// Returns the value of the metrics label `category`.
+impl work_queue::StepError for StepError {
     fn category(&self) -> &'static str {
         match self {
             Self::Observe(ObserveError::Node(..)) => "ObserveNode",
-            Self::Write(error) if error.is_conflict() => "Conflict",
             Self::Write(_) => "Write",
-            Self::Deadline => "Deadline",
-            Self::Panicked(_) => "Panic",
         }
+    }
+
+    fn is_stale(&self) -> bool {
+        matches!(self, Self::Write(error) if error.is_conflict())
     }
 }
 
@@ -182,33 +169,9 @@ async fn reconcile(job: Arc<JobRef>, context: Arc<Context>) -> Requeue {
         // The job was deleted before the event of one of its Pods arrived.
         return Requeue::Never;
     }
-    let running = context.reconciles.begin();
-    let step = tokio::time::timeout(DEADLINE, step::step(&context, &job));
-    let outcome = match panics::caught(step).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(ReconcileError::Deadline),
-        Err(panicked) => Err(ReconcileError::Panicked(panicked)),
-    };
-    running.end(outcome.as_ref().err().map(ReconcileError::category));
+    let step = Box::pin(step::step(&context, &job));
+    let requeue = guarded(&job, &context.reconciles, DEADLINE, step).await;
     // The job may have been deleted meanwhile.
     context.forget_if_deleted(job.uid);
-    match outcome {
-        Ok(delay) => delay.into(),
-        Err(error) => {
-            log(&error, &job);
-            BACK_OFF
-        }
-    }
-}
-
-fn log(error: &ReconcileError, job: &JobRef) {
-    match error {
-        ReconcileError::Write(error) if error.is_conflict() => {
-            tracing::debug!(%job, "the cache was stale; trying again");
-        }
-        error => {
-            let error: &dyn std::error::Error = error;
-            tracing::warn!(error, %job, "failed to reconcile");
-        }
-    }
+    requeue
 }

@@ -9,7 +9,7 @@ use ipu_runtime::telemetry::trace;
 use kube::ResourceExt;
 use tracing::Instrument;
 
-use super::ReconcileError;
+use super::StepError;
 use super::context::Context;
 use super::facts;
 use super::finalize::{self, Deleting};
@@ -31,7 +31,7 @@ const BLOCKED: Duration = Duration::from_secs(15);
 const CACHE_STALE: Duration = Duration::from_secs(1);
 
 /// The requeue delay of a job. `None` waits for the next event.
-type RequeueDelay = Result<Option<Duration>, ReconcileError>;
+type RequeueDelay = Result<Option<Duration>, StepError>;
 
 /// Reconciles a job once. Every log line of the reconcile names the job.
 pub(super) async fn step(context: &Context, job: &JobRef) -> RequeueDelay {

@@ -5,9 +5,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use ipu_kubectl::cli::Arguments;
-use ipu_text::explain;
+use ipu_text::{explain, sanitize_lines};
 
-/// Prints an error with its causes in one line.
+/// Longest line of a printed error, in bytes.
+const ERROR_LINE_MAX: usize = 16 << 10;
+
+/// Prints an error with its causes. These can contain text of an API server.
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // An error would mean that it is installed already, which is as good.
@@ -28,7 +31,8 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("Error: {}", explain(&error));
+            let error = sanitize_lines(&explain(&error), ERROR_LINE_MAX);
+            eprintln!("Error: {error}");
             ExitCode::FAILURE
         }
     }

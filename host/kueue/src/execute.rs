@@ -7,6 +7,7 @@ use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels::{self, JOB_UID_LABEL};
 use ipu_jobs::raw::RawJob;
 use ipu_runtime::clock;
+use ipu_runtime::work_queue::StepError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Client;
 use kube::api::{
@@ -37,14 +38,20 @@ pub(super) struct RequestError {
 }
 
 impl RequestError {
-    /// Whether another client has written the object since it was read, or it is gone.
-    pub(super) fn is_stale(&self) -> bool {
-        matches!(&self.source, kube::Error::Api(status) if [404, 409].contains(&status.code))
-    }
-
     /// Whether the API server does not accept the object as it is.
     pub(super) fn is_refusal(&self) -> bool {
         matches!(&self.source, kube::Error::Api(status) if [400, 403, 422].contains(&status.code))
+    }
+}
+
+impl StepError for RequestError {
+    fn category(&self) -> &'static str {
+        "Write"
+    }
+
+    /// Also for an object that is gone.
+    fn is_stale(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if [404, 409].contains(&status.code))
     }
 }
 

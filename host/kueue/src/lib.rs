@@ -32,13 +32,11 @@ use ipu_api::labels;
 use ipu_jobs::build::PodSettings;
 use ipu_runtime::clock;
 use ipu_runtime::events::{Event, EventQueue, normal, warning};
-use ipu_runtime::panics::{self, Panicked};
 use ipu_runtime::scope::Scope;
 use ipu_runtime::work_queue::metrics::Reconciles;
-use ipu_runtime::work_queue::{self, Limits, Requeue};
+use ipu_runtime::work_queue::{self, Limits, Requeue, guarded};
 use ipu_text::{explain, sanitize};
 use kube::Client;
-use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -56,12 +54,6 @@ const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Reconciles that may run at the same time.
 const CONCURRENCY: usize = 16;
-
-/// Requeue delays of a failed reconcile.
-const BACK_OFF: Requeue = Requeue::BackOff {
-    first: Duration::from_millis(250),
-    most: Duration::from_mins(1),
-};
 
 /// Requeue delay of a step that waits for something that no watch of this package shows.
 const BLOCKED: Duration = Duration::from_secs(2);
@@ -81,29 +73,6 @@ pub struct KueueSettings {
     pub instance: Option<String>,
     /// Settings of the jobs' Pods, which Kueue counts.
     pub pods: PodSettings,
-}
-
-/// A reconcile that did not come to its end.
-#[derive(Debug, Error)]
-enum ReconcileError {
-    #[error("failed to carry out the plan")]
-    Request(#[from] RequestError),
-    #[error("failed to reconcile within {DEADLINE:?}")]
-    Deadline,
-    #[error("failed to reconcile the queued job")]
-    Panicked(#[source] Panicked),
-}
-
-impl ReconcileError {
-    /// Label of metrics.
-    fn category(&self) -> &'static str {
-        match self {
-            Self::Request(error) if error.is_stale() => "Conflict",
-            Self::Request(_) => "Write",
-            Self::Deadline => "Deadline",
-            Self::Panicked(_) => "Panic",
-        }
-    }
 }
 
 /// State that all reconciles share. A restart loses nothing of it.
@@ -153,29 +122,12 @@ pub async fn run(
 
 /// Carries out the next step of one object.
 async fn reconcile(key: Key, context: Arc<Context>) -> Requeue {
-    let running = context.reconciles.begin();
-    let step = tokio::time::timeout(DEADLINE, step(&context, &key));
-    let outcome = match panics::caught(step).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(ReconcileError::Deadline),
-        Err(panicked) => Err(ReconcileError::Panicked(panicked)),
-    };
-    running.end(outcome.as_ref().err().map(ReconcileError::category));
-    match outcome {
-        Ok(requeue) => requeue.into(),
-        Err(ReconcileError::Request(error)) if error.is_stale() => {
-            tracing::debug!(?key, "read too early; trying again");
-            BACK_OFF
-        }
-        Err(error) => {
-            tracing::warn!(?key, "failed to reconcile: {}", explain(&error));
-            BACK_OFF
-        }
-    }
+    let step = step(&context, &key);
+    guarded(&key, &context.reconciles, DEADLINE, step).await
 }
 
 /// Returns the requeue delay; `None` waits for the next event.
-async fn step(context: &Context, key: &Key) -> Result<Option<Duration>, ReconcileError> {
+async fn step(context: &Context, key: &Key) -> Result<Option<Duration>, RequestError> {
     match key {
         Key::Job(job) => match context.observed.job(job) {
             Lookup::Queued(seen) => of_job(context, &seen).await,
@@ -197,7 +149,7 @@ async fn step(context: &Context, key: &Key) -> Result<Option<Duration>, Reconcil
 }
 
 /// Plans and executes the next step of a job. Without one, its condition is brought up to date.
-async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, ReconcileError> {
+async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, RequestError> {
     let now = clock::now();
     let Plan {
         workload,
@@ -240,7 +192,7 @@ async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, Reco
                 .publish(job.reference.object_reference(), event);
             Ok(Some(REFUSED))
         }
-        Err(error) => Err(error.into()),
+        Err(error) => Err(error),
     }
 }
 
@@ -265,7 +217,7 @@ async fn of_gone(
     context: &Context,
     job: &JobRef,
     workloads: &[Arc<Workload>],
-) -> Result<Option<Duration>, ReconcileError> {
+) -> Result<Option<Duration>, RequestError> {
     if context.observed.has_partitions(job) {
         // Its end triggers the next reconcile.
         return Ok(None);

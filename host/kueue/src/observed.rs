@@ -3,6 +3,7 @@
 //! Decisions on a stale view are harmless, because every write has a version or a UID as its precondition.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
@@ -29,6 +30,16 @@ pub enum Key {
     Workload(Box<str>, Box<str>),
     /// An AdmissionCheck.
     Check(Box<str>),
+}
+
+impl Display for Key {
+    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Job(job) => write!(formatter, "{job}"),
+            Self::Workload(namespace, name) => write!(formatter, "Workload {namespace}/{name}"),
+            Self::Check(name) => write!(formatter, "AdmissionCheck {name}"),
+        }
+    }
 }
 
 /// A job in the cache.

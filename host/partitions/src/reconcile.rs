@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_runtime::clock;
-use ipu_runtime::panics::{self, Panicked};
 use ipu_runtime::telemetry::trace;
+use ipu_runtime::work_queue::{self, ReconcileError, measured};
 use kube::ResourceExt;
 use kube::core::DeserializeGuard;
 use tracing::Instrument;
@@ -21,22 +21,18 @@ use super::unreadable;
 /// An object as the watch delivers it. An unreadable one does not stop the others.
 pub type Guarded = DeserializeGuard<IPUPartition>;
 
-/// Why a reconcile failed.
+/// A failed step of a reconcile.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ReconcileError {
+enum StepError {
     /// A step failed.
     #[error("failed to carry out a step")]
     Execute(#[from] ExecuteError),
     /// The steps repeat without end.
     #[error(transparent)]
     Circle(#[from] Circle),
-    /// It panicked.
-    #[error("failed to reconcile the partition")]
-    Panicked(#[source] Panicked),
 }
 
-impl ReconcileError {
-    /// Category of the error: a label of metrics.
+impl work_queue::StepError for StepError {
     fn category(&self) -> &'static str {
         match self {
             Self::Execute(ExecuteError::Conflict) => "Conflict",
@@ -47,8 +43,11 @@ impl ReconcileError {
             Self::Execute(ExecuteError::ListPods { .. }) => "ListPods",
             Self::Execute(ExecuteError::Nonce) => "Nonce",
             Self::Circle(Circle) => "Circle",
-            Self::Panicked(_) => "Panic",
         }
+    }
+
+    fn is_stale(&self) -> bool {
+        matches!(self, Self::Execute(ExecuteError::Conflict))
     }
 }
 
@@ -56,20 +55,19 @@ impl ReconcileError {
 /// IPUPartition and its job.
 pub(super) async fn reconcile(name: Arc<str>, context: Arc<Context>) -> Option<Duration> {
     let object = context.watched.read(|cache| cache.get(&name))?;
-    let running = context.reconciles.begin();
     let owner = object.0.as_ref().map(|partition| &partition.spec.owner);
     let job = owner.map(|owner| format!("{}/{}", owner.namespace, owner.name));
     let uid = owner.map_or("", |owner| &owner.uid);
     let (job, trace_id) = (job.unwrap_or_default(), trace::id(uid));
     let span = tracing::error_span!("reconcile", partition = &*name, job, trace_id);
     trace::of_job(&span, uid);
-    let advancing = panics::caught(advance(&object, &context)).instrument(span);
-    let outcome = advancing.await.map_err(ReconcileError::Panicked).flatten();
-    running.end(outcome.as_ref().err().map(ReconcileError::category));
+    // Without a time limit: a V-IPU controller takes minutes for a large partition.
+    let advancing = measured(&context.reconciles, None, advance(&object, &context));
+    let outcome = advancing.instrument(span).await;
     outcome.unwrap_or_else(|error| after_error(&object, &error, &context))
 }
 
-async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>, ReconcileError> {
+async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>, StepError> {
     let mut partition = match &object.0 {
         Ok(partition) => partition.clone(),
         Err(invalid) => {
@@ -123,22 +121,29 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
 }
 
 /// Requeue delay after an error: short after a conflict, until the new version arrives, otherwise growing.
-fn after_error(object: &Guarded, error: &ReconcileError, context: &Context) -> Option<Duration> {
+fn after_error(
+    object: &Guarded,
+    error: &ReconcileError<StepError>,
+    context: &Context,
+) -> Option<Duration> {
     let name = object.name_any();
     match error {
-        ReconcileError::Execute(ExecuteError::Conflict) => {
+        ReconcileError::Step(StepError::Execute(ExecuteError::Conflict)) => {
             tracing::debug!(partition = name, "changed meanwhile; beginning again");
             Some(Duration::from_millis(100))
         }
-        ReconcileError::Execute(
-            ExecuteError::NotLeading
-            | ExecuteError::AddFinalizer(_)
-            | ExecuteError::RemoveFinalizer(_)
-            | ExecuteError::WriteStatus(_)
-            | ExecuteError::ListPods { .. }
-            | ExecuteError::Nonce,
+        ReconcileError::Step(
+            StepError::Execute(
+                ExecuteError::NotLeading
+                | ExecuteError::AddFinalizer(_)
+                | ExecuteError::RemoveFinalizer(_)
+                | ExecuteError::WriteStatus(_)
+                | ExecuteError::ListPods { .. }
+                | ExecuteError::Nonce,
+            )
+            | StepError::Circle(Circle),
         )
-        | ReconcileError::Circle(Circle)
+        | ReconcileError::Deadline(_)
         | ReconcileError::Panicked(_) => {
             let idle_rounds = context.count_idle(&object.uid().unwrap_or_default(), false);
             tracing::warn!(partition = name, error = chain(error), "trying again");

@@ -5,6 +5,7 @@ use std::time::Instant;
 use ipu_api::dns1123::can_exist;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
+use ipu_runtime::work_queue::StepError;
 use ipu_text::explain;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
@@ -31,14 +32,19 @@ pub(super) struct WriteError {
 }
 
 impl WriteError {
-    /// Whether another client has written the object since it was read.
-    pub(super) fn is_conflict(&self) -> bool {
-        matches!(&self.source, kube::Error::Api(status) if status.code == 409)
-    }
-
     /// Whether the API server does not accept the object as it is.
     fn is_refusal(&self) -> bool {
         matches!(&self.source, kube::Error::Api(status) if [400, 403, 422].contains(&status.code))
+    }
+}
+
+impl StepError for WriteError {
+    fn category(&self) -> &'static str {
+        "Write"
+    }
+
+    fn is_stale(&self) -> bool {
+        matches!(&self.source, kube::Error::Api(status) if status.code == 409)
     }
 }
 

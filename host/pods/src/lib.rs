@@ -26,13 +26,10 @@ use futures::channel::mpsc;
 use ipu_api::labels;
 use ipu_runtime::clock;
 use ipu_runtime::events::EventQueue;
-use ipu_runtime::panics::{self, Panicked};
 use ipu_runtime::scope::Scope;
 use ipu_runtime::work_queue::metrics::Reconciles;
-use ipu_runtime::work_queue::{self, Limits, Requeue};
-use ipu_text::explain;
+use ipu_runtime::work_queue::{self, Limits, Requeue, guarded};
 use kube::Client;
-use thiserror::Error;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -49,12 +46,6 @@ const DEADLINE: Duration = Duration::from_mins(1);
 /// Reconciles that may run at the same time.
 const CONCURRENCY: usize = 16;
 
-/// Requeue delays of a failed reconcile.
-const BACK_OFF: Requeue = Requeue::BackOff {
-    first: Duration::from_millis(250),
-    most: Duration::from_mins(1),
-};
-
 /// Requeue delay of a Pod whose cache is stale. The watch mostly triggers before.
 const CACHE_STALE: Duration = Duration::from_secs(1);
 
@@ -68,29 +59,6 @@ pub struct NativePodSettings {
     pub scope: Scope,
     /// Name of this process in events, such as the name of its Pod.
     pub instance: Option<String>,
-}
-
-/// A reconcile that did not come to its end.
-#[derive(Debug, Error)]
-enum ReconcileError {
-    #[error("failed to carry out the plan")]
-    Write(#[from] WriteError),
-    #[error("failed to reconcile within {DEADLINE:?}")]
-    Deadline,
-    #[error("failed to reconcile the Pod")]
-    Panicked(#[source] Panicked),
-}
-
-impl ReconcileError {
-    /// Label of metrics.
-    fn category(&self) -> &'static str {
-        match self {
-            Self::Write(error) if error.is_conflict() => "Conflict",
-            Self::Write(_) => "Write",
-            Self::Deadline => "Deadline",
-            Self::Panicked(_) => "Panic",
-        }
-    }
 }
 
 /// State that all reconciles share. A restart loses nothing of it.
@@ -145,29 +113,12 @@ pub async fn run(
 
 /// Carries out the next step of one Pod.
 async fn reconcile(pod: Arc<PodRef>, context: Arc<Context>) -> Requeue {
-    let running = context.reconciles.begin();
-    let step = tokio::time::timeout(DEADLINE, step(&context, &pod));
-    let outcome = match panics::caught(step).await {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(ReconcileError::Deadline),
-        Err(panicked) => Err(ReconcileError::Panicked(panicked)),
-    };
-    running.end(outcome.as_ref().err().map(ReconcileError::category));
-    match outcome {
-        Ok(requeue) => requeue.into(),
-        Err(ReconcileError::Write(error)) if error.is_conflict() => {
-            tracing::debug!(%pod, "read too early; trying again");
-            BACK_OFF
-        }
-        Err(error) => {
-            tracing::warn!(%pod, "failed to reconcile: {}", explain(&error));
-            BACK_OFF
-        }
-    }
+    let step = step(&context, &pod);
+    guarded(&pod, &context.reconciles, DEADLINE, step).await
 }
 
 /// Observes, plans, executes and reports. Returns the requeue delay; `None` waits for the next event.
-async fn step(context: &Context, pod: &PodRef) -> Result<Option<Duration>, ReconcileError> {
+async fn step(context: &Context, pod: &PodRef) -> Result<Option<Duration>, WriteError> {
     let seen = match context.observed.get(pod, Instant::now()) {
         Lookup::CacheStale => return Ok(Some(CACHE_STALE)),
         Lookup::Gone(None) => return Ok(None),
@@ -200,7 +151,7 @@ async fn write_condition(
     context: &Context,
     pod: &pod::NativePod,
     report: Option<report::Report>,
-) -> Result<Option<Duration>, ReconcileError> {
+) -> Result<Option<Duration>, WriteError> {
     let Some(report) = report else {
         return Ok(None);
     };

@@ -16,8 +16,5 @@ pub mod registry;
 mod tls;
 mod upload;
 
-/// Cuts a text of others for a message.
-fn excerpt(text: &str, most: usize) -> String {
-    let letters = text.chars().filter(|letter| !letter.is_control());
-    letters.take(most).collect()
-}
+/// Longest excerpt of a registry's text in a message, in bytes.
+const EXCERPT_MAX: usize = 160;

@@ -1,5 +1,6 @@
 //! A work queue: reconciles objects by key, with limited concurrency and one reconcile of a key at a time.
 
+mod guarded;
 pub mod metrics;
 mod queue;
 
@@ -12,6 +13,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+pub use self::guarded::{ReconcileError, StepError, guarded, measured};
 use self::queue::Queue;
 use crate::work_queue::metrics::Reconciles;
 

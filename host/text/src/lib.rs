@@ -5,7 +5,7 @@
 //! Entry points:
 //! - [`explain`] returns an error with all its causes in one line.
 //! - [`sanitize`] limits the length of text from outside and replaces characters that control a terminal.
-//!   [`is_plain`] tells whether it leaves a character as it is.
+//!   [`sanitize_lines`] keeps the lines of the text, and [`is_plain`] tells whether a character stays as it is.
 //! - [`redaction::Values`] removes the values of environment variables from objects and from text about them.
 //!
 //! It does no I/O and must not know jobs, partitions, policies, the V-IPU, or any other package of this
@@ -17,4 +17,4 @@ pub mod redaction;
 mod sanitize;
 
 pub use explain::explain;
-pub use sanitize::{is_plain, sanitize};
+pub use sanitize::{is_plain, sanitize, sanitize_lines};

@@ -18,6 +18,12 @@ pub fn sanitize(text: &str, max: usize) -> String {
     clean
 }
 
+/// The same for a text of several lines: each has at most `max` bytes, and stays a line of its own.
+pub fn sanitize_lines(text: &str, max: usize) -> String {
+    let lines: Vec<String> = text.lines().map(|line| sanitize(line, max)).collect();
+    lines.join("\n")
+}
+
 /// Whether a character can be shown as it is.
 pub fn is_plain(character: char) -> bool {
     shown(character) == character
@@ -87,6 +93,26 @@ mod tests {
             ("\u{202e}", 2, ""),
         ] {
             assert_eq!(sanitize(text, max), expected, "{text:?} in {max}");
+        }
+    }
+
+    #[test]
+    fn lines_stay_lines_and_each_is_plain_and_fits() {
+        for (text, expected) in [
+            ("", ""),
+            ("failed to pull r.io/a:1", "failed to pull r.io/a:1"),
+            ("one\r\n  two\n", "one\n  two"),
+            (
+                "red \u{1b}[31m\n\u{202e}evil",
+                "red \u{fffd}[31m\n\u{fffd}evil",
+            ),
+            ("one\rtwo\u{2028}three", "one two three"),
+            (
+                "123456789012345678901234567890\nshort",
+                "123456789012345678901…\nshort",
+            ),
+        ] {
+            assert_eq!(sanitize_lines(text, 24), expected, "{text:?}");
         }
     }
 

@@ -10,14 +10,14 @@ use cluster::{
     tools::Tools,
 };
 
-/// What `helm template` and `helm lint` take the cluster for; an install asks the cluster itself.
+/// The Kubernetes version for `helm template` and `helm lint`. An installation asks the cluster.
 pub(crate) const KUBERNETES: &str = "--kube-version=1.36.3";
 
-/// Helm and kubectl on the shared control plane. Namespace, release and fullname are all `name`, so
-/// that the tests of one process do not meet.
+/// Helm and kubectl on the shared control plane. Namespace, release and fullname are all `name`, so that the tests of
+/// one process do not share objects.
 pub(crate) struct Admin {
     pub(crate) name: &'static str,
-    /// Which Helm: `helm` is version 3.
+    /// The version of Helm: `helm` is version 3.
     pub(crate) helm: &'static str,
     tools: Tools,
     chart: PathBuf,
@@ -33,7 +33,7 @@ impl Admin {
         admin
     }
 
-    /// With this kubeconfig, and nothing made yet.
+    /// Returns an admin with this kubeconfig. Creates nothing.
     pub(crate) fn of(name: &'static str, kubeconfig: PathBuf) -> Self {
         let settings = Settings::from_env().unwrap();
         let progress = Progress::start();
@@ -49,7 +49,7 @@ impl Admin {
         }
     }
 
-    /// Installs or upgrades. The webhooks keep to the namespace of the test.
+    /// Installs or upgrades. The webhooks apply only to the namespace of the test.
     pub(crate) fn helm_upgrade(&self, values: &[&str]) {
         let names = format!(
             "fullnameOverride={0},admissionWebhooks.scope={0}",
@@ -73,7 +73,7 @@ impl Admin {
         command::output(self.at_home(&mut helm))
     }
 
-    /// Runs what a document says, in the top folder of the repository.
+    /// Runs the commands of a document in the top folder of the repository.
     pub(crate) fn shell(&self, script: &str) -> Result<String, CommandError> {
         let mut path = std::env::var_os("PATH").unwrap_or_default();
         for program in ["helm", "kubectl"] {
@@ -88,7 +88,7 @@ impl Admin {
         command::output(self.at_home(&mut shell))
     }
 
-    /// Helm and kubectl keep their own files (repositories, caches) out of the user's folders.
+    /// Keeps the files of Helm and kubectl (repositories, caches) out of the user's folders.
     fn at_home<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         let home = self.scratch.path();
         command.env("KUBECONFIG", &self.kubeconfig);

@@ -1,4 +1,4 @@
-//! What the chart passes to the two processes is what they understand, by their own definition.
+//! Both processes understand the arguments that the chart passes to them, according to their own definition.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::admin::KUBERNETES;
 
-/// Both processes, as a chart with these values starts them.
+/// Returns the arguments of both processes, as a chart with these values passes them.
 fn started(values: Option<&str>) -> (ControllerOptions, ProxyOptions, [String; 2]) {
     let Task::Controller(controller) = parsed("controller", values) else {
         panic!("the controller's Deployment starts the controller");
@@ -36,13 +36,13 @@ fn parsed(process: &str, values: Option<&str>) -> Task {
         .task
 }
 
-/// The Deployment of a process, as Helm renders it.
+/// Returns the Deployment of a process, as Helm renders it.
 fn deployment(process: &str, values: Option<&str>) -> Value {
     let mut documents = rendered(&format!("{process}-deployment"), values);
     documents.pop().expect("the file has a Deployment")
 }
 
-/// The objects of a template, as Helm renders it.
+/// Returns the objects of a template, as Helm renders it.
 pub(crate) fn rendered(template: &str, values: Option<&str>) -> Vec<Value> {
     let settings = Settings::from_env().unwrap();
     let tools = Tools::fetch_some(&settings, &Progress::start(), &["helm"]).unwrap();
@@ -58,7 +58,7 @@ pub(crate) fn rendered(template: &str, values: Option<&str>) -> Vec<Value> {
         helm.arg("--values")
             .arg(chart.join("tests/values").join(values));
     }
-    // A line of its own: certificates contain the separator, too.
+    // The separator counts only as a line of its own, because certificates contain it, too.
     let text = format!("\n{}", command::output(&mut helm).unwrap());
     let documents = text.split("\n---\n").filter(|text| !text.is_empty());
     documents
@@ -66,11 +66,11 @@ pub(crate) fn rendered(template: &str, values: Option<&str>) -> Vec<Value> {
         .collect()
 }
 
-/// The variable that the memory allocator reads by itself.
+/// The variable that the memory allocator reads.
 const OF_THE_ALLOCATOR: &str = "_RJEM_MALLOC_CONF";
 
-/// The command line of a container. A variable of its environment becomes the option that reads it,
-/// so that one that nobody reads is found.
+/// Returns the command line of a container. A variable of its environment becomes the option that reads it, so that
+/// the test finds variables that nothing reads.
 fn command_line(container: &Value) -> Vec<String> {
     let list = |name: &str| container[name].as_array().cloned().unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -88,7 +88,7 @@ fn command_line(container: &Value) -> Vec<String> {
             .find(|option| option.get_env().and_then(|env| env.to_str()) == Some(name.as_str()));
         let option = option.unwrap_or_else(|| panic!("no option of {} reads {name}", line[1]));
         let long = option.get_long().unwrap();
-        // What the cluster fills in is any text here.
+        // Any text stands for the fields that the cluster fills in.
         let value = text(&variable["value"]).unwrap_or_else(|| "filled-in".to_owned());
         line.push(format!("--{long}={value}"));
     }
@@ -213,7 +213,7 @@ fn the_network_policies_let_in_to_every_port_that_is_served_but_for_probes_and_t
         ] {
             let served = deployment(process, values);
             let served = served["spec"]["template"]["spec"]["containers"][0]["ports"].clone();
-            // The kubelet's probes come from the Pod's own node, which is always let in.
+            // The kubelet's probes come from the Pod's own node, which is always allowed.
             let served = served.as_array().unwrap().iter();
             let served = served.filter(|port| port["name"] != "probes").cloned();
             let mut served = numbers(&served.collect(), "containerPort");

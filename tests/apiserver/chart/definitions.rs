@@ -1,4 +1,5 @@
-//! Both ways in which Helm brings the CRDs: once, from the folder `crds`, or with every upgrade, as a part of the release.
+//! Both ways in which Helm installs the CRDs: once, from the folder `crds`, or with every upgrade, as a part of the
+//! release.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -40,7 +41,7 @@ fn the_crds_of_the_release_are_those_of_the_folder() {
     }
 }
 
-/// Helm writes a whole number without the fraction that the files have.
+/// Helm writes a whole number without the fraction that the files contain.
 fn parsed(text: &str) -> Value {
     serde_saphyr::from_str(&text.replace(".0\n", "\n")).unwrap()
 }
@@ -79,7 +80,7 @@ async fn upgraded_and_kept(helm: &'static str) {
     admin.helm(&upgrade).unwrap();
     assert_eq!(short_name(&admin), "ipj");
 
-    // What outlives the release belongs to the next one of the same name.
+    // Objects that remain after the release belong to the next release of the same name.
     admin.helm(&["uninstall", admin.name]).unwrap();
     assert_eq!(short_name(&admin), "ipj");
     let again = ["install", admin.name, admin.chart()];
@@ -88,7 +89,7 @@ async fn upgraded_and_kept(helm: &'static str) {
     another_release_takes_them_over(&admin, &managed).await;
 }
 
-/// The CRDs that one release has left are another's only where an administrator says so.
+/// CRDs that one release has left become another release's only if an admin says so.
 async fn another_release_takes_them_over(admin: &Admin, managed: &[&str]) {
     let other = ["install", "other", admin.chart()];
     let other = [&other[..], managed].concat();
@@ -138,7 +139,7 @@ async fn taken_over_and_left(helm: &'static str) {
     assert_eq!(short_name(&admin), "ipj");
 }
 
-/// The chart with an older CRD of jobs.
+/// Returns the chart with an older CRD of jobs.
 fn older_chart(admin: &Admin, folder: &Path) -> String {
     let chart = folder.join("ipu-operator");
     let mut copy = Command::new("cp");

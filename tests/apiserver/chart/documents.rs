@@ -1,4 +1,4 @@
-//! The commands in the chart's documents do on a real API server what the documents say.
+//! Runs the commands of the chart's documents on a real API server.
 
 use std::fs;
 
@@ -7,10 +7,10 @@ use cluster::control_plane::ControlPlane;
 use super::JOB;
 use super::admin::Admin;
 
-/// What the documents call release, namespace and fullname.
+/// Release, namespace and fullname in the documents.
 const NAME: &str = "ipu-operator";
 
-/// The blocks of a document with this mark, in their order.
+/// Returns the blocks of a document with this mark, in their order.
 fn blocks(admin: &Admin, document: &str, mark: &str) -> Vec<String> {
     let path = format!("{}/../../{document}.md", admin.chart());
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -23,7 +23,7 @@ fn blocks(admin: &Admin, document: &str, mark: &str) -> Vec<String> {
     parts.map(block).collect()
 }
 
-/// Runs the blocks that need nothing but an API server.
+/// Runs the blocks that need only an API server.
 pub(super) fn run_all(admin: &Admin, document: &str) {
     let blocks = blocks(admin, document, "sh");
     assert!(!blocks.is_empty(), "{document} has no commands");
@@ -38,7 +38,7 @@ fn run(admin: &Admin, document: &str) {
     run_all(admin, &format!("charts/ipu-operator/docs/{document}"));
 }
 
-/// What is left of the operator outside namespaces.
+/// Returns the cluster-scoped objects of the operator that remain.
 fn left(admin: &Admin) -> String {
     let kinds = "clusterroles,clusterrolebindings,flowschemas,prioritylevelconfigurations,\
                  mutatingwebhookconfigurations,validatingwebhookconfigurations,\
@@ -68,13 +68,13 @@ async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
     for document in documents {
         run(&admin, document);
     }
-    // The restricted namespace's users may make jobs, which the role that was bound says.
+    // Users of the restricted namespace can create jobs, which shows that the role is bound.
     let asked = ["auth", "can-i", "create", "ipujobs", "--namespace=team-b"];
     let as_member = ["--as=alice", "--as-group=team-b"];
     let can = admin.kubectl(&[&asked[..], &as_member].concat()).unwrap();
     assert_eq!(can.trim(), "yes");
 
-    // A job and its partition, as an operator leaves them that is killed.
+    // A job and its partition in the state that a killed operator leaves.
     let operator = admin.account("controller-manager");
     let file = admin.file("left.yaml", &format!("{JOB}---{PARTITION}"));
     let create = ["create", "--filename", &file, &operator];
@@ -106,9 +106,9 @@ async fn what_is_left_when_the_namespace_went_first_goes_too() {
     assert_eq!(left(&admin), "");
 }
 
-/// No webhook stands before the API server here: the documents of users are about what it does itself.
+/// There are no webhooks here: the documents for users describe the API server's own behaviour.
 #[tokio::test]
-async fn what_users_are_told_to_write_is_taken() {
+async fn the_commands_for_users_are_accepted() {
     let control_plane = ControlPlane::start().await.unwrap();
     let admin = Admin::of(NAME, control_plane.kubeconfig());
     let definitions = format!("{}/crds", admin.chart());
@@ -131,7 +131,7 @@ async fn what_users_are_told_to_write_is_taken() {
     assert!(checked > 3, "{checked} manifests");
 }
 
-/// The partition of the job of `JOB`.
+/// The partition of the job in `JOB`.
 const PARTITION: &str = "
 apiVersion: graphcore.ai/v1alpha1
 kind: IPUPartition

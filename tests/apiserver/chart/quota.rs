@@ -19,7 +19,7 @@ async fn the_verify_pod_fits_a_namespace_with_a_quota() {
         .as_object_mut()
         .unwrap()
         .remove("resources");
-    // The API server follows quotas a moment later.
+    // The API server follows quotas with a short delay.
     eventually("a Pod without resources is refused", async || {
         let refusal = refusal(&admin, &bare).unwrap_or_default();
         Seen::when(refusal, |text| text.contains("must specify limits.cpu"))
@@ -56,7 +56,7 @@ fn bound(admin: &Admin) {
     admin.kubectl(&[&patch[..], &merge].concat()).unwrap();
 }
 
-/// Why the API server refuses a Pod; nothing if it does not.
+/// Returns the API server's reason to refuse a Pod. Empty if it accepts it.
 fn refusal(admin: &Admin, pod: &Value) -> Option<String> {
     let file = admin.file("pod.json", &pod.to_string());
     let create = ["create", "--dry-run=server", "--namespace", admin.name];

@@ -1,4 +1,4 @@
-//! Namespaces in which IPUJobs make nobody root on a node, as the API server itself sees to it.
+//! Namespaces in which an IPUJob gives nobody root on a node. The API server enforces it.
 
 use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::admin::Admin;
 
-/// A job whose Pods have this spec, beside one container.
+/// A job whose Pods have these fields in their spec, beside one container.
 fn job(pod: &Value, container: &Value) -> String {
     let mut spec = json!({ "containers": [{ "name": "main", "image": "image" }] });
     merge(&mut spec, pod);
@@ -29,7 +29,7 @@ fn merge(into: &mut Value, from: &Value) {
     into.as_object_mut().unwrap().extend(from);
 }
 
-/// Creates a job without keeping it: the refusal, or nothing.
+/// Creates a job in a dry run. Returns the refusal.
 fn refusal(admin: &Admin, job: &str) -> Option<String> {
     let file = admin.file("job.json", job);
     let create = ["create", "--dry-run=server", "--namespace", admin.name];
@@ -37,7 +37,7 @@ fn refusal(admin: &Admin, job: &str) -> Option<String> {
     created.err().map(|error| error.to_string())
 }
 
-/// What can be done to a job that broke the rules before they held.
+/// The changes that remain possible on a job that broke the rules before they applied.
 fn an_older_job_can_rest_and_be_scaled(admin: &Admin) {
     let patch = |patch: &Value| {
         let patch = patch.to_string();
@@ -70,13 +70,13 @@ fn an_older_job_can_rest_and_be_scaled(admin: &Admin) {
 }
 
 #[tokio::test]
-async fn jobs_of_a_restricted_namespace_make_nobody_root() {
+async fn jobs_of_a_restricted_namespace_cannot_become_root() {
     // The policies of other releases on the shared control plane select namespaces by the same label.
     let control_plane = ControlPlane::start().await.unwrap();
     let admin = Admin::of("chart-jobs", control_plane.kubeconfig());
     let namespace = ["create", "namespace", admin.name];
     admin.kubectl(&namespace).unwrap();
-    // Nobody listens behind the webhooks here.
+    // Nothing listens behind the webhooks here.
     let ignore = "admissionWebhooks.failurePolicy=Ignore";
     admin.helm_upgrade(&["--set", ignore, "--set", "worker.hostNetwork=false"]);
     let none = json!({});
@@ -93,7 +93,7 @@ async fn jobs_of_a_restricted_namespace_make_nobody_root() {
     admin
         .kubectl(&["label", "namespace", admin.name, label])
         .unwrap();
-    // The API server hears of policy and label a moment later.
+    // The API server follows the policy and the label with a short delay.
     eventually("privileged jobs are refused", async || {
         Seen::when(refusal(&admin, &privileged), Option::is_some)
     })

@@ -1,5 +1,5 @@
-//! Releases for some namespaces: with the rights that the chart grants each serves its own, and of two that
-//! want the same namespace the second one rests.
+//! Releases for some namespaces: each serves its own with the rights that the chart grants. If two releases want the
+//! same namespace, the second one is inactive.
 
 use cluster::control_plane::ControlPlane;
 use cluster::kubeconfig;
@@ -14,18 +14,18 @@ use super::admin::Admin;
 use super::{JOB, documents};
 use crate::job_fixture::settings;
 
-/// What each release is called: only their namespaces differ.
+/// Name of every release. They differ in their namespace only.
 const FULLNAME: &str = "scoped";
 
 /// Installs a release for these namespaces.
 fn install(admin: &Admin, namespaces: &str) {
     let names = format!("fullnameOverride={FULLNAME},watchNamespaces={{{namespaces}}}");
-    // Nobody answers behind the webhooks here.
+    // Nothing listens behind the webhooks here.
     let webhooks = "admissionWebhooks.scope=,admissionWebhooks.failurePolicy=Ignore";
     admin.helm_upgrade(&["--set", &names, "--set", webhooks]);
 }
 
-/// Two admins on an API server of their own: on a shared one, releases of other tests want everything.
+/// Two admins on an API server of their own: on a shared one, the releases of other tests serve all namespaces.
 async fn admins<const N: usize>(names: [&'static str; N]) -> (ControlPlane, [Admin; N]) {
     let control_plane = ControlPlane::start().await.unwrap();
     let admins = names.map(|name| Admin::of(name, control_plane.kubeconfig()));
@@ -35,7 +35,7 @@ async fn admins<const N: usize>(names: [&'static str; N]) -> (ControlPlane, [Adm
     (control_plane, admins)
 }
 
-/// A client that may do what the controller of a release may do, and no more.
+/// A client with exactly the rights of the controller of a release.
 async fn as_controller(admin: &Admin) -> Client {
     let account = format!(
         "system:serviceaccount:{}:{FULLNAME}-controller-manager",
@@ -46,7 +46,7 @@ async fn as_controller(admin: &Admin) -> Client {
         .unwrap()
 }
 
-/// Whether a release that serves these namespaces rests, as its controller sees it.
+/// Whether a release that serves these namespaces is inactive, from the point of view of its controller.
 async fn conflicts(admin: &Admin, namespaces: &str, stop: &CancellationToken) -> Conflicts {
     let release = ReleaseOptions {
         namespace: admin.name.to_owned(),
@@ -79,7 +79,7 @@ fn submit(admin: &Admin, namespace: &str) {
     admin.kubectl(&create).unwrap();
 }
 
-/// The proxy, which is not there: lets go of the IPUPartitions of a namespace that are being deleted.
+/// Stands for the proxy: removes the finalizers of the IPUPartitions of a namespace that are being deleted.
 fn give_back(admin: &Admin, namespace: &str) {
     let deleted = "jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}";
     let listed = admin.kubectl(&["get", "ipupartitions", "--output", deleted]);
@@ -101,7 +101,7 @@ fn give_back(admin: &Admin, namespace: &str) {
     }
 }
 
-/// Waits until the job of a namespace says this.
+/// Waits until the status of the job of a namespace contains this text.
 async fn says(admin: &Admin, namespace: &str, text: &str) {
     let message = "jsonpath={.status.lastMessage}";
     let get = [
@@ -133,7 +133,7 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
     }
     let _first = reconcile(&one, "scope-a,scope-b").await;
     says(&one, "scope-a", "partition not ready yet!").await;
-    // A namespace that a list has room for, and in which nothing was when the watch began.
+    // A namespace without jobs at the start of the watch.
     submit(&one, "scope-b");
     says(&one, "scope-b", "partition not ready yet!").await;
     let untouched = |namespace: &str| {
@@ -218,7 +218,7 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
                 namespace,
                 account,
             ];
-            // kubectl ends with 1 where the answer is no.
+            // kubectl exits with 1 if the answer is no.
             let can = one.kubectl(&ask).is_ok_and(|answer| answer.trim() == "yes");
             assert_eq!(can, may == "yes", "may it create {what} in {namespace}?");
         }
@@ -243,13 +243,13 @@ async fn the_document_does_what_it_says() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_releases_that_want_the_same_namespace_the_second_rests_until_the_first_is_gone() {
+async fn of_two_releases_for_one_namespace_the_second_is_inactive_until_the_first_is_gone() {
     let (_running, [first, second]) = admins(["rest-first", "rest-second"]).await;
     for namespace in ["rest-a", "rest-b", "rest-c"] {
         first.kubectl(&["create", "namespace", namespace]).unwrap();
     }
     install(&first, "rest-a,rest-b");
-    // Times of the API server have whole seconds, and of two in the same one the name decides.
+    // The API server's times are whole seconds. In the same second the name decides.
     install(&second, "rest-b,rest-c");
     let stop = CancellationToken::new();
     let of_first = conflicts(&first, "rest-a,rest-b", &stop).await;

@@ -1,4 +1,4 @@
-//! What an upgrade keeps: the names of objects, and the settings that an older chart was installed with.
+//! An upgrade keeps the names of objects, and the settings of an installation by an older chart.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,9 +9,9 @@ use serde_json::Value;
 use super::admin::{Admin, KUBERNETES};
 use super::versions::replicas;
 
-/// Every object of the chart in commit c80b819 and those that came since, for the release `ipu-operator` with default values: its kind, namespace
-/// and name, and what cannot be changed (the selector of a Deployment, the role of a binding). An upgrade that renames an
-/// object replaces it.
+/// Every object of the chart in commit c80b819 and those added since, for the release `ipu-operator` with default
+/// values: kind, namespace, name, and the immutable field (the selector of a Deployment, the role of a binding). An
+/// upgrade that renames an object replaces it.
 const NAMES: &str = include_str!("names.txt");
 
 /// Values that add every optional object, and rename none.
@@ -24,7 +24,7 @@ fn an_upgrade_keeps_every_object_and_its_name() {
     // Rendering needs no API server.
     let mut admin = Admin::of("ipu-operator", PathBuf::new());
     let chart = admin.chart().to_owned();
-    // A values file of Graphcore's chart asks for the same names, whatever the release is called.
+    // A values file of Graphcore's chart keeps the same names for every release.
     let releases = [
         ("ipu-operator", "fullnameOverride="),
         ("ipus", "fullnameOverride=ipu-operator"),
@@ -50,7 +50,7 @@ fn an_upgrade_keeps_every_object_and_its_name() {
     }
 }
 
-/// A line as in `NAMES` for each object that was rendered, sorted.
+/// Formats each rendered object as a line of `NAMES`, sorted.
 fn names(rendered: &str) -> Vec<String> {
     let documents = rendered.split("\n---\n").map(str::trim);
     let documents = documents.filter(|document| !document.is_empty());
@@ -109,7 +109,7 @@ async fn settings_survive_an_upgrade_from_a_chart_with_fewer_values() {
     }
 }
 
-/// A chart of this name that has one of today's values.
+/// A chart of this name with one of the current values.
 fn older_chart(folder: &Path) -> String {
     let about = "apiVersion: v2\nname: ipu-operator\nversion: 0.0.1\n";
     fs::write(folder.join("Chart.yaml"), about).unwrap();

@@ -1,4 +1,4 @@
-//! Helm 3 and Helm 4 do the same with the chart, and with the Helm repository of a release.
+//! Helm 3 and Helm 4 handle the chart, and the Helm repository of a release, in the same way.
 
 use std::fs;
 
@@ -10,10 +10,10 @@ use tokio::net::TcpListener;
 
 use super::admin::{Admin, KUBERNETES};
 
-/// What the operator would write there, in Base64; the API server reads it only when it calls.
+/// A caBundle in Base64, instead of the operator's. The API server reads it only when it calls.
 const CA_BUNDLE: &str = "Y2VydGlmaWNhdGU=";
 
-/// What the operator writes into.
+/// The objects that the operator writes into.
 const WEBHOOKS: [&str; 2] = [
     "mutatingwebhookconfiguration",
     "validatingwebhookconfiguration",
@@ -30,11 +30,12 @@ async fn helm_4_leads_from_install_to_uninstall() {
 }
 
 #[tokio::test]
-async fn helm_4_goes_on_with_what_helm_3_installed() {
+async fn helm_4_upgrades_an_installation_of_helm_3() {
     from_install_to_uninstall("chart-helm-3-to-4", "helm", "helm-4").await;
 }
 
-/// Installs with one Helm and goes on with another. What others write stays, until all goes.
+/// Installs with one version of Helm and upgrades with the other. Data of other writers stays until the
+/// uninstallation.
 async fn from_install_to_uninstall(name: &'static str, first: &'static str, then: &'static str) {
     let mut admin = Admin::new(name).await;
     admin.helm = first;
@@ -58,7 +59,7 @@ async fn from_install_to_uninstall(name: &'static str, first: &'static str, then
     assert_eq!(left(&admin), "");
 }
 
-/// How many Pods of the controller the release asks for.
+/// Returns the number of Pods of the controller in the release.
 pub(super) fn replicas(admin: &Admin) -> String {
     let name = format!("{}-controller-manager", admin.name);
     let ask = ["get", "deployment", &name, "--namespace", admin.name];
@@ -66,7 +67,7 @@ pub(super) fn replicas(admin: &Admin) -> String {
     admin.kubectl(&ask).unwrap()
 }
 
-/// What is left of the release.
+/// Returns the objects of the release that remain.
 fn left(admin: &Admin) -> String {
     let of_release = format!("--selector=app.kubernetes.io/instance={}", admin.name);
     let kinds = "deployments,services,configmaps,serviceaccounts,roles,rolebindings,clusterroles,\
@@ -77,7 +78,7 @@ fn left(admin: &Admin) -> String {
         .unwrap()
 }
 
-/// The webhooks' certificate and owner, which the operator writes, and the list, which admins edit.
+/// The certificate and the owner of the webhooks, which the operator writes, and the list, which admins edit.
 fn write_what_others_write(admin: &Admin) {
     for kind in WEBHOOKS {
         let bundle = "/webhooks/0/clientConfig/caBundle";

@@ -1,5 +1,5 @@
-//! The AdmissionCheck `graphcore.ai/partition`: a job is admitted when its partition is formed, and holds no
-//! quota while there is no free capacity for it.
+//! The AdmissionCheck `graphcore.ai/partition`: a job is admitted once its partition is formed, and holds no quota
+//! while there is no free capacity for it.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
@@ -23,7 +23,7 @@ async fn checked(ipus: u32) -> Fixture {
     fixture
 }
 
-/// The state of the check, and what it says.
+/// Returns the state of the check, and its message.
 fn answer(workload: &Workload) -> (&str, &str) {
     workload.check(CHECK).map_or(("", ""), |check| {
         let state = check["state"].as_str().unwrap_or_default();
@@ -51,7 +51,7 @@ async fn a_job_is_admitted_once_its_partition_is_formed() {
     let pod = fixture.place.pods().get_opt("one-worker-0").await;
     assert_eq!(pod.unwrap().map(|pod| pod.metadata.name), None);
 
-    // Killed in the middle, it goes on with the same partition.
+    // A killed operator continues with the same partition.
     fixture.kill_operator();
     fixture.hold(false, false);
     fixture.start_operator().await;
@@ -71,7 +71,7 @@ async fn a_job_is_admitted_once_its_partition_is_formed() {
     fixture
         .once("two", "is evicted", |one| one.is("Evicted"))
         .await;
-    // The V-IPU controller answers late; until then nobody knows whether the partition is there.
+    // The V-IPU controller replies late. Until then the state of the partition is unknown.
     fixture.hold(false, false);
     fixture.once_released("two").await;
     assert_eq!(fixture.taken(), 4);

@@ -1,5 +1,5 @@
-//! An API server with Kueue, the operator's processes, two simulated V-IPU controllers, and somebody who plays
-//! the kubelet and the garbage collector.
+//! An API server with Kueue, the operator's processes, two simulated V-IPU controllers, and players for the kubelet
+//! and the garbage collector.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -26,39 +26,39 @@ use crate::processes::{Place, RELEASE, Running};
 /// Namespace of the jobs.
 pub(crate) const NAMESPACE: &str = "default";
 
-/// Name of the ClusterQueue, and of the LocalQueue that leads to it.
+/// Name of the ClusterQueue, and of its LocalQueue.
 pub(crate) const QUEUE: &str = "team";
 
-/// Name of the flavor that any node has.
+/// Name of the flavor of all nodes.
 pub(crate) const FLAVOR: &str = "any";
 
 /// Longer than any test.
 const ENDLESS: u64 = 3_600_000;
 
 pub(crate) struct Fixture {
-    // Fields drop in this order: who acts ends before what it acts on.
+    // Fields drop in this order: each actor ends before the object that it acts on.
     players: JoinSet<()>,
     controller: Option<Running>,
     proxy: Option<Running>,
     pub(crate) kueue: Kueue,
     pub(crate) place: Place,
-    /// The second V-IPU controller, with the label `ipunode=pod2`; the first one is the place's.
+    /// The second V-IPU controller, with the label `ipunode=pod2`. The first one belongs to `place`.
     pub(crate) other: Simulator,
     most_taken: Arc<AtomicU32>,
 }
 
 impl Fixture {
-    /// Everything, and a ClusterQueue with this quota of IPUs.
+    /// Starts everything, with a ClusterQueue of this quota of IPUs.
     pub(crate) async fn with_quota(ipus: u32) -> Self {
         Self::with_queue(cluster_queue(QUEUE, &[(FLAVOR, ipus)])).await
     }
 
-    /// Everything, and this ClusterQueue, which is named `QUEUE`.
+    /// Starts everything, with this ClusterQueue, whose name is `QUEUE`.
     pub(crate) async fn with_queue(queue: Value) -> Self {
         Self::with_configuration(queue, &json!({})).await
     }
 
-    /// The same, with these changes of the Configuration of Kueue's manager.
+    /// The same, with changes to the Configuration of Kueue's manager.
     pub(crate) async fn with_configuration(queue: Value, changes: &Value) -> Self {
         let place = Place::new().await;
         let other = Simulator::start(Options::quick("pod2", 64)).await.unwrap();
@@ -107,7 +107,7 @@ impl Fixture {
         self.proxy = None;
     }
 
-    /// The kubelet: runs every Pod from now on, and ends it well at once where `ends`.
+    /// The kubelet: runs every Pod from now on, and completes it at once if `ends`.
     pub(crate) fn run_pods(&mut self, ends: bool) {
         let pods = self.place.pods();
         self.players.spawn(run_pods(pods, ends));
@@ -142,7 +142,7 @@ impl Fixture {
         jobs.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
-    /// The program of a job's only worker ends well.
+    /// Completes the program of a job's only worker.
     pub(crate) async fn end(&self, job: &str) {
         self.place.ends(&naming::worker(job, 0)).await;
         self.place.once(job, JobState::Completed).await;
@@ -152,7 +152,7 @@ impl Fixture {
         self.place.once(job, JobState::Running).await;
     }
 
-    /// The Workload of a job once it `is_so`.
+    /// Returns the Workload of a job once it `is_so`.
     pub(crate) async fn once(
         &self,
         job: &str,
@@ -170,7 +170,7 @@ impl Fixture {
         .await
     }
 
-    /// Waits until Kueue has no quota for a job, and says so.
+    /// Waits until Kueue reports that it has no quota for a job.
     pub(crate) async fn once_waiting(&self, job: &str) -> Workload {
         self.once(job, "waits for quota", |one| {
             let message = one.message("QuotaReserved");
@@ -210,7 +210,7 @@ impl Fixture {
         .await;
     }
 
-    /// Waits until nothing of a deleted job is left, not even its Workload.
+    /// Waits until no object of a deleted job is left, including its Workload.
     pub(crate) async fn once_gone(&self, job: &str) {
         eventually(&format!("nothing of {job} is left"), async || {
             let found = self.place.jobs().get_opt(job).await.unwrap();
@@ -223,7 +223,7 @@ impl Fixture {
         .await;
     }
 
-    /// The IPUs that the ClusterQueue has given away, by its own account.
+    /// Returns the IPUs that the ClusterQueue reports as used.
     pub(crate) async fn reserved(&self) -> u64 {
         let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "ClusterQueue");
         let resource = ApiResource::from_gvk(&kind);
@@ -231,13 +231,13 @@ impl Fixture {
         reserved_ipus(&queues.get(QUEUE).await.unwrap())
     }
 
-    /// What a job says of itself in its status.
+    /// Returns the status of a job.
     pub(crate) async fn told(&self, job: &str) -> String {
         let found = self.place.jobs().get(job).await.unwrap();
         serde_json::to_string(&found.status).unwrap()
     }
 
-    /// The most IPUs that were in partitions at any moment so far, or since it was counted anew.
+    /// Returns the largest number of IPUs in partitions so far, or since `count_anew`.
     pub(crate) fn most_taken(&self) -> u32 {
         self.most_taken.load(Ordering::Relaxed)
     }
@@ -249,12 +249,12 @@ impl Fixture {
         self.most_taken.store(0, Ordering::Relaxed);
     }
 
-    /// The IPUs that are in partitions now.
+    /// Returns the IPUs in partitions now.
     pub(crate) fn taken(&self) -> u32 {
         taken(&self.place.simulator.server) + taken(&self.other.server)
     }
 
-    /// Has the first V-IPU controller begin its work and not end it, or as quickly as before.
+    /// Lets the first V-IPU controller start operations and not finish them, or finish them as quickly as before.
     pub(crate) fn hold(&self, forming: bool, removing: bool) {
         let quick = Options::quick("", 1).timings;
         let held = |is_held: bool, quick: u64| if is_held { ENDLESS } else { quick };
@@ -272,7 +272,7 @@ impl Fixture {
     }
 }
 
-/// A job of one worker for this number of IPUs, in the queue.
+/// A queued job of one worker for this number of IPUs.
 pub(crate) fn job(name: &str, ipus: u32) -> Value {
     json!({
         "apiVersion": "graphcore.ai/v1alpha1",
@@ -288,7 +288,7 @@ pub(crate) fn job(name: &str, ipus: u32) -> Value {
     })
 }
 
-/// The admin lists both V-IPU controllers; a node reaches the second one.
+/// The admin lists both V-IPU controllers, and a node reaches the second one.
 async fn list_both(place: &Place, other: &Simulator) {
     let maps: Api<ConfigMap> = Api::namespaced(place.client.clone(), RELEASE);
     let first = place.simulator.address;

@@ -1,4 +1,4 @@
-//! A flavor that stands for the nodes of one V-IPU controller: its jobs run there, and take nothing with them.
+//! A flavor for the nodes of one V-IPU controller: its jobs run there, and leave no trace of it after their eviction.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
@@ -10,13 +10,13 @@ use vipu_simulator::Simulator;
 
 use super::fixture::{Fixture, QUEUE};
 
-/// How many partitions a V-IPU controller has.
+/// Returns the number of partitions of a V-IPU controller.
 fn partitions(simulator: &Simulator) -> usize {
     let server = &simulator.server;
     server.with(|world, now| world.pod.partitions(now).count())
 }
 
-/// The value of the node label that leads to a V-IPU controller.
+/// The value of the node label of a V-IPU controller.
 fn ipunode(pod: &Pod) -> Option<String> {
     let spec = pod.spec.as_ref()?;
     spec.node_selector.as_ref()?.get("ipunode").cloned()

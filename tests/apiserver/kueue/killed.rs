@@ -1,5 +1,5 @@
-//! The operator is killed at each step of a job in a queue, and started again: the job has its quota and one
-//! partition, and in the end neither.
+//! The operator is killed at each step of a queued job, and started again: the job has its quota and one partition,
+//! and neither at the end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use vipu_simulator::pod::Stage;
 
 use super::fixture::{FLAVOR, Fixture, QUEUE};
 
-/// Kills the operator, does something while it is down, and starts it again.
+/// Kills the operator, runs an action while it is down, and starts it again.
 async fn killed(fixture: &mut Fixture, step: &str, meanwhile: impl AsyncFnOnce(&Fixture)) {
     println!("killed when {step}");
     fixture.kill_operator();
@@ -22,7 +22,7 @@ async fn killed(fixture: &mut Fixture, step: &str, meanwhile: impl AsyncFnOnce(&
     fixture.start_operator().await;
 }
 
-/// Waits until the V-IPU controller has a partition in this stage.
+/// Waits until the V-IPU controller has a partition in this state.
 async fn once_partition(fixture: &Fixture, what: &str, is_so: fn(Stage) -> bool) {
     eventually(what, async || {
         let server = &fixture.place.simulator.server;
@@ -142,7 +142,7 @@ async fn wherever_the_operator_is_killed_a_job_has_quota_and_a_partition_togethe
 async fn whenever_the_operator_is_killed_after_a_submission_the_job_runs_within_its_quota() {
     let mut fixture = Fixture::with_quota(4).await;
     fixture.run_pods(false);
-    // Early and late within the steps from the submission to the Pod.
+    // Several moments between the submission and the creation of the Pod.
     for delay in [0, 20, 50, 100, 200, 400] {
         let job = format!("after-{delay}");
         fixture.submit(&job, 4).await;

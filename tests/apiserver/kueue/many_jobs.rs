@@ -1,4 +1,4 @@
-//! Many jobs through a small quota: each runs once, and the V-IPU controllers never see more than the quota.
+//! Many jobs with a small quota: each runs once, and the V-IPU controllers never hold more than the quota.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,16 +14,16 @@ use super::fixture::{Fixture, all_workloads};
 
 const JOBS: usize = 200;
 
-/// IPUs that all jobs together may have at a time.
+/// Quota of all jobs together, in IPUs.
 const QUOTA: u32 = 16;
 
-/// IPUs of a job: these in turn.
+/// IPUs of the jobs, in turn.
 const SIZES: [u32; 3] = [2, 4, 8];
 
-/// How long all of them may take on a busy machine.
+/// Time limit for all of them on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(15);
 
-/// The ids of all partitions that a V-IPU controller was ever asked for.
+/// Returns the ids of all partitions that a V-IPU controller was requested to create.
 fn asked_for(simulator: &Simulator) -> Vec<String> {
     let calls = simulator.server.calls(0).into_iter();
     let creates = calls.filter(|call| call.method == Method::CreatePartition);

@@ -1,4 +1,4 @@
-//! MultiKueue: a job of one cluster runs on another one, which has the IPUs.
+//! MultiKueue: a job of one cluster runs on another cluster, which has the IPUs.
 
 use std::fs;
 
@@ -17,13 +17,13 @@ use tests::kueue::workload::workloads;
 
 use super::fixture::{FLAVOR, Fixture, NAMESPACE, QUEUE, job};
 
-/// Name of the AdmissionCheck, of its MultiKueueConfig, and of the cluster that this names.
+/// Name of the AdmissionCheck, of its MultiKueueConfig, and of the cluster in it.
 const WORKER: &str = "worker";
 
-/// Who decides on the AdmissionCheck, and carries out jobs that name it in `spec.managedBy`.
+/// The controller of the AdmissionCheck, which also runs the jobs that name it in `spec.managedBy`.
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 
-/// The kubeconfig of an API server as MultiKueue takes it: with the content of the files that it names.
+/// Returns the kubeconfig of an API server with embedded files, as MultiKueue requires.
 fn kubeconfig(plane: &ControlPlane) -> String {
     let text = fs::read_to_string(plane.kubeconfig()).unwrap();
     let mut config: Value = serde_json::from_str(&text).unwrap();
@@ -40,7 +40,7 @@ fn kubeconfig(plane: &ControlPlane) -> String {
     config.to_string()
 }
 
-/// A cluster whose queue leads to the worker cluster.
+/// Sets up a cluster whose queue leads to the worker cluster.
 async fn manager_of(worker: &Fixture) -> Fixture {
     let mut queue = cluster_queue(QUEUE, &[(FLAVOR, 64)]);
     let checks = json!([{"name": WORKER}]);
@@ -96,7 +96,7 @@ async fn a_job_runs_on_another_cluster_and_its_status_is_on_both() {
     assert_eq!(pods.unwrap().items.len(), 0);
 
     manager.place.submit(&managed("second")).await;
-    // The job itself comes to the other cluster once it has quota there.
+    // The other cluster gets the job itself only once it has quota there.
     let remote = workloads(&worker.place.client, NAMESPACE);
     eventually("its Workload is on the other cluster", async || {
         let found = remote.list(&Default::default()).await.unwrap();

@@ -1,5 +1,5 @@
-//! Who is missing around an API server with Kueue: the kubelet, the garbage collector, and somebody who counts
-//! the IPUs that are in partitions.
+//! Players for the missing parts around an API server with Kueue: the kubelet, the garbage collector, and an observer
+//! of the IPUs in partitions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -18,8 +18,8 @@ use vipu_simulator::Server;
 
 use super::fixture::{NAMESPACE, taken};
 
-/// Watches over the quota from the side of the V-IPU controllers. Each partition is there for longer than
-/// the time between two looks.
+/// Observes the quota on the V-IPU controllers. Each partition exists for longer than the interval between two
+/// observations.
 pub(super) async fn watch_over(servers: [Arc<Server>; 2], most: Arc<AtomicU32>) {
     loop {
         let taken = servers.iter().map(|server| taken(server)).sum();
@@ -28,7 +28,7 @@ pub(super) async fn watch_over(servers: [Arc<Server>; 2], most: Arc<AtomicU32>) 
     }
 }
 
-/// The garbage collector: deletes the Workloads of jobs that are gone.
+/// The garbage collector: deletes the Workloads of deleted jobs.
 pub(super) async fn collect_garbage(client: Client) {
     let jobs: Api<IPUJob> = Api::namespaced(client.clone(), NAMESPACE);
     let events = watcher(jobs, watcher::Config::default()).default_backoff();
@@ -42,7 +42,7 @@ pub(super) async fn collect_garbage(client: Client) {
             let mut owners = workload.0.owner_references().iter();
             if owners.any(|owner| Some(&owner.uid) == job.metadata.uid.as_ref()) {
                 let api = workloads(&client, NAMESPACE);
-                // It may be gone by now.
+                // It can be gone already.
                 let _ = api.delete(&workload.name(), &DeleteParams::default()).await;
             }
         }
@@ -50,7 +50,7 @@ pub(super) async fn collect_garbage(client: Client) {
     .await;
 }
 
-/// The kubelet: runs every Pod, and ends it well at once where `ends`.
+/// The kubelet: runs every Pod, and completes it at once if `ends`.
 pub(super) async fn run_pods(pods: Api<Pod>, ends: bool) {
     let changes = watcher(pods.clone(), watcher::Config::default());
     let changes = changes.default_backoff().applied_objects();
@@ -61,7 +61,7 @@ pub(super) async fn run_pods(pods: Api<Pod>, ends: bool) {
             async move {
                 if let Some(status) = next_status(&pod, ends) {
                     let (name, params) = (pod.name_any(), PatchParams::default());
-                    // It may be gone by now.
+                    // It can be gone already.
                     let _ = pods
                         .patch_status(&name, &params, &Patch::Merge(status))
                         .await;
@@ -71,7 +71,7 @@ pub(super) async fn run_pods(pods: Api<Pod>, ends: bool) {
         .await;
 }
 
-/// What the kubelet says of a Pod next.
+/// Returns the next status of a Pod.
 fn next_status(pod: &Pod, ends: bool) -> Option<Value> {
     let gates = pod.spec.as_ref()?.scheduling_gates.as_ref();
     let is_held = gates.is_some_and(|gates| !gates.is_empty());

@@ -1,4 +1,4 @@
-//! Native Pods with IPUs in a queue: Kueue's gate and the operator's, on the same Pod.
+//! Queued native Pods with IPUs: Kueue's gate and the operator's gate on the same Pod.
 
 use cluster::wait::eventually;
 use k8s_openapi::api::core::v1::Pod;
@@ -15,7 +15,7 @@ const ADMISSION: &str = "kueue.x-k8s.io/admission";
 /// The operator's gate.
 const PARTITION: &str = "graphcore.ai/partition";
 
-/// A Pod in the queue that limits itself to 4 IPUs.
+/// A queued Pod with a limit of 4 IPUs.
 fn pod(name: &str) -> Pod {
     let pod = json!({
         "metadata": {"name": name, "labels": {QUEUE_LABEL: QUEUE}},
@@ -39,7 +39,7 @@ fn gates(pod: &Pod) -> Vec<&str> {
         .collect()
 }
 
-/// The Pod once it `is_so`.
+/// Returns the Pod once it `is_so`.
 async fn once(fixture: &Fixture, name: &str, what: &str, is_so: impl Fn(&Pod) -> bool) -> Pod {
     eventually(&format!("{name} {what}"), async || {
         let pod = fixture.place.pods().get_opt(name).await.unwrap();

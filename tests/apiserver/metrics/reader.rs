@@ -1,4 +1,4 @@
-//! Somebody who reads metrics: an account, its right, its token, and whom it trusts.
+//! A reader of metrics: an account with its right, its token, and the CA that it trusts.
 
 use cluster::wait::{Seen, eventually};
 use http::Request;
@@ -18,7 +18,7 @@ use crate::partition::install::apply;
 pub(super) struct Reader(Client);
 
 impl Reader {
-    /// A reader with a token, who trusts this authority (PEM).
+    /// A reader with a token, who trusts this CA (PEM).
     pub(super) fn new(port: u16, server: &str, authority: &str, token: &str) -> Self {
         let address = format!("https://127.0.0.1:{port}");
         let mut config = Config::new(address.parse().unwrap());
@@ -29,7 +29,7 @@ impl Reader {
         Self(Client::try_from(config).unwrap())
     }
 
-    /// The status and the text of `/metrics`, once the port answers.
+    /// Returns the status and the text of `/metrics`, once the port responds.
     pub(super) async fn read(&self) -> (u16, String) {
         eventually("the metrics are served", async || {
             let request = Request::get("/metrics").body(Body::empty()).unwrap();
@@ -45,7 +45,7 @@ impl Reader {
     }
 }
 
-/// The authority in a Secret that the operator makes.
+/// Returns the CA of a Secret that the operator creates.
 pub(super) async fn authority(client: &Client, namespace: &str, secret: &str) -> String {
     let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
     eventually("the certificate is made", async || {
@@ -55,7 +55,7 @@ pub(super) async fn authority(client: &Client, namespace: &str, secret: &str) ->
     .await
 }
 
-/// A token of an account, as a Pod of it has one.
+/// Creates a token of an account, as for a Pod of it.
 pub(super) async fn token(client: &Client, account: &str) -> String {
     let accounts = Api::<ServiceAccount>::namespaced(client.clone(), "default");
     let object = serde_json::from_value(json!({"metadata": {"name": account}})).unwrap();

@@ -1,4 +1,4 @@
-//! Partitions that Graphcore's operator made, and an admin has adopted for jobs that live on.
+//! Partitions of Graphcore's operator that an admin adopts for running jobs.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::fixture::{Fixture, NAMESPACE, controller, id, notebook};
 
 const TRACKER: &str = "ipu-partitions-tracker";
 
-/// What Graphcore's operator called the partition of the job.
+/// The id that Graphcore's operator gave to the partition of the job.
 const ID: &str = "p-mnist-default-0";
 
 fn tracker(labels: Option<BTreeMap<String, String>>) -> ConfigMap {
@@ -32,11 +32,11 @@ fn tracker(labels: Option<BTreeMap<String, String>>) -> ConfigMap {
     }
 }
 
-/// What Graphcore's operator left: its tracker, in some form, and a partition on the second controller.
+/// Creates the remains of Graphcore's operator: its tracker, in some form, and a partition on the second controller.
 async fn left(fixture: &Fixture, id: &str) -> Api<ConfigMap> {
     fixture.put(1, id);
     let maps = Api::<ConfigMap>::namespaced(fixture.client.clone(), NAMESPACE);
-    // What the proxy of another test has left is not of Graphcore's operator.
+    // The remains of another test's proxy do not belong to Graphcore's operator.
     if maps.get_opt(TRACKER).await.unwrap().is_some() {
         maps.delete(TRACKER, &DeleteParams::default())
             .await
@@ -48,7 +48,7 @@ async fn left(fixture: &Fixture, id: &str) -> Api<ConfigMap> {
     maps
 }
 
-/// A Pod as Graphcore's operator made them: it names its job as its owner, and carries no id.
+/// A Pod of Graphcore's operator: it names its job as its owner, and contains no partition id.
 async fn old_pod(fixture: &Fixture, job: &str) -> Api<Pod> {
     let owner = notebook(job);
     fixture
@@ -66,7 +66,7 @@ async fn old_pod(fixture: &Fixture, job: &str) -> Api<Pod> {
         .await
 }
 
-/// What the command prints, run as an admin does.
+/// Runs the command as an admin, and returns its output.
 async fn adopt(fixture: &Fixture, yes: bool) -> Result<String, AdoptError> {
     let options = fixture.options("adopt", [0, 0]);
     let mut printed = Vec::new();
@@ -75,7 +75,7 @@ async fn adopt(fixture: &Fixture, yes: bool) -> Result<String, AdoptError> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_that_the_old_tracker_names_is_adopted_and_given_back_after_the_old_pods() {
+async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_pods() {
     let mut fixture = Fixture::without_proxy(&[16, 16]).await;
     let maps = left(&fixture, ID).await;
     fixture.put(1, "p-other-default-0");
@@ -127,7 +127,7 @@ async fn a_partition_that_the_old_tracker_names_is_adopted_and_given_back_after_
     fixture.start_proxy().await;
     fixture.delete(&wanted).await;
     fixture
-        .once(&wanted, "it says who uses it", |object| {
+        .once(&wanted, "it names the Pod that uses it", |object| {
             let status = object.status.as_ref();
             let message = status.and_then(|status| status.message.as_deref());
             message.is_some_and(|message| message.contains("default/mnist-worker-0"))

@@ -1,11 +1,11 @@
-//! How much is asked of the controllers for one partition.
+//! The number of calls to the controllers for one partition.
 
 use ipu_api::ipupartition::PartitionPhase;
 use vipu_simulator::faults::Method;
 
 use super::fixture::Fixture;
 
-/// Partitions that are asked for.
+/// Number of requested partitions.
 const WANTED: usize = 32;
 
 #[tokio::test(flavor = "multi_thread")]

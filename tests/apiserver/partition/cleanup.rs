@@ -1,4 +1,4 @@
-//! Deletion, live Pods, owners that are gone, and partitions of nobody.
+//! Deletion, live Pods, deleted owners, and partitions without an owner.
 
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner, PartitionPhase};
 use ipu_api::labels;
@@ -27,7 +27,11 @@ async fn it_is_not_removed_under_a_live_pod() {
     let pods = fixture.start_pod("user", &id(&ready)).await;
     fixture.delete(&wanted).await;
     let held = fixture
-        .once(&wanted, "it says who uses it", says("default/user"))
+        .once(
+            &wanted,
+            "it names the Pod that uses it",
+            says("default/user"),
+        )
         .await;
     assert_eq!(held.status.unwrap().phase, PartitionPhase::Releasing);
     assert_eq!(fixture.ids(), [[id(&ready)]]);
@@ -38,7 +42,7 @@ async fn it_is_not_removed_under_a_live_pod() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_of_another_namespace_keeps_nobody_from_giving_it_back() {
+async fn a_pod_of_another_namespace_does_not_prevent_the_release() {
     let fixture = Fixture::start(&[16]).await;
     let owner = PartitionOwner {
         namespace: "kube-public".to_owned(),

@@ -1,4 +1,4 @@
-//! Controllers that have left the admin's list: what is said of what was on them, and how it ends.
+//! Controllers that the admin has removed from the list: the status of their partitions, and how they end.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
@@ -67,7 +67,7 @@ async fn one_that_left_the_list_is_swept_as_long_as_an_ipupartition_holds_someth
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_was_renamed_is_known_by_its_new_name_and_goes_on() {
+async fn a_renamed_controller_keeps_its_partitions_under_the_new_name() {
     let fixture = Fixture::start(&[16]).await;
     let wanted = fixture.want("renamed", 4).await;
     let before = fixture.once_in(&wanted, PartitionPhase::Ready).await;

@@ -1,4 +1,4 @@
-//! Controllers that an admin closes, and empties.
+//! Controllers that an admin cordons and drains.
 
 use ipu_api::ipupartition::PartitionPhase;
 use ipu_api::partition_conditions;
@@ -52,7 +52,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     let used = fixture.want("a-used", 4).await;
     let used = fixture.once_in(&used, PartitionPhase::Ready).await;
     let pods = fixture.start_pod("user-of-drained", &id(&used)).await;
-    // Of one moment perhaps: then the name is its place.
+    // Both can have the same time. Then the name decides.
     let idle = fixture.want("b-idle", 4).await;
     let idle = fixture.once_in(&idle, PartitionPhase::Ready).await;
     let [first, second] = [&fixture.pods[0], &fixture.pods[1]];

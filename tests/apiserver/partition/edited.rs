@@ -1,4 +1,4 @@
-//! IPUPartitions that somebody edits: what is refused, and what got past the schema all the same.
+//! Edited IPUPartitions: the edits that are refused, and the effects of those that bypassed the schema.
 
 use cluster::wait::eventually;
 use ipu_api::crd;
@@ -59,7 +59,7 @@ async fn the_spec_stays_as_it_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
+async fn an_object_that_bypassed_the_schema_reports_it_delays_no_other_and_leaks_nothing() {
     let fixture = Fixture::start(&[64]).await;
     let partitions = raw_partitions(&fixture.client);
     let held = fixture.want("held", 4).await;
@@ -104,7 +104,7 @@ async fn what_got_past_the_schema_says_so_stops_nobody_and_leaks_nothing() {
         .await;
     assert_ne!(orphan, id(&held));
 
-    // As the event says: deleted, and its finalizer taken off.
+    // As the event advises: deleted, and its finalizer removed.
     for name in ["strange", &held.name_any()] {
         let gone = partitions.delete(name, &DeleteParams::default()).await;
         gone.unwrap();

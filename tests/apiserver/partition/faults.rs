@@ -1,4 +1,4 @@
-//! Crashes, lost replies and controllers that fail, at the worst moments.
+//! Crashes, lost replies and failing controllers, at the worst moments.
 
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use vipu_simulator::codes::CodeName;
@@ -80,7 +80,7 @@ async fn a_lost_reply_makes_no_second_partition() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_that_refuses_or_breaks_is_passed_over() {
+async fn a_controller_that_refuses_or_fails_is_skipped() {
     let fixture = Fixture::start(&[16, 16, 16]).await;
     fixture.pods[0].server.order(Order {
         fail: Some(Fail {
@@ -100,7 +100,7 @@ async fn a_controller_that_refuses_or_breaks_is_passed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_partition_of_another_size_than_asked_is_given_back_and_made_elsewhere() {
+async fn a_partition_of_a_wrong_size_is_released_and_created_elsewhere() {
     let fixture = Fixture::start(&[16, 16]).await;
     fixture.pods[0].server.order(Order {
         lie: Some(Lie::HalfTheSize),

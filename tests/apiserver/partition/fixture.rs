@@ -34,10 +34,10 @@ use super::install::{apply, install};
 
 pub(crate) use objects::{controller, id, notebook};
 
-/// Where the release would be.
+/// Namespace of the release.
 pub(crate) const NAMESPACE: &str = "ipu-operator-system";
 
-/// What tokens for the proxy must be for.
+/// Audience of tokens for the proxy.
 pub(crate) const AUDIENCE: &str = "ipu-operator";
 
 /// The ConfigMap with the admin's list.
@@ -50,11 +50,11 @@ pub(crate) struct Fixture {
     pub(crate) client: Client,
     pub(crate) pods: Vec<Simulator>,
     pub(crate) port: u16,
-    /// How long somebody who waits is passed by smaller ones, in seconds; read when a proxy starts.
+    /// Backfill limit in seconds, read when a proxy starts.
     pub(crate) backfill_limit: u64,
-    /// Where the release is; read when a proxy starts.
+    /// Namespace of the release, read when a proxy starts.
     pub(crate) namespace: String,
-    /// Whose partitions are made; read when a proxy starts.
+    /// Namespaces whose partitions are served, read when a proxy starts.
     pub(crate) scope: Scope,
     /// The folder and the settings of what is the built-in guest for placement; read when a proxy starts.
     /// None: the built-in walk.
@@ -65,7 +65,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Controllers of these sizes, in this order, and a proxy that knows them.
+    /// Starts controllers of these sizes, in this order, and a proxy with them in its list.
     pub(crate) async fn start(sizes: &[u32]) -> Self {
         let mut fixture = Self::without_proxy(sizes).await;
         fixture.start_proxy().await;
@@ -105,7 +105,7 @@ impl Fixture {
         fixture
     }
 
-    /// Writes the admin's list; the nodes of every controller are there.
+    /// Writes the admin's list. The nodes of every controller exist.
     pub(crate) async fn list_controllers(&self, pods: &[&Simulator]) {
         let labelled: Vec<_> = pods.iter().map(|pod| (*pod, "here")).collect();
         self.list_labelled(&labelled).await;
@@ -135,7 +135,7 @@ impl Fixture {
         .await;
     }
 
-    /// The release is uninstalled, and another one installed in another namespace, for the same controllers.
+    /// Uninstalls the release, and installs another one in another namespace, for the same controllers.
     pub(crate) async fn reinstall_in(&mut self, namespace: &str) {
         self.kill_proxy().await;
         let metadata = ObjectMeta {
@@ -154,14 +154,14 @@ impl Fixture {
     }
 
     pub(crate) async fn start_proxy(&mut self) {
-        // One name, as of a container that is started again in its Pod: it leads at once.
+        // The same name, as of a container that restarts in its Pod: the proxy leads at once.
         self.proxy = Some(
             self.replica("vipu-proxy-0", [self.port, self.secure_port])
                 .await,
         );
     }
 
-    /// What a proxy of this name is told, which answers on these ports: plain, and with TLS.
+    /// Returns the options of a proxy of this name that serves these ports: plain, and with TLS.
     pub(crate) fn options(&self, name: &str, [port, secure_port]: [u16; 2]) -> ProxyOptions {
         ProxyOptions {
             release: ReleaseOptions {
@@ -201,10 +201,10 @@ impl Fixture {
         }
     }
 
-    /// A proxy of this name, which answers on these ports: plain, and with TLS.
+    /// Starts a proxy of this name that serves these ports: plain, and with TLS.
     pub(crate) async fn replica(&self, name: &str, ports: [u16; 2]) -> Replica {
         let options = self.options(name, ports);
-        // Without a placement module the built-in walk decides, which is the same code.
+        // Without a placement module the built-in walk decides, with the same code.
         let settings = self.policy.as_ref().map(|(_, settings)| settings.clone());
         let hooks: &[_] = match settings {
             Some(_) => &[Hook::Placement],
@@ -224,7 +224,7 @@ impl Fixture {
         }))
     }
 
-    /// Ends the proxy at once, wherever it is.
+    /// Aborts the proxy at once, at any step.
     pub(crate) async fn kill_proxy(&mut self) {
         if let Some(proxy) = self.proxy.take() {
             proxy.kill().await;
@@ -241,8 +241,7 @@ impl Fixture {
             .unwrap();
     }
 
-    /// Puts a partition on a controller that a release in `NAMESPACE` gave, and for which there is no
-    /// IPUPartition.
+    /// Creates a partition on a controller with the id of a release in `NAMESPACE`, and without an IPUPartition.
     pub(crate) async fn orphan(&self, pod: usize, owner: &PartitionOwner) -> String {
         let namespaces = Api::<Namespace>::all(self.client.clone());
         let system = namespaces.get("kube-system").await.unwrap();
@@ -252,7 +251,7 @@ impl Fixture {
         id
     }
 
-    /// Makes a partition on a controller by hand.
+    /// Creates a partition on a controller by hand.
     pub(crate) fn put(&self, pod: usize, id: &str) {
         let wanted = Wanted {
             id: id.to_owned(),
@@ -263,7 +262,7 @@ impl Fixture {
         self.pods[pod].server.with(made).unwrap();
     }
 
-    /// The ids on each controller.
+    /// Returns the ids on each controller.
     pub(crate) fn ids(&self) -> Vec<Vec<String>> {
         let of = |pod: &Simulator| {
             pod.server.with(|world, now| {
@@ -285,18 +284,18 @@ impl Fixture {
         eventually(what, async || Seen::when(self.ids(), |ids| is_so(ids))).await
     }
 
-    /// How often a method was called on a controller.
+    /// Returns the number of calls of a method to a controller.
     pub(crate) fn calls(&self, pod: usize, method: Method) -> usize {
         let calls = self.pods[pod].server.calls(0);
         calls.iter().filter(|call| call.method == method).count()
     }
 }
 
-/// A proxy that runs; dropped, it ends as if it was killed.
+/// A running proxy. Its drop is a kill.
 pub(crate) struct Replica(JoinHandle<()>);
 
 impl Replica {
-    /// Ends it at once, wherever it is.
+    /// Aborts it at once, at any step.
     pub(crate) async fn kill(mut self) {
         self.0.abort();
         let ended = (&mut self.0).await;

@@ -1,4 +1,4 @@
-//! A release that goes on where another one was uninstalled: what that one made stays whose it was.
+//! A release that replaces an uninstalled one: the partitions of the old release keep their owners.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
@@ -33,7 +33,7 @@ fn start_controller(fixture: &Fixture) -> JoinHandle<()> {
     })
 }
 
-/// The only IPUPartition, once its phase is this.
+/// Returns the only IPUPartition, once it has this phase.
 async fn once_in(fixture: &Fixture, phase: PartitionPhase) -> IPUPartition {
     let is_so = |one: &IPUPartition| one.status.as_ref().map(|status| status.phase) == Some(phase);
     eventually(&format!("the partition is {phase:?}"), async || {
@@ -55,7 +55,7 @@ async fn body(fixture: &Fixture, path: &str) -> serde_json::Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
+async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over() {
     let mut fixture = Fixture::start(&[16]).await;
     let controller = start_controller(&fixture);
     let jobs = Api::<IPUJob>::namespaced(fixture.client.clone(), "default");
@@ -81,7 +81,7 @@ async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
     let late = fixture.orphan(0, &notebook("late")).await;
     fixture.reinstall_in("ipu-another").await;
     let controller = start_controller(&fixture);
-    // Both of its parts are at work once this one has come and gone.
+    // Both controllers of the release work once this job has been created and deleted.
     let other = fixture.want("other", 4).await;
     fixture.once_in(&other, PartitionPhase::Ready).await;
     fixture.delete(&other).await;
@@ -117,7 +117,7 @@ async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
         .await
         .unwrap();
     eventually("the job is gone", async || {
-        // Nobody runs the Pod, so that nobody ends it.
+        // No kubelet runs the Pod, so nothing ends it.
         let _ = pods.delete("mnist-worker-0", &at_once).await;
         let job = jobs.get_opt("mnist").await.unwrap();
         Seen::when(job.map(|job| job.status), Option::is_none)

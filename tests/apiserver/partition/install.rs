@@ -11,14 +11,14 @@ use kube::{Client, ResourceExt};
 use super::fixture::NAMESPACE;
 use crate::definitions::define;
 
-/// IPUPartitions as they are, also those that cannot be read.
+/// IPUPartitions as raw objects, so that unreadable ones can be listed.
 pub(super) fn raw_partitions(client: &Client) -> Api<DynamicObject> {
     let kind = ApiResource::erase::<IPUPartition>(&());
     Api::all_with(client.clone(), &kind)
 }
 
-/// Puts up the CRDs, the release's namespace and the service account that Pods need, and removes
-/// what an earlier fixture has left.
+/// Creates the CRDs, the release's namespace and the service account of Pods, and deletes the remains of an earlier
+/// fixture.
 pub(super) async fn install(client: &Client) {
     for definition in crd::all() {
         define(client, &definition).await;
@@ -44,7 +44,7 @@ pub(super) async fn install(client: &Client) {
         let names: Vec<String> = list.iter().map(ResourceExt::name_any).collect();
         for name in &names {
             let nothing = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
-            // Another's delete may have come first.
+            // Another deletion can be faster.
             let _ = partitions
                 .patch(name, &PatchParams::default(), &nothing)
                 .await;
@@ -55,7 +55,7 @@ pub(super) async fn install(client: &Client) {
     .await;
 }
 
-/// There is one node, and this is the value of its label `ipunode`.
+/// Creates one node, with this value of its label `ipunode`.
 pub(super) async fn label_node(client: &Client, value: &str) {
     let node: Node = serde_json::from_value(serde_json::json!({
         "metadata": {"name": "node", "labels": {"ipunode": value}},

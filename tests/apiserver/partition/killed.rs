@@ -1,8 +1,8 @@
 //! The proxy is killed at each named step of a partition's life, and started again.
 //!
-//! Between two writes that touch no V-IPU controller nothing can hold the proxy up, so that "recorded
-//! and not called yet" is met as "called and not arrived": the object and the controllers are the same.
-//! "The removal is noted and the finalizer still on" has no such equal, and is left to the simulation.
+//! Nothing can delay the proxy between two writes without a call to a V-IPU controller. Therefore "recorded and not
+//! called" is tested as "called and not arrived": the object and the controllers are the same. "The removal is
+//! recorded and the finalizer still exists" has no such equivalent. The simulation covers it.
 
 mod steps;
 
@@ -22,7 +22,7 @@ use super::fixture::{Fixture, id};
 /// IPUs of the partition.
 const IPUS: u32 = 4;
 
-/// What the proxy is about to do for the partition.
+/// The next action of the proxy for the partition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
     Make,
@@ -30,23 +30,23 @@ enum Work {
     Remove,
 }
 
-/// When the calls arrive that were on their way to a controller when the proxy was killed.
+/// When the delayed calls of a killed proxy arrive at a controller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     Never,
     /// While no proxy runs.
     Down,
-    /// Once the proxy that was started last is done.
+    /// Once the last proxy has finished.
     Late,
 }
 
-/// From a start of the proxy until it is killed.
+/// One run of the proxy, from its start until it is killed.
 struct Life {
-    /// What goes wrong with the first controller meanwhile.
+    /// The faults of the first controller during the run.
     faults: Vec<Order>,
-    /// Whether what the first controller begins meanwhile ends only after the last start.
+    /// Whether operations that the first controller starts during the run end only after the last start.
     is_endless: bool,
-    /// Whether the proxy is where it is to be killed.
+    /// Whether the proxy has reached the step at which it is killed.
     has_come: fn(&Snapshot) -> bool,
 }
 
@@ -55,7 +55,7 @@ struct Case {
     work: Work,
     lives: Vec<Life>,
     arrival: Arrival,
-    /// How often a partition was asked for in the end, over all controllers.
+    /// The expected number of creations, over all controllers.
     creates: usize,
 }
 
@@ -76,7 +76,7 @@ async fn wherever_it_is_killed_there_is_one_partition_and_in_the_end_none() {
     }
 }
 
-/// A partition for which the work is to be done, and no proxy.
+/// Creates a partition that needs the action, without a proxy.
 async fn prepared(fixture: &mut Fixture, work: Work) -> IPUPartition {
     let partition = fixture.want("wanted", IPUS).await;
     if work == Work::Make {
@@ -94,7 +94,7 @@ async fn prepared(fixture: &mut Fixture, work: Work) -> IPUPartition {
     partition
 }
 
-/// One life of the proxy, and its end. What it was about to ask is cut off with it.
+/// One run of the proxy, and its end. The kill also cuts off its next call.
 async fn live(fixture: &mut Fixture, partition: &IPUPartition, step: &str, life: &Life) {
     let server = fixture.pods[0].server.clone();
     server.clear();
@@ -118,7 +118,7 @@ async fn live(fixture: &mut Fixture, partition: &IPUPartition, step: &str, life:
     .await;
 }
 
-/// The proxy is started for the last time, does what is wanted, and lets the partition go.
+/// Starts the last proxy, which finishes the action, and releases the partition.
 async fn recover(fixture: &mut Fixture, partition: &IPUPartition, case: &Case) {
     let on_the_way = cut_off(fixture);
     fixture.pods[0].server.clear();
@@ -153,7 +153,7 @@ async fn recover(fixture: &mut Fixture, partition: &IPUPartition, case: &Case) {
         .await;
 }
 
-/// The object once it is ready, and was reset where that is wanted.
+/// Returns the object once it is ready, and was reset if the test requests that.
 async fn once_done(fixture: &Fixture, partition: &IPUPartition, work: Work) -> IPUPartition {
     let resets = i64::from(work == Work::Reset);
     fixture
@@ -176,14 +176,14 @@ fn timings(is_endless: bool) -> Timings {
     }
 }
 
-/// The calls that never arrived at the first controller, since their caller was killed before.
+/// Returns the calls that did not reach the first controller, because their caller was killed before.
 fn cut_off(fixture: &Fixture) -> Vec<Call> {
     let mut calls = fixture.pods[0].server.calls(0);
     calls.retain(|call| call.outcome.as_deref() == Some("left"));
     calls
 }
 
-/// They arrive after all. What they ask for may be impossible by now, which nobody is told.
+/// Delivers these calls late. They can be impossible by now, and nobody receives the errors.
 fn arrive(fixture: &Fixture, calls: &[Call]) {
     fixture.pods[0].server.with(|world, now| {
         for Call {
@@ -207,14 +207,14 @@ fn arrive(fixture: &Fixture, calls: &[Call]) {
     });
 }
 
-/// The ids that any controller was asked to make.
+/// Returns the ids that any controller was requested to create.
 fn asked_for(fixture: &Fixture) -> Vec<String> {
     let calls = fixture.pods.iter().flat_map(|pod| pod.server.calls(0));
     let creates = calls.filter(|call| call.method == Method::CreatePartition);
     creates.map(|call| call.partition).collect()
 }
 
-/// What can be seen from outside of where the proxy is.
+/// The observable state of the proxy's progress.
 #[derive(Debug)]
 struct Snapshot {
     object: Option<IPUPartition>,
@@ -255,18 +255,18 @@ impl Snapshot {
         object.is_some_and(|object| !object.finalizers().is_empty())
     }
 
-    /// How many attempts at the partition have this outcome.
+    /// Returns the number of attempts with this outcome.
     fn attempts(&self, outcome: AttemptOutcome) -> usize {
         let attempts = self.status().attempts.into_iter();
         attempts.filter(|one| one.outcome == outcome).count()
     }
 
-    /// How many calls of a method have not ended.
+    /// Returns the number of calls of a method that have not ended.
     fn under_way(&self, method: Method) -> usize {
         self.count(method, None)
     }
 
-    /// How many calls of a method were carried out, and their reply was lost.
+    /// Returns the number of calls of a method that were carried out and whose reply was lost.
     fn lost(&self, method: Method) -> usize {
         self.count(method, Some("lost"))
     }
@@ -278,7 +278,7 @@ impl Snapshot {
             .count()
     }
 
-    /// How many partitions on all controllers stand there.
+    /// Returns the number of partitions in this state on all controllers.
     fn in_stage(&self, is_in: fn(Stage) -> bool) -> usize {
         let partitions = self.partitions.iter().flatten();
         partitions

@@ -1,4 +1,4 @@
-//! The admin's list of controllers while the proxy runs: a change arrives by the watch, at once.
+//! The admin's list of controllers while the proxy runs: the watch delivers a change at once.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
@@ -21,10 +21,10 @@ use vipu_client::{Deadlines, Registry};
 use super::fixture::{Fixture, LIST, NAMESPACE};
 use super::placement::get;
 
-/// What a client has asked the API server for.
+/// The requests of a client to the API server.
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A client that notes every request.
+/// A client that records every request.
 async fn noting() -> (Client, Asked) {
     let plane = ControlPlane::shared().await.unwrap();
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
@@ -87,7 +87,7 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_see_a_changed_list_at_once() {
+async fn users_see_a_changed_list_at_once() {
     let fixture = Fixture::start(&[4, 16]).await;
     let total = |ipus: u32| format!(r#""total":{{"used":0,"available":{ipus}}}}}"#);
     let shown = async |ipus: u32| {
@@ -112,7 +112,7 @@ async fn people_see_a_changed_list_at_once() {
     assert!(took < PROMISE, "{took:?}");
 }
 
-/// The moment in which the API server tells a watch of the next change of the list.
+/// The time at which the API server delivers the next change of the list to a watch.
 async fn list_is_seen_changed(fixture: &Fixture) -> JoinHandle<Instant> {
     let maps = Api::<ConfigMap>::namespaced(fixture.client.clone(), NAMESPACE);
     let one = WatchParams::default().fields(&format!("metadata.name={LIST}"));
@@ -125,7 +125,7 @@ async fn list_is_seen_changed(fixture: &Fixture) -> JoinHandle<Instant> {
     })
 }
 
-/// What `charts/ipu-operator/docs/install.md` promises.
+/// The delay that `charts/ipu-operator/docs/install.md` promises.
 const PROMISE: Duration = Duration::from_mins(1);
 
 #[test]

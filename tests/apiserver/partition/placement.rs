@@ -1,4 +1,4 @@
-//! Where a partition lands, and what is said while there is no room.
+//! The controller of a new partition, and the status of one that waits for free capacity.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
@@ -28,7 +28,7 @@ async fn it_lands_on_the_first_that_is_large_enough() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_waits_with_a_reason_for_each_controller_and_goes_on_when_there_is_room() {
+async fn it_waits_with_a_reason_for_each_controller_until_there_is_free_capacity() {
     let fixture = Fixture::start(&[4, 8]).await;
     let first = fixture.want("first", 8).await;
     fixture.once_in(&first, PartitionPhase::Ready).await;
@@ -52,7 +52,7 @@ async fn it_waits_with_a_reason_for_each_controller_and_goes_on_when_there_is_ro
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_whose_label_no_node_carries_is_passed_over_until_one_does() {
+async fn a_controller_without_labelled_nodes_is_skipped_until_there_is_one() {
     let mut fixture = Fixture::without_proxy(&[16, 4]).await;
     let [near, far] = [&fixture.pods[1], &fixture.pods[0]];
     fixture.list_labelled(&[(far, "far"), (near, "here")]).await;
@@ -118,7 +118,7 @@ async fn an_impossible_size_is_rejected_with_the_rule() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn people_see_it_in_stats_and_in_the_tracker() {
+async fn users_see_it_in_stats_and_in_the_tracker() {
     let fixture = Fixture::start(&[16]).await;
     let wanted = fixture.want("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;

@@ -1,5 +1,5 @@
-//! An IPUPolicy decides where partitions are made, and what is made names it: a real API server, a real
-//! module, a vipu-proxy and the controllers' leader.
+//! An IPUPolicy places partitions, and their status names it: a real API server, a real module, a vipu-proxy and the
+//! rollout leader.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::fixture::{Fixture, NAMESPACE, controller};
 use super::install::apply;
 
-/// The leader of the controllers, which activates versions, until it is dropped.
+/// The rollout leader of the controllers, until it is dropped.
 async fn coordinator(fixture: &Fixture) -> DropGuard {
     let release = ReleaseOptions {
         pod_name: Some("controller-0".to_owned()),
@@ -44,7 +44,7 @@ async fn coordinator(fixture: &Fixture) -> DropGuard {
     stop.drop_guard()
 }
 
-/// Puts a module into a ConfigMap of the release, and answers its digest.
+/// Puts a module into a ConfigMap of the release. Returns its digest.
 async fn module(fixture: &Fixture, key: &str, bytes: Vec<u8>) -> String {
     let digest = digest_of(&bytes).to_string();
     let map = ConfigMap {
@@ -59,7 +59,7 @@ async fn module(fixture: &Fixture, key: &str, bytes: Vec<u8>) -> String {
     digest
 }
 
-/// Applies a policy that concerns the owners of this file alone, and waits until it has that phase.
+/// Applies a policy that matches only the owners of this file, and waits until it has that phase.
 async fn once(fixture: &Fixture, name: &str, module: (&str, &str), phase: PolicyPhase) -> String {
     let policies = Api::<IPUPolicy>::all(fixture.client.clone());
     let wanted = json!({
@@ -158,7 +158,7 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     once(&fixture, "tight", waits, PolicyPhase::Active).await;
     let fourth = fixture.want("fits-still", 4).await;
     let fourth = fixture.once_in(&fourth, PartitionPhase::Ready).await;
-    assert_eq!(decided_by(&fourth), of_walk, "its wait names nobody");
+    assert_eq!(decided_by(&fourth), of_walk, "its wait names no controller");
     let told = fixture
         .once_event(&fourth.name_any(), "PolicyOverruled")
         .await;

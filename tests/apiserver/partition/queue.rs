@@ -1,4 +1,4 @@
-//! Who is served first where not all have room.
+//! The order of waiting partitions, if the free capacity is not sufficient for all.
 
 use cluster::wait::eventually;
 use ipu_api::ipupartition::{IPUPartition, PartitionOptions, PartitionPhase};
@@ -6,7 +6,7 @@ use kube::api::DeleteParams;
 
 use super::fixture::{Fixture, id, notebook};
 
-/// Wants the partitions of a gang of one owner.
+/// Requests the partitions of a gang of one owner.
 async fn want_gang(fixture: &Fixture, name: &str, size: u32, ipus: u32) -> Vec<IPUPartition> {
     let mut wanted = Vec::new();
     for slot in 0..size {
@@ -26,7 +26,7 @@ fn message(partition: &IPUPartition) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_large_one_is_passed_until_its_limit_and_then_served() {
+async fn backfill_passes_a_large_request_only_until_its_limit() {
     let mut fixture = Fixture::without_proxy(&[8]).await;
     fixture.backfill_limit = 3;
     fixture.start_proxy().await;
@@ -37,16 +37,20 @@ async fn a_large_one_is_passed_until_its_limit_and_then_served() {
     let passing = fixture.want("passing", 2).await;
     fixture.once_in(&passing, PartitionPhase::Ready).await;
 
-    // Each new one has its own first look, so that one of them comes after the limit.
+    // Each new request triggers an evaluation, so one of them comes after the limit.
     let mut others = 0;
     let held_up = eventually("one comes after the limit", async || {
         let small = fixture.want(&format!("small-{others}"), 1).await;
         others += 1;
         let seen = fixture
-            .once(&small, "it is served or told why not", |object| {
-                let status = object.status.clone().unwrap_or_default();
-                status.phase == PartitionPhase::Ready || !status.waiting.is_empty()
-            })
+            .once(
+                &small,
+                "it is served, or its status names the reason",
+                |object| {
+                    let status = object.status.clone().unwrap_or_default();
+                    status.phase == PartitionPhase::Ready || !status.waiting.is_empty()
+                },
+            )
             .await;
         if seen.status.clone().unwrap().phase != PartitionPhase::Ready {
             return Some(seen);
@@ -74,7 +78,7 @@ async fn the_one_that_has_waited_longer_is_served_first() {
     let fixture = Fixture::start(&[8]).await;
     let first = fixture.want("first", 8).await;
     fixture.once_in(&first, PartitionPhase::Ready).await;
-    // Names against the order, and times of whole seconds.
+    // The names sort in the opposite order, and times are whole seconds.
     let earlier = fixture.want("z-earlier", 8).await;
     fixture.once_waiting(&earlier).await;
     let made = |partition: &IPUPartition| partition.metadata.creation_timestamp.clone().unwrap();
@@ -97,13 +101,13 @@ async fn the_one_that_has_waited_longer_is_served_first() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gang_takes_nothing_before_there_is_room_for_all_of_it() {
+async fn a_gang_gets_its_partitions_only_when_all_of_them_fit() {
     let fixture = Fixture::start(&[8, 8]).await;
     let other = fixture.want("other", 8).await;
     fixture.once_in(&other, PartitionPhase::Ready).await;
     let gang = want_gang(&fixture, "gang", 3, 4).await;
     for one in &gang {
-        // Before a controller was looked at, there is room for fewer.
+        // Before the proxy has read a controller, the known capacity is smaller.
         let room =
             "3 partitions of 4 IPUs are of use only together, and there is free capacity for 2";
         fixture
@@ -142,14 +146,14 @@ async fn a_gang_that_can_never_fit_is_rejected_until_more_controllers_are_listed
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gang_that_cannot_be_completed_gives_back_what_it_holds() {
+async fn a_gang_that_cannot_be_completed_releases_its_partitions() {
     let fixture = Fixture::start(&[16]).await;
     let gang = want_gang(&fixture, "gang", 3, 4).await;
     let mut held = Vec::new();
     for one in &gang {
         held.push(fixture.once_in(one, PartitionPhase::Ready).await);
     }
-    // Somebody uses it, so that it is kept whatever becomes of the others.
+    // A Pod uses it, so it stays regardless of the others.
     let pods = fixture.start_pod("user-of-gang", &id(&held[0])).await;
     fixture.delete(&held[2]).await;
     fixture.once_gone(&held[2]).await;

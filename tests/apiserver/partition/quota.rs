@@ -1,4 +1,4 @@
-//! The example policy `namespace-quota` in a vipu-proxy: what many ask for at once stays within the quota.
+//! The example policy `namespace-quota` in a vipu-proxy: concurrent requests stay within the quota.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::fixture::{Fixture, notebook};
 
-/// How many of these partitions are there or being made, and how many say that the quota is used up.
+/// Returns how many of these partitions exist or are being created, and how many report that the quota is used up.
 async fn stand(fixture: &Fixture) -> (usize, usize) {
     let list = fixture
         .partitions()
@@ -27,7 +27,7 @@ async fn stand(fixture: &Fixture) -> (usize, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_quota_is_not_passed_by_asking_for_much_at_once() {
+async fn concurrent_requests_stay_within_a_quota() {
     let folder = tempfile::tempdir().unwrap();
     let built = tokio::task::spawn_blocking(|| guests::build_examples().unwrap());
     let file = built.await.unwrap().join("namespace-quota.wasm");
@@ -36,7 +36,7 @@ async fn a_quota_is_not_passed_by_asking_for_much_at_once() {
     let settings = json!({"quota": {"ipus": 16}});
     fixture.policy = Some((folder.path().to_owned(), settings));
     let mut wanted: Vec<IPUPartition> = Vec::new();
-    // All are there when the proxy begins, so that it takes them up at the same moment.
+    // All exist when the proxy starts, so it evaluates them at the same time.
     for number in 0..12 {
         wanted.push(fixture.want(&format!("greedy-{number}"), 4).await);
     }

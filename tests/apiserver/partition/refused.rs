@@ -1,4 +1,4 @@
-//! Controllers that lose their state, remove nothing, or let the operator see nothing.
+//! Controllers that lose their state, refuse removals, or deny access.
 
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use ipu_partitions::state_unknown::{ACCESS_DENIED, STATE_UNKNOWN};
@@ -10,7 +10,7 @@ use vipu_simulator::faults::{Fail, Method, Order};
 use super::fixture::{Fixture, controller, id};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_pod_uses_of_a_controller_that_lost_its_state_is_given_to_nobody() {
+async fn ipus_in_use_on_a_controller_that_lost_its_state_are_not_allocated_again() {
     let fixture = Fixture::start(&[16]).await;
     let first = fixture.want("first", 8).await;
     let first = fixture.once_in(&first, PartitionPhase::Ready).await;
@@ -20,15 +20,15 @@ async fn what_a_pod_uses_of_a_controller_that_lost_its_state_is_given_to_nobody(
         .server
         .with(|world, now| world.pod.forget(&lost, now).unwrap());
     let second = fixture.want("second", 16).await;
-    // What was read of the controller before counts for a moment.
+    // The last reading of the controller is valid for a short time.
     let held = format!("8 IPUs more are held by IPUPartition {}", first.name_any());
     fixture
-        .once(&second, "it says who holds the IPUs", |object| {
+        .once(&second, "it names the holder of the IPUs", |object| {
             let mut reasons = object.status.iter().flat_map(|status| &status.waiting);
             reasons.any(|waiting| waiting.reason.contains(&held))
         })
         .await;
-    // Not even those that nobody holds: which they are, nobody knows.
+    // This includes IPUs without a partition, because the operator cannot know which these are.
     let third = fixture.want("third", 4).await;
     fixture
         .once(&third, "it waits too", |object| {
@@ -36,12 +36,12 @@ async fn what_a_pod_uses_of_a_controller_that_lost_its_state_is_given_to_nobody(
             reasons.any(|waiting| waiting.reason.contains(&held))
         })
         .await;
-    // Also when it is certain that the controller has lost it.
+    // Also when it is certain that the controller has lost the partition.
     let gone = fixture.once_in(&first, PartitionPhase::Error).await;
     let attempts = gone.status.unwrap().attempts;
     assert_eq!(attempts[0].outcome, AttemptOutcome::Created);
     fixture
-        .once(&first, "it says who holds it up", |object| {
+        .once(&first, "it names what blocks it", |object| {
             let status = object.status.as_ref().unwrap();
             let message = status.message.as_deref().unwrap_or_default();
             message.contains("vanished from") && status.partition_id.is_none()
@@ -86,7 +86,7 @@ async fn what_the_operator_may_not_see_is_not_taken_for_gone() {
     assert_eq!(fixture.ids(), [[""; 0]]);
 }
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_that_removes_nothing_holds_up_nobody_who_has_room_elsewhere() {
+async fn a_controller_that_removes_nothing_delays_no_partition_that_fits_elsewhere() {
     let fixture = Fixture::start(&[8, 8]).await;
     let wanted = fixture.want("wanted", 4).await;
     let before = fixture.once_in(&wanted, PartitionPhase::Ready).await;

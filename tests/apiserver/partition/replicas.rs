@@ -1,4 +1,4 @@
-//! Two proxies: one makes partitions, both answer people, and either may die at any moment.
+//! Two proxies: one creates partitions, both respond to users, and either can die at any time.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use super::fixture::{Fixture, NAMESPACE, Replica, free_port};
 /// Rounds in which the leader is killed.
 const ROUNDS: usize = 4;
 
-/// Partitions that are asked for in each.
+/// Requested partitions per round.
 const EACH: usize = 4;
 
-/// Who holds the Lease.
+/// Returns the holder of the Lease.
 async fn leader(fixture: &Fixture) -> Option<String> {
     let leases = Api::<Lease>::namespaced(fixture.client.clone(), NAMESPACE);
     let lease = leases.get_opt("ipu-operator-vipu-proxy").await.unwrap();
@@ -25,7 +25,7 @@ async fn leader(fixture: &Fixture) -> Option<String> {
     holder.filter(|holder| !holder.is_empty())
 }
 
-/// Waits until one of these two leads; answers which.
+/// Waits until one of these two leads, and returns it.
 async fn once_one_leads(fixture: &Fixture, names: &[String; 2]) -> usize {
     eventually("one of the two leads", async || {
         let holder = leader(fixture).await;
@@ -65,7 +65,7 @@ async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
         }
         replicas[leads].take().unwrap().kill().await;
         answers(ports[1 - leads]).await;
-        // A new Pod has another name: the Lease of the dead one has to run out.
+        // A new Pod has another name, so the Lease of the killed one must expire first.
         names[leads] = format!("vipu-proxy-{round}");
         replicas[leads] = Some(
             fixture

@@ -1,4 +1,4 @@
-//! Resets that an owner asks for: one that works, one that has to wait, and ones that fail.
+//! Resets that an owner requests: one succeeds, one must wait, and some fail.
 
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use kube::ResourceExt;
@@ -9,13 +9,13 @@ use vipu_simulator::faults::{Fail, LostReply, Method, Order};
 
 use super::fixture::{Fixture, id};
 
-/// Asks for reset number `generation`.
+/// Requests reset number `generation`.
 async fn ask(fixture: &Fixture, partition: &IPUPartition, generation: i64) {
     let change = json!({"spec": {"resetGeneration": generation}});
     fixture.patch(partition, change).await.unwrap();
 }
 
-/// The object once that reset was carried out, and it can be used again.
+/// Returns the object once that reset is done and the partition is ready again.
 async fn once_reset(fixture: &Fixture, partition: &IPUPartition, generation: i64) -> IPUPartition {
     let what = format!("reset {generation} was carried out");
     let is_so = |object: &IPUPartition| {

@@ -1,4 +1,4 @@
-//! A thousand partitions at once on sixteen V-IPU controllers, which have room for a third of them.
+//! A thousand partitions at once on sixteen V-IPU controllers with capacity for a third of them.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::fixture::{Fixture, id};
 const WANTED: usize = 1_000;
 const CONTROLLERS: usize = 16;
 
-/// How long all of them may take on a busy machine.
+/// Time limit for all of them on a busy machine.
 const PATIENCE: std::time::Duration = std::time::Duration::from_mins(15);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -27,7 +27,7 @@ async fn a_thousand_at_once_are_each_served_once_though_the_proxy_is_killed() {
     })
     .await;
 
-    // Nothing is removed before: the first controllers would serve everybody where removals are quick.
+    // Nothing is removed before: with quick removals, the first controllers would have capacity for all.
     until("every controller to be asked", PATIENCE, async || {
         let asked = (0..CONTROLLERS).map(|pod| fixture.calls(pod, Method::CreatePartition));
         let asked: Vec<_> = asked.collect();

@@ -22,7 +22,7 @@ fn owner(namespace: &str, kind: &str, name: &str) -> PartitionOwner {
 async fn partitions_of_other_namespaces_are_left_to_whom_serves_them() {
     let mut fixture = Fixture::without_proxy(&[16]).await;
     fixture.scope = "default".parse().unwrap();
-    // Both are asked for before the proxy is there, the foreign one first, and of a job that is gone.
+    // Both are requested before the proxy starts: first the partition of the other namespace, whose job is deleted.
     let foreign = fixture
         .want_for(owner("kube-public", "IPUJob", "gone"), 4)
         .await;
@@ -46,7 +46,7 @@ async fn partitions_of_other_namespaces_are_left_to_whom_serves_them() {
     assert!(stats.contains(r#""default":{"used":4"#), "{stats}");
     assert!(!stats.contains("kube-public"), "{stats}");
 
-    // Whoever serves the other namespace is there now.
+    // The proxy of the other namespace starts now.
     fixture.kill_proxy().await;
     fixture.scope = "kube-public".parse().unwrap();
     fixture.start_proxy().await;

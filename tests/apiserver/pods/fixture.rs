@@ -20,14 +20,14 @@ use crate::webhook::fixture::CONFIGURATION;
 /// Name of the webhook configuration for native Pods.
 const NATIVE: &str = "native-pods";
 
-/// A fixture of partitions with everything that native Pods need.
+/// A fixture of partitions, with the objects that native Pods need.
 pub(crate) struct Native {
     pub(crate) fixture: Fixture,
     reconciler: Option<JoinHandle<()>>,
 }
 
 impl Native {
-    /// Controllers of these sizes, on an API server with webhooks; the reconciler runs.
+    /// Starts controllers of these sizes, an API server with webhooks, and the reconciler.
     pub(crate) async fn start(client: Client, sizes: &[u32]) -> Self {
         let mut native = Self::without_reconciler(client, sizes).await;
         native.start_reconciler();
@@ -60,7 +60,7 @@ impl Native {
         }));
     }
 
-    /// Ends the reconciler between any two of its requests.
+    /// Aborts the reconciler between any two of its requests.
     pub(crate) async fn kill_reconciler(&mut self) {
         if let Some(reconciler) = self.reconciler.take() {
             reconciler.abort();
@@ -72,7 +72,7 @@ impl Native {
         pods(&self.fixture.client, "default")
     }
 
-    /// A namespace in which Pods can be created.
+    /// Creates a namespace in which Pods can be created.
     pub(crate) async fn namespace(&self, name: &str) -> Api<Pod> {
         let namespace: Namespace = object(&json!({"metadata": {"name": name}}));
         apply(Api::all(self.fixture.client.clone()), &namespace).await;
@@ -81,17 +81,17 @@ impl Native {
         pods(&self.fixture.client, name)
     }
 
-    /// The Pod once it `is_so`.
+    /// Returns the Pod once it `is_so`.
     pub(crate) async fn once(&self, name: &str, what: &str, is_so: impl Fn(&Pod) -> bool) -> Pod {
         once(&self.pods(), name, what, is_so).await
     }
 
-    /// The Pod once it has its partition and no gate.
+    /// Returns the Pod once it has its partition and no gate.
     pub(crate) async fn once_bound(&self, name: &str) -> Pod {
         self.once(name, "it has its partition", is_bound).await
     }
 
-    /// Waits until no IPUPartition is left, and nothing on any controller.
+    /// Waits until no IPUPartition is left, and no partition on any controller.
     pub(crate) async fn once_nothing_is_left(&self) {
         eventually("no IPUPartition is left", async || {
             let left = self.fixture.partitions().list(&ListParams::default()).await;
@@ -111,7 +111,7 @@ impl Drop for Native {
     }
 }
 
-/// The Pod once it `is_so`.
+/// Returns the Pod once it `is_so`.
 pub(crate) async fn once(
     pods: &Api<Pod>,
     name: &str,
@@ -126,7 +126,7 @@ pub(crate) async fn once(
     .await
 }
 
-/// The Pod once its condition has this reason, and the message.
+/// Returns the Pod once its condition has this reason, and the message of the condition.
 pub(crate) async fn once_told(pods: &Api<Pod>, name: &str, reason: &str) -> String {
     let is_told = |pod: &Pod| {
         let condition = condition(pod);
@@ -181,7 +181,7 @@ fn pods(client: &Client, namespace: &str) -> Api<Pod> {
     Api::namespaced(client.clone(), namespace)
 }
 
-/// Registers the webhook and the policy of the chart. The webhook is called where those of IPUJobs are.
+/// Registers the webhook and the policy of the chart. The webhook is served where those of IPUJobs are.
 async fn register(client: &Client) {
     let configurations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
     let of_jobs = eventually("the operator has written its caBundle", async || {

@@ -1,4 +1,4 @@
-//! Webhooks that follow IPUPolicies, an admin who writes them, and a second replica.
+//! Webhooks that follow IPUPolicies, an admin who applies policies, and a second replica.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::webhook::fixture::{Owned, Webhooks, release};
 
-/// Webhooks of one's own, whose process follows IPUPolicies, and a user who writes them.
+/// The test's own webhooks, whose process follows IPUPolicies, and a user who applies policies.
 pub(super) struct Fixture {
     pub(super) webhooks: Owned,
     pub(super) client: Client,
@@ -39,7 +39,7 @@ impl Fixture {
         Api::all(self.client.clone())
     }
 
-    /// Puts modules into the ConfigMap `modules`, and answers the digest of each.
+    /// Puts modules into the ConfigMap `modules`. Returns the digest of each.
     pub(super) async fn modules(&self, modules: &[(&str, Vec<u8>)]) -> Vec<String> {
         let of = |(name, bytes): &(&str, Vec<u8>)| ((*name).to_owned(), ByteString(bytes.clone()));
         let map = ConfigMap {
@@ -73,7 +73,7 @@ impl Fixture {
             .await
     }
 
-    /// The status once `is_so`.
+    /// Returns the status once it `is_so`.
     pub(super) async fn once(
         &self,
         name: &str,
@@ -87,7 +87,7 @@ impl Fixture {
         .await
     }
 
-    /// The status once the desired version has this phase.
+    /// Returns the status once the desired version has this phase.
     pub(super) async fn once_in(&self, name: &str, phase: PolicyPhase) -> IPUPolicyStatus {
         let generation = self.policies().get(name).await.unwrap().metadata.generation;
         self.once(name, &format!("{phase:?}"), |status| {
@@ -96,13 +96,13 @@ impl Fixture {
         .await
     }
 
-    /// What becomes of a job of so many IPUs, in a dry run.
+    /// Creates a job with this number of IPUs in a dry run. Returns the result.
     pub(super) async fn ask(&self, ipus: u32) -> Result<Vec<String>, String> {
         let made = self.webhooks.create(&job(ipus)).await;
         let name = format!("of-{ipus}");
         if made.is_ok() {
             let jobs = self.webhooks.jobs();
-            // There is no controller that would take it off.
+            // No controller would remove the finalizer.
             let released = json!({"metadata": {"finalizers": null}});
             let (released, nobody) = (Patch::Merge(released), PatchParams::default());
             jobs.patch(&name, &nobody, &released).await.unwrap();
@@ -112,7 +112,7 @@ impl Fixture {
             .map_err(|status| status.message)
     }
 
-    /// Waits until a job of so many IPUs is refused with these words, or admitted.
+    /// Waits until a job with this number of IPUs is refused with these words, or admitted.
     pub(super) async fn once_told(&self, ipus: u32, words: Option<&str>) {
         let what = format!("a job of {ipus} IPUs is told {words:?}");
         eventually(&what, async || {
@@ -137,7 +137,7 @@ pub(super) fn job(ipus: u32) -> Value {
     })
 }
 
-/// A job on which hostile guests show what they are.
+/// A job for which hostile guests return hostile answers.
 pub(super) fn large_job() -> Value {
     let mut large = job(2);
     large["metadata"]["annotations"] = json!({"long": "x".repeat(5_000)});
@@ -148,7 +148,7 @@ pub(super) fn built_in(file: &str) -> Vec<u8> {
     std::fs::read(guests::build().unwrap().join(file)).unwrap()
 }
 
-/// The validation guest of our own with another limit.
+/// The built-in validation guest with another limit.
 pub(super) fn at_most(ipus: u32) -> Value {
     json!({
         "hook": "Validation",
@@ -170,7 +170,7 @@ pub(super) fn of_registry(digest: &str, oci: Value) -> Value {
     spec
 }
 
-/// Another replica of the controller, which serves nobody.
+/// Another replica of the controller, which serves no requests.
 pub(super) struct Other {
     task: JoinHandle<()>,
     stop: CancellationToken,
@@ -181,7 +181,7 @@ impl Other {
         Self::start_with(client, name, None).await
     }
 
-    /// One that keeps what it fetches in a folder.
+    /// A replica that caches fetched modules in a folder.
     pub(super) async fn start_with(
         client: Client,
         name: &'static str,
@@ -192,7 +192,7 @@ impl Other {
         release.compile_cache_dir = kept.map(Path::to_owned);
         let hooks = [Hook::Defaulting, Hook::Validation];
         let mut options = ipu_policies::host_options(&release, &hooks, json!({}));
-        // This program compiles nothing for others, so it compiles by itself.
+        // The program of the tests is no compiler process, so the replica compiles within its own process.
         (options.compile_cache_dir, options.compiler) = (None, None);
         let policies = GuestHost::open(options).await;
         let guests = ActivePolicies::new(policies.unwrap());

@@ -1,4 +1,4 @@
-//! Modules from a real OCI registry, pushed by `policy push` and signed by the real cosign.
+//! Modules from a real OCI registry, pushed with `policy push` and signed with the real cosign.
 
 mod author;
 
@@ -17,7 +17,7 @@ use tests::registry::Access;
 use super::fixture::{Fixture, Other};
 use author::Author;
 
-/// Writes a Secret of the release's namespace.
+/// Writes a Secret in the namespace of the release.
 async fn secret(client: &Client, name: &str, kind: &str, data: &[(&str, Vec<u8>)]) {
     let of = |(key, bytes): &(&str, Vec<u8>)| ((*key).to_owned(), ByteString(bytes.clone()));
     let secret = Secret {
@@ -37,7 +37,7 @@ fn without(object: &mut Value, field: &str) {
     object.as_object_mut().unwrap().remove(field);
 }
 
-/// Whether a replica asks the policy, and what keeps it from that.
+/// Returns whether a replica calls the policy, and the reason if it does not.
 fn of_replica(status: &IPUPolicyStatus, name: &str) -> (bool, Option<String>) {
     let mut replicas = status.replicas.iter();
     let replica = replicas.find(|replica| replica.name == name);
@@ -46,7 +46,7 @@ fn of_replica(status: &IPUPolicyStatus, name: &str) -> (bool, Option<String>) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restart() {
+async fn a_module_of_a_registry_stays_active_while_the_registry_is_down_also_after_a_restart() {
     let fixture = Fixture::start().await;
     let mut author = Author::start(Access::Tls).await;
     let pushed = author.push("1").await;
@@ -78,7 +78,7 @@ async fn a_module_of_a_registry_serves_on_while_that_is_down_also_after_a_restar
     fixture.once("small", "asked by one", alone).await;
     let other = with_kept().await;
     fixture.once("small", "asked by both again", by_both).await;
-    // One that has never had it says what it lacks, and all others go on.
+    // A replica without the module reports that it lacks it, and all others continue.
     let third = Other::start(client.clone(), "controller-2").await;
     let lacks = |status: &IPUPolicyStatus| {
         let (_, problem) = of_replica(status, "controller-2");
@@ -122,17 +122,17 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
     let words = "the registry has no signature for it; sign it with `cosign sign --key`";
     assert!(refused.message.contains(words), "{}", refused.message);
 
-    // Signed by somebody else, and then by the right one: it is found without another word.
+    // Signed with a wrong key, and then with the right one: the operator finds the signature without another change.
     author.sign(&signed, "wrong", true);
     let by_other = |status: &IPUPolicyStatus| status.message.contains("none of the keys made it");
     fixture
-        .once("signed", "signed by somebody else", by_other)
+        .once("signed", "signed with another key", by_other)
         .await;
     author.sign(&signed, "right", true);
     fixture.once_in("signed", PolicyPhase::Active).await;
     fixture.once_told(8, Some("8")).await;
 
-    // Another key: refused, and the version before goes on.
+    // With another key the module is refused, and the earlier version stays active.
     spec["module"]["oci"]["signature"] = json!({"keys": [{"pem": author.key("third")}]});
     fixture.apply("signed", spec.clone()).await.unwrap();
     let refused = fixture.once_in("signed", PolicyPhase::Refused).await;
@@ -143,7 +143,7 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
     );
     assert_eq!(refused.active_digest, Some(signed.component.clone()));
 
-    // The older form, and one of two keys in one text.
+    // The older format of cosign, and one of two keys in one text.
     author.sign(&signed, "third", false);
     fixture.once_in("signed", PolicyPhase::Active).await;
     spec["module"]["oci"]["signature"] = json!({"keys": [{"pem": format!("{wrong}{right}")}]});

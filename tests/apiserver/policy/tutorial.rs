@@ -1,4 +1,4 @@
-//! Types the tutorial for policy authors: from a new project to a guest that decides.
+//! Runs the commands of the tutorial for policy authors: from a new project to an active guest.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! Somebody who calls the proxy's port with TLS: an account, its rights, its token, and whom it trusts.
+//! A caller of the proxy's port with TLS: an account with its rights, its token, and the CA that it trusts.
 
 use cluster::wait::eventually;
 use http::Request;
@@ -18,10 +18,10 @@ use crate::partition::install::apply;
 /// The Secret with the certificate of the port.
 pub(super) const SECRET: &str = "ipu-operator-vipu-proxy-tls";
 
-/// One of the names that the certificate is for.
+/// One of the names in the certificate.
 const SERVER: &str = "ipu-operator-vipu-proxy.ipu-operator-system.svc";
 
-/// An answer of the port.
+/// A response of the port.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: u16,
@@ -33,7 +33,7 @@ pub(super) struct Answer {
 pub(super) struct Caller(Client);
 
 impl Caller {
-    /// A caller with a token, who trusts the authority in the Secret.
+    /// A caller with a token, who trusts the CA in the Secret.
     pub(super) async fn new(fixture: &Fixture, token: &str) -> Self {
         let address = format!("https://127.0.0.1:{}", fixture.secure_port);
         let mut config = Config::new(address.parse().unwrap());
@@ -43,7 +43,7 @@ impl Caller {
         Self(Client::try_from(config).unwrap())
     }
 
-    /// Asks until the port answers: it is served once there is a certificate.
+    /// Retries until the port responds: the proxy serves it once there is a certificate.
     pub(super) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
         let what = format!("{method} {path} is answered");
         eventually(&what, async || self.try_ask(method, path, body).await).await
@@ -67,7 +67,7 @@ impl Caller {
     }
 }
 
-/// The authority that the proxy has put into its Secret.
+/// Returns the CA that the proxy has stored in its Secret.
 pub(super) async fn authority(fixture: &Fixture) -> CertificateDer<'static> {
     let secrets = Api::<Secret>::namespaced(fixture.client.clone(), NAMESPACE);
     eventually("the proxy has made its certificate", async || {
@@ -77,7 +77,7 @@ pub(super) async fn authority(fixture: &Fixture) -> CertificateDer<'static> {
     .await
 }
 
-/// A token of an account, which is made where it is not there, for an audience.
+/// Creates an account if it does not exist, and returns a token of it for an audience.
 pub(super) async fn token(fixture: &Fixture, account: &str, audience: &str) -> String {
     let accounts = Api::<ServiceAccount>::namespaced(fixture.client.clone(), "default");
     let object = serde_json::from_value(json!({"metadata": {"name": account}})).unwrap();

@@ -1,4 +1,4 @@
-//! Our webhooks beside a real API server, registered as the chart registers them but by URL.
+//! The operator's webhooks beside a real API server, registered as the chart registers them, but by URL.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ use crate::definitions::define;
 /// Name of both webhook configurations.
 pub(crate) const CONFIGURATION: &str = "ipu-operator";
 
-/// What became of a create.
+/// The result of a create request.
 #[derive(Debug)]
 pub(crate) struct Created {
     /// The object as the API server stored it.
@@ -54,7 +54,7 @@ pub(crate) struct Created {
     pub warnings: Vec<String>,
 }
 
-/// A control plane and our webhooks, which run in a thread of their own.
+/// A control plane and the operator's webhooks, which run in a thread of their own.
 pub(crate) struct Webhooks {
     client: Client,
     stop: CancellationToken,
@@ -63,19 +63,19 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
-    /// Those that tests share which leave them as they are, with a client for the calling test.
+    /// Webhooks that tests share if they do not change them, with a client for the calling test.
     pub(crate) async fn shared() -> View {
         static SHARED: OnceCell<Webhooks> = OnceCell::const_new();
         let webhooks = SHARED.get_or_init(|| Self::new(None)).await;
         View::of(&webhooks.control_plane).await
     }
 
-    /// Some of one's own.
+    /// Webhooks for one test.
     pub(crate) async fn start() -> Owned {
         Self::own(None).await
     }
 
-    /// Some of one's own, whose built-in guests are those of a folder.
+    /// Webhooks for one test, with the built-in guests of a folder.
     pub(crate) async fn start_with(guests_dir: PathBuf) -> Owned {
         Self::own(Some(guests_dir)).await
     }
@@ -87,7 +87,7 @@ impl Webhooks {
     }
 
     async fn new(guests_dir: Option<PathBuf>) -> Self {
-        // Before anything that has a bound: from nothing this takes minutes.
+        // Before any step with a time limit: an initial build takes minutes.
         let built = tokio::task::spawn_blocking(guests::build).await;
         let guests_dir = guests_dir.unwrap_or(built.unwrap().unwrap());
         let control_plane = ControlPlane::start().await.unwrap();
@@ -127,7 +127,7 @@ impl Webhooks {
         webhooks
     }
 
-    /// An API server takes a moment to hear of a new caBundle.
+    /// An API server follows a new caBundle with a short delay.
     async fn wait_until_called(&self) {
         let jobs: Api<IPUJob> = Api::default_namespaced(self.client.clone());
         let view = View {
@@ -166,7 +166,7 @@ impl Drop for Webhooks {
     }
 }
 
-/// Webhooks of one's own.
+/// Webhooks for one test.
 pub(crate) struct Owned {
     view: View,
     webhooks: Webhooks,
@@ -178,7 +178,7 @@ impl Owned {
         self.webhooks.control_plane.kubeconfig()
     }
 
-    /// Ends the webhooks; the API server goes on.
+    /// Stops the webhooks. The API server keeps running.
     pub(crate) fn stop(&mut self) {
         self.webhooks.stop();
     }
@@ -205,12 +205,12 @@ impl View {
         Self { client, jobs }
     }
 
-    /// A client with all rights.
+    /// Returns a client with all rights.
     pub(crate) fn client(&self) -> Client {
         self.client.clone()
     }
 
-    /// The same user in another namespace.
+    /// Returns the same user in another namespace.
     pub(crate) fn in_namespace(&self, namespace: &str) -> Self {
         Self {
             client: self.client.clone(),
@@ -218,17 +218,17 @@ impl View {
         }
     }
 
-    /// The jobs of the namespace.
+    /// Returns the API of the jobs in the namespace.
     pub(crate) fn jobs(&self) -> Api<IPUJob> {
         self.jobs.clone()
     }
 
-    /// A manager as that of the webhooks, of another Secret.
+    /// Returns a certificate manager as that of the webhooks, for another Secret.
     pub(crate) fn certificate_manager(&self, secret: &str) -> CertificateManager {
         certificate_manager(self.client(), secret)
     }
 
-    /// Creates a job as kubectl does, and keeps the warnings, which kube's `Api` drops.
+    /// Creates a job as kubectl does, and collects the warnings, which kube's `Api` drops.
     pub(crate) async fn create(&self, job: &Value) -> Result<Created, Status> {
         let request = Request::new(self.jobs.resource_url())
             .create(&PostParams::default(), job.to_string().into_bytes())
@@ -249,7 +249,7 @@ impl View {
     }
 }
 
-/// Serves the webhooks in a runtime of their own: that of a test ends with it.
+/// Serves the webhooks in a runtime of their own, because the runtime of a test ends with the test.
 fn serve(
     guests_dir: PathBuf,
     kubeconfig: PathBuf,
@@ -302,7 +302,7 @@ fn serve(
     })
 }
 
-/// A replica of this name in the namespace `default`.
+/// Returns a replica of this name in the namespace `default`.
 pub(crate) fn release(guests_dir: PathBuf, name: &str) -> ReleaseOptions {
     ReleaseOptions {
         namespace: "default".to_owned(),
@@ -339,8 +339,8 @@ async fn define_jobs(client: &Client) {
     .await;
 }
 
-/// One webhook configuration with the exemptions of the chart. Without a caBundle no call can
-/// succeed: it is the operator's to put in.
+/// Returns one webhook configuration with the exemptions of the chart. Without a caBundle no call can succeed: the
+/// operator must set it.
 async fn register(client: &Client, kind: &str, port: u16) {
     let (name, path) = match kind {
         "MutatingWebhookConfiguration" => ("mipujob.graphcore.ai", MUTATE_PATH),

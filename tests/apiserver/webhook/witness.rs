@@ -1,4 +1,4 @@
-//! A policy is told of the namespace that it is asked about: a real API server, a real component.
+//! A policy receives the labels and the usage of the request's namespace: a real API server, a real component.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::IPUPartition;
@@ -14,11 +14,11 @@ use tests::guests::hostile::{MEMORY, component};
 use super::fixture::Webhooks;
 use super::job;
 
-/// A validation policy that refuses all in the namespace `default` (seven letters, from byte 36 of
-/// the request), by which it is seen to be asked, and warns elsewhere of what it is told: one sign for each IPU
-/// that the namespace has, then keys and values of the namespace's labels. In the request the labels
-/// begin at byte 48, and their number stands at 52, the IPUs at 60; a list of pairs of texts lies in
-/// memory as a list of twice as many texts.
+/// A validation policy that shows its input. It refuses everything in the namespace `default` (seven letters, from
+/// byte 36 of the request), which shows that it is called. Elsewhere it warns with its input: one sign for each IPU
+/// of the namespace, then keys and values of the namespace's labels. In the request the labels begin at byte 48,
+/// their number is at byte 52, and the IPUs are at byte 60. A list of pairs of texts is in memory a list of twice as
+/// many texts.
 fn witness() -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -77,7 +77,7 @@ async fn a_policy_sees_the_labels_and_the_usage_of_its_namespace() {
         "gold",
     ];
     let mut round = 0;
-    eventually("the policy is told of the namespace", async || {
+    eventually("the policy receives the namespace", async || {
         round += 1;
         probe["metadata"]["name"] = json!(format!("told-{round}"));
         let made = view.create(&probe).await.unwrap();
@@ -89,12 +89,12 @@ async fn a_policy_sees_the_labels_and_the_usage_of_its_namespace() {
     .await;
 }
 
-/// The text within a line such as `299 - "text"`.
+/// Returns the text within a line such as `299 - "text"`.
 fn text(warning: &str) -> &str {
     warning.trim_start_matches("299 - ").trim_matches('"')
 }
 
-/// An IPUPartition that has its IPUs.
+/// Creates an IPUPartition that has its IPUs.
 async fn hold(client: kube::Client, name: &str, namespace: &str, ipus: u32) {
     let partitions: Api<IPUPartition> = Api::all(client);
     let partition: IPUPartition = serde_json::from_value(json!({

@@ -1,5 +1,5 @@
-//! Active policies beside the load: one is slow, the answers of the others are meant to do harm; and one that is
-//! refused when it is tried, again and again.
+//! Active policies beside the load: one is slow, the answers of others are harmful, and one fails its check again and
+//! again.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -14,36 +14,35 @@ use tests::guests::hostile;
 use crate::fixture::Fixture;
 use crate::policies;
 
-/// Counts down from sixty millions at an address that nothing else uses: some tenth of a second where nobody else
-/// wants the core.
+/// Counts down from sixty million at an unused address: about a tenth of a second on an idle core.
 const COUNTS: &str = "(i32.store (i32.const 8) (i32.const 60000000))
     (loop $next
       (i32.store (i32.const 8) (i32.sub (i32.load (i32.const 8)) (i32.const 1)))
       (br_if $next (i32.load (i32.const 8))))";
 
-/// Elements of an answer, seven bytes each: just under 4 MiB, the most that an answer may have.
+/// Elements of an answer, seven bytes each: just under 4 MiB, the size limit of an answer.
 const OBJECTS: u32 = 599_000;
 
-/// Bytes of the text of a refusal.
+/// Size of the text of a refusal, in bytes.
 const WORDS: u32 = 3 << 20;
 
-/// Entries of a wait, none of which names a controller.
+/// Number of entries of a wait, none of which names a controller.
 const ENTRIES: u32 = 170_000;
 
-/// Name of the policy that is refused when it is tried.
+/// Name of the policy that fails its check.
 const REFUSED: &str = "flood-refused";
 
-/// What they are.
+/// The hostile policies.
 pub(super) struct Hostile<'a> {
     fixture: &'a Fixture,
-    /// The digest of the module that is refused.
+    /// The digest of the module that fails its check.
     refused: String,
-    /// How often it was.
+    /// Number of its refusals.
     refusals: Cell<u32>,
 }
 
 impl<'a> Hostile<'a> {
-    /// None of them yet.
+    /// Returns the state without policies.
     pub(super) fn new(fixture: &'a Fixture) -> Self {
         Self {
             fixture,
@@ -52,13 +51,13 @@ impl<'a> Hostile<'a> {
         }
     }
 
-    /// Activates the slow one.
+    /// Activates the slow policy.
     pub(super) async fn apply_slow(&self) -> Result<(), Failed> {
         let [slow, ..] = active_policies();
         self.put(slow).await
     }
 
-    /// Activates the others, but the one that cannot be.
+    /// Activates the others, except the one that fails its check.
     pub(super) async fn apply_all(&mut self) -> Result<(), Failed> {
         let [_, others @ ..] = active_policies();
         for other in others {
@@ -76,7 +75,7 @@ impl<'a> Hostile<'a> {
         Ok(())
     }
 
-    /// Has the one that cannot be active tried again and again, until this is dropped.
+    /// Makes the operator check the failing one again and again, until this is dropped.
     pub(super) async fn reload(&self) -> Result<Infallible, Failed> {
         loop {
             let settings = json!({"attempt": self.refusals.get()});
@@ -90,7 +89,7 @@ impl<'a> Hostile<'a> {
         }
     }
 
-    /// They are still active, whatever strangers have asked them, but for the one that never was.
+    /// Checks that they are still active regardless of the load, except the one that never was.
     pub(super) async fn are_active(&self) -> Result<(), Failed> {
         assert!(self.refusals.get() > 0, "{REFUSED} was never tried");
         println!("{REFUSED}: refused {} times", self.refusals.get());
@@ -118,20 +117,20 @@ impl<'a> Hostile<'a> {
 /// Name, module, and the rest of `spec`.
 type ActivePolicy = (&'static str, Vec<u8>, Value);
 
-/// The policies that can be active, the slow one first. A large object, as those of the load are, makes them hostile; who chooses a
-/// controller is so always.
+/// The policies that can be active, the slow one first. A large object, as the load sends it, triggers their harmful
+/// behaviour. The placement policy is always harmful.
 fn active_policies() -> [ActivePolicy; 4] {
     [
         (
             "flood-slow",
             hostile::validation(COUNTS),
-            // The machine is busy: what is shown is who waits for whom.
+            // The machine is busy, and the order of waiting is under test, not the duration.
             json!({"hook": "Validation", "limits": {"deadlineMilliseconds": 5_000}}),
         ),
         (
             "flood-objects",
             hostile::defaulting(&hostile::many_objects(OBJECTS)),
-            // The next one is to be asked too.
+            // The chain must call the next policy, too.
             json!({"hook": "Defaulting", "order": 10, "onError": "Ignore"}),
         ),
         (
@@ -154,7 +153,7 @@ fn with_module(mut spec: Value, name: &str, digest: &str) -> Value {
     spec
 }
 
-/// Makes a ConfigMap with a module. Answers the module's digest.
+/// Creates a ConfigMap with a module. Returns the module's digest.
 async fn keep(fixture: &Fixture, name: &str, module: &[u8]) -> Result<String, Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("policy.wasm");

@@ -1,5 +1,5 @@
-//! The load: a process in the network and the cgroups of each of several Pods, which have an address of their own each and
-//! no more of the machine's time than Pods that request none.
+//! The load: a process in the network and the cgroups of each of several Pods. Each Pod has its own address, and no
+//! more processor time than Pods without requests.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,13 +17,13 @@ use tests::operator_process::{OperatorProcess, ProcessError};
 use super::{PROBES, Running};
 use crate::fixture::{Fixture, PATIENCE};
 
-/// How many Pods: more than there are shares of one address in any total of the ports.
+/// Number of Pods: more than the shares of one address in any total of the ports.
 const PODS: usize = 9;
 
-/// What a process has done so far.
+/// The requests of a process so far.
 type Sent = BTreeMap<Kind, u64>;
 
-/// The processes, the last of which began last, and what they tell.
+/// The processes, the last of which started last, and their reports.
 pub(super) struct Flood {
     children: Vec<Child>,
     told: TempDir,
@@ -50,7 +50,7 @@ impl Flood {
         Ok(flood)
     }
 
-    /// Ends the load. Answers what came of it.
+    /// Ends the load. Returns its results.
     pub(super) fn end(&mut self) -> Result<Sent, Failed> {
         let mut sent = Sent::new();
         for (number, child) in self.children.iter_mut().enumerate() {
@@ -79,7 +79,7 @@ impl Flood {
 impl Drop for Flood {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // It has ended where all went well.
+            // It has ended already if everything went well.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -90,7 +90,7 @@ fn name(number: usize) -> String {
     format!("flood-{number}")
 }
 
-/// What a process told last; its last line may be cut.
+/// Reads the last report of a process. The last line can be incomplete.
 fn last(told: &Path) -> Result<Sent, Failed> {
     let told = std::fs::read_to_string(told)?;
     let mut lines = told.lines().rev();
@@ -98,7 +98,7 @@ fn last(told: &Path) -> Result<Sent, Failed> {
     last.ok_or_else(|| "a load told nothing".into())
 }
 
-/// Runs a Pod without rights. Answers its process.
+/// Runs a Pod without rights. Returns its process.
 async fn pod(fixture: &Fixture, name: &str) -> Result<OperatorProcess, Failed> {
     let image = format!("--image={}", simulator_image::NAME);
     let overrides =

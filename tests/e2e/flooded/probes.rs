@@ -1,4 +1,4 @@
-//! The probes of the operator's Pods, from the first moment of the load to the last.
+//! The probes of the operator's Pods, from the start of the load to its end.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,8 @@ use tests::flood::probes::Probes;
 use super::Running;
 use crate::fixture::Fixture;
 
-/// What the kubelets and the Events say of the probes now. The kubelets count every probe; a kubelet that has written
-/// many Events of a Pod writes no more for a while.
+/// The results of the probes so far, from the kubelets and the Events. The kubelets count every probe. A kubelet that
+/// has written many Events of a Pod writes no more for a while.
 pub(super) async fn now(fixture: &Fixture, pods: &[Running]) -> Result<Probes, Failed> {
     let mut probes = Probes::default();
     let nodes: BTreeSet<&str> = pods.iter().map(|pod| pod.node.as_str()).collect();
@@ -30,7 +30,7 @@ pub(super) async fn now(fixture: &Fixture, pods: &[Running]) -> Result<Probes, F
     Ok(probes)
 }
 
-/// Every Pod was probed since an earlier moment, and no probe failed.
+/// Checks that every Pod was probed since an earlier time, and that no probe failed.
 pub(super) fn were_answered(
     before: &Probes,
     after: &Probes,

@@ -1,9 +1,9 @@
-//! How long others wait for the operator: an API server's dry run, users of the REST and of metrics, and probes; and how
-//! long they wait for servers that nobody loads.
+//! The waiting times of other users of the operator: an API server's dry run, users of the REST API and of metrics,
+//! and probes; and their waiting times for servers without load.
 //!
 //! Each kind of work that a request to the operator needs has a witness: the API server's own work (a dry run without
-//! webhooks), TLS with a new token that the API server reviews (a list from the API server), and a process in a Pod of
-//! the operator's share of the processors (a witness beside each Pod).
+//! webhooks), TLS with a new token that the API server reviews (a list from the API server), and a process in a Pod
+//! with the operator's share of the processors (a witness beside each Pod).
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -21,20 +21,20 @@ use tests::flood::{exchange, exchange_tls};
 use super::{PROBES, Running};
 use crate::fixture::Fixture;
 
-/// How much longer than without load anybody else may wait, beside what the load adds to the slowest witness.
+/// How much longer than without load a user may wait, beyond the delay of the slowest witness.
 ///
-/// On a machine whose processors are all taken, everybody waits for a processor, whatever the operator does: a bound
-/// without witnesses would be one on the machine. The limit is not relaxed by anything else: what a witness takes
-/// without load does not count, and the table shows both, so that the operator's part can be read from it.
+/// On a machine without idle processors, everybody waits for a processor, regardless of the operator: without
+/// witnesses, the limit would be one on the machine. Nothing else relaxes the limit: the durations of a witness
+/// without load do not count, and the table shows both, so that the operator's part is visible.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Name of the account of a user, and of the ClusterRole that it has.
+/// Name of the account of a user, and of its ClusterRole.
 const USER: &str = "flooded-user";
 
-/// Name of the binding by which that user reads metrics.
+/// Name of the binding that lets the user read metrics.
 const READER: &str = "flooded-reader";
 
-/// Requests that the operator answers, or has a part in.
+/// Requests that the operator serves, or takes part in.
 const REQUESTS: [&str; 5] = [
     "a dry run of an IPUJob",
     "`GET /stats`",
@@ -43,26 +43,26 @@ const REQUESTS: [&str; 5] = [
     "a probe",
 ];
 
-/// Requests that it has no part in.
+/// Requests that it takes no part in.
 const WITNESSES: [&str; 3] = [
     "a dry run of a ConfigMap",
     "IPUPartitions from the API server, with a new token",
     "`GET /healthz` of a Pod like the operator's",
 ];
 
-/// What is sent, and to whom.
+/// The requests and their targets.
 pub(super) struct Sent<'a> {
     pub(super) pods: &'a [Running],
     pub(super) job: &'a IPUJob,
     pub(super) user: &'a User,
-    /// Addresses of the Pods that are witnesses.
+    /// Addresses of the witness Pods.
     pub(super) witnesses: &'a [SocketAddr],
 }
 
 /// A user who may list IPUPartitions and read metrics.
 pub(super) struct User(Api<ServiceAccount>);
 
-/// Durations of all of them.
+/// The durations of all requests.
 pub(super) struct Waits(Measured<{ REQUESTS.len() }, { WITNESSES.len() }>);
 
 impl User {
@@ -98,7 +98,7 @@ impl User {
         Ok(())
     }
 
-    /// A new token for this audience (`None`: the API server's), which the operator has to have reviewed.
+    /// Creates a token for this audience (`None`: the API server's), which the operator must have reviewed.
     async fn token(&self, audience: Option<&str>) -> Result<String, Failed> {
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
@@ -115,7 +115,7 @@ impl User {
 }
 
 impl Waits {
-    /// Sends every kind of request again and again for a time.
+    /// Sends every kind of request repeatedly for a period.
     pub(super) async fn measure(
         fixture: &Fixture,
         sent: &Sent<'_>,
@@ -123,14 +123,14 @@ impl Waits {
     ) -> Result<Self, Failed> {
         let end = Instant::now() + during;
         let mut waits = Self(Measured::default());
-        // What is measured stays within the rate of one address and one user.
+        // The requests stay within the rate of one address and one user.
         let mut rounds = tokio::time::interval(Duration::from_millis(50));
         while Instant::now() < end {
             rounds.tick().await;
             let start = Instant::now();
             fixture.would_take(sent.job).await?;
             waits.0.requests[0].add(start.elapsed());
-            // Each round has tokens of its own: one that was reviewed before is not reviewed again.
+            // Each round has new tokens, because a reviewed token is cached.
             let of_rest = sent.user.token(Some("ipu-operator")).await?;
             let of_metrics = sent.user.token(None).await?;
             for pod in sent.pods {
@@ -183,8 +183,8 @@ impl Waits {
         Ok(())
     }
 
-    /// Prints what was measured without load and under it. Nobody waited for more than a second longer than without
-    /// load, beside what the load added to the slowest witness.
+    /// Prints the durations without and under load. Checks that nobody waited more than a second longer than without
+    /// load, beyond the delay of the slowest witness.
     pub(super) fn are_within(&self, quiet: &Self) -> Result<(), Failed> {
         let comparison = Comparison {
             requests: REQUESTS,
@@ -203,7 +203,7 @@ impl Waits {
     }
 }
 
-/// Asks the API server for what no webhook is called for.
+/// Sends a request to the API server for which it calls no webhook.
 async fn would_take_a_map(fixture: &Fixture) -> Result<(), kube::Error> {
     let maps: Api<ConfigMap> = Api::namespaced(fixture.operated.client.clone(), "default");
     let mut map = ConfigMap::default();
@@ -219,19 +219,19 @@ fn bearer(token: &str) -> String {
     format!("authorization: Bearer {token}\r\n")
 }
 
-/// A request over a connection of its own.
+/// Sends a request over a new connection.
 pub(super) fn get(path: &str, headers: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: x\r\n{headers}connection: close\r\n\r\n")
 }
 
-/// How long a request in plain text takes that is answered with 200.
+/// Measures a request in plain text, whose response has the status 200.
 pub(super) async fn answered(address: SocketAddr, request: &str) -> Result<Duration, Failed> {
     let start = Instant::now();
     let answer = exchange(address, &[request.as_bytes()]).await?;
     took(start, &answer)
 }
 
-/// How long a request over TLS takes that is answered with 200.
+/// Measures a request over TLS, whose response has the status 200.
 async fn answered_tls(address: SocketAddr, request: &str) -> Result<Duration, Failed> {
     let start = Instant::now();
     let answer = exchange_tls(address, &[request.as_bytes()]).await?;

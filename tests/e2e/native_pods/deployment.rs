@@ -1,4 +1,4 @@
-//! A Deployment of two Pods where IPUs for one of them are free, and the operator killed in the middle.
+//! A Deployment of two Pods with free IPUs for one of them. The operator is killed meanwhile.
 
 use cluster::wait::{Seen, until};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -15,8 +15,8 @@ use crate::simulators::{occupy, vacate};
 
 const LABEL: &str = "app=web";
 
-/// One Pod runs, and the other one waits and says why. When the first is deleted, the second gets its IPUs, though the
-/// operator is killed meanwhile; and it runs on when the Deployment has only one Pod.
+/// One Pod runs, and the other one waits and names the reason. When the first is deleted, the second gets its IPUs,
+/// although the operator is killed meanwhile. It keeps running when the Deployment is scaled to one Pod.
 pub(crate) fn waits_for_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (small, large) = fixture.controllers();
@@ -75,7 +75,7 @@ fn web() -> Value {
     })
 }
 
-/// Waits until an event of a Pod names what keeps it waiting.
+/// Waits until an event of a Pod names the reason of its wait.
 async fn told_by_an_event(fixture: &Fixture, pod: &str, controller: &str) -> Result<(), Failed> {
     let selector = format!("--field-selector=reason=WaitingForPartition,involvedObject.name={pod}");
     let events = ["get", "events", &selector];

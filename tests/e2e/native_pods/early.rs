@@ -11,7 +11,7 @@ use crate::disruptions::SERVES;
 use crate::fixture::{Fixture, PATIENCE};
 use crate::simulators::{form_in, reset};
 
-/// Longer than a Pod takes to be seen and deleted.
+/// Longer than the operator needs to notice and delete a Pod.
 const FORMING: u64 = 10_000;
 
 fn bare(name: &str, ipus: u32) -> Value {
@@ -35,7 +35,7 @@ pub(crate) fn is_refused(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// A Pod that goes while its partition forms leaves nothing, in the API and on the controller.
+/// A Pod that is deleted while its partition forms leaves no object and no partition.
 pub(crate) fn is_deleted_while_its_partition_forms(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (small, _) = fixture.controllers();

@@ -1,4 +1,4 @@
-//! The manifests of `examples/native`, with the image of the run in the place of Graphcore's.
+//! The manifests of `examples/native`, with the image of the run instead of Graphcore's.
 
 use std::fs;
 
@@ -14,10 +14,10 @@ use super::{create, delete, is_running, once, partition, phase};
 use crate::failing_pods::IMAGE;
 use crate::fixture::Fixture;
 
-/// What the nodes of the examples have and those of the run do not.
+/// The resource of Graphcore's nodes that the nodes of the run do not have.
 const RDMA: &str = "rdma/rdma_shared_device_a";
 
-/// What the training prints in the place of a training.
+/// The program that replaces the training.
 const PRINTS: &str = "echo $IPUOF_VIPU_API_PARTITION_ID as $(id -u)";
 
 /// Runs all four: as root, then as a normal user.
@@ -66,13 +66,13 @@ async fn serves(fixture: &Fixture, file: &str, user: u32) -> Result<(), Failed> 
     delete(fixture, "deployment/simple-inference").await
 }
 
-/// A manifest of the folder, as the run can start it.
+/// Returns a manifest of the folder, changed so that the run can start it.
 fn manifest(fixture: &Fixture, file: &str) -> Result<Value, Failed> {
     let folder = fixture.operated.repository.join("examples/native");
     let text = fs::read_to_string(folder.join(file))?;
     let mut object: Value = serde_saphyr::from_str(&text)?;
     let pod = &mut object["spec"]["template"]["spec"];
-    // `sleep`, as the first process of its container, ignores the signal to end.
+    // As the first process of its container, `sleep` ignores the signal to end.
     pod["terminationGracePeriodSeconds"] = json!(1);
     let container = &mut pod["containers"][0];
     container["image"] = json!(IMAGE);

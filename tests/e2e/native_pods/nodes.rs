@@ -1,4 +1,4 @@
-//! Kubelets that restart and nodes that are created anew: the IPUs are advertised again, and Pods go on.
+//! Restarted kubelets and re-registered nodes: the IPUs are advertised again, and Pods continue.
 
 use cluster::wait::{Seen, until};
 use ipu_api::labels::IPU_RESOURCE;
@@ -18,9 +18,9 @@ use crate::fixture::{Fixture, PATIENCE};
 use crate::lost_node::kubelet_of;
 use crate::pods::runs;
 
-/// The kubelet of one node is killed and starts again. The other node is deleted and registers anew, without the resource.
-/// A Pod that requests its IPUs by the annotation runs on. A kubelet that sets the resource to 0 at its start may reject a
-/// running Pod with the limit: its owner then creates another one.
+/// The kubelet of one node is killed and starts again. The other node is deleted and registers again, without the
+/// resource. A Pod that requests its IPUs by the annotation keeps running. A kubelet that sets the resource to 0 at
+/// its start can reject a running Pod with the limit: its owner then creates another one.
 pub(crate) fn are_advertised_again(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (restarted, anew) = fixture.controllers();
@@ -110,7 +110,8 @@ async fn node(fixture: &Fixture, name: &str) -> Result<Node, Failed> {
     Ok(nodes.get(name).await?)
 }
 
-/// Waits until a node has this number of IPUs for Pods, and a kubelet that says since then that the node is Ready.
+/// Waits until a node advertises this number of IPUs, and its kubelet has reported since this time that the node is
+/// Ready.
 async fn advertises(
     fixture: &Fixture,
     name: &str,
@@ -130,8 +131,8 @@ async fn advertises(
     Ok(())
 }
 
-/// Whether a kubelet has reported since then that the node is Ready. Times of reports are in whole seconds, and a kubelet
-/// reports at its start and then only what changes.
+/// Whether a kubelet has reported since this time that the node is Ready. Times are whole seconds, and a kubelet
+/// reports at its start and afterwards only changes.
 fn is_ready(status: &NodeStatus, since: Timestamp) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     let ready = conditions.find(|one| one.type_ == "Ready" && one.status == "True");
@@ -139,7 +140,7 @@ fn is_ready(status: &NodeStatus, since: Timestamp) -> bool {
     reported.is_some_and(|time| time.0.as_second() >= since.as_second())
 }
 
-/// The IPUs of a node, and those that Pods may request.
+/// Returns the capacity and the allocatable number of IPUs of a node.
 fn quantities(status: &NodeStatus) -> [Option<String>; 2] {
     [&status.capacity, &status.allocatable].map(|quantities| {
         let ipus = quantities.as_ref()?.get(IPU_RESOURCE)?;

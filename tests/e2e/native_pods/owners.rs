@@ -1,4 +1,5 @@
-//! Owners that create Pods again, and containers that start again: who keeps a partition, and who gets another one.
+//! Owners that create Pods again, and containers that restart: which of them keep a partition, and which get another
+//! one.
 
 use std::collections::BTreeSet;
 
@@ -68,7 +69,7 @@ async fn job_tries_again(fixture: &Fixture) -> Result<(), Failed> {
     delete(fixture, "job.batch/fails").await
 }
 
-/// A Pod that a StatefulSet creates again under the same name has another partition.
+/// A Pod that a StatefulSet creates again under the same name gets another partition.
 async fn stateful_set_creates_a_pod_again(fixture: &Fixture) -> Result<(), Failed> {
     create::<StatefulSet>(
         fixture,
@@ -104,7 +105,7 @@ async fn stateful_set_creates_a_pod_again(fixture: &Fixture) -> Result<(), Faile
     delete(fixture, "statefulset/set").await
 }
 
-/// A container that starts again in its Pod has the same partition.
+/// A container that restarts in its Pod keeps its partition.
 async fn container_starts_again(fixture: &Fixture) -> Result<(), Failed> {
     let fails_once = "[ -e /state/again ] || { touch /state/again; exit 7; }";
     let command = format!("echo $IPUOF_VIPU_API_PARTITION_ID; {fails_once}; {SERVES}");
@@ -141,7 +142,7 @@ async fn container_starts_again(fixture: &Fixture) -> Result<(), Failed> {
     delete(fixture, "pod/again").await
 }
 
-/// How often the containers of a Pod have started again, of those that run.
+/// Returns how often the running containers of a Pod have restarted.
 fn restarts(pod: &Pod) -> i32 {
     let statuses = pod.status.iter();
     let statuses = statuses.flat_map(|status| status.container_statuses.iter().flatten());

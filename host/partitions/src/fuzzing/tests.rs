@@ -1,20 +1,10 @@
 //! Runs the fuzz targets on their seeds, so that a fixed bug stays fixed where no nightly compiler is installed.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+#[path = "../../../../tests/fuzz/seeds.rs"]
+mod seeds;
 
+use self::seeds::seeds;
 use super::*;
-
-fn seeds(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fuzz/seeds");
-    let files = fs::read_dir(folder.join(target)).unwrap();
-    let files = files.map(|file| file.unwrap().path());
-    let seeds: Vec<_> = files
-        .map(|path| (path.clone(), fs::read(path).unwrap()))
-        .collect();
-    assert!(seeds.len() > 2, "{target} begins with next to nothing");
-    seeds
-}
 
 #[test]
 fn seeds_of_rest_bodies() {

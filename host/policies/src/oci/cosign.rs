@@ -8,7 +8,10 @@ mod keys;
 mod simple;
 
 pub(super) use bundle::PURPOSE;
+use ipu_text::sanitize;
 pub use keys::{KeyError, PublicKey, public_keys};
+
+use super::EXCERPT_MAX;
 
 /// Type of a Sigstore bundle, up to its version.
 pub(super) const BUNDLE: &str = "application/vnd.dev.sigstore.bundle";
@@ -40,10 +43,10 @@ pub enum Rejection {
     #[error("none of the keys made it")]
     Key,
     /// It is about another manifest.
-    #[error("it is about {0}")]
+    #[error("it is about {}", sanitize(.0, EXCERPT_MAX))]
     Other(String),
     /// It is an attestation for another purpose.
-    #[error("it says {0:?}, which is no signature of an artefact")]
+    #[error("it says {:?}, which is no signature of an artefact", sanitize(.0, EXCERPT_MAX))]
     Purpose(String),
     /// Its format is invalid.
     #[error("{0}")]

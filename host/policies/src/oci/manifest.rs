@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use ipu_guest_host::digest_of;
+use ipu_text::sanitize;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::excerpt;
+use super::EXCERPT_MAX;
 use super::reference::is_digest;
 
 /// Type of a manifest.
@@ -84,7 +85,8 @@ pub enum ManifestError {
     Several(usize),
     /// The digest of the component is invalid.
     #[error(
-        "its component has the digest {0:?}, and only sha256: and 64 hexadecimal digits are checked"
+        "its component has the digest {:?}, and only sha256: and 64 hexadecimal digits are checked",
+        sanitize(.0, EXCERPT_MAX)
     )]
     Digest(String),
 }
@@ -122,7 +124,9 @@ pub fn component_of(manifest: &[u8]) -> Result<Descriptor, ManifestError> {
 /// Formats the first layer types of a manifest.
 fn layer_types(layers: &[Descriptor]) -> String {
     let types = layers.iter().take(3);
-    let types: Vec<_> = types.map(|layer| excerpt(&layer.media_type, 100)).collect();
+    let types: Vec<_> = types
+        .map(|layer| sanitize(&layer.media_type, EXCERPT_MAX))
+        .collect();
     if types.is_empty() {
         return "nothing".to_owned();
     }
@@ -210,7 +214,7 @@ mod tests {
             ),
             (
                 json!({"layers": [long]}),
-                &*format!("but {}; ", "x".repeat(100)),
+                &*format!("but {}…; ", "\u{fffd}x".repeat(39)),
             ),
             (json!({"layers": [wasm, wasm]}), "it holds 2 components"),
             (json!({"layers": [weak]}), "has the digest \"sha512:12\""),

@@ -11,15 +11,16 @@ use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, 
 use http::{Method, StatusCode, Uri};
 use serde::Deserialize;
 
+use super::EXCERPT_MAX;
 use super::address::{next_page, same_origin};
 use super::credentials::Credentials;
-use super::excerpt;
 use super::http::{Answer, Http, HttpError, Outgoing};
 use super::manifest::{ACCEPTED, Descriptor};
 use super::reference::Reference;
 use super::tls;
 pub use error::RegistryError;
 use ipu_guest_host::digest_of;
+use ipu_text::sanitize;
 
 /// Size limit of a manifest, in bytes: the minimum that registries must accept.
 const MANIFEST: u64 = 4 << 20;
@@ -314,7 +315,7 @@ fn error_messages(bytes: &[u8]) -> String {
     format!(" ({})", short(format!("{code} {message}").trim()))
 }
 
-/// Cuts a text of a registry for a message.
+/// Makes a text of a registry fit for a message.
 fn short(text: &str) -> String {
-    excerpt(text, 160)
+    sanitize(text, EXCERPT_MAX)
 }

@@ -94,6 +94,11 @@ impl Reconciles {
         QueueDepth(self.clone())
     }
 
+    /// Returns the kind, which is the label `controller`.
+    pub(super) fn kind(&self) -> &'static str {
+        self.kind
+    }
+
     /// Records the start of a reconcile.
     pub fn begin(&self) -> Running {
         self.running.inc();

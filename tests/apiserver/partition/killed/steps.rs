@@ -1,4 +1,4 @@
-//! The steps at which the proxy is killed, and what holds it there.
+//! The steps at which the proxy is killed, and the faults that delay it there.
 
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use vipu_simulator::faults::{Down, LostReply, Method, Order};
@@ -15,7 +15,7 @@ pub(super) fn all() -> Vec<Case> {
     steps.into_iter().flatten().collect()
 }
 
-/// A life in which nothing goes wrong but its end.
+/// A run without faults before its end.
 fn life(has_come: fn(&Snapshot) -> bool) -> Life {
     Life {
         faults: Vec::new(),
@@ -24,7 +24,7 @@ fn life(has_come: fn(&Snapshot) -> bool) -> Life {
     }
 }
 
-/// A life in which calls of this method do not arrive.
+/// A run in which calls of this method do not arrive.
 fn unheard(methods: &[Method], has_come: fn(&Snapshot) -> bool) -> Life {
     let slow = |method: &Method| Order {
         slow_ms: Some(ENDLESS),
@@ -36,7 +36,7 @@ fn unheard(methods: &[Method], has_come: fn(&Snapshot) -> bool) -> Life {
     }
 }
 
-/// A life in which calls of this method are carried out, and no reply comes.
+/// A run in which calls of this method are carried out, and the replies are lost.
 fn unanswered(method: Method, has_come: fn(&Snapshot) -> bool) -> Life {
     let hang = Order {
         lose_reply: Some(LostReply::Hang),
@@ -48,7 +48,7 @@ fn unanswered(method: Method, has_come: fn(&Snapshot) -> bool) -> Life {
     }
 }
 
-/// A life in which the first controller does not come to an end with anything.
+/// A run in which the first controller finishes no operation.
 fn endless(has_come: fn(&Snapshot) -> bool) -> Life {
     Life {
         is_endless: true,
@@ -56,7 +56,7 @@ fn endless(has_come: fn(&Snapshot) -> bool) -> Life {
     }
 }
 
-/// A life in which the first controller is down.
+/// A run in which the first controller is down.
 fn without_controller(has_come: fn(&Snapshot) -> bool) -> Life {
     let down = Order {
         down: Some(Down::Refuse),
@@ -162,7 +162,7 @@ fn resetting() -> Vec<Case> {
         work: Work::Reset,
         lives: vec![life],
         arrival,
-        // Whether it was reset is not known, so that another takes its place.
+        // The result of the reset is unknown, so a new partition replaces this one.
         creates: 2,
     };
     let asked = |snapshot: &Snapshot| snapshot.under_way(ResetPartition) == 1;

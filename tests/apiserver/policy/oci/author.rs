@@ -1,4 +1,4 @@
-//! Somebody who builds policies, pushes them into a registry of their own and signs them.
+//! A policy author who builds policies, pushes them into a registry of their own and signs them.
 
 use std::fs;
 use std::path::PathBuf;
@@ -16,14 +16,14 @@ use tests::registry::{Access, PASSWORD, Registry, USER};
 
 use crate::policy::fixture::of_registry;
 
-/// Somebody who builds policies, pushes them into a registry of their own and signs them.
+/// A policy author with a registry and keys.
 pub(super) struct Author {
     pub(super) registry: Registry,
     access: Access,
     cosign: PathBuf,
 }
 
-/// What was pushed.
+/// A pushed module.
 #[derive(Debug)]
 pub(super) struct Pushed {
     pub(super) reference: String,
@@ -53,7 +53,7 @@ impl Author {
         self.path(name).display().to_string()
     }
 
-    /// The options by which the registry is reached.
+    /// Returns the options for the registry.
     fn options(&self) -> Vec<String> {
         let folder = self.registry.folder().display().to_string();
         match self.access {
@@ -66,7 +66,7 @@ impl Author {
         }
     }
 
-    /// Runs `ipu-operator policy`, and answers what it prints.
+    /// Runs `ipu-operator policy`, and returns its output.
     pub(super) async fn policy(&self, words: &[&str]) -> Result<String, String> {
         let given = ["ipu-operator", "policy"].iter().chain(words);
         let mut given: Vec<String> = given.map(|word| (*word).to_owned()).collect();
@@ -83,7 +83,7 @@ impl Author {
         ran.await.unwrap()
     }
 
-    /// Pushes the validation guest of our own under a tag.
+    /// Pushes the built-in validation guest under a tag.
     pub(super) async fn push(&self, tag: &str) -> Pushed {
         let folder = tokio::task::spawn_blocking(guests::build).await.unwrap();
         let file = folder.unwrap().join("validation.wasm");
@@ -102,7 +102,7 @@ impl Author {
         }
     }
 
-    /// A pair of keys; the answer is the public one.
+    /// Creates a pair of keys. Returns the public one.
     pub(super) fn key(&self, name: &str) -> String {
         let mut generate = Command::new(&self.cosign);
         let output = format!("--output-key-prefix={name}");
@@ -114,7 +114,7 @@ impl Author {
         fs::read_to_string(self.path(&format!("{name}.pub"))).unwrap()
     }
 
-    /// Signs what was pushed, in the form that cosign 3 writes, or in the older one.
+    /// Signs the pushed module, in the format of cosign 3 or in the older one.
     pub(super) fn sign(&self, pushed: &Pushed, key: &str, new_form: bool) {
         let (repository, _) = pushed.reference.rsplit_once(':').unwrap();
         let mut sign = Command::new(&self.cosign);
@@ -134,7 +134,7 @@ impl Author {
         command::run(&mut sign).unwrap();
     }
 
-    /// What an IPUPolicy says to load it.
+    /// Returns the module of an IPUPolicy that loads it.
     pub(super) fn module(&self, pushed: &Pushed) -> Value {
         let mut oci = json!({"reference": pushed.reference});
         if self.access == Access::Plain {
