@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("Error: {}", explain(&error));
-            ExitCode::FAILURE
+            ExitCode::from(error.exit_code())
         }
     }
 }
