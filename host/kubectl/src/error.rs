@@ -33,6 +33,12 @@ pub enum KubectlError {
          ipu-operator-view with a ClusterRoleBinding"
     )]
     Denied(String),
+    /// The user may not list VIPUControllers.
+    #[error(
+        "goodput sums up the accounting of VIPUControllers, and you may not list them: {0}; an admin can bind the \
+         ClusterRole ipu-operator-view with a ClusterRoleBinding"
+    )]
+    AccountingDenied(String),
     /// The user lacks a right to VIPUControllers.
     #[error("you may not {verb} vipucontrollers.graphcore.ai: {words}; {GRANT}")]
     Forbidden {

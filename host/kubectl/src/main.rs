@@ -1,14 +1,25 @@
 //! `kubectl-ipu`: reads the command line, and hands over to the library.
 
+use std::env;
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 use ipu_kubectl::cli::Arguments;
+use ipu_kubectl::completion;
 use ipu_text::explain;
 
 /// Prints an error with its causes in one line.
 fn main() -> ExitCode {
+    let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<_> = words.collect();
+    if let Some((program, words)) = words.split_first()
+        && completion::is_completer(Path::new(program))
+    {
+        print!("{}", completion::answer(words));
+        return ExitCode::SUCCESS;
+    }
     let arguments = Arguments::parse();
     // An error would mean that it is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
