@@ -85,7 +85,7 @@ pub async fn run(
             let (connection, request) = (options.connect().await?, Request::Uncordon);
             operate::request(&connection, &task.controllers, request, None, out).await
         }
-        Task::Drain(task) => drain(&options.connect().await?, task, out).await,
+        Task::Drain(task) => drained(&options.connect().await?, task, out).await,
         Task::Completion(task) => output::write(out, &completion::script(task.shell)),
         Task::Version => {
             output::write(out, &(version::own() + "\n"))?;
@@ -115,7 +115,7 @@ async fn explained(connection: &Connection, task: &WhyOptions) -> Result<String,
 }
 
 /// Drains V-IPU controllers, and waits for them.
-async fn drain(
+async fn drained(
     connection: &Connection,
     task: &DrainOptions,
     out: &mut impl Write,

@@ -126,7 +126,8 @@ pub(crate) async fn wait(
         shows_partitions,
     };
     let mut interrupted = pin!(tokio::signal::ctrl_c());
-    let deadline = timeout.map(|timeout| Instant::now() + timeout);
+    // A time that no clock can show is for ever, too.
+    let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut due: Option<Instant> = None;
     while !progress.waiting.is_empty() {
         tokio::select! {
