@@ -1,5 +1,8 @@
 //! `kubectl ipu` as a program on a real API server: a user with the chart's role for users sees what the role allows,
-//! a user without rights gets an error that says so, and figures follow changes.
+//! a user without rights gets an error that says so, figures follow changes, and an admin cordons and drains V-IPU
+//! controllers.
+
+mod operate;
 
 use std::fs;
 use std::path::PathBuf;
@@ -171,8 +174,8 @@ impl Office {
     }
 
     fn grant(&self, binding: &str, role: &str, user: &str) {
-        let (role, user) = (format!("--clusterrole={role}"), format!("--user={user}"));
-        let grant = ["create", binding, "users", &role, &user];
+        let (role, of_user) = (format!("--clusterrole={role}"), format!("--user={user}"));
+        let grant = ["create", binding, user, &role, &of_user];
         self.admin.kubectl(&grant).unwrap();
     }
 }

@@ -1,14 +1,21 @@
-//! Holds the plugin of kubectl to the operator, on whose packages it does not depend: the order of the queue, and what to
-//! do about reasons.
+//! Holds the plugin of kubectl to the operator, on whose packages it does not depend: the order of the queue, what to do
+//! about reasons, the states of IPU-hours, and the bounds of what it writes; and its commands to their document.
 
+use std::collections::BTreeSet;
 use std::fs;
 
+use ipu_api::accounting::{AllocatedSeconds, Unallocated};
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::vipu_controller::VIPUController;
 use ipu_kubectl::advice::{OPERATOR, WAITING};
+use ipu_kubectl::completion;
+use ipu_kubectl::cordon::reason;
+use ipu_kubectl::goodput::{GoodputBy, Since, goodput};
 use ipu_kubectl::queue as plugin;
 use ipu_partitions::queue;
 use jiff::Timestamp;
-use serde_json::json;
+use kube::CustomResourceExt;
+use serde_json::{Value, json};
 
 use crate::sources::{repository, rust_files};
 
@@ -83,5 +90,48 @@ fn causes_of_waiting_are_those_of_the_page_of_messages_and_of_the_code() {
             let is_written = files.iter().any(|(_, text)| text.contains(words));
             assert!(is_written, "no message of the operator contains {words:?}");
         }
+    }
+}
+
+#[test]
+fn the_states_of_goodput_are_those_of_the_accounting() {
+    let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+    let report = goodput(&[], Since::All, GoodputBy::State, now);
+    let shown: BTreeSet<_> = report
+        .states
+        .iter()
+        .map(|one| one.state.to_owned())
+        .collect();
+    let names = |states: Value| -> Vec<String> {
+        let states = states.as_object().unwrap();
+        states.keys().cloned().collect()
+    };
+    let mut counted = names(json!(AllocatedSeconds::default()));
+    counted.extend(names(json!(Unallocated::default())));
+    assert_eq!(shown, counted.into_iter().collect());
+}
+
+#[test]
+fn the_longest_reason_is_that_of_the_definition() {
+    let definition = json!(VIPUController::crd());
+    let path =
+        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/reason/maxLength";
+    let longest = definition.pointer(path).and_then(Value::as_u64).unwrap();
+    let text = |length: u64| "a".repeat(usize::try_from(length).unwrap());
+    assert!(reason(&text(longest)).is_ok());
+    assert!(reason(&text(longest + 1)).is_err());
+}
+
+#[test]
+fn the_document_of_the_plugin_shows_each_of_its_commands() {
+    let path = repository().join("examples/docs/kubectl-ipu.md");
+    let document = fs::read_to_string(path).unwrap();
+    let answer = completion::answer(&[String::new()]);
+    let commands = answer.lines().filter_map(|line| line.split_once('\t'));
+    let commands: Vec<_> = commands.map(|(command, _)| command).collect();
+    assert!(commands.len() > 7, "{answer}");
+    for command in commands.iter().filter(|command| **command != "help") {
+        let typed = format!("kubectl ipu {command}");
+        assert!(document.contains(&typed), "{typed}");
     }
 }

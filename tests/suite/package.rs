@@ -15,7 +15,7 @@ use ipu_policies::oci::manifest::component_of;
 use release::dist;
 use release::guests::{self, GUESTS};
 use release::package::archive::{self, Files};
-use release::package::{self, Parts, VERSION, chart, sums};
+use release::package::{self, Parts, VERSION, chart, krew, sums};
 use serde_json::Value;
 
 use crate::sources::repository;
@@ -144,6 +144,26 @@ fn its_folder_of_charts_is_a_helm_repository() {
     assert_eq!(entry["appVersion"], VERSION);
     assert_eq!(entry["kubeVersion"], ">=1.30.0-0");
     assert_eq!(index["generated"], "2026-01-01T00:00:00Z");
+}
+
+#[test]
+fn krew_finds_the_plugin_of_each_platform_in_it() {
+    let manifest = krew::manifest(&FILES, &[AMD64, ARM64], &sha256_of(IMAGE)).unwrap();
+    let manifest: Value = serde_saphyr::from_str(&String::from_utf8(manifest).unwrap()).unwrap();
+    assert_eq!(manifest["metadata"]["name"], "ipu");
+    let page = manifest["spec"]["homepage"].as_str().unwrap();
+    assert!(page.starts_with("https://"), "{page}");
+    let platforms = manifest["spec"]["platforms"].as_array().unwrap();
+    assert_eq!(platforms.len(), 2);
+    let folder = format!("{}/", package::name(VERSION));
+    for platform in platforms {
+        assert_eq!(platform["bin"], dist::PLUGIN);
+        for file in platform["files"].as_array().unwrap() {
+            let from = file["from"].as_str().unwrap();
+            let inside = from.strip_prefix(&folder).unwrap();
+            assert!(FILES.contains_key(inside), "{from}");
+        }
+    }
 }
 
 #[test]

@@ -1,15 +1,21 @@
 //! The command line of `kubectl ipu`.
 
 use std::str::FromStr;
+use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{ArgAction, Args, Parser, Subcommand};
+use clap_complete::aot::Shell;
 use ipu_api::dns1123::is_subdomain;
+use jiff::SignedDuration;
 
 use crate::connection::ConnectionOptions;
-use crate::output::{PageFormat, TableFormat};
+use crate::cordon::{ControllerName, reason};
+use crate::goodput::{GoodputBy, Since};
+use crate::output::{GoodputFormat, PageFormat, TableFormat};
 use crate::top::By;
 
-/// Explains why jobs wait for IPUs, and shows who uses them. It needs nothing but your kubeconfig.
+/// Explains why jobs wait for IPUs, shows who uses them, and cordons and drains V-IPU controllers. It needs nothing but
+/// your kubeconfig.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-ipu", bin_name = "kubectl ipu", version)]
 pub struct Arguments {
@@ -28,8 +34,94 @@ pub enum Task {
     Why(WhyOptions),
     /// Show who uses IPUs, and who waits for them.
     Top(TopOptions),
+    /// Show where IPU-hours went, by namespace, V-IPU controller or state.
+    Goodput(GoodputOptions),
+    /// Keep new partitions away from V-IPU controllers. Those on them stay.
+    Cordon(CordonOptions),
+    /// Allow new partitions on V-IPU controllers again, and end their drain.
+    Uncordon(UncordonOptions),
+    /// Cordon V-IPU controllers, ask the owners of their partitions to move, and wait until they have.
+    Drain(DrainOptions),
+    /// Print a script that completes `kubectl-ipu` in a shell.
+    Completion(CompletionOptions),
     /// Show the versions of this plugin and of the operator.
     Version,
+}
+
+/// Which V-IPU controllers are meant.
+#[derive(Args, Debug)]
+pub struct UncordonOptions {
+    /// Names of VIPUControllers, or host:port of V-IPU controllers.
+    #[arg(value_name = "CONTROLLER", required = true)]
+    pub controllers: Vec<ControllerName>,
+}
+
+/// Which V-IPU controllers are cordoned, and why.
+#[derive(Args, Debug)]
+pub struct CordonOptions {
+    /// Names of VIPUControllers, or host:port of V-IPU controllers.
+    #[arg(value_name = "CONTROLLER", required = true)]
+    pub controllers: Vec<ControllerName>,
+    /// Why, for people: the objects and `kubectl ipu why` show it. Without it, a reason that is there stays.
+    #[arg(long, value_name = "TEXT", value_parser = reason)]
+    pub reason: Option<String>,
+}
+
+/// Which V-IPU controllers are drained, why, and how long the plugin waits.
+#[derive(Args, Debug)]
+pub struct DrainOptions {
+    /// The V-IPU controllers, and why.
+    #[command(flatten)]
+    pub cordon: CordonOptions,
+    /// Wait until no partition of the operator is left on them.
+    #[arg(
+        long,
+        default_value_t = true,
+        action = ArgAction::Set,
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        value_name = "true|false"
+    )]
+    pub wait: bool,
+    /// How long to wait, such as 30m or 1h30m. 0s: for ever.
+    #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
+    pub timeout: Duration,
+}
+
+/// Which IPU-hours are summed up, and how.
+#[derive(Args, Debug)]
+pub struct GoodputOptions {
+    /// How long ago the first ones were: hours or days such as 24h or 7d, or all.
+    #[arg(long, default_value = "24h", value_name = "24h|7d|all")]
+    pub since: Since,
+    /// What a row is about.
+    #[arg(long, value_enum, default_value_t)]
+    pub by: GoodputBy,
+    /// Form of the output. CSV has all details, whatever --by says.
+    #[arg(long, short, value_enum, default_value_t)]
+    pub output: GoodputFormat,
+}
+
+/// Whose script is printed.
+#[derive(Args, Debug)]
+pub struct CompletionOptions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// A text that is no duration.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is not a duration: give hours, minutes and seconds such as 1h30m or 90s, or 0s for no end"
+)]
+pub struct DurationError(String);
+
+fn duration(text: &str) -> Result<Duration, DurationError> {
+    let parsed = text.parse::<SignedDuration>().ok();
+    let parsed = parsed.and_then(|signed| Duration::try_from(signed).ok());
+    parsed.ok_or_else(|| DurationError(text.to_owned()))
 }
 
 /// Which object is explained.
@@ -201,5 +293,65 @@ mod tests {
             assert_eq!(found, (by, output, watch), "{words:?}");
         }
         assert!(parse(&["top", "pods"]).is_err());
+    }
+
+    #[test]
+    fn a_drain_waits_for_ever_unless_told_otherwise() {
+        let hour = Duration::from_secs(3_600);
+        for (words, reason, wait, timeout) in [
+            (&["drain", "a"][..], None, true, Duration::ZERO),
+            (
+                &["drain", "a", "b:8090", "--reason", "why", "--timeout=1h"],
+                Some("why"),
+                true,
+                hour,
+            ),
+            (&["drain", "--wait=false", "a"], None, false, Duration::ZERO),
+            (&["drain", "--wait", "a"], None, true, Duration::ZERO),
+        ] {
+            let Task::Drain(options) = parse(words).unwrap().task else {
+                panic!("{words:?}");
+            };
+            assert_eq!(options.cordon.reason.as_deref(), reason, "{words:?}");
+            let found = (options.wait, options.timeout);
+            assert_eq!(found, (wait, timeout), "{words:?}");
+            assert_eq!(options.cordon.controllers[0].0, "a");
+        }
+        for (words, expected) in [
+            (&["drain"][..], "CONTROLLER"),
+            (&["cordon"], "CONTROLLER"),
+            (&["uncordon", "node/a"], "is neither the name"),
+            (&["cordon", "a", "--reason="], "a reason has 1 to 1024"),
+            (&["drain", "a", "--timeout=-1s"], "is not a duration"),
+            (&["drain", "a", "--timeout=soon"], "is not a duration"),
+            (&["goodput", "--since=1y"], "31d at most, or all"),
+        ] {
+            let error = parse(words).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn goodput_sums_up_a_day_by_namespace_unless_told_otherwise() {
+        for (words, since, by, output) in [
+            (
+                &["goodput"][..],
+                Since::Hours(24),
+                GoodputBy::Namespace,
+                GoodputFormat::Table,
+            ),
+            (
+                &["goodput", "--since", "7d", "--by=state", "-o", "csv"],
+                Since::Days(7),
+                GoodputBy::State,
+                GoodputFormat::Csv,
+            ),
+        ] {
+            let Task::Goodput(options) = parse(words).unwrap().task else {
+                panic!("{words:?}");
+            };
+            let found = (options.since, options.by, options.output);
+            assert_eq!(found, (since, by, output), "{words:?}");
+        }
     }
 }

@@ -4,6 +4,11 @@ use std::io;
 
 use kube::config::KubeconfigError;
 
+/// How an admin gives a user the right to cordon and drain V-IPU controllers.
+const GRANT: &str = "an admin of the cluster can grant it: kubectl create clusterrole vipu-operate \
+                     --verb=get,list,watch,patch --resource=vipucontrollers.graphcore.ai, and kubectl create \
+                     clusterrolebinding vipu-operate --clusterrole=vipu-operate --user=USER";
+
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KubectlError {
@@ -28,6 +33,56 @@ pub enum KubectlError {
          ipu-operator-view with a ClusterRoleBinding"
     )]
     Denied(String),
+    /// The user may not list VIPUControllers.
+    #[error(
+        "goodput sums up the accounting of VIPUControllers, and you may not list them: {0}; an admin can bind the \
+         ClusterRole ipu-operator-view with a ClusterRoleBinding"
+    )]
+    AccountingDenied(String),
+    /// The user lacks a right to VIPUControllers.
+    #[error("you may not {verb} vipucontrollers.graphcore.ai: {words}; {GRANT}")]
+    Forbidden {
+        /// The verb.
+        verb: &'static str,
+        /// What the API server said.
+        words: String,
+    },
+    /// There is no such VIPUController.
+    #[error("there is no VIPUController {0}; kubectl get vipucontrollers lists them")]
+    NoController(String),
+    /// No V-IPU controller has an object.
+    #[error(
+        "there are no VIPUControllers: the operator makes one for each V-IPU controller of its list; kubectl ipu version \
+         shows whether an operator of this version runs"
+    )]
+    NoControllers,
+    /// A VIPUController was not changed.
+    #[error("failed to change the VIPUController {name}")]
+    Change {
+        /// Its name.
+        name: String,
+        /// What the API server said.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// The user has ended a drain with Ctrl-C.
+    #[error(
+        "interrupted: {names} continues to drain; kubectl ipu uncordon {names} ends that, and kubectl ipu drain {names} \
+         waits again"
+    )]
+    Interrupted {
+        /// Names of the VIPUControllers that still have partitions.
+        names: String,
+    },
+    /// A drain takes longer than `--timeout`.
+    #[error(
+        "--timeout is over, and {names} still has partitions: it continues to drain; kubectl ipu uncordon {names} ends \
+         that, and kubectl ipu drain {names} waits again"
+    )]
+    DrainTimeout {
+        /// Names of the VIPUControllers that still have partitions.
+        names: String,
+    },
     /// The watch ended for good.
     #[error("failed to watch {what}")]
     Watch {
@@ -70,6 +125,22 @@ pub enum KubectlError {
 }
 
 impl KubectlError {
+    /// The status with which the plugin ends: as shells do it, 128 and the number of the signal if there was one.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Interrupted { .. } => 130,
+            _ => 1,
+        }
+    }
+
+    /// Whether the API server does not know the kind of a list.
+    pub(crate) fn is_unknown_kind(&self) -> bool {
+        let Self::Read { source, .. } = self else {
+            return false;
+        };
+        matches!(&**source, kube::Error::Api(status) if status.code == 404)
+    }
+
     /// Whether a reader such as `head` has closed standard output: it has what it wants.
     pub fn is_closed_pipe(&self) -> bool {
         matches!(self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)

@@ -9,7 +9,7 @@ use kube::api::{Api, DynamicObject, ListParams};
 use crate::access::Access;
 use crate::connection::Connection;
 use crate::error::KubectlError;
-use crate::reading::{list, partitions, read_error, resource};
+use crate::reading::{known_controllers, list, partitions, read_error, resource};
 use crate::why::{Around, Partitions};
 
 /// An IPUJob, and what is around it.
@@ -34,6 +34,7 @@ pub(crate) async fn job(
     let of_job = ListParams::default().labels(&format!("{JOB_UID_LABEL}={uid}"));
     let around = Around {
         partitions: readable(connection).await?,
+        controllers: known_controllers(client).await?,
         pods: list(&pods, of_job, "the Pods of the job").await?,
         events: warnings(connection).await?,
     };
@@ -58,6 +59,7 @@ pub(crate) async fn pod(
     })?;
     let around = Around {
         partitions: readable(connection).await?,
+        controllers: known_controllers(client).await?,
         pods: Access::Allowed(Vec::new()),
         events: warnings(connection).await?,
     };

@@ -1,4 +1,5 @@
-//! `kubectl ipu`: a plugin of kubectl that explains why an IPUJob or a Pod waits for IPUs, and shows who uses them.
+//! `kubectl ipu`: a plugin of kubectl that explains why an IPUJob or a Pod waits for IPUs, shows who uses them and where
+//! the IPU-hours went, and cordons and drains V-IPU controllers.
 //!
 //! It speaks to the API server with the kubeconfig and the rights of its user, and needs no server of the operator. What
 //! the user may not read, it names.
@@ -7,9 +8,12 @@
 //! - [`cli::Arguments`] is the command line, and [`run`] carries it out.
 //! - [`why`] makes a [`page::Page`] from what `gather` has read; [`top`] counts what `live` has read or watches. Both are
 //!   pure.
+//! - [`cordon`] makes the patch of a VIPUController, [`drain`] says what is still on it, and `operate` sends and watches.
+//! - [`goodput`] sums up the accounting of VIPUControllers. It is pure.
+//! - [`completion`] completes the command line, for shells and for kubectl.
 //! - [`queue`] and [`advice`] repeat what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
 //!
-//! It writes nothing, and must not know guests, the V-IPU, or any other package of this workspace but the API and the
+//! It writes nothing but the spec of VIPUControllers, and must not know guests, the V-IPU, or any other package of this workspace but the API and the
 //! texts.
 #![forbid(unsafe_code)]
 
@@ -17,11 +21,17 @@ pub mod access;
 pub mod advice;
 pub mod age;
 pub mod cli;
+pub mod completion;
 pub mod connection;
+pub mod controllers;
+pub mod cordon;
+pub mod drain;
 pub mod error;
 pub mod fact;
 mod gather;
+pub mod goodput;
 mod live;
+mod operate;
 pub mod output;
 pub mod page;
 pub mod partitions;
@@ -33,14 +43,17 @@ pub mod table;
 pub mod top;
 pub mod version;
 pub mod warnings;
+mod watching;
 pub mod why;
 
 use std::io::Write;
 
 use jiff::Timestamp;
 
-use crate::cli::{Arguments, Target, Task, TopOptions, WhyOptions};
+use crate::access::Access;
+use crate::cli::{Arguments, DrainOptions, GoodputOptions, Target, Task, TopOptions, WhyOptions};
 use crate::connection::{Connection, ConnectionOptions};
+use crate::cordon::Request;
 use crate::error::KubectlError;
 use crate::live::View;
 use crate::output::PageFormat;
@@ -59,6 +72,21 @@ pub async fn run(
             output::write(out, &text)
         }
         Task::Top(task) => count(options, task, out, is_terminal).await,
+        Task::Goodput(task) => {
+            let text = summed_up(&options.connect().await?, task).await?;
+            output::write(out, &text)
+        }
+        Task::Cordon(task) => {
+            let (connection, reason) = (options.connect().await?, task.reason.as_deref());
+            let request = Request::Cordon;
+            operate::request(&connection, &task.controllers, request, reason, out).await
+        }
+        Task::Uncordon(task) => {
+            let (connection, request) = (options.connect().await?, Request::Uncordon);
+            operate::request(&connection, &task.controllers, request, None, out).await
+        }
+        Task::Drain(task) => drained(&options.connect().await?, task, out).await,
+        Task::Completion(task) => output::write(out, &completion::script(task.shell)),
         Task::Version => {
             output::write(out, &(version::own() + "\n"))?;
             let lines = version::of_operator(&options.connect().await?).await?;
@@ -84,6 +112,41 @@ async fn explained(connection: &Connection, task: &WhyOptions) -> Result<String,
         PageFormat::Json => output::json(&page),
         PageFormat::Yaml => output::yaml(&page),
     }
+}
+
+/// Drains V-IPU controllers, and waits for them.
+async fn drained(
+    connection: &Connection,
+    task: &DrainOptions,
+    out: &mut impl Write,
+) -> Result<(), KubectlError> {
+    let (names, reason) = (&task.cordon.controllers, task.cordon.reason.as_deref());
+    operate::request(connection, names, Request::Drain, reason, out).await?;
+    if !task.wait {
+        return Ok(());
+    }
+    let timeout = (!task.timeout.is_zero()).then_some(task.timeout);
+    operate::wait(connection, names, timeout, out).await
+}
+
+/// Where IPU-hours went.
+async fn summed_up(connection: &Connection, task: &GoodputOptions) -> Result<String, KubectlError> {
+    let all = match reading::known_controllers(&connection.client).await? {
+        Access::Allowed(all) => all,
+        Access::Denied(words) => return Err(KubectlError::AccountingDenied(words)),
+    };
+    if all.readable.is_empty() && all.unreadable == 0 {
+        return Err(KubectlError::NoControllers);
+    }
+    let (since, now) = (task.since, Timestamp::now());
+    let mut report = goodput::goodput(&all.readable, since, task.by, now);
+    if all.unreadable > 0 {
+        let number = all.unreadable;
+        let note = format!("{number} VIPUControllers cannot be read and are not counted");
+        report.notes.push(note);
+    }
+    let lines = || goodput::csv(&all.readable, since, now);
+    output::goodput(&report, lines, task.output)
 }
 
 /// The use of IPUs, once or after each change.

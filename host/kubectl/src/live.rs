@@ -2,13 +2,12 @@
 
 use std::io::Write;
 use std::pin::pin;
-use std::time::Duration;
 
-use futures::stream::{self, BoxStream, StreamExt};
+use futures::stream::{self, StreamExt};
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::vipu_controller::VIPUController;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::runtime::{WatchStreamExt, watcher};
 use tokio::time::{Instant, sleep_until};
 
 use crate::access::Access;
@@ -16,12 +15,10 @@ use crate::connection::Connection;
 use crate::error::KubectlError;
 use crate::gather::readable;
 use crate::output::{self, TableFormat};
-use crate::reading::{list, partitions};
+use crate::reading::{controllers, known_controllers, list, partitions};
 use crate::store::Store;
-use crate::top::{By, Usage, usage};
-
-/// Time between a change and the next output, in which further changes are gathered.
-const PERIOD: Duration = Duration::from_millis(500);
+use crate::top::{By, Capacities, Usage, usage};
+use crate::watching::{Events, PERIOD, events, lasting};
 
 /// Clears a terminal, and starts at its top.
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -35,12 +32,24 @@ pub(crate) struct View {
     pub(crate) is_terminal: bool,
 }
 
+/// What tells the IPUs of V-IPU controllers, as the rights of the user decide it at the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Source {
+    Controllers,
+    Nodes,
+    /// Rows of another kind need none; or the user may list neither.
+    #[default]
+    Nothing,
+}
+
 /// What is shown besides the rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lacks {
-    /// Why the user may not list the nodes.
-    nodes: Option<String>,
-    unreadable: usize,
+    source: Source,
+    /// What the rights of the user do not show.
+    rights: Vec<String>,
+    partitions: usize,
+    controllers: usize,
 }
 
 /// The use of IPUs now, and what it lacks.
@@ -52,25 +61,67 @@ pub(crate) async fn once(
         Access::Allowed(all) => all,
         Access::Denied(words) => return Err(KubectlError::Denied(words)),
     };
-    let nodes: Api<Node> = Api::all(connection.client.clone());
-    let nodes = match view.by {
-        By::Controllers => list(&nodes, ListParams::default(), "the nodes").await?,
-        By::Namespaces | By::Jobs => Access::Allowed(Vec::new()),
+    let mut lacks = Lacks {
+        partitions: all.unreadable,
+        ..Lacks::default()
     };
-    let lacks = Lacks {
-        nodes: nodes.denied().map(ToOwned::to_owned),
-        unreadable: all.unreadable,
-    };
-    let nodes = nodes
-        .allowed()
-        .map(|nodes| nodes.iter().collect::<Vec<_>>());
-    let counted = usage(
+    let mut known = Vec::new();
+    let mut nodes = Vec::new();
+    if view.by == By::Controllers {
+        known = objects(connection, &mut lacks).await?;
+        if lacks.source == Source::Nothing {
+            nodes = listed_nodes(connection, &mut lacks).await?;
+        }
+    }
+    let counted = counted(
         all.readable.iter(),
-        nodes.as_deref(),
-        view.by,
-        view.namespace.as_deref(),
+        &known.iter().collect::<Vec<_>>(),
+        &nodes.iter().collect::<Vec<_>>(),
+        view,
+        &lacks,
     );
-    Ok((with_notes(counted, &lacks), lacks))
+    Ok((counted, lacks))
+}
+
+/// The objects of the V-IPU controllers, if there are any and the user may list them.
+async fn objects(
+    connection: &Connection,
+    lacks: &mut Lacks,
+) -> Result<Vec<VIPUController>, KubectlError> {
+    match known_controllers(&connection.client).await? {
+        Access::Allowed(all) => {
+            lacks.controllers = all.unreadable;
+            if !all.readable.is_empty() {
+                lacks.source = Source::Controllers;
+            }
+            Ok(all.readable)
+        }
+        Access::Denied(words) => {
+            lacks.rights.push(format!(
+                "STATUS, OTHERS and LARGEST-FREE are not known, because you may not list the VIPUControllers: {words}"
+            ));
+            Ok(Vec::new())
+        }
+    }
+}
+
+async fn listed_nodes(
+    connection: &Connection,
+    lacks: &mut Lacks,
+) -> Result<Vec<Node>, KubectlError> {
+    let nodes: Api<Node> = Api::all(connection.client.clone());
+    match list(&nodes, ListParams::default(), "the nodes").await? {
+        Access::Allowed(nodes) => {
+            lacks.source = Source::Nodes;
+            Ok(nodes)
+        }
+        Access::Denied(words) => {
+            lacks.rights.push(format!(
+                "IPUS and FREE are not known, because you may not list the nodes: {words}"
+            ));
+            Ok(Vec::new())
+        }
+    }
 }
 
 /// Writes the use of IPUs after each change, until Ctrl-C or the end of the user's rights. `lacks` is that of a first
@@ -81,52 +132,77 @@ pub(crate) async fn watch(
     mut lacks: Lacks,
     out: &mut impl Write,
 ) -> Result<(), KubectlError> {
-    let mut partitions = partition_events(connection);
-    let mut nodes = node_events(connection, view, &lacks);
+    let mut of_partitions = events(partitions(&connection.client));
+    let mut of_controllers = controller_events(connection, &lacks);
+    let mut of_nodes = node_events(connection, &lacks);
     let mut known: Store<Option<IPUPartition>> = Store::default();
+    let mut known_controllers: Store<Option<VIPUController>> = Store::default();
     let mut known_nodes: Store<Node> = Store::default();
     let mut due: Option<Instant> = None;
     let mut last = String::new();
-    let has_nodes = watches_nodes(view, &lacks);
     let mut interrupted = pin!(tokio::signal::ctrl_c());
     loop {
         tokio::select! {
             _ = &mut interrupted => return Ok(()),
-            Some(event) = partitions.next() => {
+            Some(event) = of_partitions.next() => {
                 if let Some(event) = lasting("IPUPartitions", event)? {
                     known.apply(event, |object: DynamicObject| object.try_parse().ok());
                 }
             }
-            Some(event) = nodes.next() => {
+            Some(event) = of_controllers.next() => {
+                if let Some(event) = lasting("the VIPUControllers", event)? {
+                    known_controllers.apply(event, |object: DynamicObject| object.try_parse().ok());
+                }
+            }
+            Some(event) = of_nodes.next() => {
                 if let Some(event) = lasting("the nodes", event)? {
                     known_nodes.apply(event, |node| node);
                 }
             }
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                 due = None;
-                lacks.unreadable = known.values().filter(|one| one.is_none()).count();
-                let counted = counted(&known, &known_nodes, view, &lacks);
+                lacks.partitions = known.values().filter(|one| one.is_none()).count();
+                lacks.controllers = known_controllers.values().filter(|one| one.is_none()).count();
+                let objects: Vec<_> = known_controllers.values().flatten().collect();
+                let nodes: Vec<_> = known_nodes.values().collect();
+                let counted = counted(known.values().flatten(), &objects, &nodes, view, &lacks);
                 show(&counted, view, &mut last, out)?;
                 continue;
             }
         }
-        if known.is_listed() && (known_nodes.is_listed() || !has_nodes) {
+        let is_complete = match lacks.source {
+            Source::Controllers => known_controllers.is_listed(),
+            Source::Nodes => known_nodes.is_listed(),
+            Source::Nothing => true,
+        };
+        if known.is_listed() && is_complete {
             due = due.or_else(|| Some(Instant::now() + PERIOD));
         }
     }
 }
 
-fn counted(
-    known: &Store<Option<IPUPartition>>,
-    nodes: &Store<Node>,
+fn counted<'a>(
+    partitions: impl Iterator<Item = &'a IPUPartition> + Clone,
+    controllers: &[&VIPUController],
+    nodes: &[&Node],
     view: &View,
     lacks: &Lacks,
 ) -> Usage {
-    let nodes: Vec<&Node> = nodes.values().collect();
-    let nodes = lacks.nodes.is_none().then_some(&*nodes);
-    let readable = known.values().flatten();
-    let counted = usage(readable, nodes, view.by, view.namespace.as_deref());
-    with_notes(counted, lacks)
+    let capacities = match lacks.source {
+        Source::Controllers => Capacities::Controllers(controllers),
+        Source::Nodes => Capacities::Nodes(nodes),
+        Source::Nothing => Capacities::Unknown,
+    };
+    let mut usage = usage(partitions, capacities, view.by, view.namespace.as_deref());
+    let unreadable = [
+        (lacks.partitions, "IPUPartitions"),
+        (lacks.controllers, "VIPUControllers"),
+    ];
+    let unreadable = unreadable.into_iter().filter(|(number, _)| *number > 0);
+    let unreadable = unreadable
+        .map(|(number, kind)| format!("{number} {kind} cannot be read and are not counted"));
+    usage.notes = lacks.rights.iter().cloned().chain(unreadable).collect();
+    usage
 }
 
 /// Writes the figures if they differ from the last ones.
@@ -151,66 +227,17 @@ fn show(
     Ok(())
 }
 
-fn with_notes(mut usage: Usage, lacks: &Lacks) -> Usage {
-    let nodes = lacks.nodes.iter().filter(|_| usage.by == By::Controllers);
-    let nodes = nodes.map(|words| {
-        format!("IPUS and FREE are not known, because you may not list the nodes: {words}")
-    });
-    let unreadable = (lacks.unreadable > 0).then(|| {
-        format!(
-            "{} IPUPartitions cannot be read and are not counted",
-            lacks.unreadable
-        )
-    });
-    usage.notes = nodes.chain(unreadable).collect();
-    usage
-}
-
-type Events<K> = BoxStream<'static, Result<watcher::Event<K>, watcher::Error>>;
-
-fn partition_events(connection: &Connection) -> Events<DynamicObject> {
-    let api = partitions(&connection.client);
-    watcher(api, watcher::Config::default())
-        .default_backoff()
-        .boxed()
-}
-
-fn node_events(connection: &Connection, view: &View, lacks: &Lacks) -> Events<Node> {
-    if !watches_nodes(view, lacks) {
+fn controller_events(connection: &Connection, lacks: &Lacks) -> Events<DynamicObject> {
+    if lacks.source != Source::Controllers {
         return stream::pending().boxed();
     }
-    let api: Api<Node> = Api::all(connection.client.clone());
-    watcher(api, watcher::Config::default())
-        .default_backoff()
-        .boxed()
+    events(controllers(&connection.client))
 }
 
-/// Whether the figures contain the IPUs of nodes.
-fn watches_nodes(view: &View, lacks: &Lacks) -> bool {
-    view.by == By::Controllers && lacks.nodes.is_none()
-}
-
-/// An event. `None`: the watch was interrupted, and begins again. An error: the user has lost the right to watch.
-fn lasting<K>(
-    what: &'static str,
-    event: Result<watcher::Event<K>, watcher::Error>,
-) -> Result<Option<watcher::Event<K>>, KubectlError> {
-    match event {
-        Ok(event) => Ok(Some(event)),
-        Err(source) if is_refused(&source) => Err(KubectlError::Watch {
-            what,
-            source: Box::new(source),
-        }),
-        Err(_) => Ok(None),
+fn node_events(connection: &Connection, lacks: &Lacks) -> Events<Node> {
+    if lacks.source != Source::Nodes {
+        return stream::pending().boxed();
     }
-}
-
-fn is_refused(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => [401, 403].contains(&status.code),
-        _ => false,
-    }
+    let nodes: Api<Node> = Api::all(connection.client.clone());
+    events(nodes)
 }

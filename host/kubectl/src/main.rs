@@ -1,10 +1,13 @@
 //! `kubectl-ipu`: reads the command line, and hands over to the library.
 
+use std::env;
 use std::io::{self, IsTerminal};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Parser;
 use ipu_kubectl::cli::Arguments;
+use ipu_kubectl::completion;
 use ipu_text::{explain, sanitize_lines};
 
 /// Longest line of a printed error, in bytes.
@@ -12,6 +15,14 @@ const ERROR_LINE_MAX: usize = 16 << 10;
 
 /// Prints an error with its causes. These can contain text of an API server.
 fn main() -> ExitCode {
+    let words = env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<_> = words.collect();
+    if let Some((program, words)) = words.split_first()
+        && completion::is_completer(Path::new(program))
+    {
+        print!("{}", completion::answer(words));
+        return ExitCode::SUCCESS;
+    }
     let arguments = Arguments::parse();
     // An error would mean that it is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -31,9 +42,9 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
         Err(error) => {
-            let error = sanitize_lines(&explain(&error), ERROR_LINE_MAX);
-            eprintln!("Error: {error}");
-            ExitCode::FAILURE
+            let text = sanitize_lines(&explain(&error), ERROR_LINE_MAX);
+            eprintln!("Error: {text}");
+            ExitCode::from(error.exit_code())
         }
     }
 }

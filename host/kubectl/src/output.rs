@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use crate::error::KubectlError;
+use crate::goodput::{self, Goodput};
 use crate::table::table;
 use crate::top::Usage;
 
@@ -33,6 +34,37 @@ pub enum TableFormat {
     Json,
     /// YAML, for programs.
     Yaml,
+}
+
+/// The form of a sum of IPU-hours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum GoodputFormat {
+    /// Tables.
+    #[default]
+    Table,
+    /// Tables with more columns.
+    Wide,
+    /// JSON, for programs.
+    Json,
+    /// YAML, for programs.
+    Yaml,
+    /// CSV, for spreadsheets: one line for each period, V-IPU controller, namespace and state.
+    Csv,
+}
+
+/// A sum of IPU-hours in a form. `lines`: the same as CSV.
+pub(crate) fn goodput(
+    report: &Goodput,
+    lines: impl FnOnce() -> String,
+    format: GoodputFormat,
+) -> Result<String, KubectlError> {
+    match format {
+        GoodputFormat::Table => Ok(goodput::text(report, false)),
+        GoodputFormat::Wide => Ok(goodput::text(report, true)),
+        GoodputFormat::Json => json(report),
+        GoodputFormat::Yaml => yaml(report),
+        GoodputFormat::Csv => Ok(lines()),
+    }
 }
 
 /// The use of IPUs in a form.

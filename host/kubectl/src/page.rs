@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::age::age;
+use crate::controllers::{ClosedController, Fit};
 use crate::fact::Fact;
 use crate::partitions::PartitionLine;
 use crate::pods::{PodLine, Pods};
@@ -36,6 +37,9 @@ pub struct Page {
     pub kueue: Option<Kueue>,
     /// Its IPUPartitions.
     pub partitions: Vec<PartitionLine>,
+    /// What the V-IPU controllers could serve, while it waits for one of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity: Option<Capacity>,
     /// Its Pods; of a Pod: missing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pods: Option<Pods>,
@@ -45,6 +49,17 @@ pub struct Page {
     pub not_shown: Vec<String>,
     /// What to do.
     pub advice: Vec<String>,
+}
+
+/// What the V-IPU controllers could serve.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Capacity {
+    /// Those that take no new partitions, by their addresses.
+    pub closed: Vec<ClosedController>,
+    /// The largest partition that could be created now. Missing: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_fit: Option<Fit>,
 }
 
 /// A queue of Kueue.
@@ -79,6 +94,8 @@ impl Page {
         section(&mut text, "Queue of Kueue:", kueue);
         let partitions = self.partitions.iter().flat_map(|one| partition(one, now));
         section(&mut text, "Partitions:", partitions);
+        let capacity = self.capacity.iter().flat_map(capacity);
+        section(&mut text, "V-IPU controllers:", capacity);
         if let Some(pods) = self.pods.as_ref().filter(|pods| pods.total > 0) {
             let title = format!("Pods: {} of {} run", pods.running, pods.total);
             section(&mut text, &title, pods.others.iter().map(pod));
@@ -168,6 +185,23 @@ fn partition(one: &PartitionLine, now: Timestamp) -> Vec<String> {
         .chain(decided)
         .chain(others)
         .collect()
+}
+
+/// A line for each V-IPU controller that takes no new partitions, and what fits on the others.
+fn capacity(capacity: &Capacity) -> Vec<String> {
+    let closed = capacity.closed.iter();
+    let mut lines: Vec<_> = closed
+        .map(|one| format!("{} {}", one.controller, one.reasons.join(", ")))
+        .collect();
+    lines.push(match &capacity.largest_fit {
+        Some(fit) => format!(
+            "largest fit now: {} IPUs on {}",
+            fit.ipus,
+            fit.controllers.join(", ")
+        ),
+        None => "largest fit now: none".to_owned(),
+    });
+    lines
 }
 
 fn pod(line: &PodLine) -> String {

@@ -3,12 +3,14 @@
 use std::fmt::Debug;
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::vipu_controller::VIPUController;
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::access::Access;
+use crate::controllers::Controllers;
 use crate::error::KubectlError;
 use crate::fact::shown;
 
@@ -44,6 +46,33 @@ where
 /// The IPUPartitions of the cluster, each as it is stored: one that cannot be read spoils no other.
 pub(crate) fn partitions(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource::<IPUPartition>())
+}
+
+/// The VIPUControllers of the cluster, each as it is stored.
+pub(crate) fn controllers(client: &Client) -> Api<DynamicObject> {
+    Api::all_with(client.clone(), &resource::<VIPUController>())
+}
+
+/// The VIPUControllers of the cluster that can be read. An API server of an earlier version of the operator does not
+/// know the kind, and so has none.
+pub(crate) async fn known_controllers(
+    client: &Client,
+) -> Result<Access<Controllers>, KubectlError> {
+    let api = controllers(client);
+    let stored = match list(&api, ListParams::default(), "the VIPUControllers").await {
+        Ok(Access::Allowed(stored)) => stored,
+        Ok(Access::Denied(words)) => return Ok(Access::Denied(words)),
+        Err(error) if error.is_unknown_kind() => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    let mut all = Controllers::default();
+    for object in stored {
+        match object.try_parse() {
+            Ok(controller) => all.readable.push(controller),
+            Err(_) => all.unreadable += 1,
+        }
+    }
+    Ok(Access::Allowed(all))
 }
 
 /// A kind of the operator, for objects of any content.

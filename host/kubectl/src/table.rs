@@ -7,9 +7,20 @@ const GAP: usize = 3;
 
 /// The table, with its total and notes. `is_wide` adds columns.
 pub fn table(usage: &Usage, is_wide: bool) -> String {
-    let mut lines = vec![header(usage.by, is_wide)];
+    let has_objects = usage.total.others.is_some();
+    let mut lines = vec![header(usage.by, has_objects, is_wide)];
     let rows = usage.rows.iter().chain([&usage.total]);
-    lines.extend(rows.map(|row| cells(row, usage.by, is_wide)));
+    lines.extend(rows.map(|row| cells(row, usage.by, has_objects, is_wide)));
+    let mut text = grid(&lines);
+    for note in &usage.notes {
+        text.push_str(note);
+        text.push('\n');
+    }
+    text
+}
+
+/// Lines of cells as columns.
+pub fn grid(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| {
         let widths = lines.iter().filter_map(|line| line.get(column));
@@ -17,7 +28,7 @@ pub fn table(usage: &Usage, is_wide: bool) -> String {
     };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut text = String::new();
-    for line in &lines {
+    for line in lines {
         let mut row = String::new();
         for (cell, width) in line.iter().zip(&widths) {
             row.push_str(cell);
@@ -26,20 +37,19 @@ pub fn table(usage: &Usage, is_wide: bool) -> String {
         text.push_str(row.trim_end());
         text.push('\n');
     }
-    for note in &usage.notes {
-        text.push_str(note);
-        text.push('\n');
-    }
     text
 }
 
-fn header(by: By, is_wide: bool) -> Vec<String> {
+/// The columns. `has_objects`: the V-IPU controllers are known by their objects, which say more than nodes do.
+fn header(by: By, has_objects: bool, is_wide: bool) -> Vec<String> {
     let first: &[&str] = match by {
+        By::Controllers if has_objects => &["CONTROLLER", "STATUS", "IPUS"],
         By::Controllers => &["CONTROLLER", "IPUS"],
         By::Namespaces => &["NAMESPACE"],
         By::Jobs => &["NAMESPACE", "JOB"],
     };
     let free: &[&str] = match by {
+        By::Controllers if has_objects => &["OTHERS", "FREE", "LARGEST-FREE"],
         By::Controllers => &["FREE"],
         By::Namespaces | By::Jobs => &[],
     };
@@ -53,19 +63,28 @@ fn header(by: By, is_wide: bool) -> Vec<String> {
     all.into_iter().map(ToOwned::to_owned).collect()
 }
 
-fn cells(row: &Row, by: By, is_wide: bool) -> Vec<String> {
+fn cells(row: &Row, by: By, has_objects: bool, is_wide: bool) -> Vec<String> {
     let number = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), |it| it.to_string());
     let mut all = Vec::new();
     if by == By::Jobs {
         all.push(row.namespace.clone().unwrap_or_default());
     }
     all.push(row.name.clone());
+    if by == By::Controllers && has_objects {
+        all.push(row.status.clone().unwrap_or_default());
+    }
     if by == By::Controllers {
         all.push(number(row.capacity));
     }
     all.extend([row.used.to_string(), row.forming.to_string()]);
+    if by == By::Controllers && has_objects {
+        all.push(number(row.others));
+    }
     if by == By::Controllers {
         all.push(number(row.free));
+    }
+    if by == By::Controllers && has_objects {
+        all.push(number(row.largest_free));
     }
     all.push(row.waiting.to_string());
     if is_wide {

@@ -1,13 +1,15 @@
-//! Pure: who uses the IPUs, from IPUPartitions and nodes, by V-IPU controller, namespace or job.
+//! Pure: who uses the IPUs, from IPUPartitions and VIPUControllers or nodes, by V-IPU controller, namespace or job.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::ValueEnum;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase};
 use ipu_api::labels::IPU_RESOURCE;
+use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
 use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 
+use crate::controllers::address;
 use crate::fact::shown;
 
 /// What a row is about.
@@ -46,16 +48,25 @@ pub struct Row {
     pub namespace: Option<String>,
     /// The name.
     pub name: String,
-    /// IPUs of a V-IPU controller, as its nodes advertise them.
+    /// State of a V-IPU controller in words, as its object has it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
+    /// IPUs of a V-IPU controller, as its object or else its nodes have them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<u64>,
     /// IPUs of partitions that exist.
     pub used: u64,
     /// IPUs of partitions that a controller creates.
     pub forming: u64,
-    /// IPUs that no partition of the operator uses. Partitions of others are not known.
+    /// IPUs of partitions that the operator did not create. Missing: not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub others: Option<u64>,
+    /// IPUs that no known partition uses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub free: Option<u64>,
+    /// The largest partition that could be created now, in IPUs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_free: Option<u64>,
     /// IPUs of partitions that wait; of a controller: those that it does not serve now.
     pub waiting: u64,
     /// The number of partitions that exist, are created, or wait.
@@ -69,6 +80,7 @@ impl Row {
     /// The row under its name, with the IPUs that are free.
     fn named(self, (namespace, name): Key) -> Self {
         let taken = self.used.saturating_add(self.forming);
+        let taken = taken.saturating_add(self.others.unwrap_or(0));
         let free = self.capacity.map(|capacity| capacity.saturating_sub(taken));
         Self {
             namespace,
@@ -90,11 +102,21 @@ enum Share {
 /// Namespace and name of a row, in their order.
 type Key = (Option<String>, String);
 
-/// Counts the IPUs. `nodes` is missing if the user may not list them; `namespace` counts only the partitions of owners in
-/// it.
+/// What tells the IPUs of V-IPU controllers.
+#[derive(Clone, Copy, Debug)]
+pub enum Capacities<'a> {
+    /// Their objects.
+    Controllers(&'a [&'a VIPUController]),
+    /// The nodes that reach them, of an operator without such objects or for a user who may not list them.
+    Nodes(&'a [&'a Node]),
+    /// Nothing: the user may list neither.
+    Unknown,
+}
+
+/// Counts the IPUs. `namespace` counts only the partitions of owners in it.
 pub fn usage<'a>(
     partitions: impl Iterator<Item = &'a IPUPartition> + Clone,
-    nodes: Option<&[&Node]>,
+    capacities: Capacities<'_>,
     by: By,
     namespace: Option<&str>,
 ) -> Usage {
@@ -109,13 +131,18 @@ pub fn usage<'a>(
             add(rows.entry(key).or_default(), partition, share);
         }
     }
-    if by == By::Controllers {
-        let known = controllers(partitions);
-        for (name, capacity) in capacities(&known, nodes.unwrap_or_default()) {
-            rows.entry((None, name)).or_default().capacity = capacity;
+    match capacities {
+        Capacities::Controllers(all) if by == By::Controllers => {
+            add_controllers(&mut rows, &mut total, all);
         }
-        let all = rows.values().filter_map(|row| row.capacity);
-        total.capacity = nodes.map(|_| all.fold(0, u64::saturating_add));
+        Capacities::Nodes(nodes) if by == By::Controllers => {
+            for (name, capacity) in advertised_by(&controllers(partitions), nodes) {
+                rows.entry((None, name)).or_default().capacity = capacity;
+            }
+            let all = rows.values().filter_map(|row| row.capacity);
+            total.capacity = Some(all.fold(0, u64::saturating_add));
+        }
+        _ => {}
     }
     let rows = rows.into_iter().map(|(key, row)| row.named(key));
     Usage {
@@ -124,6 +151,27 @@ pub fn usage<'a>(
         total: total.named((None, "total".to_owned())),
         notes: Vec::new(),
     }
+}
+
+/// Adds what the objects of V-IPU controllers say, and their sum.
+fn add_controllers(rows: &mut BTreeMap<Key, Row>, total: &mut Row, all: &[&VIPUController]) {
+    let (mut capacity, mut others, mut largest) = (0_u64, 0_u64, 0_u64);
+    let unseen = VIPUControllerStatus::default();
+    for one in all {
+        let status = one.status.as_ref().unwrap_or(&unseen);
+        let ipus = status.ipus;
+        let row = rows.entry((None, address(one))).or_default();
+        row.status = Some(shown(&status.summary));
+        row.capacity = Some(ipus.total.into());
+        row.others = Some(ipus.used_by_others.into());
+        row.largest_free = Some(ipus.largest_free.into());
+        capacity = capacity.saturating_add(ipus.total.into());
+        others = others.saturating_add(ipus.used_by_others.into());
+        largest = largest.max(ipus.largest_free.into());
+    }
+    total.capacity = Some(capacity);
+    total.others = Some(others);
+    total.largest_free = Some(largest);
 }
 
 fn share(partition: &IPUPartition) -> Option<Share> {
@@ -186,7 +234,8 @@ fn holders(partition: &IPUPartition) -> BTreeSet<String> {
     held(partition).map(|one| shown(&one.name)).collect()
 }
 
-fn held(partition: &IPUPartition) -> impl Iterator<Item = &ControllerRef> {
+/// The same as they are stored.
+pub(crate) fn held(partition: &IPUPartition) -> impl Iterator<Item = &ControllerRef> {
     let status = partition.status.iter();
     status.flat_map(|status| {
         let attempts = status.attempts.iter().filter(|attempt| attempt.is_held());
@@ -215,7 +264,7 @@ fn controllers<'a>(
 
 /// The IPUs of each V-IPU controller. All nodes of a controller advertise all of its IPUs. Controllers with the same
 /// label advertise their sum, which is nobody's own; a node without a known controller has a row of its label.
-fn capacities(
+fn advertised_by(
     known: &BTreeMap<(&str, &str), BTreeSet<String>>,
     nodes: &[&Node],
 ) -> BTreeMap<String, Option<u64>> {

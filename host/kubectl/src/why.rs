@@ -11,12 +11,16 @@ pub use self::job::job;
 pub use self::pod::pod;
 
 use crate::access::Access;
+use crate::controllers::{self, Controllers};
+use crate::page::Capacity;
 
 /// What was read around an object.
 #[derive(Clone, Debug)]
 pub struct Around {
     /// The IPUPartitions of the cluster.
     pub partitions: Access<Partitions>,
+    /// The VIPUControllers of the cluster.
+    pub controllers: Access<Controllers>,
     /// The Pods of the job.
     pub pods: Access<Vec<Pod>>,
     /// The warning events of the namespace.
@@ -46,15 +50,40 @@ impl Around {
         let unreadable = unreadable.filter(|number| *number > 0).map(|number| {
             format!("{number} IPUPartitions that the plugin cannot read; positions in the queue may be wrong")
         });
+        let controllers = self.controllers.denied().map(|words| {
+            format!(
+                "the V-IPU controllers, who has cordoned them, and what would fit: {words} ({view} ipu-operator-view \
+                 with a ClusterRoleBinding)"
+            )
+        });
+        let unknown = self.controllers.allowed().map(|all| all.unreadable);
+        let unknown = unknown.filter(|number| *number > 0);
+        let unknown =
+            unknown.map(|number| format!("{number} VIPUControllers that the plugin cannot read"));
         let pods = self.pods.denied();
         let pods = pods.map(|words| format!("the Pods: {words} ({view} view in the namespace)"));
         let events = self.events.denied();
         let events =
             events.map(|words| format!("the events: {words} ({view} view in the namespace)"));
-        [partitions, unreadable, pods, events]
+        [partitions, unreadable, controllers, unknown, pods, events]
             .into_iter()
             .flatten()
             .collect()
+    }
+
+    /// What the V-IPU controllers could serve, if they have objects that the user may list.
+    fn capacity(&self) -> Option<Capacity> {
+        let all = &self.controllers.allowed()?.readable;
+        if all.is_empty() {
+            return None;
+        }
+        let mut closed: Vec<_> = all.iter().filter_map(controllers::closed).collect();
+        closed.sort_by(|one, other| one.controller.cmp(&other.controller));
+        let largest_fit = controllers::largest_fit(all.iter());
+        Some(Capacity {
+            closed,
+            largest_fit,
+        })
     }
 }
 

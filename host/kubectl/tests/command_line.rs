@@ -5,6 +5,7 @@
 )]
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::process::{Command, Output};
 
 /// Runs the plugin with a kubeconfig of this content.
@@ -37,7 +38,16 @@ fn it_tells_its_version_and_its_commands() {
     assert_eq!(printed(&["--version"]), version);
     let help = printed(&["--help"]);
     assert!(help.contains("Usage: kubectl ipu "), "{help}");
-    for command in ["why", "top", "version"] {
+    for command in [
+        "why",
+        "top",
+        "goodput",
+        "cordon",
+        "uncordon",
+        "drain",
+        "completion",
+        "version",
+    ] {
         assert!(help.contains(&format!("\n  {command} ")), "{help}");
     }
 }
@@ -56,4 +66,38 @@ fn an_unusable_kubeconfig_is_named() {
 fn a_namespace_does_not_go_with_controllers() {
     let error = refused("{}", &["top", "controllers", "--namespace", "team"]);
     assert!(error.contains("--namespace team"), "{error}");
+}
+
+#[test]
+fn it_completes_its_command_line_for_shells_and_for_kubectl() {
+    for shell in ["bash", "zsh", "fish", "powershell"] {
+        let script = printed(&["completion", shell]);
+        assert!(script.contains("goodput"), "{shell}: {script}");
+    }
+    // kubectl runs the plugin under another name, with the words of the command line.
+    let folder = tempfile::tempdir().unwrap();
+    let completer = folder.path().join("kubectl_complete-ipu");
+    symlink(env!("CARGO_BIN_EXE_kubectl-ipu"), &completer).unwrap();
+    let output = Command::new(&completer)
+        .args(["goodput", "--by", "st"])
+        .output()
+        .unwrap();
+    let answer = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(answer, "state\tWhat the IPUs did\n:4\n");
+}
+
+#[test]
+fn what_an_admin_types_is_checked_before_anything_is_read() {
+    for (arguments, expected) in [
+        (&["cordon"][..], "CONTROLLER"),
+        (
+            &["drain", "node/a"],
+            "is neither the name of a VIPUController",
+        ),
+        (&["drain", "a", "--timeout", "soon"], "is not a duration"),
+        (&["goodput", "--since", "1y"], "31d at most, or all"),
+    ] {
+        let error = refused("{}", arguments);
+        assert!(error.contains(expected), "{error}");
+    }
 }

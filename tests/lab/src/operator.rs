@@ -23,7 +23,7 @@ use cluster::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::ListParams};
 use release::{
-    dist::{Dist, DistError},
+    dist::{Dist, DistError, PLUGIN},
     image,
     package::{Package, PackageError},
 };
@@ -151,12 +151,17 @@ fn install(
     Ok(installed)
 }
 
-/// Puts a program of the package beside kubectl, which finds it there as its plugin.
-fn put_on_path(settings: &Settings, program: &Path) -> Result<(), FileError> {
-    let name = program.file_name().unwrap_or_default();
-    let link = bin(&settings.run).join(name);
-    remove(&link)?;
-    symlink(program, &link).at("make the link", &link)
+/// Name under which kubectl asks the plugin to complete a command line.
+const COMPLETER: &str = "kubectl_complete-ipu";
+
+/// Puts the plugin of the package beside kubectl, which finds it there, also for the completion.
+fn put_on_path(settings: &Settings, plugin: &Path) -> Result<(), FileError> {
+    for name in [PLUGIN, COMPLETER] {
+        let link = bin(&settings.run).join(name);
+        remove(&link)?;
+        symlink(plugin, &link).at("make the link", &link)?;
+    }
+    Ok(())
 }
 
 impl Installed {

@@ -7,6 +7,7 @@ pub mod archive;
 pub mod chart;
 pub mod crates;
 pub mod guests;
+pub mod krew;
 pub mod licences;
 pub mod sbom;
 pub mod sums;
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cluster::command::{self, CommandError};
-use cluster::files::{At, FileError, make_dir, remove, write};
+use cluster::files::{At, FileError, make_dir, remove, sha256_of, write};
 use cluster::images::Image;
 use cluster::platform::Platform;
 use cluster::settings::Settings;
@@ -82,6 +83,12 @@ pub enum PackageError {
     /// `Chart.yaml` cannot be read.
     #[error("failed to understand charts/ipu-operator/Chart.yaml")]
     Chart(#[source] serde_saphyr::Error),
+    /// The chart has no home page.
+    #[error("charts/ipu-operator/Chart.yaml has no `home`: add the home page, which krew shows")]
+    Home,
+    /// The manifest of krew cannot be written.
+    #[error("failed to write the manifest of krew")]
+    Krew(#[source] serde_saphyr::ser_error::Error),
     /// The index of the Helm repository cannot be written.
     #[error("failed to write the index of the Helm repository")]
     Index(#[source] serde_saphyr::ser_error::Error),
@@ -109,7 +116,8 @@ pub struct Package {
 }
 
 impl Package {
-    /// Makes it of what was built, and the programs and the image for each platform. Beside it lies its checksum.
+    /// Makes it of what was built, and the programs and the image for each platform. Beside it are the manifest of krew,
+    /// which contains its checksum, and the checksums of both.
     pub fn make(
         settings: &Settings,
         dist: &Dist,
@@ -137,8 +145,15 @@ impl Package {
         let file = format!("{name}.tar.gz");
         let archive = folder.join(&file);
         let packed = archive::tar_gz(&files, &(name + "/"), time).at("pack", &archive)?;
-        let sums = sums::list(&Files::from([(file, packed.clone())]));
+        let platforms: Vec<_> = programs.iter().map(|one| one.platform).collect();
+        let krew = krew::manifest(&files, &platforms, &sha256_of(&packed))?;
+        let beside = [
+            (file, packed.clone()),
+            (krew::NAME.to_owned(), krew.clone()),
+        ];
+        let sums = sums::list(&Files::from(beside));
         write(&archive, packed)?;
+        write(&folder.join(krew::NAME), krew)?;
         write(&folder.join(sums::NAME), sums)?;
         Ok(Self { archive, version })
     }

@@ -2,10 +2,11 @@
 
 use insta::assert_snapshot;
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::vipu_controller::VIPUController;
 use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
 
-use super::{By, Usage, usage};
+use super::{By, Capacities, Usage, usage};
 use crate::table::table;
 
 fn controller(name: &str) -> Value {
@@ -84,8 +85,29 @@ fn nodes() -> Vec<Node> {
 
 fn count(nodes: Option<&[Node]>, by: By, namespace: Option<&str>) -> Usage {
     let nodes = nodes.map(|nodes| nodes.iter().collect::<Vec<_>>());
-    let all = partitions();
-    usage(all.iter(), nodes.as_deref(), by, namespace)
+    let nodes = nodes.as_deref();
+    let capacities = nodes.map_or(Capacities::Unknown, Capacities::Nodes);
+    usage(partitions().iter(), capacities, by, namespace)
+}
+
+/// Objects of pod1 and of pod2, which is cordoned and has partitions of others.
+fn objects() -> Vec<VIPUController> {
+    let object = |name: &str, summary: &str, ipus: Value| {
+        let object = json!({
+            "apiVersion": "graphcore.ai/v1alpha1",
+            "kind": "VIPUController",
+            "metadata": {"name": format!("{name}-8090")},
+            "spec": {},
+            "status": {"address": format!("{name}:8090"), "summary": summary, "ipus": ipus},
+        });
+        serde_json::from_value(object).unwrap()
+    };
+    let pod1 = json!({"total": 16, "used": 8, "usedByOthers": 0, "largestFree": 4});
+    let pod2 = json!({"total": 64, "used": 32, "usedByOthers": 32, "largestFree": 16});
+    vec![
+        object("pod1", "Ready", pod1),
+        object("pod2", "Ready,Cordoned", pod2),
+    ]
 }
 
 #[test]
@@ -98,6 +120,19 @@ fn controllers_with_their_capacity() {
 fn controllers_without_the_right_to_list_nodes() {
     let counted = count(None, By::Controllers, None);
     assert_snapshot!(table(&counted, false));
+}
+
+#[test]
+fn controllers_with_their_objects() {
+    let objects = objects();
+    let objects: Vec<_> = objects.iter().collect();
+    let all = partitions();
+    let capacities = Capacities::Controllers(&objects);
+    let counted = usage(all.iter(), capacities, By::Controllers, None);
+    assert_snapshot!(table(&counted, false));
+    // What is not about V-IPU controllers has no columns of theirs.
+    let counted = usage(all.iter(), capacities, By::Namespaces, None);
+    assert_eq!(counted.total.capacity, None);
 }
 
 #[test]
@@ -116,7 +151,7 @@ fn jobs_of_one_namespace() {
 fn nodes_without_a_partition_anywhere_have_a_row_each() {
     let nodes = nodes();
     let all: Vec<&Node> = nodes.iter().collect();
-    let counted = usage([].iter(), Some(&all), By::Controllers, None);
+    let counted = usage([].iter(), Capacities::Nodes(&all), By::Controllers, None);
     let names: Vec<_> = counted.rows.iter().map(|row| row.name.as_str()).collect();
     let expected = [
         "(node node1)",
@@ -143,7 +178,12 @@ fn controllers_with_one_label_share_the_sum_of_their_nodes() {
         "status": {"capacity": {"graphcore.ai/ipu": "80"}},
     });
     let node: Node = serde_json::from_value(node).unwrap();
-    let counted = usage(all.iter(), Some(&[&node]), By::Controllers, None);
+    let counted = usage(
+        all.iter(),
+        Capacities::Nodes(&[&node]),
+        By::Controllers,
+        None,
+    );
     let rows = counted.rows.iter();
     let rows: Vec<_> = rows
         .map(|row| (row.name.as_str(), row.capacity, row.used))

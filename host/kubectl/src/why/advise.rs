@@ -4,7 +4,7 @@ use crate::advice::{of_reason, of_waiting};
 use crate::page::Page;
 
 /// Reason of a job or Pod that waits because of V-IPU controllers.
-const WAITING: &str = "WaitingForPartition";
+pub(super) const WAITING: &str = "WaitingForPartition";
 
 /// Sentences about what to do, each of them once.
 #[derive(Debug, Default)]
@@ -69,6 +69,28 @@ impl Advice {
         }
         if self.0.len() == before {
             self.add("wait: the reason of each V-IPU controller is above");
+        }
+        self.add_fit(page);
+    }
+
+    /// Adds which smaller request would be served, if one would be.
+    fn add_fit(&mut self, page: &Page) {
+        let Some(fit) = page
+            .capacity
+            .as_ref()
+            .and_then(|one| one.largest_fit.as_ref())
+        else {
+            return;
+        };
+        let waiting = page.partitions.iter().filter(|one| one.queue.is_some());
+        if let Some(ipus) = waiting.map(|one| one.ipus).max()
+            && ipus > fit.ipus
+        {
+            self.add(format!(
+                "what would fit now: {} IPUs instead of {ipus}, on {}, unless they are reserved for an earlier request",
+                fit.ipus,
+                fit.controllers.join(", ")
+            ));
         }
     }
 

@@ -8,7 +8,7 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::Around;
-use super::advise::Advice;
+use super::advise::{Advice, WAITING};
 use crate::fact::{Fact, shown};
 use crate::page::{Kueue, Page};
 use crate::partitions::{self, PartitionLine};
@@ -55,13 +55,21 @@ pub fn job(job: &DynamicObject, around: &Around, now: Timestamp) -> Page {
         conditions: facts,
         kueue: kueue(job, status.as_ref()),
         partitions: own(around, uid, now),
+        capacity: None,
         pods: around.pods.allowed().map(|all| pods::of(all)),
         warnings: events.map_or_else(Vec::new, |all| warnings::last(all, is_about)),
         not_shown: around.not_shown(),
         advice: Vec::new(),
     };
+    page.capacity = around.capacity().filter(|_| waits(&page));
     page.advice = advice(&page, status.as_ref());
     page
+}
+
+/// Whether something on the page waits for a V-IPU controller.
+pub(super) fn waits(page: &Page) -> bool {
+    let has_reason = page.conditions.iter().any(|fact| fact.reason == WAITING);
+    has_reason || page.partitions.iter().any(|one| one.queue.is_some())
 }
 
 /// The IPUPartitions of an owner, by slot.

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::Around;
 use super::advise::Advice;
-use super::job::own;
+use super::job::{own, waits};
 use crate::advice::of_reason;
 use crate::fact::{Fact, shown};
 use crate::page::{Kueue, Page};
@@ -40,11 +40,13 @@ pub fn pod(pod: &Pod, around: &Around, now: Timestamp) -> Page {
         conditions: conditions(pod),
         kueue: label(metadata, QUEUE_LABEL).map(|queue| Kueue { queue, quota: None }),
         partitions: partitions(pod, around, now),
+        capacity: None,
         pods: None,
         warnings: events.map_or_else(Vec::new, |all| warnings::last(all, is_about)),
         not_shown: around.not_shown(),
         advice: Vec::new(),
     };
+    page.capacity = around.capacity().filter(|_| waits(&page));
     let mut advice = Advice::default();
     match label(metadata, labels::JOB_NAME_LABEL) {
         Some(job) => advice.add(format!(

@@ -1,5 +1,7 @@
 //! The pages of jobs and Pods in the states that users ask about.
 
+mod capacity;
+
 use insta::assert_snapshot;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Event, Pod};
@@ -8,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::{Around, Partitions, job, pod};
 use crate::access::Access;
+use crate::controllers::Controllers;
 
 fn now() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().unwrap()
@@ -68,6 +71,7 @@ fn around(partitions: &[Value], pods: &[Value], events: &[Value]) -> Around {
             readable: partitions.iter().map(read).collect(),
             unreadable: 0,
         }),
+        controllers: Access::Allowed(Controllers::default()),
         pods: Access::Allowed(pods),
         events: Access::Allowed(events),
     }
@@ -289,6 +293,7 @@ fn not_allowed_to_list() {
     let denied = |what: &str| format!("{what} is forbidden: User \"alice\" cannot list them");
     let around = Around {
         partitions: Access::Denied(denied("ipupartitions.graphcore.ai")),
+        controllers: Access::Denied(denied("vipucontrollers.graphcore.ai")),
         pods: Access::Denied(denied("pods")),
         events: Access::Denied(denied("events")),
     };

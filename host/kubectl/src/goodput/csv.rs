@@ -1,0 +1,75 @@
+//! Pure: the accounting as CSV, one line for each period, V-IPU controller, namespace and state, in a form that stays.
+
+use std::fmt::Write as _;
+
+use ipu_api::vipu_controller::VIPUController;
+use jiff::Timestamp;
+
+use super::{Since, allocated_states, unallocated_states};
+use crate::controllers::address;
+use crate::fact::shown;
+
+/// The columns.
+const HEADER: &str = "start,period,controller,namespace,state,ipu_seconds\n";
+
+/// The lines of all periods that are summed up otherwise. States without IPU-seconds have none. The namespace is empty
+/// for states outside the operator's partitions, and for the namespaces that an accounting does not tell apart.
+pub fn csv(all: &[VIPUController], since: Since, now: Timestamp) -> String {
+    let mut text = HEADER.to_owned();
+    for one in all {
+        let status = one.status.as_ref();
+        let Some(accounting) = status.and_then(|status| status.accounting.as_ref()) else {
+            continue;
+        };
+        let controller = address(one);
+        for period in since.periods(accounting, now) {
+            let start = period.start.0;
+            let mut line = |namespace: &str, (state, seconds): (&str, f64)| {
+                if seconds > 0.0 {
+                    let (kind, controller) = (since.kind(), field(&controller));
+                    let namespace = field(&shown(namespace));
+                    // Writing to a String cannot fail.
+                    let _ = writeln!(
+                        text,
+                        "{start},{kind},{controller},{namespace},{state},{seconds:.3}"
+                    );
+                }
+            };
+            for one in &period.namespaces {
+                for state in allocated_states(&one.seconds) {
+                    line(&one.namespace, state);
+                }
+            }
+            for state in unallocated_states(&period.unallocated) {
+                line("", state);
+            }
+        }
+    }
+    text
+}
+
+/// A field by RFC 4180.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_with_a_mark_of_the_format_is_quoted() {
+        for (text, expected) in [
+            ("team-a", "team-a"),
+            ("a,b", "\"a,b\""),
+            ("a\"b", "\"a\"\"b\""),
+            ("", ""),
+        ] {
+            assert_eq!(field(text), expected);
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Watches of the objects of the cluster, and which of their errors end them.
+
+use std::fmt::Debug;
+use std::time::Duration;
+
+use futures::stream::{BoxStream, StreamExt};
+use kube::Resource;
+use kube::api::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+use serde::de::DeserializeOwned;
+
+use crate::error::KubectlError;
+
+/// Time between a change and the next output, in which further changes are gathered.
+pub(crate) const PERIOD: Duration = Duration::from_millis(500);
+
+/// The events of a watch.
+pub(crate) type Events<K> = BoxStream<'static, Result<watcher::Event<K>, watcher::Error>>;
+
+/// Watches all objects of a kind.
+pub(crate) fn events<K>(api: Api<K>) -> Events<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watcher(api, watcher::Config::default())
+        .default_backoff()
+        .boxed()
+}
+
+/// An event. `None`: the watch was interrupted, and begins again. An error: the user has lost the right to watch.
+pub(crate) fn lasting<K>(
+    what: &'static str,
+    event: Result<watcher::Event<K>, watcher::Error>,
+) -> Result<Option<watcher::Event<K>>, KubectlError> {
+    match event {
+        Ok(event) => Ok(Some(event)),
+        Err(source) if is_refused(&source) => Err(KubectlError::Watch {
+            what,
+            source: Box::new(source),
+        }),
+        Err(_) => Ok(None),
+    }
+}
+
+fn is_refused(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => [401, 403].contains(&status.code),
+        _ => false,
+    }
+}
