@@ -121,16 +121,14 @@ fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
 /// The option of this name, with its dashes.
 fn find<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let mut all = command.get_arguments();
-    match word.strip_prefix("--") {
-        Some(long) => all.find(|arg| arg.get_long() == Some(long)),
-        None => {
-            let short = word.strip_prefix('-')?;
-            all.find(|arg| {
-                arg.get_short()
-                    .is_some_and(|letter| short == letter.to_string())
-            })
-        }
+    if let Some(long) = word.strip_prefix("--") {
+        return all.find(|arg| arg.get_long() == Some(long));
     }
+    let short = word.strip_prefix('-')?;
+    all.find(|arg| {
+        arg.get_short()
+            .is_some_and(|letter| short == letter.to_string())
+    })
 }
 
 fn options(command: &Command) -> Vec<Candidate> {

@@ -171,8 +171,9 @@ async fn a_drain_shows_who_is_still_there_and_can_be_interrupted() {
     let (mut drain, mut progress) = office.drain(&["drain", "pod1:8090"]);
     shown(&mut progress, there).await;
     let partitions = office.partitions();
-    let deleted = partitions.delete("default.train-0", &DeleteParams::default());
-    deleted.await.unwrap();
+    let params = DeleteParams::default();
+    let deleted = partitions.delete("default.train-0", &params).await;
+    deleted.unwrap();
     shown(&mut progress, "(IPUJob, 4 IPUs): gone, 0 left").await;
     let drained = json!({
         "type": "Drained", "status": "True", "reason": "Empty", "message": "",
