@@ -15,6 +15,7 @@ pub mod cache;
 pub mod capacity;
 mod context;
 pub mod controller_pool;
+mod controller_summary;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod cooperative_env;
 #[cfg(any(test, feature = "fuzzing"))]
