@@ -9,6 +9,7 @@ use std::time::Duration;
 use ipu_api::naming::Identity;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, OpenError};
+use ipu_partitions::controller_objects::{self, ControllerObjects, Keeper};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
 use ipu_partitions::rest::{self, Sources};
@@ -113,6 +114,7 @@ pub async fn run_with(
     let (namespaces, namespace_watch) = namespaces();
     let scope = options.release.scope.clone();
     let (watched, watch) = watched(namespaces.clone(), scope.clone());
+    let (objects, object_watch) = controller_objects::controller_objects(registry.clone());
     let shared = Shared {
         client: client.clone(),
         pool: Arc::new(ControllerPool::new(
@@ -134,13 +136,15 @@ pub async fn run_with(
     tasks.spawn(node_watch.follow(client.clone(), stop.clone()));
     tasks.spawn(namespace_watch.follow(client.clone(), stop.clone()));
     tasks.spawn(watch.follow(client.clone(), stop.clone()));
+    tasks.spawn(object_watch.follow(client.clone(), stop.clone()));
     tasks.spawn(access.follow(stop.clone()));
     let (list, asking) = (options.clone(), client.clone());
     tasks.spawn(follow_controllers(asking, list, registry, stop.clone()));
     follow_policies(&mut tasks, &shared, &options.release, &stop);
     let behind = behind(&shared, &metrics);
     let turn = (metrics.leading.clone(), metrics.conflicts.clone());
-    tasks.spawn(run_as_leader(shared, options.clone(), turn, stop.clone()));
+    let leading = run_as_leader(shared, objects, options.clone(), turn, stop.clone());
+    tasks.spawn(leading);
     let served = serve(&options, client, behind, &metrics, &stop).await;
     stop.cancel();
     while let Some(ended) = tasks.join_next().await {
@@ -242,6 +246,7 @@ async fn follow_controllers(
 /// the process was killed: the next leader finds everything that matters written down. Events need no lead.
 async fn run_as_leader(
     shared: Shared,
+    objects: ControllerObjects,
     options: ProxyOptions,
     (leading, conflicts): (LeadershipStatus, Conflicts),
     stop: CancellationToken,
@@ -259,7 +264,11 @@ async fn run_as_leader(
         options.times.lease,
     )
     .with_status(leading)
-    .with_conflicts(conflicts);
+    .with_conflicts(conflicts.clone());
+    let keeper = Keeper {
+        namespace: release.namespace.clone(),
+        conflicts,
+    };
     while let Some(leadership) = stop.run_until_cancelled(elector.acquire()).await {
         let context = Arc::new(Context::new(shared.clone(), leadership.clone()));
         tokio::select! {
@@ -268,7 +277,7 @@ async fn run_as_leader(
                 continue;
             }
             () = drained(&stop) => {}
-            () = lead(context.clone(), &options, stop.clone()) => {}
+            () = lead(context.clone(), (&objects, &keeper), &options, stop.clone()) => {}
         }
         futures::join!(context.events.close(), elector.release(&leadership));
         return;
@@ -283,15 +292,20 @@ async fn drained(stop: &CancellationToken) {
 }
 
 /// What the leader does until `stop`. Begins once the list of controllers was read, since an empty
-/// list would mean nothing before, and the nodes are known.
-async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationToken) {
+/// list would mean nothing before, it is known which of them are cordoned, and the nodes are known.
+async fn lead(
+    context: Arc<Context>,
+    (objects, keeper): (&ControllerObjects, &Keeper),
+    options: &ProxyOptions,
+    stop: CancellationToken,
+) {
     let mut known = context.pool.registry().subscribe();
     tokio::select! {
         _ = known.wait_for(|known| known.source != Source::NotRead) => {}
         () = stop.cancelled() => return,
     }
     tokio::select! {
-        () = context.pool.nodes().known() => {}
+        () = async { futures::join!(objects.known(), context.pool.nodes().known()); } => {}
         () = stop.cancelled() => return,
     }
     let tracker = Tracker {
@@ -309,8 +323,10 @@ async fn lead(context: Arc<Context>, options: &ProxyOptions, stop: CancellationT
             advertise::run(context.clone(), stop.clone()).await;
         }
     };
+    let (objects, keeper) = (objects.clone(), keeper.clone());
+    let objects = controller_objects::run(context.clone(), objects, keeper, stop.clone());
     let reconcile = ipu_partitions::run(context.clone(), stop.clone());
-    futures::join!(reconcile, sweep, summary, advertise);
+    futures::join!(reconcile, sweep, summary, advertise, objects);
 }
 
 /// What marks the ids of this cluster, on V-IPU controllers that several clusters may use: the UID of the

@@ -3,6 +3,7 @@
 mod adopted;
 mod calls;
 mod cleanup;
+mod controller_objects;
 mod departed;
 mod drain;
 mod edited;

@@ -45,12 +45,13 @@ grep() { command grep "$@" || [ $? -eq 1 ]; }
 "#;
 
 /// Placeholders in documents, with their values in the run.
-const OWN: [(&str, &str); 3] = [
+const OWN: [(&str, &str); 4] = [
     (
         "docker.io/library/debian:12",
         "ipu-operator.local/openmpi:4",
     ),
     ("pod1.example.com:8090", "pod1.vipu:8090"),
+    ("pod1.example.com-8090", "pod1.vipu-8090"),
     ("node-1", "node1"),
 ];
 

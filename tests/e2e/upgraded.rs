@@ -143,7 +143,7 @@ async fn once_released(fixture: &Fixture, job: &str) -> Result<(), Failed> {
 /// Returns the name and the spec of every object, as the API server returns it under the current CRDs.
 async fn specs(fixture: &Fixture) -> Result<String, KubectlError> {
     let each = r#"--output=jsonpath={range .items[*]}{.kind} {.metadata.name}: {.spec}{"\n"}{end}"#;
-    let kinds = "ipujobs,ipupartitions,ipupolicies";
+    let kinds = "ipujobs,ipupartitions,ipupolicies,vipucontrollers";
     fixture
         .kubectl(&["get", kinds, "--all-namespaces", each])
         .await

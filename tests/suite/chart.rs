@@ -37,6 +37,7 @@ fn the_chart_carries_the_crds_as_they_are() {
         "ipujobs.graphcore.ai.yaml",
         "ipupartitions.graphcore.ai.yaml",
         "ipupolicies.graphcore.ai.yaml",
+        "vipucontrollers.graphcore.ai.yaml",
     ];
     assert_eq!(carried.keys().collect::<Vec<_>>(), names);
     for name in names {

@@ -222,6 +222,12 @@ impl Cache {
         })
     }
 
+    /// The allocations of all objects, without those of other releases: each with its controller, and its IPUs.
+    pub fn held(&self) -> impl Iterator<Item = (&str, u32)> {
+        let all = self.briefs().flat_map(|(brief, _)| &brief.held);
+        all.map(|one| (&*one.controller, one.ipus))
+    }
+
     /// The queue at `now`, in the order in which requests are served.
     pub fn queue(&self, now: Timestamp) -> Vec<QueueEntry> {
         let in_gangs = mine(self.store.objects().iter());

@@ -117,6 +117,12 @@ impl Allocations {
         self.controllers.keys().map(|name| &**name)
     }
 
+    /// All of them: each with its controller, and its IPUs.
+    pub fn held(&self) -> impl Iterator<Item = (&str, u32)> {
+        let all = self.controllers.values().flat_map(HashMap::values);
+        all.map(|(_, one)| (&*one.controller, one.ipus))
+    }
+
     /// The allocations on this controller that its inventory, read as `account`, does not list.
     pub fn unlisted(
         &self,

@@ -265,6 +265,11 @@ impl ControllerPool {
         self.failure_log().stats(controller, Timestamp::now())
     }
 
+    /// When the last failure or reset of a controller was within a day, as this process has seen them.
+    pub fn last_failure(&self, controller: &str) -> Option<Timestamp> {
+        self.failure_log().last(controller, Timestamp::now())
+    }
+
     /// Notes the state of partition `id`, which has so many GCDs. If it has just failed, this reads its IPUs from the
     /// controller, and logs those that fail repeatedly.
     pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, lookup: &Lookup) {

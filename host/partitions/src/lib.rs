@@ -5,7 +5,8 @@
 //! step of one IPUPartition from its status (`status_update`) and the observations of the reconcile (`observations`); it is
 //! pure. `execute` carries a step out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome, which
 //! `unsettled_attempts` settles. `lifecycle` decides on desired partitions, `finalize` on deleted ones. `placement` chooses
-//! a V-IPU controller with the guests, and `queue` orders the requests. [`rest`] serves all of it to users.
+//! a V-IPU controller with the guests, and `queue` orders the requests. [`controller_objects`] keeps a VIPUController for each
+//! V-IPU controller. [`rest`] serves all of it to users.
 //!
 //! The package reads Pods only to find out whether one uses a partition. It knows no rule of IPUJobs.
 #![forbid(unsafe_code)]
@@ -14,7 +15,9 @@ pub mod advertise;
 pub mod cache;
 pub mod capacity;
 mod context;
+pub mod controller_objects;
 pub mod controller_pool;
+mod controller_summary;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod cooperative_env;
 #[cfg(any(test, feature = "fuzzing"))]

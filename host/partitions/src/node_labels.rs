@@ -44,6 +44,12 @@ impl NodeLabels {
         !is_known || self.nodes.state().iter().any(|node| has(node))
     }
 
+    /// How many nodes have the label.
+    pub fn count(&self, key: &str, value: &str) -> usize {
+        let has = |node: &Labelled| node.labels().get(key).is_some_and(|found| found == value);
+        self.nodes.state().iter().filter(|node| has(node)).count()
+    }
+
     /// Waits for the list of nodes, for a limited time: without the right to list them it never arrives.
     pub async fn known(&self) {
         let known = self.nodes.wait_until_ready();
@@ -86,5 +92,9 @@ mod tests {
         assert!(labels.any_has("ipunode", "pod1"));
         assert!(!labels.any_has("ipunode", "pod2"));
         assert!(!labels.any_has("zone", "pod1"));
+        assert_eq!(
+            [("ipunode", "pod1"), ("ipunode", "pod2")].map(|(key, value)| labels.count(key, value)),
+            [1, 0]
+        );
     }
 }

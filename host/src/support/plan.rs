@@ -76,7 +76,7 @@ pub(super) fn reads(target: &Target) -> Vec<Read> {
         "/version".to_owned(),
         Form::Text,
     )];
-    for plural in ["ipujobs", "ipupartitions", "ipupolicies"] {
+    for plural in ["ipujobs", "ipupartitions", "ipupolicies", "vipucontrollers"] {
         let definition = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
         let definition = format!("{definition}/{plural}.graphcore.ai");
         let file = format!("definitions/{plural}.yaml");

@@ -1,19 +1,12 @@
-//! Pure: which controllers of the list take nothing new, and which are to be emptied, as an admin
-//! writes it beside the list.
+//! Pure: which controllers take nothing new, and which are to be emptied, as admins write it in VIPUControllers.
 
 use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::ControllerRef;
+use ipu_api::naming;
+use ipu_api::vipu_controller::VIPUControllerSpec;
 use schemars::JsonSchema;
 use serde::Serialize;
-
-use super::controllers::{self, EntryProblem};
-
-/// Key of the ConfigMap: controllers on which nothing new is made.
-pub const CORDON: &str = "cordon";
-
-/// Key of the ConfigMap: controllers that are to be emptied, and take nothing new either.
-pub const DRAIN: &str = "drain";
 
 /// Whether a controller is cordoned or drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
@@ -25,82 +18,107 @@ pub enum CordonState {
     Draining,
 }
 
+impl CordonState {
+    /// What an admin asks of a controller. One that is drained is cordoned as well.
+    pub fn of(spec: &VIPUControllerSpec) -> Option<Self> {
+        if spec.draining {
+            return Some(Self::Draining);
+        }
+        spec.cordoned.then_some(Self::Cordoned)
+    }
+}
+
 /// The cordoned and drained controllers, by name.
 pub type CordonStates = BTreeMap<String, CordonState>;
 
-/// Reads both keys. Names are separated by commas or newlines; without a port it is that of the list.
-pub fn parse(
-    cordon: Option<&str>,
-    drain: Option<&str>,
-    entries: &[ControllerRef],
-) -> (CordonStates, Vec<EntryProblem>) {
-    let mut cordons = CordonStates::new();
-    let mut problems = Vec::new();
-    let keys = [
-        (CORDON, cordon, CordonState::Cordoned),
-        (DRAIN, drain, CordonState::Draining),
-    ];
-    for (key, text, cordon_state) in keys {
-        for (index, (line, name)) in controllers::items(text.unwrap_or_default()).enumerate() {
-            match named(name, entries) {
-                Ok(name) => {
-                    cordons.insert(name, cordon_state);
-                }
-                Err(rule) => problems.push(EntryProblem {
-                    key,
-                    line,
-                    entry: index + 1,
-                    text: controllers::shown(name),
-                    rule,
-                }),
-            }
-        }
-    }
-    (cordons, problems)
+/// What admins ask, by the name of the VIPUController.
+pub type CordonRequests = BTreeMap<String, CordonRequest>;
+
+/// What an admin asks of one controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CordonRequest {
+    /// Whether it is cordoned or drained.
+    pub cordon_state: CordonState,
+    /// The address that the status has. `None`: no status has been written yet.
+    pub address: Option<String>,
 }
 
-fn named(name: &str, entries: &[ControllerRef]) -> Result<String, String> {
-    let name = controllers::address(name)?;
-    if entries.iter().any(|entry| entry.name == name) {
-        return Ok(name);
-    }
-    Err(format!(
-        "{name} is none of the controllers in {}; write one of them as host:port",
-        super::registry::KEY
-    ))
+/// The cordoned and drained controllers: those of the list, and those that have left it and still have an object. An object
+/// that an admin creates before the controller is listed counts from the first moment on.
+pub fn states(requests: &CordonRequests, entries: &[ControllerRef]) -> CordonStates {
+    let listed = entries.iter().map(|entry| entry.name.as_str());
+    // Of one that has left the list, only the status says which address the name of the object stands for.
+    let left = requests
+        .values()
+        .filter_map(|request| request.address.as_deref());
+    let state = |name: &str| {
+        let request = requests.get(&naming::vipu_controller(name))?;
+        Some((name.to_owned(), request.cordon_state))
+    };
+    listed.chain(left).filter_map(state).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controllers;
+
+    fn request(cordon_state: CordonState, address: Option<&str>) -> CordonRequest {
+        CordonRequest {
+            cordon_state,
+            address: address.map(ToOwned::to_owned),
+        }
+    }
 
     #[test]
-    fn names_of_the_list_are_closed_and_others_are_told() {
+    fn one_that_is_drained_is_cordoned_and_one_that_is_neither_takes_new_partitions() {
+        for (cordoned, draining, expected) in [
+            (false, false, None),
+            (true, false, Some(CordonState::Cordoned)),
+            (false, true, Some(CordonState::Draining)),
+            (true, true, Some(CordonState::Draining)),
+        ] {
+            let spec = VIPUControllerSpec {
+                cordoned,
+                draining,
+                ..VIPUControllerSpec::default()
+            };
+            assert_eq!(CordonState::of(&spec), expected, "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn objects_are_found_by_the_address_of_the_list_or_of_their_status() {
         let list = controllers::parse("pod1:8090:ipunode=a,pod2:ipunode=b,[fd00::1]:9:x=y");
-        let read = |cordon: &str, drain: &str| parse(Some(cordon), Some(drain), &list.entries);
-        let (cordons, problems) = read("pod1, POD2:8090\n[fd00::1]:9", "pod1:8090");
-        assert!(problems.is_empty(), "{problems:?}");
+        let requests = CordonRequests::from([
+            ("pod1-8090".to_owned(), request(CordonState::Draining, None)),
+            (
+                naming::vipu_controller("[fd00::1]:9"),
+                request(CordonState::Cordoned, None),
+            ),
+            (
+                "left-8090".to_owned(),
+                request(CordonState::Draining, Some("left:8090")),
+            ),
+            // Nobody knows its address, and no status that names another one's cordons that.
+            (
+                "unknown-8090".to_owned(),
+                request(CordonState::Cordoned, Some("pod2:8090")),
+            ),
+        ]);
         let expected = [
             ("[fd00::1]:9", CordonState::Cordoned),
+            ("left:8090", CordonState::Draining),
             ("pod1:8090", CordonState::Draining),
-            ("pod2:8090", CordonState::Cordoned),
         ];
         let expected = expected.map(|(name, cordon_state)| (name.to_owned(), cordon_state));
-        assert_eq!(cordons, CordonStates::from(expected));
-        let (cordons, problems) = read("# none\n", "pod1,pod9\npod1:x");
-        assert_eq!(cordons.len(), 1);
-        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
-            [
-                "entry 2 on line 1 of drain, \"pod9\": pod9:8090 is none of the controllers in \
-                 controllers.yaml; write one of them as host:port",
-                "entry 3 on line 2 of drain, \"pod1:x\": port \"x\" is not a number from 1 to 65535",
-            ]
+            states(&requests, &list.entries),
+            CordonStates::from(expected)
         );
         assert_eq!(
-            parse(None, None, &list.entries),
-            (CordonStates::new(), Vec::new())
+            states(&CordonRequests::new(), &list.entries),
+            CordonStates::new()
         );
     }
 }

@@ -238,6 +238,16 @@ impl FailureLog {
         }
     }
 
+    /// When the last failure or reset of a controller was that still counts.
+    pub fn last(&mut self, controller: &str, now: Timestamp) -> Option<Timestamp> {
+        if !self.controllers.contains_key(controller) {
+            return None;
+        }
+        let log = self.log_of(controller, now);
+        let failed = log.failures.back().map(|failure| failure.when);
+        failed.max(log.resets.back().map(|(when, _)| *when))
+    }
+
     /// The log of a controller, without what is too old to count.
     fn log_of(&mut self, controller: &str, now: Timestamp) -> &mut ControllerLog {
         let log = self.controllers.entry(controller.to_owned()).or_default();

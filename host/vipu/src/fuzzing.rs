@@ -2,14 +2,12 @@
 
 use crate::invariants;
 
-/// The ConfigMap of the controllers: the list, and after lines of dashes the cordoned, drained, gone and
-/// renamed controllers.
+/// The ConfigMap of the controllers: the list, and after lines of dashes the gone and renamed controllers.
 pub fn controllers_yaml(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let mut values = text.split("---\n");
     let list = values.next().unwrap_or_default();
     invariants::check_list(list);
-    invariants::check_cordons(list, values.next(), values.next());
     invariants::check_departed(list, values.next(), values.next());
 }
 

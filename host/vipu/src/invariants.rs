@@ -7,7 +7,6 @@ use jiff::{SignedDuration, Timestamp};
 use prost::Message;
 
 use super::controllers::{self, EntryProblem};
-use super::cordon;
 use super::departed;
 use super::failure_stats::FailureLog;
 use super::model::{
@@ -36,22 +35,6 @@ pub(crate) fn check_list(text: &str) {
     }
     let pieces = check_problems(text, &list.problems);
     assert_eq!(list.entries.len() + list.problems.len(), pieces, "{text:?}");
-}
-
-/// Only controllers of the list are cordoned, and every other name is reported.
-pub(crate) fn check_cordons(list: &str, cordon: Option<&str>, drain: Option<&str>) {
-    let entries = controllers::parse(list).entries;
-    let (cordons, problems) = cordon::parse(cordon, drain, &entries);
-    for name in cordons.keys() {
-        assert!(entries.iter().any(|entry| entry.name == *name), "{name}");
-    }
-    let mut pieces = 0;
-    for (key, text) in [(cordon::CORDON, cordon), (cordon::DRAIN, drain)] {
-        let of_key = problems.iter().filter(|problem| problem.key == key);
-        let of_key: Vec<_> = of_key.cloned().collect();
-        pieces += check_problems(text.unwrap_or_default(), &of_key);
-    }
-    assert!(cordons.len() + problems.len() <= pieces);
 }
 
 /// No controller of the list is gone or has been renamed, each renamed one is one of the list now, and every

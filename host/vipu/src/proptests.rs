@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 
 use super::generators::{answers, number};
-use super::invariants::{check_bytes, check_cordons, check_departed, check_devices, check_list};
+use super::invariants::{check_bytes, check_departed, check_devices, check_list};
 use super::proto;
 
 /// Inputs for each property where the environment names no number.
@@ -38,15 +38,6 @@ proptest! {
     #[test]
     fn a_list_of_controllers_loses_nothing_and_names_what_is_wrong(text in list()) {
         check_list(&text);
-    }
-
-    #[test]
-    fn only_controllers_of_the_list_are_closed(
-        text in list(),
-        cordon in prop::option::of(list()),
-        drain in prop::option::of(list()),
-    ) {
-        check_cordons(&text, cordon.as_deref(), drain.as_deref());
     }
 
     #[test]

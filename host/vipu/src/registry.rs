@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use super::auth::{self, AuthState};
 use super::client::{Deadlines, VipuClient};
 use super::controllers::{self, EntryProblem};
-use super::cordon::{self, CordonStates};
+use super::cordon::{self, CordonRequests, CordonStates};
 use super::departed::{self, Departed};
 use super::error::VipuError;
 use super::replies::Replies;
@@ -26,7 +26,7 @@ pub const KEY: &str = "controllers.yaml";
 pub struct Known {
     /// The controllers, in the order in which they are tried.
     pub entries: Vec<ControllerRef>,
-    /// Those of them that take nothing new.
+    /// Those that take nothing new: of the list, and of those that have left it.
     pub cordons: CordonStates,
     /// Those that have left the list, where an admin says what became of them.
     pub departed: Departed,
@@ -54,6 +54,8 @@ pub enum Source {
 #[derive(Debug)]
 pub struct Registry {
     known: watch::Sender<Arc<Known>>,
+    /// What admins ask in VIPUControllers. It is locked while `known` changes.
+    cordon_requests: Mutex<CordonRequests>,
     clients: Mutex<HashMap<String, VipuClient>>,
     deadlines: Deadlines,
     auth: watch::Receiver<AuthState>,
@@ -71,6 +73,7 @@ impl Registry {
     pub fn with_auth(deadlines: Deadlines, auth: watch::Receiver<AuthState>) -> Self {
         Registry {
             known: watch::Sender::new(Arc::default()),
+            cordon_requests: Mutex::default(),
             clients: Mutex::default(),
             deadlines,
             auth,
@@ -137,8 +140,10 @@ impl Registry {
 
     /// Takes over what the ConfigMap says now, or that it is gone.
     fn take(&self, object: Option<&ConfigMap>) {
+        let requests = self.cordon_requests.lock();
         let before = self.known();
-        let known = read(&before, object);
+        let mut known = read(&before, object);
+        known.cordons = cordon::states(&requests, &known.entries);
         if known == *before {
             return;
         }
@@ -148,10 +153,26 @@ impl Registry {
             .retain(|name, _| known.entries.iter().any(|entry| entry.name == *name));
         self.known.send_replace(Arc::new(known));
     }
+
+    /// Takes over what admins ask in VIPUControllers now.
+    pub fn set_cordons(&self, requests: CordonRequests) {
+        let mut current = self.cordon_requests.lock();
+        *current = requests;
+        let before = self.known();
+        let cordons = cordon::states(&current, &before.entries);
+        if cordons == before.cordons {
+            return;
+        }
+        tracing::info!(?cordons, "the cordoned and drained controllers changed");
+        self.known.send_replace(Arc::new(Known {
+            cordons,
+            ..Known::clone(&before)
+        }));
+    }
 }
 
-/// What is known once the ConfigMap was seen so. Without a list the last good one stays: deleting a
-/// ConfigMap by mistake must not make anybody believe that there are no controllers.
+/// What is known once the ConfigMap was seen so, with the cordons as they were. Without a list the last good one stays:
+/// deleting a ConfigMap by mistake must not make anybody believe that there are no controllers.
 fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
     let value = |key| {
         let values = object.map(|object| object.data.as_ref());
@@ -164,20 +185,16 @@ fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
     match value(KEY) {
         Some(Some(text)) => {
             let mut list = controllers::parse(text);
-            let (cordon, drain) = (value(cordon::CORDON), value(cordon::DRAIN));
-            let (cordons, problems) =
-                cordon::parse(cordon.flatten(), drain.flatten(), &list.entries);
-            list.problems.extend(problems);
             let (gone, renamed) = (value(departed::GONE), value(departed::RENAMED));
             let (departed, problems) =
                 departed::parse(gone.flatten(), renamed.flatten(), &list.entries);
             list.problems.extend(problems);
             Known {
                 entries: list.entries,
-                cordons,
                 departed,
                 problems: list.problems,
                 source: Source::Current,
+                ..before.clone()
             }
         }
         Some(None) => Known {

@@ -80,7 +80,7 @@ async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_po
     let maps = left(&fixture, ID).await;
     fixture.put(1, "p-other-default-0");
     let pods: Vec<_> = fixture.pods.iter().collect();
-    fixture.close("cordon", &pods).await;
+    fixture.cordon(&pods).await;
     fixture.start_proxy().await;
     let old = old_pod(&fixture, "mnist").await;
     let wanted = fixture.want("mnist", 4).await;
@@ -105,7 +105,8 @@ async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_po
     assert!(done.starts_with(&format!("{ID}: adopted: ")), "{done}");
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!((id(&ready).as_str(), controller(&ready)), (ID, address));
-    fixture.close("cordon", &[]).await;
+    let pods: Vec<_> = fixture.pods.iter().collect();
+    fixture.uncordon(&pods).await;
     let other = fixture.once_in(&other, PartitionPhase::Ready).await;
     assert_ne!(id(&other), "p-other-default-0");
     let made = [0, 1].map(|pod| fixture.calls(pod, Method::CreatePartition));

@@ -39,7 +39,7 @@ async fn one_that_is_gone_for_good_holds_up_nothing_once_an_admin_says_so() {
     fixture
         .once_event(&wanted.name_any(), CONTROLLER_NOT_LISTED)
         .await;
-    fixture.close("gone", &[&fixture.pods[0]]).await;
+    fixture.mark_gone(&[&fixture.pods[0]]).await;
     fixture.once_gone(&wanted).await;
 }
 

@@ -11,7 +11,7 @@ async fn nothing_new_is_made_on_a_cordoned_controller_and_what_is_there_stays() 
     let fixture = Fixture::start(&[8, 8]).await;
     let before = fixture.want("before", 4).await;
     let before = fixture.once_in(&before, PartitionPhase::Ready).await;
-    fixture.close("cordon", &[&fixture.pods[0]]).await;
+    fixture.cordon(&[&fixture.pods[0]]).await;
     let cordoned = fixture.pods[0].address.to_string();
     let after = fixture.want("after", 4).await;
     let after = fixture.once_in(&after, PartitionPhase::Ready).await;
@@ -29,7 +29,7 @@ async fn nothing_new_is_made_on_a_cordoned_controller_and_what_is_there_stays() 
     assert_eq!(fixture.ids()[0], [id(&before)]);
     fixture.delete(&before).await;
     fixture.once_gone(&before).await;
-    fixture.close("cordon", &[]).await;
+    fixture.uncordon(&[&fixture.pods[0]]).await;
     let third = fixture.once_in(&third, PartitionPhase::Ready).await;
     assert_eq!(controller(&third), cordoned);
 }
@@ -37,18 +37,18 @@ async fn nothing_new_is_made_on_a_cordoned_controller_and_what_is_there_stays() 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_only_controller_that_could_serve_it_is_waited_for_though_it_is_cordoned() {
     let fixture = Fixture::start(&[4, 16]).await;
-    fixture.close("cordon", &[&fixture.pods[1]]).await;
+    fixture.cordon(&[&fixture.pods[1]]).await;
     let large = fixture.want("large", 16).await;
     let waiting = fixture.once_waiting(&large).await.status.unwrap();
     assert_eq!(waiting.phase, PartitionPhase::Pending);
-    fixture.close("cordon", &[]).await;
+    fixture.uncordon(&[&fixture.pods[1]]).await;
     fixture.once_in(&large, PartitionPhase::Ready).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod() {
     let fixture = Fixture::start(&[8, 4]).await;
-    fixture.close("cordon", &[&fixture.pods[1]]).await;
+    fixture.cordon(&[&fixture.pods[1]]).await;
     let used = fixture.want("a-used", 4).await;
     let used = fixture.once_in(&used, PartitionPhase::Ready).await;
     let pods = fixture.start_pod("user-of-drained", &id(&used)).await;
@@ -58,8 +58,8 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
     assert_eq!(controller(&idle), first.address.to_string());
 
-    fixture.close("cordon", &[]).await;
-    fixture.close("drain", &[first]).await;
+    fixture.uncordon(&[second]).await;
+    fixture.drain(first).await;
     let asked = fixture
         .once(&used, "its owner is asked to let it go", |object| {
             let status = object.status.as_ref().unwrap();

@@ -1,5 +1,6 @@
 //! A real API server, simulated controllers, and a vipu-proxy that can be killed and started again.
 
+mod controllers;
 mod objects;
 
 use std::collections::BTreeMap;
@@ -231,10 +232,10 @@ impl Fixture {
         }
     }
 
-    /// Writes a key beside the admin's list: `cordon` or `drain`.
-    pub(crate) async fn close(&self, key: &str, pods: &[&Simulator]) {
+    /// Writes the key `gone` beside the admin's list.
+    pub(crate) async fn mark_gone(&self, pods: &[&Simulator]) {
         let names: Vec<String> = pods.iter().map(|pod| pod.address.to_string()).collect();
-        let patch = Patch::Merge(json!({"data": {key: names.join(",")}}));
+        let patch = Patch::Merge(json!({"data": {"gone": names.join(",")}}));
         Api::<ConfigMap>::namespaced(self.client.clone(), NAMESPACE)
             .patch(LIST, &PatchParams::default(), &patch)
             .await

@@ -3,6 +3,7 @@
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::vipu_controller::VIPUController;
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
 use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams};
 use kube::core::ApiResource;
@@ -49,6 +50,19 @@ pub(super) async fn install(client: &Client) {
                 .patch(name, &PatchParams::default(), &nothing)
                 .await;
             let _ = partitions.delete(name, &DeleteParams::default()).await;
+        }
+        Seen::when(names, Vec::is_empty)
+    })
+    .await;
+    let controllers = Api::<VIPUController>::all(client.clone());
+    eventually("no cordon of another test is left", async || {
+        let list = match controllers.list(&Default::default()).await {
+            Ok(list) => list.items,
+            Err(error) => return Seen::NotYet(error.to_string()),
+        };
+        let names: Vec<String> = list.iter().map(ResourceExt::name_any).collect();
+        for name in &names {
+            let _ = controllers.delete(name, &DeleteParams::default()).await;
         }
         Seen::when(names, Vec::is_empty)
     })

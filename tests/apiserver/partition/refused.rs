@@ -97,7 +97,7 @@ async fn a_controller_that_removes_nothing_delays_no_partition_that_fits_elsewhe
         }),
         ..Order::on(Method::RemovePartition)
     });
-    fixture.close("drain", &[&fixture.pods[0]]).await;
+    fixture.drain(&fixture.pods[0]).await;
     let elsewhere = fixture.pods[1].address.to_string();
     let after = fixture
         .once(&wanted, "it is ready on the other controller", |object| {

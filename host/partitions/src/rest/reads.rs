@@ -14,13 +14,13 @@ use ipu_policies::namespace_usage::Namespaces;
 use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
-use super::controllers::{self, Summary};
 use super::openapi::{ErrorFormat, document};
 use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::{Kind, Problem};
 use super::query_request::{self, QueryRequest};
 use super::{limits, what_if};
 use crate::controller_pool::ControllerPool;
+use crate::controller_summary::{self, Summary};
 use crate::watched::Watched;
 
 /// The sources of the answers.
@@ -185,7 +185,7 @@ async fn controller_summaries(State(sources): State<Sources>) -> Json<Vec<Summar
     let states = sources.pool.states().await;
     let partitions = &sources.partitions;
     Json(partitions.read(|cache| {
-        let briefs = cache.briefs().map(|(one, _)| one);
-        controllers::summaries(states, briefs)
+        let ours = controller_summary::ours(cache.held());
+        controller_summary::summaries(states, &ours)
     }))
 }

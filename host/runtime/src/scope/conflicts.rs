@@ -1,5 +1,7 @@
 //! Looks at the webhook configurations of other releases, and tells whether this one has to rest.
 
+use std::collections::BTreeSet;
+
 use futures::StreamExt;
 use ipu_api::labels;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
@@ -20,13 +22,18 @@ type Configuration = PartialObjectMeta<MutatingWebhookConfiguration>;
 
 /// Whether this release has to rest. Cheap to clone; all clones know the same.
 #[derive(Clone, Debug)]
-pub struct Conflicts(watch::Receiver<Known>);
+pub struct Conflicts {
+    known: watch::Receiver<Known>,
+    others: watch::Receiver<Option<BTreeSet<String>>>,
+}
 
 /// What keeps [`Conflicts`] up to date.
 #[derive(Debug)]
 pub struct ConflictWatch {
     mine: Claim,
     known: watch::Sender<Known>,
+    /// Namespaces of the other releases.
+    others: watch::Sender<Option<BTreeSet<String>>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,20 +50,29 @@ pub fn conflicts(
     configuration: &str,
     scope: &Scope,
 ) -> (Conflicts, ConflictWatch) {
-    let (known, told) = watch::channel(Known::NotYet);
+    let (tell_known, known) = watch::channel(Known::NotYet);
+    let (tell_others, others) = watch::channel(None);
     let mine = Claim {
         configuration: configuration.to_owned(),
         namespace: namespace.to_owned(),
         scope: scope.clone(),
         since: None,
     };
-    (Conflicts(told), ConflictWatch { mine, known })
+    let watch = ConflictWatch {
+        mine,
+        known: tell_known,
+        others: tell_others,
+    };
+    (Conflicts { known, others }, watch)
 }
 
 impl Default for Conflicts {
     /// There is no other release.
     fn default() -> Self {
-        Self(watch::channel(Known::Conflicts(Vec::new())).1)
+        Self {
+            known: watch::channel(Known::Conflicts(Vec::new())).1,
+            others: watch::channel(Some(BTreeSet::new())).1,
+        }
     }
 }
 
@@ -71,10 +87,15 @@ impl Conflicts {
 
     /// Those that there are now, with the release first that was there first.
     pub fn current(&self) -> Vec<Conflict> {
-        match &*self.0.borrow() {
+        match &*self.known.borrow() {
             Known::Conflicts(conflicts) => conflicts.clone(),
             Known::NotYet => Vec::new(),
         }
+    }
+
+    /// Namespaces of all other releases that are there, whatever they serve. `None`: they are not known.
+    pub fn other_releases(&self) -> Option<BTreeSet<String>> {
+        self.others.borrow().clone()
     }
 
     /// Waits until it is known that there are none.
@@ -91,7 +112,7 @@ impl Conflicts {
 
     /// What is known no longer changes once the watch has ended; who waits then waits for ever.
     async fn wait(&self, is_met: impl FnMut(&Known) -> bool) {
-        if self.0.clone().wait_for(is_met).await.is_err() {
+        if self.known.clone().wait_for(is_met).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
@@ -133,6 +154,11 @@ impl ConflictWatch {
             since: found.and_then(|found| found.since),
             ..self.mine.clone()
         };
+        let others = claims
+            .iter()
+            .filter(|claim| claim.namespace != self.mine.namespace);
+        let others = others.map(|claim| claim.namespace.clone()).collect();
+        self.others.send_replace(Some(others));
         let conflicts = conflict::conflicts(&mine, claims);
         let told = conflicts.first().map(Conflict::message);
         let next = Known::Conflicts(conflicts);

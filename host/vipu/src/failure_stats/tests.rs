@@ -56,10 +56,15 @@ fn what_is_a_day_old_counts_no_more() {
     fail(&mut log, "p-1", &[0], 0);
     fail(&mut log, "p-2", &[0], 12);
     assert_eq!(log.stats(POD, at(23)).failed_partitions, 2);
+    assert_eq!(log.last(POD, at(23)), Some(at(12)));
+    assert_eq!(log.last("pod2:8090", at(23)), None);
     let later = log.stats(POD, at(24));
     assert_eq!(later.failed_partitions, 1);
     assert_eq!(later.devices[0].failures, 1);
     assert_eq!(log.stats(POD, at(36)), FailureStats::default());
+    assert_eq!(log.last(POD, at(36)), None);
+    log.record_resets(POD, "p-3", &resets(1, Some(40)), at(41));
+    assert_eq!(log.last(POD, at(42)), Some(at(41)));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::cordon::{CordonRequest, CordonState};
 
 fn config_map(key: &str, text: &str) -> ConfigMap {
     ConfigMap {
@@ -98,6 +99,42 @@ async fn followers_wake_for_a_change_and_only_for_one() {
         .follow(futures::stream::iter([same(), same()]))
         .await;
     assert!(!follower.has_changed().unwrap());
+}
+
+#[tokio::test]
+async fn a_cordon_counts_whether_the_list_or_the_object_comes_first() {
+    let apply = |text| futures::stream::iter([Ok(Event::Apply(listed(text)))]);
+    let request = CordonRequest {
+        cordon_state: CordonState::Cordoned,
+        address: None,
+    };
+    let requests = CordonRequests::from([("pod1-8090".to_owned(), request)]);
+    let expected = CordonStates::from([("pod1:8090".to_owned(), CordonState::Cordoned)]);
+    for is_listed_first in [true, false] {
+        let registry = Registry::new(Deadlines::default());
+        let mut follower = registry.subscribe();
+        if is_listed_first {
+            registry.follow(apply("pod1:8090:ipunode=pod1")).await;
+            registry.set_cordons(requests.clone());
+        } else {
+            registry.set_cordons(requests.clone());
+            assert_eq!(registry.known().cordons, CordonStates::new());
+            registry.follow(apply("pod1:8090:ipunode=pod1")).await;
+        }
+        assert_eq!(registry.known().cordons, expected);
+        follower.mark_unchanged();
+        registry.set_cordons(requests.clone());
+        assert!(!follower.has_changed().unwrap(), "nothing changed");
+        registry
+            .follow(futures::stream::iter([Ok(Event::Delete(listed("")))]))
+            .await;
+        assert_eq!(registry.known().cordons, expected, "the list stays in use");
+        follower.mark_unchanged();
+        registry.set_cordons(CordonRequests::new());
+        assert!(follower.has_changed().unwrap());
+        assert_eq!(registry.known().cordons, CordonStates::new());
+        assert_eq!(names(&registry.known()), ["pod1:8090"]);
+    }
 }
 
 #[tokio::test]

@@ -10,6 +10,7 @@ use vipu_client::model::{ListedPartition, ReadyState};
 use super::*;
 use crate::cache::Cache;
 use crate::controller_pool::ControllerState;
+use crate::controller_summary;
 use crate::samples;
 
 #[test]
@@ -191,8 +192,8 @@ fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
                 Timestamp::UNIX_EPOCH,
             );
         }
-        let briefs = cache.briefs().map(|(one, _)| one);
-        answer.push(controllers::summaries(states.clone(), briefs));
+        let ours = controller_summary::ours(cache.held());
+        answer.push(controller_summary::summaries(states.clone(), &ours));
     }
     assert_eq!(answer[0], answer[1]);
     let [one] = answer[0].as_slice() else {

@@ -1,0 +1,327 @@
+//! Keeps a VIPUController for each V-IPU controller of the admin's list, and follows what admins ask in them.
+//!
+//! `watch` knows the objects in each replica, and passes cordons to the registry. The leader runs [`run`]: `plan` (pure)
+//! compares the objects with what is known of the controllers (`status`, pure), and `run` carries its changes out. Of
+//! several releases that list one controller, one keeps its object, and a label of the object names it. The others leave
+//! the object alone as long as that release is there, but all of them follow its cordon.
+
+mod plan;
+mod status;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
+use ipu_api::{API_VERSION, labels};
+use ipu_runtime::scope::Conflicts;
+use ipu_runtime::{clock, panics};
+use jiff::Timestamp;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+use vipu_client::controllers;
+use vipu_client::registry::Source;
+
+use self::plan::{Action, Facts};
+use self::status::{Listed, Observed};
+use super::context::Context;
+use super::controller_summary::{self, Summary};
+use super::reconcile::chain;
+
+pub use self::watch::{ControllerObjectWatch, ControllerObjects, controller_objects};
+
+/// Longest time between two passes.
+const PERIOD: Duration = Duration::from_secs(10);
+
+/// Shortest time between two passes, so that changes of one moment are handled together.
+const BATCH_DELAY: Duration = Duration::from_secs(1);
+
+/// Failures that end a pass: mostly the next requests would fail for the same reason.
+const FAILURES_MAX: usize = 3;
+
+/// The release that keeps the objects.
+#[derive(Clone, Debug)]
+pub struct Keeper {
+    /// Its namespace.
+    pub namespace: String,
+    /// The other releases that are there.
+    pub conflicts: Conflicts,
+}
+
+/// Why an object is not up to date. The next pass tries again.
+#[derive(Debug, thiserror::Error)]
+enum WriteError {
+    #[error("failed to create VIPUController {name}")]
+    Create {
+        name: String,
+        #[source]
+        source: kube::Error,
+    },
+    #[error("failed to take over VIPUController {name}")]
+    TakeOver {
+        name: String,
+        #[source]
+        source: kube::Error,
+    },
+    #[error("failed to write the status of VIPUController {name}")]
+    Status {
+        name: String,
+        #[source]
+        source: kube::Error,
+    },
+    #[error("failed to delete VIPUController {name}")]
+    Delete {
+        name: String,
+        #[source]
+        source: kube::Error,
+    },
+}
+
+/// What one pass leaves to the next one.
+#[derive(Debug, Default)]
+struct Memory {
+    /// When the status of each object was last written.
+    written: BTreeMap<String, Timestamp>,
+    /// Objects that another release keeps, each logged once.
+    of_others: BTreeMap<String, String>,
+}
+
+/// Keeps the objects until `stop`: after each change that matters at once, and periodically.
+pub async fn run(
+    context: Arc<Context>,
+    objects: ControllerObjects,
+    keeper: Keeper,
+    stop: CancellationToken,
+) {
+    let mut memory = Memory::default();
+    let mut changes = objects.changes();
+    let mut known = context.pool.registry().subscribe();
+    if stop
+        .run_until_cancelled(context.watched.once_listed())
+        .await
+        .is_none()
+    {
+        return;
+    }
+    while !stop.is_cancelled() {
+        changes.mark_unchanged();
+        known.mark_unchanged();
+        let passing = pass(&context, &objects, &keeper, &mut memory);
+        if let Err(error) = panics::caught(passing).await {
+            tracing::error!(
+                error = chain(&error),
+                "the VIPUControllers are not up to date"
+            );
+        }
+        let occasion = async {
+            tokio::time::sleep(BATCH_DELAY).await;
+            tokio::select! {
+                () = tokio::time::sleep(PERIOD - BATCH_DELAY) => {}
+                Ok(()) = changes.changed() => {}
+                Ok(()) = known.changed() => {}
+            }
+        };
+        let _ = stop.run_until_cancelled(occasion).await;
+    }
+}
+
+/// Brings all objects up to date, as far as that is due.
+async fn pass(
+    context: &Context,
+    objects: &ControllerObjects,
+    keeper: &Keeper,
+    memory: &mut Memory,
+) {
+    let Some(objects) = objects.all() else { return };
+    let controllers = observe(context).await;
+    let known = context.pool.registry().known();
+    let other_releases = keeper.conflicts.other_releases();
+    let plan = plan::plan(&Facts {
+        release: &keeper.namespace,
+        other_releases: other_releases.as_ref(),
+        controllers: &controllers,
+        is_list_current: known.source == Source::Current,
+        objects: &objects,
+        written: &memory.written,
+        now: clock::now(),
+    });
+    memory.written.retain(|name, _| objects.contains_key(name));
+    report_others(plan.of_others, memory);
+    let mut failures = Vec::new();
+    for (name, action) in plan.actions {
+        if failures.len() >= FAILURES_MAX || !context.leadership.is_valid() {
+            break;
+        }
+        if matches!(action, Action::Create(_) | Action::Write { .. }) {
+            memory.written.insert(name.clone(), clock::now());
+        }
+        failures.extend(execute(context, keeper, name, action).await.err());
+    }
+    if !failures.is_empty() {
+        let failures: Vec<String> = failures.iter().map(|error| chain(error)).collect();
+        tracing::warn!(?failures, "the VIPUControllers are not up to date");
+    }
+}
+
+/// Logs objects that another release keeps, each once.
+fn report_others(of_others: BTreeMap<String, String>, memory: &mut Memory) {
+    for (name, release) in &of_others {
+        if memory.of_others.get(name) != Some(release) {
+            tracing::warn!(
+                name,
+                release,
+                "a VIPUController is left to another release, which lists the same V-IPU controller"
+            );
+        }
+    }
+    memory.of_others = of_others;
+}
+
+/// What is known of the controllers of the list, and of those that have left it while partitions of this release are on them.
+async fn observe(context: &Context) -> Vec<Observed> {
+    let pool = &context.pool;
+    let states = pool.states().await;
+    let (of_all, of_release) = context.watched.read(|cache| {
+        let of_all = controller_summary::ours(cache.allocations().held());
+        let of_release: BTreeSet<String> = cache.held().map(|(name, _)| name.to_owned()).collect();
+        (of_all, of_release)
+    });
+    let partitions = |address: &str| of_all.get(address).map_or(0, |ours| ours.partitions);
+    let listed = |summary: Summary| Observed {
+        address: summary.name.clone(),
+        partitions: partitions(&summary.name),
+        listed: Some(Listed {
+            nodes: pool.nodes().count(&summary.label_key, &summary.label_value),
+            last_failure: pool.last_failure(&summary.name),
+            summary,
+        }),
+    };
+    let summaries = controller_summary::summaries(states, &of_all).into_iter();
+    let mut observed: Vec<Observed> = summaries.map(listed).collect();
+    let is_listed = |name: &String| observed.iter().any(|one| one.address == *name);
+    // What somebody wrote into a status by hand is no controller.
+    let is_address = |name: &String| controllers::unlisted(name).is_some();
+    let left: Vec<String> = of_release
+        .into_iter()
+        .filter(|name| !is_listed(name) && is_address(name))
+        .collect();
+    observed.extend(left.into_iter().map(|address| Observed {
+        partitions: partitions(&address),
+        address,
+        listed: None,
+    }));
+    observed
+}
+
+/// Carries out one change. An object that was changed meanwhile, or is gone, is left to the next pass.
+async fn execute(
+    context: &Context,
+    keeper: &Keeper,
+    name: String,
+    action: Action,
+) -> Result<(), WriteError> {
+    let api = Api::<VIPUController>::all(context.client.clone());
+    match action {
+        Action::Create(status) => create(&api, keeper, name, &status).await,
+        Action::TakeOver {
+            uid,
+            resource_version,
+        } => {
+            let patch = json!({"metadata": {
+                "uid": uid, "resourceVersion": resource_version, "labels": marks(keeper),
+            }});
+            let patched = api.patch(&name, &params(), &Patch::Merge(&patch)).await;
+            if patched.is_ok() {
+                tracing::info!(name, "this release keeps a VIPUController from now on");
+            }
+            unless_stale(patched).map_err(|source| WriteError::TakeOver { name, source })
+        }
+        Action::Write { uid, status } => {
+            write_status(&api, name, &status::patch(&uid, &status)).await
+        }
+        Action::Delete {
+            uid,
+            resource_version,
+        } => {
+            let exactly = DeleteParams {
+                preconditions: Some(Preconditions {
+                    uid: Some(uid),
+                    resource_version: Some(resource_version),
+                }),
+                ..DeleteParams::default()
+            };
+            let deleted = api.delete(&name, &exactly).await;
+            if deleted.is_ok() {
+                tracing::info!(name, "deleted a VIPUController, which is not in the list");
+            }
+            unless_stale(deleted).map_err(|source| WriteError::Delete { name, source })
+        }
+    }
+}
+
+async fn create(
+    api: &Api<VIPUController>,
+    keeper: &Keeper,
+    name: String,
+    status: &VIPUControllerStatus,
+) -> Result<(), WriteError> {
+    // Without fields in its spec: they are the admins', whose server-side apply is to meet no conflict.
+    let object = json!({
+        "apiVersion": API_VERSION,
+        "kind": "VIPUController",
+        "metadata": {"name": name, "labels": marks(keeper)},
+        "spec": {},
+    });
+    let created = match api.patch(&name, &params(), &Patch::Apply(&object)).await {
+        Ok(created) => created,
+        Err(error) if is_stale(&error) => return Ok(()),
+        Err(source) => return Err(WriteError::Create { name, source }),
+    };
+    tracing::info!(name, "created a VIPUController");
+    let uid = created.metadata.uid.unwrap_or_default();
+    write_status(api, name, &status::patch(&uid, status)).await
+}
+
+async fn write_status(
+    api: &Api<VIPUController>,
+    name: String,
+    patch: &Value,
+) -> Result<(), WriteError> {
+    let patched = api
+        .patch_status(&name, &params(), &Patch::Merge(patch))
+        .await;
+    unless_stale(patched).map_err(|source| WriteError::Status { name, source })
+}
+
+/// The labels of an object that this release keeps.
+fn marks(keeper: &Keeper) -> BTreeMap<String, String> {
+    BTreeMap::from([
+        (
+            labels::MANAGED_BY_LABEL.to_owned(),
+            labels::MANAGED_BY.to_owned(),
+        ),
+        (
+            labels::OPERATOR_NAMESPACE.to_owned(),
+            keeper.namespace.clone(),
+        ),
+    ])
+}
+
+fn params() -> PatchParams {
+    PatchParams::apply(labels::FIELD_MANAGER)
+}
+
+/// Whether the object is there already, was changed meanwhile, or is gone.
+fn is_stale(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404 || status.code == 409)
+}
+
+fn unless_stale<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
+    match result {
+        Ok(_) => Ok(()),
+        Err(error) if is_stale(&error) => Ok(()),
+        Err(error) => Err(error),
+    }
+}

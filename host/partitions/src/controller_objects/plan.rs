@@ -1,0 +1,219 @@
+//! Pure: which VIPUControllers are created, taken over, written and deleted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ipu_api::labels;
+use ipu_api::naming;
+use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use vipu_client::cordon::CordonState;
+
+use super::status::{self, Change, LISTED, Observed};
+
+/// For so long a status in which only figures change is not written again.
+pub(super) const FIGURES_AGE: SignedDuration = SignedDuration::from_secs(10);
+
+/// Within that time, so many statuses are written in which only figures change. With more controllers, their figures are
+/// older: those of 256 controllers that change all the time are written every 128 seconds.
+pub(super) const FIGURES_MAX: usize = 20;
+
+/// A VIPUController, as far as decisions need it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Object {
+    pub uid: String,
+    pub resource_version: String,
+    /// Namespace of the release that keeps it. `None`: no release does, for example since an admin has created it.
+    pub release: Option<String>,
+    pub cordon_state: Option<CordonState>,
+    /// Without its accounting.
+    pub status: Option<VIPUControllerStatus>,
+    pub is_deleted: bool,
+}
+
+impl Object {
+    /// Reads an object.
+    pub(super) fn of(mut object: VIPUController) -> Self {
+        let mut status = object.status.take();
+        if let Some(status) = &mut status {
+            status.accounting = None;
+        }
+        Object {
+            uid: object.uid().unwrap_or_default(),
+            resource_version: object.resource_version().unwrap_or_default(),
+            release: object.labels().get(labels::OPERATOR_NAMESPACE).cloned(),
+            cordon_state: CordonState::of(&object.spec),
+            status,
+            is_deleted: object.metadata.deletion_timestamp.is_some(),
+        }
+    }
+
+    /// Whether it says that its controller has left the list of its release.
+    fn is_unlisted(&self) -> bool {
+        let mut conditions = self.status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|one| one.type_ == LISTED && one.status == "False")
+    }
+}
+
+/// What a plan is made from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Facts<'a> {
+    /// Namespace of the release that plans.
+    pub release: &'a str,
+    /// Namespaces of the other releases that are there. `None`: they are not known.
+    pub other_releases: Option<&'a BTreeSet<String>>,
+    /// The controllers of the list, and those that have left it while partitions of the release are on them.
+    pub controllers: &'a [Observed],
+    /// Whether the list is the one that the admin has now.
+    pub is_list_current: bool,
+    /// All objects, by name.
+    pub objects: &'a BTreeMap<String, Object>,
+    /// When the status of each was last written.
+    pub written: &'a BTreeMap<String, Timestamp>,
+    pub now: Timestamp,
+}
+
+/// A change of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Action {
+    /// Creates it, and writes its status.
+    Create(Box<VIPUControllerStatus>),
+    /// From now on the release keeps this object.
+    TakeOver {
+        uid: String,
+        resource_version: String,
+    },
+    /// Writes its status.
+    Write {
+        uid: String,
+        status: Box<VIPUControllerStatus>,
+    },
+    /// Deletes this version of it.
+    Delete {
+        uid: String,
+        resource_version: String,
+    },
+}
+
+/// What is to be done now.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    /// The changes, each with the name of its object, in their order.
+    pub actions: Vec<(String, Action)>,
+    /// Objects of controllers that another release keeps: their names, and the namespace of that release.
+    pub of_others: BTreeMap<String, String>,
+}
+
+/// Plans the changes. A change of a state is due at once. If only figures have changed, a status waits its turn.
+pub(super) fn plan(facts: &Facts<'_>) -> Plan {
+    let mut plan = Plan::default();
+    let mut names = BTreeSet::new();
+    let mut figures = Vec::new();
+    for observed in facts.controllers {
+        let name = naming::vipu_controller(&observed.address);
+        if !names.insert(name.clone()) {
+            continue;
+        }
+        let Some(object) = facts.objects.get(&name) else {
+            let status = Box::new(status::desired(observed, None, None, facts.now));
+            plan.actions.push((name, Action::Create(status)));
+            continue;
+        };
+        match step(facts, observed, object) {
+            Step::Nothing => {}
+            Step::OfOther(release) => {
+                plan.of_others.insert(name, release);
+            }
+            Step::Now(action) => plan.actions.push((name, action)),
+            Step::Later(action) => figures.push((name, action)),
+        }
+    }
+    let figures = due(facts, figures, plan.actions.len());
+    plan.actions.extend(figures);
+    if facts.is_list_current {
+        let left = facts.objects.iter().filter(|(name, object)| {
+            object.release.as_deref() == Some(facts.release)
+                && !object.is_deleted
+                && !names.contains(*name)
+        });
+        plan.actions.extend(left.map(|(name, object)| {
+            let (uid, resource_version) = (object.uid.clone(), object.resource_version.clone());
+            let delete = Action::Delete {
+                uid,
+                resource_version,
+            };
+            (name.clone(), delete)
+        }));
+    }
+    plan
+}
+
+/// What an object needs.
+enum Step {
+    Nothing,
+    /// Another release keeps it.
+    OfOther(String),
+    Now(Action),
+    Later(Action),
+}
+
+fn step(facts: &Facts<'_>, observed: &Observed, object: &Object) -> Step {
+    if object.is_deleted {
+        return Step::Nothing;
+    }
+    if object.release.as_deref() != Some(facts.release) {
+        return match other_keeper(facts, observed, object) {
+            Some(release) => Step::OfOther(release.to_owned()),
+            None => Step::Now(Action::TakeOver {
+                uid: object.uid.clone(),
+                resource_version: object.resource_version.clone(),
+            }),
+        };
+    }
+    let before = object.status.as_ref();
+    let status = status::desired(observed, before, object.cordon_state, facts.now);
+    let change = status::change(before, &status);
+    let write = Action::Write {
+        uid: object.uid.clone(),
+        status: Box::new(status),
+    };
+    match change {
+        Change::Nothing => Step::Nothing,
+        Change::Figures => Step::Later(write),
+        Change::State => Step::Now(write),
+    }
+}
+
+/// The other release that goes on keeping an object. One that is not there any more does not, and neither does one whose
+/// list has the controller no longer, if the list of this release has it.
+fn other_keeper<'a>(facts: &Facts<'_>, observed: &Observed, object: &'a Object) -> Option<&'a str> {
+    let release = object.release.as_deref()?;
+    let is_there = facts
+        .other_releases
+        .is_none_or(|others| others.contains(release));
+    let is_left = observed.listed.is_some() && object.is_unlisted();
+    (is_there && !is_left).then_some(release)
+}
+
+/// Those of the writes of figures that are due, the oldest status first. The writes of the last time, and as many `others`
+/// now, count as well.
+fn due(
+    facts: &Facts<'_>,
+    mut figures: Vec<(String, Action)>,
+    others: usize,
+) -> Vec<(String, Action)> {
+    let is_recent = |written: Timestamp| {
+        let age = facts.now.duration_since(written);
+        // A time that is yet to come is of a clock that was set back.
+        age >= SignedDuration::ZERO && age < FIGURES_AGE
+    };
+    let recent = facts.written.values().filter(|at| is_recent(**at)).count();
+    let last = |name: &String| facts.written.get(name).copied();
+    figures.retain(|(name, _)| last(name).is_none_or(|at| !is_recent(at)));
+    figures.sort_by_key(|(name, _)| last(name));
+    figures.truncate(FIGURES_MAX.saturating_sub(recent + others));
+    figures
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! Objects that come, go, change hands and are written, and how often.
+
+use vipu_client::failure_stats::FailureStats;
+
+use super::super::status::Listed;
+use super::*;
+use crate::controller_summary::Summary;
+
+const HERE: &str = "ipu";
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn listed(address: &str, used: u32) -> Observed {
+    Observed {
+        address: address.to_owned(),
+        partitions: 1,
+        listed: Some(Listed {
+            summary: Summary {
+                name: address.to_owned(),
+                label_key: "ipunode".to_owned(),
+                label_value: "a".to_owned(),
+                has_nodes: true,
+                reachable: true,
+                reason: None,
+                total_ipus: 64,
+                used_ipus: used,
+                used_by_others: 0,
+                largest_free: 16,
+                server_version: None,
+                cordon_state: None,
+                partition_count: 1,
+                other_count: 0,
+                failure_stats: FailureStats::default(),
+            },
+            nodes: 1,
+            last_failure: None,
+        }),
+    }
+}
+
+fn left(address: &str) -> Observed {
+    Observed {
+        listed: None,
+        ..listed(address, 0)
+    }
+}
+
+fn object(release: Option<&str>, status: Option<VIPUControllerStatus>) -> Object {
+    Object {
+        uid: "uid".to_owned(),
+        resource_version: "1".to_owned(),
+        release: release.map(ToOwned::to_owned),
+        cordon_state: None,
+        status,
+        is_deleted: false,
+    }
+}
+
+fn written(observed: &Observed) -> Option<VIPUControllerStatus> {
+    Some(status::desired(observed, None, None, at(0)))
+}
+
+/// The plan for controllers and the objects with their names, where another release is in the namespace `other`.
+fn planned(controllers: &[Observed], objects: &[(&str, Object)]) -> Plan {
+    let objects = objects.iter().cloned();
+    let objects = objects.map(|(name, object)| (name.to_owned(), object));
+    plan(&Facts {
+        release: HERE,
+        other_releases: Some(&BTreeSet::from(["other".to_owned()])),
+        controllers,
+        is_list_current: true,
+        objects: &objects.collect(),
+        written: &BTreeMap::new(),
+        now: at(100),
+    })
+}
+
+/// The verb of each action.
+fn verbs(plan: &Plan) -> Vec<(&str, &'static str)> {
+    let actions = plan.actions.iter();
+    let verbs = actions.map(|(name, action)| {
+        let verb = match action {
+            Action::Create(_) => "create",
+            Action::TakeOver { .. } => "take over",
+            Action::Write { .. } => "write",
+            Action::Delete { .. } => "delete",
+        };
+        (name.as_str(), verb)
+    });
+    verbs.collect()
+}
+
+#[test]
+fn each_controller_has_its_object() {
+    let (a, b) = (listed("a:8090", 0), listed("b:8090", 0));
+    for (why, controllers, objects, expected) in [
+        (
+            "new in the list",
+            vec![a.clone(), b.clone()],
+            vec![("a-8090", object(Some(HERE), written(&a)))],
+            vec![("b-8090", "create")],
+        ),
+        (
+            "one that left before there were objects, and holds partitions",
+            vec![left("c:8090")],
+            vec![],
+            vec![("c-8090", "create")],
+        ),
+        (
+            "in the list twice",
+            vec![a.clone(), a.clone()],
+            vec![],
+            vec![("a-8090", "create")],
+        ),
+        (
+            "out of the list, and empty",
+            vec![],
+            vec![("a-8090", object(Some(HERE), written(&a)))],
+            vec![("a-8090", "delete")],
+        ),
+        (
+            "out of the list, with partitions",
+            vec![left("a:8090")],
+            vec![("a-8090", object(Some(HERE), written(&a)))],
+            vec![("a-8090", "write")],
+        ),
+        (
+            "created by an admin before it is in the list",
+            vec![],
+            vec![("a-8090", object(None, None))],
+            vec![],
+        ),
+        (
+            "created by an admin, and in the list now",
+            vec![a.clone()],
+            vec![("a-8090", object(None, None))],
+            vec![("a-8090", "take over")],
+        ),
+        (
+            "its status was lost in a restore",
+            vec![a.clone()],
+            vec![("a-8090", object(Some(HERE), None))],
+            vec![("a-8090", "write")],
+        ),
+        (
+            "nothing new",
+            vec![a.clone()],
+            vec![("a-8090", object(Some(HERE), written(&a)))],
+            vec![],
+        ),
+    ] {
+        assert_eq!(verbs(&planned(&controllers, &objects)), expected, "{why}");
+    }
+}
+
+#[test]
+fn what_is_being_deleted_is_left_alone_and_nothing_is_deleted_by_an_old_list() {
+    let a = listed("a:8090", 0);
+    let mut deleted = object(Some(HERE), None);
+    deleted.is_deleted = true;
+    for controllers in [vec![a.clone()], vec![]] {
+        let plan = planned(&controllers, &[("a-8090", deleted.clone())]);
+        assert_eq!(plan, Plan::default());
+    }
+    let objects = BTreeMap::from([("a-8090".to_owned(), object(Some(HERE), written(&a)))]);
+    let facts = Facts {
+        release: HERE,
+        other_releases: None,
+        controllers: &[],
+        is_list_current: false,
+        objects: &objects,
+        written: &BTreeMap::new(),
+        now: at(100),
+    };
+    assert_eq!(plan(&facts), Plan::default());
+}
+
+#[test]
+fn an_object_of_another_release_is_left_alone_while_that_release_is_there() {
+    let a = listed("a:8090", 0);
+    let unlisted = written(&left("a:8090"));
+    for (why, controller, release, status, expected) in [
+        ("it is there", a.clone(), "other", written(&a), None),
+        (
+            "it was uninstalled",
+            a.clone(),
+            "former",
+            written(&a),
+            Some("take over"),
+        ),
+        (
+            "its list has the controller no longer",
+            a.clone(),
+            "other",
+            unlisted.clone(),
+            Some("take over"),
+        ),
+        (
+            "no list has the controller any more",
+            left("a:8090"),
+            "other",
+            unlisted,
+            None,
+        ),
+    ] {
+        let plan = planned(&[controller], &[("a-8090", object(Some(release), status))]);
+        let verbs = verbs(&plan).into_iter().map(|(_, verb)| verb).next();
+        assert_eq!(verbs, expected, "{why}");
+        assert_eq!(plan.of_others.is_empty(), expected.is_some(), "{why}");
+    }
+    let unknown = Facts {
+        release: HERE,
+        other_releases: None,
+        controllers: &[a.clone()],
+        is_list_current: true,
+        objects: &BTreeMap::from([("a-8090".to_owned(), object(Some("former"), written(&a)))]),
+        written: &BTreeMap::new(),
+        now: at(100),
+    };
+    let plan = plan(&unknown);
+    assert_eq!(plan.actions, []);
+    assert_eq!(plan.of_others["a-8090"], "former");
+}
+
+#[test]
+fn a_state_is_written_at_once_and_figures_after_ten_seconds() {
+    let before = listed("a:8090", 0);
+    let mut down = before.clone();
+    let summary = &mut down.listed.as_mut().unwrap().summary;
+    (summary.reachable, summary.reason) = (false, Some("down".to_owned()));
+    let mut cordoned = object(Some(HERE), written(&before));
+    cordoned.cordon_state = Some(CordonState::Cordoned);
+    let plain = object(Some(HERE), written(&before));
+    for (why, observed, object, age, is_written) in [
+        ("figures", listed("a:8090", 4), &plain, 9, false),
+        ("figures", listed("a:8090", 4), &plain, 10, true),
+        ("a clock set back", listed("a:8090", 4), &plain, -60, true),
+        ("it is down", down, &plain, 1, true),
+        ("cordoned", before, &cordoned, 1, true),
+    ] {
+        let plan = plan(&Facts {
+            release: HERE,
+            other_releases: None,
+            controllers: &[observed],
+            is_list_current: true,
+            objects: &BTreeMap::from([("a-8090".to_owned(), object.clone())]),
+            written: &BTreeMap::from([("a-8090".to_owned(), at(100 - age))]),
+            now: at(100),
+        });
+        assert_eq!(!plan.actions.is_empty(), is_written, "{why}, {age} s");
+    }
+}
+
+/// As `docs/controllers.md` says: 256 controllers whose figures change all the time cost two writes a second, and the
+/// figures of each are 130 seconds old at most.
+#[test]
+fn the_figures_of_256_controllers_are_written_twice_a_second() {
+    let address = |index: usize| format!("pod{index}:8090");
+    let mut objects = BTreeMap::new();
+    for index in 0..256 {
+        let object = object(Some(HERE), written(&listed(&address(index), 0)));
+        objects.insert(naming::vipu_controller(&address(index)), object);
+    }
+    let mut last = BTreeMap::new();
+    let (mut writes, mut oldest) = (0, 0);
+    for second in 1..=1_000_u32 {
+        let now = at(i64::from(second));
+        let controllers: Vec<_> = (0..256).map(|one| listed(&address(one), second)).collect();
+        let plan = plan(&Facts {
+            release: HERE,
+            other_releases: None,
+            controllers: &controllers,
+            is_list_current: true,
+            objects: &objects,
+            written: &last,
+            now,
+        });
+        for (name, action) in plan.actions {
+            let Action::Write { status, .. } = action else {
+                panic!("{action:?}");
+            };
+            let before = last.insert(name.clone(), now).unwrap_or(at(0));
+            oldest = oldest.max(now.duration_since(before).as_secs());
+            objects.get_mut(&name).unwrap().status = Some(*status);
+            writes += 1;
+        }
+    }
+    assert!((1_900..=2_020).contains(&writes), "{writes}");
+    assert!(oldest <= 130, "{oldest}");
+}

@@ -1,0 +1,188 @@
+//! The status of controllers that answer, do not answer, have left the list, and are drained.
+
+use vipu_client::failure_stats::FailureStats;
+
+use super::*;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+}
+
+fn observed(cause: Option<&str>) -> Observed {
+    let is_up = cause.is_none();
+    Observed {
+        address: "pod1:8090".to_owned(),
+        partitions: 2,
+        listed: Some(Listed {
+            summary: Summary {
+                name: "pod1:8090".to_owned(),
+                label_key: "ipunode".to_owned(),
+                label_value: "pod1".to_owned(),
+                has_nodes: true,
+                reachable: is_up,
+                reason: cause.map(ToOwned::to_owned),
+                total_ipus: if is_up { 64 } else { 0 },
+                used_ipus: if is_up { 20 } else { 0 },
+                used_by_others: if is_up { 12 } else { 0 },
+                largest_free: if is_up { 32 } else { 0 },
+                server_version: Some("1.18.0".to_owned()),
+                cordon_state: None,
+                partition_count: 2,
+                other_count: usize::from(is_up),
+                failure_stats: FailureStats {
+                    failed_partitions: 3,
+                    auto_resets: 1,
+                    devices: Vec::new(),
+                },
+            },
+            nodes: 4,
+            last_failure: Some(at(-5) + jiff::SignedDuration::from_millis(1)),
+        }),
+    }
+}
+
+fn said(status: &VIPUControllerStatus) -> Vec<(&str, &str, &str, i64)> {
+    let conditions = status.conditions.iter();
+    let told = conditions.map(|one| {
+        let since = one.last_transition_time.0.as_second() - 1_800_000_000;
+        (&*one.type_, &*one.status, &*one.reason, since)
+    });
+    told.collect()
+}
+
+#[test]
+fn a_controller_that_answers_is_told_as_it_is() {
+    let status = desired(&observed(None), None, None, at(0));
+    insta::assert_json_snapshot!(status, @r#"
+    {
+      "address": "pod1:8090",
+      "summary": "Ready",
+      "labelKey": "ipunode",
+      "labelValue": "pod1",
+      "nodes": 4,
+      "serverVersion": "1.18.0",
+      "ipus": {
+        "total": 64,
+        "used": 20,
+        "usedByOthers": 12,
+        "largestFree": 32
+      },
+      "partitions": 2,
+      "otherPartitions": 1,
+      "lastDay": {
+        "failedPartitions": 3,
+        "autoResets": 1,
+        "last": "2027-01-15T07:59:55Z"
+      },
+      "conditions": [
+        {
+          "lastTransitionTime": "2027-01-15T08:00:00Z",
+          "message": "it answers",
+          "reason": "Reachable",
+          "status": "True",
+          "type": "Ready"
+        },
+        {
+          "lastTransitionTime": "2027-01-15T08:00:00Z",
+          "message": "it is in the list of V-IPU controllers",
+          "reason": "ControllerListed",
+          "status": "True",
+          "type": "Listed"
+        }
+      ]
+    }
+    "#);
+    let read: VIPUControllerStatus =
+        serde_json::from_value(serde_json::to_value(&status).unwrap()).unwrap();
+    let again = desired(&observed(None), Some(&read), None, at(7));
+    assert_eq!(change(Some(&read), &again), Change::Nothing);
+}
+
+#[test]
+fn one_that_does_not_answer_or_left_the_list_keeps_what_is_known() {
+    let ready = desired(&observed(None), None, None, at(0));
+    let down = observed(Some("connection refused"));
+    let not_ready = desired(&down, Some(&ready), None, at(10));
+    assert_eq!(not_ready.summary, "NotReady");
+    assert_eq!(not_ready.ipus, ready.ipus);
+    assert_eq!(not_ready.other_partitions, 1);
+    assert_eq!(
+        said(&not_ready),
+        [
+            ("Ready", "False", "Unreachable", 10),
+            ("Listed", "True", "ControllerListed", 0)
+        ]
+    );
+    let left = Observed {
+        partitions: 1,
+        listed: None,
+        ..down
+    };
+    let unlisted = desired(&left, Some(&not_ready), Some(CordonState::Cordoned), at(20));
+    assert_eq!(unlisted.summary, "Unlisted,Cordoned");
+    assert_eq!((unlisted.partitions, unlisted.nodes), (1, 4));
+    assert_eq!((unlisted.ipus.total, unlisted.ipus.largest_free), (64, 0));
+    assert_eq!(
+        said(&unlisted),
+        [
+            ("Ready", "False", "ControllerNotListed", 10),
+            ("Listed", "False", "ControllerNotListed", 20)
+        ]
+    );
+}
+
+#[test]
+fn one_that_is_drained_says_when_nothing_is_left_on_it() {
+    let drain = Some(CordonState::Draining);
+    let mut observed = observed(None);
+    let draining = desired(&observed, None, drain, at(0));
+    assert_eq!(draining.summary, "Ready,Draining");
+    assert_eq!(
+        said(&draining)[2],
+        ("Drained", "False", "PartitionsLeft", 0)
+    );
+    observed.partitions = 0;
+    let drained = desired(&observed, Some(&draining), drain, at(9));
+    assert_eq!(
+        said(&drained)[2],
+        ("Drained", "True", "NoPartitionsLeft", 9)
+    );
+    let uncordoned = desired(&observed, Some(&drained), None, at(10));
+    assert_eq!(uncordoned.summary, "Ready");
+    assert_eq!(said(&uncordoned).len(), 2);
+}
+
+#[test]
+fn a_change_of_state_is_told_from_one_of_figures() {
+    let before = desired(&observed(None), None, None, at(0));
+    let change_to = |observed: &Observed, cordon_state| {
+        let after = desired(observed, Some(&before), cordon_state, at(5));
+        change(Some(&before), &after)
+    };
+    assert_eq!(change(None, &before), Change::State);
+    assert_eq!(change_to(&observed(None), None), Change::Nothing);
+    let mut more = observed(None);
+    more.partitions = 3;
+    assert_eq!(change_to(&more, None), Change::Figures);
+    assert_eq!(change_to(&observed(Some("down")), None), Change::State);
+    let cordoned = Some(CordonState::Cordoned);
+    assert_eq!(change_to(&observed(None), cordoned), Change::State);
+    let after = desired(&observed(Some("a")), Some(&before), None, at(5));
+    let other = desired(&observed(Some("b")), Some(&after), None, at(6));
+    assert_eq!(change(Some(&after), &other), Change::Figures, "a message");
+}
+
+#[test]
+fn a_patch_removes_what_is_not_known_any_more_and_leaves_the_accounting() {
+    let mut status = desired(&observed(None), None, None, at(0));
+    let full = patch("uid", &status);
+    assert_eq!(full["metadata"]["uid"], "uid");
+    assert_eq!(full["status"]["serverVersion"], "1.18.0");
+    status.server_version = None;
+    status.last_day.last = None;
+    let less = patch("uid", &status);
+    let fields = less["status"].as_object().unwrap();
+    assert_eq!(fields.get("serverVersion"), Some(&Value::Null));
+    assert_eq!(fields["lastDay"].get("last"), Some(&Value::Null));
+    assert!(!fields.contains_key("accounting"));
+}

@@ -1,0 +1,199 @@
+//! The watch of VIPUControllers in each replica: it knows the objects, and passes what admins ask in them to the registry.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use ipu_api::vipu_controller::VIPUController;
+use ipu_runtime::panics;
+use ipu_runtime::trimmed::{Guarded, readable, untrimmed};
+use ipu_runtime::watch_store::Store;
+use kube::api::Api;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use vipu_client::Registry;
+use vipu_client::cordon::{CordonRequest, CordonRequests, CordonState};
+
+use super::plan::Object;
+
+/// Objects that are read at once. The accounting of one may have a few hundred kilobytes.
+const PAGE: u32 = 8;
+
+/// Whether the VIPUControllers are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SyncState {
+    /// No list is complete yet.
+    NotYet,
+    /// The API server has no such kind, so there are none.
+    NotServed,
+    /// A list is complete, and the watch follows.
+    Listed,
+}
+
+/// The VIPUControllers, as the watch last saw them. Clones are cheap and share the data.
+#[derive(Clone)]
+pub struct ControllerObjects {
+    store: Arc<Mutex<Store<String, Object>>>,
+    sync: watch::Receiver<SyncState>,
+    changes: watch::Receiver<u64>,
+}
+
+/// The watch that updates [`ControllerObjects`].
+pub struct ControllerObjectWatch {
+    store: Arc<Mutex<Store<String, Object>>>,
+    sync: watch::Sender<SyncState>,
+    changes: watch::Sender<u64>,
+    registry: Arc<Registry>,
+}
+
+/// The VIPUControllers, not known until the watch is followed. The registry gets what admins ask in them.
+pub fn controller_objects(registry: Arc<Registry>) -> (ControllerObjects, ControllerObjectWatch) {
+    let (tell_sync, sync) = watch::channel(SyncState::NotYet);
+    let (tell_changes, changes) = watch::channel(0);
+    let objects = ControllerObjects {
+        store: Arc::default(),
+        sync,
+        changes,
+    };
+    let watch = ControllerObjectWatch {
+        store: Arc::clone(&objects.store),
+        sync: tell_sync,
+        changes: tell_changes,
+        registry,
+    };
+    (objects, watch)
+}
+
+impl ControllerObjects {
+    /// Waits until it is known which controllers are cordoned: nothing is placed before.
+    pub async fn known(&self) {
+        let mut sync = self.sync.clone();
+        if sync
+            .wait_for(|sync| *sync != SyncState::NotYet)
+            .await
+            .is_err()
+        {
+            // The watch has ended, and the process ends.
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// All of them, by name. `None`: they are not known, or the API server has no such kind.
+    pub(super) fn all(&self) -> Option<BTreeMap<String, Object>> {
+        let is_listed = *self.sync.borrow() == SyncState::Listed;
+        is_listed.then(|| self.store.lock().objects().clone())
+    }
+
+    /// A number that changes with each object that comes or goes, with what an admin asks in one, and with the release
+    /// that keeps it.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+}
+
+impl ControllerObjectWatch {
+    /// Follows the VIPUControllers until `stop`.
+    pub async fn follow(self, client: Client, stop: CancellationToken) {
+        let objects = Api::<Guarded<VIPUController>>::all(client);
+        watcher(objects, watcher::Config::default().page_size(PAGE))
+            .default_backoff()
+            .take_until(stop.cancelled_owned())
+            .for_each(async |event| match event {
+                Ok(event) => {
+                    let Some(event) = readable(untrimmed(event)) else {
+                        return;
+                    };
+                    if panics::caught_now(|| self.apply_event(event)).is_err() {
+                        tracing::error!("an object that the watch reported is left out");
+                    }
+                }
+                Err(error) => self.apply_error(&error),
+            })
+            .await;
+    }
+
+    /// Applies an event of the watch.
+    fn apply_event(&self, event: watcher::Event<VIPUController>) {
+        // A part of the list says nothing of those that are missing.
+        let is_part = matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
+        let (requests, has_changed) = {
+            let mut store = self.store.lock();
+            let changes = store.apply_event(
+                event,
+                |object| Some(object.name_any()),
+                |_, object, _| Some(Object::of(object)),
+            );
+            let has_changed = changes.iter().any(|change| {
+                let now = store.objects().get(&change.key).map(essence);
+                now != change.before.as_ref().map(essence)
+            });
+            (requests(store.objects()), has_changed)
+        };
+        let was_listed = *self.sync.borrow() == SyncState::Listed;
+        if !was_listed && is_part {
+            return;
+        }
+        self.registry.set_cordons(requests);
+        if !was_listed {
+            tracing::info!("the VIPUControllers are known");
+            self.sync.send_replace(SyncState::Listed);
+        }
+        if has_changed || !was_listed {
+            self.changes.send_modify(|count| *count += 1);
+        }
+    }
+
+    /// Without a definition there are no objects, and no controller is cordoned: the proxy goes on without them until
+    /// somebody applies it. After any other error, what was known stays.
+    fn apply_error(&self, error: &watcher::Error) {
+        if !is_not_found(error) {
+            tracing::warn!(
+                %error,
+                "failed to watch VIPUControllers, whose cordons stay as they were; nothing is placed before a first list"
+            );
+            return;
+        }
+        if *self.sync.borrow() == SyncState::NotServed {
+            return;
+        }
+        tracing::warn!(
+            "the definition of VIPUControllers is missing, so that no V-IPU controller can be cordoned; apply the CRDs of this version"
+        );
+        *self.store.lock() = Store::default();
+        self.registry.set_cordons(CordonRequests::new());
+        self.sync.send_replace(SyncState::NotServed);
+    }
+}
+
+/// What an admin asks in each of these objects.
+fn requests(objects: &BTreeMap<String, Object>) -> CordonRequests {
+    let requests = objects.iter().filter_map(|(name, object)| {
+        let request = CordonRequest {
+            cordon_state: object.cordon_state?,
+            address: object.status.as_ref().map(|status| status.address.clone()),
+        };
+        Some((name.clone(), request))
+    });
+    requests.collect()
+}
+
+/// What makes a difference at once in an object: who keeps it, what an admin asks, and whether it is being deleted.
+fn essence(object: &Object) -> (Option<&str>, Option<CordonState>, bool) {
+    let release = object.release.as_deref();
+    (release, object.cordon_state, object.is_deleted)
+}
+
+fn is_not_found(error: &watcher::Error) -> bool {
+    let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) =
+        error
+    else {
+        return false;
+    };
+    matches!(source, kube::Error::Api(status) if status.code == 404)
+}
+
+#[cfg(test)]
+mod tests;
