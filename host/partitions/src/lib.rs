@@ -5,11 +5,14 @@
 //! step of one IPUPartition from its status (`status_update`) and the observations of the reconcile (`observations`); it is
 //! pure. `execute` carries a step out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome, which
 //! `unsettled_attempts` settles. `lifecycle` decides on desired partitions, `finalize` on deleted ones. `placement` chooses
-//! a V-IPU controller with the guests, and `queue` orders the requests. [`rest`] serves all of it to users.
+//! a V-IPU controller with the guests, and `queue` orders the requests. [`rest`] serves all of it to users, and
+//! [`accounting`] adds up where IPU-seconds went.
 //!
-//! The package reads Pods only to find out whether one uses a partition. It knows no rule of IPUJobs.
+//! The package reads Pods only to find out whether one uses a partition, and whether it is ready. It knows no rule of
+//! IPUJobs.
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod advertise;
 pub mod cache;
 pub mod capacity;
