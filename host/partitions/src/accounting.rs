@@ -7,9 +7,9 @@
 mod account;
 mod accounts;
 mod ipu_states;
-mod observation;
+pub(crate) mod observation;
 mod periods;
-mod pod_readiness;
+pub(crate) mod pod_readiness;
 pub mod recorder;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! Both processes' metrics after everything that they count has happened once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -128,7 +129,7 @@ fn accounts() -> AccountStore {
         total: Some(16),
         ..ControllerUse::default()
     };
-    let observed = [("pod1:8090".to_owned(), answered)].into();
+    let observed = BTreeMap::from([("pod1:8090".to_owned(), answered)]);
     let store = AccountStore::default();
     let now = "2026-01-01T12:00:00Z".parse().unwrap();
     store.accounts().observe(&observed, |_| false, now);

@@ -17,7 +17,7 @@ use tokio::sync::watch;
 
 /// Pods of a namespace that use a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PodCounts {
+pub(crate) struct PodCounts {
     /// Those that are ready.
     pub ready: u32,
     /// Those that are not ready any more, or have ended.
