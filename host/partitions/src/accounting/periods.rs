@@ -19,14 +19,11 @@ const HOUR: i64 = 3_600_000;
 /// IPU-milliseconds by state. Whole numbers, so that no sum loses anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Sums {
-    /// Of IPUs in no partition of the operator; those in partitions are 0.
-    unallocated: ByState,
-    /// Of IPUs in partitions of the operator, by namespace of the owner.
-    namespaces: BTreeMap<Arc<str>, ByState>,
+    /// Of IPUs in no partition of the operator, by state in the order of [`IpuState`].
+    unallocated: [u64; IpuState::ALL.len() - ALLOCATED],
+    /// Of IPUs in partitions of the operator, by namespace of the owner, and by state in the same order.
+    namespaces: BTreeMap<Arc<str>, [u64; ALLOCATED]>,
 }
-
-/// IPU-milliseconds in the order of [`IpuState::ALL`].
-type ByState = [u64; IpuState::ALL.len()];
 
 /// Periods of one length, of which the last ones are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,15 +41,16 @@ impl Sums {
     pub(super) fn add(&mut self, states: &IpuStates, milliseconds: i64) {
         let milliseconds = u64::try_from(milliseconds).unwrap_or(0);
         for one in states.groups() {
-            let sum = &mut self.row(one.state, &one.namespace)[one.state as usize];
+            let sum = self.sum(one.state, &one.namespace);
             *sum = sum.saturating_add(u64::from(one.ipus).saturating_mul(milliseconds));
         }
     }
 
-    /// The numbers to which this state of IPUs of a namespace counts.
-    fn row(&mut self, state: IpuState, namespace: &Arc<str>) -> &mut ByState {
-        if state as usize >= ALLOCATED {
-            return &mut self.unallocated;
+    /// The number to which this state of IPUs of a namespace counts.
+    fn sum(&mut self, state: IpuState, namespace: &Arc<str>) -> &mut u64 {
+        let index = state as usize;
+        if index >= ALLOCATED {
+            return &mut self.unallocated[index - ALLOCATED];
         }
         let named = self.namespaces.keys().filter(|name| !name.is_empty());
         let is_full = named.count() >= NAMESPACES_MAX;
@@ -61,22 +59,27 @@ impl Sums {
         } else {
             Arc::clone(namespace)
         };
-        self.namespaces.entry(name).or_default()
+        &mut self.namespaces.entry(name).or_default()[index]
     }
 
     /// IPU-seconds of each state.
     pub(super) fn seconds(&self) -> [(IpuState, f64); IpuState::ALL.len()] {
         IpuState::ALL.map(|state| {
-            let rows = self.namespaces.values().chain([&self.unallocated]);
-            let sum = rows.fold(0, |sum: u64, row| sum.saturating_add(row[state as usize]));
+            let index = state as usize;
+            let sum = if index >= ALLOCATED {
+                self.unallocated[index - ALLOCATED]
+            } else {
+                let rows = self.namespaces.values();
+                rows.fold(0, |sum: u64, row| sum.saturating_add(row[index]))
+            };
             (state, seconds(sum))
         })
     }
 
     /// The sums of a period that begins at this millisecond, as a status reports them.
     pub(super) fn period(&self, start: i64) -> Period {
-        let of = |row: &ByState, state: IpuState| seconds(row[state as usize]);
-        let unallocated = |state| of(&self.unallocated, state);
+        let of = |row: &[u64; ALLOCATED], state: IpuState| seconds(row[state as usize]);
+        let unallocated = |state: IpuState| seconds(self.unallocated[state as usize - ALLOCATED]);
         let mut namespaces: Vec<NamespaceUse> = self
             .namespaces
             .iter()
@@ -119,7 +122,7 @@ impl Sums {
             (IpuState::Others, unallocated.others),
             (IpuState::Unknown, unallocated.unknown),
         ] {
-            sums.unallocated[state as usize] = milliseconds(seconds);
+            *sums.sum(state, &Arc::default()) = milliseconds(seconds);
         }
         for NamespaceUse { namespace, seconds } in &period.namespaces {
             let namespace: Arc<str> = namespace.as_str().into();
@@ -131,7 +134,7 @@ impl Sums {
                 (IpuState::IdleAllocated, seconds.idle_allocated),
                 (IpuState::Releasing, seconds.releasing),
             ] {
-                let sum = &mut sums.row(state, &namespace)[state as usize];
+                let sum = sums.sum(state, &namespace);
                 *sum = sum.saturating_add(milliseconds(seconds));
             }
         }
