@@ -30,8 +30,13 @@ pub struct AccountStore {
 }
 
 impl AccountStore {
-    /// The accounts as the statuses of VIPUControllers report them, by address. Empty until the accounts of the leader
+    /// The account of a controller as the status of its VIPUController reports it. `None` until the accounts of the leader
     /// before were read: a status must not replace what it continues.
+    pub fn status(&self, address: &str) -> Option<Accounting> {
+        self.accounts().status(address)
+    }
+
+    /// The same of all controllers, by address.
     pub fn statuses(&self) -> BTreeMap<String, Accounting> {
         self.accounts().statuses()
     }

@@ -42,6 +42,11 @@ impl Accounts {
         }
     }
 
+    /// The account of a controller as its status reports it.
+    pub fn status(&self, controller: &str) -> Option<Accounting> {
+        Some(self.controllers.get(controller)?.status())
+    }
+
     /// The accounts as the statuses of the controllers report them, by address.
     pub fn statuses(&self) -> BTreeMap<String, Accounting> {
         let each = self.controllers.iter();
@@ -91,11 +96,12 @@ mod tests {
         accounts.observe(&BTreeMap::new(), |name| name == "pod1:8090", at(30));
         assert_eq!(free(&accounts, "pod1:8090"), Some(160.0));
         accounts.observe(&listed(Some(16)), |_| false, at(40));
-        let status = accounts.statuses().remove("pod1:8090").unwrap();
+        let status = accounts.status("pod1:8090").unwrap();
         assert_eq!(status.until.0, at(40));
         accounts.observe(&BTreeMap::new(), |_| false, at(50));
         assert_eq!(free(&accounts, "pod1:8090"), None);
         accounts.resume("pod1:8090", &status, 16);
-        assert_eq!(accounts.statuses()["pod1:8090"], status);
+        let statuses = BTreeMap::from([("pod1:8090".to_owned(), status)]);
+        assert_eq!(accounts.statuses(), statuses);
     }
 }
