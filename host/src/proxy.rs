@@ -9,6 +9,7 @@ use std::time::Duration;
 use ipu_api::naming::Identity;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, OpenError};
+use ipu_partitions::accounting::{AccountStore, Recorder};
 use ipu_partitions::controller_objects::{self, ControllerObjects, Keeper};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
@@ -127,6 +128,7 @@ pub async fn run_with(
         watched,
         namespaces,
         scope,
+        accounts: AccountStore::default(),
         instance: options.release.pod_name.clone(),
         reconciles: metrics.of_partitions(),
     };
@@ -198,6 +200,7 @@ fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
         partitions: sources.partitions.clone(),
         pool: shared.pool.clone(),
         namespaces: shared.namespaces.clone(),
+        accounts: shared.accounts.clone(),
     };
     let exposed = metrics.of_proxy(shared.guests.clone(), standing);
     (sources, exposed)
@@ -273,6 +276,7 @@ async fn run_as_leader(
         let context = Arc::new(Context::new(shared.clone(), leadership.clone()));
         tokio::select! {
             () = elector.renew_until_lost(&leadership) => {
+                shared.accounts.clear();
                 tokio::spawn(async move { context.events.close().await });
                 continue;
             }
@@ -325,8 +329,16 @@ async fn lead(
     };
     let (objects, keeper) = (objects.clone(), keeper.clone());
     let objects = controller_objects::run(context.clone(), objects, keeper, stop.clone());
+    let recorder = Recorder {
+        client: context.client.clone(),
+        pool: context.pool.clone(),
+        ledger: context.watched.clone(),
+        scope: context.scope.clone(),
+        store: context.accounts.clone(),
+    };
+    let accounting = recorder.run(stop.clone());
     let reconcile = ipu_partitions::run(context.clone(), stop.clone());
-    futures::join!(reconcile, sweep, summary, advertise, objects);
+    futures::join!(reconcile, sweep, summary, advertise, objects, accounting);
 }
 
 /// What marks the ids of this cluster, on V-IPU controllers that several clusters may use: the UID of the

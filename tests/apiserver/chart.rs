@@ -277,6 +277,7 @@ async fn rights_are_enough_and_no_more() {
         ("vipu-proxy", "watch", "nodes", "", true),
         ("vipu-proxy", "get", "nodes", "", false),
         ("vipu-proxy", "list", "pods", "team", true),
+        ("vipu-proxy", "watch", "pods", "team", true),
         ("vipu-proxy", "create", "pods", "team", false),
         (
             "vipu-proxy",

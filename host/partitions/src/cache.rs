@@ -5,6 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
+use ipu_api::naming;
+use ipu_api::partition_conditions;
 use ipu_api::uid::Uid;
 use ipu_runtime::compressed::{Compressed, ObjectCompressor};
 use ipu_runtime::watch_store::{self, Store};
@@ -81,6 +83,16 @@ pub struct Brief {
     pub is_in_gang: bool,
     /// Whether it has an attempt with an unknown outcome.
     pub has_open_request: bool,
+    /// The partitions of its attempts with an unknown outcome.
+    pub requested: Box<[Allocation]>,
+    /// The id of the partition that it uses.
+    pub current: Option<Uid>,
+    /// Whether Graphcore's operator created that partition.
+    pub is_adopted: bool,
+    /// Since when that partition is ready, if it is.
+    pub ready_since: Option<Timestamp>,
+    /// Whether its controller is at work on that partition.
+    pub is_busy: bool,
     owner: Uid,
     created: Option<Timestamp>,
     is_deleted: bool,
@@ -97,6 +109,11 @@ impl Brief {
         self.owner == owner
     }
 
+    /// Whether it is being deleted.
+    pub fn is_deleted(&self) -> bool {
+        self.is_deleted
+    }
+
     fn unreadable() -> Self {
         Self {
             phase: None,
@@ -106,6 +123,11 @@ impl Brief {
             state_unknown: None,
             is_in_gang: false,
             has_open_request: false,
+            requested: Box::default(),
+            current: None,
+            is_adopted: false,
+            ready_since: None,
+            is_busy: false,
             owner: Uid::default(),
             created: None,
             is_deleted: false,
@@ -228,6 +250,13 @@ impl Cache {
         all.map(|one| (&*one.controller, one.ipus))
     }
 
+    /// IPUs of the smallest request that waits.
+    pub fn smallest_waiting(&self) -> Option<u32> {
+        let waiting = mine(self.store.objects().iter());
+        let waiting = waiting.filter_map(|(_, kept)| kept.queue_entry.as_ref());
+        waiting.map(|queue_entry| queue_entry.ipus).min()
+    }
+
     /// The queue at `now`, in the order in which requests are served.
     pub fn queue(&self, now: Timestamp) -> Vec<QueueEntry> {
         let in_gangs = mine(self.store.objects().iter());
@@ -311,6 +340,7 @@ fn kept(
 fn brief(partition: &IPUPartition, words: &mut BTreeSet<Arc<str>>) -> Brief {
     let (spec, metadata) = (&partition.spec, &partition.metadata);
     let status = partition.status.as_ref();
+    let current = status.and_then(|status| status.partition_id.as_deref());
     Brief {
         phase: Some(status.map_or(PartitionPhase::Pending, |status| status.phase)),
         controller: controller(partition).map(|name| word(words, name)),
@@ -319,6 +349,12 @@ fn brief(partition: &IPUPartition, words: &mut BTreeSet<Arc<str>>) -> Brief {
         state_unknown: status.and_then(state_unknown::of),
         is_in_gang: spec.options.gang_size.is_some(),
         has_open_request: open_requests(partition).next().is_some(),
+        requested: capacity::requested(partition, |name| word(words, name)),
+        current: current.map(Uid::of),
+        is_adopted: current
+            .is_some_and(|id| id == naming::adoptable_partition(&spec.owner, spec.slot)),
+        ready_since: status.and_then(partition_conditions::ready_since),
+        is_busy: status.and_then(partition_conditions::busy_since).is_some(),
         owner: Uid::of(&spec.owner.uid),
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         is_deleted: metadata.deletion_timestamp.is_some(),

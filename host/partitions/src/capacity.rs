@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus, WaitingReason};
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, WaitingReason,
+};
 use ipu_api::naming;
 use ipu_api::uid::Uid;
 use ipu_guest_host::model::ControllerView;
@@ -40,13 +42,27 @@ pub fn allocations(
     let asked = attempts(partition, AttemptOutcome::Unknown);
     let adopted = asked.filter(|one| one.id == naming::adoptable_partition(&spec.owner, spec.slot));
     made.chain(adopted)
-        .map(|attempt| Allocation {
-            controller: word(&attempt.controller.name),
-            id: Uid::of(&attempt.id),
-            ipus: partition.spec.ipus,
-            account: attempt.account.as_deref().map(&mut word),
-        })
+        .map(|attempt| allocation(attempt, spec.ipus, &mut word))
         .collect()
+}
+
+/// The partitions that an IPUPartition has requested and whose existence is unknown, in the same way.
+pub fn requested(
+    partition: &IPUPartition,
+    mut word: impl FnMut(&str) -> Arc<str>,
+) -> Box<[Allocation]> {
+    attempts(partition, AttemptOutcome::Unknown)
+        .map(|attempt| allocation(attempt, partition.spec.ipus, &mut word))
+        .collect()
+}
+
+fn allocation(attempt: &Attempt, ipus: u32, mut word: impl FnMut(&str) -> Arc<str>) -> Allocation {
+    Allocation {
+        controller: word(&attempt.controller.name),
+        id: Uid::of(&attempt.id),
+        ipus,
+        account: attempt.account.as_deref().map(word),
+    }
 }
 
 /// Whether a status releases IPUs that the one before holds.

@@ -14,6 +14,7 @@ use kube::Client;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
+use super::accounting::AccountStore;
 use super::controller_pool::ControllerPool;
 use super::queue_state::QueueState;
 use super::read_your_writes::ReadYourWrites;
@@ -37,6 +38,8 @@ pub struct Shared {
     pub namespaces: Namespaces,
     /// The namespaces whose partitions this release creates.
     pub scope: Scope,
+    /// The accounts of IPU-seconds.
+    pub accounts: AccountStore,
     /// Name of this process among its replicas.
     pub instance: Option<String>,
     /// Counts the reconciles.
@@ -59,6 +62,8 @@ pub struct Context {
     pub namespaces: Namespaces,
     /// The namespaces whose partitions this release creates.
     pub scope: Scope,
+    /// The accounts of IPU-seconds.
+    pub accounts: AccountStore,
     /// The leadership of this replica.
     pub leadership: Arc<Leadership>,
     /// Counts the reconciles.
@@ -87,6 +92,7 @@ impl Context {
             watched,
             namespaces,
             scope,
+            accounts,
             instance,
             reconciles,
         } = shared;
@@ -104,6 +110,7 @@ impl Context {
             watched,
             namespaces,
             scope,
+            accounts,
             leadership,
             reconciles,
             released: Arc::default(),

@@ -6,11 +6,13 @@
 //! pure. `execute` carries a step out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome, which
 //! `unsettled_attempts` settles. `lifecycle` decides on desired partitions, `finalize` on deleted ones. `placement` chooses
 //! a V-IPU controller with the guests, and `queue` orders the requests. [`controller_objects`] keeps a VIPUController for each
-//! V-IPU controller. [`rest`] serves all of it to users.
+//! V-IPU controller, and [`accounting`] adds up where IPU-seconds went. [`rest`] serves all of it to users.
 //!
-//! The package reads Pods only to find out whether one uses a partition. It knows no rule of IPUJobs.
+//! The package reads Pods only to find out whether one uses a partition, and whether it is ready. It knows no rule of
+//! IPUJobs.
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod advertise;
 pub mod cache;
 pub mod capacity;

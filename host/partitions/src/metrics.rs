@@ -4,16 +4,19 @@
 pub mod summary;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::clock;
 use ipu_runtime::metrics;
+use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
 use self::summary::{Summary, most};
+use crate::accounting::AccountStore;
 use crate::controller_pool::{ControllerPool, ControllerState};
 use crate::watched::Watched;
 
@@ -29,6 +32,8 @@ pub struct Sources {
     pub pool: Arc<ControllerPool>,
     /// IPUs of each namespace, in use and requested.
     pub namespaces: Namespaces,
+    /// The accounts of IPU-seconds.
+    pub accounts: AccountStore,
 }
 
 /// A gauge by one label.
@@ -42,6 +47,7 @@ impl Sources {
         let summary = partitions.read(|cache| Summary::of(cache.briefs(), clock::now()));
         expose_partitions(now, &summary);
         self.expose_namespaces(now);
+        self.expose_accounts(now);
     }
 
     async fn expose_controllers(&self, now: &mut Registry) {
@@ -102,6 +108,28 @@ impl Sources {
         );
     }
 
+    /// Only the leader has accounts.
+    fn expose_accounts(&self, now: &mut Registry) {
+        let sums: Family<[(&str, String); 2], Counter<f64, AtomicU64>> = Family::default();
+        let accounts = self.accounts.accounts();
+        for (controller, states) in accounts.seconds() {
+            for (state, seconds) in states {
+                let labels = [
+                    ("state", state.name().to_owned()),
+                    ("vipu_controller", controller.to_owned()),
+                ];
+                sums.get_or_create(&labels).inc_by(seconds);
+            }
+        }
+        drop(accounts);
+        now.sub_registry_with_prefix("vipu").register_with_unit(
+            "ipu",
+            "IPU-seconds of the V-IPU controller since they are counted, each in exactly one state",
+            Unit::Seconds,
+            sums,
+        );
+    }
+
     fn expose_namespaces(&self, now: &mut Registry) {
         let (held, waiting) = (By::default(), By::default());
         for (namespace, usage) in most(self.namespaces.usages()) {
@@ -148,7 +176,7 @@ fn expose_partitions(now: &mut Registry, summary: &Summary) {
         "IPUPartitions whose state on a V-IPU controller is unknown, by the reason of their condition StateUnknown",
         unknown,
     );
-    let longest: Gauge<f64, std::sync::atomic::AtomicU64> = Gauge::default();
+    let longest: Gauge<f64, AtomicU64> = Gauge::default();
     longest.set(summary.longest_wait);
     now.register_with_unit(
         "partition_longest_wait",

@@ -9,6 +9,7 @@
 //! What is left out: a reset that was answered and is delivered once more later. A reset carries only
 //! an id, and no more than that id could tell the second delivery from the first.
 
+mod accounts;
 pub(super) mod api_server;
 mod assigned_ipus;
 mod broken_gang;

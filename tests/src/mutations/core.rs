@@ -9,6 +9,12 @@ const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
     bound: None,
 });
 
+/// The tests of the accounts of IPU-seconds.
+const ACCOUNTING_TESTS: FoundBy = FoundBy::Tests(Tests {
+    package: "ipu-partitions",
+    named: "accounting::",
+});
+
 const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";
 const QUEUE: &str = "host/partitions/src/queue.rs";
 const QUEUE_ENTRY: &str = "host/partitions/src/queue/entry.rs";
@@ -346,5 +352,19 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         text: "now.duration_since(started.0).abs() < REFUSAL_LIFETIME",
         instead: "now.duration_since(started.0) < REFUSAL_LIFETIME",
         found_by: FoundBy::Simulation,
+    },
+    Mutation {
+        name: "a time that nobody has seen counts as if somebody had seen it",
+        file: "host/partitions/src/accounting/account.rs",
+        text: "let is_seen = now - from <= UNSEEN_AFTER;",
+        instead: "let is_seen = now - from <= 1_000 * UNSEEN_AFTER;",
+        found_by: ACCOUNTING_TESTS,
+    },
+    Mutation {
+        name: "a part of a second is reported, and counted again by the next leader",
+        file: "host/partitions/src/accounting/account.rs",
+        text: "            self.open.push((from, now, states));",
+        instead: "            self.count(from, now, &states);",
+        found_by: ACCOUNTING_TESTS,
     },
 ];

@@ -1,5 +1,6 @@
 //! Both processes' metrics after everything that they count has happened once.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_operator::exposition::Metrics;
 use ipu_partitions::Guarded;
+use ipu_partitions::accounting::{AccountStore, ControllerUse};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::metrics::Sources;
 use ipu_partitions::node_labels::node_labels;
@@ -117,5 +119,19 @@ async fn sources(simulator: &Simulator) -> Sources {
         partitions,
         pool: Arc::new(pool),
         namespaces,
+        accounts: accounts(),
     }
+}
+
+/// The accounts of a controller that has answered once.
+fn accounts() -> AccountStore {
+    let answered = ControllerUse {
+        total: Some(16),
+        ..ControllerUse::default()
+    };
+    let observed = BTreeMap::from([("pod1:8090".to_owned(), answered)]);
+    let store = AccountStore::default();
+    let now = "2026-01-01T12:00:00Z".parse().unwrap();
+    store.accounts().observe(&observed, |_| false, now);
+    store
 }

@@ -1,0 +1,54 @@
+//! Accounts for the IPU-seconds of V-IPU controllers: each of them is in exactly one state.
+//!
+//! `observation` tells the states of all IPUs from the ledger, the controllers' reports and the readiness of Pods
+//! (`pod_readiness`). `account` adds them up; both are pure. [`recorder`] observes while this replica leads. The statuses of
+//! VIPUControllers carry the accounts over a restart and a change of the leader.
+
+mod account;
+mod accounts;
+mod ipu_states;
+pub(crate) mod observation;
+mod periods;
+pub(crate) mod pod_readiness;
+pub mod recorder;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use ipu_api::accounting::Accounting;
+use parking_lot::{Mutex, MutexGuard};
+
+pub use account::Account;
+pub use accounts::Accounts;
+pub use ipu_states::{ControllerUse, IpuGroup, IpuState};
+pub use recorder::Recorder;
+
+/// The accounts of the leader; those of any other replica are empty. Clones are cheap and share the data.
+#[derive(Clone, Debug, Default)]
+pub struct AccountStore {
+    accounts: Arc<Mutex<Accounts>>,
+}
+
+impl AccountStore {
+    /// The account of a controller as the status of its VIPUController reports it. `None` until the accounts of the leader
+    /// before were read: a status must not replace what it continues.
+    pub fn status(&self, address: &str) -> Option<Accounting> {
+        self.accounts().status(address)
+    }
+
+    /// The same of all controllers, by address.
+    pub fn statuses(&self) -> BTreeMap<String, Accounting> {
+        self.accounts().statuses()
+    }
+
+    /// Drops the accounts of a replica that does not lead any more: the next leader continues them.
+    pub fn clear(&self) {
+        *self.accounts() = Accounts::default();
+    }
+
+    /// The accounts, to read or to change them.
+    pub fn accounts(&self) -> MutexGuard<'_, Accounts> {
+        // Each change is complete before the next one begins.
+        self.accounts.lock()
+    }
+}

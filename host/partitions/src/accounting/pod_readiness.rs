@@ -1,0 +1,267 @@
+//! The Pods that use partitions, as far as accounts need them: how many are ready, and how many have been.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use futures::channel::mpsc;
+use ipu_api::labels::PARTITION_ID_LABEL;
+use ipu_api::uid::Uid;
+use ipu_runtime::scope::{self, Scope};
+use ipu_runtime::trimmed::{Guarded, readable, untrimmed};
+use ipu_runtime::watch_store::Store;
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use kube::runtime::watcher::{self, Event};
+use kube::{Client, ResourceExt};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+/// Pods of a namespace that use a partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PodCounts {
+    /// Those that are ready.
+    pub ready: u32,
+    /// Those that are not ready any more, or have ended.
+    pub started: u32,
+    /// Those that have not been ready yet, as far as their statuses tell.
+    pub waiting: u32,
+}
+
+/// The Pods that use partitions, as a watch last saw them.
+#[derive(Debug)]
+pub(super) struct PodReadiness {
+    pods: Mutex<Pods>,
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Pods {
+    store: Store<Arc<str>, Readiness>,
+    partitions: HashMap<(Arc<str>, Uid), PodCounts>,
+}
+
+/// What is stored of a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Readiness {
+    namespace: Arc<str>,
+    /// The id of its partition.
+    partition: Uid,
+    stage: Stage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Waiting,
+    Ready,
+    Started,
+}
+
+impl Default for PodReadiness {
+    fn default() -> Self {
+        Self {
+            pods: Mutex::default(),
+            changes: watch::Sender::new(0),
+        }
+    }
+}
+
+impl PodReadiness {
+    /// The Pods of a namespace that use the partition with this id. `None` until all Pods are listed.
+    pub(super) fn of(&self, namespace: &Arc<str>, partition: Uid) -> Option<PodCounts> {
+        let pods = self.pods.lock();
+        let key = (Arc::clone(namespace), partition);
+        let counts = || pods.partitions.get(&key).copied().unwrap_or_default();
+        pods.store.is_listed().then(counts)
+    }
+
+    /// A number that changes with each change of a Pod.
+    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Follows the Pods with partitions in the namespaces of a release, without end.
+    pub(super) async fn follow(&self, client: &Client, scope: &Scope) {
+        let with_partition = watcher::Config::default().labels(PARTITION_ID_LABEL);
+        let events = scope::watch::everywhere::<Guarded<Pod>>(client, scope, with_partition);
+        let apply = |event| {
+            let is_changed = readable(untrimmed(event)).is_some_and(|event| self.apply(event));
+            if is_changed {
+                self.changes.send_modify(|changes| *changes += 1);
+            }
+            None::<()>
+        };
+        // Nobody waits for single Pods.
+        let (nobody, _) = mpsc::unbounded();
+        scope::watch::follow("Pod", events, apply, || {}, &nobody).await;
+    }
+
+    /// Applies an event of the watch. Returns whether it changes a count.
+    fn apply(&self, event: Event<Pod>) -> bool {
+        let is_listed = matches!(event, Event::InitDone);
+        let mut pods = self.pods.lock();
+        let Pods { store, partitions } = &mut *pods;
+        let key = |pod: &Pod| Some(key(pod).into());
+        let changes = store.apply_event(event, key, |_, pod, _| readiness(&pod));
+        let mut is_changed = is_listed;
+        for change in changes {
+            let now = store.objects().get(&change.key);
+            if change.before.as_ref() == now {
+                continue;
+            }
+            is_changed = true;
+            if let Some(before) = &change.before {
+                before.subtract_from(partitions);
+            }
+            if let Some(now) = now {
+                now.add_to(partitions);
+            }
+        }
+        is_changed
+    }
+}
+
+impl Readiness {
+    fn key(&self) -> (Arc<str>, Uid) {
+        (Arc::clone(&self.namespace), self.partition)
+    }
+
+    fn add_to(&self, partitions: &mut HashMap<(Arc<str>, Uid), PodCounts>) {
+        *partitions.entry(self.key()).or_default().of(self.stage) += 1;
+    }
+
+    fn subtract_from(&self, partitions: &mut HashMap<(Arc<str>, Uid), PodCounts>) {
+        let Some(counts) = partitions.get_mut(&self.key()) else {
+            return;
+        };
+        let count = counts.of(self.stage);
+        *count = count.saturating_sub(1);
+        if *counts == PodCounts::default() {
+            partitions.remove(&self.key());
+        }
+    }
+}
+
+impl PodCounts {
+    fn of(&mut self, stage: Stage) -> &mut u32 {
+        match stage {
+            Stage::Waiting => &mut self.waiting,
+            Stage::Ready => &mut self.ready,
+            Stage::Started => &mut self.started,
+        }
+    }
+}
+
+fn key(pod: &Pod) -> String {
+    format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
+}
+
+/// The readiness of a Pod that uses a partition.
+fn readiness(pod: &Pod) -> Option<Readiness> {
+    let partition = pod.labels().get(PARTITION_ID_LABEL)?;
+    let status = pod.status.as_ref();
+    Some(Readiness {
+        namespace: pod.namespace()?.into(),
+        partition: Uid::of(partition),
+        stage: status.map_or(Stage::Waiting, stage),
+    })
+}
+
+fn stage(status: &PodStatus) -> Stage {
+    let mut conditions = status.conditions.iter().flatten();
+    let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
+    if !is_over && conditions.any(|one| one.type_ == "Ready" && one.status == "True") {
+        return Stage::Ready;
+    }
+    // A container that has ended was started before, and so may have been the Pod.
+    let mut containers = status.container_statuses.iter().flatten();
+    let has_ended = containers.any(|one| {
+        let states = [&one.state, &one.last_state];
+        let mut ended = states.into_iter().flatten();
+        one.restart_count > 0 || ended.any(|state| state.terminated.is_some())
+    });
+    if is_over || has_ended {
+        Stage::Started
+    } else {
+        Stage::Waiting
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn pod(name: &str, status: &Value) -> Pod {
+        serde_json::from_value(json!({
+            "metadata": {
+                "name": name, "namespace": "team", "labels": {"graphcore.ai/partition-id": "p-1"},
+            },
+            "spec": {"containers": []},
+            "status": status,
+        }))
+        .unwrap()
+    }
+
+    fn ready() -> Value {
+        json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})
+    }
+
+    fn container(fields: &Value) -> Value {
+        let mut status = json!({
+            "name": "main", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
+        });
+        json_patch::merge(&mut status, fields);
+        json!({"phase": "Running", "containerStatuses": [status]})
+    }
+
+    #[test]
+    fn a_pod_waits_is_ready_or_was_started() {
+        let ended = json!({"terminated": {"exitCode": 1}});
+        let mut over = ready();
+        over["phase"] = json!("Succeeded");
+        for (status, expected) in [
+            (Value::Null, Stage::Waiting),
+            (json!({"phase": "Pending"}), Stage::Waiting),
+            (ready(), Stage::Ready),
+            (over, Stage::Started),
+            (json!({"phase": "Failed"}), Stage::Started),
+            (container(&json!({})), Stage::Waiting),
+            (container(&json!({"restartCount": 1})), Stage::Started),
+            (container(&json!({"state": ended})), Stage::Started),
+            (container(&json!({"lastState": ended})), Stage::Started),
+        ] {
+            let found = readiness(&pod("a", &status)).unwrap();
+            assert_eq!(found.stage, expected, "{status}");
+        }
+        let mut unlabelled = pod("a", &ready());
+        unlabelled.metadata.labels = None;
+        assert_eq!(readiness(&unlabelled), None);
+    }
+
+    #[test]
+    fn pods_are_counted_by_partition() {
+        let pods = PodReadiness::default();
+        let counts = |namespace: &str| pods.of(&namespace.into(), Uid::of("p-1"));
+        pods.apply(Event::Init);
+        pods.apply(Event::InitApply(pod("a", &ready())));
+        assert_eq!(counts("team"), None, "not all are listed");
+        assert!(pods.apply(Event::InitDone));
+        assert!(pods.apply(Event::Apply(pod("b", &Value::Null))));
+        let expected = |ready, started, waiting| {
+            Some(PodCounts {
+                ready,
+                started,
+                waiting,
+            })
+        };
+        assert_eq!(counts("team"), expected(1, 0, 1));
+        assert_eq!(counts("other"), expected(0, 0, 0));
+        assert!(!pods.apply(Event::Apply(pod("a", &ready()))));
+        assert!(pods.apply(Event::Apply(pod("a", &json!({"phase": "Failed"})))));
+        assert_eq!(counts("team"), expected(0, 1, 1));
+        assert!(pods.apply(Event::Delete(pod("a", &Value::Null))));
+        assert!(pods.apply(Event::Delete(pod("b", &Value::Null))));
+        assert_eq!(counts("team"), expected(0, 0, 0));
+        assert_eq!(pods.pods.lock().partitions.len(), 0);
+    }
+}

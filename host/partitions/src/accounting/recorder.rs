@@ -1,0 +1,171 @@
+//! Observes the IPUs of all V-IPU controllers while this replica leads, and keeps their accounts.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use ipu_api::vipu_controller::VIPUController;
+use ipu_runtime::clock;
+use ipu_runtime::scope::Scope;
+use kube::Client;
+use kube::api::{Api, ListParams};
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+use vipu_client::inventory::Report;
+
+use super::observation::{ControllerReport, LedgerUse, UsedPartitions};
+use super::pod_readiness::PodReadiness;
+use super::{AccountStore, Accounts};
+use crate::controller_pool::ControllerPool;
+use crate::watched::Watched;
+
+/// Time between two reads of the controllers. A partition that others create is seen as late as that.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// Shortest time between two observations, so that a burst of changes is one.
+const BATCH_DELAY: Duration = Duration::from_millis(250);
+
+/// Changes that are taken at once.
+const BATCH: usize = 1_024;
+
+/// VIPUControllers that are read at once: each has the periods of a month.
+const PAGE: u32 = 32;
+
+/// Time between two attempts to read the accounts of the leader before.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Keeps the accounts of the leader.
+#[derive(Clone)]
+pub struct Recorder {
+    /// The API server.
+    pub client: Client,
+    /// The V-IPU controllers.
+    pub pool: Arc<ControllerPool>,
+    /// The IPUPartitions.
+    pub ledger: Watched,
+    /// The namespaces whose Pods are watched.
+    pub scope: Scope,
+    /// The accounts.
+    pub store: AccountStore,
+}
+
+/// The working data of the recorder.
+#[derive(Default)]
+struct Working {
+    pods: PodReadiness,
+    used: Mutex<UsedPartitions>,
+    reports: Mutex<Vec<ControllerReport>>,
+}
+
+impl Recorder {
+    /// Keeps the accounts until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let working = Working::default();
+        self.store.clear();
+        let recording = async {
+            self.resume().await;
+            self.ledger.once_listed().await;
+            futures::join!(
+                self.read_controllers(&working),
+                self.follow_changes(&working)
+            )
+        };
+        let following = working.pods.follow(&self.client, &self.scope);
+        let both = Box::pin(async { futures::join!(recording, following) });
+        let _ = stop.run_until_cancelled(both).await;
+    }
+
+    /// Continues the accounts of the leader before. Nothing is counted until they are read: a status must not replace what
+    /// it continues.
+    async fn resume(&self) {
+        loop {
+            match previous(&self.client).await {
+                Ok(accounts) => {
+                    *self.store.accounts() = accounts;
+                    return;
+                }
+                // The kind is not served, so nobody has written accounts.
+                Err(kube::Error::Api(status)) if status.code == 404 => return,
+                Err(error) => {
+                    tracing::warn!(
+                        %error,
+                        "failed to read the accounts of IPU-seconds in VIPUControllers; trying again"
+                    );
+                }
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    /// Reads all controllers again and again.
+    async fn read_controllers(&self, working: &Working) {
+        loop {
+            let reports = self.pool.reports().await;
+            self.take_reports(&reports, working);
+            tokio::time::sleep(PERIOD).await;
+        }
+    }
+
+    /// Observes after each change of an IPUPartition or a Pod.
+    async fn follow_changes(&self, working: &Working) {
+        let mut names = pin!(self.ledger.names().ready_chunks(BATCH));
+        let (mut released, mut pods) = (self.ledger.released(), working.pods.changes());
+        loop {
+            tokio::select! {
+                Some(_) = names.next() => {}
+                Ok(()) = released.changed() => {}
+                Ok(()) = pods.changed() => {}
+                else => return,
+            }
+            self.observe(&self.ledger_use(working), working);
+            tokio::time::sleep(BATCH_DELAY).await;
+        }
+    }
+
+    fn take_reports(&self, reports: &[Report], working: &Working) {
+        let ledger = self.ledger_use(working);
+        let reports = reports.iter().map(|report| ledger.report(report));
+        *working.reports.lock() = reports.collect();
+        self.observe(&ledger, working);
+    }
+
+    fn ledger_use(&self, working: &Working) -> LedgerUse {
+        let pods = |namespace: &Arc<str>, id| working.pods.of(namespace, id);
+        let mut used = working.used.lock();
+        self.ledger.read(|cache| {
+            let smallest_waiting = cache.smallest_waiting();
+            let briefs = cache.briefs().map(|(brief, _)| brief);
+            LedgerUse::of(briefs, smallest_waiting, pods, &mut used, clock::now())
+        })
+    }
+
+    fn observe(&self, ledger: &LedgerUse, working: &Working) {
+        let observed = ledger.observed(&working.reports.lock());
+        let is_kept = |name: &str| ledger.has_controller(name);
+        // Before the first reports, no controller counts as gone.
+        if !observed.is_empty() || self.pool.controllers().is_empty() {
+            let mut accounts = self.store.accounts();
+            accounts.observe(&observed, is_kept, clock::now());
+        }
+    }
+}
+
+/// The accounts in the statuses of all VIPUControllers.
+async fn previous(client: &Client) -> Result<Accounts, kube::Error> {
+    let controllers: Api<VIPUController> = Api::all(client.clone());
+    let mut params = ListParams::default().limit(PAGE);
+    let mut accounts = Accounts::default();
+    loop {
+        let page = controllers.list(&params).await?;
+        for status in page.items.iter().filter_map(|one| one.status.as_ref()) {
+            if let Some(accounting) = &status.accounting {
+                accounts.resume(&status.address, accounting, status.ipus.total);
+            }
+        }
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(accounts),
+        }
+    }
+}
