@@ -41,14 +41,19 @@ pub struct Period {
 #[serde(rename_all = "camelCase")]
 pub struct Unallocated {
     /// Free, and of use to whoever waits, or nobody waits.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub free: f64,
     /// Free, but in blocks that are too small for every request that waits.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub stranded: f64,
     /// Of a controller that does not answer, and in partitions that are in error.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub unhealthy: f64,
     /// In partitions that the operator has not created.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub others: f64,
     /// Not seen by the operator.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown: f64,
 }
 
@@ -68,30 +73,32 @@ pub struct NamespaceUse {
 #[serde(rename_all = "camelCase")]
 pub struct AllocatedSeconds {
     /// The V-IPU controller creates the partition.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub forming: f64,
     /// The partition is ready, and no Pod of its owner has been ready yet.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting_pods: f64,
     /// A Pod of its owner is ready. It says nothing of what the IPUs compute.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub running: f64,
     /// The partition is being reset.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub resetting: f64,
     /// The partition is ready, and none of the Pods of its owner is ready any more.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub idle_allocated: f64,
     /// The partition is being removed.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub releasing: f64,
 }
 
-/// IPU-seconds of one job, as its status sums them up over all of its partitions and runs.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct JobAccounting {
-    /// Seconds for which the job waited for partitions.
-    pub waiting_seconds: f64,
-    /// IPU-seconds in its partitions.
-    #[serde(flatten)]
-    pub ipu_seconds: AllocatedSeconds,
-    /// IPU-seconds of runs that failed and were started again; part of the states above.
-    pub wasted: f64,
+/// Most states of most periods are zero, and an object has hundreds of them.
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(seconds: &f64) -> bool {
+    *seconds == 0.0
 }
 
 impl AllocatedSeconds {

@@ -297,7 +297,7 @@ mod tests {
 
     #[test]
     fn a_drain_waits_for_ever_unless_told_otherwise() {
-        let hour = Duration::from_secs(3_600);
+        let hour = Duration::from_hours(1);
         for (words, reason, wait, timeout) in [
             (&["drain", "a"][..], None, true, Duration::ZERO),
             (

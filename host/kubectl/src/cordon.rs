@@ -146,6 +146,26 @@ mod tests {
     }
 
     #[test]
+    fn the_reason_of_a_cordon_changes_alone() {
+        let cordoned = spec(true, false, Some("a"));
+        for (reason, expected) in [
+            (None, "already cordoned"),
+            (Some("a"), "already cordoned"),
+            (Some("b"), "cordoned"),
+        ] {
+            let user = Some("alice");
+            let found = change(Request::Cordon, &cordoned, Origin { user, reason });
+            assert_eq!(found.state, expected, "{reason:?}");
+            let written = found.patch.map(|patch| patch["spec"]["reason"].clone());
+            assert_eq!(
+                written,
+                (expected == "cordoned").then(|| json!("b")),
+                "{reason:?}"
+            );
+        }
+    }
+
+    #[test]
     fn a_request_changes_what_is_not_so_yet() {
         let (open, cordoned) = (spec(false, false, None), spec(true, false, Some("a")));
         let drained = spec(true, true, Some("a"));
@@ -159,28 +179,7 @@ mod tests {
         let nothing =
             json!({"cordoned": false, "draining": false, "requestedBy": null, "reason": null});
         for (request, spec, reason, expected, state) in [
-            (
-                Request::Cordon,
-                &open,
-                None,
-                patch(cordon.clone()),
-                "cordoned",
-            ),
-            (Request::Cordon, &cordoned, None, None, "already cordoned"),
-            (
-                Request::Cordon,
-                &cordoned,
-                Some("a"),
-                None,
-                "already cordoned",
-            ),
-            (
-                Request::Cordon,
-                &cordoned,
-                Some("b"),
-                with(cordon),
-                "cordoned",
-            ),
+            (Request::Cordon, &open, None, patch(cordon), "cordoned"),
             (Request::Cordon, &drained, None, None, "already cordoned"),
             (
                 Request::Drain,

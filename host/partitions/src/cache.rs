@@ -68,6 +68,10 @@ enum Whole {
 
 /// The fields that decisions read from all IPUPartitions.
 #[derive(Clone, Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and any of them may hold together"
+)]
 pub struct Brief {
     /// Its phase. `None`: it is unreadable.
     pub phase: Option<PartitionPhase>,

@@ -10,9 +10,11 @@ mod status;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
 use ipu_api::{API_VERSION, labels};
 use ipu_runtime::scope::Conflicts;
@@ -32,11 +34,17 @@ use super::reconcile::chain;
 
 pub use self::watch::{ControllerObjectWatch, ControllerObjects, controller_objects};
 
-/// Longest time between two passes.
-const PERIOD: Duration = Duration::from_secs(10);
+/// Longest time from the end of [`BATCH_DELAY`] to the next pass.
+const IDLE: Duration = Duration::from_secs(9);
 
 /// Shortest time between two passes, so that changes of one moment are handled together.
 const BATCH_DELAY: Duration = Duration::from_secs(1);
+
+/// Time for the last accounts of a replica that stops.
+const LAST_ACCOUNTS: Duration = Duration::from_secs(5);
+
+/// Writes of these at the same time.
+const LAST_WRITES: usize = 8;
 
 /// Failures that end a pass: mostly the next requests would fail for the same reason.
 const FAILURES_MAX: usize = 3;
@@ -118,12 +126,39 @@ pub async fn run(
         let occasion = async {
             tokio::time::sleep(BATCH_DELAY).await;
             tokio::select! {
-                () = tokio::time::sleep(PERIOD - BATCH_DELAY) => {}
+                () = tokio::time::sleep(IDLE) => {}
                 Ok(()) = changes.changed() => {}
                 Ok(()) = known.changed() => {}
             }
         };
         let _ = stop.run_until_cancelled(occasion).await;
+    }
+    // What is not written now is unknown to the next leader.
+    let _ = tokio::time::timeout(LAST_ACCOUNTS, save_accounts(&context, &objects, &keeper)).await;
+}
+
+/// Writes the accounts of IPU-seconds into all objects that this release keeps.
+async fn save_accounts(context: &Context, objects: &ControllerObjects, keeper: &Keeper) {
+    let all = objects.all().unwrap_or_default();
+    let kept = all.into_iter().filter(|(_, object)| {
+        !object.is_deleted && object.release.as_deref() == Some(&*keeper.namespace)
+    });
+    let api = Api::<VIPUController>::all(context.client.clone());
+    let writes = stream::iter(kept).map(async |(name, object)| {
+        let Some(accounting) = object
+            .status
+            .and_then(|status| context.accounts.status(&status.address))
+        else {
+            return Ok(());
+        };
+        let patch = json!({"metadata": {"uid": object.uid}, "status": {"accounting": accounting}});
+        write_status(&api, name, &patch).await
+    });
+    let mut writes = pin!(writes.buffer_unordered(LAST_WRITES));
+    while let Some(written) = writes.next().await {
+        if let Err(error) = written {
+            tracing::warn!("{}", chain(&error));
+        }
     }
 }
 
@@ -148,14 +183,24 @@ async fn pass(
         now: clock::now(),
     });
     memory.written.retain(|name, _| objects.contains_key(name));
+    for name in objects.keys() {
+        // The leader before has written the others.
+        memory
+            .written
+            .entry(name.clone())
+            .or_insert_with(clock::now);
+    }
     report_others(plan.of_others, memory);
     let mut failures = Vec::new();
-    for (name, action) in plan.actions {
+    for (name, mut action) in plan.actions {
         if failures.len() >= FAILURES_MAX || !context.leadership.is_valid() {
             break;
         }
         if matches!(action, Action::Create(_) | Action::Write { .. }) {
             memory.written.insert(name.clone(), clock::now());
+        }
+        if let Action::Create(status) | Action::Write { status, .. } = &mut action {
+            status.accounting = context.accounts.status(&status.address);
         }
         failures.extend(execute(context, keeper, name, action).await.err());
     }

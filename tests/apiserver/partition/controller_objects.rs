@@ -22,15 +22,13 @@ fn status(object: &VIPUController) -> VIPUControllerStatus {
     object.status.clone().unwrap_or_default()
 }
 
-/// Status and reason of a condition.
-fn condition(object: &VIPUController, type_: &str) -> Option<(String, String)> {
+/// Status and reason of a condition. Without it, nothing.
+fn condition(object: &VIPUController, type_: &str) -> String {
     let conditions = status(object).conditions.into_iter();
-    let mut of_type = conditions.filter(|one| one.type_ == type_);
-    of_type.next().map(|one| (one.status, one.reason))
-}
-
-fn is(status: &str, reason: &str) -> Option<(String, String)> {
-    Some((status.to_owned(), reason.to_owned()))
+    let of_type = conditions.filter(|one| one.type_ == type_);
+    of_type
+        .map(|one| format!("{} {}", one.status, one.reason))
+        .collect()
 }
 
 impl Fixture {
@@ -82,8 +80,8 @@ async fn each_controller_of_the_list_has_an_object_that_kubectl_shows() {
             (&*status.label_key, &*status.label_value),
             ("ipunode", "here")
         );
-        assert_eq!(condition(&object, "Ready"), is("True", "Reachable"));
-        assert_eq!(condition(&object, "Listed"), is("True", "ControllerListed"));
+        assert_eq!(condition(&object, "Ready"), "True Reachable");
+        assert_eq!(condition(&object, "Listed"), "True ControllerListed");
         assert_eq!(
             object.labels()[labels::MANAGED_BY_LABEL],
             labels::MANAGED_BY
@@ -177,7 +175,7 @@ async fn a_drained_controller_says_when_it_is_empty() {
         .await;
     let drained = fixture
         .once_controller(first, "it is drained", |object| {
-            condition(object, "Drained") == is("True", "NoPartitionsLeft")
+            condition(object, "Drained") == "True NoPartitionsLeft"
         })
         .await;
     assert_eq!(status(&drained).summary, "Ready,Draining");
@@ -202,10 +200,7 @@ async fn one_that_left_the_list_stays_until_nothing_is_on_it() {
     let object = fixture.once_summary(first, "Unlisted").await;
     assert_eq!(status(&object).partitions, 1);
     assert_eq!(status(&object).ipus.total, 8);
-    assert_eq!(
-        condition(&object, "Listed"),
-        is("False", "ControllerNotListed")
-    );
+    assert_eq!(condition(&object, "Listed"), "False ControllerNotListed");
     fixture.delete(&wanted).await;
     fixture.once_gone(&wanted).await;
     fixture.once_controller_gone(first).await;
@@ -230,7 +225,7 @@ async fn one_that_does_not_answer_keeps_its_figures() {
         ..Order::default()
     });
     let down = fixture.once_summary(pod, "NotReady").await;
-    assert_eq!(condition(&down, "Ready"), is("False", "Unreachable"));
+    assert_eq!(condition(&down, "Ready"), "False Unreachable");
     assert_eq!(status(&down).ipus, status(&before).ipus);
     assert_eq!(status(&down).partitions, 1);
     pod.server.clear();

@@ -13,6 +13,7 @@ const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
 const ACCOUNTING_TESTS: FoundBy = FoundBy::Tests(Tests {
     package: "ipu-partitions",
     named: "accounting::",
+    bound: None,
 });
 
 const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";

@@ -33,7 +33,7 @@ pub(super) struct Periods {
     /// Number of stored periods.
     most: i64,
     /// By the millisecond in which a period begins.
-    periods: BTreeMap<i64, Sums>,
+    sums: BTreeMap<i64, Sums>,
 }
 
 impl Sums {
@@ -148,7 +148,7 @@ impl Periods {
         Self {
             length: HOUR,
             most: 25,
-            periods: BTreeMap::new(),
+            sums: BTreeMap::new(),
         }
     }
 
@@ -157,7 +157,7 @@ impl Periods {
         Self {
             length: 24 * HOUR,
             most: 32,
-            periods: BTreeMap::new(),
+            sums: BTreeMap::new(),
         }
     }
 
@@ -166,7 +166,7 @@ impl Periods {
         for period in periods {
             let start = period.start.0.as_millisecond();
             if start <= until && self.start(start) == start {
-                self.periods.insert(start, Sums::of_period(period));
+                self.sums.insert(start, Sums::of_period(period));
             }
         }
         self.prune(self.start(until));
@@ -182,7 +182,7 @@ impl Periods {
         while start <= last {
             let end = start + self.length;
             let milliseconds = until.min(end) - from.max(start);
-            let sums = self.periods.entry(start).or_default();
+            let sums = self.sums.entry(start).or_default();
             sums.add(states, milliseconds);
             start = end;
         }
@@ -190,7 +190,7 @@ impl Periods {
 
     /// The periods as a status reports them, oldest first.
     pub(super) fn reported(&self) -> Vec<Period> {
-        let each = self.periods.iter();
+        let each = self.sums.iter();
         each.map(|(start, sums)| sums.period(*start)).collect()
     }
 
@@ -206,7 +206,7 @@ impl Periods {
 
     fn prune(&mut self, last: i64) {
         let oldest = self.oldest(last);
-        while let Some(first) = self.periods.first_entry()
+        while let Some(first) = self.sums.first_entry()
             && *first.key() < oldest
         {
             first.remove();
@@ -296,14 +296,14 @@ mod tests {
         let day = 24 * HOUR;
         let mut hours = Periods::hours();
         hours.add(0, 400 * day, &free(1));
-        let starts: Vec<i64> = hours.periods.keys().copied().collect();
+        let starts: Vec<i64> = hours.sums.keys().copied().collect();
         assert_eq!((starts.len(), starts[24]), (25, 400 * day - HOUR));
         hours.add(401 * day, 401 * day + 1, &free(1));
-        assert_eq!(hours.periods.len(), 1);
+        assert_eq!(hours.sums.len(), 1);
         let mut of_status = Periods::hours().resumed(&hours.reported(), 300 * day);
-        assert_eq!(of_status.periods.len(), 0, "they are of the future");
+        assert_eq!(of_status.sums.len(), 0, "they are of the future");
         of_status = Periods::hours().resumed(&hours.reported(), 402 * day);
-        assert_eq!(of_status.periods.len(), 1);
+        assert_eq!(of_status.sums.len(), 1);
     }
 
     #[test]

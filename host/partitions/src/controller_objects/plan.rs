@@ -14,6 +14,10 @@ use super::status::{self, Change, LISTED, Observed};
 /// For so long a status in which only figures change is not written again.
 pub(super) const FIGURES_AGE: SignedDuration = SignedDuration::from_secs(10);
 
+/// After so long a status is written although nothing has changed: time that is not accounted in it is unknown to the next
+/// leader.
+pub(super) const ACCOUNT_AGE: SignedDuration = SignedDuration::from_mins(1);
+
 /// Within that time, so many statuses are written in which only figures change. With more controllers, their figures are
 /// older: those of 256 controllers that change all the time are written every 128 seconds.
 pub(super) const FIGURES_MAX: usize = 20;
@@ -119,7 +123,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Plan {
             plan.actions.push((name, Action::Create(status)));
             continue;
         };
-        match step(facts, observed, object) {
+        match step(facts, &name, observed, object) {
             Step::Nothing => {}
             Step::OfOther(release) => {
                 plan.of_others.insert(name, release);
@@ -157,7 +161,7 @@ enum Step {
     Later(Action),
 }
 
-fn step(facts: &Facts<'_>, observed: &Observed, object: &Object) -> Step {
+fn step(facts: &Facts<'_>, name: &str, observed: &Observed, object: &Object) -> Step {
     if object.is_deleted {
         return Step::Nothing;
     }
@@ -178,10 +182,16 @@ fn step(facts: &Facts<'_>, observed: &Observed, object: &Object) -> Step {
         status: Box::new(status),
     };
     match change {
-        Change::Nothing => Step::Nothing,
-        Change::Figures => Step::Later(write),
+        Change::Nothing if !is_account_due(facts, name) => Step::Nothing,
+        Change::Nothing | Change::Figures => Step::Later(write),
         Change::State => Step::Now(write),
     }
+}
+
+/// Whether the account in the status is so old that it is written although nothing else has changed.
+fn is_account_due(facts: &Facts<'_>, name: &str) -> bool {
+    let written = facts.written.get(name);
+    written.is_some_and(|at| facts.now.duration_since(*at).abs() >= ACCOUNT_AGE)
 }
 
 /// The other release that goes on keeping an object. One that is not there any more does not, and neither does one whose

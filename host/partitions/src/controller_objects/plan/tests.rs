@@ -58,6 +58,10 @@ fn object(release: Option<&str>, status: Option<VIPUControllerStatus>) -> Object
     }
 }
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "an object may have no status, and each row says what it has"
+)]
 fn written(observed: &Observed) -> Option<VIPUControllerStatus> {
     Some(status::desired(observed, None, None, at(0)))
 }
@@ -90,6 +94,25 @@ fn verbs(plan: &Plan) -> Vec<(&str, &'static str)> {
         (name.as_str(), verb)
     });
     verbs.collect()
+}
+
+#[test]
+fn a_status_without_changes_is_written_again_for_its_account() {
+    let a = listed("a:8090", 0);
+    let objects = BTreeMap::from([("a-8090".to_owned(), object(Some(HERE), written(&a)))]);
+    for (age, expected) in [(None, 0), (Some(59), 0), (Some(60), 1), (Some(3_600), 1)] {
+        let last = age.map(|age| ("a-8090".to_owned(), at(10_000 - age)));
+        let plan = plan(&Facts {
+            release: HERE,
+            other_releases: None,
+            controllers: std::slice::from_ref(&a),
+            is_list_current: true,
+            objects: &objects,
+            written: &last.into_iter().collect(),
+            now: at(10_000),
+        });
+        assert_eq!(plan.actions.len(), expected, "{age:?}");
+    }
 }
 
 #[test]
@@ -213,7 +236,7 @@ fn an_object_of_another_release_is_left_alone_while_that_release_is_there() {
     let unknown = Facts {
         release: HERE,
         other_releases: None,
-        controllers: &[a.clone()],
+        controllers: std::slice::from_ref(&a),
         is_list_current: true,
         objects: &BTreeMap::from([("a-8090".to_owned(), object(Some("former"), written(&a)))]),
         written: &BTreeMap::new(),
