@@ -43,6 +43,7 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_runtime::panics::{self, Panicked};
 use ipu_runtime::scope::Scope;
+use ipu_runtime::served_group::ServedGroup;
 use ipu_runtime::trimmed::Trimmed;
 use ipu_runtime::work_queue::{self, Limits, Requeue};
 use kube::Client;
@@ -128,15 +129,17 @@ impl ReconcileError {
     }
 }
 
-/// Reconciles IPUJobs until `shutdown`, then finishes the reconciles in progress.
+/// Reconciles IPUJobs until `shutdown`, then finishes the reconciles in progress. While `kueue` is served, a job in a queue
+/// starts only with an admission in its status.
 pub async fn run(
     client: Client,
     settings: JobSettings,
+    kueue: ServedGroup,
     metrics: &JobMetrics,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     check_lists(&client).await?;
-    let context = Arc::new(Context::new(client, settings, metrics));
+    let context = Arc::new(Context::new(client, settings, kueue, metrics));
     let _watching = metrics.jobs.watching();
     let (trigger, triggers) = mpsc::unbounded();
     // The watches end with this function, also if it is dropped.

@@ -26,10 +26,7 @@ fn reserving() -> QueuedJob {
         panic!("its partitions are to be formed: {reserve:?}");
     };
     job(|job| {
-        job["metadata"]["annotations"] = json!({
-            "graphcore.ai/reserve-partitions": "true",
-            "graphcore.ai/admitted-pod-sets": json!(updates).to_string(),
-        });
+        job["status"]["admission"] = json!({"podSets": updates, "reservePartitions": true});
     })
 }
 
