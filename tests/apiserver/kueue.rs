@@ -3,6 +3,7 @@
 mod check;
 mod fixture;
 mod flavors;
+mod granted;
 mod killed;
 mod many_jobs;
 mod multikueue;

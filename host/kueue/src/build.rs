@@ -25,6 +25,9 @@ const MESSAGE_MAX: usize = 1_024;
 /// Reasons of an eviction after which a Workload is in the queue again at once. After the others, Kueue requeues it.
 const REQUEUED_AT_ONCE: [&str; 2] = ["Preempted", "NodeFailures"];
 
+/// Reason of the eviction of a deactivated Workload, and the start of that reason with its cause.
+const DEACTIVATED: &str = "Deactivated";
+
 /// The priority of a Workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Priority {
@@ -153,7 +156,12 @@ pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
     let evicted = workload.condition(EVICTED, "True");
     let (reason, message) = evicted.map_or(("Evicted", ""), |one| (&*one.reason, &*one.message));
     let is_requeued = REQUEUED_AT_ONCE.contains(&reason);
-    let reason = if is_retry { PARTITION_RETRY } else { reason };
+    let reason = match reason {
+        _ if is_retry => PARTITION_RETRY,
+        // The reason may contain a cause, and Kueue would then not requeue the Workload when somebody activates it.
+        deactivated if deactivated.starts_with(DEACTIVATED) => DEACTIVATED,
+        other => other,
+    };
     set(
         &mut conditions,
         workload,
