@@ -1,6 +1,7 @@
 //! IPUJobs in the queues of the real Kueue, on a real API server with the operator's own processes.
 
 mod check;
+mod documents;
 mod fixture;
 mod flavors;
 mod granted;

@@ -5,7 +5,7 @@
 //! read, `pod_sets` counts the job's Pods and IPUs, `plan` decides the next step, `check` answers the AdmissionCheck
 //! `graphcore.ai/partition`, and `build` makes the objects and patches; these are pure. `watches` and `execute` do the I/O.
 //!
-//! The package writes Workloads, and of an IPUJob only `spec.suspend`, two annotations and one condition. It creates no Pod
+//! The package writes Workloads, and of an IPUJob only `spec.suspend`, `status.admission` and one condition. It creates no Pod
 //! and no partition: `ipu-jobs` does.
 #![forbid(unsafe_code)]
 
