@@ -8,6 +8,7 @@ mod granted;
 mod killed;
 mod many_jobs;
 mod multikueue;
+mod native;
 mod players;
 mod pods;
 

@@ -1,6 +1,7 @@
 //! Carries out the steps of queued jobs on the API server.
 
 mod admission;
+pub(super) mod native;
 mod priority;
 
 use ipu_api::ipujob_status::JobCondition;

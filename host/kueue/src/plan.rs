@@ -352,7 +352,7 @@ fn checked(
     if job.suspension != Suspension::Reserving || !job.is_admitted_with(&wanted) {
         return has_status(job).then_some(Step::Reserve(wanted));
     }
-    let (answer, delay) = check::answer(job, &seen.partitions, now);
+    let (answer, delay) = check::answer(("instance", job.instances), &seen.partitions, now);
     *requeue = delay;
     (!answer.is_in(check)).then(|| answered(name, answer))
 }

@@ -14,7 +14,7 @@ use super::fixture::{FLAVOR, Fixture, QUEUE, job};
 const CHECK: &str = "partition";
 
 /// A queue with the check.
-async fn checked(ipus: u32) -> Fixture {
+pub(super) async fn checked(ipus: u32) -> Fixture {
     let mut queue = cluster_queue(QUEUE, &[(FLAVOR, ipus)]);
     let checks = json!([{"name": CHECK}]);
     queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": checks});
@@ -25,7 +25,7 @@ async fn checked(ipus: u32) -> Fixture {
 }
 
 /// The state of the check, and what it says.
-fn answer(workload: &Workload) -> (&str, &str) {
+pub(super) fn answer(workload: &Workload) -> (&str, &str) {
     workload.check(CHECK).map_or(("", ""), |check| {
         let state = check["state"].as_str().unwrap_or_default();
         (state, check["message"].as_str().unwrap_or_default())
