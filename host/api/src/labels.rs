@@ -63,7 +63,7 @@ pub const PARTITION_READY_CONDITION: &str = "graphcore.ai/PartitionReady";
 /// Label of a native Pod, which requests IPUs itself and belongs to no IPUJob: `true`.
 pub const NATIVE_POD_LABEL: &str = "graphcore.ai/native-pod";
 
-/// Label of the IPUPartition of a native Pod: the Pod's UID.
+/// Label of the IPUPartition of a native Pod, created for it or claimed by it: the Pod's UID.
 pub const POD_UID_LABEL: &str = "graphcore.ai/pod-uid";
 
 /// Label of an IPUPartition that was created before the admission of a Workload of Kueue, for one of its native Pods: the

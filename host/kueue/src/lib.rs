@@ -83,6 +83,8 @@ pub struct KueueSettings {
     pub instance: Option<String>,
     /// Settings of the jobs' Pods, which Kueue counts.
     pub pods: PodSettings,
+    /// Whether Pods that request IPUs themselves are reconciled.
+    pub has_native_pods: bool,
 }
 
 /// A reconcile that did not come to its end.
@@ -281,7 +283,8 @@ async fn of_other(
     name: &str,
 ) -> Result<Option<Duration>, ReconcileError> {
     let seen = context.observed.other_workload(namespace, name);
-    let native::Plan { step, requeue } = native::plan(&seen, clock::now());
+    let native::Plan { step, requeue } =
+        native::plan(&seen, context.settings.has_native_pods, clock::now());
     let Some(step) = step else {
         return Ok(requeue);
     };

@@ -137,7 +137,9 @@ impl From<Step> for Plan {
 }
 
 /// Decides what is to be done for a Workload that belongs to no IPUJob.
-pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
+///
+/// Without the reconciler of native Pods nobody would claim a partition: then none is created.
+pub fn plan(seen: &Seen, has_native_pods: bool, now: Timestamp) -> Plan {
     let workload = seen.workload.as_deref().filter(|one| is_reserved(one));
     let uid = workload.and_then(|one| one.metadata.uid.as_deref());
     let mut partitions = Vec::new();
@@ -149,7 +151,7 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
         }
     }
     workload.map_or_else(Plan::default, |workload| {
-        checked(seen, workload, &partitions, now)
+        checked(seen, workload, (&partitions, has_native_pods), now)
     })
 }
 
@@ -163,7 +165,12 @@ fn is_reserved(workload: &Workload) -> bool {
 }
 
 /// Decides on the admission check of a Workload with reserved quota.
-fn checked(seen: &Seen, workload: &Workload, partitions: &[&Reserved], now: Timestamp) -> Plan {
+fn checked(
+    seen: &Seen,
+    workload: &Workload,
+    (partitions, has_native_pods): (&[&Reserved], bool),
+    now: Timestamp,
+) -> Plan {
     let mut checks = workload.checks().iter();
     let pending = checks.find_map(|check| {
         let name = check.get("name")?.as_str()?;
@@ -190,7 +197,8 @@ fn checked(seen: &Seen, workload: &Workload, partitions: &[&Reserved], now: Time
             requeue: Some(FLAVOR_DELAY),
         };
     };
-    if !has_owner || slots.is_empty() || slots.len() > SLOTS_MAX {
+    let has_slots = has_native_pods && has_owner && !slots.is_empty();
+    if !has_slots || slots.len() > SLOTS_MAX {
         return answered(Answer::of_other_jobs()).into();
     }
     let of = |slot: &Slot| partitions.iter().find(|one| one.of.instance == slot.index);
@@ -223,6 +231,8 @@ fn checked(seen: &Seen, workload: &Workload, partitions: &[&Reserved], now: Time
 fn usable(partition: &Reserved) -> JobPartition {
     let mut of = partition.of.clone();
     if partition.is_claimed {
+        // It does not count as a request without free capacity.
+        of.requested = None;
         of.state = PartitionState::Waiting(vec![
             "a Pod of an earlier admission still uses the partition".to_owned(),
         ]);

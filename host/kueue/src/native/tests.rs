@@ -53,7 +53,7 @@ fn seen(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>) -> See
 }
 
 fn step(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>) -> Option<Step> {
-    plan(&seen(workload, partitions), now()).step
+    plan(&seen(workload, partitions), true, now()).step
 }
 
 /// The slots that are to be created for the Workload.
@@ -201,10 +201,12 @@ fn what_needs_no_partition_before_its_admission_is_answered_at_once() {
     for change in changes {
         assert_eq!(step(workload(change), vec![]), Some(at_once.clone()));
     }
+    let planned = plan(&seen(workload(|_| {}), vec![]), false, now());
+    assert_eq!(planned.step, Some(at_once), "nobody would claim them");
     let unknown = workload(|workload| {
         workload["status"]["admission"]["podSetAssignments"][0]["flavors"]["cpu"] = json!("new");
     });
-    let planned = plan(&seen(unknown, vec![]), now());
+    let planned = plan(&seen(unknown, vec![]), true, now());
     assert_eq!((planned.step, planned.requeue), (None, Some(FLAVOR_DELAY)));
     let of_others = workload(|workload| workload["status"]["admissionChecks"] = json!([]));
     assert_eq!(step(of_others, vec![]), None);
