@@ -184,13 +184,8 @@ fn checked(
         answer,
     };
     // The Workload of a job that MultiKueue is about to create has no owner.
-    let has_owner = workload
-        .metadata
-        .owner_references
-        .iter()
-        .flatten()
-        .next()
-        .is_some();
+    let owners = workload.metadata.owner_references.as_ref();
+    let has_owner = owners.is_some_and(|owners| !owners.is_empty());
     let Some(slots) = slots::slots(workload, &seen.flavors) else {
         return Plan {
             step: None,

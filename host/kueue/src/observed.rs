@@ -124,8 +124,9 @@ impl Observed {
     pub fn apply_reserved_event(&self, event: Event<IPUPartition>) -> Vec<Key> {
         let mut inner = self.inner.lock();
         let key = |object: &IPUPartition| object.metadata.name.as_deref().map(Into::into);
-        let project = |_: &Box<str>, object, _: &BTreeMap<_, _>| Reserved::of(&object);
-        let changes = inner.reserved.apply_event(event, key, project);
+        let changes = inner
+            .reserved
+            .apply_event(event, key, |_, object, _| Reserved::of(&object));
         let known = inner.reserved.objects();
         let workloads = changes.into_iter().filter_map(|change| {
             let reserved = known.get(&change.key).or(change.before.as_ref())?;
