@@ -118,6 +118,7 @@ impl ControllerOptions {
             scope: self.release.scope.clone(),
             instance: self.release.pod_name.clone(),
             pods: self.jobs.pods.clone(),
+            has_native_pods: self.native_pods,
         }
     }
 

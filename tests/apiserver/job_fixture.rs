@@ -16,6 +16,7 @@ use ipu_jobs::JobSettings;
 use ipu_jobs::build::PodSettings;
 use ipu_operator::exposition::Metrics;
 use ipu_runtime::scope::Scope;
+use ipu_runtime::served_group::ServedGroup;
 use k8s_openapi::api::core::v1::{Event, Namespace, Pod};
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, ObjectMeta, Patch, PatchParams};
 use kube::core::ApiResource;
@@ -106,7 +107,8 @@ impl JobFixture {
     fn start_as(&mut self, client: Client, settings: JobSettings) {
         let metrics = self.metrics.of_jobs();
         self.controller = Some(tokio::spawn(async move {
-            let run = ipu_jobs::run(client, settings, &metrics, CancellationToken::new());
+            let (kueue, stop) = (ServedGroup::default(), CancellationToken::new());
+            let run = ipu_jobs::run(client, settings, kueue, &metrics, stop);
             run.await.unwrap();
         }));
     }

@@ -1,11 +1,14 @@
 //! IPUJobs in the queues of the real Kueue, on a real API server with the operator's own processes.
 
 mod check;
+mod documents;
 mod fixture;
 mod flavors;
+mod granted;
 mod killed;
 mod many_jobs;
 mod multikueue;
+mod native;
 mod players;
 mod pods;
 

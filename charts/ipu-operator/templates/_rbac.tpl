@@ -31,7 +31,7 @@ first, and could never go otherwise.
   verbs: [patch]
 {{- end }}
 {{- if .Values.kueue.enabled }}
-# The condition QuotaReserved of jobs in the queues of Kueue.
+# The admission and the condition QuotaReserved of jobs in the queues of Kueue.
 - apiGroups: [graphcore.ai]
   resources: [ipujobs/status]
   verbs: [patch]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,9 @@ pub struct IPUJobStatus {
     /// What the operator has to remember of the run that goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunStatus>,
+    /// What Kueue has granted to a job in a queue. Without it, such a job does not start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub admission: Option<JobAdmission>,
     /// What the job went through, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<JobCondition>,
@@ -89,6 +93,41 @@ pub struct RunStatus {
     /// By instance: how it ended, where it has and others go on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ended: BTreeMap<String, InstanceEnd>,
+}
+
+/// What Kueue has granted to a job in a queue. It is in the status, because users may write the rest of an IPUJob, and it
+/// changes Pods in ways that no policy sees.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobAdmission {
+    /// What the admission adds to the Pods of each pod set.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pod_sets: Vec<PodSetUpdate>,
+    /// Whether the partitions of the job are created while it is suspended, because an AdmissionCheck waits for them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reserve_partitions: bool,
+}
+
+/// What an admission adds to the Pods of one pod set: the node labels and tolerations of its flavors, and the updates of
+/// admission checks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSetUpdate {
+    /// Name of the pod set: `worker` or `launcher`.
+    #[serde(default)]
+    pub name: String,
+    /// Labels of the Pods.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Annotations of the Pods.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Labels that their nodes must have.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints that they tolerate.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
 }
 
 /// How one instance ended.
@@ -154,4 +193,30 @@ pub struct JobCondition {
     /// When `status` last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn an_admission_round_trips() {
+        let admission = JobAdmission {
+            pod_sets: vec![PodSetUpdate {
+                name: "worker".to_owned(),
+                node_selector: BTreeMap::from([("pool".to_owned(), "a".to_owned())]),
+                ..PodSetUpdate::default()
+            }],
+            reserve_partitions: false,
+        };
+        let stored = json!(admission);
+        let expected = json!({"podSets": [{"name": "worker", "nodeSelector": {"pool": "a"}}]});
+        assert_eq!(stored, expected);
+        assert_eq!(
+            serde_json::from_value::<JobAdmission>(stored).unwrap(),
+            admission
+        );
+    }
 }

@@ -64,8 +64,18 @@ pub const PARTITION_READY_CONDITION: &str = "graphcore.ai/PartitionReady";
 /// Label of a native Pod, which requests IPUs itself and belongs to no IPUJob: `true`.
 pub const NATIVE_POD_LABEL: &str = "graphcore.ai/native-pod";
 
-/// Label of the IPUPartition of a native Pod: the Pod's UID.
+/// Label of the IPUPartition of a native Pod, created for it or claimed by it: the Pod's UID.
 pub const POD_UID_LABEL: &str = "graphcore.ai/pod-uid";
+
+/// Label of an IPUPartition that was created before the admission of a Workload of Kueue, for one of its native Pods: the
+/// Workload's UID.
+pub const WORKLOAD_UID_LABEL: &str = "graphcore.ai/workload-uid";
+
+/// Annotation of a native Pod: the Workload of Kueue that has partitions for its Pods. An admission check sets it.
+pub const WORKLOAD_ANNOTATION: &str = "graphcore.ai/workload";
+
+/// Annotation of an IPUPartition of a Workload: the name of the Pod that has claimed it. `POD_UID_LABEL` has its UID.
+pub const CLAIMED_BY_ANNOTATION: &str = "graphcore.ai/claimed-by";
 
 /// Annotation of a native Pod: the host of the V-IPU controller of its partition.
 pub const VIPU_HOST_ANNOTATION: &str = "graphcore.ai/vipu-host";

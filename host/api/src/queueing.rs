@@ -1,11 +1,7 @@
-//! Names of Kueue, and what an admission by Kueue adds to the Pods of an IPUJob.
+//! Names of Kueue, and whether an IPUJob waits in one of its queues.
 //!
 //! The names are those of Kueue 0.19 (`pkg/controller/constants` and `apis/kueue/v1beta2`).
 
-use std::collections::BTreeMap;
-
-use k8s_openapi::api::core::v1::Toleration;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ipujob::is_managed_by_another;
@@ -43,14 +39,6 @@ pub const POD_SET_LABEL: &str = "kueue.x-k8s.io/podset";
 /// Value of `spec.managedBy` of a job that MultiKueue runs on another cluster.
 pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 
-/// Annotation of an admitted IPUJob: what the admission adds to the Pods of each pod set, as JSON. The operator sets it
-/// when Kueue admits the job, and removes it when the job is stopped.
-pub const POD_SETS_ANNOTATION: &str = "graphcore.ai/admitted-pod-sets";
-
-/// Annotation of a suspended IPUJob: `true` creates its partitions, and no Pods. The operator sets it while an
-/// AdmissionCheck waits for the partitions.
-pub const RESERVE_ANNOTATION: &str = "graphcore.ai/reserve-partitions";
-
 /// `spec.controllerName` of an AdmissionCheck that waits for partitions.
 pub const PARTITION_CHECK_CONTROLLER: &str = "graphcore.ai/partition";
 
@@ -59,35 +47,6 @@ pub const WORKERS: &str = "worker";
 
 /// Name of the pod set of the launcher.
 pub const LAUNCHER: &str = "launcher";
-
-/// What an admission adds to the Pods of one pod set: the node labels and tolerations of its flavors, and the updates of
-/// admission checks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct PodSetUpdate {
-    /// Labels of the Pods.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub labels: BTreeMap<String, String>,
-    /// Annotations of the Pods.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub annotations: BTreeMap<String, String>,
-    /// Labels that their nodes must have.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub node_selector: BTreeMap<String, String>,
-    /// Taints that they tolerate.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub tolerations: Vec<Toleration>,
-}
-
-/// The updates of all pod sets, by name.
-pub type PodSetUpdates = BTreeMap<String, PodSetUpdate>;
-
-/// Reads the updates from the annotations of a job. An unreadable annotation adds nothing: only the operator writes it.
-pub fn pod_set_updates(annotations: &BTreeMap<String, String>) -> PodSetUpdates {
-    let text = annotations.get(POD_SETS_ANNOTATION);
-    text.and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default()
-}
 
 /// Whether Kueue decides when a job starts. A job that another controller than MultiKueue manages is not the operator's.
 pub fn is_queued(job: &Value) -> bool {
@@ -130,24 +89,5 @@ mod tests {
             );
         }
         assert!(!is_queued(&json!({})));
-    }
-
-    #[test]
-    fn updates_round_trip_and_an_unreadable_annotation_adds_nothing() {
-        let updates = PodSetUpdates::from([(
-            WORKERS.to_owned(),
-            PodSetUpdate {
-                node_selector: BTreeMap::from([("pool".to_owned(), "a".to_owned())]),
-                ..PodSetUpdate::default()
-            },
-        )]);
-        let text = json!(updates).to_string();
-        assert_eq!(text, r#"{"worker":{"nodeSelector":{"pool":"a"}}}"#);
-        let annotated =
-            |text: &str| BTreeMap::from([(POD_SETS_ANNOTATION.to_owned(), text.to_owned())]);
-        assert_eq!(pod_set_updates(&annotated(&text)), updates);
-        for odd in ["", "5", "[]", "{\"worker\":5}"] {
-            assert_eq!(pod_set_updates(&annotated(odd)), PodSetUpdates::new());
-        }
     }
 }

@@ -8,6 +8,7 @@ use ipu_api::labels;
 use ipu_api::uid::Uid;
 use ipu_runtime::clock;
 use ipu_runtime::events::{Event, EventQueue};
+use ipu_runtime::served_group::ServedGroup;
 use ipu_runtime::telemetry::trace;
 use ipu_runtime::work_queue::metrics::Reconciles;
 use jiff::Timestamp;
@@ -34,6 +35,8 @@ use crate::metrics::{JobMetrics, Jobs};
 pub(super) struct Context {
     pub(super) client: Client,
     pub(super) settings: JobSettings,
+    /// Whether Kueue decides when a job in a queue starts.
+    pub(super) kueue: ServedGroup,
     pub(super) events: EventQueue,
     verified: Mutex<Verified>,
     pub(super) views: Arc<Views>,
@@ -44,7 +47,12 @@ pub(super) struct Context {
 
 impl Context {
     /// Creates the state of a new process.
-    pub(super) fn new(client: Client, settings: JobSettings, metrics: &JobMetrics) -> Self {
+    pub(super) fn new(
+        client: Client,
+        settings: JobSettings,
+        kueue: ServedGroup,
+        metrics: &JobMetrics,
+    ) -> Self {
         Self {
             events: EventQueue::new(
                 &client,
@@ -53,6 +61,7 @@ impl Context {
                 metrics.reconciles.events_lost.clone(),
             ),
             client,
+            kueue,
             cache_sync: CacheSync::new(metrics.jobs.clone(), &settings.scope),
             settings,
             verified: Mutex::default(),

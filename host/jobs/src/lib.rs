@@ -42,6 +42,7 @@ use futures::channel::mpsc;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_runtime::scope::Scope;
+use ipu_runtime::served_group::ServedGroup;
 use ipu_runtime::trimmed::Trimmed;
 use ipu_runtime::work_queue::{self, Limits, Requeue, guarded};
 use kube::Client;
@@ -115,15 +116,17 @@ impl work_queue::StepError for StepError {
     }
 }
 
-/// Reconciles IPUJobs until `shutdown`, then finishes the reconciles in progress.
+/// Reconciles IPUJobs until `shutdown`, then finishes the reconciles in progress. While `kueue` is served, a job in a queue
+/// starts only with an admission in its status.
 pub async fn run(
     client: Client,
     settings: JobSettings,
+    kueue: ServedGroup,
     metrics: &JobMetrics,
     shutdown: CancellationToken,
 ) -> Result<(), RunError> {
     check_lists(&client).await?;
-    let context = Arc::new(Context::new(client, settings, metrics));
+    let context = Arc::new(Context::new(client, settings, kueue, metrics));
     let _watching = metrics.jobs.watching();
     let (trigger, triggers) = mpsc::unbounded();
     // The watches end with this function, also if it is dropped.

@@ -69,7 +69,7 @@ pub fn phase(job: &ValidJob, facts: &Facts) -> Phase {
     }
     match job.suspension {
         Suspension::Active => {}
-        Suspension::Suspended => return Phase::Suspended,
+        Suspension::Suspended | Suspension::Unadmitted => return Phase::Suspended,
         Suspension::Reserving => return Phase::Reserving,
     }
     let phase = match job.launcher {

@@ -25,7 +25,7 @@ use super::facts::{Facts, Instance, Recorded};
 use super::phase::{Outcome, Phase};
 use super::plan::Plan;
 use super::restart::Next;
-use super::validate::ValidJob;
+use super::validate::{Suspension, ValidJob};
 
 /// Condition of Graphcore's operator: the job waits for partitions or Pods.
 pub const PENDING: &str = "Pending";
@@ -127,6 +127,8 @@ pub fn status(
             old.session_end_time.clone().filter(|_| ended)
         }),
         run: (run != RunStatus::default()).then_some(run),
+        // `ipu-kueue` writes it.
+        admission: old.admission.clone(),
         conditions: conditions.into_vec(),
     }
 }
@@ -200,6 +202,10 @@ impl StatusInput<'_> {
     fn last_message(&self, run: &RunStatus, old: &IPUJobStatus) -> String {
         match self.phase {
             Phase::Finished(_) => old.last_message.clone(),
+            Phase::Suspended if self.job.suspension == Suspension::Unadmitted => {
+                "suspended: Kueue has not admitted the job; it starts by itself once it is admitted"
+                    .to_owned()
+            }
             Phase::Suspended => "suspended: spec.suspend is true".to_owned(),
             Phase::Reserving if has_all_partitions(self.facts) => {
                 "suspended until it is admitted; its partitions are ready".to_owned()

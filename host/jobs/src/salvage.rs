@@ -2,7 +2,6 @@
 
 use ipu_api::ipujob::CleanPodPolicy;
 use ipu_api::naming;
-use ipu_api::queueing::PodSetUpdates;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
@@ -67,7 +66,7 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
             Some(true) => Suspension::Suspended,
             Some(false) | None => Suspension::Active,
         },
-        pod_set_updates: PodSetUpdates::new(),
+        pod_set_updates: Vec::new(),
         active_deadline_seconds: field(&job.spec, "activeDeadlineSeconds"),
         ttl_seconds_after_finished: field(&job.spec, "ttlSecondsAfterFinished"),
         reconfigurable: false,

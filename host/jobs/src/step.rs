@@ -21,7 +21,7 @@ use super::raw::RawJob;
 use super::report::postponed::postponed;
 use super::report::{self, Obstacle};
 use super::salvage;
-use super::validate::{self, ValidJob, ValidateError};
+use super::validate::{self, Suspension, ValidJob, ValidateError};
 use super::writes;
 
 /// Requeue delay of a blocked job. No watch reports the deletion of another owner's object, or the loss of a node.
@@ -71,11 +71,17 @@ async fn advance(context: &Context, snapshot: Box<Snapshot>) -> RequeueDelay {
     }
 }
 
-/// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish.
+/// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish. While Kueue is installed,
+/// a job in a queue is suspended without an admission.
 fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateError> {
-    validate::read(&snapshot.object, context.settings.max_ipus_per_job).or_else(|error| {
+    let read = validate::read(&snapshot.object, context.settings.max_ipus_per_job);
+    let mut job = read.or_else(|error| {
         salvage::salvage(&snapshot.job, &snapshot.observed, error.clone()).ok_or(error)
-    })
+    })?;
+    if context.kueue.is_served() && validate::awaits_admission(&snapshot.object) {
+        job.suspension = Suspension::Unadmitted;
+    }
+    Ok(job)
 }
 
 /// Plans and applies the next step of a job, and writes its status.

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use guest_validation::rules::{self, Settings, Violation};
-use ipu_api::ipujob::{CleanPodPolicy, IPUJob, IPUJobSpec};
+use ipu_api::API_VERSION;
+use ipu_api::ipujob::{CleanPodPolicy, IPUJob, IPUJobSpec, is_managed_by_another};
+use ipu_api::ipujob_status::{IPUJobStatus, JobAdmission, PodSetUpdate};
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::labels;
 use ipu_api::naming;
 use ipu_api::pod_template::PodTemplateError;
-use ipu_api::queueing::{self, PodSetUpdates};
-use ipu_api::{API_VERSION, ipujob_status::IPUJobStatus};
+use ipu_api::queueing;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::{Resource, ResourceExt};
@@ -51,7 +52,7 @@ pub struct ValidJob {
     /// Whether it is suspended.
     pub suspension: Suspension,
     /// What its admission by Kueue adds to its Pods.
-    pub pod_set_updates: PodSetUpdates,
+    pub pod_set_updates: Vec<PodSetUpdate>,
     /// Seconds after its start at which the operator ends it.
     pub active_deadline_seconds: Option<i64>,
     /// Seconds after its end at which the operator deletes it.
@@ -85,6 +86,8 @@ pub enum Suspension {
     Suspended,
     /// It has no Pods, and its partitions are created for its admission.
     Reserving,
+    /// It is in a queue of Kueue and not admitted, whatever its spec says. It has neither Pods nor partitions.
+    Unadmitted,
 }
 
 /// The size of each instance of a job.
@@ -174,6 +177,20 @@ pub fn decode_status(object: &Value) -> IPUJobStatus {
         .unwrap_or_default()
 }
 
+/// Returns what Kueue has granted to a job. A job that another controller manages has the status of another cluster.
+pub fn admission(object: &Value) -> Option<JobAdmission> {
+    let admission = object.get("status")?.get("admission")?;
+    (!is_managed_by_another(object))
+        .then(|| serde_json::from_value(admission.clone()).ok())
+        .flatten()
+}
+
+/// Whether a job waits in a queue of Kueue for its admission. Its `spec.suspend` does not tell: every user of the job may
+/// set that field.
+pub fn awaits_admission(object: &Value) -> bool {
+    queueing::is_queued(object) && admission(object).is_none()
+}
+
 /// Validates a job. An error means that it lacks a field that even a running job needs.
 ///
 /// `max_ipus` limits the size of a partition of jobs that have not started. The webhooks check the same rules; this check is
@@ -186,6 +203,7 @@ pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
     let sizing = rules::sizing(&object["spec"], unlimited).map_err(ValidateError::Broken)?;
     let metadata = &job.metadata;
     let clean_pod_policy = job.spec.clean_pod_policy.unwrap_or_default();
+    let admission = admission(object).unwrap_or_default();
     Ok(ValidJob {
         name: metadata.name.clone().unwrap_or_default(),
         namespace: metadata.namespace.clone().unwrap_or_default(),
@@ -204,11 +222,11 @@ pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
         restart: RestartRule::new(job.spec.restart_policy.as_ref(), clean_pod_policy),
         strategy: Strategy::new(job.spec.workers.strategy.as_ref()),
         suspension: match job.spec.suspend {
-            Some(true) if is_set(&job, queueing::RESERVE_ANNOTATION) => Suspension::Reserving,
+            Some(true) if admission.reserve_partitions => Suspension::Reserving,
             Some(true) => Suspension::Suspended,
             Some(false) | None => Suspension::Active,
         },
-        pod_set_updates: queueing::pod_set_updates(job.annotations()),
+        pod_set_updates: admission.pod_sets,
         active_deadline_seconds: job.spec.active_deadline_seconds,
         ttl_seconds_after_finished: job.spec.ttl_seconds_after_finished.map(i64::from),
         reconfigurable: is_set(&job, labels::RECONFIGURABLE_ANNOTATION),

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use ipu_api::API_VERSION;
+use ipu_api::ipujob_status::{JobAdmission, PodSetUpdate};
 use ipu_api::labels;
 use ipu_api::naming;
 use ipu_api::queueing::{
-    ADMISSION_GATED_BY_ANNOTATION, GROUP, POD_SETS_ANNOTATION, PodSetUpdates, RESERVE_ANNOTATION,
-    RESOURCE_IN_USE_FINALIZER, VERSION, WORKLOAD_JOB_UID_LABEL,
+    ADMISSION_GATED_BY_ANNOTATION, GROUP, RESOURCE_IN_USE_FINALIZER, VERSION,
+    WORKLOAD_JOB_UID_LABEL,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -23,6 +24,9 @@ const MESSAGE_MAX: usize = 1_024;
 
 /// Reasons of an eviction after which a Workload is in the queue again at once. After the others, Kueue requeues it.
 const REQUEUED_AT_ONCE: [&str; 2] = ["Preempted", "NodeFailures"];
+
+/// Reason of the eviction of a deactivated Workload, and the start of that reason with its cause.
+const DEACTIVATED: &str = "Deactivated";
 
 /// The priority of a Workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,7 +156,12 @@ pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
     let evicted = workload.condition(EVICTED, "True");
     let (reason, message) = evicted.map_or(("Evicted", ""), |one| (&*one.reason, &*one.message));
     let is_requeued = REQUEUED_AT_ONCE.contains(&reason);
-    let reason = if is_retry { PARTITION_RETRY } else { reason };
+    let reason = match reason {
+        _ if is_retry => PARTITION_RETRY,
+        // The reason may contain a cause, and Kueue would then not requeue the Workload when somebody activates it.
+        deactivated if deactivated.starts_with(DEACTIVATED) => DEACTIVATED,
+        other => other,
+    };
     set(
         &mut conditions,
         workload,
@@ -196,32 +205,38 @@ pub fn requeued(workload: &Workload, now: Timestamp) -> Value {
     json!({"conditions": conditions})
 }
 
-/// The merge patch that starts a job, or creates its partitions while it stays suspended.
-pub fn admission(job: &QueuedJob, updates: &PodSetUpdates, is_start: bool) -> Value {
-    let reserve = (!is_start).then_some("true");
+/// The admission that starts a job. The partitions that a check waited for stay.
+pub fn started(job: &QueuedJob, updates: &[PodSetUpdate]) -> JobAdmission {
+    let reserved = job.admission.as_ref();
+    JobAdmission {
+        pod_sets: updates.to_vec(),
+        reserve_partitions: reserved.is_some_and(|admission| admission.reserve_partitions),
+    }
+}
+
+/// The admission that creates the partitions of a suspended job.
+pub fn reserved(updates: &[PodSetUpdate]) -> JobAdmission {
+    JobAdmission {
+        pod_sets: updates.to_vec(),
+        reserve_partitions: true,
+    }
+}
+
+/// The merge patch of the admission in the status of a job. `None` takes it back.
+pub fn admission(job: &QueuedJob, admission: Option<&JobAdmission>) -> Value {
     json!({
-        "metadata": {
-            "uid": job.reference.uid,
-            "resourceVersion": job.resource_version,
-            "annotations": {
-                POD_SETS_ANNOTATION: json!(updates).to_string(),
-                RESERVE_ANNOTATION: reserve,
-            },
-        },
-        "spec": {"suspend": !is_start},
+        "metadata": {"uid": job.reference.uid, "resourceVersion": job.resource_version},
+        "status": {"admission": admission},
     })
 }
 
-/// The merge patch that suspends a job and takes back what its admission added.
-pub fn stop(job: &QueuedJob) -> Value {
-    json!({
-        "metadata": {
-            "uid": job.reference.uid,
-            "resourceVersion": job.resource_version,
-            "annotations": {POD_SETS_ANNOTATION: null, RESERVE_ANNOTATION: null},
-        },
-        "spec": {"suspend": true},
-    })
+/// The merge patch that suspends a job or resumes it, if it still has this version. `None`: whatever its version is.
+pub fn suspension(job: &QueuedJob, is_suspended: bool, version: Option<&str>) -> Value {
+    let mut metadata = json!({"uid": job.reference.uid});
+    if let Some(version) = version {
+        metadata["resourceVersion"] = json!(version);
+    }
+    json!({"metadata": metadata, "spec": {"suspend": is_suspended}})
 }
 
 fn with_version(workload: &Workload, mut metadata: Value) -> Value {

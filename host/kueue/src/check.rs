@@ -6,7 +6,6 @@ use ipu_jobs::facts::partition::PartitionState;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::job::QueuedJob;
 use crate::partitions::JobPartition;
 
 /// Time for which a job keeps its quota while no V-IPU controller has room for its partitions.
@@ -28,6 +27,8 @@ pub struct Answer {
     pub state: State,
     /// The message for users.
     pub message: String,
+    /// What a ready check adds to the Pods of each pod set.
+    pub updates: Option<Value>,
 }
 
 /// The state of a check.
@@ -56,7 +57,8 @@ impl State {
 }
 
 impl Answer {
-    /// The answer for Pods that belong to no IPUJob. Each gets its partition by its scheduling gate.
+    /// The answer for a Workload whose partitions are not created before its admission. Each of its Pods gets one by its
+    /// scheduling gate.
     pub fn of_other_jobs() -> Self {
         Self::new(
             State::Ready,
@@ -69,6 +71,17 @@ impl Answer {
         Self {
             state,
             message: message[..end].to_owned(),
+            updates: None,
+        }
+    }
+
+    /// Adds these updates if the check is ready. Kueue lets nobody change them afterwards.
+    #[must_use]
+    pub fn with_updates(self, updates: Value) -> Self {
+        let is_ready = self.state == State::Ready;
+        Self {
+            updates: is_ready.then_some(updates),
+            ..self
         }
     }
 
@@ -85,6 +98,9 @@ impl Answer {
         }
         check["state"] = json!(self.state.name());
         check["message"] = json!(self.message);
+        if let Some(updates) = &self.updates {
+            check["podSetUpdates"] = updates.clone();
+        }
         check
     }
 }
@@ -94,21 +110,22 @@ pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// Answers the check of a job with reserved quota. Also returns the delay after which the answer may change by itself.
+/// Answers the check of a job with reserved quota, which needs a partition for each of so many instances, or Pods. Also
+/// returns the delay after which the answer may change by itself.
 pub fn answer(
-    job: &QueuedJob,
+    (what, count): (&str, u32),
     partitions: &[JobPartition],
     now: Timestamp,
 ) -> (Answer, Option<Duration>) {
     let of = |instance: u32| partitions.iter().find(|one| one.instance == instance);
     let mut waiting: Vec<String> = Vec::new();
     let mut since: Option<Timestamp> = None;
-    for instance in 0..job.instances {
+    for instance in 0..count {
         let found = of(instance);
         let reason = match found.map(|one| &one.state) {
             Some(PartitionState::Ready(_)) => continue,
             Some(PartitionState::Rejected(reason)) => {
-                let message = format!("instance {instance} can never start: {reason}");
+                let message = format!("{what} {instance} can never start: {reason}");
                 return (Answer::new(State::Rejected, &message), None);
             }
             Some(state) => state.unusable_reason(),
@@ -121,11 +138,11 @@ pub fn answer(
             since = since.into_iter().chain(requested).min();
         }
         let reason = reason.unwrap_or_else(|| "its partition is being requested".to_owned());
-        waiting.push(format!("instance {instance}: {reason}"));
+        waiting.push(format!("{what} {instance}: {reason}"));
     }
     if waiting.is_empty() {
-        let ready = Answer::new(State::Ready, "every instance has its partition");
-        return (ready, None);
+        let message = format!("every {what} has its partition");
+        return (Answer::new(State::Ready, &message), None);
     }
     let message = waiting.join("; ");
     let Some(since) = since else {

@@ -1,5 +1,7 @@
 //! Carries out the steps of queued jobs on the API server.
 
+mod admission;
+pub(super) mod native;
 mod priority;
 
 use ipu_api::ipujob_status::JobCondition;
@@ -71,23 +73,9 @@ pub(super) async fn step(
     let client = &context.client;
     match (step, workload) {
         (Step::CreateWorkload, _) => create(client, job).await?,
-        (Step::Stop(_), _) => {
-            patch_job(client, reference, build::stop(job), "suspend the IPUJob").await?;
-        }
-        (Step::Start(updates), _) => {
-            let patch = build::admission(job, updates, true);
-            patch_job(client, reference, patch, "start the admitted IPUJob").await?;
-        }
-        (Step::Reserve(updates), _) => {
-            let patch = build::admission(job, updates, false);
-            patch_job(
-                client,
-                reference,
-                patch,
-                "request the partitions of the IPUJob",
-            )
-            .await?;
-        }
+        (Step::Stop(_), _) => admission::stop(client, job).await?,
+        (Step::Start(updates), _) => admission::start(client, job, updates).await?,
+        (Step::Reserve(updates), _) => admission::reserve(client, job, updates).await?,
         (_, None) => {}
         (
             Step::ReleaseQuota { .. } | Step::Finish { .. } | Step::DeleteWorkload,
@@ -226,9 +214,7 @@ pub(super) async fn set_conditions(
         "metadata": {"uid": reference.uid, "resourceVersion": job.resource_version},
         "status": {"conditions": conditions},
     });
-    let jobs: Api<PartialObjectMeta<RawJob>> =
-        Api::namespaced(client.clone(), &reference.namespace);
-    let sent = jobs
+    let sent = jobs(client, reference)
         .patch_status(&reference.name, &parameters(), &Patch::Merge(patch))
         .await;
     sent.map(drop)
@@ -277,8 +263,7 @@ pub(super) async fn release_of_gone(
     job: &JobRef,
     workload: &Workload,
 ) -> Result<bool, RequestError> {
-    let jobs: Api<PartialObjectMeta<RawJob>> = Api::namespaced(client.clone(), &job.namespace);
-    let found = jobs
+    let found = jobs(client, job)
         .get_metadata_opt(&job.name)
         .await
         .map_err(failed_to("read the IPUJob"))?;
@@ -313,17 +298,9 @@ async fn has_partitions(client: &Client, job: &JobRef) -> Result<bool, RequestEr
     Ok(!found.items.is_empty())
 }
 
-async fn patch_job(
-    client: &Client,
-    job: &JobRef,
-    patch: Value,
-    action: &'static str,
-) -> Result<(), RequestError> {
-    let jobs: Api<PartialObjectMeta<RawJob>> = Api::namespaced(client.clone(), &job.namespace);
-    let sent = jobs
-        .patch(&job.name, &parameters(), &Patch::Merge(patch))
-        .await;
-    sent.map(drop).map_err(failed_to(action))
+/// The jobs of a job's namespace.
+fn jobs(client: &Client, job: &JobRef) -> Api<PartialObjectMeta<RawJob>> {
+    Api::namespaced(client.clone(), &job.namespace)
 }
 
 async fn patch_workload(

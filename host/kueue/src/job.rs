@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
-use ipu_api::ipujob_status::{IPUJobStatus, JobCondition, JobState};
+use ipu_api::ipujob_status::{IPUJobStatus, JobAdmission, JobCondition, JobState, PodSetUpdate};
 use ipu_api::queueing::{
     self, ADMISSION_GATED_BY_ANNOTATION, MAX_EXECUTION_TIME_LABEL, PREBUILT_WORKLOAD,
-    PRIORITY_CLASS_LABEL, PodSetUpdates, QUEUE_LABEL,
+    PRIORITY_CLASS_LABEL, QUEUE_LABEL,
 };
 use ipu_api::uid::Uid;
 use ipu_api::{API_VERSION, ipujob};
@@ -103,10 +103,12 @@ pub struct QueuedJob {
     pub ended: BTreeSet<u32>,
     /// Whether it is suspended.
     pub suspension: Suspension,
-    /// What its admission adds to its Pods.
-    pub updates: PodSetUpdates,
+    /// What its status says of its admission.
+    pub admission: Option<JobAdmission>,
     /// Whether it runs on another cluster, so that this one has neither Pods nor partitions of it.
     pub is_elsewhere: bool,
+    /// Whether its controller has written a status.
+    pub is_observed: bool,
     /// Whether its controller has seen that it is suspended, and has ended what it was doing.
     pub has_settled: bool,
     /// Whether all its Pods run.
@@ -125,7 +127,8 @@ impl QueuedJob {
             return None;
         }
         let mut valid = validate::read(&object, u32::MAX).ok()?;
-        let updates = std::mem::take(&mut valid.pod_set_updates);
+        // Kueue counts the Pods as the user describes them.
+        valid.pod_set_updates.clear();
         let metadata = &job.metadata;
         let (labels, annotations) = (&valid.labels, &valid.annotations);
         let prebuilt = labels
@@ -146,8 +149,9 @@ impl QueuedJob {
             workers: valid.size.workers,
             ended: ended(&status),
             suspension: valid.suspension,
-            updates,
+            admission: validate::admission(&object),
             is_elsewhere: ipujob::is_managed_by_another(&object),
+            is_observed: status.observed_generation.is_some(),
             has_settled: has_settled(&valid, &status),
             is_running: report::is_condition_true(&status, report::RUNNING),
             end: end(&status),
@@ -157,7 +161,13 @@ impl QueuedJob {
 
     /// Whether something must be taken back before the job is stopped.
     pub fn is_started(&self) -> bool {
-        self.suspension != Suspension::Suspended
+        self.suspension != Suspension::Suspended || self.admission.is_some()
+    }
+
+    /// Whether its status has an admission with these updates.
+    pub fn is_admitted_with(&self, updates: &[PodSetUpdate]) -> bool {
+        let admission = self.admission.as_ref();
+        admission.is_some_and(|admission| admission.pod_sets == *updates)
     }
 
     /// Whether it has no Pods.

@@ -4,9 +4,11 @@
 //! Workload, and the job starts; Kueue evicts it, and the job stops. `job`, `objects` and `partitions` keep what decisions
 //! read, `pod_sets` counts the job's Pods and IPUs, `plan` decides the next step, `check` answers the AdmissionCheck
 //! `graphcore.ai/partition`, and `build` makes the objects and patches; these are pure. `watches` and `execute` do the I/O.
+//! `native` decides about Workloads of other jobs, whose Pods request IPUs themselves.
 //!
-//! The package writes Workloads, and of an IPUJob only `spec.suspend`, two annotations and one condition. It creates no Pod
-//! and no partition: `ipu-jobs` does.
+//! The package writes Workloads, and of an IPUJob only `spec.suspend`, `status.admission` and one condition. For an
+//! IPUJob it creates no Pod and no partition: `ipu-jobs` does. Before the admission of another job it creates partitions for
+//! the Pods, which these claim (`ipu-pods`).
 #![forbid(unsafe_code)]
 
 pub mod build;
@@ -14,6 +16,7 @@ pub mod check;
 mod execute;
 pub mod job;
 pub mod mirror;
+pub mod native;
 pub mod objects;
 pub mod observed;
 pub mod partitions;
@@ -40,11 +43,10 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::check::Answer;
 use self::execute::RequestError;
 use self::job::JobRef;
 use self::mirror::Due;
-use self::objects::{EVICTED, FINISHED, QUOTA_RESERVED, Workload};
+use self::objects::Workload;
 use self::observed::{Key, Lookup, Observed};
 use self::plan::{Plan, Seen, Step};
 use self::watches::CacheSync;
@@ -73,6 +75,8 @@ pub struct KueueSettings {
     pub instance: Option<String>,
     /// Settings of the jobs' Pods, which Kueue counts.
     pub pods: PodSettings,
+    /// Whether Pods that request IPUs themselves are reconciled.
+    pub has_native_pods: bool,
 }
 
 /// State that all reconciles share. A restart loses nothing of it.
@@ -133,12 +137,7 @@ async fn step(context: &Context, key: &Key) -> Result<Option<Duration>, RequestE
             Lookup::Queued(seen) => of_job(context, &seen).await,
             Lookup::Gone(workloads) => of_gone(context, job, &workloads).await,
         },
-        Key::Workload(namespace, name) => {
-            if let Some(workload) = context.observed.other_workload(namespace, name) {
-                of_other(context, &workload).await?;
-            }
-            Ok(None)
-        }
+        Key::Workload(namespace, name) => of_other(context, namespace, name).await,
         Key::Check(name) => {
             if let Some(check) = context.observed.check(name) {
                 execute::activate(&context.client, &check).await?;
@@ -229,21 +228,19 @@ async fn of_gone(
     Ok((!is_done).then_some(BLOCKED))
 }
 
-/// Answers the admission checks of a Workload that belongs to no IPUJob.
-async fn of_other(context: &Context, workload: &Workload) -> Result<(), RequestError> {
-    if !workload.is(QUOTA_RESERVED) || workload.is(EVICTED) || workload.is(FINISHED) {
-        return Ok(());
-    }
-    let ours = context.observed.checks();
-    let pending = workload.checks().iter().find_map(|check| {
-        let name = check.get("name")?.as_str()?;
-        (ours.contains(name) && check["state"] == "Pending").then_some(name)
-    });
-    match pending {
-        Some(name) => {
-            let answer = Answer::of_other_jobs();
-            execute::answer_check(&context.client, workload, name, &answer).await
-        }
-        None => Ok(()),
-    }
+/// Plans and executes the next step of a Workload that belongs to no IPUJob.
+async fn of_other(
+    context: &Context,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<Duration>, ReconcileError> {
+    let seen = context.observed.other_workload(namespace, name);
+    let native::Plan { step, requeue } =
+        native::plan(&seen, context.settings.has_native_pods, clock::now());
+    let Some(step) = step else {
+        return Ok(requeue);
+    };
+    execute::native::step(&context.client, seen.workload.as_deref(), &step).await?;
+    // Mostly an event comes before.
+    Ok(Some(BLOCKED))
 }

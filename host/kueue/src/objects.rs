@@ -107,6 +107,8 @@ pub struct PodSetAssignment {
     pub name: String,
     /// Name of the ResourceFlavor of each resource.
     pub flavors: BTreeMap<String, String>,
+    /// Number of its Pods.
+    pub count: Option<u32>,
 }
 
 /// Pods of a pod set that need no quota any more.

@@ -2,7 +2,7 @@
 //!
 //! Decisions on a stale view are harmless, because every write has a version or a UID as its precondition.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -16,6 +16,7 @@ use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
 use crate::job::{JobRef, QueuedJob, controlling_job};
+use crate::native::{self, Reserved, slots};
 use crate::objects::{AdmissionCheck, ResourceFlavor, ResourceFlavorSpec, Workload};
 use crate::partitions::JobPartition;
 use crate::plan::Seen;
@@ -65,6 +66,7 @@ struct Inner {
     jobs: Store<Uid, QueuedJob>,
     workloads: Store<OfJob, Arc<Workload>>,
     partitions: Store<OfJob, JobPartition>,
+    reserved: Store<Box<str>, Reserved>,
     flavors: Store<Box<str>, ResourceFlavorSpec>,
     checks: Store<Box<str>, Arc<AdmissionCheck>>,
 }
@@ -127,6 +129,22 @@ impl Observed {
             Some(Key::Job(Arc::new(partition.job.clone())))
         });
         jobs.collect()
+    }
+
+    /// Applies an event of the watch of the IPUPartitions of Workloads.
+    pub fn apply_reserved_event(&self, event: Event<IPUPartition>) -> Vec<Key> {
+        let mut inner = self.inner.lock();
+        let key = |object: &IPUPartition| object.metadata.name.as_deref().map(Into::into);
+        let changes = inner
+            .reserved
+            .apply_event(event, key, |_, object, _| Reserved::of(&object));
+        let known = inner.reserved.objects();
+        let workloads = changes.into_iter().filter_map(|change| {
+            let reserved = known.get(&change.key).or(change.before.as_ref())?;
+            let owner = &reserved.of.job;
+            Some(Key::Workload(owner.namespace.clone(), owner.name.clone()))
+        });
+        workloads.collect()
     }
 
     /// Applies an event of the watch of ResourceFlavors. Every suspended job may wait for one.
@@ -207,20 +225,31 @@ impl Observed {
         !of_job(inner.partitions.objects(), reference.key()).is_empty()
     }
 
-    /// A Workload that belongs to no IPUJob.
-    pub fn other_workload(&self, namespace: &str, name: &str) -> Option<Arc<Workload>> {
+    /// What is known of a Workload that belongs to no IPUJob, or of what is left of it.
+    pub fn other_workload(&self, namespace: &str, name: &str) -> native::Seen {
+        let inner = self.inner.lock();
         let key = (nobody(), format!("{namespace}/{name}").into());
-        self.inner.lock().workloads.objects().get(&key).cloned()
+        let is_of = |reserved: &&Reserved| {
+            let owner = &reserved.of.job;
+            (&*owner.namespace, &*owner.name) == (namespace, name)
+        };
+        native::Seen {
+            workload: inner.workloads.objects().get(&key).cloned(),
+            partitions: inner
+                .reserved
+                .objects()
+                .values()
+                .filter(is_of)
+                .cloned()
+                .collect(),
+            flavors: Arc::new(inner.flavors.objects().clone()),
+            checks: Arc::new(inner.checks.objects().keys().cloned().collect()),
+        }
     }
 
     /// An AdmissionCheck that waits for partitions.
     pub fn check(&self, name: &str) -> Option<Arc<AdmissionCheck>> {
         self.inner.lock().checks.objects().get(name).cloned()
-    }
-
-    /// Names of the AdmissionChecks that wait for partitions.
-    pub fn checks(&self) -> BTreeSet<Box<str>> {
-        self.inner.lock().checks.objects().keys().cloned().collect()
     }
 }
 
@@ -270,7 +299,7 @@ fn pruned(mut workload: Workload) -> Arc<Workload> {
         set.template = if is_of_job {
             relevant(&set.template)
         } else {
-            set.template.take()
+            slots::pruned(&set.template)
         };
     }
     Arc::new(workload)

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::queueing::PodSetUpdates;
+use ipu_api::ipujob_status::PodSetUpdate;
+use ipu_jobs::validate::Suspension;
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -94,9 +95,9 @@ pub enum Step {
     /// Puts the Workload into the queue again, after the delay of a retry.
     Requeue,
     /// Starts the job on the nodes of its flavors.
-    Start(PodSetUpdates),
+    Start(Vec<PodSetUpdate>),
     /// Creates the partitions of the suspended job, on the nodes of its flavors.
-    Reserve(PodSetUpdates),
+    Reserve(Vec<PodSetUpdate>),
     /// Answers an admission check.
     AnswerCheck {
         /// Name of the check.
@@ -282,8 +283,11 @@ fn of_quota(
         return Some(step);
     }
     match (is_admitted, job.is_suspended()) {
-        (true, false) => None,
-        (true, true) => Some(Step::Start(updates::updates(workload, &seen.flavors)?)),
+        (true, false) if job.admission.is_some() || job.is_elsewhere => None,
+        (true, _) if has_status(job) => {
+            Some(Step::Start(updates::updates(workload, &seen.flavors)?))
+        }
+        (true, _) => None,
         (false, false) => Some(Step::Stop("Kueue has not admitted the job".to_owned())),
         (false, true) if workload.is(QUOTA_RESERVED) => checked(seen, workload, now, requeue),
         (false, true) => job
@@ -345,10 +349,10 @@ fn checked(
         return (!answer.is_in(check)).then(|| answered(name, answer));
     }
     let wanted = updates::updates(workload, &seen.flavors)?;
-    if !job.is_started() || job.updates != wanted {
-        return Some(Step::Reserve(wanted));
+    if job.suspension != Suspension::Reserving || !job.is_admitted_with(&wanted) {
+        return has_status(job).then_some(Step::Reserve(wanted));
     }
-    let (answer, delay) = check::answer(job, &seen.partitions, now);
+    let (answer, delay) = check::answer(("instance", job.instances), &seen.partitions, now);
     *requeue = delay;
     (!answer.is_in(check)).then(|| answered(name, answer))
 }
@@ -369,6 +373,12 @@ fn fits(job: &QueuedJob, workload: &Workload) -> bool {
         one.name == other.name && is_enough && one.template == relevant(&other.template)
     };
     sets.len() == job.pod_sets.len() && job.pod_sets.iter().zip(sets).all(is_same)
+}
+
+/// Whether the admission of a job can be written: a status without the fields of its controller is invalid. A job that runs
+/// elsewhere has no admission here.
+fn has_status(job: &QueuedJob) -> bool {
+    job.is_observed || job.is_elsewhere
 }
 
 /// Whether nothing of a suspended job is left that uses quota.

@@ -2,34 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ipu_api::queueing::{POD_SET_LABEL, PodSetUpdate, PodSetUpdates};
-use serde::Deserialize;
+use ipu_api::ipujob_status::PodSetUpdate;
+use ipu_api::queueing::POD_SET_LABEL;
 
 use crate::objects::{PodSetAssignment, ResourceFlavorSpec, Workload};
-
-/// An update of an admission check.
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct NamedUpdate {
-    name: String,
-    #[serde(flatten)]
-    update: PodSetUpdate,
-}
 
 /// Returns the updates of each pod set: the node labels and tolerations of its flavors, and what admission checks add.
 /// `None`: the Workload has no quota, or a flavor is not known yet.
 pub fn updates(
     workload: &Workload,
     flavors: &BTreeMap<Box<str>, ResourceFlavorSpec>,
-) -> Option<PodSetUpdates> {
+) -> Option<Vec<PodSetUpdate>> {
     let admission = workload.status.as_ref()?.admission.as_ref()?;
     let assignments = admission.pod_set_assignments.iter();
     let mut updates = assignments
-        .map(|assignment| Some((assignment.name.clone(), of_flavors(assignment, flavors)?)))
-        .collect::<Option<PodSetUpdates>>()?;
+        .map(|assignment| of_flavors(assignment, flavors))
+        .collect::<Option<Vec<_>>>()?;
     for added in workload.checks().iter().flat_map(of_check) {
-        if let Some(update) = updates.get_mut(&added.name) {
-            merge(update, added.update);
+        if let Some(update) = updates.iter_mut().find(|one| one.name == added.name) {
+            merge(update, added);
         }
     }
     Some(updates)
@@ -41,6 +32,7 @@ fn of_flavors(
 ) -> Option<PodSetUpdate> {
     let label = (POD_SET_LABEL.to_owned(), assignment.name.clone());
     let mut update = PodSetUpdate {
+        name: assignment.name.clone(),
         labels: BTreeMap::from([label]),
         ..PodSetUpdate::default()
     };
@@ -55,7 +47,7 @@ fn of_flavors(
     Some(update)
 }
 
-fn of_check(check: &serde_json::Value) -> Vec<NamedUpdate> {
+fn of_check(check: &serde_json::Value) -> Vec<PodSetUpdate> {
     let updates = check.get("podSetUpdates").cloned();
     updates
         .and_then(|updates| serde_json::from_value(updates).ok())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::channel::mpsc::UnboundedSender;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::labels::JOB_UID_LABEL;
+use ipu_api::labels::{JOB_UID_LABEL, WORKLOAD_UID_LABEL};
 use ipu_api::queueing::QUEUE_LABEL;
 use ipu_jobs::raw::RawJob;
 use ipu_runtime::scope;
@@ -19,7 +19,7 @@ use super::objects::{AdmissionCheck, ResourceFlavor, Workload};
 use super::observed::Key;
 
 /// Number of watches.
-const WATCHES: usize = 5;
+const WATCHES: usize = 6;
 
 /// How many first lists are complete. Nothing is reconciled before all are.
 pub(super) struct CacheSync(watch::Sender<usize>);
@@ -57,6 +57,9 @@ pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Key>)
     let of_jobs = all().labels(JOB_UID_LABEL);
     let partitions = Api::<Guarded<IPUPartition>>::all(client.clone());
     let partitions = watcher(partitions, of_jobs).default_backoff();
+    let of_workloads = all().labels(WORKLOAD_UID_LABEL);
+    let reserved = Api::<Guarded<IPUPartition>>::all(client.clone());
+    let reserved = watcher(reserved, of_workloads).default_backoff();
     let flavors = Api::<Guarded<ResourceFlavor>>::all(client.clone());
     let flavors = watcher(flavors, all()).default_backoff();
     let checks = Api::<Guarded<AdmissionCheck>>::all(client.clone());
@@ -66,6 +69,10 @@ pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Key>)
     let workload_event = |event| read(event, |event| observed.apply_workload_event(event));
     let partition_event = |event| match scope::watch::partitions_in_scope(untrimmed(event), scope) {
         Some(event) => observed.apply_partition_event(event),
+        None => Vec::new(),
+    };
+    let reserved_event = |event| match scope::watch::partitions_in_scope(untrimmed(event), scope) {
+        Some(event) => observed.apply_reserved_event(event),
         None => Vec::new(),
     };
     let flavor_event = |event| read(event, |event| observed.apply_flavor_event(event));
@@ -81,6 +88,7 @@ pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Key>)
             complete,
             &trigger
         ),
+        scope::watch::follow("IPUPartition", reserved, reserved_event, complete, &trigger),
         scope::watch::follow("ResourceFlavor", flavors, flavor_event, complete, &trigger),
         scope::watch::follow("AdmissionCheck", checks, check_event, complete, &trigger),
     );

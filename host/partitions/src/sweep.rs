@@ -59,6 +59,9 @@ pub enum SweepError {
     /// The native Pods could not be listed.
     #[error("failed to list the Pods that request IPUs")]
     ListNativePods(#[source] kube::Error),
+    /// The Workloads of Kueue could not be listed.
+    #[error("failed to list the Workloads of Kueue, which own IPUPartitions")]
+    ListWorkloads(#[source] kube::Error),
     /// The owner could not be read.
     #[error("failed to look for the owner of IPUPartition {partition}")]
     GetOwner {

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::PodCondition;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
-use crate::partition::Place;
+use crate::partition::{Partition, Place};
 use crate::pod::{NativePod, PodRef};
 
 /// The IPUPartition that a Pod requests. It has no ownerReference, because it is cluster-scoped and must survive the Pod
@@ -49,6 +49,17 @@ pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
         },
         status: None,
     }
+}
+
+/// The merge patch by which a Pod claims an IPUPartition of its Workload. The version makes it fail if another Pod was
+/// faster.
+pub fn claim(pod: &PodRef, partition: &Partition) -> Value {
+    json!({"metadata": {
+        "uid": partition.uid,
+        "resourceVersion": partition.version.to_string(),
+        "labels": {labels::POD_UID_LABEL: pod.uid},
+        "annotations": {labels::CLAIMED_BY_ANNOTATION: pod.name},
+    }})
 }
 
 /// The merge patch that gives a Pod its partition and removes its last gate. The version makes it fail for a Pod that

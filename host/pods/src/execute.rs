@@ -61,6 +61,7 @@ pub(super) async fn step(
 ) -> Result<Option<Report>, WriteError> {
     let done = match step {
         Step::Create(ipus) => create(context, &seen.pod, ipus).await,
+        Step::Claim(partition) => claim(context, &seen.pod.reference, &partition).await,
         Step::Bind(place) => bind(context, &seen.pod, &place).await,
         Step::Release(partition) => release(context, &partition).await,
         Step::DeletePod => delete_pod(context, &seen.pod.reference).await,
@@ -97,6 +98,20 @@ async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), Wri
         }
         Err(source) => return Err(failed_to("create the IPUPartition of the Pod")(source)),
     }
+    Ok(())
+}
+
+/// Claims an IPUPartition of the Pod's Workload. Where another Pod was faster, the next reconcile chooses another one.
+async fn claim(context: &Context, pod: &PodRef, partition: &Partition) -> Result<(), WriteError> {
+    let partitions: Api<IPUPartition> = Api::all(context.client.clone());
+    let parameters = PatchParams {
+        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(build::claim(pod, partition));
+    let sent = partitions.patch(&partition.name, &parameters, &patch).await;
+    let claimed = sent.map_err(failed_to("claim an IPUPartition of the Workload"))?;
+    context.observed.expect_partition(claimed, Instant::now());
     Ok(())
 }
 

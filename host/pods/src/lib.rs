@@ -4,11 +4,14 @@
 //! `pod` and `partition` keep what decisions read of a Pod and of an IPUPartition, `plan` decides the next step of a Pod,
 //! and `report` what its condition says; these are pure, as are `build` and `observed`. `watches` and `execute` do the I/O.
 //!
+//! A Pod of a Workload of Kueue may claim an IPUPartition that `ipu-kueue` has created for it (`claims`).
+//!
 //! The package creates and deletes IPUPartitions and reads their status. It knows no V-IPU controller, no guest, and no
 //! IPUJob.
 #![forbid(unsafe_code)]
 
 pub mod build;
+pub mod claims;
 mod execute;
 pub mod observed;
 pub mod partition;

@@ -13,6 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
+use crate::claims::{claimable, claimed};
 use crate::partition::Partition;
 use crate::pod::{NativePod, PodRef};
 
@@ -46,6 +47,8 @@ pub struct Seen {
     pub own: Option<Partition>,
     /// The existing IPUPartition that it names.
     pub named: Option<Partition>,
+    /// An IPUPartition of its Workload that it may claim.
+    pub claimable: Option<Partition>,
 }
 
 /// The state of a Pod in the cache.
@@ -174,6 +177,7 @@ impl Observed {
         }
         let partition = |name: &str| partitions.store.objects().get(name).cloned();
         let own = partition(&partition_object(&pod.owner(), 0)).filter(|own| own.is_of_pod);
+        let own = own.or_else(|| claimed(partitions.store.objects(), pod.key()));
         let Some(pod) = pods.store.objects().get(&pod.key()) else {
             return Lookup::Gone(own.map(Box::new));
         };
@@ -181,10 +185,17 @@ impl Observed {
             Ok(PodRequest::Existing(existing)) => partition(&existing.name),
             _ => None,
         };
+        let claimable = match &pod.request {
+            Ok(PodRequest::New(new)) if own.is_none() && pod.workload.is_some() => {
+                claimable(partitions.store.objects(), pod, new.ipus)
+            }
+            _ => None,
+        };
         Lookup::Seen(Box::new(Seen {
             pod: pod.clone(),
             own,
             named,
+            claimable,
         }))
     }
 }
@@ -295,6 +306,60 @@ mod tests {
         assert!(matches!(
             observed.get(&reference(), now + EXPECTATION_TIMEOUT),
             Lookup::Seen(_)
+        ));
+    }
+
+    #[test]
+    fn a_claimed_partition_is_the_pods_own_and_nobody_elses() {
+        let (observed, now) = (listed(), Instant::now());
+        let of_workload = |pod: &mut serde_json::Value| {
+            pod["metadata"]["annotations"]["graphcore.ai/workload"] = json!("batch");
+        };
+        observed.apply_pod_event(Event::Apply(pod(of_workload)));
+        let free = |object: &mut serde_json::Value| {
+            object["metadata"]["name"] = json!("team.batch-0");
+            object["metadata"]["labels"] = json!({"graphcore.ai/workload-uid": "batch-uid"});
+            object["spec"]["owner"] = json!({
+                "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload", "namespace": "team", "name": "batch",
+                "uid": "batch-uid",
+            });
+            object["status"] = json!({
+                "phase": "Ready", "partitionId": "p-batch",
+                "controller": crate::samples::place("p-batch").controller,
+            });
+        };
+        assert_eq!(
+            names(&observed.apply_partition_event(Event::Apply(partition(free)))),
+            [""; 0]
+        );
+        let seen = |reference: &PodRef| match observed.get(reference, now) {
+            Lookup::Seen(seen) => seen,
+            other => panic!("{other:?}"),
+        };
+        let found = seen(&reference());
+        assert_eq!((found.own, found.named), (None, None));
+        let claimable = found.claimable.unwrap();
+        let patch = crate::build::claim(&reference(), &claimable);
+        let claimed = partition(|object| {
+            free(object);
+            for (field, value) in patch["metadata"].as_object().unwrap() {
+                match value.as_object() {
+                    Some(added) => added.iter().for_each(|(key, value)| {
+                        object["metadata"][field.as_str()][key.as_str()] = value.clone();
+                    }),
+                    None => object["metadata"][field.as_str()] = value.clone(),
+                }
+            }
+        });
+        let claimed = observed.apply_partition_event(Event::Apply(claimed));
+        assert_eq!(names(&claimed), ["team/web"]);
+        let found = seen(&reference());
+        assert_eq!(found.own.unwrap().name, "team.batch-0");
+        assert_eq!(found.claimable, None);
+        observed.apply_pod_event(Event::Delete(pod(of_workload)));
+        assert!(matches!(
+            observed.get(&reference(), now),
+            Lookup::Gone(Some(_))
         ));
     }
 

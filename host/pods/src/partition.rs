@@ -3,7 +3,7 @@
 use ipu_api::ipupartition::{
     ControllerRef, IPUPartition, IPUPartitionStatus, PartitionOwner, PartitionPhase,
 };
-use ipu_api::labels::POD_UID_LABEL;
+use ipu_api::labels::{CLAIMED_BY_ANNOTATION, POD_UID_LABEL, WORKLOAD_UID_LABEL};
 use ipu_api::naming::partition_object;
 use ipu_api::partition_conditions::{draining_since, is_being_created, waiting_reasons};
 use ipu_runtime::watch_store::version;
@@ -49,6 +49,12 @@ pub struct Partition {
     pub owner: PartitionOwner,
     /// Whether it was created for one native Pod alone, which is its owner.
     pub is_of_pod: bool,
+    /// Whether it was created for a Pod of the Workload that is its owner.
+    pub is_of_workload: bool,
+    /// The Pod that has claimed such a partition. From then on it is that Pod's alone.
+    pub claim: Option<PodRef>,
+    /// Its number of IPUs.
+    pub ipus: u32,
     /// Its number of GCDs.
     pub gcds: u32,
     /// Id of the V-IPU partition, if there is one.
@@ -63,7 +69,17 @@ impl Partition {
         let owner = object.spec.owner;
         let version = version(&object.metadata);
         let labels = object.metadata.labels.unwrap_or_default();
+        let annotations = object.metadata.annotations.unwrap_or_default();
         let (name, uid) = (object.metadata.name?, object.metadata.uid?);
+        let is_of_workload = labels.contains_key(WORKLOAD_UID_LABEL) && owner.kind == "Workload";
+        let claim = labels
+            .get(POD_UID_LABEL)
+            .zip(annotations.get(CLAIMED_BY_ANNOTATION));
+        let claim = claim.filter(|_| is_of_workload).map(|(uid, name)| PodRef {
+            namespace: owner.namespace.as_str().into(),
+            name: name.as_str().into(),
+            uid: uid.as_str().into(),
+        });
         let is_of_pod = labels.contains_key(POD_UID_LABEL)
             && (owner.kind.as_str(), owner.api_version.as_str()) == ("Pod", "v1")
             && name == partition_object(&owner, 0);
@@ -75,20 +91,24 @@ impl Partition {
             uid,
             version,
             is_of_pod,
+            is_of_workload,
+            claim,
             owner,
+            ipus: object.spec.ipus,
             gcds: object.spec.gcds,
             state: state(&status, awaits_reset, is_deleted),
             id: status.partition_id,
         })
     }
 
-    /// The native Pod that it was created for.
+    /// The native Pod that it was created for, or that has claimed it.
     pub fn pod(&self) -> Option<PodRef> {
-        self.is_of_pod.then(|| PodRef {
+        let owner = self.is_of_pod.then(|| PodRef {
             namespace: self.owner.namespace.as_str().into(),
             name: self.owner.name.as_str().into(),
             uid: self.owner.uid.as_str().into(),
-        })
+        });
+        owner.or_else(|| self.claim.clone())
     }
 }
 

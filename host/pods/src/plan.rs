@@ -24,6 +24,8 @@ pub struct Plan {
 pub enum Step {
     /// Creates the IPUPartition of the Pod, with this number of IPUs.
     Create(u32),
+    /// Claims this IPUPartition of the Pod's Workload.
+    Claim(Box<Partition>),
     /// Deletes this IPUPartition, which was created for the Pod.
     Release(Box<Partition>),
     /// Gives the Pod this partition and removes its gate.
@@ -54,7 +56,12 @@ impl Plan {
 
 /// Decides what is to be done for a Pod.
 pub fn plan(seen: &Seen) -> Plan {
-    let Seen { pod, own, named } = seen;
+    let Seen {
+        pod,
+        own,
+        named,
+        claimable,
+    } = seen;
     if pod.stage == Stage::Ended {
         return Plan::step(release(own.as_ref()));
     }
@@ -74,7 +81,7 @@ pub fn plan(seen: &Seen) -> Plan {
         (Stage::Gated(others), _) if !others.is_empty() => {
             Plan::report(report::waiting_for_gates(others))
         }
-        (Stage::Gated(_), _) => gated(pod, request, partition),
+        (Stage::Gated(_), _) => gated(pod, request, partition, claimable.as_ref()),
         (Stage::Ungated, Some(id)) => ungated(pod, id, partition),
         (Stage::Ungated, None) => Plan {
             step: release(own.as_ref()),
@@ -85,10 +92,11 @@ pub fn plan(seen: &Seen) -> Plan {
 }
 
 /// Whether a Pod may use an existing partition: its owner is of the Pod's namespace, and neither an IPUJob, which
-/// resets and releases its partitions as it needs them, nor another native Pod.
+/// resets and releases its partitions as it needs them, nor another native Pod, nor a Workload of Kueue.
 fn is_shared_with(partition: &Partition, pod: &NativePod) -> bool {
     let owner = &partition.owner;
-    *owner.namespace == *pod.reference.namespace && owner.kind != "IPUJob" && !partition.is_of_pod
+    let is_own_of_another = partition.is_of_pod || partition.is_of_workload;
+    *owner.namespace == *pod.reference.namespace && owner.kind != "IPUJob" && !is_own_of_another
 }
 
 fn release(own: Option<&Partition>) -> Option<Step> {
@@ -97,13 +105,26 @@ fn release(own: Option<&Partition>) -> Option<Step> {
 }
 
 /// A Pod on which only the gate of the operator is left.
-fn gated(pod: &NativePod, request: &PodRequest, partition: Option<&Partition>) -> Plan {
+fn gated(
+    pod: &NativePod,
+    request: &PodRequest,
+    partition: Option<&Partition>,
+    claimable: Option<&Partition>,
+) -> Plan {
     let (partition, existing) = match (partition, request) {
         (Some(partition), PodRequest::New(_)) => (partition, None),
         (Some(partition), PodRequest::Existing(existing)) => (partition, Some(existing)),
         (None, PodRequest::New(new)) => {
+            let fits = |one: &&Partition| match &one.state {
+                State::Ready(place) => contradiction(pod, place).is_none(),
+                _ => false,
+            };
+            let step = match claimable.filter(fits) {
+                Some(one) => Step::Claim(Box::new(one.clone())),
+                None => Step::Create(new.ipus),
+            };
             return Plan {
-                step: Some(Step::Create(new.ipus)),
+                step: Some(step),
                 report: Some(report::forming()),
             };
         }

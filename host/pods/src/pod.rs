@@ -7,6 +7,7 @@ use std::sync::Arc;
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::labels::{
     JOB_UID_LABEL, PARTITION_GATE, PARTITION_ID_LABEL, PARTITION_READY_CONDITION,
+    WORKLOAD_ANNOTATION,
 };
 use ipu_api::owner_metadata::{bounded_annotations, bounded_labels};
 use ipu_api::pod_request::{PodRequest, PodRequestError};
@@ -92,6 +93,8 @@ pub struct NativePod {
     pub is_terminating: bool,
     /// Id of the partition that it uses.
     pub partition_id: Option<String>,
+    /// The Workload of Kueue that has partitions for its Pods.
+    pub workload: Option<String>,
     /// Whether a controller owns it, which creates another Pod in its place.
     pub has_controller: bool,
     /// Labels that its node must have.
@@ -128,6 +131,7 @@ impl NativePod {
             _ => Stage::Gated(others),
         };
         let mut owners = metadata.owner_references.iter().flatten();
+        let annotations = metadata.annotations.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_ref());
         let ours = |condition: &&PodCondition| condition.type_ == PARTITION_READY_CONDITION;
         Some(Self {
@@ -143,6 +147,7 @@ impl NativePod {
             stage,
             is_terminating: metadata.deletion_timestamp.is_some(),
             partition_id: label(PARTITION_ID_LABEL).cloned(),
+            workload: annotations.and_then(|all| all.get(WORKLOAD_ANNOTATION).cloned()),
             has_controller: owners.any(|owner| owner.controller == Some(true)),
             node_selector: spec
                 .and_then(|spec| spec.node_selector.clone())

@@ -92,11 +92,7 @@ async fn lead(client: &Client, reconcilers: &Reconcilers<'_>, stop: &Cancellatio
             lead_queued(client, (settings, served.clone()), metrics, stop).await;
         }
     };
-    tokio::join!(
-        pods,
-        queued,
-        lead_jobs(client, reconcilers.jobs, metrics, stop)
-    );
+    tokio::join!(pods, queued, lead_jobs(client, reconcilers, stop));
 }
 
 /// Reconciles queued jobs while Kueue is installed, until `stop`.
@@ -122,15 +118,18 @@ async fn lead_queued(
     }
 }
 
-async fn lead_jobs(
-    client: &Client,
-    settings: &JobSettings,
-    metrics: &Metrics,
-    stop: &CancellationToken,
-) {
-    let metrics = metrics.of_jobs();
+async fn lead_jobs(client: &Client, reconcilers: &Reconcilers<'_>, stop: &CancellationToken) {
+    let (settings, metrics) = (reconcilers.jobs, reconcilers.metrics.of_jobs());
+    let kueue = reconcilers.kueue.as_ref();
+    let kueue = kueue.map(|(_, served)| served.clone()).unwrap_or_default();
     while !stop.is_cancelled() {
-        let run = ipu_jobs::run(client.clone(), settings.clone(), &metrics, stop.clone());
+        let run = ipu_jobs::run(
+            client.clone(),
+            settings.clone(),
+            kueue.clone(),
+            &metrics,
+            stop.clone(),
+        );
         let Err(failure) = run.await else {
             return;
         };

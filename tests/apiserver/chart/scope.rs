@@ -7,6 +7,7 @@ use cluster::wait::{Seen, eventually};
 use ipu_operator::exposition::Metrics;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
+use ipu_runtime::served_group::ServedGroup;
 use kube::Client;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -67,7 +68,7 @@ async fn reconcile(admin: &Admin, namespaces: &str) -> DropGuard {
     settings.scope = namespaces.parse().unwrap();
     tokio::spawn(async move {
         let metrics = Metrics::default().of_jobs();
-        let run = ipu_jobs::run(client, settings, &metrics, stopping);
+        let run = ipu_jobs::run(client, settings, ServedGroup::default(), &metrics, stopping);
         run.await.unwrap();
     });
     stop.drop_guard()

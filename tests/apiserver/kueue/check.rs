@@ -3,17 +3,18 @@
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
+use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tests::kueue::objects::{admission_check, cluster_queue};
 use tests::kueue::workload::Workload;
 
-use super::fixture::{FLAVOR, Fixture, QUEUE};
+use super::fixture::{FLAVOR, Fixture, QUEUE, job};
 
 /// Name of the check.
 const CHECK: &str = "partition";
 
 /// A queue with the check.
-async fn checked(ipus: u32) -> Fixture {
+pub(super) async fn checked(ipus: u32) -> Fixture {
     let mut queue = cluster_queue(QUEUE, &[(FLAVOR, ipus)]);
     let checks = json!([{"name": CHECK}]);
     queue["spec"]["admissionChecksStrategy"] = json!({"admissionChecks": checks});
@@ -24,7 +25,7 @@ async fn checked(ipus: u32) -> Fixture {
 }
 
 /// Returns the state of the check, and its message.
-fn answer(workload: &Workload) -> (&str, &str) {
+pub(super) fn answer(workload: &Workload) -> (&str, &str) {
     workload.check(CHECK).map_or(("", ""), |check| {
         let state = check["state"].as_str().unwrap_or_default();
         (state, check["message"].as_str().unwrap_or_default())
@@ -76,6 +77,49 @@ async fn a_job_is_admitted_once_its_partition_is_formed() {
     fixture.once_released("two").await;
     assert_eq!(fixture.taken(), 4);
     fixture.end("one").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_can_never_be_served_is_deactivated_and_says_why() {
+    // Both V-IPU controllers have 64 IPUs each, and the instances of a job with a launcher start together.
+    let fixture = checked(4 * 64).await;
+    let mut large = job("large", 64);
+    large["spec"]["jobInstances"] = json!(3);
+    large["spec"]["launcher"] = json!({"command": ["mpirun"]});
+    fixture.place.submit(&large).await;
+    let why = "can ever serve 3 partitions of 64 IPUs";
+    let rejected = fixture
+        .once("large", "is deactivated, and holds no quota", |one| {
+            let is_active = &one.0.data["spec"]["active"];
+            *is_active == json!(false) && one.is("Evicted") && !one.holds_quota()
+        })
+        .await;
+    assert_eq!(rejected.reason("Evicted"), "DeactivatedDueToAdmissionCheck");
+    let said = rejected.message("Evicted");
+    assert!(
+        said.contains("Rejected state") && said.contains(why),
+        "{said}"
+    );
+    fixture.once_released("large").await;
+    eventually("its quota is free", async || {
+        Seen::when(fixture.reserved().await, |reserved| *reserved == 0)
+    })
+    .await;
+    assert_eq!(fixture.taken(), 0);
+    // The condition of the job and its event both have the reason.
+    let parts = ["Type: QuotaReserved", why, "QueueStopped"];
+    let described = fixture.place.described("large", &parts).await;
+    assert!(described.matches(why).count() > 1, "{described}");
+
+    // The user corrects the job, and activates the Workload.
+    let two = Patch::Merge(json!({"spec": {"jobInstances": 2}}));
+    let (jobs, params) = (fixture.place.jobs(), PatchParams::default());
+    jobs.patch("large", &params, &two).await.unwrap();
+    fixture
+        .once("large", "has the new size", |one| one.ipus() == 2 * 64)
+        .await;
+    fixture.set_active("large", true).await;
+    fixture.once_running("large").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

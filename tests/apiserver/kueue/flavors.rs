@@ -3,7 +3,6 @@
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::Pod;
-use kube::ResourceExt;
 use serde_json::json;
 use tests::kueue::objects::{cluster_queue, resource_flavor};
 use vipu_simulator::Simulator;
@@ -61,11 +60,8 @@ async fn a_flavor_leads_to_one_controller_and_is_taken_back_with_the_admission()
     fixture.set_active("one", false).await;
     fixture.once_released("one").await;
     let evicted = fixture.place.jobs().get("one").await.unwrap();
-    assert!(
-        !template(&evicted).to_string().contains("ipunode"),
-        "{:?}",
-        evicted.annotations()
-    );
+    assert!(!template(&evicted).to_string().contains("ipunode"));
+    assert_eq!(evicted.status.and_then(|status| status.admission), None);
     fixture.place.once("one", JobState::Suspended).await;
 
     // Evicted from one flavor, it may get another one.

@@ -10,26 +10,26 @@ use tests::kueue::objects::{IPUS, QUEUE_LABEL};
 use super::fixture::{Fixture, QUEUE};
 
 /// Kueue's gate.
-const ADMISSION: &str = "kueue.x-k8s.io/admission";
+pub(super) const ADMISSION: &str = "kueue.x-k8s.io/admission";
 
 /// The operator's gate.
 const PARTITION: &str = "graphcore.ai/partition";
 
-/// A queued Pod with a limit of 4 IPUs.
-fn pod(name: &str) -> Pod {
+/// A queued Pod with a limit of this number of IPUs.
+pub(super) fn pod(name: &str, ipus: u32) -> Pod {
     let pod = json!({
         "metadata": {"name": name, "labels": {QUEUE_LABEL: QUEUE}},
         "spec": {
             "automountServiceAccountToken": false,
             "containers": [{
-                "name": "main", "image": "program:1", "resources": {"limits": {IPUS: "4"}},
+                "name": "main", "image": "program:1", "resources": {"limits": {IPUS: ipus.to_string()}},
             }],
         },
     });
     serde_json::from_value(pod).unwrap()
 }
 
-fn gates(pod: &Pod) -> Vec<&str> {
+pub(super) fn gates(pod: &Pod) -> Vec<&str> {
     let spec = pod.spec.as_ref();
     let gates = spec.and_then(|spec| spec.scheduling_gates.as_ref());
     gates
@@ -49,7 +49,7 @@ async fn once(fixture: &Fixture, name: &str, what: &str, is_so: impl Fn(&Pod) ->
     .await
 }
 
-async fn once_running(fixture: &Fixture, name: &str) {
+pub(super) async fn once_running(fixture: &Fixture, name: &str) {
     let runs = |pod: &Pod| {
         let status = pod.status.as_ref();
         let phase = status.and_then(|status| status.phase.as_deref());
@@ -64,7 +64,7 @@ async fn a_pod_passes_both_gates_and_asks_for_ipus_when_it_has_quota() {
     fixture.run_pods(false);
     let create = PostParams::default();
     for name in ["one", "two"] {
-        let created = fixture.place.pods().create(&create, &pod(name)).await;
+        let created = fixture.place.pods().create(&create, &pod(name, 4)).await;
         let created = created.unwrap();
         for gate in [ADMISSION, PARTITION] {
             assert!(gates(&created).contains(&gate), "{created:#?}");

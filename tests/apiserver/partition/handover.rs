@@ -5,6 +5,7 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::labels;
 use ipu_jobs::metrics::JobMetrics;
+use ipu_runtime::served_group::ServedGroup;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -26,6 +27,7 @@ fn start_controller(fixture: &Fixture) -> JoinHandle<()> {
         let run = ipu_jobs::run(
             client,
             job_fixture::settings(),
+            ServedGroup::default(),
             &metrics,
             CancellationToken::new(),
         );

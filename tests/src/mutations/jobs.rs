@@ -33,6 +33,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: JOB_TESTS,
     },
     Mutation {
+        name: "a job in a queue starts by its spec alone",
+        file: "host/jobs/src/step.rs",
+        text: "if context.kueue.is_served() && validate::awaits_admission(&snapshot.object) {",
+        instead: "if !context.kueue.is_served() && validate::awaits_admission(&snapshot.object) {",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
         name: "what is due is late where something stands in the way of a job",
         file: "host/jobs/src/step.rs",
         text: "    blocked.into_iter().chain(due.into_iter().flatten()).min()",

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ipu_api::queueing::{LAUNCHER, PodSetUpdate, WORKERS};
+use ipu_api::ipujob_status::PodSetUpdate;
+use ipu_api::queueing::{LAUNCHER, WORKERS};
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -33,10 +34,11 @@ pub fn worker_node_selector(job: &ValidJob) -> BTreeMap<String, String> {
 }
 
 fn update(job: &ValidJob, role: Role) -> Option<&PodSetUpdate> {
-    job.pod_set_updates.get(match role {
+    let name = match role {
         Role::Worker => WORKERS,
         Role::Launcher => LAUNCHER,
-    })
+    };
+    job.pod_set_updates.iter().find(|one| one.name == name)
 }
 
 /// Adds entries. An entry of the admission takes precedence: Kueue chose a flavor that the template does not exclude.

@@ -8,6 +8,7 @@ use axum::http::{Method, Request, Response, StatusCode};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::labels;
 use ipu_runtime::scope::Scope;
+use ipu_runtime::served_group::ServedGroup;
 use kube::Client;
 use kube::client::Body;
 use kube::core::PartialObjectMeta;
@@ -51,7 +52,7 @@ struct State {
 }
 
 impl Cluster {
-    /// The controller's context, on this API server.
+    /// The controller's context, on this API server, which serves Kueue's API too.
     pub(crate) fn context(&self) -> Context {
         let state = Arc::clone(&self.0);
         let api_server = service_fn(move |request: Request<Body>| {
@@ -79,7 +80,12 @@ impl Cluster {
             scope: Scope::Cluster,
         };
         let client = Client::new(api_server, "default");
-        Context::new(client, settings, &JobMetrics::default())
+        Context::new(
+            client,
+            settings,
+            ServedGroup::served(),
+            &JobMetrics::default(),
+        )
     }
 
     /// The user makes a job.

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use ipu_api::ipujob::IPUJob;
+use ipu_api::queueing::QUEUE_LABEL;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::cluster::{self, Cluster};
 use super::fixtures::{JobFixture, parallel};
@@ -209,6 +210,42 @@ async fn a_pod_of_a_job_that_another_controller_manages_is_left_alone() {
         let deleted = asked.iter().any(|asked| asked.starts_with("DELETE"));
         assert_eq!(deleted, manager.is_none(), "{asked:?}");
     }
+}
+
+#[tokio::test]
+async fn a_job_in_a_queue_starts_by_its_admission_and_not_by_its_spec_or_its_annotations() {
+    let mut job = IPUJob::sample().suspend(false);
+    let one = |key: &str, value: &str| Some([(key.to_owned(), value.to_owned())].into());
+    job.metadata.labels = one(QUEUE_LABEL, "team");
+    // Names of an early version, which users could set.
+    job.metadata.annotations = one("graphcore.ai/reserve-partitions", "true");
+    let fixture = Fixture::new(&job);
+    let path = cluster::job("sample");
+    let admit = |admission: &Value| {
+        fixture
+            .cluster
+            .change(&path, &json!({"status": {"admission": admission}}));
+    };
+    fixture.run().await;
+    assert!(fixture.cluster.partitions().is_empty());
+    let worker = cluster::pod("sample-worker-0");
+    assert_eq!(fixture.cluster.object(&worker), Value::Null);
+    let message = fixture.cluster.object(&path)["status"]["lastMessage"].clone();
+    assert!(message.as_str().unwrap().contains("Kueue"), "{message}");
+
+    let worker_set = json!({"name": "worker", "nodeSelector": {"pool": "a"}});
+    admit(&json!({"podSets": [worker_set]}));
+    fixture.run().await;
+    let pod = fixture.cluster.object(&worker);
+    assert_eq!(pod["spec"]["nodeSelector"]["pool"], "a");
+    let status = fixture.cluster.object(&path)["status"].clone();
+    assert_eq!(status["launcherStatus"], "Running");
+    assert_eq!(status["admission"]["podSets"], json!([worker_set]));
+
+    admit(&Value::Null);
+    let asked = fixture.step().await;
+    let deletes = asked.iter().filter(|asked| asked.starts_with("DELETE"));
+    assert_ne!(deletes.count(), 0, "{asked:?}");
 }
 
 #[tokio::test]

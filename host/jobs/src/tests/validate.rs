@@ -4,7 +4,7 @@ use ipu_api::ipujob::IPUJob;
 use serde_json::{Value, json};
 
 use super::fixtures::{JobFixture, MAX_IPUS, refusal};
-use crate::validate::{Size, ValidateError, read};
+use crate::validate::{Size, Suspension, ValidateError, awaits_admission, read};
 
 #[test]
 fn a_good_job_is_read_into_numbers() {
@@ -27,6 +27,61 @@ fn a_good_job_is_read_into_numbers() {
     assert_eq!(job.worker_index(2, 1), 9);
     assert_eq!(job.worker_names().len(), 12);
     assert_eq!(job.template.first.name, "main");
+}
+
+#[test]
+fn only_the_status_says_what_kueue_has_granted() {
+    let job = |suspend: bool, status: Value, manager: Option<&str>| {
+        let mut job = IPUJob::sample().suspend(suspend);
+        job.spec.managed_by = manager.map(str::to_owned);
+        let mut object = job.object();
+        object["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "team"});
+        object["metadata"]["annotations"] = json!({
+            "graphcore.ai/admitted-pod-sets": "{\"worker\":{\"nodeSelector\":{\"pool\":\"a\"}}}",
+            "graphcore.ai/reserve-partitions": "true",
+        });
+        object["status"] = status;
+        object
+    };
+    let granted = |reserve: bool| json!({"admission": {"podSets": [{"name": "worker"}], "reservePartitions": reserve}});
+    let multikueue = Some("kueue.x-k8s.io/multikueue");
+    for (suspend, status, manager, suspension, sets, awaits) in [
+        (true, json!({}), None, Suspension::Suspended, 0, true),
+        (false, json!({}), None, Suspension::Active, 0, true),
+        (true, granted(false), None, Suspension::Suspended, 1, false),
+        (true, granted(true), None, Suspension::Reserving, 1, false),
+        (false, granted(true), None, Suspension::Active, 1, false),
+        (
+            true,
+            json!({"admission": 5}),
+            None,
+            Suspension::Suspended,
+            0,
+            true,
+        ),
+        // The status is that of another cluster.
+        (
+            true,
+            granted(true),
+            multikueue,
+            Suspension::Suspended,
+            0,
+            true,
+        ),
+    ] {
+        let object = job(suspend, status.clone(), manager);
+        let read = read(&object, MAX_IPUS).unwrap();
+        assert_eq!(
+            (read.suspension, read.pod_set_updates.len()),
+            (suspension, sets),
+            "{status}"
+        );
+        assert_eq!(awaits_admission(&object), awaits, "{status}");
+    }
+    assert!(
+        !awaits_admission(&IPUJob::sample().object()),
+        "it is in no queue"
+    );
 }
 
 #[test]

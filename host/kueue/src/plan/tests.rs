@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{Plan, Step, plan};
+use crate::build::started;
 use crate::job::QueuedJob;
 use crate::objects::Workload;
 use crate::partitions::JobPartition;
@@ -34,15 +35,21 @@ fn suspended() -> QueuedJob {
 
 fn running() -> QueuedJob {
     job(|job| {
-        job["spec"]["suspend"] = json!(false);
+        start(job);
         job["status"]["launcherStatus"] = json!("Running");
         job["status"]["conditions"] = json!([{"type": "Running", "status": "True"}]);
     })
 }
 
+/// Kueue has admitted a job, and it was started.
+fn start(job: &mut Value) {
+    job["spec"]["suspend"] = json!(false);
+    job["status"]["admission"] = json!({"podSets": [{"name": "worker"}]});
+}
+
 fn ended() -> QueuedJob {
     job(|job| {
-        job["spec"]["suspend"] = json!(false);
+        start(job);
         job["status"]["completionTime"] = json!("2026-01-01T00:00:30Z");
         job["status"]["lastMessage"] = json!("All instances done");
         job["status"]["conditions"] = json!([{"type": "Succeeded", "status": "True"}]);
@@ -76,7 +83,8 @@ fn a_job_starts_when_it_is_admitted_on_the_nodes_of_its_flavors() {
     let Some(Step::Start(updates)) = step(suspended(), with(admit), vec![]) else {
         panic!("it is admitted");
     };
-    let worker = &updates["worker"];
+    let worker = &updates[0];
+    assert_eq!(worker.name, "worker");
     assert_eq!(
         worker.node_selector,
         BTreeMap::from([("pool".to_owned(), "a".to_owned())])
@@ -91,6 +99,39 @@ fn a_job_starts_when_it_is_admitted_on_the_nodes_of_its_flavors() {
         step(running(), with(|_| {}), held()),
         Some(Step::Stop(_))
     ));
+}
+
+#[test]
+fn a_job_that_a_user_resumes_is_stopped_or_gets_the_admission_that_it_lacks() {
+    let resumed = || job(|job| job["spec"]["suspend"] = json!(false));
+    for workload in [with(|_| {}), with(reserve)] {
+        let stop = step(resumed(), workload, vec![]);
+        assert!(matches!(stop, Some(Step::Stop(_))), "{stop:?}");
+    }
+    let start = step(resumed(), with(admit), vec![]);
+    assert!(matches!(start, Some(Step::Start(_))), "{start:?}");
+    // The rest of an interrupted stop or start.
+    let granted = job(|job| job["status"]["admission"] = json!({}));
+    let stop = step(granted, with(|_| {}), vec![]);
+    assert!(matches!(stop, Some(Step::Stop(_))), "{stop:?}");
+    // A status without the fields of the job's controller is invalid.
+    let unobserved = job(|job| job["status"] = json!(null));
+    assert_eq!(step(unobserved, with(admit), vec![]), None);
+}
+
+#[test]
+fn an_admission_keeps_the_partitions_that_a_check_waited_for() {
+    let Some(Step::Start(updates)) = step(suspended(), with(admit), vec![]) else {
+        panic!("it is admitted");
+    };
+    let reserving = job(|job| {
+        job["status"]["admission"] = json!({"podSets": updates, "reservePartitions": true});
+    });
+    for (job, is_reserving) in [(suspended(), false), (reserving, true)] {
+        let admission = started(&job, &updates);
+        assert_eq!(admission.reserve_partitions, is_reserving);
+        assert_eq!(admission.pod_sets, updates);
+    }
 }
 
 #[test]
@@ -195,7 +236,7 @@ fn a_smaller_job_gives_the_quota_of_its_former_instances_back() {
     let smaller = || {
         job(|job| {
             job["spec"]["jobInstances"] = json!(1);
-            job["spec"]["suspend"] = json!(false);
+            start(job);
         })
     };
     let both = vec![partition(0, &ready()), partition(1, &ready())];
@@ -226,7 +267,7 @@ fn ready_pods_are_told_and_their_loss_too() {
     let told = |is_ready, reason| Some(Step::SetPodsReady { is_ready, reason });
     assert_eq!(step(running(), with(admit), held()), told(true, "Started"));
     assert_eq!(step(running(), ready("True", "Started"), held()), None);
-    let starting = || job(|job| job["spec"]["suspend"] = json!(false));
+    let starting = || job(start);
     let lost = step(starting(), ready("True", "Started"), held());
     assert_eq!(lost, told(false, "WaitForRecovery"));
     let again = step(running(), ready("False", "WaitForRecovery"), held());

@@ -7,11 +7,12 @@ use futures::future::BoxFuture;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels::NATIVE_POD_LABEL;
+use ipu_api::queueing;
 use ipu_api::uid::Uid;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
-use kube::core::ApiResource;
+use kube::core::{ApiResource, GroupVersionKind};
 
 use super::SweepError;
 use crate::orphans;
@@ -87,6 +88,29 @@ pub(super) async fn living_pods(client: &Client) -> Result<HashSet<Uid>, SweepEr
     };
     let listed = each(list, take).await;
     listed.map_err(SweepError::ListNativePods)
+}
+
+/// UIDs of all Workloads of Kueue. Without Kueue there are none.
+pub(super) async fn living_workloads(client: &Client) -> Result<HashSet<Uid>, SweepError> {
+    let api = Api::<DynamicObject>::all_with(client.clone(), &workload());
+    let api = &api;
+    let list = |params: ListParams| async move { api.list_metadata(&params).await }.boxed();
+    let take = |living: &mut HashSet<Uid>, found: kube::core::PartialObjectMeta<DynamicObject>| {
+        living.extend(found.metadata.uid.as_deref().map(Uid::of));
+    };
+    match each(list, take).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(HashSet::new()),
+        listed => listed.map_err(SweepError::ListWorkloads),
+    }
+}
+
+/// The kind of Kueue's Workloads.
+pub(super) fn workload() -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(
+        queueing::GROUP,
+        queueing::VERSION,
+        "Workload",
+    ))
 }
 
 /// Handles every object of a list, page by page. Where the continue token has expired, the whole list is

@@ -1,15 +1,15 @@
-//! Deletes IPUPartitions of IPUJobs and of native Pods that are gone.
+//! Deletes IPUPartitions of IPUJobs, of native Pods, and of Workloads of Kueue that are gone.
 
 use std::collections::HashSet;
 
 use ipu_api::dns1123;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
-use ipu_api::labels::POD_UID_LABEL;
+use ipu_api::labels::{POD_UID_LABEL, WORKLOAD_UID_LABEL};
 use ipu_api::uid::Uid;
 use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, Preconditions};
+use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
 use kube::{Client, ResourceExt};
 
 use super::{SweepError, lists};
@@ -19,6 +19,8 @@ use super::{SweepError, lists};
 enum Owner {
     IPUJob,
     NativePod,
+    /// A Workload of Kueue. Its native Pods claim its partitions.
+    Workload,
 }
 
 impl Owner {
@@ -31,6 +33,9 @@ impl Owner {
             ("v1", "Pod") if partition.labels().contains_key(POD_UID_LABEL) => {
                 Some(Self::NativePod)
             }
+            (_, "Workload") if partition.labels().contains_key(WORKLOAD_UID_LABEL) => {
+                Some(Self::Workload)
+            }
             _ => None,
         }
     }
@@ -39,6 +44,7 @@ impl Owner {
         match self {
             Self::IPUJob => lists::living_jobs(client).await,
             Self::NativePod => lists::living_pods(client).await,
+            Self::Workload => lists::living_workloads(client).await,
         }
     }
 
@@ -54,6 +60,12 @@ impl Owner {
                 let pods = Api::<Pod>::namespaced(client, namespace);
                 pods.get_metadata_opt(name).await?.and_then(|pod| pod.uid())
             }
+            Self::Workload => {
+                let kind = lists::workload();
+                let workloads = Api::<DynamicObject>::namespaced_with(client, namespace, &kind);
+                let found = workloads.get_metadata_opt(name).await?;
+                found.and_then(|workload| workload.uid())
+            }
         })
     }
 }
@@ -62,14 +74,30 @@ impl Owner {
 pub(super) async fn gone(
     client: &Client,
     suspects: Vec<IPUPartition>,
-) -> [Result<Vec<IPUPartition>, SweepError>; 2] {
-    let (of_jobs, of_pods) = suspects
-        .into_iter()
-        .partition(|one| Owner::of(one) == Some(Owner::IPUJob));
+) -> [Result<Vec<IPUPartition>, SweepError>; 3] {
+    let is_of = |kind: Owner| move |one: &IPUPartition| Owner::of(one) == Some(kind);
+    let (of_workloads, others): (Vec<_>, Vec<_>) =
+        suspects.into_iter().partition(is_of(Owner::Workload));
+    let (of_jobs, of_pods) = others.into_iter().partition(is_of(Owner::IPUJob));
     [
         gone_of(client, Owner::IPUJob, of_jobs).await,
         gone_of(client, Owner::NativePod, of_pods).await,
+        gone_of_workloads(client, of_workloads).await,
     ]
+}
+
+/// Those whose Workload does not exist, and which no existing Pod has claimed.
+async fn gone_of_workloads(
+    client: &Client,
+    suspects: Vec<IPUPartition>,
+) -> Result<Vec<IPUPartition>, SweepError> {
+    let mut gone = gone_of(client, Owner::Workload, suspects).await?;
+    let claim = |one: &IPUPartition| one.labels().get(POD_UID_LABEL).map(|uid| Uid::of(uid));
+    if gone.iter().any(|one| claim(one).is_some()) {
+        let living = Owner::NativePod.living(client).await?;
+        gone.retain(|one| claim(one).is_none_or(|pod| !living.contains(&pod)));
+    }
+    Ok(gone)
 }
 
 async fn gone_of(

@@ -62,7 +62,7 @@ fn answer(world: &mut World, method: &str, path: &str, query: &str) -> (u16, Val
             let items: Vec<Value> = jobs.into_iter().map(partition).collect();
             (200, list(&json!({"continue": token}), &json!(items)))
         }
-        ("GET", "ipujobs" | "pods") => {
+        ("GET", "ipujobs" | "pods" | "workloads") => {
             let items = json!([{"metadata": {"name": "alive", "uid": "alive-uid"}}]);
             (200, list(&json!({}), &items))
         }
@@ -204,6 +204,42 @@ async fn the_partition_of_a_native_pod_goes_with_the_pod() {
             "GET /api/v1/pods",
             "GET /api/v1/namespaces/default/pods/young",
             "GET /api/v1/namespaces/default/pods/gone",
+            "DELETE /apis/graphcore.ai/v1alpha1/ipupartitions/default.gone-0",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn the_partition_of_a_workload_goes_with_it_unless_a_pod_has_claimed_it() {
+    let world = Arc::new(Mutex::new(World::default()));
+    let client = client(&world);
+    let of_workload = |(name, pod): (&str, Option<&str>)| -> IPUPartition {
+        let mut object = partition(name);
+        object["spec"]["owner"]["apiVersion"] = json!("kueue.x-k8s.io/v1beta2");
+        object["spec"]["owner"]["kind"] = json!("Workload");
+        object["metadata"]["labels"] = json!({"graphcore.ai/workload-uid": "u"});
+        if let Some(uid) = pod {
+            object["metadata"]["labels"]["graphcore.ai/pod-uid"] = json!(uid);
+        }
+        serde_json::from_value(object).unwrap()
+    };
+    // The Workload of the second is gone, and the Pod that has claimed it lives.
+    let suspects = [
+        ("alive", None),
+        ("stuck", Some("alive-uid")),
+        ("gone", Some("gone-uid")),
+    ];
+    let suspects = suspects.map(of_workload).to_vec();
+    assert!(suspects.iter().all(judged));
+    let errors = delete_ownerless(&client, suspects).await;
+    assert!(errors.is_empty(), "{errors:?}");
+    let asked = world.lock().unwrap().asked.clone();
+    assert_eq!(
+        asked,
+        [
+            "GET /apis/kueue.x-k8s.io/v1beta2/workloads",
+            "GET /api/v1/pods",
+            "GET /apis/kueue.x-k8s.io/v1beta2/namespaces/default/workloads/gone",
             "DELETE /apis/graphcore.ai/v1alpha1/ipupartitions/default.gone-0",
         ]
     );

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use crate::claims::is_claimable;
 use crate::report::Due;
 use crate::samples::{native, offering, place};
 
@@ -33,6 +34,7 @@ fn seen(pod: NativePod, own: Option<Partition>) -> Seen {
         pod,
         own,
         named: None,
+        claimable: None,
     }
 }
 
@@ -226,11 +228,13 @@ fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_re
         pod,
         own: None,
         named,
+        claimable: None,
     };
     let missing = Some("PartitionNotFound");
     let theirs = Some(shared(|one| one.owner.namespace = "other".to_owned()));
     let of_job = Some(shared(|one| one.owner.kind = "IPUJob".to_owned()));
     let of_pod = Some(shared(|one| one.is_of_pod = true));
+    let of_workload = Some(shared(|one| one.is_of_workload = true));
     let broken = |one: &mut Partition| one.state = State::Broken("a link".to_owned());
     let mut running = sharing("1");
     running.stage = Stage::Ungated;
@@ -260,6 +264,12 @@ fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_re
         ("of an IPUJob", seen(sharing("0"), of_job), None, missing),
         ("of another Pod", seen(sharing("0"), of_pod), None, missing),
         (
+            "of a Workload",
+            seen(sharing("0"), of_workload),
+            None,
+            missing,
+        ),
+        (
             "broken",
             seen(sharing("0"), Some(shared(broken))),
             None,
@@ -282,6 +292,77 @@ fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_re
 }
 
 #[test]
+fn an_admitted_pod_claims_a_partition_of_its_workload_instead_of_requesting_one() {
+    let of_workload = || {
+        let mut one = offering(State::Ready(place("p-web")));
+        one.is_of_pod = false;
+        one.is_of_workload = true;
+        one.owner.kind = "Workload".to_owned();
+        one.owner.name = "batch".to_owned();
+        one
+    };
+    let pod = |change: fn(&mut serde_json::Value)| {
+        native(|pod| {
+            pod["metadata"]["annotations"]["graphcore.ai/workload"] = json!("batch");
+            change(pod);
+        })
+    };
+    let offered = |pod: NativePod| Seen {
+        claimable: Some(of_workload()),
+        ..seen(pod, None)
+    };
+    let claim = || Some(Step::Claim(Box::new(of_workload())));
+    let forming = Some("PartitionForming");
+    let elsewhere: fn(&mut serde_json::Value) =
+        |pod| pod["spec"]["nodeSelector"] = json!({"ipunode": "pod2"});
+    let mut held = offered(pod(|_| {}));
+    held.pod.stage = Stage::Gated(vec!["kueue.x-k8s.io/admission".to_owned()]);
+    let mut claimed = of_workload();
+    claimed.claim = Some((*pod(|_| {}).reference).clone());
+    let mut ended = pod(|_| {});
+    ended.stage = Stage::Ended;
+    let release = Some(Step::Release(Box::new(claimed.clone())));
+    check(vec![
+        ("admitted", offered(pod(|_| {})), claim(), forming),
+        (
+            "not admitted",
+            held,
+            None,
+            Some("WaitingForSchedulingGates"),
+        ),
+        (
+            "on other nodes",
+            offered(pod(elsewhere)),
+            Some(Step::Create(4)),
+            forming,
+        ),
+        (
+            "claimed",
+            seen(pod(|_| {}), Some(claimed.clone())),
+            Some(Step::Bind(place("p-web"))),
+            None,
+        ),
+        ("ended", seen(ended, Some(claimed)), release, None),
+    ]);
+
+    let free = of_workload();
+    assert!(is_claimable(&free, &pod(|_| {}), 4));
+    assert!(!is_claimable(&free, &native(|_| {}), 4), "of no Workload");
+    assert!(!is_claimable(&free, &pod(|_| {}), 8), "of another size");
+    let changes: [fn(&mut Partition); 4] = [
+        |one| one.claim = Some((*native(|_| {}).reference).clone()),
+        |one| one.owner.namespace = "other".to_owned(),
+        |one| one.owner.name = "other".to_owned(),
+        |one| one.state = State::Waiting(Vec::new()),
+    ];
+    for change in changes {
+        let mut other = of_workload();
+        change(&mut other);
+        assert!(!is_claimable(&other, &pod(|_| {}), 4), "{other:?}");
+    }
+}
+
+#[test]
 fn what_exists_for_others_is_not_told() {
     let theirs = Some(shared(|one| one.owner.namespace = "other".to_owned()));
     let of = |named| {
@@ -289,6 +370,7 @@ fn what_exists_for_others_is_not_told() {
             pod: sharing("0"),
             own: None,
             named,
+            claimable: None,
         })
     };
     assert_eq!(of(theirs), of(None));

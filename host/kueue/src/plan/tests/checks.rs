@@ -5,10 +5,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Step, held, planned, step, suspended, with};
+use crate::build;
 use crate::check::State;
 use crate::job::QueuedJob;
 use crate::objects::Workload;
-use crate::samples::{condition, job, partition, ready, reserve};
+use crate::samples::{condition, job, now, partition, ready, reserve};
 
 fn checked(state: &str) -> Workload {
     with(|workload| {
@@ -26,10 +27,7 @@ fn reserving() -> QueuedJob {
         panic!("its partitions are to be formed: {reserve:?}");
     };
     job(|job| {
-        job["metadata"]["annotations"] = json!({
-            "graphcore.ai/reserve-partitions": "true",
-            "graphcore.ai/admitted-pod-sets": json!(updates).to_string(),
-        });
+        job["status"]["admission"] = json!({"podSets": updates, "reservePartitions": true});
     })
 }
 
@@ -113,6 +111,24 @@ fn the_quota_of_a_retry_is_released_at_once_and_its_delay_doubles() {
         let expected = left.map(Duration::from_secs);
         assert_eq!(planned.requeue, expected, "{retries}");
         assert_eq!(planned.step, left.is_none().then_some(Step::Requeue));
+    }
+}
+
+#[test]
+fn a_workload_that_was_rejected_can_be_activated_again() {
+    for reason in ["Deactivated", "DeactivatedDueToAdmissionCheck"] {
+        let evicted = with(|workload| {
+            reserve(workload);
+            condition(workload, "Evicted", "True", reason);
+        });
+        let released = Step::ReleaseQuota { is_retry: false };
+        assert_eq!(step(suspended(), evicted.clone(), vec![]), Some(released));
+        let fields = build::released(&evicted, false, now());
+        let conditions = fields["conditions"].as_array().unwrap();
+        let requeued = conditions.iter().find(|one| one["type"] == "Requeued");
+        let requeued = requeued.unwrap();
+        assert_eq!(requeued["status"], "False");
+        assert_eq!(requeued["reason"], "Deactivated", "{reason}");
     }
 }
 

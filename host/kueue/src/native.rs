@@ -1,0 +1,248 @@
+//! Pure: the partitions of a Workload whose Pods request IPUs themselves, such as that of a Job or a JobSet: they are
+//! created while the admission check waits, one for each Pod, and belong to the Workload until its Pods claim them.
+//!
+//! A claimed partition is the Pod's (`ipu-pods`). A Pod that finds none, such as one that replaces a failed Pod, requests
+//! its own.
+
+pub mod slots;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::labels::{POD_UID_LABEL, WORKLOAD_ANNOTATION, WORKLOAD_UID_LABEL};
+use ipu_jobs::facts::partition::{PartitionState, state};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use self::slots::Slot;
+use crate::check::{self, Answer};
+use crate::job::JobRef;
+use crate::objects::{EVICTED, FINISHED, QUOTA_RESERVED, ResourceFlavorSpec, Workload};
+use crate::partitions::JobPartition;
+
+/// Most partitions that are created before an admission. The Pods of a larger Workload request theirs themselves.
+const SLOTS_MAX: usize = 256;
+
+/// When to look for an unknown flavor again.
+const FLAVOR_DELAY: Duration = Duration::from_secs(5);
+
+/// A partition that was created for a Pod of a Workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reserved {
+    /// Its Workload, its slot and its state.
+    pub of: JobPartition,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its version, for preconditions.
+    pub resource_version: String,
+    /// Whether a Pod has claimed it.
+    pub is_claimed: bool,
+    /// Number of its IPUs.
+    pub ipus: u32,
+    /// Labels that its nodes must have.
+    pub node_selector: BTreeMap<String, String>,
+}
+
+impl Reserved {
+    /// Reads an IPUPartition. `None`: it was not created for a Workload.
+    pub fn of(object: &IPUPartition) -> Option<Self> {
+        let (metadata, owner) = (&object.metadata, &object.spec.owner);
+        let has_label = |key: &str| {
+            metadata
+                .labels
+                .as_ref()
+                .is_some_and(|all| all.contains_key(key))
+        };
+        if owner.kind != "Workload" || !has_label(WORKLOAD_UID_LABEL) {
+            return None;
+        }
+        Some(Self {
+            of: JobPartition {
+                job: JobRef {
+                    namespace: owner.namespace.as_str().into(),
+                    name: owner.name.as_str().into(),
+                    uid: owner.uid.as_str().into(),
+                },
+                instance: object.spec.slot,
+                state: state(Some(object), None),
+                requested: metadata.creation_timestamp.as_ref().map(|time| time.0),
+            },
+            name: metadata.name.clone()?,
+            uid: metadata.uid.clone()?,
+            resource_version: metadata.resource_version.clone()?,
+            is_claimed: has_label(POD_UID_LABEL),
+            ipus: object.spec.ipus,
+            node_selector: object.spec.options.node_selector.clone(),
+        })
+    }
+
+    fn is_terminating(&self) -> bool {
+        matches!(self.of.state, PartitionState::Terminating(_))
+    }
+
+    fn fits(&self, slot: &Slot) -> bool {
+        self.ipus == slot.ipus && self.node_selector == slot.node_selector
+    }
+}
+
+/// What is known of a Workload.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// The Workload. `None`: it is gone, or became that of an IPUJob.
+    pub workload: Option<Arc<Workload>>,
+    /// The partitions of Workloads of this name.
+    pub partitions: Vec<Reserved>,
+    /// All flavors.
+    pub flavors: Arc<BTreeMap<Box<str>, ResourceFlavorSpec>>,
+    /// Names of the AdmissionChecks that wait for partitions.
+    pub checks: Arc<BTreeSet<Box<str>>>,
+}
+
+/// What is to be done for a Workload.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Plan {
+    /// The next step.
+    pub step: Option<Step>,
+    /// When to decide again, if no event comes before.
+    pub requeue: Option<Duration>,
+}
+
+/// A step that changes the cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Creates the partitions of these slots.
+    Create(Vec<Slot>),
+    /// Deletes a partition that no Pod has claimed.
+    Release(Box<Reserved>),
+    /// Answers an admission check.
+    AnswerCheck {
+        /// Name of the check.
+        name: String,
+        /// The answer.
+        answer: Answer,
+    },
+}
+
+impl From<Step> for Plan {
+    fn from(step: Step) -> Self {
+        Self {
+            step: Some(step),
+            requeue: None,
+        }
+    }
+}
+
+/// Decides what is to be done for a Workload that belongs to no IPUJob.
+///
+/// Without the reconciler of native Pods nobody would claim a partition: then none is created.
+pub fn plan(seen: &Seen, has_native_pods: bool, now: Timestamp) -> Plan {
+    let workload = seen.workload.as_deref().filter(|one| is_reserved(one));
+    let uid = workload.and_then(|one| one.metadata.uid.as_deref());
+    let mut partitions = Vec::new();
+    for partition in &seen.partitions {
+        if Some(&*partition.of.job.uid) == uid {
+            partitions.push(partition);
+        } else if !partition.is_claimed && !partition.is_terminating() {
+            return Step::Release(Box::new(partition.clone())).into();
+        }
+    }
+    workload.map_or_else(Plan::default, |workload| {
+        checked(seen, workload, (&partitions, has_native_pods), now)
+    })
+}
+
+/// Whether a Workload holds quota and is not about to lose it.
+fn is_reserved(workload: &Workload) -> bool {
+    workload.is(QUOTA_RESERVED)
+        && !workload.is(EVICTED)
+        && !workload.is(FINISHED)
+        && workload.spec.active != Some(false)
+        && workload.metadata.deletion_timestamp.is_none()
+}
+
+/// Decides on the admission check of a Workload with reserved quota.
+fn checked(
+    seen: &Seen,
+    workload: &Workload,
+    (partitions, has_native_pods): (&[&Reserved], bool),
+    now: Timestamp,
+) -> Plan {
+    let mut checks = workload.checks().iter();
+    let pending = checks.find_map(|check| {
+        let name = check.get("name")?.as_str()?;
+        (seen.checks.contains(name) && check["state"] == "Pending").then_some((name, check))
+    });
+    let Some((name, check)) = pending else {
+        return Plan::default();
+    };
+    let answered = |answer: Answer| Step::AnswerCheck {
+        name: name.to_owned(),
+        answer,
+    };
+    // The Workload of a job that MultiKueue is about to create has no owner.
+    let owners = workload.metadata.owner_references.as_ref();
+    let has_owner = owners.is_some_and(|owners| !owners.is_empty());
+    let Some(slots) = slots::slots(workload, &seen.flavors) else {
+        return Plan {
+            step: None,
+            requeue: Some(FLAVOR_DELAY),
+        };
+    };
+    let has_slots = has_native_pods && has_owner && !slots.is_empty();
+    if !has_slots || slots.len() > SLOTS_MAX {
+        return answered(Answer::of_other_jobs()).into();
+    }
+    let of = |slot: &Slot| partitions.iter().find(|one| one.of.instance == slot.index);
+    let is_outdated = |slot: &Slot| {
+        let found = of(slot).filter(|one| !one.is_claimed && !one.is_terminating())?;
+        (!found.fits(slot)).then_some(*found)
+    };
+    if let Some(outdated) = slots.iter().find_map(is_outdated) {
+        return Step::Release(Box::new(outdated.clone())).into();
+    }
+    let missing: Vec<Slot> = slots
+        .iter()
+        .filter(|slot| of(slot).is_none())
+        .cloned()
+        .collect();
+    if !missing.is_empty() {
+        return Step::Create(missing).into();
+    }
+    let states: Vec<JobPartition> = partitions.iter().map(|one| usable(one)).collect();
+    let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
+    let (answer, delay) = check::answer(("Pod", count), &states, now);
+    let answer = answer.with_updates(updates(workload, &slots));
+    Plan {
+        step: (!answer.is_in(check)).then(|| answered(answer)),
+        requeue: delay,
+    }
+}
+
+/// A partition as the check sees it: one that a Pod of an earlier admission has claimed is not for this one.
+fn usable(partition: &Reserved) -> JobPartition {
+    let mut of = partition.of.clone();
+    if partition.is_claimed {
+        // It does not count as a request without free capacity.
+        of.requested = None;
+        of.state = PartitionState::Waiting(vec![
+            "a Pod of an earlier admission still uses the partition".to_owned(),
+        ]);
+    }
+    of
+}
+
+/// The updates of a ready check: they tell the Pods whose partitions they may claim.
+fn updates(workload: &Workload, slots: &[Slot]) -> Value {
+    let sets: BTreeSet<&str> = slots.iter().map(|slot| &*slot.pod_set).collect();
+    let updates = sets.into_iter().map(
+        |name| json!({"name": name, "annotations": {WORKLOAD_ANNOTATION: workload.metadata.name}}),
+    );
+    Value::Array(updates.collect())
+}
+
+#[cfg(test)]
+mod tests;

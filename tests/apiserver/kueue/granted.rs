@@ -1,0 +1,93 @@
+//! What Kueue grants to a job, no user can grant: neither by `spec.suspend`, nor by annotations, nor by the status.
+
+use cluster::wait::{Seen, eventually};
+use ipu_api::ipujob_status::JobState;
+use kube::ResourceExt;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use tests::kueue::objects::cluster_queue;
+use vipu_simulator::Simulator;
+use vipu_simulator::faults::Method;
+
+use super::fixture::{FLAVOR, Fixture, QUEUE, job};
+use crate::chart::admin::Admin;
+use crate::processes::RELEASE;
+
+/// A user whom the role for users of the chart is bound to.
+const USER: [&str; 3] = ["--as=alice", "--as-group=team", "--namespace=default"];
+
+/// How often a V-IPU controller was asked for a partition.
+fn requests(simulator: &Simulator) -> usize {
+    let calls = simulator.server.calls(0).into_iter();
+    calls
+        .filter(|call| call.method == Method::CreatePartition)
+        .count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_can_neither_start_a_queued_job_nor_grant_it_anything() {
+    let queue = |stop: &str| {
+        let mut queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
+        queue["spec"]["stopPolicy"] = json!(stop);
+        queue
+    };
+    let mut fixture = Fixture::with_queue(queue("Hold")).await;
+    fixture.run_pods(false);
+    let mut own = job("own", 4);
+    own["metadata"]["annotations"] = json!({
+        "graphcore.ai/reserve-partitions": "true",
+        "graphcore.ai/admitted-pod-sets": r#"{"worker":{"labels":{"mine":"yes"}}}"#,
+    });
+    fixture.place.submit(&own).await;
+    fixture.place.once("own", JobState::Suspended).await;
+
+    let jobs = fixture.place.jobs();
+    let resume = Patch::Merge(json!({"spec": {"suspend": false}}));
+    for _ in 0..5 {
+        let params = PatchParams::default();
+        jobs.patch("own", &params, &resume).await.unwrap();
+        eventually("the job is suspended again", async || {
+            let found = jobs.get("own").await.unwrap();
+            let status = found.status.clone().unwrap_or_default();
+            let is_settled = status.observed_generation == found.metadata.generation
+                && status.launcher_status == JobState::Suspended;
+            Seen::when((found.spec.suspend, is_settled), |found| {
+                *found == (Some(true), true)
+            })
+        })
+        .await;
+    }
+    let asked = [&fixture.place.simulator, &fixture.other].map(requests);
+    assert_eq!(asked, [0, 0], "nothing was created in between");
+
+    let admin = Admin::of(RELEASE, fixture.place.plane.kubeconfig());
+    let bind = [
+        "create",
+        "rolebinding",
+        "users",
+        "--clusterrole=ipu-operator-edit",
+        "--group=team",
+        "--namespace=default",
+    ];
+    admin.kubectl(&bind).unwrap();
+    let patch = ["patch", "ipujob", "own", "--type=merge"];
+    let label = ["--patch", r#"{"metadata":{"labels":{"a":"b"}}}"#];
+    eventually("the user may change the job", async || {
+        let changed = admin.kubectl(&[&patch[..], &label, &USER].concat());
+        Seen::from(changed.map_err(|error| error.to_string()))
+    })
+    .await;
+    let grant = r#"{"status":{"admission":{"reservePartitions":true}}}"#;
+    let grant = ["--subresource=status", "--patch", grant];
+    let refused = admin.kubectl(&[&patch[..], &grant, &USER].concat());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("ipujobs/status"), "{refused}");
+
+    fixture.apply(&queue("None")).await;
+    fixture.once_running("own").await;
+    let pod = fixture.place.pods().get("own-worker-0").await.unwrap();
+    assert!(!pod.labels().contains_key("mine"), "{:?}", pod.labels());
+    let admission = jobs.get("own").await.unwrap().status.unwrap().admission;
+    assert!(admission.is_some_and(|admission| !admission.reserve_partitions));
+    fixture.end("own").await;
+}

@@ -1,0 +1,96 @@
+//! The AdmissionCheck for Pods that request IPUs themselves, under Kueue's own integration: their partitions are created
+//! before their admission, and they take them over.
+
+use cluster::wait::{Seen, eventually};
+use kube::ResourceExt;
+use kube::api::{DeleteParams, PostParams};
+use tests::kueue::workload::Workload;
+
+use super::check::{answer, checked};
+use super::fixture::{Fixture, all_workloads};
+use super::pods::{ADMISSION, gates, once_running, pod};
+
+async fn submit(fixture: &Fixture, name: &str, ipus: u32) {
+    let create = PostParams::default();
+    let created = fixture.place.pods().create(&create, &pod(name, ipus)).await;
+    created.unwrap();
+}
+
+/// The Workload of a Pod once it `is_so`.
+async fn once(
+    fixture: &Fixture,
+    pod: &str,
+    what: &str,
+    is_so: impl Fn(&Workload) -> bool,
+) -> Workload {
+    eventually(&format!("the Workload of {pod} {what}"), async || {
+        let all = all_workloads(&fixture.place.client).await;
+        let seen = format!("{all:?}");
+        let is_of = |one: &Workload| {
+            let mut owners = one.0.owner_references().iter();
+            owners.any(|owner| owner.kind == "Pod" && owner.name == pod)
+        };
+        let found = all.into_iter().find(|one| is_of(one) && is_so(one));
+        found.ok_or(seen)
+    })
+    .await
+}
+
+/// Waits until so many IPUs are in partitions.
+async fn once_taken(fixture: &Fixture, ipus: u32) {
+    eventually(&format!("{ipus} IPUs are taken"), async || {
+        Seen::when(fixture.taken(), |taken| *taken == ipus)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_is_admitted_once_its_partition_is_formed_and_takes_it_over() {
+    let mut fixture = checked(16).await;
+    fixture.hold(true, false);
+    submit(&fixture, "one", 4).await;
+    once_taken(&fixture, 4).await;
+    let waiting = once(&fixture, "one", "says what it waits for", |one| {
+        one.is("QuotaReserved") && answer(one).0 == "Pending" && !answer(one).1.is_empty()
+    });
+    assert!(!waiting.await.is("Admitted"));
+    let one = fixture.place.pods().get("one").await.unwrap();
+    assert!(gates(&one).contains(&ADMISSION), "{one:#?}");
+
+    // Killed in the middle, the operator goes on with the same partition.
+    fixture.kill_operator();
+    fixture.hold(false, false);
+    fixture.start_operator().await;
+    once_running(&fixture, "one").await;
+    let partitions = fixture.place.partitions().await;
+    let [(_, id)] = &partitions[..] else {
+        panic!("{partitions:?}");
+    };
+    let one = fixture.place.pods().get("one").await.unwrap();
+    assert_eq!(one.labels().get("graphcore.ai/partition-id"), id.as_ref());
+    assert_eq!(fixture.most_taken(), 4);
+    let delete = DeleteParams::default().grace_period(0);
+    fixture.place.pods().delete("one", &delete).await.unwrap();
+    once_taken(&fixture, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_without_free_capacity_releases_its_quota_and_is_tried_again() {
+    // Both V-IPU controllers have 64 IPUs each.
+    let fixture = checked(3 * 64).await;
+    for name in ["one", "two"] {
+        submit(&fixture, name, 64).await;
+        once_running(&fixture, name).await;
+    }
+    submit(&fixture, "three", 64).await;
+    let evicted = once(&fixture, "three", "is evicted by the check", |one| {
+        one.reason("Evicted") == "AdmissionCheck"
+    });
+    assert_ne!(evicted.await.message("Evicted"), "");
+    fixture.place.ends("one").await;
+    once_running(&fixture, "three").await;
+    eventually("there are two partitions", async || {
+        Seen::when(fixture.place.partitions().await, |all| all.len() == 2)
+    })
+    .await;
+}
