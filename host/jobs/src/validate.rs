@@ -13,7 +13,7 @@ use ipu_api::pod_template::PodTemplateError;
 use ipu_api::queueing;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
-use kube::{Resource, ResourceExt};
+use kube::Resource;
 use serde_json::Value;
 use thiserror::Error;
 

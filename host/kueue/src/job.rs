@@ -78,6 +78,10 @@ pub struct End {
 
 /// An IPUJob that waits in a queue, or was admitted.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own, and any of them may hold together"
+)]
 pub struct QueuedJob {
     /// Its names.
     pub reference: Arc<JobRef>,

@@ -233,7 +233,7 @@ async fn of_other(
     context: &Context,
     namespace: &str,
     name: &str,
-) -> Result<Option<Duration>, ReconcileError> {
+) -> Result<Option<Duration>, RequestError> {
     let seen = context.observed.other_workload(namespace, name);
     let native::Plan { step, requeue } =
         native::plan(&seen, context.settings.has_native_pods, clock::now());

@@ -24,11 +24,9 @@ fn status(object: &VIPUController) -> VIPUControllerStatus {
 
 /// Status and reason of a condition. Without it, nothing.
 fn condition(object: &VIPUController, type_: &str) -> String {
-    let conditions = status(object).conditions.into_iter();
-    let of_type = conditions.filter(|one| one.type_ == type_);
-    of_type
-        .map(|one| format!("{} {}", one.status, one.reason))
-        .collect()
+    let mut conditions = status(object).conditions.into_iter();
+    let found = conditions.find(|one| one.type_ == type_);
+    found.map_or_else(String::new, |one| format!("{} {}", one.status, one.reason))
 }
 
 impl Fixture {

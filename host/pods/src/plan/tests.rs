@@ -3,9 +3,10 @@
 use serde_json::json;
 
 use super::*;
-use crate::claims::is_claimable;
 use crate::report::Due;
 use crate::samples::{native, offering, place};
+
+mod claimed;
 
 /// The step and the reason of a plan.
 fn decided(seen: &Seen) -> (Option<Step>, Option<String>) {
@@ -222,25 +223,23 @@ fn shared(change: impl FnOnce(&mut Partition)) -> Partition {
     shared
 }
 
-#[test]
-fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_released() {
-    let seen = |pod, named| Seen {
+fn with_named(pod: NativePod, named: Option<Partition>) -> Seen {
+    Seen {
         pod,
         own: None,
         named,
         claimable: None,
-    };
+    }
+}
+
+#[test]
+fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_released() {
     let missing = Some("PartitionNotFound");
     let theirs = Some(shared(|one| one.owner.namespace = "other".to_owned()));
     let of_job = Some(shared(|one| one.owner.kind = "IPUJob".to_owned()));
     let of_pod = Some(shared(|one| one.is_of_pod = true));
     let of_workload = Some(shared(|one| one.is_of_workload = true));
-    let broken = |one: &mut Partition| one.state = State::Broken("a link".to_owned());
-    let mut running = sharing("1");
-    running.stage = Stage::Ungated;
-    running.partition_id = Some("p-web".to_owned());
-    let mut ended = running.clone();
-    ended.stage = Stage::Ended;
+    let seen = with_named;
     check(vec![
         (
             "ready",
@@ -269,6 +268,19 @@ fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_re
             None,
             missing,
         ),
+    ]);
+}
+
+#[test]
+fn a_pod_learns_what_becomes_of_the_partition_that_it_uses() {
+    let broken = |one: &mut Partition| one.state = State::Broken("a link".to_owned());
+    let mut running = sharing("1");
+    running.stage = Stage::Ungated;
+    running.partition_id = Some("p-web".to_owned());
+    let mut ended = running.clone();
+    ended.stage = Stage::Ended;
+    let seen = with_named;
+    check(vec![
         (
             "broken",
             seen(sharing("0"), Some(shared(broken))),
@@ -289,77 +301,6 @@ fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_re
         ),
         ("ended", seen(ended, Some(shared(|_| {}))), None, None),
     ]);
-}
-
-#[test]
-fn an_admitted_pod_claims_a_partition_of_its_workload_instead_of_requesting_one() {
-    let of_workload = || {
-        let mut one = offering(State::Ready(place("p-web")));
-        one.is_of_pod = false;
-        one.is_of_workload = true;
-        one.owner.kind = "Workload".to_owned();
-        one.owner.name = "batch".to_owned();
-        one
-    };
-    let pod = |change: fn(&mut serde_json::Value)| {
-        native(|pod| {
-            pod["metadata"]["annotations"]["graphcore.ai/workload"] = json!("batch");
-            change(pod);
-        })
-    };
-    let offered = |pod: NativePod| Seen {
-        claimable: Some(of_workload()),
-        ..seen(pod, None)
-    };
-    let claim = || Some(Step::Claim(Box::new(of_workload())));
-    let forming = Some("PartitionForming");
-    let elsewhere: fn(&mut serde_json::Value) =
-        |pod| pod["spec"]["nodeSelector"] = json!({"ipunode": "pod2"});
-    let mut held = offered(pod(|_| {}));
-    held.pod.stage = Stage::Gated(vec!["kueue.x-k8s.io/admission".to_owned()]);
-    let mut claimed = of_workload();
-    claimed.claim = Some((*pod(|_| {}).reference).clone());
-    let mut ended = pod(|_| {});
-    ended.stage = Stage::Ended;
-    let release = Some(Step::Release(Box::new(claimed.clone())));
-    check(vec![
-        ("admitted", offered(pod(|_| {})), claim(), forming),
-        (
-            "not admitted",
-            held,
-            None,
-            Some("WaitingForSchedulingGates"),
-        ),
-        (
-            "on other nodes",
-            offered(pod(elsewhere)),
-            Some(Step::Create(4)),
-            forming,
-        ),
-        (
-            "claimed",
-            seen(pod(|_| {}), Some(claimed.clone())),
-            Some(Step::Bind(place("p-web"))),
-            None,
-        ),
-        ("ended", seen(ended, Some(claimed)), release, None),
-    ]);
-
-    let free = of_workload();
-    assert!(is_claimable(&free, &pod(|_| {}), 4));
-    assert!(!is_claimable(&free, &native(|_| {}), 4), "of no Workload");
-    assert!(!is_claimable(&free, &pod(|_| {}), 8), "of another size");
-    let changes: [fn(&mut Partition); 4] = [
-        |one| one.claim = Some((*native(|_| {}).reference).clone()),
-        |one| one.owner.namespace = "other".to_owned(),
-        |one| one.owner.name = "other".to_owned(),
-        |one| one.state = State::Waiting(Vec::new()),
-    ];
-    for change in changes {
-        let mut other = of_workload();
-        change(&mut other);
-        assert!(!is_claimable(&other, &pod(|_| {}), 4), "{other:?}");
-    }
 }
 
 #[test]
