@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ipu_dashboard::error::DashboardError;
 use kube::config::KubeconfigError;
 
 /// How an admin gives a user the right to cordon and drain V-IPU controllers.
@@ -113,6 +114,9 @@ pub enum KubectlError {
          omit it, or use `top jobs` or `top namespaces`"
     )]
     NamespaceOfControllers(String),
+    /// The page cannot be served.
+    #[error(transparent)]
+    Dashboard(#[from] DashboardError),
     /// The result cannot be written as JSON.
     #[error("failed to write JSON")]
     Json(#[source] serde_json::Error),
