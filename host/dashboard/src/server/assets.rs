@@ -3,28 +3,25 @@
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 
-/// The files of the page: path, type and text.
-pub(super) const ASSETS: [(&str, &str, &str); 4] = [
+const HTML: &str = "text/html; charset=utf-8";
+const CSS: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const SVG: &str = "image/svg+xml";
+
+/// The files of the page: path, type and text. Each script is a module.
+pub(super) const ASSETS: [(&str, &str, &str); 8] = [
+    ("", HTML, include_str!("../../page/index.html")),
+    ("page.css", CSS, include_str!("../../page/page.css")),
+    ("page.js", SCRIPT, include_str!("../../page/page.js")),
+    ("api.js", SCRIPT, include_str!("../../page/api.js")),
     (
-        "",
-        "text/html; charset=utf-8",
-        include_str!("../../page/index.html"),
+        "elements.js",
+        SCRIPT,
+        include_str!("../../page/elements.js"),
     ),
-    (
-        "page.css",
-        "text/css; charset=utf-8",
-        include_str!("../../page/page.css"),
-    ),
-    (
-        "page.js",
-        "text/javascript; charset=utf-8",
-        include_str!("../../page/page.js"),
-    ),
-    (
-        "icon.svg",
-        "image/svg+xml",
-        include_str!("../../page/icon.svg"),
-    ),
+    ("place.js", SCRIPT, include_str!("../../page/place.js")),
+    ("views.js", SCRIPT, include_str!("../../page/views.js")),
+    ("icon.svg", SVG, include_str!("../../page/icon.svg")),
 ];
 
 /// A file of the page.
