@@ -1,6 +1,7 @@
 //! `kubectl ipu dashboard` as a program on a real API server: it shows what the rights of its user show, follows changes,
 //! and ends with the rights.
 
+mod browser;
 mod fixture;
 
 use cluster::wait::eventually;
