@@ -147,6 +147,11 @@ impl KubectlError {
 
     /// Whether a reader such as `head` has closed standard output: it has what it wants.
     pub fn is_closed_pipe(&self) -> bool {
-        matches!(self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
+        match self {
+            Self::Write(error) | Self::Dashboard(DashboardError::Write(error)) => {
+                error.kind() == io::ErrorKind::BrokenPipe
+            }
+            _ => false,
+        }
     }
 }
