@@ -135,7 +135,7 @@ async fn keys_lead_from_the_queue_to_a_partition_and_the_end_of_rights_is_told()
     assert!(page.problems().is_empty(), "{:#?}", page.problems());
 
     page.evaluate("location.hash = 'queue'").await.unwrap();
-    let revoke = ["delete", "clusterrolebinding", "users"];
+    let revoke = ["delete", "clusterrolebinding", "alice"];
     office.admin.kubectl(&revoke).unwrap();
     shows(
         &mut page,
