@@ -63,7 +63,7 @@ pub async fn run(
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
     let token = token::generate().map_err(|_| DashboardError::Random)?;
-    let guard = Guard::new(&token, address);
+    let guard = Guard::new(&token, &address.to_string(), address.port());
     let shared = Shared::default();
     let routes = router(Sources::new(shared.clone(), client.clone()), guard);
     let told = told(address, &token, namespaces.shown);

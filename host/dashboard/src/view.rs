@@ -14,7 +14,7 @@ mod waiting;
 
 pub use self::changes::{Changes, View};
 pub use self::controllers::{Block, ControllerRow, controllers};
-pub use self::detail::{Around, Detail, JobDetail, OwnerDetail, PodDetail, Pods, detail};
+pub use self::detail::{Around, Detail, JobDetail, Line, OwnerDetail, PodDetail, Pods, detail};
 pub use self::goodput::{Goodput, NamespaceRow, goodput};
 pub use self::history::{History, Hour, history};
 pub use self::paging::{Listed, Page};

@@ -1,8 +1,6 @@
 //! Pure: who may use the server. It has the rights of its user, and every program and every web page on the machine can
 //! reach its port.
 
-use std::net::SocketAddr;
-
 /// Content-Security-Policy of every response: nothing but what this server serves.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                                            img-src 'self' data:; base-uri 'none'; form-action 'none'; \
@@ -58,21 +56,19 @@ pub enum Refusal {
 }
 
 impl Guard {
-    /// A guard for the server on an address, whose paths begin with the token.
-    pub fn new(token: &str, address: SocketAddr) -> Self {
-        let port = address.port();
+    /// A guard for the server on an address and port, whose paths begin with the token.
+    pub fn new(token: &str, address: &str, port: u16) -> Self {
         let names = [format!("localhost:{port}"), format!("127.0.0.1:{port}")];
         let mut hosts = Vec::from(names);
-        hosts.push(address.to_string());
+        hosts.push(address.to_owned());
+        // Browsers leave out the port of HTTP.
+        let bare = hosts.iter().filter_map(|host| host.strip_suffix(":80"));
+        let bare: Vec<_> = bare.map(ToOwned::to_owned).collect();
+        hosts.extend(bare);
         Self {
             token: token.to_owned(),
             hosts,
         }
-    }
-
-    /// The start of all paths.
-    pub fn token(&self) -> &str {
-        &self.token
     }
 
     /// Whether a request may be answered.
@@ -121,7 +117,7 @@ mod tests {
 
     #[test]
     fn only_its_own_address_with_the_secret_is_answered() {
-        let guard = Guard::new("secret", "127.0.0.1:8001".parse().unwrap());
+        let guard = Guard::new("secret", "127.0.0.1:8001", 8001);
         let own = ["127.0.0.1:8001"];
         for (path, hosts, expected) in [
             ("/secret/", &own[..], Ok(())),
@@ -157,8 +153,20 @@ mod tests {
     }
 
     #[test]
+    fn the_port_of_http_may_be_missing() {
+        let guard = Guard::new("secret", "127.0.0.1:80", 80);
+        for (host, expected) in [
+            ("127.0.0.1", Ok(())),
+            ("localhost:80", Ok(())),
+            ("localhost:8080", Err(Refusal::Host)),
+        ] {
+            assert_eq!(guard.check(asked("/secret/", &[host])), expected, "{host}");
+        }
+    }
+
+    #[test]
     fn an_address_of_ipv6_has_brackets() {
-        let guard = Guard::new("secret", "[::1]:8001".parse().unwrap());
+        let guard = Guard::new("secret", "[::1]:8001", 8001);
         assert_eq!(guard.check(asked("/secret/", &["[::1]:8001"])), Ok(()));
     }
 }

@@ -44,7 +44,7 @@ impl Server {
             async move { Ok::<_, Infallible>(response) }
         });
         let shared = Shared::default();
-        let guard = Guard::new("secret", HOST.parse().unwrap());
+        let guard = Guard::new("secret", HOST, 8001);
         let client = Client::new(api, "default");
         Self {
             routes: router(Sources::new(shared.clone(), client), guard),

@@ -37,7 +37,7 @@ pub enum State {
 }
 
 /// State of a partition.
-pub fn of(partition: &Partition, job: Option<JobState>) -> State {
+pub(super) fn of(partition: &Partition, job: Option<JobState>) -> State {
     if partition.is_waiting && partition.held.is_empty() {
         return State::Waiting;
     }
@@ -54,7 +54,7 @@ pub fn of(partition: &Partition, job: Option<JobState>) -> State {
 }
 
 /// State of a partition's IPUs on one V-IPU controller, which has the partition or may have something of it.
-pub fn on(partition: &Partition, address: &str, job: Option<JobState>) -> State {
+pub(super) fn on(partition: &Partition, address: &str, job: Option<JobState>) -> State {
     if partition.controller.as_deref() == Some(address) {
         return of(partition, job);
     }
