@@ -33,15 +33,15 @@ const FULL: &str =
     "16 of its 16 IPUs are used, and the largest free partition is 0, smaller than the 4 requested";
 
 /// An API server with the CRDs and the roles of the chart, and users who have the plugin.
-struct Office {
+pub(crate) struct Office {
     plane: ControlPlane,
-    client: Client,
-    admin: Admin,
+    pub(crate) client: Client,
+    pub(crate) admin: Admin,
     plugin: PathBuf,
 }
 
 impl Office {
-    async fn new() -> Self {
+    pub(crate) async fn new() -> Self {
         // An initial build takes minutes, and blocks.
         let plugin = tokio::task::spawn_blocking(debug_operator::plugin);
         let plugin = plugin.await.unwrap().unwrap();
@@ -66,14 +66,14 @@ impl Office {
     }
 
     /// The kubeconfig of a user.
-    fn kubeconfig(&self, user: &str) -> String {
+    pub(crate) fn kubeconfig(&self, user: &str) -> String {
         let all = fs::read_to_string(self.plane.kubeconfig()).unwrap();
         let mut own: Value = serde_json::from_str(&all).unwrap();
         own["users"][0]["user"]["as"] = json!(user);
         self.admin.file(&format!("{user}.json"), &own.to_string())
     }
 
-    fn command(&self, kubeconfig: &str, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, kubeconfig: &str, arguments: &[&str]) -> Command {
         let mut plugin = Command::new(&self.plugin);
         plugin.args(arguments).args(["--kubeconfig", kubeconfig]);
         plugin
@@ -173,7 +173,7 @@ impl Office {
         nodes.patch_status("node1", &params, &patch).await.unwrap();
     }
 
-    fn grant(&self, binding: &str, role: &str, user: &str) {
+    pub(crate) fn grant(&self, binding: &str, role: &str, user: &str) {
         let (role, of_user) = (format!("--clusterrole={role}"), format!("--user={user}"));
         let grant = ["create", binding, user, &role, &of_user];
         self.admin.kubectl(&grant).unwrap();

@@ -17,6 +17,8 @@ mod clock;
 #[cfg(test)]
 mod compiler;
 mod control_plane;
+#[cfg(test)]
+mod dashboard;
 mod definitions;
 #[cfg(test)]
 mod described;

@@ -6,10 +6,13 @@
 //! the operator's processes on nodes, and [`debug_operator`] builds the operator and the plugin of kubectl for tests that run
 //! them themselves.
 //!
+//! [`chromium`] opens pages in a browser, [`prometheus`] and [`registry`] are programs of Debian.
+//!
 //! Clusters, releases, the installed operator and the simulated V-IPU controllers are packages of their own (`cluster`,
 //! `release`, `lab`, `vipu-simulator`), and must not depend on this one.
 #![forbid(unsafe_code)]
 
+pub mod chromium;
 pub mod debug_operator;
 pub mod described;
 pub mod documents;

@@ -6,9 +6,10 @@ use std::fs;
 use crate::sources::{host_packages, repository, test_packages};
 
 /// The packages of the operator that each of them may name. A package that is missing here names none.
-const MAY_NAME: [(&str, &[&str]); 13] = [
+const MAY_NAME: [(&str, &[&str]); 14] = [
     ("agent", &["text"]),
-    ("kubectl", &["api", "text"]),
+    ("dashboard", &["api", "text"]),
+    ("kubectl", &["api", "dashboard", "text"]),
     ("runtime", &["api", "text"]),
     ("vipu", &["api", "text"]),
     ("guest-host", &["api", "runtime", "text"]),

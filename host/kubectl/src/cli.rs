@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args, Parser, Subcommand};
 use clap_complete::aot::Shell;
 use ipu_api::dns1123::is_subdomain;
+use ipu_dashboard::options::DashboardOptions;
 use jiff::SignedDuration;
 
 use crate::connection::ConnectionOptions;
@@ -44,6 +45,8 @@ pub enum Task {
     Drain(DrainOptions),
     /// Print a script that completes `kubectl-ipu` in a shell.
     Completion(CompletionOptions),
+    /// Serve a page on this machine that shows IPUs, the queue, partitions, policies and goodput.
+    Dashboard(DashboardOptions),
     /// Show the versions of this plugin and of the operator.
     Version,
 }

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use ipu_dashboard::error::DashboardError;
 use kube::config::KubeconfigError;
 
 /// How an admin gives a user the right to cordon and drain V-IPU controllers.
@@ -113,6 +114,9 @@ pub enum KubectlError {
          omit it, or use `top jobs` or `top namespaces`"
     )]
     NamespaceOfControllers(String),
+    /// The page cannot be served.
+    #[error(transparent)]
+    Dashboard(#[from] DashboardError),
     /// The result cannot be written as JSON.
     #[error("failed to write JSON")]
     Json(#[source] serde_json::Error),
@@ -143,6 +147,11 @@ impl KubectlError {
 
     /// Whether a reader such as `head` has closed standard output: it has what it wants.
     pub fn is_closed_pipe(&self) -> bool {
-        matches!(self, Self::Write(error) if error.kind() == io::ErrorKind::BrokenPipe)
+        match self {
+            Self::Write(error) | Self::Dashboard(DashboardError::Write(error)) => {
+                error.kind() == io::ErrorKind::BrokenPipe
+            }
+            _ => false,
+        }
     }
 }

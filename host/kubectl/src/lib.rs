@@ -12,9 +12,10 @@
 //! - [`goodput`] sums up the accounting of VIPUControllers. It is pure.
 //! - [`completion`] completes the command line, for shells and for kubectl.
 //! - [`queue`] and [`advice`] repeat what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
+//!   [`queue`], [`pods`] and [`store`] are those of the dashboard, which is a package of its own.
 //!
-//! It writes nothing but the spec of VIPUControllers, and must not know guests, the V-IPU, or any other package of this workspace but the API and the
-//! texts.
+//! It writes nothing but the spec of VIPUControllers, and must not know guests, the V-IPU, or any other package of this
+//! workspace but the API, the dashboard and the texts.
 #![forbid(unsafe_code)]
 
 pub mod access;
@@ -35,10 +36,7 @@ mod operate;
 pub mod output;
 pub mod page;
 pub mod partitions;
-pub mod pods;
-pub mod queue;
 mod reading;
-pub mod store;
 pub mod table;
 pub mod top;
 pub mod version;
@@ -48,6 +46,9 @@ pub mod why;
 
 use std::io::Write;
 
+pub use ipu_dashboard::{pods, queue, store};
+
+use ipu_dashboard::Namespaces;
 use jiff::Timestamp;
 
 use crate::access::Access;
@@ -87,6 +88,14 @@ pub async fn run(
         }
         Task::Drain(task) => drained(&options.connect().await?, task, out).await,
         Task::Completion(task) => output::write(out, &completion::script(task.shell)),
+        Task::Dashboard(task) => {
+            let Connection { client, namespace } = options.connect().await?;
+            let namespaces = Namespaces {
+                own: &namespace,
+                shown: options.namespace.as_deref(),
+            };
+            Ok(ipu_dashboard::run(client, namespaces, task, out).await?)
+        }
         Task::Version => {
             output::write(out, &(version::own() + "\n"))?;
             let lines = version::of_operator(&options.connect().await?).await?;

@@ -227,6 +227,10 @@ mod tests {
         for (text, wanted) in [
             (include_str!("../../tools/debian.lock"), "runc"),
             (include_str!("../../tools/aarch64.lock"), "qemu-user-static"),
+            (
+                include_str!("../../tools/chromium.lock"),
+                "chromium-headless-shell",
+            ),
             (include_str!("../../tools/prometheus.lock"), "prometheus"),
             (include_str!("../../tools/openmpi-4.lock"), "openmpi-bin"),
             (include_str!("../../tools/openmpi-5.lock"), "openmpi-bin"),

@@ -1,4 +1,4 @@
-//! Pure: the objects that a watch reports, by name.
+//! Pure: the objects that a watch reports, by namespace and name.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -31,17 +31,19 @@ impl<V> Store<V> {
         match event {
             Event::Init => self.listing.clear(),
             Event::InitApply(object) => {
-                self.listing.insert(object.name_any(), keep(object));
+                let key = key(&object);
+                self.listing.insert(key, keep(object));
             }
             Event::InitDone => {
                 self.objects = mem::take(&mut self.listing);
                 self.is_listed = true;
             }
             Event::Apply(object) => {
-                self.objects.insert(object.name_any(), keep(object));
+                let key = key(&object);
+                self.objects.insert(key, keep(object));
             }
             Event::Delete(object) => {
-                self.objects.remove(&object.name_any());
+                self.objects.remove(&key(&object));
             }
         }
     }
@@ -51,9 +53,22 @@ impl<V> Store<V> {
         self.is_listed
     }
 
-    /// What is kept of all objects, in the order of their names.
+    /// What is kept of one object. The key of an object with a namespace is `namespace/name`.
+    pub fn get(&self, key: &str) -> Option<&V> {
+        self.objects.get(key)
+    }
+
+    /// What is kept of all objects, in the order of their namespaces and names.
     pub fn values(&self) -> impl Iterator<Item = &V> + Clone {
         self.objects.values()
+    }
+}
+
+fn key(object: &impl ResourceExt) -> String {
+    let name = object.name_any();
+    match object.namespace() {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name,
     }
 }
 

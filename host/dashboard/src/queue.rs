@@ -1,4 +1,4 @@
-//! Pure: the order in which waiting IPUPartitions are served. It is the order of `ipu_partitions::line`, which
+//! Pure: the order in which waiting IPUPartitions are served. It is the order of `ipu_partitions::queue`, which
 //! `tests/suite/kubectl.rs` compares: the plugin does not depend on that package, which contains a compiler.
 
 use std::collections::BTreeMap;
@@ -16,24 +16,40 @@ pub struct Position {
     pub waiting: usize,
 }
 
+/// What the order depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// Name of the IPUPartition.
+    pub name: &'a str,
+    /// UID of its owner.
+    pub owner_uid: &'a str,
+    /// When it was created.
+    pub created: Timestamp,
+    /// Whether it is of use only together with others of its owner.
+    pub is_in_gang: bool,
+    /// Whether it waits.
+    pub is_waiting: bool,
+}
+
 /// The names of those that wait, in the order of their creation. Partitions that are useful only together have one
 /// place: that of the first of them, whether it waits or not.
 pub fn order(partitions: &[IPUPartition], now: Timestamp) -> Vec<&str> {
-    let in_gangs = partitions
-        .iter()
-        .filter(|one| one.spec.options.gang_size.is_some());
+    order_of(partitions.iter().map(|one| entry(one, now)))
+}
+
+/// The same order, of entries.
+pub fn order_of<'a>(entries: impl Iterator<Item = Entry<'a>> + Clone) -> Vec<&'a str> {
     let mut gangs: BTreeMap<&str, (Timestamp, &str)> = BTreeMap::new();
-    for one in in_gangs {
-        let own = place(one, now);
-        let first = gangs.entry(&one.spec.owner.uid).or_insert(own);
+    for one in entries.clone().filter(|one| one.is_in_gang) {
+        let own = (one.created, one.name);
+        let first = gangs.entry(one.owner_uid).or_insert(own);
         *first = own.min(*first);
     }
-    let waiting = partitions.iter().filter(|one| one.is_waiting());
+    let waiting = entries.filter(|one| one.is_waiting);
     let mut waiting: Vec<_> = waiting
         .map(|one| {
-            let own = place(one, now);
-            let shared = gangs.get(one.spec.owner.uid.as_str()).copied();
-            (shared.unwrap_or(own), own.1)
+            let shared = gangs.get(one.owner_uid).copied();
+            (shared.unwrap_or((one.created, one.name)), one.name)
         })
         .collect();
     waiting.sort_unstable();
@@ -49,11 +65,16 @@ pub fn position(order: &[&str], name: &str) -> Option<Position> {
     })
 }
 
-fn place(partition: &IPUPartition, now: Timestamp) -> (Timestamp, &str) {
+fn entry(partition: &IPUPartition, now: Timestamp) -> Entry<'_> {
     let metadata = &partition.metadata;
     let created = metadata.creation_timestamp.as_ref();
-    let name = metadata.name.as_deref().unwrap_or_default();
-    (created.map_or(now, |time| time.0), name)
+    Entry {
+        name: metadata.name.as_deref().unwrap_or_default(),
+        owner_uid: &partition.spec.owner.uid,
+        created: created.map_or(now, |time| time.0),
+        is_in_gang: partition.spec.options.gang_size.is_some(),
+        is_waiting: partition.is_waiting(),
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodStatus};
 use serde::Serialize;
 
-use crate::fact::shown;
+use crate::shown::shown;
 
 /// Reasons that every Pod has for a moment while its containers start.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];

@@ -1,0 +1,29 @@
+//! Why the dashboard does not run.
+
+use std::io;
+use std::net::SocketAddr;
+
+/// The dashboard does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum DashboardError {
+    /// The port is in use, or not allowed.
+    #[error(
+        "failed to listen on {address}; --port names another port, and --port 0 takes any free one"
+    )]
+    Listen {
+        /// The address and the port.
+        address: SocketAddr,
+        /// What the system said.
+        #[source]
+        source: io::Error,
+    },
+    /// The system gives no random numbers.
+    #[error("the operating system gave no random numbers for the secret in the URL")]
+    Random,
+    /// The server ended.
+    #[error("failed to serve the page")]
+    Serve(#[source] io::Error),
+    /// Standard output is closed or full.
+    #[error("failed to write to standard output")]
+    Write(#[source] io::Error),
+}

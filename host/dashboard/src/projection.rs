@@ -1,0 +1,11 @@
+//! Pure: what the dashboard keeps of each object that it watches.
+
+mod controller;
+mod job;
+mod partition;
+mod policy;
+
+pub use self::controller::{Accounted, Controller};
+pub use self::job::Job;
+pub use self::partition::{Owner, Partition, Reason};
+pub use self::policy::{Policy, Shadow};

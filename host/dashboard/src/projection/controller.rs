@@ -1,0 +1,100 @@
+//! Pure: what the dashboard keeps of a VIPUController.
+
+use ipu_api::accounting::{Accounting, Period};
+use ipu_api::vipu_controller::{ControllerIpus, VIPUController};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use kube::core::DynamicObject;
+
+use crate::shown::shown;
+
+/// Most hours that are kept of a V-IPU controller's accounting.
+const HOURS_MAX: usize = 25;
+
+/// A V-IPU controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Controller {
+    /// Name of the object.
+    pub name: String,
+    /// `host:port`, as partitions name it.
+    pub address: String,
+    /// Its state in words.
+    pub summary: String,
+    /// Whether it answers.
+    pub is_ready: bool,
+    /// When that last changed.
+    pub since: Option<Timestamp>,
+    /// Whether new partitions can be created on it.
+    pub is_open: bool,
+    /// Who has cordoned or drained it.
+    pub requested_by: Option<String>,
+    /// Why.
+    pub reason: Option<String>,
+    /// Key and value of the label of the nodes that reach it.
+    pub label: (String, String),
+    /// How many nodes have it.
+    pub nodes: u32,
+    /// Version of its server.
+    pub version: Option<String>,
+    /// Its IPUs.
+    pub ipus: ControllerIpus,
+    /// How many partitions went to ERROR within the last day.
+    pub failed_partitions: u32,
+    /// How often it reset a partition by itself within the last day.
+    pub auto_resets: u32,
+    /// Where its IPU-seconds went, hour by hour.
+    pub accounted: Option<Accounted>,
+}
+
+/// The last hours of a V-IPU controller's accounting.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Accounted {
+    /// Until when it is counted.
+    pub until: Timestamp,
+    /// The last hours, oldest first.
+    pub hours: Vec<Period>,
+}
+
+impl Controller {
+    /// What is kept of an object. `None`: it cannot be read.
+    pub fn of(object: DynamicObject) -> Option<Self> {
+        let object: VIPUController = object.try_parse().ok()?;
+        let spec = object.spec;
+        let status = object.status.unwrap_or_default();
+        let is = |type_: &str, value: &str| {
+            let mut conditions = status.conditions.iter();
+            conditions.any(|one| one.type_ == type_ && one.status == value)
+        };
+        let is_ready = is("Ready", "True");
+        let is_listed = !is("Listed", "False");
+        let ready = status.conditions.iter().find(|one| one.type_ == "Ready");
+        let since = ready.map(|one: &Condition| one.last_transition_time.0);
+        Some(Self {
+            name: shown(&object.metadata.name.unwrap_or_default()),
+            address: shown(&status.address),
+            summary: shown(&status.summary),
+            is_ready,
+            since,
+            is_open: is_ready && is_listed && !spec.cordoned && !spec.draining,
+            requested_by: spec.requested_by.as_deref().map(shown),
+            reason: spec.reason.as_deref().map(shown),
+            label: (shown(&status.label_key), shown(&status.label_value)),
+            nodes: status.nodes,
+            version: status.server_version.as_deref().map(shown),
+            ipus: status.ipus,
+            failed_partitions: status.last_day.failed_partitions,
+            auto_resets: status.last_day.auto_resets,
+            accounted: status.accounting.map(accounted),
+        })
+    }
+}
+
+/// The last hours. Those before, and the days, are not kept.
+fn accounted(accounting: Accounting) -> Accounted {
+    let mut hours = accounting.hours;
+    hours.drain(..hours.len().saturating_sub(HOURS_MAX));
+    Accounted {
+        until: accounting.until.0,
+        hours,
+    }
+}

@@ -1,0 +1,175 @@
+//! Pure: the parameters in the URL of a request.
+
+use ipu_api::dns1123::is_subdomain;
+use ipu_text::sanitize;
+
+use crate::view::Page;
+
+/// Rows of a page if the request does not say how many.
+const LIMIT: usize = 50;
+
+/// Most rows of a page.
+const LIMIT_MAX: usize = 200;
+
+/// Most rows that can be left out: more than there can be.
+const OFFSET_MAX: usize = 10_000_000;
+
+/// Longest text of a parameter that a message repeats, in bytes.
+const SHOWN: usize = 64;
+
+/// Longest address of a V-IPU controller.
+const CONTROLLER_MAX: usize = 300;
+
+/// The parameters of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parameters {
+    /// Owners in this namespace alone.
+    pub namespace: Option<String>,
+    /// Partitions on this V-IPU controller alone.
+    pub controller: Option<String>,
+    /// Which part of the rows.
+    pub page: Page,
+}
+
+/// A parameter that is not understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    /// It is none of this request.
+    #[error("parameter \"{0}\" is unknown here: remove it")]
+    Unknown(String),
+    /// It stands there twice.
+    #[error("parameter {0} stands there more than once: give it once")]
+    Repeated(&'static str),
+    /// It is no number of rows.
+    #[error("parameter {name} is \"{value}\", which is no whole number from {least} to {most}")]
+    Number {
+        /// Its name.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// The smallest one.
+        least: usize,
+        /// The largest one.
+        most: usize,
+    },
+    /// It is no name.
+    #[error("parameter namespace is \"{0}\", which is no name of a namespace")]
+    Namespace(String),
+    /// It is no address.
+    #[error("parameter controller is longer than 300 bytes: give host:port")]
+    Controller,
+}
+
+impl Parameters {
+    /// Reads the query of a URL. `known` are the parameters of the request.
+    pub fn parse(query: &str, known: &[&'static str]) -> Result<Self, ParameterError> {
+        let mut found: Vec<(&'static str, String)> = Vec::new();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            let Some(name) = known.iter().find(|known| **known == name) else {
+                return Err(ParameterError::Unknown(sanitize(&name, SHOWN)));
+            };
+            if found.iter().any(|(other, _)| other == name) {
+                return Err(ParameterError::Repeated(*name));
+            }
+            found.push((*name, value.into_owned()));
+        }
+        let value = |name: &str| {
+            let mut all = found.iter();
+            all.find(|(found, _)| *found == name)
+                .map(|(_, value)| value.as_str())
+                .filter(|value| !value.is_empty())
+        };
+        let namespace = value("namespace");
+        if let Some(wrong) = namespace.filter(|name| !is_subdomain(name)) {
+            return Err(ParameterError::Namespace(sanitize(wrong, SHOWN)));
+        }
+        let controller = value("controller");
+        if controller.is_some_and(|address| address.len() > CONTROLLER_MAX) {
+            return Err(ParameterError::Controller);
+        }
+        Ok(Self {
+            namespace: namespace.map(ToOwned::to_owned),
+            controller: controller.map(ToOwned::to_owned),
+            page: Page {
+                offset: number("offset", value("offset"), 0, (0, OFFSET_MAX))?,
+                limit: number("limit", value("limit"), LIMIT, (1, LIMIT_MAX))?,
+            },
+        })
+    }
+}
+
+fn number(
+    name: &'static str,
+    value: Option<&str>,
+    default: usize,
+    (least, most): (usize, usize),
+) -> Result<usize, ParameterError> {
+    let Some(value) = value else {
+        return Ok(default);
+    };
+    let is_plain = value.bytes().all(|byte| byte.is_ascii_digit());
+    let number = value.parse::<usize>().ok().filter(|_| is_plain);
+    number
+        .filter(|number| (least..=most).contains(number))
+        .ok_or_else(|| ParameterError::Number {
+            name,
+            value: sanitize(value, SHOWN),
+            least,
+            most,
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KNOWN: [&str; 4] = ["controller", "limit", "namespace", "offset"];
+
+    #[test]
+    fn parameters_are_read_and_bounded() {
+        let parsed = Parameters::parse("namespace=team-a&offset=100&limit=200", &KNOWN).unwrap();
+        let page = Page {
+            offset: 100,
+            limit: 200,
+        };
+        let expected = Parameters {
+            namespace: Some("team-a".to_owned()),
+            controller: None,
+            page,
+        };
+        assert_eq!(parsed, expected);
+        let parsed = Parameters::parse("namespace=&controller=pod1%3A8090", &KNOWN).unwrap();
+        assert_eq!(parsed.namespace, None);
+        assert_eq!(parsed.controller.as_deref(), Some("pod1:8090"));
+        assert_eq!((parsed.page.offset, parsed.page.limit), (0, LIMIT));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_the_rule() {
+        for (query, expected) in [
+            (
+                "limit=0",
+                "limit is \"0\", which is no whole number from 1 to 200",
+            ),
+            ("limit=201", "from 1 to 200"),
+            ("offset=-1", "offset is \"-1\""),
+            ("offset=+1", "offset is \" 1\""),
+            ("offset=%2B1", "offset is \"+1\""),
+            ("offset=99999999999999999999999999", "from 0 to 10000000"),
+            ("offset=10000001", "from 0 to 10000000"),
+            ("offset=1&offset=2", "offset stands there more than once"),
+            ("verbose=1", "\"verbose\" is unknown here"),
+            (
+                "namespace=Team%20A",
+                "\"Team A\", which is no name of a namespace",
+            ),
+            ("namespace=%0a", "no name of a namespace"),
+        ] {
+            let error = Parameters::parse(query, &KNOWN).unwrap_err().to_string();
+            assert!(error.contains(expected), "{query}: {error}");
+        }
+        let long = format!("controller={}", "a".repeat(301));
+        let error = Parameters::parse(&long, &KNOWN);
+        assert_eq!(error, Err(ParameterError::Controller));
+    }
+}

@@ -1,0 +1,243 @@
+//! The routes of the server.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{self, Next};
+use axum::response::sse::{KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use ipu_api::dns1123::is_subdomain;
+use ipu_text::explain;
+use jiff::Timestamp;
+use kube::Client;
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::Semaphore;
+
+use super::assets::{self, ASSETS};
+use super::events::events;
+use super::guard::{Asked, Guard, HEADERS, Refusal};
+use super::parameters::Parameters;
+use crate::cluster::Cluster;
+use crate::reading::{self, ReadError};
+use crate::shared::Shared;
+use crate::view;
+
+/// Most pages that follow the events at a time.
+const PAGES: usize = 16;
+
+/// Most partitions that are read from the API server at a time.
+const READS: usize = 4;
+
+/// What the views are made of.
+#[derive(Clone)]
+pub struct Sources {
+    shared: Shared,
+    client: Client,
+    pages: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+}
+
+impl Sources {
+    /// The watched objects, and a client for what is read when somebody looks at it.
+    pub fn new(shared: Shared, client: Client) -> Self {
+        Self {
+            shared,
+            client,
+            pages: Arc::new(Semaphore::new(PAGES)),
+            reads: Arc::new(Semaphore::new(READS)),
+        }
+    }
+}
+
+/// All routes, behind the guard.
+pub fn router(sources: Sources, guard: Guard) -> Router {
+    let mut routes = Router::new();
+    for (path, type_, text) in ASSETS {
+        let path = format!("/{{token}}/{path}");
+        routes = routes.route(
+            &path,
+            get(move || async move { assets::response(type_, text) }),
+        );
+    }
+    routes
+        .route("/{token}", get(to_page))
+        .route("/{token}/api/controllers", get(controllers))
+        .route("/{token}/api/queue", get(queue))
+        .route("/{token}/api/partitions", get(partitions))
+        .route("/{token}/api/partition/{name}", get(partition))
+        .route("/{token}/api/policies", get(policies))
+        .route("/{token}/api/goodput", get(goodput))
+        .route("/{token}/api/history", get(history))
+        .route("/{token}/api/events", get(follow))
+        .fallback(|| async { message(StatusCode::NOT_FOUND, "there is nothing at this path") })
+        .with_state(sources)
+        .layer(middleware::from_fn_with_state(Arc::new(guard), guarded))
+}
+
+/// Refuses what is not of the page, and adds the headers that every response has.
+async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
+    let mut response = match check(&guard, &request) {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => {
+            let status = match refusal {
+                Refusal::Host => StatusCode::MISDIRECTED_REQUEST,
+                Refusal::Token => StatusCode::NOT_FOUND,
+                Refusal::Method => StatusCode::METHOD_NOT_ALLOWED,
+            };
+            (status, refusal.to_string()).into_response()
+        }
+    };
+    let headers = response.headers_mut();
+    for (name, value) in HEADERS {
+        headers.insert(
+            HeaderName::from_static(name),
+            HeaderValue::from_static(value),
+        );
+    }
+    if response.status() == StatusCode::METHOD_NOT_ALLOWED {
+        let get = HeaderValue::from_static("GET");
+        response.headers_mut().insert(header::ALLOW, get);
+    }
+    response
+}
+
+fn check(guard: &Guard, request: &Request) -> Result<(), Refusal> {
+    let hosts = hosts(request.headers());
+    guard.check(Asked {
+        method: request.method().as_str(),
+        path: request.uri().path(),
+        authority: request.uri().authority().map(Authority::as_str),
+        hosts: &hosts,
+    })
+}
+
+fn hosts(headers: &HeaderMap) -> Vec<&str> {
+    let hosts = headers.get_all(header::HOST).iter();
+    hosts
+        .map(|host| host.to_str().unwrap_or_default())
+        .collect()
+}
+
+/// The URL without a slash at its end has other relative paths than the page uses.
+async fn to_page(Path(token): Path<String>) -> Response {
+    (
+        StatusCode::PERMANENT_REDIRECT,
+        [(header::LOCATION, format!("/{token}/"))],
+    )
+        .into_response()
+}
+
+async fn controllers(State(sources): State<Sources>, uri: Uri) -> Response {
+    let known = ["limit", "namespace", "offset"];
+    answer(&sources, &uri, &known, |cluster, asked, now| {
+        view::controllers(cluster, asked.namespace.as_deref(), asked.page, now)
+    })
+}
+
+async fn queue(State(sources): State<Sources>, uri: Uri) -> Response {
+    let known = ["limit", "namespace", "offset"];
+    answer(&sources, &uri, &known, |cluster, asked, now| {
+        view::queue(cluster, asked.namespace.as_deref(), asked.page, now)
+    })
+}
+
+async fn partitions(State(sources): State<Sources>, uri: Uri) -> Response {
+    let known = ["controller", "limit", "namespace", "offset"];
+    answer(&sources, &uri, &known, |cluster, asked, now| {
+        let namespace = asked.namespace.as_deref();
+        let controller = asked.controller.as_deref();
+        view::partitions(cluster, namespace, controller, asked.page, now)
+    })
+}
+
+async fn policies(State(sources): State<Sources>, uri: Uri) -> Response {
+    answer(
+        &sources,
+        &uri,
+        &["limit", "offset"],
+        |cluster, asked, now| view::policies(cluster, asked.page, now),
+    )
+}
+
+async fn goodput(State(sources): State<Sources>, uri: Uri) -> Response {
+    let known = ["limit", "namespace", "offset"];
+    answer(&sources, &uri, &known, |cluster, asked, now| {
+        view::goodput(cluster, asked.namespace.as_deref(), asked.page, now)
+    })
+}
+
+async fn history(State(sources): State<Sources>, uri: Uri) -> Response {
+    answer(&sources, &uri, &["namespace"], |cluster, asked, now| {
+        view::history(cluster, asked.namespace.as_deref(), now)
+    })
+}
+
+/// A partition with its owner and the owner's Pods, read now.
+async fn partition(
+    State(sources): State<Sources>,
+    Path((_, name)): Path<(String, String)>,
+) -> Response {
+    if !is_subdomain(&name) {
+        let told = "the path does not end with the name of an IPUPartition, as kubectl get ipupartitions lists it";
+        return message(StatusCode::BAD_REQUEST, told);
+    }
+    let Ok(_permit) = sources.reads.acquire().await else {
+        return message(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
+    };
+    let partition = match reading::partition(&sources.client, &name).await {
+        Ok(partition) => partition,
+        Err(error) => {
+            let status = match error {
+                ReadError::NotFound(_) => StatusCode::NOT_FOUND,
+                ReadError::Denied { .. } => StatusCode::FORBIDDEN,
+                ReadError::Unreadable(_) | ReadError::Failed { .. } => StatusCode::BAD_GATEWAY,
+            };
+            return message(status, &explain(&error));
+        }
+    };
+    let around = reading::around(&sources.client, &partition).await;
+    let now = Timestamp::now();
+    let shown = sources
+        .shared
+        .read(|cluster| view::detail(cluster, &partition, &around, now));
+    Json(shown).into_response()
+}
+
+/// The stream of events.
+async fn follow(State(sources): State<Sources>) -> Response {
+    match sources.pages.try_acquire_owned() {
+        Ok(permit) => Sse::new(events(sources.shared, permit))
+            .keep_alive(KeepAlive::default())
+            .into_response(),
+        Err(_) => {
+            let told = format!("{PAGES} pages follow this server already: close one of them");
+            message(StatusCode::SERVICE_UNAVAILABLE, &told)
+        }
+    }
+}
+
+/// A view as JSON, or what is wrong with the parameters.
+fn answer<T: Serialize>(
+    sources: &Sources,
+    uri: &Uri,
+    known: &[&'static str],
+    view: impl FnOnce(&Cluster, &Parameters, Timestamp) -> T,
+) -> Response {
+    match Parameters::parse(uri.query().unwrap_or_default(), known) {
+        Ok(asked) => {
+            let now = Timestamp::now();
+            let shown = sources.shared.read(|cluster| view(cluster, &asked, now));
+            Json(shown).into_response()
+        }
+        Err(error) => message(StatusCode::BAD_REQUEST, &error.to_string()),
+    }
+}
+
+fn message(status: StatusCode, words: &str) -> Response {
+    (status, Json(json!({"message": words}))).into_response()
+}

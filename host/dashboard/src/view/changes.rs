@@ -1,0 +1,91 @@
+//! Pure: which views a change of the cluster is about.
+
+use serde::Serialize;
+
+use crate::cluster::Kind;
+
+/// A view of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum View {
+    /// The IPUs of each V-IPU controller.
+    Controllers,
+    /// The requests that wait.
+    Queue,
+    /// The partitions, and one of them with its owner.
+    Partitions,
+    /// The policies.
+    Policies,
+    /// Where the IPU-hours of the last day went.
+    Goodput,
+    /// The last day, hour by hour.
+    History,
+}
+
+/// How often each kind has changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes([u64; Kind::ALL.len()]);
+
+impl View {
+    /// All views.
+    pub const ALL: [Self; 6] = [
+        Self::Controllers,
+        Self::Queue,
+        Self::Partitions,
+        Self::Policies,
+        Self::Goodput,
+        Self::History,
+    ];
+
+    /// What it is made of.
+    fn kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Controllers => &[Kind::Controllers, Kind::Partitions, Kind::Jobs],
+            Self::Queue => &[Kind::Controllers, Kind::Partitions],
+            Self::Partitions => &[Kind::Partitions, Kind::Jobs],
+            Self::Policies => &[Kind::Policies],
+            Self::Goodput | Self::History => &[Kind::Controllers],
+        }
+    }
+}
+
+impl Changes {
+    /// Counts a change.
+    pub fn count(&mut self, kind: Kind) {
+        let count = &mut self.0[kind.index()];
+        *count = count.wrapping_add(1);
+    }
+
+    /// The views that have changed since.
+    pub fn views_since(&self, before: &Self) -> Vec<View> {
+        let has_changed = |kind: &Kind| self.0[kind.index()] != before.0[kind.index()];
+        let mut views = View::ALL.to_vec();
+        views.retain(|view| view.kinds().iter().any(has_changed));
+        views
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_is_about_the_views_that_are_made_of_its_kind() {
+        use View::{Controllers, Goodput, History, Partitions, Policies, Queue};
+        for (kind, expected) in [
+            (
+                Kind::Controllers,
+                &[Controllers, Queue, Goodput, History][..],
+            ),
+            (Kind::Partitions, &[Controllers, Queue, Partitions]),
+            (Kind::Jobs, &[Controllers, Partitions]),
+            (Kind::Policies, &[Policies]),
+        ] {
+            let before = Changes::default();
+            let mut after = before;
+            after.count(kind);
+            assert_eq!(after.views_since(&before), expected);
+            assert!(after.views_since(&after).is_empty());
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! Pure: the IPUs of each V-IPU controller, as blocks in a stable order. The API has no positions of IPUs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::state::{self, State};
+use super::{Listed, Page, job_state};
+use crate::cluster::{Cluster, Kind};
+use crate::projection::{Controller, Partition};
+
+/// A V-IPU controller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ControllerRow {
+    /// Name of the VIPUController. Missing: the user may not list them, and partitions name this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// `host:port`.
+    pub address: String,
+    /// Its state in words.
+    pub summary: String,
+    /// Whether it answers.
+    pub is_ready: bool,
+    /// When that last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// Who has cordoned or drained it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requested_by: Option<String>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// How many nodes reach it.
+    pub nodes: u32,
+    /// Version of its server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+    /// All of its IPUs. Missing: the user may not list VIPUControllers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u32>,
+    /// The largest partition that could be created now: an estimate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub largest_free: Option<u32>,
+    /// How many partitions went to ERROR within the last day.
+    pub failed_partitions: u32,
+    /// How often it reset a partition by itself within the last day.
+    pub auto_resets: u32,
+    /// Its IPUs: partitions by name, then the others.
+    pub blocks: Vec<Block>,
+}
+
+/// IPUs of one state.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Block {
+    /// Their state.
+    pub state: State,
+    /// How many.
+    pub ipus: u32,
+    /// The IPUPartition that has them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
+    /// Namespace of its owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    /// Name of its owner.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+}
+
+/// A part of the V-IPU controllers, in the order of their addresses. `namespace`: those with partitions of its owners.
+pub fn controllers(
+    cluster: &Cluster,
+    namespace: Option<&str>,
+    page: Page,
+    now: Timestamp,
+) -> Listed<ControllerRow> {
+    let mut placed: BTreeMap<&str, Vec<&Partition>> = BTreeMap::new();
+    for one in cluster.partitions.values() {
+        for address in one.places() {
+            placed.entry(address).or_default().push(one);
+        }
+    }
+    let listed = cluster.controllers.values();
+    let listed: BTreeMap<_, _> = listed.map(|one| (one.address.as_str(), one)).collect();
+    let mut addresses: BTreeSet<&str> = listed.keys().copied().collect();
+    addresses.extend(placed.keys());
+    let is_shown = |address: &&str| {
+        let partitions = placed.get(address).map(Vec::as_slice).unwrap_or_default();
+        namespace.is_none_or(|wanted| partitions.iter().any(|one| one.owner.namespace == wanted))
+    };
+    let addresses: Vec<_> = addresses.into_iter().filter(is_shown).collect();
+    let not_shown = cluster.not_shown(&[Kind::Controllers, Kind::Partitions, Kind::Jobs], now);
+    let smallest = smallest_waiting(cluster);
+    page.of(&addresses, not_shown, |address| {
+        let partitions = placed.get(address).map(Vec::as_slice).unwrap_or_default();
+        let mut blocks = blocks(cluster, address, partitions);
+        match listed.get(address) {
+            Some(controller) => {
+                let known = cluster.partitions.is_known();
+                blocks.extend(rest(controller, &blocks, known, smallest));
+                row(controller, blocks)
+            }
+            None => ControllerRow {
+                address: (*address).to_owned(),
+                summary: "Unknown".to_owned(),
+                blocks,
+                ..ControllerRow::default()
+            },
+        }
+    })
+}
+
+/// IPUs of the smallest request that waits.
+fn smallest_waiting(cluster: &Cluster) -> Option<u32> {
+    let waiting = cluster.partitions.values().filter(|one| one.is_waiting);
+    waiting.map(|one| one.ipus).min()
+}
+
+fn blocks(cluster: &Cluster, address: &str, partitions: &[&Partition]) -> Vec<Block> {
+    let block = |one: &&Partition| Block {
+        state: state::on(one, address, job_state(cluster, one)),
+        ipus: one.ipus,
+        partition: Some(one.name.clone()),
+        namespace: Some(one.owner.namespace.clone()),
+        owner: Some(one.owner.name.clone()),
+    };
+    partitions.iter().map(block).collect()
+}
+
+/// The IPUs that no known partition has, so that all blocks add up to the IPUs of the V-IPU controller.
+fn rest(
+    controller: &Controller,
+    blocks: &[Block],
+    partitions_known: bool,
+    smallest: Option<u32>,
+) -> Vec<Block> {
+    let ipus = controller.ipus;
+    let own = blocks
+        .iter()
+        .map(|one| one.ipus)
+        .fold(0, u32::saturating_add);
+    // What the V-IPU controller reports as the operator's, and no known IPUPartition has.
+    let reported = ipus.used.saturating_sub(ipus.used_by_others);
+    let unknown = reported.saturating_sub(own);
+    let taken = own
+        .saturating_add(unknown)
+        .saturating_add(ipus.used_by_others);
+    let free = ipus.total.saturating_sub(taken);
+    let is_stranded = smallest.is_some_and(|smallest| smallest > ipus.largest_free);
+    let free_state = match (controller.is_ready, partitions_known && is_stranded) {
+        (false, _) => State::Unknown,
+        (true, true) => State::Stranded,
+        (true, false) => State::Free,
+    };
+    let all = [
+        (State::Others, ipus.used_by_others),
+        (State::Unknown, unknown),
+        (free_state, free),
+    ];
+    let all = all.into_iter().filter(|(_, ipus)| *ipus > 0);
+    all.map(|(state, ipus)| Block {
+        state,
+        ipus,
+        partition: None,
+        namespace: None,
+        owner: None,
+    })
+    .collect()
+}
+
+fn row(controller: &Controller, blocks: Vec<Block>) -> ControllerRow {
+    ControllerRow {
+        name: Some(controller.name.clone()),
+        address: controller.address.clone(),
+        summary: controller.summary.clone(),
+        is_ready: controller.is_ready,
+        since: controller.since,
+        requested_by: controller.requested_by.clone(),
+        reason: controller.reason.clone(),
+        nodes: controller.nodes,
+        version: controller.version.clone(),
+        total: Some(controller.ipus.total),
+        largest_free: Some(controller.ipus.largest_free),
+        failed_partitions: controller.failed_partitions,
+        auto_resets: controller.auto_resets,
+        blocks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::view::fixture::{cluster, controller, job, now, partition_object, placed};
+
+    const ALL: Page = Page {
+        offset: 0,
+        limit: 50,
+    };
+
+    /// State and IPUs of each block of each V-IPU controller, in short.
+    fn short(rows: &[ControllerRow]) -> Vec<String> {
+        let block = |one: &Block| format!("{:?} {}", one.state, one.ipus);
+        let row = |one: &ControllerRow| {
+            let blocks: Vec<_> = one.blocks.iter().map(block).collect();
+            format!("{}: {}", one.address, blocks.join(", "))
+        };
+        rows.iter().map(row).collect()
+    }
+
+    fn partitions() -> Vec<Value> {
+        vec![
+            partition_object("b/eval", 8, &placed("pod1", "Creating")),
+            partition_object("a/train", 4, &placed("pod1", "Ready")),
+            partition_object("a/large", 64, &json!({"phase": "Pending"})),
+        ]
+    }
+
+    #[test]
+    fn blocks_are_partitions_by_name_and_add_up_to_the_controller() {
+        let mut second = controller("pod2", 16, 6, 8);
+        second["status"]["ipus"]["usedByOthers"] = json!(4);
+        let mut silent = controller("pod3", 16, 0, 16);
+        silent["status"]["conditions"][0]["status"] = json!("False");
+        let controllers = vec![second, silent, controller("pod1", 64, 12, 32)];
+        let known = cluster(controllers, partitions(), vec![job("a/train", "Running")]);
+        let listed = super::controllers(&known, None, ALL, now());
+        assert_eq!(
+            short(&listed.rows),
+            [
+                "pod1:8090: Running 4, Forming 8, Stranded 52",
+                "pod2:8090: Others 4, Unknown 2, Stranded 10",
+                "pod3:8090: Unknown 16",
+            ]
+        );
+        assert_eq!(listed.not_shown, [""; 0]);
+
+        let of_b = super::controllers(&known, Some("b"), ALL, now());
+        assert_eq!(of_b.total, 1);
+        let of_nobody = super::controllers(&known, Some("c"), ALL, now());
+        assert_eq!(of_nobody.total, 0);
+    }
+
+    #[test]
+    fn free_ipus_are_stranded_only_if_no_request_that_waits_fits() {
+        let mut partitions = partitions();
+        partitions.push(partition_object("b/small", 2, &json!({"phase": "Pending"})));
+        let known = cluster(vec![controller("pod1", 64, 12, 32)], partitions, Vec::new());
+        let listed = super::controllers(&known, None, ALL, now());
+        let expected = ["pod1:8090: Ready 4, Forming 8, Free 52"];
+        assert_eq!(short(&listed.rows), expected);
+    }
+
+    #[test]
+    fn without_the_right_to_list_controllers_partitions_name_them() {
+        let mut known = cluster(Vec::new(), partitions(), Vec::new());
+        known.controllers = Default::default();
+        known.controllers.refuse("forbidden".to_owned());
+        let listed = super::controllers(&known, None, ALL, now());
+        assert_eq!(short(&listed.rows), ["pod1:8090: Ready 4, Forming 8"]);
+        assert_eq!(listed.rows[0].total, None);
+        let told = listed.not_shown.join("\n");
+        assert!(told.starts_with("the VIPUControllers: forbidden"), "{told}");
+    }
+
+    #[test]
+    fn pages_of_256_controllers_have_50_rows() {
+        let many = (0..256).map(|number| controller(&format!("pod{number:03}"), 64, 0, 64));
+        let known = cluster(many.collect(), Vec::new(), Vec::new());
+        let page = Page {
+            offset: 250,
+            limit: 50,
+        };
+        let listed = super::controllers(&known, None, page, now());
+        assert_eq!((listed.total, listed.rows.len()), (256, 6));
+        assert_eq!(listed.rows[5].address, "pod255:8090");
+    }
+}

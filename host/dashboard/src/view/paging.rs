@@ -1,0 +1,68 @@
+//! Pure: a part of a long list.
+
+use serde::Serialize;
+
+/// Which part of a list is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Rows that are left out at the start.
+    pub offset: usize,
+    /// Most rows.
+    pub limit: usize,
+}
+
+/// A part of a list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Listed<T> {
+    /// The number of rows of the whole list.
+    pub total: usize,
+    /// Rows that are left out at the start.
+    pub offset: usize,
+    /// Most rows.
+    pub limit: usize,
+    /// The rows.
+    pub rows: Vec<T>,
+    /// What the list lacks, in sentences.
+    pub not_shown: Vec<String>,
+}
+
+impl Page {
+    /// A part of a list, each of whose rows is made by `row`. Rows that are not shown are not made.
+    pub fn of<S, T>(
+        self,
+        all: &[S],
+        not_shown: Vec<String>,
+        row: impl FnMut(&S) -> T,
+    ) -> Listed<T> {
+        let rows = all.iter().skip(self.offset).take(self.limit);
+        Listed {
+            total: all.len(),
+            offset: self.offset,
+            limit: self.limit,
+            rows: rows.map(row).collect(),
+            not_shown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_has_the_rows_from_its_offset_on() {
+        let all = ["a", "b", "c"];
+        for (offset, limit, expected) in [
+            (0, 2, &["a", "b"][..]),
+            (2, 2, &["c"]),
+            (3, 2, &[]),
+            (usize::MAX, usize::MAX, &[]),
+        ] {
+            let page = Page { offset, limit };
+            let listed = page.of(&all, Vec::new(), |one| *one);
+            assert_eq!(listed.rows, expected);
+            assert_eq!((listed.total, listed.offset), (3, offset));
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Watches what the page shows, with the rights of the user. A watch ends when these rights end.
+
+use std::pin::pin;
+
+use futures::StreamExt;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupolicy::IPUPolicy;
+use ipu_api::vipu_controller::VIPUController;
+use ipu_text::explain;
+use jiff::Timestamp;
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::ApiResource;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, Resource};
+
+use crate::cluster::{Cluster, Collection, Kind};
+use crate::projection::{Controller, Job, Partition, Policy};
+use crate::shared::Shared;
+use crate::shown::shown;
+
+/// Length of a watch, in seconds. The API server checks the rights of the user when a watch begins, and never while it
+/// lasts: so long after the end of the rights it still reports changes.
+const WATCH_SECONDS: u32 = 30;
+
+/// Objects of a list that are read at once: they are in memory as a whole until they are reduced to what is kept.
+const LIST_PAGE: u32 = 200;
+
+/// Watches all kinds until each of them is refused. `namespace`: whose IPUJobs are read if the user may not list all.
+pub async fn follow(client: &Client, namespace: &str, shared: &Shared) {
+    let controllers = watch::<VIPUController, _>(
+        client,
+        (Kind::Controllers, shared),
+        |cluster| &mut cluster.controllers,
+        Controller::of,
+    );
+    let partitions = watch::<IPUPartition, _>(
+        client,
+        (Kind::Partitions, shared),
+        |cluster| &mut cluster.partitions,
+        Partition::of,
+    );
+    let policies = watch::<IPUPolicy, _>(
+        client,
+        (Kind::Policies, shared),
+        |cluster| &mut cluster.policies,
+        Policy::of,
+    );
+    let jobs = async {
+        let api = jobs(client, namespace, shared).await;
+        watch_api(
+            api,
+            (Kind::Jobs, shared),
+            |cluster| &mut cluster.jobs,
+            Job::of,
+        )
+        .await;
+    };
+    tokio::join!(controllers, partitions, policies, jobs);
+}
+
+/// A kind of the operator, for objects of any content: one that cannot be read spoils no other.
+pub fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
+    ApiResource::erase::<K>(&())
+}
+
+/// The IPUJobs of all namespaces, or of one if the user may not list all.
+async fn jobs(client: &Client, namespace: &str, shared: &Shared) -> Api<DynamicObject> {
+    let kind = resource::<IPUJob>();
+    let all: Api<DynamicObject> = Api::all_with(client.clone(), &kind);
+    match all.list_metadata(&ListParams::default().limit(1)).await {
+        Err(kube::Error::Api(status)) if status.is_forbidden() => {
+            let scope = (shown(namespace), shown(&status.message));
+            shared.update(Kind::Jobs, |cluster| cluster.jobs_of = Some(scope));
+            Api::namespaced_with(client.clone(), namespace, &kind)
+        }
+        _ => all,
+    }
+}
+
+async fn watch<K: Resource<DynamicType = ()>, V>(
+    client: &Client,
+    to: (Kind, &Shared),
+    of: fn(&mut Cluster) -> &mut Collection<V>,
+    keep: fn(DynamicObject) -> Option<V>,
+) {
+    let api = Api::all_with(client.clone(), &resource::<K>());
+    watch_api(api, to, of, keep).await;
+}
+
+/// Follows a watch until the API server refuses it. Any other error interrupts it.
+async fn watch_api<V>(
+    api: Api<DynamicObject>,
+    (kind, shared): (Kind, &Shared),
+    of: fn(&mut Cluster) -> &mut Collection<V>,
+    keep: fn(DynamicObject) -> Option<V>,
+) {
+    let config = watcher::Config::default()
+        .timeout(WATCH_SECONDS)
+        .page_size(LIST_PAGE);
+    let mut events = pin!(watcher(api, config).default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => shared.update(kind, |cluster| of(cluster).apply(event, keep)),
+            Err(error) => {
+                if let Some(words) = refusal(&error) {
+                    shared.update(kind, |cluster| of(cluster).refuse(words));
+                    return;
+                }
+                let words = shown(&explain(&error));
+                let now = Timestamp::now();
+                shared.update(kind, |cluster| of(cluster).interrupt(now, words));
+            }
+        }
+    }
+}
+
+/// The words of the API server if it has refused a list or a watch.
+fn refusal(error: &watcher::Error) -> Option<String> {
+    let status = match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status,
+        _ => return None,
+    };
+    [401, 403]
+        .contains(&status.code)
+        .then(|| shown(&status.message))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_ends_a_watch() {
+        let status = |code: u16| {
+            Box::new(Status {
+                code,
+                message: "pods is forbidden".to_owned(),
+                ..Status::default()
+            })
+        };
+        for (error, expected) in [
+            (watcher::Error::WatchError(status(403)), true),
+            (watcher::Error::WatchError(status(401)), true),
+            (watcher::Error::WatchError(status(410)), false),
+            (
+                watcher::Error::WatchStartFailed(kube::Error::Api(status(403))),
+                true,
+            ),
+            (
+                watcher::Error::InitialListFailed(kube::Error::Api(status(404))),
+                false,
+            ),
+            (watcher::Error::NoResourceVersion, false),
+        ] {
+            assert_eq!(refusal(&error).is_some(), expected, "{error}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The page of the dashboard in a real Chromium: each view in light and dark, without an error in the console, and without
+//! anything that axe-core objects to.
+
+use std::env;
+use std::path::PathBuf;
+
+use cluster::files::make_dir;
+use cluster::wait::eventually;
+use release::guests::checkout;
+use tests::chromium::{self, Browser, Page};
+
+use super::fixture::{Dashboard, fill};
+use crate::kubectl_ipu::Office;
+
+/// Name of the picture, the part of the URL behind the secret, and texts of each view.
+const VIEWS: [(&str, &str, &[&str]); 7] = [
+    (
+        "controllers",
+        "#controllers",
+        &[
+            "3 V-IPU controllers",
+            "pod1:8090",
+            "largest free 16",
+            "Legend",
+        ],
+    ),
+    (
+        "queue",
+        "#queue",
+        &[
+            "2 requests wait for 128 IPUs",
+            "IPUJob team-a/large",
+            "smaller than the 64 requested",
+        ],
+    ),
+    (
+        "partitions",
+        "#partitions",
+        &["8 partitions", "team-a.train-0", "resetting"],
+    ),
+    (
+        "partition",
+        "#partition/team-a.train-0",
+        &[
+            "Partition team-a.train-0",
+            "Owner: IPUJob team-a/train",
+            "all Pods run",
+        ],
+    ),
+    (
+        "goodput",
+        "#goodput",
+        &["all namespaces", "The last 24 hours"],
+    ),
+    (
+        "policies",
+        "#policies",
+        &["1 policy", "best-fit", "117 equal, 2 different"],
+    ),
+    (
+        "namespace",
+        "?namespace=team-b#partitions",
+        &["4 partitions in namespace team-b", "team-b.broken-0"],
+    ),
+];
+
+/// Where the pictures go: beside the documents if somebody asks for that.
+fn pictures() -> PathBuf {
+    let folder = match env::var_os("UPDATE_SCREENSHOTS") {
+        Some(_) => "charts/ipu-operator/docs/images",
+        None => "dist/dashboard",
+    };
+    let folder = checkout().join(folder);
+    make_dir(&folder).unwrap();
+    folder
+}
+
+/// Waits until the page shows all of this.
+async fn shows(page: &mut Page, parts: &[&str]) {
+    eventually(&format!("the page shows {parts:?}"), async || {
+        let text = page.text().await.map_err(|error| error.to_string())?;
+        let missing: Vec<_> = parts.iter().filter(|part| !text.contains(**part)).collect();
+        if missing.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("no {missing:?} in {text}"))
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn each_view_is_readable_by_everybody_in_light_and_dark() {
+    let office = Office::new().await;
+    office.grant("clusterrolebinding", "cluster-admin", "root");
+    fill(&office.client).await;
+    let dashboard = Dashboard::start(&office, "root", &[]).await;
+    let axe = chromium::axe().unwrap();
+    let browser = Browser::start().await.unwrap();
+    let mut page = browser.open().await.unwrap();
+    let pictures = pictures();
+    for (name, place, texts) in VIEWS {
+        page.go(&dashboard.url(place)).await.unwrap();
+        shows(&mut page, texts).await;
+        for scheme in ["light", "dark"] {
+            page.prefer(scheme).await.unwrap();
+            let violations = page.violations(&axe).await.unwrap();
+            assert!(violations.is_empty(), "{name}, {scheme}: {violations:#?}");
+            let file = pictures.join(format!("dashboard-{name}-{scheme}.png"));
+            page.picture(&file).await.unwrap();
+        }
+    }
+    assert!(page.problems().is_empty(), "{:#?}", page.problems());
+}
+
+#[tokio::test]
+async fn keys_lead_from_the_queue_to_a_partition_and_the_end_of_rights_is_told() {
+    let office = Office::new().await;
+    office.grant("clusterrolebinding", "cluster-admin", "alice");
+    fill(&office.client).await;
+    let dashboard = Dashboard::start(&office, "alice", &[]).await;
+    let browser = Browser::start().await.unwrap();
+    let mut page = browser.open().await.unwrap();
+    page.go(&dashboard.url("#controllers")).await.unwrap();
+    shows(&mut page, &["3 V-IPU controllers"]).await;
+    page.press("2").await.unwrap();
+    shows(&mut page, &["2 requests wait"]).await;
+    page.press("j").await.unwrap();
+    page.press("Enter").await.unwrap();
+    shows(&mut page, &["Owner: IPUJob team-"]).await;
+    page.press("?").await.unwrap();
+    shows(&mut page, &["next and previous row"]).await;
+    // It closes the help.
+    page.press("Enter").await.unwrap();
+    assert!(page.problems().is_empty(), "{:#?}", page.problems());
+
+    page.evaluate("location.hash = 'queue'").await.unwrap();
+    let revoke = ["delete", "clusterrolebinding", "alice"];
+    office.admin.kubectl(&revoke).unwrap();
+    shows(
+        &mut page,
+        &[
+            "This page does not follow the cluster any more",
+            "start kubectl ipu dashboard again",
+        ],
+    )
+    .await;
+}

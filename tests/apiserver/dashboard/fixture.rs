@@ -1,0 +1,221 @@
+//! A cluster with IPUs in each state, and the dashboard of a user.
+
+use std::process::Stdio;
+
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupolicy::IPUPolicy;
+use ipu_api::vipu_controller::VIPUController;
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use kube::{Client, Resource, ResourceExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+use crate::job::single;
+use crate::kubectl_ipu::Office;
+
+/// A running dashboard.
+pub(crate) struct Dashboard {
+    page: String,
+    _process: Child,
+}
+
+impl Dashboard {
+    /// Starts the dashboard of a user, and waits until it says where it is.
+    pub(crate) async fn start(office: &Office, user: &str, options: &[&str]) -> Self {
+        let kubeconfig = office.kubeconfig(user);
+        let mut arguments = vec!["dashboard"];
+        arguments.extend(options);
+        let mut command = Command::from(office.command(&kubeconfig, &arguments));
+        let command = command.stdout(Stdio::piped()).kill_on_drop(true);
+        let mut process = command.spawn().unwrap();
+        let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let first = lines.next_line().await.unwrap().unwrap();
+        let page = first.strip_prefix("The dashboard is at ").unwrap();
+        Self {
+            page: page.to_owned(),
+            _process: process,
+        }
+    }
+
+    /// URL of the page, as it is printed.
+    pub(crate) fn page(&self) -> &str {
+        &self.page
+    }
+
+    /// A URL behind the secret.
+    pub(crate) fn url(&self, path: &str) -> String {
+        let (page, _) = self
+            .page
+            .split_once('?')
+            .unwrap_or((self.page.as_str(), ""));
+        format!("{page}{path}")
+    }
+}
+
+/// Creates an object with its status.
+async fn create<K: Resource<DynamicType = ()>>(
+    client: &Client,
+    namespace: Option<&str>,
+    mut object: Value,
+) -> DynamicObject {
+    let kind = ApiResource::erase::<K>(&());
+    object["apiVersion"] = json!(kind.api_version);
+    object["kind"] = json!(kind.kind);
+    let status = object.as_object_mut().unwrap().remove("status");
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
+        None => Api::all_with(client.clone(), &kind),
+    };
+    let object: DynamicObject = serde_json::from_value(object).unwrap();
+    let created = api.create(&PostParams::default(), &object).await.unwrap();
+    if let Some(status) = status {
+        let (params, patch) = (
+            PatchParams::default(),
+            Patch::Merge(json!({"status": status})),
+        );
+        let name = created.name_any();
+        api.patch_status(&name, &params, &patch).await.unwrap();
+    }
+    created
+}
+
+fn reference(name: &str) -> Value {
+    json!({
+        "name": format!("{name}:8090"), "host": name, "port": 8090, "labelKey": "ipunode",
+        "labelValue": name,
+    })
+}
+
+/// A partition of an IPUJob on a V-IPU controller.
+async fn placed(client: &Client, owner: &str, uid: &str, (ipus, phase): (u32, &str)) {
+    let id = format!("p-{}", owner.replace('/', "-"));
+    let attempt = json!({"controller": reference("pod1"), "id": id, "outcome": "created"});
+    let status = json!({
+        "phase": phase, "controller": reference("pod1"), "partitionId": id, "attempts": [attempt],
+    });
+    partition(client, (owner, uid), ipus, status).await;
+}
+
+async fn partition(client: &Client, (owner, uid): (&str, &str), ipus: u32, status: Value) {
+    let (namespace, name) = owner.split_once('/').unwrap();
+    let object = json!({
+        "metadata": {"name": format!("{namespace}.{name}-0")},
+        "spec": {
+            "owner": {
+                "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "namespace": namespace,
+                "name": name, "uid": uid,
+            },
+            "slot": 0, "ipus": ipus, "gcds": 1,
+        },
+        "status": status,
+    });
+    create::<IPUPartition>(client, None, object).await;
+}
+
+/// A V-IPU controller with this many IPUs, IPUs that are used, IPUs that others use, and the largest that is free.
+fn controller(name: &str, [total, used, others, largest]: [u32; 4]) -> Value {
+    let condition = json!({
+        "type": "Ready", "status": "True", "reason": "Answers", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    });
+    json!({
+        "metadata": {"name": format!("{name}-8090")},
+        "spec": {},
+        "status": {
+            "address": format!("{name}:8090"), "summary": "Ready", "labelKey": "ipunode",
+            "labelValue": name, "nodes": 1, "serverVersion": "1.18.0",
+            "ipus": {
+                "total": total, "used": used, "usedByOthers": others, "largestFree": largest,
+            },
+            "conditions": [condition],
+        },
+    })
+}
+
+/// IPU-seconds of the last hours of a V-IPU controller with 64 IPUs.
+fn accounting() -> Value {
+    let now = Timestamp::now();
+    let start = Timestamp::from_second(now.as_second() / 3_600 * 3_600).unwrap();
+    let hour = |ago: i64| {
+        let start = start - SignedDuration::from_hours(ago);
+        let used = |namespace: &str, running: i64| {
+            json!({
+                "namespace": namespace, "forming": 600.0, "waitingPods": 1_200.0,
+                "running": running, "resetting": 300.0, "idleAllocated": 2_400.0,
+                "releasing": 60.0,
+            })
+        };
+        json!({
+            "start": start,
+            "unallocated": {
+                "free": 40_000.0, "stranded": 9_000.0, "unhealthy": 1_000.0, "others": 14_400.0,
+                "unknown": 30.0,
+            },
+            "namespaces": [used("team-a", 90_000 + 1_000 * ago), used("team-b", 20_000)],
+        })
+    };
+    let hours: Vec<_> = (0..24).rev().map(hour).collect();
+    json!({"since": hours[0]["start"], "until": now, "total": hours[0], "hours": hours})
+}
+
+/// IPUs in each state: of partitions, of others, free ones that no request can use, and those of a V-IPU controller that
+/// does not answer; two requests that wait, and a policy in shadow.
+pub(crate) async fn fill(client: &Client) {
+    for name in ["team-a", "team-b"] {
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let namespace = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
+        let params = PostParams::default();
+        namespaces.create(&params, &namespace).await.unwrap();
+    }
+    let mut job = single("train");
+    job["status"] = json!({
+        "launcherStatus": "Running", "desiredReplicas": 1, "lastMessage": "all Pods run",
+    });
+    let job = create::<IPUJob>(client, Some("team-a"), job).await;
+    let uid = job.uid().unwrap();
+    placed(client, "team-a/train", &uid, (16, "Ready")).await;
+    for (owner, ipus, phase) in [
+        ("team-a/serve", 4, "Ready"),
+        ("team-a/forms", 8, "Creating"),
+        ("team-b/resets", 4, "Resetting"),
+        ("team-b/leaves", 2, "Releasing"),
+        ("team-b/broken", 2, "Error"),
+    ] {
+        placed(client, owner, owner, (ipus, phase)).await;
+    }
+    let full = "48 of its 64 IPUs are used, and the largest free partition is 16, smaller than the 64 requested";
+    let waiting = json!({"phase": "Pending", "waiting": [
+        {"controller": "pod1:8090", "reason": full},
+        {"controller": "pod2:8090", "reason": "its largest free partition is 32, smaller than the 64 requested"},
+    ]});
+    for owner in ["team-a/large", "team-b/late"] {
+        partition(client, (owner, owner), 64, waiting.clone()).await;
+    }
+    let mut first = controller("pod1", [64, 44, 8, 16]);
+    first["status"]["accounting"] = accounting();
+    let mut silent = controller("pod3", [64, 0, 0, 64]);
+    silent["status"]["summary"] = json!("NotReady");
+    silent["status"]["conditions"][0]["status"] = json!("False");
+    for object in [first, controller("pod2", [64, 0, 0, 32]), silent] {
+        create::<VIPUController>(client, None, object).await;
+    }
+    let policy = json!({
+        "metadata": {"name": "best-fit"},
+        "spec": {
+            "hook": "Placement", "mode": "Shadow",
+            "module": {"configMap": {"name": "modules", "key": "best-fit.wasm"}},
+        },
+        "status": {
+            "phase": "Shadow", "message": "compared with the built-in guest", "observedGeneration": 1,
+            "activeDigest": "sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0",
+            "calls": {"answered": 120, "failed": 1},
+            "shadow": {"equal": 117, "different": 2, "failed": 1, "skipped": 0},
+        },
+    });
+    create::<IPUPolicy>(client, None, policy).await;
+}
