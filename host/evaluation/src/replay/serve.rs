@@ -116,7 +116,7 @@ impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
         }
         let known = self.usages.known(&spec.owner.namespace, spec.ipus);
         let asked = PlacementRequest {
-            request: partition_request(partition, known, held, time),
+            request: partition_request(partition, known, request.waiting.clone(), held, time),
             controllers: request.views().to_vec(),
             attempts: request.tried.clone(),
         };
