@@ -2,10 +2,11 @@
 //!
 //! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an earlier
 //! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it, one
-//! more after each further limit, so it is served in the end. The partitions of a gang are requested when all missing
-//! ones fit.
+//! more after each further limit, but only a small share of all controllers, so that the others serve what fits. The
+//! partitions of a gang are requested when all missing ones fit.
 
 mod entry;
+mod reservations;
 
 use std::collections::BTreeMap;
 
@@ -15,10 +16,11 @@ use vipu_client::model::largest_partition;
 
 use entry::suits;
 use ipu_guest_host::model::ControllerView;
+use reservations::Reservations;
 
 pub use entry::{
     Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
-    sorted_entries,
+    sizes, sorted_entries,
 };
 
 /// The capacity that a request can use, and what is reserved for others.
@@ -62,6 +64,7 @@ pub fn capacity_for(
         .take_while(|other| other.position < me.position);
     let earlier_entries =
         earlier_entries.filter(|earlier| earlier.owner != me.owner && earlier.waits_for_capacity());
+    let mut controllers = Reservations::default();
     for earlier in earlier_entries {
         if views.iter().all(|view| view.largest_free == 0) {
             break;
@@ -70,7 +73,7 @@ pub fn capacity_for(
         if earlier.has_precedence && reserve(earlier, &mut views, &mut reserved) {
             is_claimed = true;
         } else if limits > 0 && lacks_capacity(earlier, &views) {
-            reserve_controllers(earlier, limits, &mut views, &mut reserved);
+            controllers.reserve(earlier, limits, &mut views, &mut reserved);
         }
     }
     let too_small = too_small(me, held, &views);
@@ -189,34 +192,11 @@ fn lacks_capacity(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
     !suited().any(|view| view.largest_free >= earlier.ipus)
 }
 
-/// Reserves whole controllers for an earlier request: those with the most free capacity, which will serve it soonest.
-fn reserve_controllers(
-    earlier: &QueueEntry,
-    count: usize,
-    views: &mut [ControllerView],
-    reserved: &mut BTreeMap<String, String>,
-) {
-    let mut suited: Vec<&mut ControllerView> = views
-        .iter_mut()
-        .filter(|view| earlier.suits(view))
-        .collect();
-    suited.sort_by_key(|view| std::cmp::Reverse(view.free_ipus()));
-    for view in suited.into_iter().take(count) {
-        use_up(view, u32::MAX);
-        reserved.entry(view.name.clone()).or_insert_with(|| {
-            format!(
-                "{} ({} IPUs), which waits since {}",
-                earlier.owner_name,
-                earlier.ipus,
-                earlier.since.strftime("%Y-%m-%dT%H:%M:%SZ")
-            )
-        });
-    }
-}
-
 fn use_up(view: &mut ControllerView, ipus: u32) {
     view.used_ipus = view.used_ipus.saturating_add(ipus).min(view.total_ipus);
     view.largest_free = view.largest_free.min(largest_partition(view.free_ipus()));
+    // Which of the blocks are left depends on the controller.
+    view.free_blocks.clear();
 }
 
 /// Why the missing partitions of the gang of `me` do not fit now.
