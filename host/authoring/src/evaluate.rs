@@ -66,6 +66,10 @@ pub(super) struct EvaluateArgs {
     /// Waiting time after which capacity is reserved for a request, as the value of the chart.
     #[arg(long, default_value_t = 600)]
     backfill_limit_seconds: u64,
+    /// Show the policies which blocks of IPUs are free. The operator can only estimate them: compare both to
+    /// find out what the knowledge would be worth.
+    #[arg(long)]
+    exact_blocks: bool,
     /// Settings for the components, as a JSON object.
     #[arg(long, default_value = "{}", value_parser = settings)]
     settings: String,
@@ -154,6 +158,7 @@ fn replayed(
 ) -> Result<(Option<String>, Replay), PolicyCliError> {
     let queue = Settings {
         backfill_limit: Duration::from_secs(args.backfill_limit_seconds),
+        exact_blocks: args.exact_blocks,
         ..Settings::default()
     };
     if name == BUILT_IN {

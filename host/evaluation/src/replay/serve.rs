@@ -96,7 +96,10 @@ impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
         let time = timestamp(now);
         let requested = &self.requested[&index];
         let (partition, held) = (requested.partition(slot), requested.held(slot));
-        let found = Candidates::of(self.pool.views(), CordonStates::new());
+        let found = Candidates::of(
+            self.pool.views(self.settings.exact_blocks),
+            CordonStates::new(),
+        );
         let queue = QueueView {
             entries: &self.queue,
             reservations: &[],
