@@ -79,6 +79,9 @@ pub(super) struct EvaluateArgs {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
+    /// Print the most important figures as a table in Markdown, with the gap behind each value.
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Also draw running and waiting IPUs over time, as an SVG file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -114,6 +117,8 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut impl io::Write) -> Result<(), P
     let report = Report::new(input, &policies);
     if args.json {
         write_json(&report, out)?;
+    } else if args.markdown {
+        out.write_all(report.markdown().as_bytes())?;
     } else {
         out.write_all(report.table().as_bytes())?;
     }
