@@ -8,7 +8,7 @@
 mod entry;
 mod reservations;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::WaitingReason;
 use jiff::{SignedDuration, Timestamp};
@@ -16,7 +16,7 @@ use vipu_client::model::largest_partition;
 
 use entry::suits;
 use ipu_guest_host::model::ControllerView;
-use reservations::Reservations;
+use reservations::{Reservations, additional};
 
 pub use entry::{
     Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
@@ -64,18 +64,8 @@ pub fn capacity_for(
         .take_while(|other| other.position < me.position);
     let earlier_entries =
         earlier_entries.filter(|earlier| earlier.owner != me.owner && earlier.waits_for_capacity());
-    let mut controllers = Reservations::default();
-    for earlier in earlier_entries {
-        if views.iter().all(|view| view.largest_free == 0) {
-            break;
-        }
-        let limits = limits(earlier, limit, now);
-        if earlier.has_precedence && reserve(earlier, &mut views, &mut reserved) {
-            is_claimed = true;
-        } else if limits > 0 && lacks_capacity(earlier, &views) {
-            controllers.reserve(earlier, limits, &mut views, &mut reserved);
-        }
-    }
+    let limits = |earlier: &QueueEntry| limits(earlier, limit, now);
+    is_claimed |= reserve_for(earlier_entries, limits, &mut views, &mut reserved);
     let too_small = too_small(me, held, &views);
     Capacity {
         views,
@@ -83,6 +73,52 @@ pub fn capacity_for(
         is_claimed,
         too_small,
     }
+}
+
+/// Reserves capacity for earlier requests. Returns whether some of them will use theirs within seconds.
+fn reserve_for<'a>(
+    earlier_entries: impl Iterator<Item = &'a QueueEntry>,
+    limits: impl Fn(&QueueEntry) -> usize,
+    views: &mut [ControllerView],
+    reserved: &mut BTreeMap<String, String>,
+) -> bool {
+    let mut is_claimed = false;
+    let mut controllers = Reservations::default();
+    // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes.
+    let mut considered = BTreeSet::new();
+    let mut is_full = are_full(views);
+    for earlier in earlier_entries {
+        if is_full {
+            break;
+        }
+        let limits = limits(earlier);
+        let kind = (
+            (earlier.ipus, earlier.gang, &earlier.node_selector),
+            (earlier.has_precedence, limits > 0, additional(limits)),
+        );
+        if considered.contains(&kind) {
+            continue;
+        }
+        let has_changed = if earlier.has_precedence && reserve(earlier, views, reserved) {
+            is_claimed = true;
+            true
+        } else if limits > 0 && lacks_capacity(earlier, views) {
+            controllers.reserve(earlier, limits, views, reserved)
+        } else {
+            false
+        };
+        if has_changed {
+            considered.clear();
+            is_full = are_full(views);
+        } else {
+            considered.insert(kind);
+        }
+    }
+    is_claimed
+}
+
+fn are_full(views: &[ControllerView]) -> bool {
+    views.iter().all(|view| view.largest_free == 0)
 }
 
 /// The capacity that is left after all requests of the queue that fit, and after the IPUs of each controller that are

@@ -260,8 +260,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nothing is kept for whoever has waited its limit",
         file: QUEUE,
-        text: "} else if limits > 0 && lacks_capacity(earlier, &views) {",
-        instead: "} else if limits > 1_000 && lacks_capacity(earlier, &views) {",
+        text: "} else if limits > 0 && lacks_capacity(earlier, views) {",
+        instead: "} else if limits > 1_000 && lacks_capacity(earlier, views) {",
         found_by: FoundBy::Simulation,
     },
     Mutation {

@@ -34,14 +34,14 @@ pub(super) struct Reservations {
 impl Reservations {
     /// Reserves controllers for an earlier request that has waited for the limit so many times: those with the most free
     /// capacity, which will serve it soonest. A gang may need several at the same time: the earliest request gets them
-    /// whatever the share is.
+    /// whatever the share is. Returns whether there was one.
     pub(super) fn reserve(
         &mut self,
         earlier: &QueueEntry,
         limits: usize,
         views: &mut [ControllerView],
         reserved: &mut BTreeMap<String, String>,
-    ) {
+    ) -> bool {
         let numbered = views.iter().enumerate();
         let suited = numbered.filter(|(_, view)| earlier.suits(view));
         let suited: Vec<usize> = suited.map(|(index, _)| index).collect();
@@ -65,11 +65,12 @@ impl Reservations {
             reserved.entry(name).or_insert_with(|| holder(earlier));
         }
         *self.taken.entry(suited).or_default() += count;
+        count > 0
     }
 }
 
 /// The controllers in addition to the share, for a request that has waited for the limit so many times.
-fn additional(limits: usize) -> usize {
+pub(super) fn additional(limits: usize) -> usize {
     let doublings = (limits / VERY_LONG).checked_ilog2();
     doublings.map_or(0, |doublings| doublings as usize + 1)
 }
