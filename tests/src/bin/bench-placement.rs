@@ -41,16 +41,25 @@ fn main() -> anyhow::Result<()> {
         let svg = plots.join(format!("placement-{load}.svg"));
         let load = load.to_string();
         println!("Policies at an offered load of {load} %:\n");
-        tell(&["--load", &load], &POLICIES, Some(&svg))?;
+        tell(&["--load", load.as_str()], &POLICIES, Some(svg.as_path()))?;
     }
     if let Some(load) = cli.loads.get(cli.loads.len() / 2) {
         let load = load.to_string();
         println!("The same at {load} %, if a policy could see which IPUs are free:\n");
-        tell(&["--load", &load, "--exact-blocks"], &POLICIES, None)?;
+        tell(
+            &["--load", load.as_str(), "--exact-blocks"],
+            &POLICIES,
+            None,
+        )?;
         for limit in &cli.limits {
             let limit = limit.to_string();
             println!("The serial walk at {load} %, with a backfill limit of {limit} seconds:\n");
-            let options = ["--load", &load, "--backfill-limit-seconds", &limit];
+            let options = [
+                "--load",
+                load.as_str(),
+                "--backfill-limit-seconds",
+                limit.as_str(),
+            ];
             tell(&options, &POLICIES[..1], None)?;
         }
     }

@@ -272,6 +272,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: SHARE_TESTS,
     },
     Mutation {
+        name: "what fitted before a reservation is not considered again",
+        file: QUEUE,
+        text: "considered.clear();",
+        instead: "considered.retain(|_| true);",
+        found_by: SHARE_TESTS,
+    },
+    Mutation {
         name: "a gang gets fewer controllers than it needs",
         file: RESERVATIONS,
         text: "let is_enough = taken.is_some() || partitions >= earlier.gang;",
