@@ -31,7 +31,7 @@ SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 # started with IPU_OPERATOR_KUBERNETES=1.35.
 OTHER_VERSIONS := 1.35 1.34
 
-.PHONY: help demo up down dist release release-twice check test test-apiserver test-nodes test-side-by-side test-versions test-full advisories bench bench-start race soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice check test test-apiserver test-nodes test-side-by-side test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
 
 help: ## list what can be run
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -126,6 +126,10 @@ bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many 
 bench-start: ## how long the program of a job takes to start on real nodes, beside a batch Job and beside mpi-operator
 	@sh tests/preflight.sh bench
 	$(BENCH) --no-default-features --bin bench-cluster -- start
+
+placement: ## what placement policies reach on jobs of a real cluster, with gaps to the bound and plots, and how decisions grow
+	@sh tests/preflight.sh dist
+	$(BENCH) --no-default-features --bin bench-placement
 
 race: ## jobs in a second beside mpi-operator and beside a loop that makes the same writes
 	@sh tests/preflight.sh bench

@@ -1,6 +1,7 @@
 //! What the suites and the benchmarks share, and needs the operator's packages.
 //!
-//! [`load`], [`policy_load`], [`flood`], [`startup`] and [`figures`] measure; the programs `bench-*` print their results.
+//! [`load`], [`policy_load`], [`placement`], [`flood`], [`startup`] and [`figures`] measure; the programs `bench-*` print
+//! their results.
 //! [`described`] compares what `kubectl describe` shows, [`documents`] lists the documents whose commands run on nodes,
 //! [`mutations`] has the mistakes that `mutants` makes, and [`guests`] the guests that misbehave. [`operator_process`] finds
 //! the operator's processes on nodes, and [`debug_operator`] builds the operator and the plugin of kubectl for tests that run
@@ -26,6 +27,7 @@ pub mod languages;
 pub mod load;
 pub mod mutations;
 pub mod operator_process;
+pub mod placement;
 #[cfg(feature = "suites")]
 pub mod policy_load;
 pub mod prometheus;

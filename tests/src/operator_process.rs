@@ -132,6 +132,11 @@ pub fn own_resident_kib() -> Result<u64, ProcessError> {
     kib_of("VmRSS", "/proc/self/status")
 }
 
+/// The most resident memory that this process has had so far, in KiB.
+pub fn own_most_resident_kib() -> Result<u64, ProcessError> {
+    kib_of("VmHWM", "/proc/self/status")
+}
+
 fn kib_of(field: &'static str, path: &str) -> Result<u64, ProcessError> {
     read(path)?
         .lines()

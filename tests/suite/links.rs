@@ -30,10 +30,11 @@ fn every_relative_link_of_a_document_leads_somewhere() {
 const CONTENTS: &str = "charts/ipu-operator/docs/README.md";
 
 /// Notes on a folder for contributors, which are not in the table of contents.
-const FOLDER_NOTES: [&str; 8] = [
+const FOLDER_NOTES: [&str; 9] = [
     "charts/README.md",
     "guests/README.md",
     "guests/defaulting/README.md",
+    "guests/fragmentation/README.md",
     "guests/serial-walk/README.md",
     "guests/validation/README.md",
     "host/README.md",

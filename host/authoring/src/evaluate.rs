@@ -66,6 +66,10 @@ pub(super) struct EvaluateArgs {
     /// Waiting time after which capacity is reserved for a request, as the value of the chart.
     #[arg(long, default_value_t = 600)]
     backfill_limit_seconds: u64,
+    /// Show the policies which blocks of IPUs are free. The operator can only estimate them: compare both to
+    /// find out what the knowledge would be worth.
+    #[arg(long)]
+    exact_blocks: bool,
     /// Settings for the components, as a JSON object.
     #[arg(long, default_value = "{}", value_parser = settings)]
     settings: String,
@@ -75,6 +79,9 @@ pub(super) struct EvaluateArgs {
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
+    /// Print the most important figures as a table in Markdown, with the gap behind each value.
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
     /// Also draw running and waiting IPUs over time, as an SVG file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
@@ -110,6 +117,8 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut impl io::Write) -> Result<(), P
     let report = Report::new(input, &policies);
     if args.json {
         write_json(&report, out)?;
+    } else if args.markdown {
+        out.write_all(report.markdown().as_bytes())?;
     } else {
         out.write_all(report.table().as_bytes())?;
     }
@@ -154,6 +163,7 @@ fn replayed(
 ) -> Result<(Option<String>, Replay), PolicyCliError> {
     let queue = Settings {
         backfill_limit: Duration::from_secs(args.backfill_limit_seconds),
+        exact_blocks: args.exact_blocks,
         ..Settings::default()
     };
     if name == BUILT_IN {

@@ -1,13 +1,34 @@
-//! Pure: what no policy can surpass, by relaxations: IPUs count, and their places do not.
+//! Pure: what no policy can surpass: an exact optimum for small instances, and relaxations, in which IPUs count and their
+//! places do not.
 //!
 //! The relaxations are no solutions: an exact optimum may be worse than its bound, and never better. A gap is therefore
 //! the most that a better policy could gain.
 
+pub(crate) mod percentile;
+
 use std::collections::{BTreeSet, BinaryHeap};
 
-use crate::controllers::Controller;
+use crate::controllers::{self, Controller};
 use crate::jobs::Job;
+use crate::optimum;
 use crate::statistics::float;
+
+/// Returns the lowest possible sum of all waiting times, each multiplied with the weight of its job, or a lower bound if
+/// the instance is too large for an exact solution.
+pub(crate) fn least_wait(
+    jobs: &[&Job],
+    weight: impl Fn(&Job) -> f64,
+    controllers: &[Controller],
+) -> f64 {
+    let optimum = optimum::weighted_wait(jobs, &weight, controllers);
+    optimum.unwrap_or_else(|| weighted_wait(jobs, &weight, controllers::capacity(controllers)))
+}
+
+/// Returns the earliest possible end of the last job, or a lower bound, as above.
+pub(crate) fn least_end(jobs: &[&Job], controllers: &[Controller]) -> f64 {
+    let optimum = optimum::last_end(jobs, controllers);
+    optimum.unwrap_or_else(|| float(last_end(jobs, controllers)))
+}
 
 /// Returns a second before which the last job cannot end: each job runs for its duration after its arrival, and for each
 /// partition size, the jobs of at least this size cannot use more IPUs than the controllers have in blocks of it.

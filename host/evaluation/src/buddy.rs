@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use ipu_guest_host::context::SizeCount;
+
 /// Sizes of blocks that a `u32` can hold.
 const ORDERS: usize = u32::BITS as usize;
 
@@ -67,6 +69,18 @@ impl Buddy {
             .fold(0, u32::saturating_add)
     }
 
+    /// Returns the free blocks by size, the largest first.
+    pub(crate) fn blocks(&self) -> Vec<SizeCount> {
+        let orders = self.free.iter().enumerate().rev();
+        let sizes = orders.filter(|(_, blocks)| !blocks.is_empty());
+        sizes
+            .map(|(order, blocks)| SizeCount {
+                ipus: 1 << order,
+                count: u32::try_from(blocks.len()).unwrap_or(u32::MAX),
+            })
+            .collect()
+    }
+
     /// Returns the size of the largest free block; 0 without one.
     pub(crate) fn largest(&self) -> u32 {
         let order = (0..ORDERS).rfind(|&order| !self.free[order].is_empty());
@@ -112,6 +126,9 @@ mod tests {
         buddy.put_back(8, 8);
         // 10 of 16 IPUs are free, and 8 of them are one block.
         assert_eq!((buddy.free(), buddy.largest()), (10, 8));
+        let blocks = buddy.blocks().into_iter();
+        let blocks: Vec<_> = blocks.map(|one| (one.ipus, one.count)).collect();
+        assert_eq!(blocks, [(8, 1), (2, 1)]);
         buddy.put_back(second, 4);
         assert_eq!((buddy.free(), buddy.free_in_blocks_of(4)), (14, 12));
         assert_eq!(buddy.free_in_blocks_of(16), 0);

@@ -220,7 +220,7 @@ fn of_capacity(input: Input<'_>, runs: &[Run<'_>], replay: &Replay) -> Vec<Figur
             ("lastEnd", "end of the last job"),
             Unit::Seconds,
             last_end.map(seconds),
-            last_end.map(|_| seconds(least_end)),
+            last_end.map(|_| bound::least_end(&jobs, input.controllers) - float(first)),
         ),
     ]
 }
@@ -230,13 +230,20 @@ fn of_waits(input: Input<'_>, runs: &[Run<'_>]) -> Vec<Figure> {
     let jobs: Vec<&Job> = runs.iter().map(|run| run.job).collect();
     let ipus = controllers::capacity(input.controllers);
     let is_large = |job: &Job| job.all_ipus() >= input.large;
+    let large_jobs: Vec<&Job> = jobs.iter().copied().filter(|&job| is_large(job)).collect();
     let waits = sorted(runs.iter().map(Run::wait));
     let large = runs.iter().filter(|run| is_large(run.job));
     let large = sorted(large.map(Run::wait));
-    let least = bound::weighted_wait(&jobs, |_| 1.0, ipus) / float(waits.len() as u64);
+    let least = bound::least_wait(&jobs, |_| 1.0, input.controllers) / float(waits.len() as u64);
     let of_large = |job: &Job| if is_large(job) { 1.0 } else { 0.0 };
-    let least_large = bound::weighted_wait(&jobs, of_large, ipus) / float(large.len() as u64);
+    let least_large = bound::least_wait(&jobs, of_large, input.controllers);
+    let least_large = least_large / float(large.len() as u64);
     let seconds = |names, value, bound| figure(names, Unit::Seconds, value, bound);
+    let at = |names, waits: &[f64], jobs: &[&Job], percent| {
+        let value = percentile(waits, percent);
+        let bound = value.map(|_| bound::percentile::wait(jobs, percent, ipus));
+        figure(names, Unit::Seconds, value, bound)
+    };
     let (all_mean, large_mean) = (mean(&waits), mean(&large));
     vec![
         seconds(
@@ -244,17 +251,18 @@ fn of_waits(input: Input<'_>, runs: &[Run<'_>]) -> Vec<Figure> {
             all_mean,
             all_mean.map(|_| least),
         ),
-        seconds(("waitP50", "wait, p50"), percentile(&waits, 50), None),
-        seconds(("waitP99", "wait, p99"), percentile(&waits, 99), None),
+        at(("waitP50", "wait, p50"), &waits, &jobs, 50),
+        at(("waitP99", "wait, p99"), &waits, &jobs, 99),
         seconds(
             ("largeWaitMean", "wait of large jobs, mean"),
             large_mean,
             large_mean.map(|_| least_large),
         ),
-        seconds(
+        at(
             ("largeWaitP99", "wait of large jobs, p99"),
-            percentile(&large, 99),
-            None,
+            &large,
+            &large_jobs,
+            99,
         ),
     ]
 }
@@ -266,9 +274,9 @@ fn of_slowdowns(input: Input<'_>, runs: &[Run<'_>]) -> Vec<Figure> {
     let slowdowns = sorted(runs.iter().map(Run::slowdown));
     let weight = |job: &Job| 1.0 / float(job.duration).max(SLOWDOWN_BOUND);
     let running = jobs.iter().map(|job| float(job.duration) * weight(job));
-    let sum = bound::weighted_wait(&jobs, weight, ipus) + running.sum::<f64>();
+    let sum = bound::least_wait(&jobs, weight, input.controllers) + running.sum::<f64>();
     let least = (sum / float(slowdowns.len() as u64)).max(1.0);
-    let mean = mean(&slowdowns);
+    let (mean, p99) = (mean(&slowdowns), percentile(&slowdowns, 99));
     vec![
         figure(
             ("boundedSlowdownMean", "bounded slowdown, mean"),
@@ -279,8 +287,8 @@ fn of_slowdowns(input: Input<'_>, runs: &[Run<'_>]) -> Vec<Figure> {
         figure(
             ("boundedSlowdownP99", "bounded slowdown, p99"),
             Unit::Ratio,
-            percentile(&slowdowns, 99),
-            None,
+            p99,
+            p99.map(|_| bound::percentile::slowdown(&jobs, 99, ipus, SLOWDOWN_BOUND)),
         ),
     ]
 }

@@ -14,6 +14,7 @@ pub mod controllers;
 pub mod figures;
 pub mod generate;
 pub mod jobs;
+mod optimum;
 pub mod plot;
 mod pool;
 pub mod replay;

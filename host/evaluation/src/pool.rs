@@ -49,9 +49,10 @@ impl Pool {
         &self.refs
     }
 
-    /// Returns the controllers as placement sees them. As in the operator, the largest free partition is an estimate from
-    /// the number of free IPUs: a controller does not report which IPUs are free.
-    pub(crate) fn views(&self) -> Vec<ControllerView> {
+    /// Returns the controllers as placement sees them. As in the operator, the largest free partition and the free blocks
+    /// are estimates from the number of free IPUs, because a controller does not report which IPUs are free. They are
+    /// `exact` to find out what that knowledge would be worth.
+    pub(crate) fn views(&self, exact: bool) -> Vec<ControllerView> {
         let controllers = self.refs.iter().zip(&self.totals).zip(&self.buddies);
         let views = controllers.map(|((controller, &total), buddy)| ControllerView {
             name: controller.name.clone(),
@@ -61,7 +62,12 @@ impl Pool {
             unreachable: None,
             total_ipus: total,
             used_ipus: total - buddy.free(),
-            largest_free: largest_partition(buddy.free()),
+            largest_free: if exact {
+                buddy.largest()
+            } else {
+                largest_partition(buddy.free())
+            },
+            free_blocks: if exact { buddy.blocks() } else { Vec::new() },
             failures: 0,
         });
         views.collect()
@@ -130,12 +136,25 @@ mod tests {
         assert_eq!(pool.create("pod1", 1), None);
         assert_eq!(pool.create("pod3", 1), None);
         pool.remove(small);
-        let view = &pool.views()[0];
+        let view = &pool.views(false)[0];
         assert_eq!((view.used_ipus, view.largest_free), (12, 4));
         pool.remove(first);
-        let view = &pool.views()[0];
+        let view = &pool.views(false)[0];
         assert_eq!((view.used_ipus, view.largest_free), (4, 8));
         assert!(pool.has_block(16) && !pool.has_block(32));
+    }
+
+    #[test]
+    fn exact_views_have_the_blocks_of_the_allocator() {
+        let mut pool = pool();
+        let blocks = [4, 4, 4, 4].map(|ipus| pool.create("pod1", ipus).unwrap());
+        pool.remove(blocks[0]);
+        pool.remove(blocks[2]);
+        // 8 IPUs are free, in two pieces.
+        let largest = |exact: bool| pool.views(exact)[0].largest_free;
+        assert_eq!((largest(false), largest(true)), (8, 4));
+        let seen = pool.views(true)[0].blocks();
+        assert_eq!((seen[0].ipus, seen[0].count, seen.len()), (4, 2, 1));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub struct Settings {
     pub backfill_limit: Duration,
     /// How long a gang holds a part of its partitions while the others find no capacity.
     pub gang_patience: Duration,
+    /// Whether policies see the free blocks of the controllers as they are. The operator can only estimate them.
+    pub exact_blocks: bool,
 }
 
 impl Default for Settings {
@@ -40,6 +42,7 @@ impl Default for Settings {
         Self {
             backfill_limit: Duration::from_mins(10),
             gang_patience: Duration::from_mins(2),
+            exact_blocks: false,
         }
     }
 }

@@ -14,6 +14,18 @@ const LABEL: usize = 26;
 /// Width of a value.
 const VALUE: usize = 14;
 
+/// The figures of the table in Markdown.
+const COLUMNS: [&str; 8] = [
+    "allocation",
+    "fragmentation",
+    "waitP50",
+    "waitP99",
+    "largeWaitMean",
+    "largeWaitP99",
+    "boundedSlowdownMean",
+    "fairness",
+];
+
 /// Longest name of a policy that is printed, in characters.
 const NAME: usize = 2 * VALUE - 3;
 
@@ -71,6 +83,30 @@ impl<'a> Report<'a> {
         text
     }
 
+    /// Returns the most important figures as a table in Markdown, with the gap behind each value.
+    pub fn markdown(&self) -> String {
+        let rows = self.policies.iter().map(|one| {
+            let figures = columns(one).map(|figure| {
+                let (value, gap) = (
+                    cell(figure.value, figure.unit),
+                    cell(figure.gap, figure.unit),
+                );
+                format!("{value} / {gap}")
+            });
+            (one.policy.clone(), figures.collect::<Vec<_>>())
+        });
+        let first = self.policies.first().into_iter();
+        let labels = first.flat_map(columns);
+        let labels = labels.map(|figure| format!("{} / gap", figure.label.trim()));
+        let head = ("policy".to_owned(), labels.collect::<Vec<_>>());
+        let rule = ("---".to_owned(), vec!["---".to_owned(); head.1.len()]);
+        let mut text = String::new();
+        for (name, cells) in [head, rule].into_iter().chain(rows) {
+            let _ = writeln!(text, "| {name} | {} |", cells.join(" | "));
+        }
+        text
+    }
+
     fn head(&self) -> String {
         let mut text = format!(
             "{} jobs on {} controllers with {} IPUs",
@@ -105,6 +141,12 @@ impl<'a> Report<'a> {
         }
         row
     }
+}
+
+/// Returns the figures of the table in Markdown.
+fn columns(one: &Evaluated) -> impl Iterator<Item = &Figure> {
+    let figures = one.figures.figures.iter();
+    figures.filter(|figure| COLUMNS.contains(&figure.name))
 }
 
 /// Returns the counts of a policy as sentences.
@@ -246,6 +288,21 @@ policies/built/with-a-long-name.wasm: 2 jobs ran, 1 of them large (8 IPUs or mor
         let lines: Vec<_> = table.lines().skip(2).take(4).collect();
         let widths = lines.iter().map(|line| line.chars().count());
         assert_eq!(widths.collect::<Vec<_>>(), [96; 4], "{table}");
+    }
+
+    #[test]
+    fn markdown_has_a_row_for_each_policy() {
+        let policies = [
+            evaluated("built-in", 0.75, Some(0.8)),
+            evaluated("best-fit.wasm", 0.5, None),
+        ];
+        let expected = "\
+| policy | allocation / gap |
+| --- | --- |
+| built-in | 75.0 % / 5.0 % |
+| best-fit.wasm | 50.0 % / – |
+";
+        assert_eq!(report(&policies).markdown(), expected);
     }
 
     #[test]

@@ -74,13 +74,18 @@ impl Requested {
 
     /// Ends a round of attempts without a partition.
     pub(crate) fn wait(&mut self, slot: usize, mut reasons: Vec<WaitingReason>, now: Timestamp) {
+        self.end_round(slot);
         let status = self.status(slot);
-        let is_old = |one: &Attempt| one.outcome != AttemptOutcome::Refused;
-        status.attempts.retain(is_old);
         // Policies see only whether there is a reason.
         reasons.truncate(1);
         status.waiting = reasons;
         self.set_ready(slot, false, now);
+    }
+
+    /// Ends a round of attempts, of which nothing else is new: in the next one, refusals do not count.
+    pub(crate) fn end_round(&mut self, slot: usize) {
+        let is_old = |one: &Attempt| one.outcome != AttemptOutcome::Refused;
+        self.status(slot).attempts.retain(is_old);
     }
 
     /// Gives a partition its block. Returns whether all of the job's partitions have one.

@@ -26,6 +26,16 @@ pub struct Usage {
     pub waiting_partitions: u32,
 }
 
+/// How many partitions, or free blocks of IPUs, have one size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SizeCount {
+    /// The size in IPUs: a power of two.
+    pub ipus: u32,
+    /// How many there are.
+    pub count: u32,
+}
+
 /// Context of a namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamespaceContext {
@@ -87,6 +97,9 @@ pub struct PlacementContext {
     pub namespace: NamespaceContext,
     /// IPU usage of other namespaces, by name, at most [`OTHERS_MAX`].
     pub others: BTreeMap<String, Usage>,
+    /// The other waiting partitions by size, the largest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<SizeCount>,
     /// Options of the partition.
     pub options: Options,
     /// Progress of the request.

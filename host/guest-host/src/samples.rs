@@ -98,6 +98,7 @@ pub(super) fn controllers() -> Vec<ControllerView> {
         total_ipus: 16,
         used_ipus: used,
         largest_free: 16 - used,
+        free_blocks: Vec::new(),
         failures: 0,
     };
     vec![

@@ -179,6 +179,7 @@ pub fn withhold(view: &mut ControllerView, unlisted: &Unlisted) -> Option<Withhe
     view.used_ipus += ipus + besides;
     let left = largest_partition(view.free_ipus());
     view.largest_free = view.largest_free.min(left);
+    view.free_blocks.clear();
     let others = match unlisted.count {
         0 | 1 => String::new(),
         count => format!(" and {} others", count - 1),

@@ -340,6 +340,8 @@ fn view(report: Report, nodes: &NodeLabels, failure_stats: &FailureStats) -> Con
         total_ipus: inventory.total,
         used_ipus: inventory.used,
         largest_free: inventory.largest_free(),
+        // No controller reports which IPUs are free.
+        free_blocks: Vec::new(),
         failures: failure_stats.failed_partitions,
     }
 }

@@ -222,6 +222,7 @@ fn free(controller: &ControllerRef) -> ControllerView {
         total_ipus: 4,
         used_ipus: 0,
         largest_free: 4,
+        free_blocks: Vec::new(),
         failures: 0,
     }
 }

@@ -83,7 +83,8 @@ async fn ask(
             namespaces.context(namespace, &uid),
             namespaces.others(namespace),
         );
-        let request = request::partition_request(partition, known, held, clock::now());
+        let request =
+            request::partition_request(partition, known, asked.waiting.clone(), held, clock::now());
         let guests = &context.guests;
         let placed = guests.place(&request, asked.views(), &asked.tried).await;
         let is_given = matches!(placed.decision, Decision::Try(_));

@@ -272,6 +272,7 @@ mod tests {
             total_ipus: 16,
             used_ipus: 16 - free,
             largest_free: free,
+            free_blocks: Vec::new(),
             failures: 0,
         }]
     }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, WaitingReason};
+use ipu_guest_host::context::SizeCount;
 use ipu_guest_host::model::{ControllerView, Decision, PlaceAttempt};
 use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::CordonStates;
@@ -91,6 +92,8 @@ pub enum Placement {
 pub struct Request {
     /// The attempts of this round.
     pub tried: Vec<PlaceAttempt>,
+    /// The other waiting partitions by size, the largest first.
+    pub waiting: Vec<SizeCount>,
     capacity: Capacity,
     /// Why cordoned controllers get no new partitions.
     cordon_reasons: Vec<WaitingReason>,
@@ -127,6 +130,7 @@ pub fn prepare(
     }
     Placement::Ask(Box::new(Request {
         tried: request::tried(&partition.status.clone().unwrap_or_default()),
+        waiting: queue::sizes(entries.iter().filter(|other| other.uid != me.uid)),
         capacity,
         cordon_reasons,
         fits_cordoned,

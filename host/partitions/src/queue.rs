@@ -2,12 +2,13 @@
 //!
 //! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an earlier
 //! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it, one
-//! more after each further limit, so it is served in the end. The partitions of a gang are requested when all missing
-//! ones fit.
+//! more after each further limit, but only a small share of all controllers, so that the others serve what fits. The
+//! partitions of a gang are requested when all missing ones fit.
 
 mod entry;
+mod reservations;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ipu_api::ipupartition::WaitingReason;
 use jiff::{SignedDuration, Timestamp};
@@ -15,10 +16,11 @@ use vipu_client::model::largest_partition;
 
 use entry::suits;
 use ipu_guest_host::model::ControllerView;
+use reservations::{Reservations, additional};
 
 pub use entry::{
     Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
-    sorted_entries,
+    sizes, sorted_entries,
 };
 
 /// The capacity that a request can use, and what is reserved for others.
@@ -62,17 +64,8 @@ pub fn capacity_for(
         .take_while(|other| other.position < me.position);
     let earlier_entries =
         earlier_entries.filter(|earlier| earlier.owner != me.owner && earlier.waits_for_capacity());
-    for earlier in earlier_entries {
-        if views.iter().all(|view| view.largest_free == 0) {
-            break;
-        }
-        let limits = limits(earlier, limit, now);
-        if earlier.has_precedence && reserve(earlier, &mut views, &mut reserved) {
-            is_claimed = true;
-        } else if limits > 0 && lacks_capacity(earlier, &views) {
-            reserve_controllers(earlier, limits, &mut views, &mut reserved);
-        }
-    }
+    let limits = |earlier: &QueueEntry| limits(earlier, limit, now);
+    is_claimed |= reserve_for(earlier_entries, limits, &mut views, &mut reserved);
     let too_small = too_small(me, held, &views);
     Capacity {
         views,
@@ -80,6 +73,52 @@ pub fn capacity_for(
         is_claimed,
         too_small,
     }
+}
+
+/// Reserves capacity for earlier requests. Returns whether some of them will use theirs within seconds.
+fn reserve_for<'a>(
+    earlier_entries: impl Iterator<Item = &'a QueueEntry>,
+    limits: impl Fn(&QueueEntry) -> usize,
+    views: &mut [ControllerView],
+    reserved: &mut BTreeMap<String, String>,
+) -> bool {
+    let mut is_claimed = false;
+    let mut controllers = Reservations::default();
+    // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes.
+    let mut considered = BTreeSet::new();
+    let mut is_full = are_full(views);
+    for earlier in earlier_entries {
+        if is_full {
+            break;
+        }
+        let limits = limits(earlier);
+        let kind = (
+            (earlier.ipus, earlier.gang, &earlier.node_selector),
+            (earlier.has_precedence, limits > 0, additional(limits)),
+        );
+        if considered.contains(&kind) {
+            continue;
+        }
+        let has_changed = if earlier.has_precedence && reserve(earlier, views, reserved) {
+            is_claimed = true;
+            true
+        } else if limits > 0 && lacks_capacity(earlier, views) {
+            controllers.reserve(earlier, limits, views, reserved)
+        } else {
+            false
+        };
+        if has_changed {
+            considered.clear();
+            is_full = are_full(views);
+        } else {
+            considered.insert(kind);
+        }
+    }
+    is_claimed
+}
+
+fn are_full(views: &[ControllerView]) -> bool {
+    views.iter().all(|view| view.largest_free == 0)
 }
 
 /// The capacity that is left after all requests of the queue that fit, and after the IPUs of each controller that are
@@ -189,34 +228,11 @@ fn lacks_capacity(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
     !suited().any(|view| view.largest_free >= earlier.ipus)
 }
 
-/// Reserves whole controllers for an earlier request: those with the most free capacity, which will serve it soonest.
-fn reserve_controllers(
-    earlier: &QueueEntry,
-    count: usize,
-    views: &mut [ControllerView],
-    reserved: &mut BTreeMap<String, String>,
-) {
-    let mut suited: Vec<&mut ControllerView> = views
-        .iter_mut()
-        .filter(|view| earlier.suits(view))
-        .collect();
-    suited.sort_by_key(|view| std::cmp::Reverse(view.free_ipus()));
-    for view in suited.into_iter().take(count) {
-        use_up(view, u32::MAX);
-        reserved.entry(view.name.clone()).or_insert_with(|| {
-            format!(
-                "{} ({} IPUs), which waits since {}",
-                earlier.owner_name,
-                earlier.ipus,
-                earlier.since.strftime("%Y-%m-%dT%H:%M:%SZ")
-            )
-        });
-    }
-}
-
 fn use_up(view: &mut ControllerView, ipus: u32) {
     view.used_ipus = view.used_ipus.saturating_add(ipus).min(view.total_ipus);
     view.largest_free = view.largest_free.min(largest_partition(view.free_ipus()));
+    // Which of the blocks are left depends on the controller.
+    view.free_blocks.clear();
 }
 
 /// Why the missing partitions of the gang of `me` do not fit now.

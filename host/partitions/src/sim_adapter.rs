@@ -153,7 +153,8 @@ pub(super) fn place(
         Placement::Decided(answer) => return answer,
         Placement::Ask(asked) => asked,
     };
-    let request = request::partition_request(object, Default::default(), held, now);
+    let waiting = asked.waiting.clone();
+    let request = request::partition_request(object, Default::default(), waiting, held, now);
     let decision = ipu_guest_host::serial_walk(&request, asked.views(), &asked.tried);
     let by = DecidedBy {
         policy: BUILT_IN.to_owned(),

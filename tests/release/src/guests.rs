@@ -50,7 +50,7 @@ pub const EXAMPLES: [Guest; 2] = [
 ];
 
 /// Every built-in guest.
-pub const GUESTS: [Guest; 3] = [
+pub const GUESTS: [Guest; 4] = [
     Guest {
         name: "defaulting",
         folder: "guests",
@@ -67,6 +67,12 @@ pub const GUESTS: [Guest; 3] = [
         name: "serial-walk",
         folder: "guests",
         package: "guest-serial-walk",
+        hook: Hook::Placement,
+    },
+    Guest {
+        name: "fragmentation",
+        folder: "guests",
+        package: "guest-fragmentation",
         hook: Hook::Placement,
     },
 ];

@@ -16,8 +16,15 @@ const ACCOUNTING_TESTS: FoundBy = FoundBy::Tests(Tests {
     bound: None,
 });
 
+/// The tables of the share of reserved controllers.
+const SHARE_TESTS: FoundBy = FoundBy::Tests(Tests {
+    package: "ipu-partitions",
+    named: "queue::tests::share::",
+});
+
 const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";
 const QUEUE: &str = "host/partitions/src/queue.rs";
+const RESERVATIONS: &str = "host/partitions/src/queue/reservations.rs";
 const QUEUE_ENTRY: &str = "host/partitions/src/queue/entry.rs";
 const LIFECYCLE: &str = "host/partitions/src/lifecycle.rs";
 const RESET: &str = "host/partitions/src/lifecycle/reset.rs";
@@ -261,9 +268,30 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nothing is kept for whoever has waited its limit",
         file: QUEUE,
-        text: "} else if limits > 0 && lacks_capacity(earlier, &views) {",
-        instead: "} else if limits > 1_000 && lacks_capacity(earlier, &views) {",
+        text: "} else if limits > 0 && lacks_capacity(earlier, views) {",
+        instead: "} else if limits > 1_000 && lacks_capacity(earlier, views) {",
         found_by: FoundBy::Simulation,
+    },
+    Mutation {
+        name: "each large request drains a controller of its own",
+        file: RESERVATIONS,
+        text: "share.saturating_sub(taken.unwrap_or(0))",
+        instead: "share.saturating_sub(taken.unwrap_or(0).min(0))",
+        found_by: SHARE_TESTS,
+    },
+    Mutation {
+        name: "what fitted before a reservation is not considered again",
+        file: QUEUE,
+        text: "considered.clear();",
+        instead: "considered.retain(|_| true);",
+        found_by: SHARE_TESTS,
+    },
+    Mutation {
+        name: "a gang gets fewer controllers than it needs",
+        file: RESERVATIONS,
+        text: "let is_enough = taken.is_some() || partitions >= earlier.gang;",
+        instead: "let is_enough = taken.is_some() || partitions >= 1;",
+        found_by: SHARE_TESTS,
     },
     Mutation {
         name: "whoever came last is served first",

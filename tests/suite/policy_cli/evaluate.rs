@@ -59,8 +59,10 @@ fn assert_is_plausible(policy: &Value, jobs: u64) {
     }
     for name in [
         "waitMean",
+        "waitP99",
         "largeWaitMean",
         "boundedSlowdownMean",
+        "boundedSlowdownP99",
         "lastEnd",
     ] {
         let value = figure(policy, name, "value");
@@ -80,9 +82,10 @@ fn assert_is_plausible(policy: &Value, jobs: u64) {
 fn policies_are_compared_on_jobs_of_a_real_cluster() {
     let (_one, jobs) = real_jobs();
     let (_two, controllers) = written("controllers.yaml", CONTROLLERS.as_bytes());
-    let (walk, best_fit) = (
+    let (walk, best_fit, fragmentation) = (
         guests().join("serial-walk.wasm"),
         examples::built().join("best-fit.wasm"),
+        guests().join("fragmentation.wasm"),
     );
     let report = evaluated(&[
         "built-in",
@@ -90,6 +93,8 @@ fn policies_are_compared_on_jobs_of_a_real_cluster() {
         text(&walk),
         "--compare",
         text(&best_fit),
+        "--compare",
+        text(&fragmentation),
         "--jobs",
         text(&jobs),
         "--controllers",
@@ -111,7 +116,43 @@ fn policies_are_compared_on_jobs_of_a_real_cluster() {
     component["digest"] = Value::Null;
     component["policy"] = "built-in".into();
     assert_eq!(component, policies[0]);
-    assert_ne!(policies[2]["figures"], policies[0]["figures"]);
+    for other in &policies[2..] {
+        assert_ne!(other["figures"], policies[0]["figures"]);
+    }
+}
+
+#[test]
+fn every_figure_has_a_bound_and_exact_blocks_are_never_refused() {
+    let (_one, controllers) = written("controllers.yaml", CONTROLLERS.as_bytes());
+    let fragmentation = guests().join("fragmentation.wasm");
+    let arguments = [
+        text(&fragmentation),
+        "--generate",
+        "5",
+        "--count",
+        "200",
+        "--controllers",
+        text(&controllers),
+    ];
+    let report = evaluated(&arguments);
+    let estimated = &report["policies"][0];
+    for figure in estimated["figures"].as_array().unwrap() {
+        assert!(
+            figure["bound"].is_f64() && figure["gap"].is_f64(),
+            "{figure}"
+        );
+    }
+    assert!(estimated["refused"].as_u64() > Some(0), "{estimated}");
+    let exact = [&arguments[..], &["--exact-blocks"]].concat();
+    let report = evaluated(&exact);
+    assert_eq!(report["policies"][0]["refused"], 0, "{report}");
+    let markdown = [&["evaluate"][..], &arguments, &["--markdown"]].concat();
+    let printed = policy(&markdown).unwrap();
+    assert!(
+        printed.starts_with("| policy | allocation / gap | "),
+        "{printed}"
+    );
+    assert_eq!(printed.lines().count(), 3, "{printed}");
 }
 
 #[test]

@@ -3,14 +3,16 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use ipu_guest_host::context::{Gang, NamespaceContext, Options, PlacementContext, Usage};
+use ipu_guest_host::context::{
+    Gang, NamespaceContext, Options, PlacementContext, SizeCount, Usage,
+};
 use ipu_guest_host::model::{
     ControllerView, Decision, Hook, PartitionRequest, PlaceAttempt, PlaceOutcome, built_in_file,
 };
 use ipu_guest_host::{BUILT_IN, GuestHost};
 use serde_json::{Value, json};
 
-use super::{create, open, options};
+use super::{create, guests, open, options};
 
 pub(crate) fn built() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
@@ -19,8 +21,12 @@ pub(crate) fn built() -> &'static Path {
 
 /// The example of this name in the place of the built-in guest.
 async fn policy(name: &str, hook: Hook, settings: Value) -> GuestHost {
+    replaced(&built().join(format!("{name}.wasm")), hook, settings).await
+}
+
+/// The component of this file in the place of the built-in guest.
+async fn replaced(file: &Path, hook: Hook, settings: Value) -> GuestHost {
     let folder = tempfile::tempdir().unwrap();
-    let file = built().join(format!("{name}.wasm"));
     std::fs::copy(file, folder.path().join(built_in_file(hook))).unwrap();
     let mut options = options(&[hook]);
     options.guests_dir = folder.path().to_owned();
@@ -79,6 +85,41 @@ async fn best_fit_packs_the_fullest_controller_that_has_room() {
     };
     for (ipus, attempts, expected) in [
         (4, vec![], "full"),
+        (16, vec![], "half"),
+        (16, vec![refused], "empty"),
+    ] {
+        let request = request(ipus, None);
+        let placed = policies
+            .place(&BUILT_IN, &request, &controllers, &attempts)
+            .await;
+        assert_eq!(placed.unwrap().answer, Decision::Try(expected.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn fragmentation_splits_the_smallest_block_that_is_large_enough() {
+    let file = guests().join("fragmentation.wasm");
+    let policies = replaced(&file, Hook::Placement, json!({})).await;
+    let known = ControllerView {
+        free_blocks: vec![SizeCount { ipus: 2, count: 2 }],
+        ..view("known", 64, 60)
+    };
+    let controllers = [
+        view("empty", 64, 0),
+        // The host estimates blocks of 16 and 8 IPUs.
+        view("half", 64, 40),
+        view("full", 64, 60),
+        known,
+    ];
+    let refused = PlaceAttempt {
+        controller: "half".to_owned(),
+        outcome: PlaceOutcome::Refused,
+        reason: "no IPUs stand together".to_owned(),
+    };
+    for (ipus, attempts, expected) in [
+        (2, vec![], "known"),
+        (4, vec![], "full"),
+        (8, vec![], "half"),
         (16, vec![], "half"),
         (16, vec![refused], "empty"),
     ] {

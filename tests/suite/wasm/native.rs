@@ -138,6 +138,7 @@ fn view(name: &str, total: u32, state: State) -> ControllerView {
         total_ipus,
         used_ipus: used,
         largest_free: total_ipus.saturating_sub(used),
+        free_blocks: Vec::new(),
         failures: 0,
     }
 }

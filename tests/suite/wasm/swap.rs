@@ -143,6 +143,7 @@ async fn a_placement_policy_with_an_invalid_answer_is_overruled() {
         total_ipus: 16,
         used_ipus: 0,
         largest_free: 16,
+        free_blocks: Vec::new(),
         failures: 0,
     };
     let placed = ActivePolicies::new(policies)

@@ -18,6 +18,7 @@ fn crowded(count: usize) -> Vec<ControllerView> {
         total_ipus: 64,
         used_ipus: if number == count { 0 } else { 64 },
         largest_free: if number == count { 64 } else { 0 },
+        free_blocks: Vec::new(),
         failures: 0,
     });
     controllers.collect()

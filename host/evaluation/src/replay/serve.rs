@@ -18,7 +18,8 @@ use crate::pool::Block;
 pub(super) enum Served {
     /// It has its partition.
     Placed,
-    /// It waits. `fits` is false if no controller that it may use has enough free IPUs.
+    /// It waits. `fits` is false if no controller that it may use has enough free IPUs, apart from those that have just
+    /// refused it.
     Waits { fits: bool },
     /// Its job was rejected.
     Rejected,
@@ -64,7 +65,12 @@ impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
         loop {
             let (answer, fits) = match self.ask(index, slot, now) {
                 Asked::Answer(answer, fits) => (answer, fits),
-                Asked::AsBefore => return Served::Waits { fits: false },
+                Asked::AsBefore => {
+                    if let Some(requested) = self.requested.get_mut(&index) {
+                        requested.end_round(slot);
+                    }
+                    return Served::Waits { fits: false };
+                }
             };
             match answer {
                 Answer::Try(controller, _) => {
@@ -96,7 +102,10 @@ impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
         let time = timestamp(now);
         let requested = &self.requested[&index];
         let (partition, held) = (requested.partition(slot), requested.held(slot));
-        let found = Candidates::of(self.pool.views(), CordonStates::new());
+        let found = Candidates::of(
+            self.pool.views(self.settings.exact_blocks),
+            CordonStates::new(),
+        );
         let queue = QueueView {
             entries: &self.queue,
             reservations: &[],
@@ -108,7 +117,11 @@ impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
             Placement::Ask(request) => request,
         };
         let spec = &partition.spec;
-        let fits = |view: &ControllerView| view.largest_free >= spec.ipus;
+        let is_open = |view: &ControllerView| {
+            let mut tried = request.tried.iter();
+            tried.all(|attempt| attempt.controller != view.name)
+        };
+        let fits = |view: &ControllerView| view.largest_free >= spec.ipus && is_open(view);
         let fits = request.views().iter().any(fits);
         let status = partition.status.as_ref();
         if !fits && status.is_some_and(|status| !status.waiting.is_empty()) {
@@ -116,7 +129,7 @@ impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
         }
         let known = self.usages.known(&spec.owner.namespace, spec.ipus);
         let asked = PlacementRequest {
-            request: partition_request(partition, known, held, time),
+            request: partition_request(partition, known, request.waiting.clone(), held, time),
             controllers: request.views().to_vec(),
             attempts: request.tried.clone(),
         };

@@ -116,6 +116,14 @@ fn a_refusal_is_counted_and_another_controller_is_tried() {
     assert_eq!(starts(&replay).last(), Some(&Some(70)));
     assert_eq!(replay.counts.refused, 1);
     assert_eq!(replay.counts.overruled, 0);
+    // A policy that knows the blocks is not refused.
+    let exact = Settings {
+        exact_blocks: true,
+        ..Settings::default()
+    };
+    let replay = super::replay(&jobs, &controllers(&[16, 8]), &exact, walk);
+    assert_eq!(starts(&replay).last(), Some(&Some(70)));
+    assert_eq!(replay.counts.refused, 0);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{DefaultingText, defaulter, placer, types, validator};
-use crate::context::{Admission, NamespaceContext, Options, Usage};
+use crate::context::{Admission, NamespaceContext, Options, SizeCount, Usage};
 use crate::model::{
     ControllerView, Decision, Operation, PartitionRequest, PassedOver, PlaceAttempt, PlaceOutcome,
     Verdict, Violation,
@@ -91,6 +91,7 @@ pub(super) fn place_request(request: &PartitionRequest, settings: &str) -> place
                 usage: usage(*other),
             })
             .collect(),
+        waiting: counts(&context.waiting),
         slot: request.slot,
         ipus: request.ipus,
         gcds: request.gcds,
@@ -104,6 +105,13 @@ pub(super) fn place_request(request: &PartitionRequest, settings: &str) -> place
         },
         settings: settings.to_owned(),
     }
+}
+
+fn counts(counts: &[SizeCount]) -> Vec<placer::SizeCount> {
+    let counts = counts.iter();
+    counts
+        .map(|&SizeCount { ipus, count }| placer::SizeCount { ipus, count })
+        .collect()
 }
 
 fn options(options: Options) -> placer::Options {
@@ -129,6 +137,7 @@ pub(super) fn controller(view: &ControllerView) -> placer::Controller {
         total_ipus: view.total_ipus,
         used_ipus: view.used_ipus,
         largest_free: view.largest_free,
+        free_blocks: counts(&view.blocks()),
         failures: view.failures,
     }
 }

@@ -117,6 +117,7 @@ mod tests {
                 total_ipus: 16,
                 used_ipus: 0,
                 largest_free: 16,
+                free_blocks: Vec::new(),
                 failures: 0,
             };
             assert_eq!(Known::of(&[view]).change(&labels("here"), &[]), expected);

@@ -62,6 +62,7 @@ fn known() -> Known {
         total_ipus: 16,
         used_ipus: 0,
         largest_free: 16,
+        free_blocks: Vec::new(),
         failures: 0,
     }])
 }

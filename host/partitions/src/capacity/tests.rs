@@ -36,6 +36,7 @@ fn said(ids: &[&str], taken: &[&str]) -> (Inventory, ControllerView) {
         total_ipus: 16,
         used_ipus: inventory.used,
         largest_free: inventory.largest_free(),
+        free_blocks: Vec::new(),
         failures: 0,
     };
     (inventory, view)

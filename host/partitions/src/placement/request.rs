@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use vipu_client::cordon::{CordonState, CordonStates};
 
 use ipu_guest_host::context::{
-    Gang, NamespaceContext, Options, Owner, PlacementContext, Progress, Usage,
+    Gang, NamespaceContext, Options, Owner, PlacementContext, Progress, SizeCount, Usage,
 };
 use ipu_guest_host::model::{
     ControllerView, Decision, PartitionRequest, PlaceAttempt, PlaceOutcome, Placed,
@@ -25,10 +25,11 @@ use crate::observations::Answer;
 const REASON_MAX: usize = 512;
 
 /// The request to the policy. `known` is the usage of the owner's namespace without this partition, and that of the others;
-/// `held` counts the partitions that the owner has or is getting.
+/// `waiting` are the other waiting partitions by size, and `held` counts the partitions that the owner has or is getting.
 pub fn partition_request(
     partition: &IPUPartition,
     known: (NamespaceContext, BTreeMap<String, Usage>),
+    waiting: Vec<SizeCount>,
     held: u32,
     now: Timestamp,
 ) -> PartitionRequest {
@@ -44,6 +45,7 @@ pub fn partition_request(
             owner: owner(spec),
             namespace: known.0,
             others: known.1,
+            waiting,
             options: options(&spec.options, held),
             progress: progress(partition, now),
         },

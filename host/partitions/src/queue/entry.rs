@@ -7,6 +7,7 @@ use ipu_api::ipupartition::IPUPartition;
 use ipu_api::partition_conditions;
 use jiff::Timestamp;
 
+use ipu_guest_host::context::SizeCount;
 use ipu_guest_host::model::ControllerView;
 
 /// How long an earlier request has precedence after capacity was released. A request that was not evaluated by then waits
@@ -166,6 +167,18 @@ pub fn entry(partition: &IPUPartition, now: Timestamp) -> QueueEntry {
         has_precedence: false,
         is_stalled: false,
     }
+}
+
+/// The sizes of requests, the largest first. A size that is no power of two is left out: no controller serves it.
+pub fn sizes<'a>(entries: impl Iterator<Item = &'a QueueEntry>) -> Vec<SizeCount> {
+    let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+    for entry in entries.filter(|entry| entry.ipus.is_power_of_two()) {
+        *counts.entry(entry.ipus).or_default() += 1;
+    }
+    let largest_first = counts.into_iter().rev();
+    largest_first
+        .map(|(ipus, count)| SizeCount { ipus, count })
+        .collect()
 }
 
 /// Sorts entries into the order in which they are served.

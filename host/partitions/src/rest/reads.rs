@@ -171,6 +171,7 @@ async fn query(
     let context = PlacementContext {
         namespace: sources.namespaces.context(&query.namespace, ""),
         others: sources.namespaces.others(&query.namespace),
+        waiting: sources.partitions.read(|cache| cache.waiting_sizes()),
         ..PlacementContext::default()
     };
     let found = sources.pool.candidates().await;

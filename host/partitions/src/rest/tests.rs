@@ -67,6 +67,7 @@ fn controller(total_ipus: u32, used_ipus: u32, unreachable: Option<&str>) -> Con
         total_ipus,
         used_ipus,
         largest_free: 0,
+        free_blocks: Vec::new(),
         failures: 0,
     }
 }

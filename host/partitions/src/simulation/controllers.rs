@@ -321,6 +321,7 @@ impl Controller {
             total_ipus: inventory.total,
             used_ipus: inventory.used,
             largest_free: inventory.largest_free(),
+            free_blocks: Vec::new(),
             failures: 0,
         };
         (inventory, view)

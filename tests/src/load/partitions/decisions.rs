@@ -150,6 +150,7 @@ fn view(index: usize, is_free: bool) -> ControllerView {
         total_ipus: TOTAL,
         used_ipus: TOTAL - free,
         largest_free: free,
+        free_blocks: Vec::new(),
         failures: 0,
     }
 }

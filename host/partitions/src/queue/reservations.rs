@@ -1,0 +1,86 @@
+//! Pure: which whole controllers are reserved for requests that have waited for the limit, and how many.
+//!
+//! A reserved controller serves nobody else until its request fits, and jobs may run for days. If each waiting request kept
+//! adding controllers, a few large requests would drain all of them. Therefore only a share is reserved at the same time,
+//! for the earliest requests.
+//!
+//! A request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and the free IPUs of
+//! a reserved controller only grow, so the most that is free grows until the earliest request fits. If a job on a reserved
+//! controller never ends, a request that has waited for very long gets controllers in addition to the share.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use ipu_guest_host::model::ControllerView;
+
+use super::entry::QueueEntry;
+use super::use_up;
+
+/// Of so many controllers that suit a request, one is reserved at the same time, and always one.
+const SHARE: usize = 8;
+
+/// Limits after which a request gets a controller in addition to the share, and another one after each time twice as
+/// many: a week with the default limit of ten minutes.
+const VERY_LONG: usize = 1_008;
+
+/// The reservations of whole controllers, for one decision.
+#[derive(Debug, Default)]
+pub(super) struct Reservations {
+    /// How many controllers are reserved for requests that the same controllers suit. Others have a share of their own: a
+    /// request that only one busy controller suits must not keep all others waiting.
+    taken: BTreeMap<Vec<usize>, usize>,
+}
+
+impl Reservations {
+    /// Reserves controllers for an earlier request that has waited for the limit so many times: those with the most free
+    /// capacity, which will serve it soonest. A gang may need several at the same time: the earliest request gets them
+    /// whatever the share is. Returns whether there was one.
+    pub(super) fn reserve(
+        &mut self,
+        earlier: &QueueEntry,
+        limits: usize,
+        views: &mut [ControllerView],
+        reserved: &mut BTreeMap<String, String>,
+    ) -> bool {
+        let numbered = views.iter().enumerate();
+        let suited = numbered.filter(|(_, view)| earlier.suits(view));
+        let suited: Vec<usize> = suited.map(|(index, _)| index).collect();
+        let share = (suited.len() / SHARE).max(1) + additional(limits);
+        let taken = self.taken.get(&suited).copied();
+        let most = share.saturating_sub(taken.unwrap_or(0));
+        let (mut count, mut partitions) = (0, 0_u32);
+        let mut by_free = suited.clone();
+        by_free.sort_by_key(|&index| Reverse(views[index].free_ipus()));
+        for index in by_free.into_iter().take(limits) {
+            let is_enough = taken.is_some() || partitions >= earlier.gang;
+            if count >= most && is_enough {
+                break;
+            }
+            let view = &mut views[index];
+            let fits = view.total_ipus.checked_div(earlier.ipus).unwrap_or(0);
+            partitions = partitions.saturating_add(fits);
+            count += 1;
+            use_up(view, u32::MAX);
+            let name = view.name.clone();
+            reserved.entry(name).or_insert_with(|| holder(earlier));
+        }
+        *self.taken.entry(suited).or_default() += count;
+        count > 0
+    }
+}
+
+/// The controllers in addition to the share, for a request that has waited for the limit so many times.
+pub(super) fn additional(limits: usize) -> usize {
+    let doublings = (limits / VERY_LONG).checked_ilog2();
+    doublings.map_or(0, |doublings| doublings as usize + 1)
+}
+
+/// The request with a reservation, for users.
+fn holder(earlier: &QueueEntry) -> String {
+    format!(
+        "{} ({} IPUs), which waits since {}",
+        earlier.owner_name,
+        earlier.ipus,
+        earlier.since.strftime("%Y-%m-%dT%H:%M:%SZ")
+    )
+}
