@@ -20,6 +20,7 @@ const ACCOUNTING_TESTS: FoundBy = FoundBy::Tests(Tests {
 const SHARE_TESTS: FoundBy = FoundBy::Tests(Tests {
     package: "ipu-partitions",
     named: "queue::tests::share::",
+    bound: None,
 });
 
 const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";

@@ -156,20 +156,21 @@ fn grouped(waiting: &[WaitingReason]) -> (Vec<Reason>, usize) {
     let (mut reasons, mut more): (Vec<Reason>, usize) = (Vec::new(), 0);
     for one in waiting {
         let text = shown(&one.reason);
-        let found = reasons.iter_mut().find(|other| other.reason == text);
-        match found {
-            Some(reason) => {
-                reason.count += 1;
-                if reason.controllers.len() < NAMED_MAX {
-                    reason.controllers.push(shown(&one.controller));
-                }
+        let found = reasons.iter().position(|other| other.reason == text);
+        if let Some(index) = found {
+            let reason = &mut reasons[index];
+            reason.count += 1;
+            if reason.controllers.len() < NAMED_MAX {
+                reason.controllers.push(shown(&one.controller));
             }
-            None if reasons.len() < REASONS_MAX => reasons.push(Reason {
+        } else if reasons.len() < REASONS_MAX {
+            reasons.push(Reason {
                 reason: text,
                 controllers: vec![shown(&one.controller)],
                 count: 1,
-            }),
-            None => more += 1,
+            });
+        } else {
+            more += 1;
         }
     }
     (reasons, more)

@@ -69,7 +69,7 @@ impl Parameters {
                 return Err(ParameterError::Unknown(sanitize(&name, SHOWN)));
             };
             if found.iter().any(|(other, _)| other == name) {
-                return Err(ParameterError::Repeated(*name));
+                return Err(ParameterError::Repeated(name));
             }
             found.push((*name, value.into_owned()));
         }

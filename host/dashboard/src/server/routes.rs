@@ -210,14 +210,13 @@ async fn partition(
 
 /// The stream of events.
 async fn follow(State(sources): State<Sources>) -> Response {
-    match sources.pages.try_acquire_owned() {
-        Ok(permit) => Sse::new(events(sources.shared, permit))
+    if let Ok(permit) = sources.pages.try_acquire_owned() {
+        Sse::new(events(sources.shared, permit))
             .keep_alive(KeepAlive::default())
-            .into_response(),
-        Err(_) => {
-            let told = format!("{PAGES} pages follow this server already: close one of them");
-            message(StatusCode::SERVICE_UNAVAILABLE, &told)
-        }
+            .into_response()
+    } else {
+        let told = format!("{PAGES} pages follow this server already: close one of them");
+        message(StatusCode::SERVICE_UNAVAILABLE, &told)
     }
 }
 
