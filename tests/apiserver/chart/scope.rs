@@ -8,6 +8,7 @@ use ipu_operator::exposition::Metrics;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
 use kube::Client;
+use tests::documents::SCOPE;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::admin::Admin;
@@ -228,7 +229,7 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
 #[tokio::test]
 async fn the_document_does_what_it_says() {
     let (_running, [admin]) = admins(["scope-document"]).await;
-    documents::run_all(&admin, "charts/ipu-operator/docs/scope");
+    documents::run(&admin, &SCOPE);
     let of_two = [
         "get",
         "roles,clusterroles",
