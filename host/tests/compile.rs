@@ -239,6 +239,40 @@ async fn without_a_folder_the_child_compiles_all_the_same() {
 }
 
 #[tokio::test]
+async fn modules_that_do_not_fit_into_memory_together_are_refused_until_others_go() {
+    let mut fixture = Fixture::open(Limits::default()).await;
+    let own = std::fs::metadata(&fixture.cached().0[0]).unwrap().len();
+    // Of this size, the built-in one and one other fit in memory, and many more in files.
+    let limits = Limits {
+        loaded: 6 * own,
+        ..Limits::default()
+    };
+    let [first, second] = [1, 2].map(|times| policy(&"(func (nop))".repeat(times)));
+    let mut options = options(fixture.folders.path(), limits, Path::new(OPERATOR));
+    for folder in [None, Some(PathBuf::from("/proc/no-folder"))] {
+        options.compile_cache_dir = folder;
+        fixture.policies = GuestHost::open(options.clone()).await.unwrap();
+        let kept = fixture.prepare(first.clone()).await.unwrap();
+        let error = fixture.prepare(second.clone()).await.map(drop).unwrap_err();
+        let (text, limit) = (explain(&error), limits.loaded.to_string());
+        for part in [
+            limit.as_str(),
+            "folder for compiled modules",
+            "another IPUPolicy",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(error.is_retryable(), "{text}");
+        drop(kept);
+        fixture.prepare(second.clone()).await.unwrap();
+    }
+    options.compile_cache_dir = Some(fixture.folders.path().join("cache"));
+    fixture.policies = GuestHost::open(options).await.unwrap();
+    let _first = fixture.prepare(first).await.unwrap();
+    fixture.prepare(second).await.unwrap();
+}
+
+#[tokio::test]
 async fn without_the_child_nothing_is_compiled() {
     let fixture = Fixture::open(Limits::default()).await;
     let missing = fixture.folders.path().join("missing");
