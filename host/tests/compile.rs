@@ -10,8 +10,8 @@ use std::time::Duration;
 use ipu_guest_host::context::Admission;
 use ipu_guest_host::model::{Hook, Operation};
 use ipu_guest_host::{
-    BUILT_IN, Guest, GuestHost, GuestHostOptions, Limits, LoadError, ModuleConfig, componentize,
-    digest_of,
+    BUILT_IN, Guest, GuestHost, GuestHostOptions, Limits, LoadError, ModuleConfig, OpenError,
+    componentize, digest_of,
 };
 use ipu_text::explain;
 use serde_json::json;
@@ -241,20 +241,29 @@ async fn without_a_folder_the_child_compiles_all_the_same() {
 #[tokio::test]
 async fn modules_that_do_not_fit_into_memory_together_are_refused_until_others_go() {
     let mut fixture = Fixture::open(Limits::default()).await;
-    let own = std::fs::metadata(&fixture.cached().0[0]).unwrap().len();
-    // Of this size, the built-in one and one other fit in memory, and many more in files.
     let limits = Limits {
-        loaded: 6 * own,
+        loaded: 0,
         ..Limits::default()
     };
-    let [first, second] = [1, 2].map(|times| policy(&"(func (nop))".repeat(times)));
     let mut options = options(fixture.folders.path(), limits, Path::new(OPERATOR));
+    options.compile_cache_dir = None;
+    let error = GuestHost::open(options.clone()).await.map(drop);
+    let needed = match error.unwrap_err() {
+        OpenError::Module {
+            source: LoadError::NoMemory(error),
+            ..
+        } => Some(error.needed),
+        _ => None,
+    };
+    // The built-in one and one other fit.
+    options.limits.loaded = needed.unwrap() * 5 / 2;
+    let [first, second] = [1, 2].map(|times| policy(&"(func (nop))".repeat(times)));
     for folder in [None, Some(PathBuf::from("/proc/no-folder"))] {
         options.compile_cache_dir = folder;
         fixture.policies = GuestHost::open(options.clone()).await.unwrap();
         let kept = fixture.prepare(first.clone()).await.unwrap();
         let error = fixture.prepare(second.clone()).await.map(drop).unwrap_err();
-        let (text, limit) = (explain(&error), limits.loaded.to_string());
+        let (text, limit) = (explain(&error), options.limits.loaded.to_string());
         for part in [
             limit.as_str(),
             "folder for compiled modules",
@@ -266,10 +275,6 @@ async fn modules_that_do_not_fit_into_memory_together_are_refused_until_others_g
         drop(kept);
         fixture.prepare(second.clone()).await.unwrap();
     }
-    options.compile_cache_dir = Some(fixture.folders.path().join("cache"));
-    fixture.policies = GuestHost::open(options).await.unwrap();
-    let _first = fixture.prepare(first).await.unwrap();
-    fixture.prepare(second).await.unwrap();
 }
 
 #[tokio::test]

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Ratio of the code of a module to its metadata on the heap: its types, and the tables of its functions.
-const CODE_TO_METADATA: u64 = 4;
+use super::code_size::CodeSize;
+
+/// Ratio of the metadata of a loaded module to its encoded form. A type is encoded in some eight bytes, and takes some 500
+/// in the tables of the engine.
+const METADATA_GROWTH: u64 = 64;
 
 /// Location of the code of a loaded module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,13 +20,13 @@ pub enum CodeLocation {
 }
 
 impl CodeLocation {
-    /// Returns the most memory of a loaded module with this much code, in bytes.
-    fn memory(self, code: u64) -> u64 {
-        let metadata = code.div_ceil(CODE_TO_METADATA);
+    /// Returns the most memory of a loaded module of this size, in bytes.
+    fn memory(self, size: CodeSize) -> u64 {
+        let metadata = METADATA_GROWTH * size.metadata;
         match self {
             Self::File => metadata,
             // The engine copies the data, which is a part of the code, for the memories of instances.
-            Self::Memory => 2 * code + metadata,
+            Self::Memory => 2 * size.code + metadata,
         }
     }
 
@@ -78,13 +81,13 @@ impl CodeBudget {
         }
     }
 
-    /// Reserves the memory of a module with this much code.
+    /// Reserves the memory of a module of this size.
     pub(super) fn reserve(
         &self,
         location: CodeLocation,
-        code: u64,
+        size: CodeSize,
     ) -> Result<Reservation, NoMemory> {
-        let needed = location.memory(code);
+        let needed = location.memory(size);
         let mut used = self.used.lock();
         if needed > self.limit.saturating_sub(*used) {
             return Err(NoMemory {
@@ -113,38 +116,49 @@ mod tests {
     use super::*;
     use crate::limits::{COMPILED, LOADED};
 
+    /// A module of the largest size. Its metadata is as large as that of guests in Rust of this size would be.
+    const LARGEST: CodeSize = CodeSize {
+        code: COMPILED,
+        metadata: COMPILED / 256,
+    };
+
+    fn size(code: u64, metadata: u64) -> CodeSize {
+        CodeSize { code, metadata }
+    }
+
     #[test]
     fn five_modules_of_the_largest_size_fit_in_files_and_one_in_memory() {
         let in_files = CodeBudget::new(LOADED);
-        let files = [(); 5].map(|()| in_files.reserve(CodeLocation::File, COMPILED));
+        let files = [(); 5].map(|()| in_files.reserve(CodeLocation::File, LARGEST));
         assert!(files.iter().all(Result::is_ok), "{files:?}");
         let in_memory = CodeBudget::new(LOADED);
-        let first = in_memory.reserve(CodeLocation::Memory, COMPILED);
+        let first = in_memory.reserve(CodeLocation::Memory, LARGEST);
         assert!(first.is_ok(), "{first:?}");
-        let second = in_memory.reserve(CodeLocation::Memory, COMPILED);
+        let second = in_memory.reserve(CodeLocation::Memory, LARGEST);
         assert!(second.is_err(), "{second:?}");
     }
 
     #[test]
     fn what_is_dropped_makes_space_and_what_is_refused_takes_none() {
         let budget = CodeBudget::new(1_000);
-        let first = budget.reserve(CodeLocation::Memory, 400).unwrap();
-        let refused = budget.reserve(CodeLocation::Memory, 100).unwrap_err();
-        assert_eq!((refused.needed, refused.used), (225, 900));
+        let first = budget.reserve(CodeLocation::Memory, size(418, 1)).unwrap();
+        let refused = budget.reserve(CodeLocation::Memory, size(100, 1));
+        let refused = refused.unwrap_err();
+        assert_eq!((refused.needed, refused.used), (264, 900));
         let text = refused.to_string();
         for part in [
-            "225 bytes",
+            "264 bytes",
             "may take 1000",
             "others take 900",
             "make space there",
         ] {
             assert!(text.contains(part), "{part:?}: {text}");
         }
-        let file = budget.reserve(CodeLocation::File, 400).unwrap();
-        let refused = budget.reserve(CodeLocation::File, 1).unwrap_err();
+        let file = budget.reserve(CodeLocation::File, size(400, 1)).unwrap();
+        let refused = budget.reserve(CodeLocation::File, size(1, 1)).unwrap_err();
         assert!(refused.to_string().ends_with("delete another IPUPolicy"));
         drop((first, file));
-        let all = budget.reserve(CodeLocation::File, 4_000);
+        let all = budget.reserve(CodeLocation::File, size(4_000, 15));
         assert!(all.is_ok(), "{all:?}");
     }
 }

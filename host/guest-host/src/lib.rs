@@ -12,6 +12,7 @@ mod bindings;
 mod call;
 mod capabilities;
 mod code_budget;
+mod code_size;
 mod compile;
 mod componentize;
 pub mod context;

@@ -16,6 +16,7 @@ use wasmtime::Engine;
 use wasmtime::component::Component;
 
 use super::code_budget::{CodeBudget, CodeLocation, NoMemory, Reservation};
+use super::code_size::CodeSize;
 use super::load;
 
 /// Subdirectory of the compiled modules.
@@ -59,7 +60,8 @@ pub(super) fn open(
     if !(1..=limit).contains(&size) {
         return Ok(None);
     }
-    match of_file(engine, path, size, budget) {
+    let code = fs::read(path).map_err(|error| CodeError::Unusable(error.into()));
+    match code.and_then(|code| of_file(engine, path, &code, budget)) {
         Ok(loaded) => Ok(Some(loaded)),
         Err(CodeError::NoMemory(error)) => Err(error),
         Err(error @ CodeError::Unusable(_)) => {
@@ -80,7 +82,7 @@ pub(super) fn load_and_store(
     if let Some(path) = path {
         match store(path, code) {
             // The kernel can drop the pages of a file if memory is short.
-            Ok(()) => return of_file(engine, path, code.len() as u64, budget),
+            Ok(()) => return of_file(engine, path, code, budget),
             Err(error) => {
                 let path = path.display();
                 tracing::warn!(%path, %error, "a compiled module is not stored; is the folder for compiled modules full?");
@@ -107,28 +109,32 @@ fn store(path: &Path, code: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Maps the file of `size` bytes. If the file system does not allow execution, reads it instead.
+/// Maps the file with this code. If the file system does not allow execution, loads the code without it.
 fn of_file(
     engine: &Engine,
     path: &Path,
-    size: u64,
+    code: &[u8],
     budget: &CodeBudget,
 ) -> Result<LoadedCode, CodeError> {
-    let memory = budget.reserve(CodeLocation::File, size)?;
+    let memory = budget.reserve(CodeLocation::File, size(code)?)?;
     // SAFETY: `store` wrote the file atomically, it never changes, and only the operator may write to its directory.
     // wasmtime refuses the code of another version.
     if let Ok(component) = unsafe { Component::deserialize_file(engine, path) } {
         return Ok(LoadedCode { component, memory });
     }
     drop(memory);
-    let code = fs::read(path).map_err(|error| CodeError::Unusable(error.into()))?;
-    of_bytes(engine, &code, budget)
+    of_bytes(engine, code, budget)
 }
 
 fn of_bytes(engine: &Engine, code: &[u8], budget: &CodeBudget) -> Result<LoadedCode, CodeError> {
-    let memory = budget.reserve(CodeLocation::Memory, code.len() as u64)?;
+    let memory = budget.reserve(CodeLocation::Memory, size(code)?)?;
     // SAFETY: the bytes come from the compiling process, which is this program.
     let component = unsafe { Component::deserialize(engine, code) };
     let component = component.map_err(CodeError::Unusable)?;
     Ok(LoadedCode { component, memory })
+}
+
+fn size(code: &[u8]) -> Result<CodeSize, CodeError> {
+    let no_code = || CodeError::Unusable(wasmtime::Error::msg("it has no section with metadata"));
+    CodeSize::of(code).ok_or_else(no_code)
 }
