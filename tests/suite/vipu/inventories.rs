@@ -65,7 +65,7 @@ async fn controllers_come_in_the_order_of_the_list_and_one_that_is_down_says_why
     // The order is carried out once the port refuses.
     wait::eventually("the port refuses", async || {
         let connected = tokio::net::TcpStream::connect(pod2.address).await;
-        Seen::when(connected.map(drop), Result::is_err)
+        Seen::when(connected.is_err(), |refuses| *refuses)
     })
     .await;
     let (_, inventories) = listing(&[&pod1, &pod2, &pod3]).await;
