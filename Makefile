@@ -66,7 +66,7 @@ check: ## formatting, lints and the tests that need no server: the quick half, f
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
 
-test: ## all tests but those that take hours, with one end-to-end run on real nodes
+test: ## all tests but the long ones that only test-full runs: on a real API server, and one end-to-end run on real nodes
 	@sh tests/preflight.sh test
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory $(DENY)

@@ -53,6 +53,7 @@ pub fn controller() -> Vec<Item> {
         ("connections", connections(&[WEBHOOKS, METRICS, PROBES])),
         ("sockets", sockets(&[WEBHOOKS, METRICS, PROBES])),
         ("guests", guests()),
+        ("loaded modules", loaded_modules()),
         ("modules that wait to be loaded", waiting_modules()),
         ("conditions", conditions()),
         ("comparisons", CONCURRENT_COMPARISONS * COMPARED),
@@ -75,6 +76,7 @@ pub fn vipu_proxy() -> Vec<Item> {
         ("connections", connections(&[REST, SECURE_REST, PROBES])),
         ("sockets", sockets(&[REST, SECURE_REST, PROBES])),
         ("guests", guests()),
+        ("loaded modules", loaded_modules()),
         ("modules that wait to be loaded", waiting_modules()),
         ("conditions", conditions()),
     ]
@@ -102,6 +104,11 @@ fn waiting_modules() -> usize {
 
 fn conditions() -> usize {
     CONCURRENT_EVALUATIONS * usize::try_from(JUDGED).unwrap_or(usize::MAX)
+}
+
+/// Modules of policies: active ones, candidates and shadows.
+fn loaded_modules() -> usize {
+    usize::try_from(limits::LOADED).unwrap_or(usize::MAX)
 }
 
 /// All calls of guests at the same time, and the one module that is loaded meanwhile, with the process that compiles it.

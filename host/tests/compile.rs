@@ -10,8 +10,8 @@ use std::time::Duration;
 use ipu_guest_host::context::Admission;
 use ipu_guest_host::model::{Hook, Operation};
 use ipu_guest_host::{
-    BUILT_IN, Guest, GuestHost, GuestHostOptions, Limits, LoadError, ModuleConfig, componentize,
-    digest_of,
+    BUILT_IN, Guest, GuestHost, GuestHostOptions, Limits, LoadError, ModuleConfig, OpenError,
+    componentize, digest_of,
 };
 use ipu_text::explain;
 use serde_json::json;
@@ -235,6 +235,45 @@ async fn without_a_folder_the_child_compiles_all_the_same() {
         options.compile_cache_dir = folder;
         let policies = GuestHost::open(options.clone()).await.unwrap();
         assert!(policies.built_in(Hook::Validation).is_some());
+    }
+}
+
+#[tokio::test]
+async fn modules_that_do_not_fit_into_memory_together_are_refused_until_others_go() {
+    let mut fixture = Fixture::open(Limits::default()).await;
+    let limits = Limits {
+        loaded: 0,
+        ..Limits::default()
+    };
+    let mut options = options(fixture.folders.path(), limits, Path::new(OPERATOR));
+    options.compile_cache_dir = None;
+    let error = GuestHost::open(options.clone()).await.map(drop);
+    let needed = match error.unwrap_err() {
+        OpenError::Module {
+            source: LoadError::NoMemory(error),
+            ..
+        } => Some(error.needed),
+        _ => None,
+    };
+    // The built-in one and one other fit.
+    options.limits.loaded = needed.unwrap() * 5 / 2;
+    let [first, second] = [1, 2].map(|times| policy(&"(func (nop))".repeat(times)));
+    for folder in [None, Some(PathBuf::from("/proc/no-folder"))] {
+        options.compile_cache_dir = folder;
+        fixture.policies = GuestHost::open(options.clone()).await.unwrap();
+        let kept = fixture.prepare(first.clone()).await.unwrap();
+        let error = fixture.prepare(second.clone()).await.map(drop).unwrap_err();
+        let (text, limit) = (explain(&error), options.limits.loaded.to_string());
+        for part in [
+            limit.as_str(),
+            "folder for compiled modules",
+            "another IPUPolicy",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert!(error.is_retryable(), "{text}");
+        drop(kept);
+        fixture.prepare(second.clone()).await.unwrap();
     }
 }
 

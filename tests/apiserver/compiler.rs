@@ -1,5 +1,4 @@
-//! The process that compiles policies, within the memory limit that the chart sets for the container of the
-//! controller.
+//! Policies are compiled and loaded within the memory limit that the chart sets for the container of the controller.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,15 +8,18 @@ use cluster::settings::Settings;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupolicy::{IPUPolicy, IPUPolicyStatus, PolicyPhase};
 use ipu_guest_host::digest_of;
-use ipu_guest_host::limits::COMPILE_MEMORY;
+use ipu_guest_host::limits::{COMPILE_MEMORY, LOADED};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ObjectMeta, PostParams};
+use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use serde_json::{Value, json};
 use tests::guests::hostile;
 
 use crate::job::single;
 use crate::processes::{Place, RELEASE};
+
+/// Bytes of data of a large module: close to the most that an instance may have as memory.
+const LARGE: usize = 28 << 20;
 
 /// The limit of the controller's container, in bytes.
 fn limit() -> u64 {
@@ -88,6 +90,68 @@ async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends
         peak > COMPILE_MEMORY / 4,
         "{peak} bytes: the compiler took memory outside of the cgroup"
     );
+    assert_eq!(kills, 0, "the kernel has killed for memory at {peak} bytes");
+    controller.must_run();
+    place.submit(&single("after")).await;
+    drop(controller);
+}
+
+/// Without space in the folder for compiled modules, all code stays in memory: two large modules fit, and others are
+/// refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn large_modules_whose_code_stays_in_memory_are_refused_and_end_nothing_else() {
+    let name = format!("ipu-operator-loaded-{}", std::process::id());
+    let cgroup = MemoryCgroup::make(&name, limit()).unwrap();
+    let mut place = Place::new().await;
+    place.within(&cgroup);
+    let made = ['a', 'b', 'c', 'd'].map(|letter| {
+        let module = hostile::large(letter, LARGE);
+        (format!("large-{letter}.wasm"), module)
+    });
+    place.add_guests(&made);
+    // A file is where the folder of the code would be.
+    let folder = place.compiled("controller-0");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("compiled"), "").unwrap();
+    let controller = place.controller("controller-0", Vec::new()).await;
+    let policies = Api::<IPUPolicy>::all(place.client.clone());
+    for (file, module) in &made {
+        let policy = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
+            "metadata": {"name": file.trim_end_matches(".wasm")},
+            "spec": {
+                "hook": "Validation",
+                "module": {"image": {"file": file}, "digest": digest_of(module).to_string()},
+            },
+        });
+        let policy: IPUPolicy = serde_json::from_value(policy).unwrap();
+        eventually("the IPUPolicy is taken", async || {
+            let taken = policies.create(&PostParams::default(), &policy).await;
+            Seen::from(taken.map_err(|error| error.to_string()))
+        })
+        .await;
+    }
+    let decided = [PolicyPhase::Active, PolicyPhase::Refused];
+    let statuses = eventually("each policy is active or refused", async || {
+        let found = policies.list(&ListParams::default()).await.unwrap();
+        let statuses = found.into_iter().map(|one| one.status.unwrap_or_default());
+        let statuses: Vec<_> = statuses.collect();
+        Seen::when(statuses, |all| {
+            all.len() == made.len() && all.iter().all(|one| decided.contains(&one.phase))
+        })
+    })
+    .await;
+    let mut refused = statuses;
+    refused.retain(|one| one.phase == PolicyPhase::Refused);
+    assert_eq!(refused.len(), made.len() - 2, "{refused:?}");
+    for status in refused {
+        let message = status.message;
+        let words = format!("all modules may take {LOADED}");
+        assert!(message.contains(&words), "{message}");
+        let advice = "make space there";
+        assert!(message.contains(advice), "{message}");
+    }
+    let (peak, kills) = (cgroup.peak().unwrap(), cgroup.oom_kills().unwrap());
     assert_eq!(kills, 0, "the kernel has killed for memory at {peak} bytes");
     controller.must_run();
     place.submit(&single("after")).await;

@@ -2,6 +2,7 @@
 //! time that the control plane takes.
 
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::time::Instant;
 
 use cluster::wait::{Seen, eventually};
@@ -45,7 +46,11 @@ async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
     job["spec"]["workersPerJobInstance"] = json!("64");
     job["spec"]["cleanPodPolicy"] = json!("All");
     let begun = Instant::now();
-    let passed = |what: &str| eprintln!("{WORKERS} workers: {what} after {:.1?}", begun.elapsed());
+    // The runner captures what the macros print, and shows it where a test fails.
+    let passed = |what: &str| {
+        let line = format!("{WORKERS} workers: {what} after {:.1?}\n", begun.elapsed());
+        std::io::stderr().write_all(line.as_bytes()).unwrap();
+    };
     fixture.submit(&job).await;
     for slot in 0..INSTANCES {
         fixture.partition_ready(slot).await;

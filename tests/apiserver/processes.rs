@@ -110,6 +110,26 @@ impl Place {
         self.program = script;
     }
 
+    /// Adds guests to those of the image of each process that is started from now on.
+    pub(crate) fn add_guests(&mut self, added: &[(String, Vec<u8>)]) {
+        let folder = self.folder.path().join("guests");
+        fs::create_dir(&folder).unwrap();
+        for entry in fs::read_dir(&self.guests).unwrap() {
+            let path = entry.unwrap().path();
+            // Another test may be writing its own beside them.
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "wasm")
+            {
+                fs::copy(&path, folder.join(path.file_name().unwrap())).unwrap();
+            }
+        }
+        for (file, module) in added {
+            fs::write(folder.join(file), module).unwrap();
+        }
+        self.guests = folder;
+    }
+
     /// Starts a controller whose webhooks the API server calls. There can be one of them at a time.
     pub(crate) async fn controller(&self, name: &'static str, environment: Environment) -> Running {
         self.controller_on(self.webhooks, name, environment).await

@@ -5,6 +5,7 @@
     reason = "what a test's helper cannot do fails the test"
 )]
 
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -40,10 +41,10 @@ async fn open(component: &Path, hook: Hook, settings: Value) -> GuestHost {
     let policies = policies.await.unwrap();
     let size = std::fs::metadata(component).unwrap().len();
     let loaded = begin.elapsed();
-    println!(
+    print(&format!(
         "{}: {size} bytes, loaded in {loaded:.1?}",
         component.display()
-    );
+    ));
     policies
 }
 
@@ -54,8 +55,14 @@ async fn time<T>(what: &str, mut call: impl AsyncFnMut() -> T) -> T {
     for _ in 0..CALLS {
         last = call().await;
     }
-    println!("{what}: {:.1?} a call", begin.elapsed() / CALLS);
+    print(&format!("{what}: {:.1?} a call", begin.elapsed() / CALLS));
     last
+}
+
+/// Prints a line. The runner captures what the macros print, and shows it where a test fails.
+fn print(line: &str) {
+    let line = format!("{line}\n");
+    std::io::stderr().write_all(line.as_bytes()).unwrap();
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Pure: the documents whose commands the tests type on real nodes, in their order, and the blocks of a document.
+//! Pure: the documents whose commands the tests type, on real nodes or on an API server, in their order, and the blocks
+//! of a document.
 
 /// A document, and the marks of its blocks that are typed.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,12 @@ pub const NODES: &str = "sh nodes";
 
 /// Blocks that need nodes, and that must fail.
 pub const REFUSED: &str = "sh refused";
+
+/// Blocks that need an API server.
+pub const API_SERVER: &str = "sh";
+
+/// Blocks for authors of policies.
+pub const AUTHOR: &str = "sh author";
 
 /// The quickstart, which begins without an operator.
 pub const QUICKSTART: Typed = Typed {
@@ -58,6 +65,44 @@ pub const FOR_ADMINS: [Typed; 7] = [
 /// The last document, which takes the operator away.
 pub const UNINSTALL: Typed = on_nodes("charts/ipu-operator/docs/uninstall");
 
+/// The tutorial for authors of policies.
+pub const FOR_AUTHORS: Typed = Typed {
+    document: "charts/ipu-operator/docs/policy-tutorial",
+    marks: &[AUTHOR],
+};
+
+/// Documents for admins that need an API server, from the installation on.
+pub const ADMINS_ON_API_SERVER: [Typed; 8] = [
+    on_api_server("charts/ipu-operator/docs/install"),
+    on_api_server("charts/ipu-operator/docs/controllers"),
+    on_api_server("charts/ipu-operator/docs/security"),
+    on_api_server("charts/ipu-operator/docs/policies"),
+    on_api_server("charts/ipu-operator/docs/debugging"),
+    on_api_server("charts/ipu-operator/docs/messages"),
+    on_api_server("charts/ipu-operator/docs/runbook"),
+    on_api_server("charts/ipu-operator/docs/upgrade"),
+];
+
+/// The end of the operator on an API server.
+pub const UNINSTALL_ON_API_SERVER: Typed = on_api_server("charts/ipu-operator/docs/uninstall");
+
+/// Releases for some namespaces, which need an API server of their own.
+pub const SCOPE: Typed = on_api_server("charts/ipu-operator/docs/scope");
+
+/// Documents for users, on an API server without an operator.
+pub const USERS_ON_API_SERVER: [Typed; 5] = [
+    on_api_server("examples/docs/tutorial"),
+    on_api_server("examples/docs/run"),
+    on_api_server("examples/docs/life"),
+    on_api_server("examples/docs/status"),
+    on_api_server("examples/docs/fields"),
+];
+
+const fn on_api_server(document: &'static str) -> Typed {
+    let marks = &[API_SERVER];
+    Typed { document, marks }
+}
+
 const fn on_nodes(document: &'static str) -> Typed {
     let marks = &[NODES];
     Typed { document, marks }
@@ -74,6 +119,14 @@ pub fn typed() -> Vec<Typed> {
     all.extend(FOR_USERS);
     all.extend(FOR_ADMINS);
     all.push(UNINSTALL);
+    all
+}
+
+/// Every document that is typed on an API server.
+pub fn typed_on_api_server() -> Vec<Typed> {
+    let mut all = vec![SCOPE, UNINSTALL_ON_API_SERVER];
+    all.extend(ADMINS_ON_API_SERVER);
+    all.extend(USERS_ON_API_SERVER);
     all
 }
 

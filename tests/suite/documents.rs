@@ -1,11 +1,13 @@
-//! Holds the commands of the documents: each block has a mark of the table in CONTRIBUTING.md, and each that needs nodes
-//! is typed by the tests on nodes.
+//! Holds the commands of the documents: each block has a mark of the table in CONTRIBUTING.md, and each that a test can
+//! type is typed by one.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag};
-use tests::documents::{NODES, REFUSED, typed};
+use tests::documents::{
+    API_SERVER, AUTHOR, FOR_AUTHORS, NODES, REFUSED, Typed, typed, typed_on_api_server,
+};
 
 use crate::sources::{documents, repository};
 
@@ -46,8 +48,9 @@ fn known_marks() -> Vec<String> {
 fn every_block_of_commands_has_a_mark_that_is_known() {
     let known = known_marks();
     assert!(known.len() > 4, "{known:?}");
-    assert!(known.iter().any(|mark| mark == NODES));
-    assert!(known.iter().any(|mark| mark == REFUSED));
+    for mark in [API_SERVER, AUTHOR, NODES, REFUSED] {
+        assert!(known.iter().any(|known| known == mark), "{mark}");
+    }
     for (document, marks) in marks() {
         for mark in marks {
             assert!(known.contains(&mark), "{document}.md: ```{mark}");
@@ -55,26 +58,43 @@ fn every_block_of_commands_has_a_mark_that_is_known() {
     }
 }
 
-#[test]
-fn every_block_that_needs_nodes_is_typed_on_nodes() {
+/// Holds that all blocks of the documents with these marks are typed, each once.
+fn hold(typed: &[Typed], needing: &[&str]) {
     let marks = marks();
-    let typed = typed();
     for (document, marks) in &marks {
         let found = typed.iter().filter(|one| one.document == document);
         let times = found.clone().count();
         assert!(times <= 1, "{document}.md is typed {times} times");
-        let need_nodes = |mark: &&String| [NODES, REFUSED].contains(&mark.as_str());
-        let wanted: Vec<_> = marks.iter().filter(need_nodes).cloned().collect();
+        let is_needed = |mark: &str| needing.contains(&mark);
+        let wanted: Vec<_> = marks.iter().filter(|mark| is_needed(mark)).collect();
         let text = fs::read_to_string(repository().join(format!("{document}.md"))).unwrap();
         let blocks = found.flat_map(|one| one.blocks(&text));
-        let blocks = blocks.map(|block| block.mark.to_owned());
-        let blocks: Vec<_> = blocks.filter(|mark| need_nodes(&mark)).collect();
-        assert_eq!(blocks, wanted, "left: typed of {document}.md; right: in it");
+        let blocks = blocks.map(|block| block.mark);
+        let blocks: Vec<_> = blocks.filter(|mark| is_needed(mark)).collect();
+        assert_eq!(
+            blocks, wanted,
+            "left: what tests/src/documents.rs has typed of {document}.md; right: what is in it"
+        );
     }
     for one in typed {
         let there = marks.get(one.document).is_some_and(|all| !all.is_empty());
         assert!(there, "{}.md has no commands", one.document);
     }
+}
+
+#[test]
+fn every_block_that_needs_nodes_is_typed_on_nodes() {
+    hold(&typed(), &[NODES, REFUSED]);
+}
+
+#[test]
+fn every_block_that_needs_an_api_server_is_typed_on_one() {
+    hold(&typed_on_api_server(), &[API_SERVER]);
+}
+
+#[test]
+fn every_block_for_authors_is_typed() {
+    hold(&[FOR_AUTHORS], &[AUTHOR]);
 }
 
 #[test]

@@ -27,5 +27,6 @@ mod released;
 mod retired_words;
 mod rules;
 mod sources;
+mod test_commands;
 mod vipu;
 mod wasm;

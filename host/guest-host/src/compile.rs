@@ -13,9 +13,10 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::Signal;
 use wasmtime::component::Component;
 
+use super::code_budget::{CodeBudget, NoMemory, Reservation};
 use super::engine::{self, EngineError, GuestEngine};
 use super::limits::Limits;
-use super::precompiled;
+use super::precompiled::{self, CodeError, LoadedCode};
 
 /// Period at which the operator checks whether the child has ended.
 const POLL: Duration = Duration::from_millis(5);
@@ -65,12 +66,24 @@ pub enum CompileError {
     /// The code cannot be loaded.
     #[error("failed to load what the compiling process made of it")]
     Load(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The code does not fit into the memory of loaded modules.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
     /// The compiling process exceeded its memory limit.
     #[error("compiling it took more than {limit} bytes of memory; make it smaller or simpler")]
     Memory {
         /// The limit, in bytes.
         limit: u64,
     },
+}
+
+impl From<CodeError> for CompileError {
+    fn from(error: CodeError) -> Self {
+        match error {
+            CodeError::NoMemory(error) => Self::NoMemory(error),
+            CodeError::Unusable(error) => Self::Load(error.into()),
+        }
+    }
 }
 
 /// The process that compiles modules.
@@ -87,15 +100,18 @@ pub(super) enum Compiler {
 pub(super) struct ChildCompiler {
     program: PathBuf,
     folder: Option<PathBuf>,
+    /// Memory of all modules that it has loaded.
+    budget: CodeBudget,
 }
 
 impl Compiler {
     /// Selects a child process if there is a program for it. `folder` caches the code.
-    pub(super) fn choose(program: Option<&Path>, folder: Option<&Path>) -> Self {
+    pub(super) fn choose(program: Option<&Path>, folder: Option<&Path>, limits: Limits) -> Self {
         program.map_or(Self::InProcess, |program| {
             Self::Child(ChildCompiler {
                 program: program.to_owned(),
                 folder: folder.map(Path::to_owned),
+                budget: CodeBudget::new(limits.loaded),
             })
         })
     }
@@ -113,29 +129,33 @@ impl Compiler {
         &self,
         engine: &GuestEngine,
         module: &[u8],
-    ) -> Result<Component, CompileError> {
+    ) -> Result<LoadedCode, CompileError> {
         match self {
-            Self::InProcess => Component::new(&engine.engine, module)
-                .map_err(|error| CompileError::Invalid(error.into())),
-            Self::Child(child) => child.component(engine, module),
+            Self::InProcess => {
+                let component = Component::new(&engine.engine, module)
+                    .map_err(|error| CompileError::Invalid(error.into()))?;
+                let memory = Reservation::default();
+                Ok(LoadedCode { component, memory })
+            }
+            Self::Child(child) => child.load(engine, module),
         }
     }
 }
 
 impl ChildCompiler {
-    fn component(&self, engine: &GuestEngine, module: &[u8]) -> Result<Component, CompileError> {
+    fn load(&self, engine: &GuestEngine, module: &[u8]) -> Result<LoadedCode, CompileError> {
         let GuestEngine { engine, limits, .. } = engine;
         let folder = self.folder.as_deref();
         let path = folder.map(|folder| precompiled::path(folder, engine, module));
         let cached = path.as_deref();
-        if let Some(component) =
-            cached.and_then(|cached| precompiled::open(engine, cached, limits.compiled))
+        if let Some(cached) = cached
+            && let Some(loaded) = precompiled::open(engine, cached, limits.compiled, &self.budget)?
         {
-            return Ok(component);
+            return Ok(loaded);
         }
         let code = self.run(module, limits)?;
-        precompiled::load_and_store(engine, &code, cached)
-            .map_err(|error| CompileError::Load(error.into()))
+        let loaded = precompiled::load_and_store(engine, &code, cached, &self.budget)?;
+        Ok(loaded)
     }
 
     /// Runs a child, with the module on its standard input and the code on its standard output, so that compiling needs no

@@ -104,7 +104,7 @@ impl GuestHost {
     /// As [`Self::open`], for callers without a runtime.
     pub fn open_blocking(options: &GuestHostOptions) -> Result<Self, OpenError> {
         let cache_dir = options.compile_cache_dir.as_deref();
-        let compiler = Compiler::choose(options.compiler.as_deref(), cache_dir);
+        let compiler = Compiler::choose(options.compiler.as_deref(), cache_dir, options.limits);
         let engine = compiler.engine(options.limits)?;
         let built_in = |hook: &Hook| {
             let module = built_in((&engine, &compiler), *hook, options)?;

@@ -94,9 +94,8 @@ pub fn inspect(
     let engine = GuestEngine::compiling(limits)?;
     let bytes = load::read(file, limits.module)?;
     check_format(&bytes)?;
-    let component = Compiler::InProcess
-        .compile(&engine, &bytes)
-        .map_err(LoadError::from)?;
+    let compiled = Compiler::InProcess.compile(&engine, &bytes);
+    let component = compiled.map_err(LoadError::from)?.component;
     let Some(hook) = hook.or_else(|| bindings::exported_hook(&component)) else {
         return Err(no_world(&component));
     };

@@ -11,6 +11,8 @@
 mod bindings;
 mod call;
 mod capabilities;
+mod code_budget;
+mod code_size;
 mod compile;
 mod componentize;
 pub mod context;
@@ -39,6 +41,7 @@ pub use call::GuestError;
 pub use capabilities::{
     Capabilities, CapabilitiesError, Export, Import, MissingExport, capabilities,
 };
+pub use code_budget::{CodeLocation, NoMemory};
 pub use compile::{CompileError, compile_as_child};
 pub use componentize::{CONTRACT, ComponentizeError, componentize};
 pub use decision_check::check_decision;

@@ -20,6 +20,9 @@ pub const MODULE: u64 = 32 << 20;
 /// Size limit of the code of a module, in bytes.
 pub const COMPILED: u64 = 64 << 20;
 
+/// Memory limit of all loaded modules together, in bytes: their metadata, and their code if no file backs it.
+pub const LOADED: u64 = 160 << 20;
+
 /// Memory limit of the compiling process, in bytes.
 pub const COMPILE_MEMORY: u64 = 384 << 20;
 
@@ -73,6 +76,8 @@ pub struct Limits {
     pub module: u64,
     /// Size limit of the code of a module, in bytes.
     pub compiled: u64,
+    /// Memory of all loaded modules together, in bytes.
+    pub loaded: u64,
     /// CPU time of the compiling process.
     pub compile_time: Duration,
     /// Memory of the compiling process, in bytes.
@@ -109,6 +114,7 @@ impl Default for Limits {
             queue: Duration::from_secs(5),
             module: MODULE,
             compiled: COMPILED,
+            loaded: LOADED,
             compile_time: Duration::from_mins(1),
             compile_memory: COMPILE_MEMORY,
         }

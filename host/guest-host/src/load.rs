@@ -11,9 +11,11 @@ use wasmtime::component::Component;
 
 use super::bindings;
 use super::call::{Callable, GuestError};
+use super::code_budget::{NoMemory, Reservation};
 use super::compile::{CompileError, Compiler};
 use super::engine::GuestEngine;
 use super::model::{Hook, ModuleDigest};
+use super::precompiled::LoadedCode;
 use super::samples;
 use super::texts::{MESSAGE, SanitizedError};
 
@@ -31,7 +33,10 @@ pub enum LoadError {
     },
     /// It is not a WebAssembly component, or cannot be compiled within the limits.
     #[error("failed to compile the file as a WebAssembly component")]
-    Compile(#[from] CompileError),
+    Compile(#[source] CompileError),
+    /// Its code does not fit into the memory of loaded modules.
+    #[error(transparent)]
+    NoMemory(NoMemory),
     /// It has forbidden imports.
     #[error(
         "it imports {0}, and a policy may import nothing but ipu:policy/logging, ipu:policy/types \
@@ -59,10 +64,28 @@ pub enum LoadError {
     Test(#[source] GuestError),
 }
 
+impl LoadError {
+    /// Whether the same module can load later.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::NoMemory(_) | Self::Panicked(_))
+    }
+}
+
+impl From<CompileError> for LoadError {
+    fn from(error: CompileError) -> Self {
+        match error {
+            CompileError::NoMemory(error) => Self::NoMemory(error),
+            error => Self::Compile(error),
+        }
+    }
+}
+
 /// A module that was loaded and tested.
 pub(super) struct Module {
     pub(super) digest: ModuleDigest,
     pub(super) callable: Callable,
+    /// Reserved for as long as the module is loaded.
+    _memory: Reservation,
 }
 
 /// Returns the digest of a module.
@@ -95,7 +118,7 @@ pub(super) fn load(
     bytes: &[u8],
     settings: &str,
 ) -> Result<Module, LoadError> {
-    let component = compiler.compile(engine, bytes)?;
+    let LoadedCode { component, memory } = compiler.compile(engine, bytes)?;
     let linked = check(&component, hook)?;
     let callable = Callable::new(engine.clone(), linked, settings.to_owned());
     let accepted = callable.begin().validate_settings();
@@ -104,6 +127,7 @@ pub(super) fn load(
     Ok(Module {
         digest: digest(bytes),
         callable,
+        _memory: memory,
     })
 }
 

@@ -68,9 +68,8 @@ impl OfflineGuest {
         }?;
         let bytes = load::read(file, limits.module)?;
         check_format(&bytes)?;
-        let component = Compiler::InProcess
-            .compile(&engine, &bytes)
-            .map_err(LoadError::from)?;
+        let compiled = Compiler::InProcess.compile(&engine, &bytes);
+        let component = compiled.map_err(LoadError::from)?.component;
         let hook = hook
             .or_else(|| bindings::exported_hook(&component))
             .ok_or_else(|| no_world(&component))?;

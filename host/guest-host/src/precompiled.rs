@@ -15,6 +15,8 @@ use std::path::{Path, PathBuf};
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
+use super::code_budget::{CodeBudget, CodeLocation, NoMemory, Reservation};
+use super::code_size::CodeSize;
 use super::load;
 
 /// Subdirectory of the compiled modules.
@@ -30,19 +32,44 @@ pub(super) fn path(folder: &Path, engine: &Engine, module: &[u8]) -> PathBuf {
     folder.join(COMPILED).join(name)
 }
 
+/// The code of a module, with its part of the memory of loaded modules.
+pub(super) struct LoadedCode {
+    pub(super) component: Component,
+    pub(super) memory: Reservation,
+}
+
+/// Why code is not loaded.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CodeError {
+    /// It does not fit into the memory of loaded modules.
+    #[error(transparent)]
+    NoMemory(#[from] NoMemory),
+    /// It is no code for this engine, or cannot be read.
+    #[error("{0:#}")]
+    Unusable(wasmtime::Error),
+}
+
 /// Loads a module from the cache. Returns `None` if it is missing or unusable.
-pub(super) fn open(engine: &Engine, path: &Path, limit: u64) -> Option<Component> {
-    let size = fs::metadata(path).ok()?.len();
+pub(super) fn open(
+    engine: &Engine,
+    path: &Path,
+    limit: u64,
+    budget: &CodeBudget,
+) -> Result<Option<LoadedCode>, NoMemory> {
+    let size = fs::metadata(path).map_or(0, |found| found.len());
     if !(1..=limit).contains(&size) {
-        return None;
+        return Ok(None);
     }
-    let loaded = of_file(engine, path);
-    loaded
-        .inspect_err(|error| {
+    let code = fs::read(path).map_err(|error| CodeError::Unusable(error.into()));
+    match code.and_then(|code| of_file(engine, path, &code, budget)) {
+        Ok(loaded) => Ok(Some(loaded)),
+        Err(CodeError::NoMemory(error)) => Err(error),
+        Err(error @ CodeError::Unusable(_)) => {
             let path = path.display();
-            tracing::warn!(%path, error = %format!("{error:#}"), "a stored compiled module cannot be used");
-        })
-        .ok()
+            tracing::warn!(%path, %error, "a stored compiled module cannot be used");
+            Ok(None)
+        }
+    }
 }
 
 /// Loads a module from its code and stores the code. Without a stored copy the next start compiles it again.
@@ -50,18 +77,19 @@ pub(super) fn load_and_store(
     engine: &Engine,
     code: &[u8],
     path: Option<&Path>,
-) -> wasmtime::Result<Component> {
+    budget: &CodeBudget,
+) -> Result<LoadedCode, CodeError> {
     if let Some(path) = path {
         match store(path, code) {
             // The kernel can drop the pages of a file if memory is short.
-            Ok(()) => return of_file(engine, path),
+            Ok(()) => return of_file(engine, path, code, budget),
             Err(error) => {
                 let path = path.display();
                 tracing::warn!(%path, %error, "a compiled module is not stored; is the folder for compiled modules full?");
             }
         }
     }
-    of_bytes(engine, code)
+    of_bytes(engine, code, budget)
 }
 
 /// Writes a file atomically, also in case of a power loss.
@@ -81,15 +109,32 @@ fn store(path: &Path, code: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Maps the file. If the file system does not allow execution, reads it instead.
-fn of_file(engine: &Engine, path: &Path) -> wasmtime::Result<Component> {
+/// Maps the file with this code. If the file system does not allow execution, loads the code without it.
+fn of_file(
+    engine: &Engine,
+    path: &Path,
+    code: &[u8],
+    budget: &CodeBudget,
+) -> Result<LoadedCode, CodeError> {
+    let memory = budget.reserve(CodeLocation::File, size(code)?)?;
     // SAFETY: `store` wrote the file atomically, it never changes, and only the operator may write to its directory.
     // wasmtime refuses the code of another version.
-    let loaded = unsafe { Component::deserialize_file(engine, path) };
-    loaded.or_else(|_| of_bytes(engine, &fs::read(path)?))
+    if let Ok(component) = unsafe { Component::deserialize_file(engine, path) } {
+        return Ok(LoadedCode { component, memory });
+    }
+    drop(memory);
+    of_bytes(engine, code, budget)
 }
 
-fn of_bytes(engine: &Engine, code: &[u8]) -> wasmtime::Result<Component> {
+fn of_bytes(engine: &Engine, code: &[u8], budget: &CodeBudget) -> Result<LoadedCode, CodeError> {
+    let memory = budget.reserve(CodeLocation::Memory, size(code)?)?;
     // SAFETY: the bytes come from the compiling process, which is this program.
-    unsafe { Component::deserialize(engine, code) }
+    let component = unsafe { Component::deserialize(engine, code) };
+    let component = component.map_err(CodeError::Unusable)?;
+    Ok(LoadedCode { component, memory })
+}
+
+fn size(code: &[u8]) -> Result<CodeSize, CodeError> {
+    let no_code = || CodeError::Unusable(wasmtime::Error::msg("it has no section with metadata"));
+    CodeSize::of(code).ok_or_else(no_code)
 }

@@ -147,7 +147,7 @@ fn fail(seed: u64, problem: &str) -> ! {
     );
     panic!(
         "seed {seed}: {problem}\nthe last steps:\n{}\nall of them: \
-         IPU_OPERATOR_SIMULATION_SEED={seed} cargo test --workspace --lib -p ipu-operator simulation -- --nocapture",
+         IPU_OPERATOR_SIMULATION_SEED={seed} cargo test --workspace --lib simulation -- --nocapture",
         trace.text()
     );
 }

@@ -273,13 +273,10 @@ async fn prepare(
     };
     let prepared = policies.host().prepare(spec.hook, bytes, config).await;
     sources.trim().await;
-    let guest = prepared.map_err(|error| {
-        let is_retryable = matches!(error, LoadError::Panicked(_));
-        Failure {
-            is_final: !is_retryable,
-            is_retryable,
-            reason: explain(&error),
-        }
+    let guest = prepared.map_err(|error| Failure {
+        is_final: !matches!(error, LoadError::Panicked(_)),
+        is_retryable: error.is_retryable(),
+        reason: explain(&error),
     })?;
     Ok(Ready {
         digest: guest.digest().map(ToString::to_string).unwrap_or_default(),

@@ -3,6 +3,7 @@
 use std::fs;
 
 use cluster::control_plane::ControlPlane;
+use tests::documents::{ADMINS_ON_API_SERVER, Typed, UNINSTALL_ON_API_SERVER, USERS_ON_API_SERVER};
 
 use super::JOB;
 use super::admin::Admin;
@@ -10,32 +11,24 @@ use super::admin::Admin;
 /// Release, namespace and fullname in the documents.
 const NAME: &str = "ipu-operator";
 
-/// Returns the blocks of a document with this mark, in their order.
-fn blocks(admin: &Admin, document: &str, mark: &str) -> Vec<String> {
-    let path = format!("{}/../../{document}.md", admin.chart());
+/// The blocks of a document that are typed, in their order.
+fn blocks(admin: &Admin, typed: &Typed) -> Vec<String> {
+    let path = format!("{}/../../{}.md", admin.chart(), typed.document);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-    let begin = format!("```{mark}\n");
-    let parts = text.split(&begin).skip(1);
-    let block = |part: &str| {
-        let (block, _) = part.split_once("```").expect("a block has an end");
-        block.to_owned()
-    };
-    parts.map(block).collect()
+    let blocks = typed.blocks(&text).into_iter();
+    blocks
+        .map(|block| format!("{}\n", block.commands))
+        .collect()
 }
 
-/// Runs the blocks that need only an API server.
-pub(super) fn run_all(admin: &Admin, document: &str) {
-    let blocks = blocks(admin, document, "sh");
-    assert!(!blocks.is_empty(), "{document} has no commands");
+/// Runs the blocks of a document.
+pub(super) fn run(admin: &Admin, typed: &Typed) {
+    let blocks = blocks(admin, typed);
+    assert!(!blocks.is_empty(), "{} has no commands", typed.document);
     for block in blocks {
         let ran = admin.shell(&block);
-        ran.unwrap_or_else(|error| panic!("{document}.md: {block}\n{error}"));
+        ran.unwrap_or_else(|error| panic!("{}.md: {block}\n{error}", typed.document));
     }
-}
-
-/// Runs a document of the chart.
-fn run(admin: &Admin, document: &str) {
-    run_all(admin, &format!("charts/ipu-operator/docs/{document}"));
 }
 
 /// Returns the cluster-scoped objects of the operator that remain.
@@ -55,17 +48,7 @@ fn left(admin: &Admin) -> String {
 async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
     let control_plane = ControlPlane::start().await.unwrap();
     let admin = Admin::of(NAME, control_plane.kubeconfig());
-    let documents = [
-        "install",
-        "controllers",
-        "security",
-        "policies",
-        "debugging",
-        "messages",
-        "runbook",
-        "upgrade",
-    ];
-    for document in documents {
+    for document in &ADMINS_ON_API_SERVER {
         run(&admin, document);
     }
     // Users of the restricted namespace can create jobs, which shows that the role is bound.
@@ -81,7 +64,7 @@ async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
     admin
         .kubectl(&[&create[..], &["--as-group=system:masters"]].concat())
         .unwrap();
-    run(&admin, "uninstall");
+    run(&admin, &UNINSTALL_ON_API_SERVER);
     assert_eq!(left(&admin), "");
 }
 
@@ -89,7 +72,8 @@ async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
 async fn what_is_left_when_the_namespace_went_first_goes_too() {
     let control_plane = ControlPlane::start().await.unwrap();
     let admin = Admin::of(NAME, control_plane.kubeconfig());
-    run(&admin, "install");
+    let [install, ..] = &ADMINS_ON_API_SERVER;
+    run(&admin, install);
     let secrets = ["delete", "secrets", "--all", "--namespace", NAME];
     admin.kubectl(&secrets).unwrap();
     let file = admin.file("left.yaml", &format!("{JOB}---{PARTITION}"));
@@ -102,7 +86,7 @@ async fn what_is_left_when_the_namespace_went_first_goes_too() {
         .kubectl(&["delete", "namespace", NAME, "--wait=false"])
         .unwrap();
     assert!(left(&admin).contains("clusterrole"), "{}", left(&admin));
-    run(&admin, "uninstall");
+    run(&admin, &UNINSTALL_ON_API_SERVER);
     assert_eq!(left(&admin), "");
 }
 
@@ -117,10 +101,11 @@ async fn the_commands_for_users_are_accepted() {
     let established = ["wait", "--for=condition=Established", "crd", "--all"];
     admin.kubectl(&established).unwrap();
     let mut checked = 0;
-    for document in ["tutorial", "run", "life", "status", "fields"] {
-        let document = format!("examples/docs/{document}");
-        run_all(&admin, &document);
-        for manifest in blocks(&admin, &document, "yaml") {
+    for typed in &USERS_ON_API_SERVER {
+        run(&admin, typed);
+        let document = typed.document;
+        let marks = &["yaml"];
+        for manifest in blocks(&admin, &Typed { document, marks }) {
             let file = admin.file("block.yaml", &manifest);
             let apply = ["apply", "--dry-run=server", "--validate=strict"];
             let taken = admin.kubectl(&[&apply, &["--filename", &file][..]].concat());

@@ -9,6 +9,7 @@ use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::served_group::ServedGroup;
 use kube::Client;
+use tests::documents::SCOPE;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::admin::Admin;
@@ -229,7 +230,7 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
 #[tokio::test]
 async fn the_document_does_what_it_says() {
     let (_running, [admin]) = admins(["scope-document"]).await;
-    documents::run_all(&admin, "charts/ipu-operator/docs/scope");
+    documents::run(&admin, &SCOPE);
     let of_two = [
         "get",
         "roles,clusterroles",

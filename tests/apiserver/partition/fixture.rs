@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};
+use futures::future::OptionFuture;
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::naming::Identity;
 use ipu_guest_host::GuestHost;
@@ -18,7 +19,7 @@ use ipu_operator::proxy::{self, ProxyOptions, SecureOptions, Times};
 use ipu_partitions::sweep;
 use ipu_runtime::certificates::Source;
 use ipu_runtime::release::ReleaseOptions;
-use ipu_runtime::scope::Scope;
+use ipu_runtime::scope::{Conflicts, Scope};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -60,6 +61,9 @@ pub(crate) struct Fixture {
     /// The folder and the settings of what is the built-in guest for placement; read when a proxy starts.
     /// None: the built-in walk.
     pub(crate) policy: Option<(PathBuf, serde_json::Value)>,
+    /// Whether a proxy looks for older releases, which make it inactive; read when a proxy starts. Only on an API
+    /// server of the test's own: on the shared one, releases of other tests want everything.
+    pub(crate) looks_for_releases: bool,
     proxy: Option<Replica>,
     pub(crate) secure_port: u16,
     _turn: MutexGuard<'static, ()>,
@@ -96,6 +100,7 @@ impl Fixture {
             namespace: NAMESPACE.to_owned(),
             scope: Scope::Cluster,
             policy: None,
+            looks_for_releases: false,
             secure_port: free_port(),
             proxy: None,
             _turn: turn,
@@ -139,6 +144,19 @@ impl Fixture {
     /// Uninstalls the release, and installs another one in another namespace, for the same controllers.
     pub(crate) async fn reinstall_in(&mut self, namespace: &str) {
         self.kill_proxy().await;
+        self.install_in(namespace).await;
+    }
+
+    /// Another release is installed in another namespace, for the same controllers, beside this one. The fixture goes
+    /// on with the other one, and answers the proxy of this one.
+    pub(crate) async fn install_beside(&mut self, namespace: &str) -> Replica {
+        let former = self.proxy.take().unwrap();
+        (self.port, self.secure_port) = (free_port(), free_port());
+        self.install_in(namespace).await;
+        former
+    }
+
+    async fn install_in(&mut self, namespace: &str) {
         let metadata = ObjectMeta {
             name: Some(namespace.to_owned()),
             ..ObjectMeta::default()
@@ -169,6 +187,7 @@ impl Fixture {
                 pod_name: Some(name.to_owned()),
                 namespace: self.namespace.clone(),
                 fullname: "ipu-operator".to_owned(),
+                webhook_configuration: Some(configuration(&self.namespace)),
                 guests_dir: self.policy.as_ref().map_or_else(
                     || PathBuf::from("/nonexistent"),
                     |(folder, _)| folder.clone(),
@@ -219,10 +238,24 @@ impl Fixture {
         let policies = policies.await.unwrap();
         let client = self.client.clone();
         let stop = CancellationToken::new();
-        Replica(tokio::spawn(async move {
-            let proxy = proxy::run_with(options, client, policies, Metrics::default(), stop);
-            Box::pin(proxy).await.unwrap();
-        }))
+        let (metrics, watch) = if self.looks_for_releases {
+            let (metrics, watch) = Metrics::of_release(&options.release);
+            (metrics, Some(watch.follow(client.clone(), stop.clone())))
+        } else {
+            (Metrics::default(), None)
+        };
+        let conflicts = metrics.conflicts.clone();
+        let task = tokio::spawn(async move {
+            let proxy = Box::pin(proxy::run_with(options, client, policies, metrics, stop));
+            let (ended, _) = futures::join!(proxy, OptionFuture::from(watch));
+            ended.unwrap();
+        });
+        Replica { task, conflicts }
+    }
+
+    /// The older releases that make the release of the proxy inactive.
+    pub(crate) fn conflicts(&self) -> Conflicts {
+        self.proxy.as_ref().unwrap().conflicts.clone()
     }
 
     /// Aborts the proxy at once, at any step.
@@ -293,21 +326,29 @@ impl Fixture {
 }
 
 /// A running proxy. Its drop is a kill.
-pub(crate) struct Replica(JoinHandle<()>);
+pub(crate) struct Replica {
+    task: JoinHandle<()>,
+    conflicts: Conflicts,
+}
 
 impl Replica {
     /// Aborts it at once, at any step.
     pub(crate) async fn kill(mut self) {
-        self.0.abort();
-        let ended = (&mut self.0).await;
+        self.task.abort();
+        let ended = (&mut self.task).await;
         assert!(ended.unwrap_err().is_cancelled(), "it had ended by itself");
     }
 }
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
+}
+
+/// Name of the webhook configurations of a release in this namespace.
+pub(crate) fn configuration(namespace: &str) -> String {
+    format!("ipu-operator.{namespace}")
 }
 
 pub(crate) fn free_port() -> u16 {

@@ -1,11 +1,14 @@
 //! A release that replaces an uninstalled one: the partitions of the old release keep their owners.
 
+use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::labels;
 use ipu_jobs::metrics::JobMetrics;
 use ipu_runtime::served_group::ServedGroup;
+use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
@@ -14,10 +17,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use vipu_simulator::faults::Method;
 
-use super::fixture::{Fixture, NAMESPACE, id, notebook};
+use super::fixture::{Fixture, NAMESPACE, Replica, configuration, id, notebook};
 use super::placement::get;
 use crate::job::single;
 use crate::job_fixture;
+
+/// The namespace of the second release. Of two webhook configurations of one second, the first by name is the older.
+const SECOND: &str = "ipu-second";
 
 /// The job controller of a release.
 fn start_controller(fixture: &Fixture) -> JoinHandle<()> {
@@ -56,12 +62,52 @@ async fn body(fixture: &Fixture, path: &str) -> serde_json::Value {
     serde_json::from_str(body).unwrap()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over() {
-    let mut fixture = Fixture::start(&[16]).await;
-    let controller = start_controller(&fixture);
-    let jobs = Api::<IPUJob>::namespaced(fixture.client.clone(), "default");
-    let pods = Api::<Pod>::namespaced(fixture.client.clone(), "default");
+/// What the chart of a release tells other releases: a webhook configuration, whose webhooks nobody needs here.
+async fn announce(fixture: &Fixture, namespace: &str) {
+    let object = json!({"metadata": {
+        "name": configuration(namespace),
+        "labels": {"app.kubernetes.io/part-of": "ipu-operator"},
+        "annotations": {labels::OPERATOR_NAMESPACE: namespace, labels::WATCH_NAMESPACES: ""},
+    }});
+    let object: MutatingWebhookConfiguration = serde_json::from_value(object).unwrap();
+    let configurations = Api::<MutatingWebhookConfiguration>::all(fixture.client.clone());
+    configurations
+        .create(&PostParams::default(), &object)
+        .await
+        .unwrap();
+}
+
+/// Two releases, each with a proxy; the second one is inactive. Answers the proxy of the first.
+async fn install_second(fixture: &mut Fixture) -> Replica {
+    announce(fixture, SECOND).await;
+    let first = fixture.install_beside(SECOND).await;
+    let conflicts = fixture.conflicts();
+    let inactive = eventually("the second release is inactive", async || {
+        Seen::when(conflicts.current(), |conflicts| !conflicts.is_empty())
+    });
+    let message = inactive.await[0].message();
+    let names_first = message.contains(&configuration(NAMESPACE));
+    assert!(names_first, "{message}");
+    first
+}
+
+/// The first release goes, as its chart is uninstalled.
+async fn uninstall_first(fixture: &Fixture, proxy: Replica) {
+    let leases = Api::<Lease>::namespaced(fixture.client.clone(), SECOND);
+    let led = leases.get_opt("ipu-operator-vipu-proxy").await.unwrap();
+    assert_eq!(led, None, "the second release is inactive");
+    proxy.kill().await;
+    let configurations = Api::<MutatingWebhookConfiguration>::all(fixture.client.clone());
+    let name = configuration(NAMESPACE);
+    configurations
+        .delete(&name, &DeleteParams::default())
+        .await
+        .unwrap();
+    fixture.conflicts().wait_none().await;
+}
+
+/// Submits a job, and answers its Pod, which runs.
+async fn running_pod(jobs: &Api<IPUJob>, pods: &Api<Pod>) -> Pod {
     let mnist: IPUJob = serde_json::from_value(single("mnist")).unwrap();
     jobs.create(&PostParams::default(), &mnist).await.unwrap();
     let pod = eventually("the job has a Pod", async || {
@@ -77,11 +123,56 @@ async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over()
     pods.patch_status("mnist-worker-0", &params, &running)
         .await
         .unwrap();
+    pod
+}
+
+/// The job runs, and REST says that its partition is the only one.
+async fn runs_with_one_partition(fixture: &Fixture, jobs: &Api<IPUJob>) {
+    let seen = eventually("the job is seen to run", async || {
+        let job = jobs.get("mnist").await.unwrap();
+        let status = serde_json::to_value(job.status).unwrap();
+        Seen::when(status, |status| status["launcherStatus"] == "Running")
+    });
+    assert_eq!(seen.await["currentReplicas"], 1);
+    let controllers = body(fixture, "/controllers").await;
+    assert_eq!(controllers[0]["otherCount"], json!(0), "{controllers}");
+    assert_eq!(controllers[0]["partitionCount"], json!(1), "{controllers}");
+    let stats = body(fixture, "/stats").await;
+    assert_eq!(stats["default"]["used"], json!(4), "{stats}");
+}
+
+/// Deletes the job; nobody runs its Pod, so that nobody else ends it.
+async fn delete_job(jobs: &Api<IPUJob>, pods: &Api<Pod>) {
+    let at_once = DeleteParams::default().grace_period(0);
+    jobs.delete("mnist", &DeleteParams::default())
+        .await
+        .unwrap();
+    eventually("the job is gone", async || {
+        let _ = pods.delete("mnist-worker-0", &at_once).await;
+        let job = jobs.get_opt("mnist").await.unwrap();
+        Seen::when(job.map(|job| job.status), Option::is_none)
+    })
+    .await;
+}
+
+/// The second release watches while it is inactive, and goes on without a restart once the first one is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
+    let plane = ControlPlane::start().await.unwrap();
+    let mut fixture = Fixture::on(plane.client().await.unwrap(), &[16]).await;
+    fixture.looks_for_releases = true;
+    announce(&fixture, NAMESPACE).await;
+    fixture.start_proxy().await;
+    let controller = start_controller(&fixture);
+    let jobs = Api::<IPUJob>::namespaced(fixture.client.clone(), "default");
+    let pods = Api::<Pod>::namespaced(fixture.client.clone(), "default");
+    let pod = running_pod(&jobs, &pods).await;
     let before = once_in(&fixture, PartitionPhase::Ready).await;
 
+    let first = install_second(&mut fixture).await;
     controller.abort();
+    uninstall_first(&fixture, first).await;
     let late = fixture.orphan(0, &notebook("late")).await;
-    fixture.reinstall_in("ipu-another").await;
     let controller = start_controller(&fixture);
     // Both controllers of the release work once this job has been created and deleted.
     let other = fixture.want("other", 4).await;
@@ -102,29 +193,8 @@ async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over()
     assert_eq!(kept.uid(), pod.uid());
     assert_eq!(kept.labels()[labels::PARTITION_ID_LABEL], id(&before));
     assert_eq!(kept.metadata.deletion_timestamp, None);
-    let seen = eventually("the job is seen to run", async || {
-        let job = jobs.get("mnist").await.unwrap();
-        let status = serde_json::to_value(job.status).unwrap();
-        Seen::when(status, |status| status["launcherStatus"] == "Running")
-    });
-    assert_eq!(seen.await["currentReplicas"], 1);
-    let controllers = body(&fixture, "/controllers").await;
-    assert_eq!(controllers[0]["otherCount"], json!(0), "{controllers}");
-    assert_eq!(controllers[0]["partitionCount"], json!(1), "{controllers}");
-    let stats = body(&fixture, "/stats").await;
-    assert_eq!(stats["default"]["used"], json!(4), "{stats}");
-
-    let at_once = DeleteParams::default().grace_period(0);
-    jobs.delete("mnist", &DeleteParams::default())
-        .await
-        .unwrap();
-    eventually("the job is gone", async || {
-        // No kubelet runs the Pod, so nothing ends it.
-        let _ = pods.delete("mnist-worker-0", &at_once).await;
-        let job = jobs.get_opt("mnist").await.unwrap();
-        Seen::when(job.map(|job| job.status), Option::is_none)
-    })
-    .await;
+    runs_with_one_partition(&fixture, &jobs).await;
+    delete_job(&jobs, &pods).await;
     assert_eq!(fixture.ids(), [[""; 0]]);
     controller.abort();
 }

@@ -9,24 +9,17 @@ use cluster::tools::Tools;
 use release::cargo::clean;
 use release::guests::checkout;
 use tests::debug_operator;
+use tests::documents::FOR_AUTHORS;
 use tests::guests::project;
 
 use super::fixture::Fixture;
 
-/// Path of the document in the repository.
-const DOCUMENT: &str = "charts/ipu-operator/docs/policy-tutorial.md";
-
 /// All commands of the document in their order.
 fn commands() -> String {
-    let text = std::fs::read_to_string(checkout().join(DOCUMENT)).unwrap();
-    let blocks = text.split("```sh author\n").skip(1);
-    let block = |part: &str| {
-        part.split_once("```")
-            .expect("a block has an end")
-            .0
-            .to_owned()
-    };
-    blocks.map(block).collect()
+    let path = checkout().join(format!("{}.md", FOR_AUTHORS.document));
+    let text = std::fs::read_to_string(path).unwrap();
+    let blocks = FOR_AUTHORS.blocks(&text).into_iter();
+    blocks.flat_map(|block| [block.commands, "\n"]).collect()
 }
 
 /// Runs a script in an empty folder, with cargo, rustup, kubectl and the operator's program on the path.

@@ -59,6 +59,22 @@ pub fn unsettled() -> Vec<u8> {
     policy(&text, Hook::Validation)
 }
 
+/// A validation policy that finds nothing wrong, with this many bytes of data, each of them this letter.
+pub fn large(letter: char, bytes: usize) -> Vec<u8> {
+    let pages = bytes.div_ceil(65_536) + 2;
+    let data = letter.to_string().repeat(bytes);
+    let text = format!(
+        r#"(module
+          (memory (export "memory") {pages})
+          (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32) (i32.const 1024))
+          (data (i32.const 131072) "{data}")
+          (func (export "ipu:policy/validator@0.1.0#validate-settings") (param i32 i32) (result i32)
+            (i32.const 16))
+          (func (export "ipu:policy/validator@0.1.0#validate") (param i32) (result i32) (i32.const 16)))"#
+    );
+    policy(&text, Hook::Validation)
+}
+
 /// A validation policy of some kilobytes that is not compiled within gigabytes: loops within loops, each of which hands
 /// every local on to the next round.
 pub fn compile_bomb() -> Vec<u8> {

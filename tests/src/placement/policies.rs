@@ -96,7 +96,11 @@ fn prepared(run: &Run<'_>) -> Result<TempDir, PolicyError> {
     let folder = tempfile::tempdir().map_err(at_path(&std::env::temp_dir()))?;
     let controllers = folder.path().join("controllers.yaml");
     fs::write(&controllers, run.controllers).map_err(at_path(&controllers))?;
-    for name in run.policies.iter().filter(|name| name.ends_with(".wasm")) {
+    for name in run
+        .policies
+        .iter()
+        .filter(|name| Path::new(name).extension() == Some("wasm".as_ref()))
+    {
         let found = sources.iter().map(|source| source.join(name));
         let found = found.filter(|file| file.exists());
         for file in found {

@@ -63,7 +63,11 @@ async fn controllers_come_in_the_order_of_the_list_and_one_that_is_down_says_why
         ..Order::default()
     });
     // The order is carried out once the port refuses.
-    while tokio::net::TcpStream::connect(pod2.address).await.is_ok() {}
+    wait::eventually("the port refuses", async || {
+        let connected = tokio::net::TcpStream::connect(pod2.address).await;
+        Seen::when(connected.is_err(), |refuses| *refuses)
+    })
+    .await;
     let (_, inventories) = listing(&[&pod1, &pod2, &pod3]).await;
     let reports = inventories.all(LONG).await;
     assert_eq!(free(&reports), [Some(16), None, Some(64)]);

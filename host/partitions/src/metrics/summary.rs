@@ -143,6 +143,36 @@ mod tests {
     }
 
     #[test]
+    fn partitions_with_an_unknown_state_are_counted_by_its_reason() {
+        let marked = |name, reason: &str, is_true: &str| {
+            let status = json!({
+                "phase": "Ready",
+                "conditions": [{
+                    "type": state_unknown::STATE_UNKNOWN, "status": is_true, "reason": reason,
+                    "message": "why", "lastTransitionTime": "2026-01-01T12:00:00Z",
+                }],
+            });
+            partition(name, &status)
+        };
+        let mut cache = Cache::default();
+        for object in [
+            marked("a", state_unknown::CONTROLLER_NOT_LISTED, "True"),
+            marked("b", state_unknown::ACCESS_DENIED, "False"),
+            partition("c", &json!({"phase": "Ready"})),
+        ] {
+            let object = serde_json::from_value(object).unwrap();
+            cache.apply_event(Event::Apply(object), Timestamp::UNIX_EPOCH);
+        }
+        let summary = Summary::of(cache.briefs(), Timestamp::UNIX_EPOCH);
+        let each = state_unknown::REASONS.map(|reason| summary.state_unknown.get(reason).copied());
+        // Reasons without a partition have a value too, so that an alert ends.
+        let only_left =
+            |reason: &str| Some(usize::from(reason == state_unknown::CONTROLLER_NOT_LISTED));
+        assert_eq!(each, state_unknown::REASONS.map(only_left));
+        assert_eq!(summary.state_unknown.len(), each.len());
+    }
+
+    #[test]
     fn namespaces_beyond_the_largest_are_one() {
         let of = |ipus| Usage {
             ipus,
