@@ -107,6 +107,7 @@ fn every_block_of_the_documents_says_what_it_needs() {
         "sh hardware",
         "sh elsewhere",
         "sh author",
+        "sh kueue",
         "yaml",
         "text",
     ];

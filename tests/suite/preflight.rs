@@ -8,8 +8,9 @@ use std::process::{Command, Output};
 use crate::sources::repository;
 
 /// Every program that any target asks for.
-const PROGRAMS: [&str; 11] = [
-    "cargo", "cc", "unshare", "setsid", "go", "apt-get", "dpkg", "perl", "rustc", "c++", "basenc",
+const PROGRAMS: [&str; 12] = [
+    "cargo", "cc", "unshare", "setsid", "go", "apt-get", "dpkg", "perl", "npm", "rustc", "c++",
+    "basenc",
 ];
 /// What the fake `uname` and `id` say of a machine on which everything works: `uname -s`, `uname -m`
 /// and `id -u`.
@@ -107,6 +108,11 @@ fn a_missing_program_is_named_with_what_to_install() {
             "demo",
             "perl",
             "mmdebstrap, which makes the jobs' image, needs it (apt-get install perl)",
+        ),
+        (
+            "test",
+            "npm",
+            "axe-core, which tests the dashboard, is an npm package (apt-get install npm)",
         ),
     ] {
         let there = PROGRAMS.into_iter().filter(|name| *name != program);
