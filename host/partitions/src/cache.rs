@@ -69,10 +69,7 @@ enum Whole {
 
 /// The fields that decisions read from all IPUPartitions.
 #[derive(Clone, Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own, and any of them may hold together"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Brief {
     /// Its phase. `None`: it is unreadable.
     pub phase: Option<PartitionPhase>,
