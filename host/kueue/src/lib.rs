@@ -77,6 +77,8 @@ pub struct KueueSettings {
     pub pods: PodSettings,
     /// Whether Pods that request IPUs themselves are reconciled.
     pub has_native_pods: bool,
+    /// Most IPUs of such a Pod.
+    pub max_ipus_per_job: u32,
 }
 
 /// State that all reconciles share. A restart loses nothing of it.
@@ -235,8 +237,11 @@ async fn of_other(
     name: &str,
 ) -> Result<Option<Duration>, RequestError> {
     let seen = context.observed.other_workload(namespace, name);
-    let native::Plan { step, requeue } =
-        native::plan(&seen, context.settings.has_native_pods, clock::now());
+    let settings = &context.settings;
+    let max_ipus = settings
+        .has_native_pods
+        .then_some(settings.max_ipus_per_job);
+    let native::Plan { step, requeue } = native::plan(&seen, max_ipus, clock::now());
     let Some(step) = step else {
         return Ok(requeue);
     };
