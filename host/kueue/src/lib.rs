@@ -44,7 +44,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::execute::RequestError;
-use self::job::JobRef;
+use self::job::{JobRef, QueuedJob};
 use self::mirror::Due;
 use self::objects::Workload;
 use self::observed::{Key, Lookup, Observed};
@@ -183,18 +183,24 @@ async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, Requ
             Ok((!is_done).then_some(BLOCKED))
         }
         Err(error) if error.is_refusal() => {
-            let note = format!(
-                "{}; correct the IPUJob, or ask the admin of the queue",
-                explain(&error)
-            );
-            let event = vec![warning("QueueingFailed", "Queue", note)];
-            context
-                .events
-                .publish(job.reference.object_reference(), event);
+            let remedy = "correct the IPUJob, or ask the admin of the queue";
+            report_failure(context, job, format!("{}; {remedy}", explain(&error)));
             Ok(Some(REFUSED))
+        }
+        Err(error) if error.is_for_admins() => {
+            report_failure(context, job, explain(&error));
+            Err(error)
         }
         Err(error) => Err(error),
     }
+}
+
+/// Publishes the event of a step that failed, and that no retry alone can carry out.
+fn report_failure(context: &Context, job: &QueuedJob, note: String) {
+    let event = vec![warning("QueueingFailed", "Queue", note)];
+    context
+        .events
+        .publish(job.reference.object_reference(), event);
 }
 
 /// The event of a step that users must know of.
