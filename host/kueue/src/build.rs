@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipu_api::API_VERSION;
-use ipu_api::ipujob_status::{JobAdmission, PodSetUpdate};
+use ipu_api::ipujob_status::{JobAdmission, JobState, PodSetUpdate};
 use ipu_api::labels;
 use ipu_api::naming;
 use ipu_api::queueing::{
@@ -228,9 +228,11 @@ pub fn admission(job: &QueuedJob, admission: &JobAdmission) -> Value {
     job_status(job, json!({"admission": admission}))
 }
 
-/// The merge patch of the status of a job that it is not admitted any more.
-pub fn without_admission(job: &QueuedJob) -> Value {
-    job_status(job, json!({"admission": null}))
+/// The merge patch of the status of a job that is stopped. From then on its controller creates nothing for it, even if a user
+/// resumes it at once: a job without an admission continues only if its status does not say that it is suspended.
+pub fn stopped(job: &QueuedJob) -> Value {
+    let state = JobState::Suspended;
+    job_status(job, json!({"admission": null, "launcherStatus": state}))
 }
 
 /// The merge patch of fields in the status of a job. The CRD requires two more fields: the patch has them until the

@@ -161,6 +161,7 @@ async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, Requ
     let Some(step) = step else {
         let mirrored = match workload {
             Some(workload) => mirror::due(job, workload, now),
+            None if job.runs_unadmitted() => mirror::outside(job, now),
             None => Due::Never,
         };
         return match mirrored {

@@ -10,7 +10,7 @@ use crate::samples::{job, job_object};
 fn a_status_that_a_patch_begins_has_the_fields_that_the_crd_requires() {
     let patches: [fn(&QueuedJob) -> Value; 3] = [
         |job| admission(job, &reserved(&[])),
-        without_admission,
+        stopped,
         |job| job_status(job, json!({"conditions": []})),
     ];
     for patch in patches {
@@ -26,6 +26,21 @@ fn a_status_that_a_patch_begins_has_the_fields_that_the_crd_requires() {
         assert_eq!(is_kept, [true, true], "{fields:?}");
         assert_eq!(begun.as_object().unwrap().len(), fields.len() + 2);
     }
+}
+
+#[test]
+fn a_stopped_job_is_suspended_at_once() {
+    let running = |job: &mut Value| {
+        job["spec"]["suspend"] = json!(false);
+        job["status"]["launcherStatus"] = json!("Running");
+    };
+    let before = job(running);
+    assert!(before.runs_unadmitted());
+    let after = job(|job| {
+        running(job);
+        job["status"]["launcherStatus"] = stopped(&before)["status"]["launcherStatus"].clone();
+    });
+    assert!(!after.runs_unadmitted());
 }
 
 #[test]

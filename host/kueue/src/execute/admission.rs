@@ -39,11 +39,11 @@ pub(super) async fn reserve(
 }
 
 /// Stops a job. Its admission goes first, and its controller, which takes that for a suspension, may write the status
-/// before the job is suspended.
+/// before the job is suspended. A job that runs without an admission is stopped in the same way.
 pub(super) async fn stop(client: &Client, job: &QueuedJob) -> Result<(), RequestError> {
     let action = "suspend the IPUJob";
-    if job.admission.is_some() {
-        write(client, job, build::without_admission(job), action).await?;
+    if job.admission.is_some() || job.runs_unadmitted() {
+        write(client, job, build::stopped(job), action).await?;
     }
     suspend(client, job, (true, None), action).await
 }
