@@ -119,6 +119,7 @@ impl ControllerOptions {
             instance: self.release.pod_name.clone(),
             pods: self.jobs.pods.clone(),
             has_native_pods: self.native_pods,
+            max_ipus_per_job: self.jobs.max_ipus_per_job,
         }
     }
 

@@ -166,6 +166,11 @@ pub fn recorded_end(status: &IPUJobStatus) -> Option<Recorded> {
     }
 }
 
+/// Whether a status is that of a job that has started and was not suspended since, or that is about to start.
+pub fn is_active(status: &IPUJobStatus) -> bool {
+    status.observed_generation.is_some() && status.launcher_status != JobState::Suspended
+}
+
 /// Whether a status has this condition with the status `True`.
 pub fn is_condition_true(status: &IPUJobStatus, type_: &str) -> bool {
     let mut conditions = status.conditions.iter();

@@ -72,13 +72,17 @@ async fn advance(context: &Context, snapshot: Box<Snapshot>) -> RequeueDelay {
 }
 
 /// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish. While Kueue is installed,
-/// a job in a queue is suspended without an admission.
+/// a job in a queue does not start without an admission. One that has started continues: an earlier version of the operator
+/// knew neither queues nor admissions. `ipu-kueue` stops it if it must stop.
 fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateError> {
     let read = validate::read(&snapshot.object, context.settings.max_ipus_per_job);
     let mut job = read.or_else(|error| {
         salvage::salvage(&snapshot.job, &snapshot.observed, error.clone()).ok_or(error)
     })?;
-    if context.kueue.is_served() && validate::awaits_admission(&snapshot.object) {
+    let observed = &snapshot.observed;
+    let has_objects = !observed.pods.is_empty() || !observed.partitions.is_empty();
+    let has_started = has_objects && report::is_active(&observed.status);
+    if context.kueue.is_served() && !has_started && validate::awaits_admission(&snapshot.object) {
         job.suspension = Suspension::Unadmitted;
     }
     Ok(job)

@@ -161,9 +161,13 @@ impl ValidateError {
 }
 
 /// Decodes a job. An object that does not match the schema is an error here, and not in the watch, where it would stop all
-/// others.
+/// others. The status is left out: users cannot correct it, and the next report replaces it.
 fn decode(object: &Value) -> Result<IPUJob, ValidateError> {
-    serde_path_to_error::deserialize(object).map_err(|error| ValidateError::Undecodable {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    serde_path_to_error::deserialize(&object).map_err(|error| ValidateError::Undecodable {
         field: error.path().to_string(),
         reason: error.inner().to_string(),
     })

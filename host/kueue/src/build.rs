@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use ipu_api::API_VERSION;
-use ipu_api::ipujob_status::{JobAdmission, PodSetUpdate};
+use ipu_api::ipujob_status::{JobAdmission, JobState, PodSetUpdate};
 use ipu_api::labels;
 use ipu_api::naming;
 use ipu_api::queueing::{
     ADMISSION_GATED_BY_ANNOTATION, GROUP, RESOURCE_IN_USE_FINALIZER, VERSION,
     WORKLOAD_JOB_UID_LABEL,
 };
+use ipu_jobs::raw::RawJob;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
@@ -222,12 +223,36 @@ pub fn reserved(updates: &[PodSetUpdate]) -> JobAdmission {
     }
 }
 
-/// The merge patch of the admission in the status of a job. `None` takes it back.
-pub fn admission(job: &QueuedJob, admission: Option<&JobAdmission>) -> Value {
+/// The merge patch of the status of a job that it is admitted.
+pub fn admission(job: &QueuedJob, admission: &JobAdmission) -> Value {
+    job_status(job, json!({"admission": admission}))
+}
+
+/// The merge patch of the status of a job that is stopped. From then on its controller creates nothing for it, even if a user
+/// resumes it at once: a job without an admission continues only if its status does not say that it is suspended.
+pub fn stopped(job: &QueuedJob) -> Value {
+    let state = JobState::Suspended;
+    job_status(job, json!({"admission": null, "launcherStatus": state}))
+}
+
+/// The merge patch of fields in the status of a job. The CRD requires two more fields: the patch has them until the
+/// controller of the job has written them.
+pub fn job_status(job: &QueuedJob, mut fields: Value) -> Value {
+    if !job.is_observed {
+        fields["desiredReplicas"] = json!(job.instances);
+        fields["lastMessage"] = json!("");
+    }
     json!({
         "metadata": {"uid": job.reference.uid, "resourceVersion": job.resource_version},
-        "status": {"admission": admission},
+        "status": fields,
     })
+}
+
+/// Whether a job that was written has an admission. The API server drops the field without an error if the CRD is that of an
+/// earlier version.
+pub fn has_admission(written: &RawJob) -> bool {
+    let admission = written.status.get("admission");
+    admission.is_some_and(|admission| !admission.is_null())
 }
 
 /// The merge patch that suspends a job or resumes it, if it still has this version. `None`: whatever its version is.
@@ -277,3 +302,6 @@ fn set(
         None => conditions.push(set),
     }
 }
+
+#[cfg(test)]
+mod tests;

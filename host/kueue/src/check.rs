@@ -66,6 +66,20 @@ impl Answer {
         )
     }
 
+    /// The answer for a Workload whose partitions can never be created, for this reason.
+    pub fn rejected(reason: &str) -> Self {
+        Self::new(State::Rejected, reason)
+    }
+
+    /// The answer for a Workload whose partitions are requested again at this time, after a retry.
+    pub fn delayed(until: Timestamp) -> Self {
+        let message = format!(
+            "no V-IPU controller had room for the partitions; they are requested again at {}",
+            seconds(until)
+        );
+        Self::new(State::Pending, &message)
+    }
+
     fn new(state: State, message: &str) -> Self {
         let end = message.floor_char_boundary(MESSAGE_MAX);
         Self {
@@ -166,4 +180,14 @@ pub fn retry_delay(check: &Value) -> Duration {
     FIRST_RETRY
         .saturating_mul(1 << doublings)
         .min(LONGEST_RETRY)
+}
+
+/// Returns the time before which no partition is requested after a `Retry` of a check, if Kueue has reserved quota again at
+/// once. `None`: the check was not retried.
+pub fn not_before(check: &Value) -> Option<Timestamp> {
+    let retries = check.get("retryCount")?.as_u64()?;
+    // Kueue has reset it to `Pending` then.
+    let reset: Timestamp = check.get("lastTransitionTime")?.as_str()?.parse().ok()?;
+    let next = reset.checked_add(retry_delay(check)).ok()?;
+    (retries > 0).then_some(next)
 }

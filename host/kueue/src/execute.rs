@@ -32,17 +32,48 @@ const ACTIVE: &str = "Active";
 
 /// A request that did not succeed.
 #[derive(Debug, Error)]
-#[error("failed to {action}")]
-pub(super) struct RequestError {
-    action: &'static str,
-    #[source]
-    source: kube::Error,
+pub(super) enum RequestError {
+    /// The API server has answered with an error, or not at all.
+    #[error("failed to {action}")]
+    Failed {
+        /// What was to be done.
+        action: &'static str,
+        /// The error.
+        #[source]
+        source: kube::Error,
+    },
+    /// The API server has answered without an error, and does not know the field.
+    #[error(
+        "failed to {action}: the CustomResourceDefinition of IPUJobs has no status.admission, because it is that of an \
+         earlier version; as the admin of the cluster, apply the CRDs of this version"
+    )]
+    NotStored {
+        /// What was to be done.
+        action: &'static str,
+    },
 }
 
 impl RequestError {
     /// Whether the API server does not accept the object as it is.
     pub(super) fn is_refusal(&self) -> bool {
-        matches!(&self.source, kube::Error::Api(status) if [400, 403, 422].contains(&status.code))
+        self.code()
+            .is_some_and(|code| [400, 403, 422].contains(&code))
+    }
+
+    /// Whether the CRDs of the cluster are of an earlier version.
+    pub(super) fn is_for_admins(&self) -> bool {
+        matches!(self, Self::NotStored { .. })
+    }
+
+    /// The status code of the API server's answer.
+    fn code(&self) -> Option<u16> {
+        match self {
+            Self::Failed {
+                source: kube::Error::Api(status),
+                ..
+            } => Some(status.code),
+            Self::Failed { .. } | Self::NotStored { .. } => None,
+        }
     }
 }
 
@@ -53,13 +84,13 @@ impl StepError for RequestError {
 
     /// Also for an object that is gone.
     fn is_stale(&self) -> bool {
-        matches!(&self.source, kube::Error::Api(status) if [404, 409].contains(&status.code))
+        self.code().is_some_and(|code| [404, 409].contains(&code))
     }
 }
 
 /// Names what failed.
 fn failed_to(action: &'static str) -> impl Fn(kube::Error) -> RequestError {
-    move |source| RequestError { action, source }
+    move |source| RequestError::Failed { action, source }
 }
 
 /// Carries out a step of a job. Returns whether it was done: a step that releases quota waits for the last partition.
@@ -210,10 +241,7 @@ pub(super) async fn set_conditions(
     conditions: &[JobCondition],
 ) -> Result<(), RequestError> {
     let reference = &*job.reference;
-    let patch = json!({
-        "metadata": {"uid": reference.uid, "resourceVersion": job.resource_version},
-        "status": {"conditions": conditions},
-    });
+    let patch = build::job_status(job, json!({"conditions": conditions}));
     let sent = jobs(client, reference)
         .patch_status(&reference.name, &parameters(), &Patch::Merge(patch))
         .await;

@@ -113,6 +113,8 @@ pub struct QueuedJob {
     pub is_elsewhere: bool,
     /// Whether its controller has written a status.
     pub is_observed: bool,
+    /// Whether its status shows that it has started and was not suspended since.
+    pub has_started: bool,
     /// Whether its controller has seen that it is suspended, and has ended what it was doing.
     pub has_settled: bool,
     /// Whether all its Pods run.
@@ -139,6 +141,7 @@ impl QueuedJob {
             .get(PREBUILT_WORKLOAD)
             .or(annotations.get(PREBUILT_WORKLOAD));
         let status = validate::decode_status(&object);
+        let is_elsewhere = ipujob::is_managed_by_another(&object);
         let max_execution = labels.get(MAX_EXECUTION_TIME_LABEL);
         Some(Self {
             reference: Arc::new(JobRef::of(job)?),
@@ -154,8 +157,9 @@ impl QueuedJob {
             ended: ended(&status),
             suspension: valid.suspension,
             admission: validate::admission(&object),
-            is_elsewhere: ipujob::is_managed_by_another(&object),
+            is_elsewhere,
             is_observed: status.observed_generation.is_some(),
+            has_started: !is_elsewhere && report::is_active(&status),
             has_settled: has_settled(&valid, &status),
             is_running: report::is_condition_true(&status, report::RUNNING),
             end: end(&status),
@@ -166,6 +170,15 @@ impl QueuedJob {
     /// Whether something must be taken back before the job is stopped.
     pub fn is_started(&self) -> bool {
         self.suspension != Suspension::Suspended || self.admission.is_some()
+    }
+
+    /// Whether it runs without an admission: an earlier version of the operator, which knew no queues, has started it or has
+    /// dropped the admission from its status, or it got the label of its queue while it ran.
+    pub fn runs_unadmitted(&self) -> bool {
+        self.suspension == Suspension::Active
+            && self.admission.is_none()
+            && self.has_started
+            && self.end.is_none()
     }
 
     /// Whether its status has an admission with these updates.

@@ -44,7 +44,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::execute::RequestError;
-use self::job::JobRef;
+use self::job::{JobRef, QueuedJob};
 use self::mirror::Due;
 use self::objects::Workload;
 use self::observed::{Key, Lookup, Observed};
@@ -77,6 +77,8 @@ pub struct KueueSettings {
     pub pods: PodSettings,
     /// Whether Pods that request IPUs themselves are reconciled.
     pub has_native_pods: bool,
+    /// Most IPUs of such a Pod.
+    pub max_ipus_per_job: u32,
 }
 
 /// State that all reconciles share. A restart loses nothing of it.
@@ -159,6 +161,7 @@ async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, Requ
     let Some(step) = step else {
         let mirrored = match workload {
             Some(workload) => mirror::due(job, workload, now),
+            None if job.runs_unadmitted() => mirror::outside(job, now),
             None => Due::Never,
         };
         return match mirrored {
@@ -181,18 +184,24 @@ async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, Requ
             Ok((!is_done).then_some(BLOCKED))
         }
         Err(error) if error.is_refusal() => {
-            let note = format!(
-                "{}; correct the IPUJob, or ask the admin of the queue",
-                explain(&error)
-            );
-            let event = vec![warning("QueueingFailed", "Queue", note)];
-            context
-                .events
-                .publish(job.reference.object_reference(), event);
+            let remedy = "correct the IPUJob, or ask the admin of the queue";
+            report_failure(context, job, format!("{}; {remedy}", explain(&error)));
             Ok(Some(REFUSED))
+        }
+        Err(error) if error.is_for_admins() => {
+            report_failure(context, job, explain(&error));
+            Err(error)
         }
         Err(error) => Err(error),
     }
+}
+
+/// Publishes the event of a step that failed, and that no retry alone can carry out.
+fn report_failure(context: &Context, job: &QueuedJob, note: String) {
+    let event = vec![warning("QueueingFailed", "Queue", note)];
+    context
+        .events
+        .publish(job.reference.object_reference(), event);
 }
 
 /// The event of a step that users must know of.
@@ -235,8 +244,11 @@ async fn of_other(
     name: &str,
 ) -> Result<Option<Duration>, RequestError> {
     let seen = context.observed.other_workload(namespace, name);
-    let native::Plan { step, requeue } =
-        native::plan(&seen, context.settings.has_native_pods, clock::now());
+    let settings = &context.settings;
+    let max_ipus = settings
+        .has_native_pods
+        .then_some(settings.max_ipus_per_job);
+    let native::Plan { step, requeue } = native::plan(&seen, max_ipus, clock::now());
     let Some(step) = step else {
         return Ok(requeue);
     };

@@ -41,16 +41,29 @@ pub fn due(job: &QueuedJob, workload: &Workload, now: Timestamp) -> Due {
     };
     // It contains texts of other controllers and their admission checks.
     let message = sanitize(&said.message, MESSAGE_MAX);
+    written(job, (&*said.status, &*said.reason, message), now)
+}
+
+/// Decides whether the condition of a job that runs without a Workload must be written.
+pub fn outside(job: &QueuedJob, now: Timestamp) -> Due {
+    let message = "the job was started before it was in a queue, and runs to its end without quota; set spec.suspend to true \
+                   to stop it, and it waits in its queue";
+    let outside = ("False", "StartedOutsideQueue", message.to_owned());
+    written(job, outside, now)
+}
+
+/// Decides when the condition is written with this status, reason and message.
+fn written(
+    job: &QueuedJob,
+    (status, reason, message): (&str, &str, String),
+    now: Timestamp,
+) -> Due {
     let old = job
         .conditions
         .iter()
         .find(|one| one.type_ == QUOTA_RESERVED);
-    let (is_same_status, is_same_reason) = old.map_or((false, false), |old| {
-        (
-            old.status == said.status,
-            old.status == said.status && old.reason == said.reason,
-        )
-    });
+    let is_same_status = old.is_some_and(|old| old.status == status);
+    let is_same_reason = is_same_status && old.is_some_and(|old| old.reason == reason);
     if is_same_reason && old.is_some_and(|old| old.message == message) {
         return Due::Never;
     }
@@ -66,8 +79,8 @@ pub fn due(job: &QueuedJob, workload: &Workload, now: Timestamp) -> Due {
         .and_then(|old| old.last_transition_time.clone());
     let condition = JobCondition {
         type_: QUOTA_RESERVED.to_owned(),
-        status: said.status.clone(),
-        reason: said.reason.clone(),
+        status: status.to_owned(),
+        reason: reason.to_owned(),
         message,
         last_update_time: Some(Time(now)),
         last_transition_time: since.or(Some(Time(now))),

@@ -2,7 +2,7 @@
 //! created while the admission check waits, one for each Pod, and belong to the Workload until its Pods claim them.
 //!
 //! A claimed partition is the Pod's (`ipu-pods`). A Pod that finds none, such as one that replaces a failed Pod, requests
-//! its own.
+//! its own. What no Pod claims within some time after the admission is released.
 
 pub mod slots;
 
@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use self::slots::Slot;
 use crate::check::{self, Answer};
 use crate::job::JobRef;
-use crate::objects::{EVICTED, FINISHED, QUOTA_RESERVED, ResourceFlavorSpec, Workload};
+use crate::objects::{ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, ResourceFlavorSpec, Workload};
 use crate::partitions::JobPartition;
 
 /// Most partitions that are created before an admission. The Pods of a larger Workload request theirs themselves.
@@ -27,6 +27,9 @@ const SLOTS_MAX: usize = 256;
 
 /// When to look for an unknown flavor again.
 const FLAVOR_DELAY: Duration = Duration::from_secs(5);
+
+/// Time after the admission in which Pods claim their partitions. They are pinned, and hold IPUs and a drain.
+const CLAIM_TIME: Duration = Duration::from_mins(5);
 
 /// A partition that was created for a Pod of a Workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -84,6 +87,11 @@ impl Reserved {
         matches!(self.of.state, PartitionState::Terminating(_))
     }
 
+    /// Whether it can be released: no Pod has it, and it is not being released yet.
+    fn is_left(&self) -> bool {
+        !self.is_claimed && !self.is_terminating()
+    }
+
     fn fits(&self, slot: &Slot) -> bool {
         self.ipus == slot.ipus && self.node_selector == slot.node_selector
     }
@@ -136,22 +144,22 @@ impl From<Step> for Plan {
     }
 }
 
-/// Decides what is to be done for a Workload that belongs to no IPUJob.
+/// Decides what is to be done for a Workload that belongs to no IPUJob. A Pod may have at most `max_ipus`.
 ///
-/// Without the reconciler of native Pods nobody would claim a partition: then none is created.
-pub fn plan(seen: &Seen, has_native_pods: bool, now: Timestamp) -> Plan {
+/// `None`: native Pods are not reconciled. Then nobody would claim a partition, and none is created.
+pub fn plan(seen: &Seen, max_ipus: Option<u32>, now: Timestamp) -> Plan {
     let workload = seen.workload.as_deref().filter(|one| is_reserved(one));
     let uid = workload.and_then(|one| one.metadata.uid.as_deref());
     let mut partitions = Vec::new();
     for partition in &seen.partitions {
         if Some(&*partition.of.job.uid) == uid {
             partitions.push(partition);
-        } else if !partition.is_claimed && !partition.is_terminating() {
-            return Step::Release(Box::new(partition.clone())).into();
+        } else if partition.is_left() {
+            return release(partition).into();
         }
     }
     workload.map_or_else(Plan::default, |workload| {
-        checked(seen, workload, (&partitions, has_native_pods), now)
+        checked(seen, workload, (&partitions, max_ipus), now)
     })
 }
 
@@ -168,7 +176,7 @@ fn is_reserved(workload: &Workload) -> bool {
 fn checked(
     seen: &Seen,
     workload: &Workload,
-    (partitions, has_native_pods): (&[&Reserved], bool),
+    (partitions, max_ipus): (&[&Reserved], Option<u32>),
     now: Timestamp,
 ) -> Plan {
     let mut checks = workload.checks().iter();
@@ -177,7 +185,7 @@ fn checked(
         (seen.checks.contains(name) && check["state"] == "Pending").then_some((name, check))
     });
     let Some((name, check)) = pending else {
-        return Plan::default();
+        return admitted(workload, partitions, now);
     };
     let answered = |answer: Answer| Step::AnswerCheck {
         name: name.to_owned(),
@@ -192,34 +200,87 @@ fn checked(
             requeue: Some(FLAVOR_DELAY),
         };
     };
-    let has_slots = has_native_pods && has_owner && !slots.is_empty();
-    if !has_slots || slots.len() > SLOTS_MAX {
+    let Some(max_ipus) = max_ipus.filter(|_| has_owner && !slots.is_empty()) else {
+        return answered(Answer::of_other_jobs()).into();
+    };
+    if let Some(refusal) = slots.iter().find_map(|slot| slot.refusal(max_ipus)) {
+        return answered(Answer::rejected(&refusal)).into();
+    }
+    if slots.len() > SLOTS_MAX {
         return answered(Answer::of_other_jobs()).into();
     }
+    let (answer, requeue) = match check::not_before(check).filter(|time| *time > now) {
+        Some(time) => match partitions.iter().find(|one| one.is_left()) {
+            Some(left) => return release(left).into(),
+            None => (
+                Answer::delayed(time),
+                Some(time.duration_since(now).unsigned_abs()),
+            ),
+        },
+        None => match lacking(partitions, &slots) {
+            Some(step) => return step.into(),
+            None => of_partitions(workload, partitions, &slots, now),
+        },
+    };
+    Plan {
+        step: (!answer.is_in(check)).then(|| answered(answer)),
+        requeue,
+    }
+}
+
+/// Decides on the partitions of a Workload whose check is answered. Pods that have not come by now request theirs when they
+/// come.
+fn admitted(workload: &Workload, partitions: &[&Reserved], now: Timestamp) -> Plan {
+    let left = partitions.iter().find(|one| one.is_left());
+    let (Some(left), Some(admitted)) = (left, workload.condition(ADMITTED, "True")) else {
+        return Plan::default();
+    };
+    let waited = now.duration_since(admitted.last_transition_time.0);
+    let waited = Duration::try_from(waited).unwrap_or_default();
+    let remaining = CLAIM_TIME.saturating_sub(waited);
+    if remaining.is_zero() {
+        return release(left).into();
+    }
+    Plan {
+        step: None,
+        requeue: Some(remaining),
+    }
+}
+
+/// The next step until every slot has its partition: the release of one that does not fit, or the creation of those that
+/// are missing.
+fn lacking(partitions: &[&Reserved], slots: &[Slot]) -> Option<Step> {
     let of = |slot: &Slot| partitions.iter().find(|one| one.of.instance == slot.index);
     let is_outdated = |slot: &Slot| {
-        let found = of(slot).filter(|one| !one.is_claimed && !one.is_terminating())?;
+        let found = of(slot).filter(|one| one.is_left())?;
         (!found.fits(slot)).then_some(*found)
     };
     if let Some(outdated) = slots.iter().find_map(is_outdated) {
-        return Step::Release(Box::new(outdated.clone())).into();
+        return Some(release(outdated));
     }
     let missing: Vec<Slot> = slots
         .iter()
         .filter(|slot| of(slot).is_none())
         .cloned()
         .collect();
-    if !missing.is_empty() {
-        return Step::Create(missing).into();
-    }
+    (!missing.is_empty()).then_some(Step::Create(missing))
+}
+
+fn release(partition: &Reserved) -> Step {
+    Step::Release(Box::new(partition.clone()))
+}
+
+/// The answer for a Workload whose partitions are all requested, and the delay after which it may change by itself.
+fn of_partitions(
+    workload: &Workload,
+    partitions: &[&Reserved],
+    slots: &[Slot],
+    now: Timestamp,
+) -> (Answer, Option<Duration>) {
     let states: Vec<JobPartition> = partitions.iter().map(|one| usable(one)).collect();
     let count = u32::try_from(slots.len()).unwrap_or(u32::MAX);
     let (answer, delay) = check::answer(("Pod", count), &states, now);
-    let answer = answer.with_updates(updates(workload, &slots));
-    Plan {
-        step: (!answer.is_in(check)).then(|| answered(answer)),
-        requeue: delay,
-    }
+    (answer.with_updates(updates(workload, slots)), delay)
 }
 
 /// A partition as the check sees it: one that a Pod of an earlier admission has claimed is not for this one.

@@ -161,7 +161,8 @@ fn select(seen: &Seen) -> (Option<Arc<Workload>>, Vec<Arc<Workload>>) {
 
 fn without_workload(seen: &Seen) -> Option<Step> {
     let job = &seen.job;
-    if job.end.is_some() {
+    // A job that was started before it was in a queue runs to its end.
+    if job.end.is_some() || job.runs_unadmitted() {
         return None;
     }
     if job.is_started() {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ipu_api::uid::Uid;
 
-use crate::partition::{Partition, State};
+use crate::partition::{Partition, Place, State};
 use crate::pod::NativePod;
 
 /// The IPUPartition of a Workload that a Pod has claimed.
@@ -22,8 +22,17 @@ pub fn claimable(
     pod: &NativePod,
     ipus: u32,
 ) -> Option<Partition> {
-    let all = partitions.values();
-    let all: Vec<&Partition> = all.filter(|one| is_claimable(one, pod, ipus)).collect();
+    let suited: Vec<&Partition> = partitions
+        .values()
+        .filter(|one| is_suited(one, pod, ipus))
+        .collect();
+    // Of two pod sets, a Pod of the one with more labels could take over a partition of the other, which would lack it.
+    let most = suited.iter().map(|one| one.node_selector.len()).max();
+    let all: Vec<&Partition> = suited
+        .into_iter()
+        .filter(|one| Some(one.node_selector.len()) == most)
+        .filter(|one| is_free(one, pod))
+        .collect();
     let bytes = pod.reference.uid.bytes();
     let seed = bytes.fold(0_usize, |seed, byte| {
         seed.wrapping_mul(31).wrapping_add(usize::from(byte))
@@ -32,14 +41,38 @@ pub fn claimable(
     all.get(index).map(|one| (*one).clone())
 }
 
-/// Whether a Pod may claim an IPUPartition: it is ready, has the requested size, belongs to the Pod's Workload, and is
-/// nobody's.
-pub fn is_claimable(partition: &Partition, pod: &NativePod, ipus: u32) -> bool {
+/// Whether an IPUPartition was created for a Pod as this one: it belongs to the Pod's Workload, and has the requested size
+/// and labels of nodes that the Pod must have too. Others may have added labels to the Pod.
+fn is_suited(partition: &Partition, pod: &NativePod, ipus: u32) -> bool {
     let owner = &partition.owner;
+    let mut labels = partition.node_selector.iter();
     partition.is_of_workload
-        && partition.claim.is_none()
         && partition.ipus == ipus
         && *owner.namespace == *pod.reference.namespace
         && pod.workload.as_ref() == Some(&owner.name)
-        && matches!(partition.state, State::Ready(_))
+        && labels.all(|(key, value)| pod.node_selector.get(key) == Some(value))
+}
+
+/// Whether a Pod can use an IPUPartition at once, and nobody else does: it is ready, on nodes that the Pod may run on.
+fn is_free(partition: &Partition, pod: &NativePod) -> bool {
+    let State::Ready(place) = &partition.state else {
+        return false;
+    };
+    partition.claim.is_none() && contradiction(pod, place).is_none()
+}
+
+/// The message for a node selector that no node of the partition's V-IPU controller fulfils. It cannot be changed by the
+/// operator, only added to.
+pub fn contradiction(pod: &NativePod, place: &Place) -> Option<String> {
+    let controller = &place.controller;
+    let (key, value) = (&controller.label_key, &controller.label_value);
+    let selected = pod
+        .node_selector
+        .get(key)
+        .filter(|selected| *selected != value)?;
+    Some(format!(
+        "spec.nodeSelector[{key}]: \"{selected}\" excludes the nodes that reach {}, which have \"{value}\"; remove the \
+         entry",
+        controller.name
+    ))
 }

@@ -1,5 +1,7 @@
 //! Pure: what decisions about Pods read of an IPUPartition.
 
+use std::collections::BTreeMap;
+
 use ipu_api::ipupartition::{
     ControllerRef, IPUPartition, IPUPartitionStatus, PartitionOwner, PartitionPhase,
 };
@@ -57,6 +59,8 @@ pub struct Partition {
     pub ipus: u32,
     /// Its number of GCDs.
     pub gcds: u32,
+    /// Labels that its nodes must have.
+    pub node_selector: BTreeMap<String, String>,
     /// Id of the V-IPU partition, if there is one.
     pub id: Option<String>,
     /// What it offers.
@@ -96,6 +100,7 @@ impl Partition {
             owner,
             ipus: object.spec.ipus,
             gcds: object.spec.gcds,
+            node_selector: object.spec.options.node_selector,
             state: state(&status, awaits_reset, is_deleted),
             id: status.partition_id,
         })

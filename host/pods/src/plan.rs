@@ -2,6 +2,7 @@
 
 use ipu_api::pod_request::PodRequest;
 
+use crate::claims::contradiction;
 use crate::observed::Seen;
 use crate::partition::{Partition, Place, State};
 use crate::pod::{NativePod, Stage};
@@ -115,11 +116,7 @@ fn gated(
         (Some(partition), PodRequest::New(_)) => (partition, None),
         (Some(partition), PodRequest::Existing(existing)) => (partition, Some(existing)),
         (None, PodRequest::New(new)) => {
-            let fits = |one: &&Partition| match &one.state {
-                State::Ready(place) => contradiction(pod, place).is_none(),
-                _ => false,
-            };
-            let step = match claimable.filter(fits) {
+            let step = match claimable {
                 Some(one) => Step::Claim(Box::new(one.clone())),
                 None => Step::Create(new.ipus),
             };
@@ -180,22 +177,6 @@ fn lost(pod: &NativePod, why: &str) -> Plan {
         step: pod.has_controller.then_some(Step::DeletePod),
         report: Some(report::lost(why, pod.has_controller)),
     }
-}
-
-/// The message for a node selector that no node of the partition's V-IPU controller fulfils. It cannot be changed by the
-/// operator, only added to.
-fn contradiction(pod: &NativePod, place: &Place) -> Option<String> {
-    let controller = &place.controller;
-    let (key, value) = (&controller.label_key, &controller.label_value);
-    let selected = pod
-        .node_selector
-        .get(key)
-        .filter(|selected| *selected != value)?;
-    Some(format!(
-        "spec.nodeSelector[{key}]: \"{selected}\" excludes the nodes that reach {}, which have \"{value}\"; remove the \
-         entry",
-        controller.name
-    ))
 }
 
 fn listed(reasons: &[String]) -> String {

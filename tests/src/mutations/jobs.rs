@@ -35,8 +35,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a job in a queue starts by its spec alone",
         file: "host/jobs/src/step.rs",
-        text: "if context.kueue.is_served() && validate::awaits_admission(&snapshot.object) {",
-        instead: "if !context.kueue.is_served() && validate::awaits_admission(&snapshot.object) {",
+        text: "if context.kueue.is_served() && !has_started &&",
+        instead: "if !context.kueue.is_served() && !has_started &&",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "an upgrade stops the running jobs of a queue",
+        file: "host/jobs/src/step.rs",
+        text: "let has_started = has_objects && report::is_active(&observed.status);",
+        instead: "let has_started = !has_objects && report::is_active(&observed.status);",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "a job that Kueue has stopped goes on when a user resumes it",
+        file: "host/jobs/src/step.rs",
+        text: "let has_started = has_objects && report::is_active(&observed.status);",
+        instead: "let has_started = has_objects;",
         found_by: JOB_TESTS,
     },
     Mutation {

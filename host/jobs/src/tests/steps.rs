@@ -242,10 +242,40 @@ async fn a_job_in_a_queue_starts_by_its_admission_and_not_by_its_spec_or_its_ann
     assert_eq!(status["launcherStatus"], "Running");
     assert_eq!(status["admission"]["podSets"], json!([worker_set]));
 
+    // An earlier version of the operator has dropped the field.
     admit(&Value::Null);
     let asked = fixture.step().await;
+    assert_eq!(deletes(&asked), 0, "{asked:?}");
+    // `ipu-kueue` has stopped it, and a user has resumed it.
+    let stopped = json!({"status": {"admission": null, "launcherStatus": "Suspended"}});
+    fixture.cluster.change(&path, &stopped);
+    let asked = fixture.step().await;
+    assert_ne!(deletes(&asked), 0, "{asked:?}");
+    fixture.run().await;
+    assert!(fixture.cluster.partitions().is_empty());
+    assert_eq!(fixture.cluster.object(&worker), Value::Null);
+}
+
+fn deletes(asked: &[String]) -> usize {
     let deletes = asked.iter().filter(|asked| asked.starts_with("DELETE"));
-    assert_ne!(deletes.count(), 0, "{asked:?}");
+    deletes.count()
+}
+
+#[tokio::test]
+async fn a_job_that_runs_before_it_is_in_a_queue_continues() {
+    let job = IPUJob::sample().suspend(false);
+    let fixture = Fixture::new(&job);
+    let path = cluster::job("sample");
+    fixture.run().await;
+    let running = fixture.cluster.object(&path);
+    assert_eq!(running["status"]["launcherStatus"], "Running");
+    // As an upgrade from a version without queues finds it.
+    let queued = json!({"metadata": {"labels": {QUEUE_LABEL: "team"}}});
+    fixture.cluster.change(&path, &queued);
+    let asked = fixture.step().await;
+    assert_eq!(deletes(&asked), 0, "{asked:?}");
+    let state = fixture.cluster.object(&path)["status"]["launcherStatus"].clone();
+    assert_eq!(state, "Running");
 }
 
 #[tokio::test]

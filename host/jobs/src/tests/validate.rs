@@ -43,22 +43,22 @@ fn only_the_status_says_what_kueue_has_granted() {
         object["status"] = status;
         object
     };
-    let granted = |reserve: bool| json!({"admission": {"podSets": [{"name": "worker"}], "reservePartitions": reserve}});
+    let with =
+        |admission: Value| json!({"desiredReplicas": 1, "lastMessage": "", "admission": admission});
+    let granted = |reserve: bool| {
+        with(json!({"podSets": [{"name": "worker"}], "reservePartitions": reserve}))
+    };
+    let (nothing, unreadable) = (|| with(Value::Null), || with(json!(5)));
     let multikueue = Some("kueue.x-k8s.io/multikueue");
     for (suspend, status, manager, suspension, sets, awaits) in [
-        (true, json!({}), None, Suspension::Suspended, 0, true),
-        (false, json!({}), None, Suspension::Active, 0, true),
+        (true, nothing(), None, Suspension::Suspended, 0, true),
+        (false, nothing(), None, Suspension::Active, 0, true),
         (true, granted(false), None, Suspension::Suspended, 1, false),
         (true, granted(true), None, Suspension::Reserving, 1, false),
         (false, granted(true), None, Suspension::Active, 1, false),
-        (
-            true,
-            json!({"admission": 5}),
-            None,
-            Suspension::Suspended,
-            0,
-            true,
-        ),
+        // A status that its controller cannot have written grants nothing, and does not make the job invalid.
+        (true, unreadable(), None, Suspension::Suspended, 0, true),
+        (true, json!({}), None, Suspension::Suspended, 0, true),
         // The status is that of another cluster.
         (
             true,

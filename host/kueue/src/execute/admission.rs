@@ -1,8 +1,10 @@
 //! Writes what Kueue grants to an IPUJob, and what it takes back: an admission in the status of the job, and `spec.suspend`.
 
 use ipu_api::ipujob_status::{JobAdmission, PodSetUpdate};
+use ipu_jobs::raw::RawJob;
 use kube::Client;
-use kube::api::Patch;
+use kube::api::{Api, Patch};
+use serde_json::Value;
 
 use super::{RequestError, failed_to, jobs, parameters};
 use crate::build;
@@ -20,7 +22,7 @@ pub(super) async fn start(
     let version = if is_written {
         Some(job.resource_version.clone())
     } else {
-        write(client, job, Some(&admission), action).await?
+        grant(client, job, &admission, action).await?
     };
     suspend(client, job, (false, version.as_deref()), action).await
 }
@@ -33,32 +35,47 @@ pub(super) async fn reserve(
 ) -> Result<(), RequestError> {
     let action = "request the partitions of the IPUJob";
     let admission = build::reserved(updates);
-    write(client, job, Some(&admission), action).await.map(drop)
+    grant(client, job, &admission, action).await.map(drop)
 }
 
 /// Stops a job. Its admission goes first, and its controller, which takes that for a suspension, may write the status
-/// before the job is suspended.
+/// before the job is suspended. A job that runs without an admission is stopped in the same way.
 pub(super) async fn stop(client: &Client, job: &QueuedJob) -> Result<(), RequestError> {
     let action = "suspend the IPUJob";
-    if job.admission.is_some() {
-        write(client, job, None, action).await?;
+    if job.admission.is_some() || job.runs_unadmitted() {
+        write(client, job, build::stopped(job), action).await?;
     }
     suspend(client, job, (true, None), action).await
 }
 
-/// Writes the admission of a job, or takes it back. Returns the new version of the job.
+/// Writes the admission of a job, and fails if the API server has not stored it: the job would never start, and hold its
+/// quota. Returns the new version of the job.
+async fn grant(
+    client: &Client,
+    job: &QueuedJob,
+    admission: &JobAdmission,
+    action: &'static str,
+) -> Result<Option<String>, RequestError> {
+    let written = write(client, job, build::admission(job, admission), action).await?;
+    if !build::has_admission(&written) {
+        return Err(RequestError::NotStored { action });
+    }
+    Ok(written.metadata.resource_version)
+}
+
+/// Writes fields of the status of a job. Returns the job.
 async fn write(
     client: &Client,
     job: &QueuedJob,
-    admission: Option<&JobAdmission>,
+    patch: Value,
     action: &'static str,
-) -> Result<Option<String>, RequestError> {
-    let patch = Patch::Merge(build::admission(job, admission));
-    let sent = jobs(client, &job.reference)
-        .patch_status(&job.reference.name, &parameters(), &patch)
+) -> Result<RawJob, RequestError> {
+    let reference = &job.reference;
+    let jobs: Api<RawJob> = Api::namespaced(client.clone(), &reference.namespace);
+    let sent = jobs
+        .patch_status(&reference.name, &parameters(), &Patch::Merge(patch))
         .await;
-    let written = sent.map_err(failed_to(action))?;
-    Ok(written.metadata.resource_version)
+    sent.map_err(failed_to(action))
 }
 
 /// Suspends a job, or resumes it, if it still has this version.

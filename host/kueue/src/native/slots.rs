@@ -31,6 +31,32 @@ pub struct Slot {
     pub owner_metadata: OwnerMetadata,
 }
 
+impl Slot {
+    /// The reason for which its Pod can never be created: the rules for the size of a native Pod are those for a job.
+    pub fn refusal(&self, max_ipus: u32) -> Option<String> {
+        let Self { ipus, pod_set, .. } = self;
+        let requested = format!("each Pod of pod set {pod_set} requests {ipus} IPUs");
+        if *ipus > max_ipus {
+            return Some(format!(
+                "{requested}, which is more than the {max_ipus} IPUs that one Pod may have here; request fewer, or have \
+                 the operator's limit (controller.maxIpusPerJob) raised"
+            ));
+        }
+        if ipus.is_power_of_two() {
+            return None;
+        }
+        let above = ipus.checked_next_power_of_two();
+        let below = above.map_or(1 << (u32::BITS - 1), |above| above >> 1);
+        let remedy = match above.filter(|above| *above <= max_ipus) {
+            Some(above) => format!("{below} or {above}"),
+            None => below.to_string(),
+        };
+        Some(format!(
+            "{requested}, which is not a power of two; request {remedy}"
+        ))
+    }
+}
+
 /// Keeps of a template what decides which quota and which nodes its Pods need, and their metadata if they request IPUs.
 pub fn pruned(template: &Value) -> Value {
     let mut kept = relevant(template);

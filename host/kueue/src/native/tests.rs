@@ -7,6 +7,9 @@ use crate::check::State;
 use crate::pod_sets::relevant;
 use crate::samples::{admit, condition, now, reserve, seen as sample};
 
+/// Most IPUs of a Pod, in tests.
+const MAX_IPUS: u32 = 48;
+
 /// The Workload of a Job with two Pods of 4 IPUs and one Pod without, with one change.
 fn workload(change: impl FnOnce(&mut Value)) -> Workload {
     let template = |limits: Value| {
@@ -53,7 +56,16 @@ fn seen(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>) -> See
 }
 
 fn step(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>) -> Option<Step> {
-    plan(&seen(workload, partitions), true, now()).step
+    planned(workload, partitions, "2026-01-01T00:01:00Z").step
+}
+
+/// The plan at a time.
+fn planned(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>, at: &str) -> Plan {
+    plan(
+        &seen(workload, partitions),
+        Some(MAX_IPUS),
+        at.parse().unwrap(),
+    )
 }
 
 /// The slots that are to be created for the Workload.
@@ -173,6 +185,90 @@ fn without_quota_what_no_pod_has_claimed_is_released() {
 }
 
 #[test]
+fn what_no_pod_claims_in_time_after_the_admission_is_released() {
+    // A minute after 00:00:00.
+    let told = || {
+        workload(|workload| {
+            admit(workload);
+            workload["status"]["admissionChecks"][1]["state"] = json!("Ready");
+        })
+    };
+    let claimed = || reserved(0, &crate::samples::ready(), claim);
+    let early = planned(told(), vec![claimed(), ready(1)], "2026-01-01T00:04:50Z");
+    assert_eq!(early.step, None);
+    assert_eq!(early.requeue, Some(Duration::from_secs(10)));
+    let late = |partitions| planned(told(), partitions, "2026-01-01T00:05:00Z");
+    let release = Some(Step::Release(Box::new(ready(1))));
+    assert_eq!(late(vec![claimed(), ready(1)]).step, release);
+    assert_eq!(late(vec![claimed()]), Plan::default());
+    // Its check waits for them.
+    let pending = planned(
+        workload(|_| {}),
+        vec![ready(0), ready(1)],
+        "2026-01-02T00:00:00Z",
+    );
+    assert!(matches!(pending.step, Some(Step::AnswerCheck { .. })));
+}
+
+#[test]
+fn no_partition_is_created_for_a_pod_that_the_rules_for_its_size_refuse() {
+    for (ipus, said) in [
+        ("3", "request 2 or 4"),
+        ("33", "request 32"),
+        ("64", "more than the 48 IPUs"),
+    ] {
+        let of_size = workload(|workload| {
+            let template = &mut workload["spec"]["podSets"][1]["template"];
+            template["spec"]["containers"][0]["resources"]["limits"] =
+                json!({"graphcore.ai/ipu": ipus});
+        });
+        let Some(Step::AnswerCheck { answer, .. }) = step(of_size, vec![]) else {
+            panic!("{ipus} IPUs");
+        };
+        assert_eq!(answer.state, State::Rejected);
+        let message = answer.message;
+        assert!(message.contains(said), "{message}");
+        assert!(message.contains("pod set worker"), "{message}");
+    }
+}
+
+#[test]
+fn after_a_retry_partitions_are_requested_again_after_its_delay() {
+    let retried = |retries: u32, change: fn(&mut Value)| {
+        workload(move |workload| {
+            workload["status"]["admissionChecks"][1] = json!({
+                "name": "partitions", "state": "Pending", "message": "reset", "retryCount": retries,
+                "lastTransitionTime": "2026-01-01T00:00:20Z",
+            });
+            change(workload);
+        })
+    };
+    // The delay doubles: 10, 20 and 40 seconds, of which 40 have passed.
+    for retries in 1..=3 {
+        let again = step(retried(retries, |_| {}), vec![]);
+        assert!(matches!(again, Some(Step::Create(_))), "{again:?}");
+    }
+    let waits = planned(retried(4, |_| {}), vec![], "2026-01-01T00:01:00Z");
+    assert_eq!(waits.requeue, Some(Duration::from_secs(40)));
+    let Some(Step::AnswerCheck { answer, .. }) = waits.step else {
+        panic!("its delay is not over");
+    };
+    assert_eq!(answer.state, State::Pending);
+    let message = &answer.message;
+    assert!(message.ends_with("at 2026-01-01T00:01:40Z"), "{message}");
+    let told = retried(4, |workload| {
+        workload["status"]["admissionChecks"][1]["message"] = json!(
+            "no V-IPU controller had room for the partitions; they are requested again at 2026-01-01T00:01:40Z"
+        );
+    });
+    let release = Some(Step::Release(Box::new(ready(1))));
+    assert_eq!(step(told.clone(), vec![ready(1)]), release);
+    assert_eq!(step(told.clone(), vec![]), None);
+    let over = planned(told, vec![], "2026-01-01T00:01:40Z");
+    assert!(matches!(over.step, Some(Step::Create(_))), "{over:?}");
+}
+
+#[test]
 fn a_partition_for_other_nodes_is_replaced_once_it_is_gone() {
     let elsewhere = |object: &mut Value| {
         object["spec"]["options"]["nodeSelector"] = json!({"pool": "b"});
@@ -201,12 +297,12 @@ fn what_needs_no_partition_before_its_admission_is_answered_at_once() {
     for change in changes {
         assert_eq!(step(workload(change), vec![]), Some(at_once.clone()));
     }
-    let planned = plan(&seen(workload(|_| {}), vec![]), false, now());
+    let planned = plan(&seen(workload(|_| {}), vec![]), None, now());
     assert_eq!(planned.step, Some(at_once), "nobody would claim them");
     let unknown = workload(|workload| {
         workload["status"]["admission"]["podSetAssignments"][0]["flavors"]["cpu"] = json!("new");
     });
-    let planned = plan(&seen(unknown, vec![]), true, now());
+    let planned = plan(&seen(unknown, vec![]), Some(MAX_IPUS), now());
     assert_eq!((planned.step, planned.requeue), (None, Some(FLAVOR_DELAY)));
     let of_others = workload(|workload| workload["status"]["admissionChecks"] = json!([]));
     assert_eq!(step(of_others, vec![]), None);

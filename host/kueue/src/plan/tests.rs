@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::{Plan, Step, plan};
 use crate::build::started;
 use crate::job::QueuedJob;
+use crate::mirror::{self, Due};
 use crate::objects::Workload;
 use crate::partitions::JobPartition;
 use crate::samples::{admit, condition, job, now, partition, ready, reserve, seen, workload};
@@ -74,6 +75,51 @@ fn a_suspended_job_gets_its_workload_once_nothing_of_an_earlier_run_is_left() {
         job["metadata"]["labels"]["kueue.x-k8s.io/prebuilt-workload-name"] = json!("given");
     });
     assert_eq!(step(prebuilt, None, vec![]), None);
+}
+
+/// A job that runs without an admission: an earlier version of the operator has started it.
+fn unadmitted(change: impl FnOnce(&mut Value)) -> QueuedJob {
+    job(|job| {
+        start(job);
+        job["status"]["launcherStatus"] = json!("Running");
+        job["status"]["admission"] = json!(null);
+        change(job);
+    })
+}
+
+#[test]
+fn a_job_that_ran_before_it_was_in_a_queue_runs_to_its_end() {
+    assert_eq!(step(unadmitted(|_| {}), None, held()), None);
+    let Due::Now(conditions) = mirror::outside(&unadmitted(|_| {}), now()) else {
+        panic!("its condition says so");
+    };
+    let said = conditions.last().unwrap();
+    assert_eq!((&*said.type_, &*said.status), ("QuotaReserved", "False"));
+    let told = unadmitted(|job| job["status"]["conditions"] = json!(conditions));
+    assert_eq!(mirror::outside(&told, now()), Due::Never);
+    // A user has resumed a job that Kueue has not admitted, or that it has stopped.
+    let resumed: [fn(&mut Value); 2] = [
+        |job| job["status"]["launcherStatus"] = json!("Suspended"),
+        |job| job["status"] = json!(null),
+    ];
+    for change in resumed {
+        let stop = step(unadmitted(change), None, held());
+        assert!(matches!(stop, Some(Step::Stop(_))), "{stop:?}");
+    }
+}
+
+#[test]
+fn a_job_whose_admission_was_dropped_gets_it_again_or_is_stopped() {
+    let start = step(unadmitted(|_| {}), with(admit), held());
+    assert!(matches!(start, Some(Step::Start(_))), "{start:?}");
+    let evicted = with(|workload| {
+        admit(workload);
+        condition(workload, "Evicted", "True", "Preempted");
+    });
+    for workload in [evicted, with(|_| {}), with(reserve)] {
+        let stop = step(unadmitted(|_| {}), workload, held());
+        assert!(matches!(stop, Some(Step::Stop(_))), "{stop:?}");
+    }
 }
 
 #[test]
