@@ -204,8 +204,7 @@ impl Progress {
             for line in changes(&address, before, &after) {
                 output::write(&mut io::stderr(), &(line + "\n"))?;
             }
-            let number = self.shows_partitions.then_some(after.len());
-            if is_drained(controller, number) {
+            if is_drained(controller) {
                 drained.push(waiting.clone());
             }
             *before = after;

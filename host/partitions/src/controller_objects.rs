@@ -29,7 +29,7 @@ use vipu_client::registry::Source;
 use self::plan::{Action, Facts};
 use self::status::{Listed, Observed};
 use super::context::Context;
-use super::controller_summary::{self, Summary};
+use super::controller_summary::{self, OursByController, Summary};
 use super::reconcile::chain;
 
 pub use self::watch::{ControllerObjectWatch, ControllerObjects, controller_objects};
@@ -224,19 +224,28 @@ fn report_others(of_others: BTreeMap<String, String>, memory: &mut Memory) {
     memory.of_others = of_others;
 }
 
-/// What is known of the controllers of the list, and of those that have left it while partitions of this release are on them.
+/// What is known of the controllers of the list, and of those that have left it while partitions of this release are or may
+/// be on them.
 async fn observe(context: &Context) -> Vec<Observed> {
     let pool = &context.pool;
     let states = pool.states().await;
-    let (of_all, of_release) = context.watched.read(|cache| {
+    let (of_all, unsettled, of_release) = context.watched.read(|cache| {
         let of_all = controller_summary::ours(cache.allocations().held());
-        let of_release: BTreeSet<String> = cache.held().map(|(name, _)| name.to_owned()).collect();
-        (of_all, of_release)
+        let unsettled = controller_summary::ours(cache.unsettled());
+        let requests = cache.briefs().flat_map(|(brief, _)| &brief.requested);
+        let requests = requests.map(|one| &*one.controller);
+        let of_release = cache.held().map(|(name, _)| name).chain(requests);
+        let of_release: BTreeSet<String> = of_release.map(str::to_owned).collect();
+        (of_all, unsettled, of_release)
     });
-    let partitions = |address: &str| of_all.get(address).map_or(0, |ours| ours.partitions);
+    let count = |all: &OursByController, address: &str| {
+        let here = all.get(address);
+        here.map_or(0, |ours| ours.partitions)
+    };
     let listed = |summary: Summary| Observed {
         address: summary.name.clone(),
-        partitions: partitions(&summary.name),
+        partitions: count(&of_all, &summary.name),
+        unsettled: count(&unsettled, &summary.name),
         listed: Some(Listed {
             nodes: pool.nodes().count(&summary.label_key, &summary.label_value),
             last_failure: pool.last_failure(&summary.name),
@@ -253,7 +262,8 @@ async fn observe(context: &Context) -> Vec<Observed> {
         .filter(|name| !is_listed(name) && is_address(name))
         .collect();
     observed.extend(left.into_iter().map(|address| Observed {
-        partitions: partitions(&address),
+        partitions: count(&of_all, &address),
+        unsettled: count(&unsettled, &address),
         address,
         listed: None,
     }));

@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use vipu_client::cordon::CordonState;
 
-use super::status::{self, Change, LISTED, Observed};
+use super::status::{self, Change, LISTED, Observed, ObservedSpec};
 
 /// For so long a status in which only figures change is not written again.
 pub(super) const FIGURES_AGE: SignedDuration = SignedDuration::from_secs(10);
@@ -29,7 +29,7 @@ pub(super) struct Object {
     pub resource_version: String,
     /// Namespace of the release that keeps it. `None`: no release does, for example since an admin has created it.
     pub release: Option<String>,
-    pub cordon_state: Option<CordonState>,
+    pub spec: ObservedSpec,
     /// Without its accounting.
     pub status: Option<VIPUControllerStatus>,
     pub is_deleted: bool,
@@ -46,7 +46,10 @@ impl Object {
             uid: object.uid().unwrap_or_default(),
             resource_version: object.resource_version().unwrap_or_default(),
             release: object.labels().get(labels::OPERATOR_NAMESPACE).cloned(),
-            cordon_state: CordonState::of(&object.spec),
+            spec: ObservedSpec {
+                cordon_state: CordonState::of(&object.spec),
+                generation: object.metadata.generation,
+            },
             status,
             is_deleted: object.metadata.deletion_timestamp.is_some(),
         }
@@ -119,7 +122,12 @@ pub(super) fn plan(facts: &Facts<'_>) -> Plan {
             continue;
         }
         let Some(object) = facts.objects.get(&name) else {
-            let status = Box::new(status::desired(observed, None, None, facts.now));
+            let status = Box::new(status::desired(
+                observed,
+                None,
+                ObservedSpec::default(),
+                facts.now,
+            ));
             plan.actions.push((name, Action::Create(status)));
             continue;
         };
@@ -175,7 +183,7 @@ fn step(facts: &Facts<'_>, name: &str, observed: &Observed, object: &Object) -> 
         };
     }
     let before = object.status.as_ref();
-    let status = status::desired(observed, before, object.cordon_state, facts.now);
+    let status = status::desired(observed, before, object.spec, facts.now);
     let change = status::change(before, &status);
     let write = Action::Write {
         uid: object.uid.clone(),

@@ -25,6 +25,8 @@ pub(super) struct Observed {
     pub address: String,
     /// How many partitions of the operator it has, also of other releases.
     pub partitions: usize,
+    /// How many of their requests may have created another one there: nobody knows.
+    pub unsettled: usize,
     /// What is known of a controller of the list. `None`: it has left the list.
     pub listed: Option<Listed>,
 }
@@ -40,6 +42,14 @@ pub(super) struct Listed {
     pub last_failure: Option<Timestamp>,
 }
 
+/// What an admin asks in the spec of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ObservedSpec {
+    pub cordon_state: Option<CordonState>,
+    /// The generation of this spec. `None`: the object is not there yet.
+    pub generation: Option<i64>,
+}
+
 /// How a status differs from the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -47,7 +57,7 @@ pub(super) enum Change {
     Nothing,
     /// In figures or messages.
     Figures,
-    /// In the state of a condition, or in the summary, which also has the cordon.
+    /// In the state of a condition, in the summary, which also has the cordon, or in the spec that `Drained` is about.
     State,
 }
 
@@ -55,7 +65,7 @@ pub(super) enum Change {
 pub(super) fn desired(
     observed: &Observed,
     before: Option<&VIPUControllerStatus>,
-    cordon_state: Option<CordonState>,
+    spec: ObservedSpec,
     now: Timestamp,
 ) -> VIPUControllerStatus {
     let mut status = before.cloned().unwrap_or_default();
@@ -66,8 +76,8 @@ pub(super) fn desired(
         // Nothing is placed there any more.
         None => status.ipus.largest_free = 0,
     }
-    status.summary = summary(observed, cordon_state);
-    status.conditions = conditions(observed, &status.conditions, cordon_state, now);
+    status.summary = summary(observed, spec.cordon_state);
+    status.conditions = conditions(observed, &status.conditions, spec, now);
     status
 }
 
@@ -78,8 +88,13 @@ pub(super) fn change(
 ) -> Change {
     let states = |status: &VIPUControllerStatus| {
         let conditions = status.conditions.iter();
-        let states =
-            conditions.map(|one| [&one.type_, &one.status, &one.reason].map(String::clone));
+        let states = conditions.map(|one| {
+            // Whoever drains it waits until this is known of the new spec. Nobody waits for the others.
+            let is_awaited = one.type_ == DRAINED;
+            let generation = one.observed_generation.filter(|_| is_awaited);
+            let words = [&one.type_, &one.status, &one.reason].map(String::clone);
+            (words, generation)
+        });
         (status.summary.clone(), states.collect::<Vec<_>>())
     };
     match before {
@@ -149,11 +164,12 @@ fn summary(observed: &Observed, cordon_state: Option<CordonState>) -> String {
 fn conditions(
     observed: &Observed,
     before: &[Condition],
-    cordon_state: Option<CordonState>,
+    spec: ObservedSpec,
     now: Timestamp,
 ) -> Vec<Condition> {
     let conditions = Conditions {
         before,
+        generation: spec.generation,
         now: whole_seconds(now),
     };
     let ready = match observed
@@ -178,21 +194,15 @@ fn conditions(
             "it is in the list of V-IPU controllers".to_owned(),
         ),
     };
-    let drained = (cordon_state == Some(CordonState::Draining)).then(|| {
-        let count = observed.partitions;
-        let message = format!("partitions of the operator that are left on it: {count}");
-        if count == 0 {
-            conditions.renewed_condition(DRAINED, true, "NoPartitionsLeft", message)
-        } else {
-            conditions.renewed_condition(DRAINED, false, "PartitionsLeft", message)
-        }
-    });
+    let is_draining = spec.cordon_state == Some(CordonState::Draining);
+    let drained = is_draining.then(|| conditions.drained(observed));
     [ready, listed].into_iter().chain(drained).collect()
 }
 
 /// Renews conditions.
 struct Conditions<'a> {
     before: &'a [Condition],
+    generation: Option<i64>,
     now: Timestamp,
 }
 
@@ -204,7 +214,26 @@ impl Conditions<'_> {
         reason: &str,
         message: String,
     ) -> Condition {
-        condition::renewed(self.before, type_, is_true, (reason, message), self.now)
+        let renewed = condition::renewed(self.before, type_, is_true, (reason, message), self.now);
+        Condition {
+            observed_generation: self.generation,
+            ..renewed
+        }
+    }
+
+    /// A request may have created a partition as long as its outcome is unknown.
+    fn drained(&self, observed: &Observed) -> Condition {
+        let (count, unsettled) = (observed.partitions, observed.unsettled);
+        let mut message = format!("partitions of the operator that are left on it: {count}");
+        if unsettled > 0 {
+            let more = format!("; requests that may have created another one: {unsettled}");
+            message.push_str(&more);
+        }
+        if count + unsettled == 0 {
+            self.renewed_condition(DRAINED, true, "NoPartitionsLeft", message)
+        } else {
+            self.renewed_condition(DRAINED, false, "PartitionsLeft", message)
+        }
     }
 
     fn not_listed(&self, type_: &str) -> Condition {

@@ -16,6 +16,7 @@ fn listed(address: &str, used: u32) -> Observed {
     Observed {
         address: address.to_owned(),
         partitions: 1,
+        unsettled: 0,
         listed: Some(Listed {
             summary: Summary {
                 name: address.to_owned(),
@@ -52,7 +53,7 @@ fn object(release: Option<&str>, status: Option<VIPUControllerStatus>) -> Object
         uid: "uid".to_owned(),
         resource_version: "1".to_owned(),
         release: release.map(ToOwned::to_owned),
-        cordon_state: None,
+        spec: ObservedSpec::default(),
         status,
         is_deleted: false,
     }
@@ -63,7 +64,12 @@ fn object(release: Option<&str>, status: Option<VIPUControllerStatus>) -> Object
     reason = "an object may have no status, and each row says what it has"
 )]
 fn written(observed: &Observed) -> Option<VIPUControllerStatus> {
-    Some(status::desired(observed, None, None, at(0)))
+    Some(status::desired(
+        observed,
+        None,
+        ObservedSpec::default(),
+        at(0),
+    ))
 }
 
 /// The plan for controllers and the objects with their names, where another release is in the namespace `other`.
@@ -254,7 +260,7 @@ fn a_state_is_written_at_once_and_figures_after_ten_seconds() {
     let summary = &mut down.listed.as_mut().unwrap().summary;
     (summary.reachable, summary.reason) = (false, Some("down".to_owned()));
     let mut cordoned = object(Some(HERE), written(&before));
-    cordoned.cordon_state = Some(CordonState::Cordoned);
+    cordoned.spec.cordon_state = Some(CordonState::Cordoned);
     let plain = object(Some(HERE), written(&before));
     for (why, observed, object, age, is_written) in [
         ("figures", listed("a:8090", 4), &plain, 9, false),
