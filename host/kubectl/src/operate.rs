@@ -195,9 +195,8 @@ impl Progress {
         for (waiting, before) in &mut self.waiting {
             let mut readable = self.controllers.values().flatten();
             let Some(controller) = readable.find(|one| name(one) == waiting) else {
-                // The operator deletes the object when its last partition has left and the list does not name it.
-                drained.push(waiting.clone());
-                continue;
+                // The operator deletes no object that is drained. Somebody has, and the drain has ended.
+                return Err(KubectlError::NoController(waiting.clone()));
             };
             let address = address(controller);
             let after = remaining(self.partitions.values().flatten(), &address);

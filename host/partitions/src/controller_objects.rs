@@ -24,9 +24,9 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use vipu_client::controllers;
-use vipu_client::registry::Source;
+use vipu_client::registry::{self, Source};
 
-use self::plan::{Action, Facts};
+use self::plan::{Action, Facts, Object};
 use self::status::{Listed, Observed};
 use super::context::Context;
 use super::controller_summary::{self, OursByController, Summary};
@@ -170,14 +170,18 @@ async fn pass(
     memory: &mut Memory,
 ) {
     let Some(objects) = objects.all() else { return };
-    let controllers = observe(context).await;
-    let known = context.pool.registry().known();
+    let registry = context.pool.registry();
+    let known = registry.known();
+    let controllers = observe(context, &objects, &keeper.namespace).await;
+    // What was observed may be of another list than what is known of it.
+    let is_same_list = Arc::ptr_eq(&known, &registry.known());
     let other_releases = keeper.conflicts.other_releases();
     let plan = plan::plan(&Facts {
         release: &keeper.namespace,
         other_releases: other_releases.as_ref(),
         controllers: &controllers,
-        is_list_current: known.source == Source::Current,
+        is_list_current: is_same_list && known.source == Source::Current,
+        has_bad_entries: known.problems.iter().any(|one| one.key == registry::KEY),
         objects: &objects,
         written: &memory.written,
         now: clock::now(),
@@ -225,8 +229,12 @@ fn report_others(of_others: BTreeMap<String, String>, memory: &mut Memory) {
 }
 
 /// What is known of the controllers of the list, and of those that have left it while partitions of this release are or may
-/// be on them.
-async fn observe(context: &Context) -> Vec<Observed> {
+/// be on them, or while this release keeps their objects.
+async fn observe(
+    context: &Context,
+    objects: &BTreeMap<String, Object>,
+    release: &str,
+) -> Vec<Observed> {
     let pool = &context.pool;
     let states = pool.states().await;
     let (of_all, unsettled, of_release) = context.watched.read(|cache| {
@@ -246,6 +254,7 @@ async fn observe(context: &Context) -> Vec<Observed> {
         address: summary.name.clone(),
         partitions: count(&of_all, &summary.name),
         unsettled: count(&unsettled, &summary.name),
+        is_used: of_release.contains(&summary.name),
         listed: Some(Listed {
             nodes: pool.nodes().count(&summary.label_key, &summary.label_value),
             last_failure: pool.last_failure(&summary.name),
@@ -257,13 +266,15 @@ async fn observe(context: &Context) -> Vec<Observed> {
     let is_listed = |name: &String| observed.iter().any(|one| one.address == *name);
     // What somebody wrote into a status by hand is no controller.
     let is_address = |name: &String| controllers::unlisted(name).is_some();
-    let left: Vec<String> = of_release
-        .into_iter()
+    let left: BTreeSet<String> = plan::addresses(objects, release)
+        .chain(of_release.iter())
         .filter(|name| !is_listed(name) && is_address(name))
+        .cloned()
         .collect();
     observed.extend(left.into_iter().map(|address| Observed {
         partitions: count(&of_all, &address),
         unsettled: count(&unsettled, &address),
+        is_used: of_release.contains(&address),
         address,
         listed: None,
     }));

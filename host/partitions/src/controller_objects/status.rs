@@ -27,6 +27,8 @@ pub(super) struct Observed {
     pub partitions: usize,
     /// How many of their requests may have created another one there: nobody knows.
     pub unsettled: usize,
+    /// Whether partitions of this release are on it, or may be.
+    pub is_used: bool,
     /// What is known of a controller of the list. `None`: it has left the list.
     pub listed: Option<Listed>,
 }
@@ -172,12 +174,16 @@ fn conditions(
         generation: spec.generation,
         now: whole_seconds(now),
     };
+    let not_listed = |type_: &str| {
+        let message = why_kept(observed, spec.cordon_state).to_owned();
+        conditions.renewed_condition(type_, false, "ControllerNotListed", message)
+    };
     let ready = match observed
         .listed
         .as_ref()
         .map(|of_list| &of_list.summary.reason)
     {
-        None => conditions.not_listed(READY),
+        None => not_listed(READY),
         Some(None) => {
             conditions.renewed_condition(READY, true, "Reachable", "it answers".to_owned())
         }
@@ -186,7 +192,7 @@ fn conditions(
         }
     };
     let listed = match observed.listed {
-        None => conditions.not_listed(LISTED),
+        None => not_listed(LISTED),
         Some(_) => conditions.renewed_condition(
             LISTED,
             true,
@@ -235,10 +241,22 @@ impl Conditions<'_> {
             self.renewed_condition(DRAINED, false, "PartitionsLeft", message)
         }
     }
+}
 
-    fn not_listed(&self, type_: &str) -> Condition {
-        let message = "it has left the list of V-IPU controllers, and partitions of the operator are still on it";
-        self.renewed_condition(type_, false, "ControllerNotListed", message.to_owned())
+/// Why a controller that is not in the list still has an object.
+fn why_kept(observed: &Observed, cordon_state: Option<CordonState>) -> &'static str {
+    if observed.is_used {
+        return "it has left the list of V-IPU controllers, and partitions of the operator are still on it";
+    }
+    match cordon_state {
+        Some(_) => {
+            "it is not in the list of V-IPU controllers, and its object keeps the cordon; uncordon it, and the \
+             operator deletes the object"
+        }
+        None => {
+            "it is not in the list of V-IPU controllers, and entries of the list cannot be read; the log of the \
+             vipu-proxy names them"
+        }
     }
 }
 

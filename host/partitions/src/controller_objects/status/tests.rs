@@ -14,6 +14,7 @@ fn observed(cause: Option<&str>) -> Observed {
         address: "pod1:8090".to_owned(),
         partitions: 2,
         unsettled: 0,
+        is_used: true,
         listed: Some(Listed {
             summary: Summary {
                 name: "pod1:8090".to_owned(),
@@ -142,6 +143,30 @@ fn one_that_does_not_answer_or_left_the_list_keeps_what_is_known() {
             ("Listed", "False", "ControllerNotListed", 20)
         ]
     );
+}
+
+#[test]
+fn one_that_left_the_list_says_why_it_still_has_an_object() {
+    let mut observed = observed(None);
+    observed.listed = None;
+    let cordoned = spec(CordonState::Cordoned, 1);
+    for (is_used, spec, expected) in [
+        (true, cordoned, "partitions of the operator are still on it"),
+        (false, cordoned, "its object keeps the cordon; uncordon it"),
+        (
+            false,
+            ObservedSpec::default(),
+            "entries of the list cannot be read",
+        ),
+    ] {
+        observed.is_used = is_used;
+        let status = desired(&observed, None, spec, at(0));
+        for condition in &status.conditions {
+            let message = &condition.message;
+            assert!(message.contains(expected), "{message}");
+            assert_eq!(condition.reason, "ControllerNotListed");
+        }
+    }
 }
 
 #[test]
