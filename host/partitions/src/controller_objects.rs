@@ -151,7 +151,7 @@ async fn save_accounts(context: &Context, objects: &ControllerObjects, keeper: &
         else {
             return Ok(());
         };
-        let patch = json!({"metadata": {"uid": object.uid}, "status": {"accounting": accounting}});
+        let patch = status::accounting_patch(&object.uid, &accounting);
         write_status(&api, name, &patch).await
     });
     let mut writes = pin!(writes.buffer_unordered(LAST_WRITES));

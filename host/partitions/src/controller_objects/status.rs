@@ -1,5 +1,6 @@
 //! Pure: the status of a VIPUController.
 
+use ipu_api::accounting::Accounting;
 use ipu_api::condition;
 use ipu_api::vipu_controller::{ControllerFailures, ControllerIpus, VIPUControllerStatus};
 use jiff::Timestamp;
@@ -106,20 +107,41 @@ pub(super) fn change(
     }
 }
 
-/// The merge patch that writes this status. It leaves `accounting` as it is.
+/// The merge patch that writes this status. It leaves `accounting` as it is if the status has none.
 pub(super) fn patch(uid: &str, status: &VIPUControllerStatus) -> Value {
     let mut patch = json!({"metadata": {"uid": uid}, "status": status});
     let fields = &mut patch["status"];
-    // A merge patch removes only what it names.
-    for optional in ["serverVersion", "labelKey", "labelValue"] {
-        if fields.get(optional).is_none() {
-            fields[optional] = Value::Null;
-        }
-    }
-    if status.last_day.last.is_none() {
-        fields["lastDay"]["last"] = Value::Null;
+    remove_missing(fields, &["serverVersion", "labelKey", "labelValue"]);
+    remove_missing(&mut fields["lastDay"], &["last"]);
+    if status.accounting.is_some() {
+        complete(&mut fields["accounting"]);
     }
     patch
+}
+
+/// The merge patch that writes the accounting of an object, and nothing else.
+pub(super) fn accounting_patch(uid: &str, accounting: &Accounting) -> Value {
+    let mut patch = json!({"metadata": {"uid": uid}, "status": {"accounting": accounting}});
+    complete(&mut patch["status"]["accounting"]);
+    patch
+}
+
+/// Removes all of the accounting before that the new one does not name: an account that begins anew has fields that are zero
+/// again. A list is replaced as a whole.
+fn complete(accounting: &mut Value) {
+    remove_missing(accounting, &["hours", "days"]);
+    remove_missing(&mut accounting["total"], &["namespaces"]);
+    let states = ["free", "stranded", "unhealthy", "others", "unknown"];
+    remove_missing(&mut accounting["total"]["unallocated"], &states);
+}
+
+/// A merge patch removes only what it names.
+fn remove_missing(fields: &mut Value, names: &[&str]) {
+    for name in names {
+        if fields.get(name).is_none() {
+            fields[*name] = Value::Null;
+        }
+    }
 }
 
 fn set_figures(status: &mut VIPUControllerStatus, listed: &Listed) {
