@@ -151,8 +151,8 @@ fn krew_finds_the_plugin_of_each_platform_in_it() {
     let manifest = krew::manifest(&FILES, &[AMD64, ARM64], &sha256_of(IMAGE)).unwrap();
     let manifest: Value = serde_saphyr::from_str(&String::from_utf8(manifest).unwrap()).unwrap();
     assert_eq!(manifest["metadata"]["name"], "ipu");
-    let page = manifest["spec"]["homepage"].as_str().unwrap();
-    assert!(page.starts_with("https://"), "{page}");
+    // The repository has no public address yet.
+    assert_eq!(manifest["spec"].get("homepage"), None);
     let platforms = manifest["spec"]["platforms"].as_array().unwrap();
     assert_eq!(platforms.len(), 2);
     let folder = format!("{}/", package::name(VERSION));

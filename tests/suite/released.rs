@@ -12,7 +12,29 @@ use crate::sources::repository;
 /// Everything that the CRDs of this version say and those of the release before do not: a field, a value, a rule. If the
 /// older CRDs are put back, the API server drops such fields, so that the page about upgrades names each. A rule, or a
 /// required field, could also refuse objects that exist.
-const ADDED: &[&str] = &[];
+const ADDED: &[&str] = &[
+    "ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/nullable=true",
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/annotations/additionalProperties/type="string""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/annotations/type="object""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/labels/additionalProperties/type="string""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/labels/type="object""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/name/default="""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/name/type="string""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/nodeSelector/additionalProperties/type="string""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/nodeSelector/type="object""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/effect/type="string""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/key/type="string""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/operator/type="string""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/tolerationSeconds/format="int64""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/tolerationSeconds/type="integer""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/value/type="string""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/type="object""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/type="array""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/type="object""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/type="array""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/reservePartitions/type="boolean""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/type="object""#,
+];
 
 /// The page about upgrades.
 const UPGRADE: &str = "charts/ipu-operator/docs/upgrade.md";

@@ -20,9 +20,6 @@ pub enum DashboardError {
     /// The system gives no random numbers.
     #[error("the operating system gave no random numbers for the secret in the URL")]
     Random,
-    /// The server ended.
-    #[error("failed to serve the page")]
-    Serve(#[source] io::Error),
     /// Standard output is closed or full.
     #[error("failed to write to standard output")]
     Write(#[source] io::Error),

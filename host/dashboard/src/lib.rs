@@ -39,6 +39,7 @@ use tokio::net::TcpListener;
 
 use crate::error::DashboardError;
 use crate::options::DashboardOptions;
+use crate::server::serve::{LIMITS, serve};
 use crate::server::{Guard, Sources, router};
 use crate::shared::Shared;
 
@@ -76,7 +77,7 @@ pub async fn run(
         pending::<()>().await;
     };
     tokio::select! {
-        served = axum::serve(listener, routes).into_future() => served.map_err(DashboardError::Serve),
+        never = serve(listener, routes, LIMITS) => match never {},
         () = follow => Ok(()),
         _ = tokio::signal::ctrl_c() => Ok(()),
     }

@@ -5,6 +5,7 @@ mod events;
 pub mod guard;
 pub mod parameters;
 mod routes;
+pub mod serve;
 
 pub use self::guard::Guard;
 pub use self::routes::{Sources, router};

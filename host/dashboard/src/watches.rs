@@ -23,8 +23,14 @@ use crate::shown::shown;
 /// lasts: so long after the end of the rights it still reports changes.
 const WATCH_SECONDS: u32 = 30;
 
-/// Objects of a list that are read at once: they are in memory as a whole until they are reduced to what is kept.
-const LIST_PAGE: u32 = 200;
+/// Objects of a list that are read at once: they are in memory as a whole until they are reduced to what is kept. The
+/// accounting of one VIPUController may have a few hundred kilobytes.
+const fn list_page(kind: Kind) -> u32 {
+    match kind {
+        Kind::Controllers => 8,
+        Kind::Jobs | Kind::Partitions | Kind::Policies => 200,
+    }
+}
 
 /// Watches all kinds until each of them is refused. `namespace`: whose IPUJobs are read if the user may not list all.
 pub async fn follow(client: &Client, namespace: &str, shared: &Shared) {
@@ -97,7 +103,7 @@ async fn watch_api<V>(
 ) {
     let config = watcher::Config::default()
         .timeout(WATCH_SECONDS)
-        .page_size(LIST_PAGE);
+        .page_size(list_page(kind));
     let mut events = pin!(watcher(api, config).default_backoff());
     while let Some(event) = events.next().await {
         match event {
@@ -134,6 +140,20 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
+
+    #[test]
+    fn few_objects_are_read_at_once_if_they_are_large() {
+        for (kind, largest) in [
+            // Bytes of one object: accounts have 25 hours and 32 days of 33 namespaces each.
+            (Kind::Controllers, 400_000),
+            (Kind::Jobs, 20_000),
+            (Kind::Partitions, 20_000),
+            (Kind::Policies, 20_000),
+        ] {
+            let page = list_page(kind) * largest;
+            assert!(page <= 4 << 20, "{kind:?}: {page} bytes");
+        }
+    }
 
     #[test]
     fn only_a_refusal_ends_a_watch() {

@@ -195,17 +195,15 @@ impl Progress {
         for (waiting, before) in &mut self.waiting {
             let mut readable = self.controllers.values().flatten();
             let Some(controller) = readable.find(|one| name(one) == waiting) else {
-                // The operator deletes the object when its last partition has left and the list does not name it.
-                drained.push(waiting.clone());
-                continue;
+                // The operator deletes no object that is drained. Somebody has, and the drain has ended.
+                return Err(KubectlError::NoController(waiting.clone()));
             };
             let address = address(controller);
             let after = remaining(self.partitions.values().flatten(), &address);
             for line in changes(&address, before, &after) {
                 output::write(&mut io::stderr(), &(line + "\n"))?;
             }
-            let number = self.shows_partitions.then_some(after.len());
-            if is_drained(controller, number) {
+            if is_drained(controller) {
                 drained.push(waiting.clone());
             }
             *before = after;

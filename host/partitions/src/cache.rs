@@ -1,5 +1,7 @@
 //! Pure: the cache of all IPUPartitions. Each is stored compressed, beside the fields that decisions read from all of them.
 
+mod other_releases;
+
 use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,6 +20,7 @@ use kube::core::DeserializeGuard;
 use kube::core::error_boundary::InvalidObject;
 use kube::runtime::watcher::Event;
 
+use self::other_releases::Other;
 use super::capacity::{self, Allocation, Allocations};
 use super::eviction::{controller, open_requests};
 use super::queue::{self, Member, QueueEntry};
@@ -49,8 +52,7 @@ pub enum Change {
 enum Known {
     /// In a box, because the nodes of the tree are half empty.
     Mine(Box<Kept>),
-    /// The allocations of an object of another release.
-    OfOther(Box<[Allocation]>),
+    OfOther(Box<Other>),
 }
 
 #[derive(Debug)]
@@ -164,15 +166,6 @@ impl Cache {
             Some(name) if is_change => Some(Change::Of(name)),
             _ => None,
         }
-    }
-
-    /// Applies an object of another release. The cache stores only its allocations, which are not free here either.
-    pub fn apply_other(&mut self, partition: &IPUPartition) {
-        let held = capacity::allocations(partition, |name| word(&mut self.words, name));
-        let name = partition.name_any().into();
-        let other = (!held.is_empty()).then_some(Known::OfOther(held));
-        let change = self.store.update(name, other);
-        self.account(change);
     }
 
     /// Increases with each change of an object.
@@ -307,7 +300,7 @@ impl Known {
     fn held(&self) -> &[Allocation] {
         match self {
             Self::Mine(kept) => &kept.brief.held,
-            Self::OfOther(held) => held,
+            Self::OfOther(other) => &other.held,
         }
     }
 }

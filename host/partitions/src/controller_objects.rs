@@ -24,12 +24,12 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use vipu_client::controllers;
-use vipu_client::registry::Source;
+use vipu_client::registry::{self, Source};
 
-use self::plan::{Action, Facts};
+use self::plan::{Action, Facts, Object};
 use self::status::{Listed, Observed};
 use super::context::Context;
-use super::controller_summary::{self, Summary};
+use super::controller_summary::{self, OursByController, Summary};
 use super::reconcile::chain;
 
 pub use self::watch::{ControllerObjectWatch, ControllerObjects, controller_objects};
@@ -151,7 +151,7 @@ async fn save_accounts(context: &Context, objects: &ControllerObjects, keeper: &
         else {
             return Ok(());
         };
-        let patch = json!({"metadata": {"uid": object.uid}, "status": {"accounting": accounting}});
+        let patch = status::accounting_patch(&object.uid, &accounting);
         write_status(&api, name, &patch).await
     });
     let mut writes = pin!(writes.buffer_unordered(LAST_WRITES));
@@ -170,14 +170,18 @@ async fn pass(
     memory: &mut Memory,
 ) {
     let Some(objects) = objects.all() else { return };
-    let controllers = observe(context).await;
-    let known = context.pool.registry().known();
+    let registry = context.pool.registry();
+    let known = registry.known();
+    let controllers = observe(context, &objects, &keeper.namespace).await;
+    // What was observed may be of another list than what is known of it.
+    let is_same_list = Arc::ptr_eq(&known, &registry.known());
     let other_releases = keeper.conflicts.other_releases();
     let plan = plan::plan(&Facts {
         release: &keeper.namespace,
         other_releases: other_releases.as_ref(),
         controllers: &controllers,
-        is_list_current: known.source == Source::Current,
+        is_list_current: is_same_list && known.source == Source::Current,
+        has_bad_entries: known.problems.iter().any(|one| one.key == registry::KEY),
         objects: &objects,
         written: &memory.written,
         now: clock::now(),
@@ -224,19 +228,33 @@ fn report_others(of_others: BTreeMap<String, String>, memory: &mut Memory) {
     memory.of_others = of_others;
 }
 
-/// What is known of the controllers of the list, and of those that have left it while partitions of this release are on them.
-async fn observe(context: &Context) -> Vec<Observed> {
+/// What is known of the controllers of the list, and of those that have left it while partitions of this release are or may
+/// be on them, or while this release keeps their objects.
+async fn observe(
+    context: &Context,
+    objects: &BTreeMap<String, Object>,
+    release: &str,
+) -> Vec<Observed> {
     let pool = &context.pool;
     let states = pool.states().await;
-    let (of_all, of_release) = context.watched.read(|cache| {
+    let (of_all, unsettled, of_release) = context.watched.read(|cache| {
         let of_all = controller_summary::ours(cache.allocations().held());
-        let of_release: BTreeSet<String> = cache.held().map(|(name, _)| name.to_owned()).collect();
-        (of_all, of_release)
+        let unsettled = controller_summary::ours(cache.unsettled());
+        let requests = cache.briefs().flat_map(|(brief, _)| &brief.requested);
+        let requests = requests.map(|one| &*one.controller);
+        let of_release = cache.held().map(|(name, _)| name).chain(requests);
+        let of_release: BTreeSet<String> = of_release.map(str::to_owned).collect();
+        (of_all, unsettled, of_release)
     });
-    let partitions = |address: &str| of_all.get(address).map_or(0, |ours| ours.partitions);
+    let count = |all: &OursByController, address: &str| {
+        let here = all.get(address);
+        here.map_or(0, |ours| ours.partitions)
+    };
     let listed = |summary: Summary| Observed {
         address: summary.name.clone(),
-        partitions: partitions(&summary.name),
+        partitions: count(&of_all, &summary.name),
+        unsettled: count(&unsettled, &summary.name),
+        is_used: of_release.contains(&summary.name),
         listed: Some(Listed {
             nodes: pool.nodes().count(&summary.label_key, &summary.label_value),
             last_failure: pool.last_failure(&summary.name),
@@ -248,12 +266,15 @@ async fn observe(context: &Context) -> Vec<Observed> {
     let is_listed = |name: &String| observed.iter().any(|one| one.address == *name);
     // What somebody wrote into a status by hand is no controller.
     let is_address = |name: &String| controllers::unlisted(name).is_some();
-    let left: Vec<String> = of_release
-        .into_iter()
+    let left: BTreeSet<String> = plan::addresses(objects, release)
+        .chain(of_release.iter())
         .filter(|name| !is_listed(name) && is_address(name))
+        .cloned()
         .collect();
     observed.extend(left.into_iter().map(|address| Observed {
-        partitions: partitions(&address),
+        partitions: count(&of_all, &address),
+        unsettled: count(&unsettled, &address),
+        is_used: of_release.contains(&address),
         address,
         listed: None,
     }));

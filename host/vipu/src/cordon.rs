@@ -8,6 +8,12 @@ use ipu_api::vipu_controller::VIPUControllerSpec;
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use super::controllers::{self, EntryProblem};
+
+/// Keys of the ConfigMap under which version 0.1.0 had the cordons, each with the field of a VIPUController that does the
+/// same now.
+const FORMER_KEYS: [(&str, &str); 2] = [("cordon", "cordoned"), ("drain", "draining")];
+
 /// Whether a controller is cordoned or drained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -58,10 +64,66 @@ pub fn states(requests: &CordonRequests, entries: &[ControllerRef]) -> CordonSta
     listed.chain(left).filter_map(state).collect()
 }
 
+/// The entries of the former keys. Nobody may believe that they still cordon a controller.
+pub fn former_entries<'a>(value: impl Fn(&'static str) -> Option<&'a str>) -> Vec<EntryProblem> {
+    let mut problems = Vec::new();
+    for (key, field) in FORMER_KEYS {
+        let items = controllers::items(value(key).unwrap_or_default());
+        problems.extend(items.enumerate().map(|(index, (line, item))| EntryProblem {
+            key,
+            line,
+            entry: index + 1,
+            text: controllers::shown(item),
+            rule: former_entry(key, field, item),
+        }));
+    }
+    problems
+}
+
+/// What to do about an entry of a former key.
+fn former_entry(key: &str, field: &str, item: &str) -> String {
+    let name = match controllers::address(item) {
+        Ok(address) => naming::vipu_controller(&address),
+        Err(rule) => return format!("the key {key} has no effect any more, and {rule}"),
+    };
+    format!(
+        "the key {key} has no effect any more; if it still applies, create the VIPUController {name} with {field}: true in \
+         its spec, or run kubectl patch vipucontroller {name} --type merge --patch '{{\"spec\": {{\"{field}\": true}}}}'; \
+         then remove the key"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::controllers;
+
+    #[test]
+    fn an_entry_of_a_former_key_says_what_to_do_now() {
+        let keys = |cordon: Option<&'static str>, drain: Option<&'static str>| {
+            let found = former_entries(|key| match key {
+                "cordon" => cordon,
+                "drain" => drain,
+                other => panic!("{other}"),
+            });
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        for empty in [None, Some(""), Some("# none\n")] {
+            assert_eq!(keys(empty, empty), [""; 0], "{empty:?}");
+        }
+        assert_eq!(
+            keys(Some("pod1:8090"), Some("\npod2,pod 3")),
+            [
+                "entry 1 on line 1 of cordon, \"pod1:8090\": the key cordon has no effect any more; if it still applies, \
+                 create the VIPUController pod1-8090 with cordoned: true in its spec, or run kubectl patch \
+                 vipucontroller pod1-8090 --type merge --patch '{\"spec\": {\"cordoned\": true}}'; then remove the key",
+                "entry 1 on line 2 of drain, \"pod2\": the key drain has no effect any more; if it still applies, create \
+                 the VIPUController pod2-8090 with draining: true in its spec, or run kubectl patch vipucontroller \
+                 pod2-8090 --type merge --patch '{\"spec\": {\"draining\": true}}'; then remove the key",
+                "entry 2 on line 2 of drain, \"pod 3\": the key drain has no effect any more, and host \"pod 3\" is not a \
+                 DNS name or an IP address",
+            ]
+        );
+    }
 
     fn request(cordon_state: CordonState, address: Option<&str>) -> CordonRequest {
         CordonRequest {

@@ -189,6 +189,8 @@ fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
             let (departed, problems) =
                 departed::parse(gone.flatten(), renamed.flatten(), &list.entries);
             list.problems.extend(problems);
+            let former = cordon::former_entries(|key| value(key).flatten());
+            list.problems.extend(former);
             Known {
                 entries: list.entries,
                 departed,

@@ -177,7 +177,7 @@ async fn a_drain_shows_who_is_still_there_and_can_be_interrupted() {
     shown(&mut progress, "(IPUJob, 4 IPUs): gone, 0 left").await;
     let drained = json!({
         "type": "Drained", "status": "True", "reason": "Empty", "message": "",
-        "lastTransitionTime": SINCE,
+        "observedGeneration": controller.metadata.generation, "lastTransitionTime": SINCE,
     });
     let status = json!({"partitions": 0, "conditions": [drained]});
     office.report("pod1-8090", status).await;

@@ -83,9 +83,6 @@ pub enum PackageError {
     /// `Chart.yaml` cannot be read.
     #[error("failed to understand charts/ipu-operator/Chart.yaml")]
     Chart(#[source] serde_saphyr::Error),
-    /// The chart has no home page.
-    #[error("charts/ipu-operator/Chart.yaml has no `home`: add the home page, which krew shows")]
-    Home,
     /// The manifest of krew cannot be written.
     #[error("failed to write the manifest of krew")]
     Krew(#[source] serde_saphyr::ser_error::Error),

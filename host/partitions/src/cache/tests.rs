@@ -177,6 +177,30 @@ fn what_is_asked_of_all_finds_the_few_that_are_wanted() {
 }
 
 #[test]
+fn a_request_with_an_unknown_outcome_is_unsettled_whoever_has_made_it() {
+    let other = |outcome: &str| {
+        let controller = json!({
+            "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+        });
+        let attempts = json!([{"controller": controller, "id": "p-1", "outcome": outcome}]);
+        object("a", "a", &json!({"status": {"attempts": attempts}}))
+    };
+    let unsettled = |cache: &Cache| -> Vec<(String, u32)> {
+        let all = cache.unsettled();
+        all.map(|(name, ipus)| (name.to_owned(), ipus)).collect()
+    };
+    for (outcome, expected) in [("unknown", 1), ("created", 0), ("removed", 0)] {
+        let expected = vec![("pod1:8090".to_owned(), 4); expected];
+        assert_eq!(unsettled(&knowing([other(outcome)])), expected, "{outcome}");
+        let mut cache = knowing([]);
+        cache.apply_other(&other(outcome).0.unwrap());
+        assert_eq!(unsettled(&cache), expected, "{outcome}, of another release");
+        let held = cache.allocations().held().count();
+        assert_eq!(held, usize::from(outcome == "created"), "{outcome}");
+    }
+}
+
+#[test]
 fn names_that_nobody_has_any_more_are_not_kept() {
     let on = |name: &str, controller: &str| {
         let controller = json!({"status": {"controller": {"name": controller}}});

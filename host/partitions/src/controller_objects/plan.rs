@@ -9,7 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use vipu_client::cordon::CordonState;
 
-use super::status::{self, Change, LISTED, Observed};
+use super::status::{self, Change, LISTED, Observed, ObservedSpec};
 
 /// For so long a status in which only figures change is not written again.
 pub(super) const FIGURES_AGE: SignedDuration = SignedDuration::from_secs(10);
@@ -29,7 +29,7 @@ pub(super) struct Object {
     pub resource_version: String,
     /// Namespace of the release that keeps it. `None`: no release does, for example since an admin has created it.
     pub release: Option<String>,
-    pub cordon_state: Option<CordonState>,
+    pub spec: ObservedSpec,
     /// Without its accounting.
     pub status: Option<VIPUControllerStatus>,
     pub is_deleted: bool,
@@ -46,7 +46,10 @@ impl Object {
             uid: object.uid().unwrap_or_default(),
             resource_version: object.resource_version().unwrap_or_default(),
             release: object.labels().get(labels::OPERATOR_NAMESPACE).cloned(),
-            cordon_state: CordonState::of(&object.spec),
+            spec: ObservedSpec {
+                cordon_state: CordonState::of(&object.spec),
+                generation: object.metadata.generation,
+            },
             status,
             is_deleted: object.metadata.deletion_timestamp.is_some(),
         }
@@ -66,10 +69,13 @@ pub(super) struct Facts<'a> {
     pub release: &'a str,
     /// Namespaces of the other releases that are there. `None`: they are not known.
     pub other_releases: Option<&'a BTreeSet<String>>,
-    /// The controllers of the list, and those that have left it while partitions of the release are on them.
+    /// The controllers of the list, those that have left it while partitions of the release are on them, and those that
+    /// have left it and have an object of the release.
     pub controllers: &'a [Observed],
     /// Whether the list is the one that the admin has now.
     pub is_list_current: bool,
+    /// Whether entries of the list name no controller. One of them may be that of any object.
+    pub has_bad_entries: bool,
     /// All objects, by name.
     pub objects: &'a BTreeMap<String, Object>,
     /// When the status of each was last written.
@@ -108,6 +114,21 @@ pub(super) struct Plan {
     pub of_others: BTreeMap<String, String>,
 }
 
+/// The addresses of the controllers whose objects a release keeps, as their statuses have them. A status that names
+/// another controller than its object says nothing.
+pub(super) fn addresses<'a>(
+    objects: &'a BTreeMap<String, Object>,
+    release: &str,
+) -> impl Iterator<Item = &'a String> {
+    let of_release = objects
+        .iter()
+        .filter(move |(_, object)| object.release.as_deref() == Some(release));
+    of_release.filter_map(|(name, object)| {
+        let address = &object.status.as_ref()?.address;
+        (naming::vipu_controller(address) == *name).then_some(address)
+    })
+}
+
 /// Plans the changes. A change of a state is due at once. If only figures have changed, a status waits its turn.
 pub(super) fn plan(facts: &Facts<'_>) -> Plan {
     let mut plan = Plan::default();
@@ -115,11 +136,16 @@ pub(super) fn plan(facts: &Facts<'_>) -> Plan {
     let mut figures = Vec::new();
     for observed in facts.controllers {
         let name = naming::vipu_controller(&observed.address);
-        if !names.insert(name.clone()) {
+        if !is_kept(facts, observed, &name) || !names.insert(name.clone()) {
             continue;
         }
         let Some(object) = facts.objects.get(&name) else {
-            let status = Box::new(status::desired(observed, None, None, facts.now));
+            let status = Box::new(status::desired(
+                observed,
+                None,
+                ObservedSpec::default(),
+                facts.now,
+            ));
             plan.actions.push((name, Action::Create(status)));
             continue;
         };
@@ -139,6 +165,7 @@ pub(super) fn plan(facts: &Facts<'_>) -> Plan {
             object.release.as_deref() == Some(facts.release)
                 && !object.is_deleted
                 && !names.contains(*name)
+                && !is_needed(facts, object)
         });
         plan.actions.extend(left.map(|(name, object)| {
             let (uid, resource_version) = (object.uid.clone(), object.resource_version.clone());
@@ -150,6 +177,22 @@ pub(super) fn plan(facts: &Facts<'_>) -> Plan {
         }));
     }
     plan
+}
+
+/// Whether a controller has an object, now that the list is so. If it has left the list and nothing is on it, its object is
+/// kept only as long as that is needed, and an old list says nothing of it.
+fn is_kept(facts: &Facts<'_>, observed: &Observed, name: &str) -> bool {
+    if observed.listed.is_some() || observed.is_used {
+        return true;
+    }
+    let object = facts.objects.get(name);
+    facts.is_list_current && object.is_some_and(|object| is_needed(facts, object))
+}
+
+/// Whether the object of a controller that is not in the list stays. A mistake in the list must neither end a cordon, nor
+/// delete the accounting of a month.
+fn is_needed(facts: &Facts<'_>, object: &Object) -> bool {
+    facts.has_bad_entries || object.spec.cordon_state.is_some()
 }
 
 /// What an object needs.
@@ -175,7 +218,7 @@ fn step(facts: &Facts<'_>, name: &str, observed: &Observed, object: &Object) -> 
         };
     }
     let before = object.status.as_ref();
-    let status = status::desired(observed, before, object.cordon_state, facts.now);
+    let status = status::desired(observed, before, object.spec, facts.now);
     let change = status::change(before, &status);
     let write = Action::Write {
         uid: object.uid.clone(),

@@ -1,5 +1,6 @@
 //! Pure: the status of a VIPUController.
 
+use ipu_api::accounting::Accounting;
 use ipu_api::condition;
 use ipu_api::vipu_controller::{ControllerFailures, ControllerIpus, VIPUControllerStatus};
 use jiff::Timestamp;
@@ -25,6 +26,10 @@ pub(super) struct Observed {
     pub address: String,
     /// How many partitions of the operator it has, also of other releases.
     pub partitions: usize,
+    /// How many of their requests may have created another one there: nobody knows.
+    pub unsettled: usize,
+    /// Whether partitions of this release are on it, or may be.
+    pub is_used: bool,
     /// What is known of a controller of the list. `None`: it has left the list.
     pub listed: Option<Listed>,
 }
@@ -40,6 +45,14 @@ pub(super) struct Listed {
     pub last_failure: Option<Timestamp>,
 }
 
+/// What an admin asks in the spec of an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ObservedSpec {
+    pub cordon_state: Option<CordonState>,
+    /// The generation of this spec. `None`: the object is not there yet.
+    pub generation: Option<i64>,
+}
+
 /// How a status differs from the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -47,7 +60,7 @@ pub(super) enum Change {
     Nothing,
     /// In figures or messages.
     Figures,
-    /// In the state of a condition, or in the summary, which also has the cordon.
+    /// In the state of a condition, in the summary, which also has the cordon, or in the spec that `Drained` is about.
     State,
 }
 
@@ -55,7 +68,7 @@ pub(super) enum Change {
 pub(super) fn desired(
     observed: &Observed,
     before: Option<&VIPUControllerStatus>,
-    cordon_state: Option<CordonState>,
+    spec: ObservedSpec,
     now: Timestamp,
 ) -> VIPUControllerStatus {
     let mut status = before.cloned().unwrap_or_default();
@@ -66,8 +79,8 @@ pub(super) fn desired(
         // Nothing is placed there any more.
         None => status.ipus.largest_free = 0,
     }
-    status.summary = summary(observed, cordon_state);
-    status.conditions = conditions(observed, &status.conditions, cordon_state, now);
+    status.summary = summary(observed, spec.cordon_state);
+    status.conditions = conditions(observed, &status.conditions, spec, now);
     status
 }
 
@@ -78,8 +91,13 @@ pub(super) fn change(
 ) -> Change {
     let states = |status: &VIPUControllerStatus| {
         let conditions = status.conditions.iter();
-        let states =
-            conditions.map(|one| [&one.type_, &one.status, &one.reason].map(String::clone));
+        let states = conditions.map(|one| {
+            // Whoever drains it waits until this is known of the new spec. Nobody waits for the others.
+            let is_awaited = one.type_ == DRAINED;
+            let generation = one.observed_generation.filter(|_| is_awaited);
+            let words = [&one.type_, &one.status, &one.reason].map(String::clone);
+            (words, generation)
+        });
         (status.summary.clone(), states.collect::<Vec<_>>())
     };
     match before {
@@ -89,20 +107,41 @@ pub(super) fn change(
     }
 }
 
-/// The merge patch that writes this status. It leaves `accounting` as it is.
+/// The merge patch that writes this status. It leaves `accounting` as it is if the status has none.
 pub(super) fn patch(uid: &str, status: &VIPUControllerStatus) -> Value {
     let mut patch = json!({"metadata": {"uid": uid}, "status": status});
     let fields = &mut patch["status"];
-    // A merge patch removes only what it names.
-    for optional in ["serverVersion", "labelKey", "labelValue"] {
-        if fields.get(optional).is_none() {
-            fields[optional] = Value::Null;
-        }
-    }
-    if status.last_day.last.is_none() {
-        fields["lastDay"]["last"] = Value::Null;
+    remove_missing(fields, &["serverVersion", "labelKey", "labelValue"]);
+    remove_missing(&mut fields["lastDay"], &["last"]);
+    if status.accounting.is_some() {
+        complete(&mut fields["accounting"]);
     }
     patch
+}
+
+/// The merge patch that writes the accounting of an object, and nothing else.
+pub(super) fn accounting_patch(uid: &str, accounting: &Accounting) -> Value {
+    let mut patch = json!({"metadata": {"uid": uid}, "status": {"accounting": accounting}});
+    complete(&mut patch["status"]["accounting"]);
+    patch
+}
+
+/// Removes all of the accounting before that the new one does not name: an account that begins anew has fields that are zero
+/// again. A list is replaced as a whole.
+fn complete(accounting: &mut Value) {
+    remove_missing(accounting, &["hours", "days"]);
+    remove_missing(&mut accounting["total"], &["namespaces"]);
+    let states = ["free", "stranded", "unhealthy", "others", "unknown"];
+    remove_missing(&mut accounting["total"]["unallocated"], &states);
+}
+
+/// A merge patch removes only what it names.
+fn remove_missing(fields: &mut Value, names: &[&str]) {
+    for name in names {
+        if fields.get(name).is_none() {
+            fields[*name] = Value::Null;
+        }
+    }
 }
 
 fn set_figures(status: &mut VIPUControllerStatus, listed: &Listed) {
@@ -149,19 +188,24 @@ fn summary(observed: &Observed, cordon_state: Option<CordonState>) -> String {
 fn conditions(
     observed: &Observed,
     before: &[Condition],
-    cordon_state: Option<CordonState>,
+    spec: ObservedSpec,
     now: Timestamp,
 ) -> Vec<Condition> {
     let conditions = Conditions {
         before,
+        generation: spec.generation,
         now: whole_seconds(now),
+    };
+    let not_listed = |type_: &str| {
+        let message = why_kept(observed, spec.cordon_state).to_owned();
+        conditions.renewed_condition(type_, false, "ControllerNotListed", message)
     };
     let ready = match observed
         .listed
         .as_ref()
         .map(|of_list| &of_list.summary.reason)
     {
-        None => conditions.not_listed(READY),
+        None => not_listed(READY),
         Some(None) => {
             conditions.renewed_condition(READY, true, "Reachable", "it answers".to_owned())
         }
@@ -170,7 +214,7 @@ fn conditions(
         }
     };
     let listed = match observed.listed {
-        None => conditions.not_listed(LISTED),
+        None => not_listed(LISTED),
         Some(_) => conditions.renewed_condition(
             LISTED,
             true,
@@ -178,21 +222,15 @@ fn conditions(
             "it is in the list of V-IPU controllers".to_owned(),
         ),
     };
-    let drained = (cordon_state == Some(CordonState::Draining)).then(|| {
-        let count = observed.partitions;
-        let message = format!("partitions of the operator that are left on it: {count}");
-        if count == 0 {
-            conditions.renewed_condition(DRAINED, true, "NoPartitionsLeft", message)
-        } else {
-            conditions.renewed_condition(DRAINED, false, "PartitionsLeft", message)
-        }
-    });
+    let is_draining = spec.cordon_state == Some(CordonState::Draining);
+    let drained = is_draining.then(|| conditions.drained(observed));
     [ready, listed].into_iter().chain(drained).collect()
 }
 
 /// Renews conditions.
 struct Conditions<'a> {
     before: &'a [Condition],
+    generation: Option<i64>,
     now: Timestamp,
 }
 
@@ -204,12 +242,43 @@ impl Conditions<'_> {
         reason: &str,
         message: String,
     ) -> Condition {
-        condition::renewed(self.before, type_, is_true, (reason, message), self.now)
+        let renewed = condition::renewed(self.before, type_, is_true, (reason, message), self.now);
+        Condition {
+            observed_generation: self.generation,
+            ..renewed
+        }
     }
 
-    fn not_listed(&self, type_: &str) -> Condition {
-        let message = "it has left the list of V-IPU controllers, and partitions of the operator are still on it";
-        self.renewed_condition(type_, false, "ControllerNotListed", message.to_owned())
+    /// A request may have created a partition as long as its outcome is unknown.
+    fn drained(&self, observed: &Observed) -> Condition {
+        let (count, unsettled) = (observed.partitions, observed.unsettled);
+        let mut message = format!("partitions of the operator that are left on it: {count}");
+        if unsettled > 0 {
+            let more = format!("; requests that may have created another one: {unsettled}");
+            message.push_str(&more);
+        }
+        if count + unsettled == 0 {
+            self.renewed_condition(DRAINED, true, "NoPartitionsLeft", message)
+        } else {
+            self.renewed_condition(DRAINED, false, "PartitionsLeft", message)
+        }
+    }
+}
+
+/// Why a controller that is not in the list still has an object.
+fn why_kept(observed: &Observed, cordon_state: Option<CordonState>) -> &'static str {
+    if observed.is_used {
+        return "it has left the list of V-IPU controllers, and partitions of the operator are still on it";
+    }
+    match cordon_state {
+        Some(_) => {
+            "it is not in the list of V-IPU controllers, and its object keeps the cordon; uncordon it, and the \
+             operator deletes the object"
+        }
+        None => {
+            "it is not in the list of V-IPU controllers, and entries of the list cannot be read; the log of the \
+             vipu-proxy names them"
+        }
     }
 }
 

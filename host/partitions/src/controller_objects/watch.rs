@@ -15,9 +15,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use vipu_client::Registry;
-use vipu_client::cordon::{CordonRequest, CordonRequests, CordonState};
+use vipu_client::cordon::{CordonRequest, CordonRequests};
 
 use super::plan::Object;
+use super::status::ObservedSpec;
 
 /// Objects that are read at once. The accounting of one may have a few hundred kilobytes.
 const PAGE: u32 = 8;
@@ -172,7 +173,7 @@ impl ControllerObjectWatch {
 fn requests(objects: &BTreeMap<String, Object>) -> CordonRequests {
     let requests = objects.iter().filter_map(|(name, object)| {
         let request = CordonRequest {
-            cordon_state: object.cordon_state?,
+            cordon_state: object.spec.cordon_state?,
             address: object.status.as_ref().map(|status| status.address.clone()),
         };
         Some((name.clone(), request))
@@ -181,9 +182,9 @@ fn requests(objects: &BTreeMap<String, Object>) -> CordonRequests {
 }
 
 /// What makes a difference at once in an object: who keeps it, what an admin asks, and whether it is being deleted.
-fn essence(object: &Object) -> (Option<&str>, Option<CordonState>, bool) {
+fn essence(object: &Object) -> (Option<&str>, ObservedSpec, bool) {
     let release = object.release.as_deref();
-    (release, object.cordon_state, object.is_deleted)
+    (release, object.spec, object.is_deleted)
 }
 
 fn is_not_found(error: &watcher::Error) -> bool {

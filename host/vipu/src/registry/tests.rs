@@ -43,6 +43,19 @@ async fn an_edit_takes_the_place_of_the_list() {
 }
 
 #[tokio::test]
+async fn a_cordon_under_its_former_key_is_a_problem_of_no_controller() {
+    let mut object = listed("pod1:8090:ipunode=pod1");
+    let data = object.data.as_mut().unwrap();
+    data.insert("cordon".to_owned(), "pod1:8090".to_owned());
+    data.insert("drain".to_owned(), String::new());
+    let known = after(vec![Event::Apply(object)]).await;
+    assert_eq!(names(&known), ["pod1:8090"]);
+    assert_eq!(known.cordons, CordonStates::new());
+    let keys: Vec<_> = known.problems.iter().map(|one| one.key).collect();
+    assert_eq!(keys, ["cordon"]);
+}
+
+#[tokio::test]
 async fn a_list_that_is_gone_stays_in_use_and_is_called_gone() {
     let start = [
         Event::Init,

@@ -19,25 +19,27 @@ const LONG: &str = "Explains why an IPUJob or a Pod waits for Graphcore IPUs, sh
                     cluster, and uses your kubeconfig and your rights.";
 
 /// The manifest for an archive with these files and this checksum. Where the archive will be published is not known:
-/// `uri` is its name, for an admin to complete.
+/// `uri` is its name, and without a home page of the chart there is no `homepage`. Who publishes it completes both.
 pub fn manifest(
     files: &Files,
     platforms: &[Platform],
     sha256: &str,
 ) -> Result<Vec<u8>, PackageError> {
     let platforms: Vec<_> = platforms.iter().map(|one| platform(*one, sha256)).collect();
-    let manifest = json!({
+    let mut manifest = json!({
         "apiVersion": "krew.googlecontainertools.github.com/v1alpha2",
         "kind": "Plugin",
         "metadata": {"name": "ipu"},
         "spec": {
             "version": format!("v{VERSION}"),
-            "homepage": home(files)?,
             "shortDescription": SHORT,
             "description": LONG,
             "platforms": platforms,
         },
     });
+    if let Some(home) = home(files)? {
+        manifest["spec"]["homepage"] = home.into();
+    }
     let text = serde_saphyr::to_string(&manifest).map_err(PackageError::Krew)?;
     Ok(text.into_bytes())
 }
@@ -54,13 +56,13 @@ fn platform(platform: Platform, sha256: &str) -> Value {
     })
 }
 
-/// The home page of the chart.
-fn home(files: &Files) -> Result<String, PackageError> {
+/// The home page of the chart, if it has one.
+fn home(files: &Files) -> Result<Option<String>, PackageError> {
     let chart = files.get("charts/ipu-operator/Chart.yaml");
     let chart = String::from_utf8_lossy(chart.map_or(&[][..], Vec::as_slice));
     let chart: Value = serde_saphyr::from_str(&chart).map_err(PackageError::Chart)?;
     let home = chart["home"].as_str().filter(|home| !home.is_empty());
-    home.map(ToOwned::to_owned).ok_or(PackageError::Home)
+    Ok(home.map(ToOwned::to_owned))
 }
 
 #[cfg(test)]
@@ -93,8 +95,14 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_without_a_home_page_is_refused() {
-        let error = manifest(&files("name: ipu-operator\n"), &[AMD64], "9f86d0").unwrap_err();
-        assert!(error.to_string().contains("`home`"), "{error}");
+    fn a_chart_without_a_home_page_leaves_it_to_who_publishes_the_plugin() {
+        for chart in ["name: ipu-operator\n", "home: \"\"\n"] {
+            let manifest = manifest(&files(chart), &[AMD64], "9f86d0").unwrap();
+            let manifest: Value =
+                serde_saphyr::from_str(&String::from_utf8(manifest).unwrap()).unwrap();
+            let spec = manifest["spec"].as_object().unwrap();
+            assert!(!spec.contains_key("homepage"), "{chart}");
+            assert!(spec.contains_key("shortDescription"), "{chart}");
+        }
     }
 }

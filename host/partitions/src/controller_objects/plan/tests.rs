@@ -16,6 +16,8 @@ fn listed(address: &str, used: u32) -> Observed {
     Observed {
         address: address.to_owned(),
         partitions: 1,
+        unsettled: 0,
+        is_used: true,
         listed: Some(Listed {
             summary: Summary {
                 name: address.to_owned(),
@@ -47,12 +49,20 @@ fn left(address: &str) -> Observed {
     }
 }
 
+fn emptied(address: &str) -> Observed {
+    Observed {
+        partitions: 0,
+        is_used: false,
+        ..left(address)
+    }
+}
+
 fn object(release: Option<&str>, status: Option<VIPUControllerStatus>) -> Object {
     Object {
         uid: "uid".to_owned(),
         resource_version: "1".to_owned(),
         release: release.map(ToOwned::to_owned),
-        cordon_state: None,
+        spec: ObservedSpec::default(),
         status,
         is_deleted: false,
     }
@@ -63,7 +73,12 @@ fn object(release: Option<&str>, status: Option<VIPUControllerStatus>) -> Object
     reason = "an object may have no status, and each row says what it has"
 )]
 fn written(observed: &Observed) -> Option<VIPUControllerStatus> {
-    Some(status::desired(observed, None, None, at(0)))
+    Some(status::desired(
+        observed,
+        None,
+        ObservedSpec::default(),
+        at(0),
+    ))
 }
 
 /// The plan for controllers and the objects with their names, where another release is in the namespace `other`.
@@ -75,6 +90,7 @@ fn planned(controllers: &[Observed], objects: &[(&str, Object)]) -> Plan {
         other_releases: Some(&BTreeSet::from(["other".to_owned()])),
         controllers,
         is_list_current: true,
+        has_bad_entries: false,
         objects: &objects.collect(),
         written: &BTreeMap::new(),
         now: at(100),
@@ -107,6 +123,7 @@ fn a_status_without_changes_is_written_again_for_its_account() {
             other_releases: None,
             controllers: std::slice::from_ref(&a),
             is_list_current: true,
+            has_bad_entries: false,
             objects: &objects,
             written: &last.into_iter().collect(),
             now: at(10_000),
@@ -179,6 +196,68 @@ fn each_controller_has_its_object() {
 }
 
 #[test]
+fn an_object_whose_controller_left_the_list_is_kept_for_its_cordon_and_while_the_list_has_mistakes()
+{
+    let cordon = |cordon_state: CordonState| ObservedSpec {
+        cordon_state: Some(cordon_state),
+        generation: Some(2),
+    };
+    let (plain, write) = (ObservedSpec::default(), &[("a-8090", "write")][..]);
+    let status = written(&listed("a:8090", 0));
+    for (spec, status, is_current, has_bad_entries, expected) in [
+        (plain, &status, true, false, &[("a-8090", "delete")][..]),
+        (plain, &status, true, true, write),
+        (cordon(CordonState::Cordoned), &status, true, false, write),
+        (cordon(CordonState::Draining), &status, true, true, write),
+        (cordon(CordonState::Draining), &None, true, false, &[][..]),
+        // An old list is no reason to say that a controller has left it.
+        (
+            cordon(CordonState::Cordoned),
+            &status,
+            false,
+            false,
+            &[][..],
+        ),
+    ] {
+        let mut object = object(Some(HERE), status.clone());
+        object.spec = spec;
+        let objects = BTreeMap::from([("a-8090".to_owned(), object)]);
+        let addresses = addresses(&objects, HERE);
+        let controllers: Vec<_> = addresses.map(|one| emptied(one)).collect();
+        assert_eq!(controllers.len(), usize::from(status.is_some()));
+        let plan = plan(&Facts {
+            release: HERE,
+            other_releases: None,
+            controllers: &controllers,
+            is_list_current: is_current,
+            has_bad_entries,
+            objects: &objects,
+            written: &BTreeMap::new(),
+            now: at(100),
+        });
+        let what = (spec, is_current, has_bad_entries);
+        assert_eq!(verbs(&plan), expected, "{what:?}");
+        if let Some((_, Action::Write { status, .. })) = plan.actions.first() {
+            assert!(status.summary.starts_with("Unlisted"), "{what:?}");
+        }
+    }
+}
+
+#[test]
+fn the_address_of_an_object_is_that_of_its_status_if_its_name_agrees() {
+    let objects = [
+        ("a-8090", object(Some(HERE), written(&left("a:8090")))),
+        ("b-8090", object(Some(HERE), written(&left("a:8090")))),
+        ("c-8090", object(Some("other"), written(&left("c:8090")))),
+        ("d-8090", object(Some(HERE), None)),
+    ];
+    let objects = objects.map(|(name, object)| (name.to_owned(), object));
+    let objects = BTreeMap::from(objects);
+    let found: Vec<_> = addresses(&objects, HERE).collect();
+    assert_eq!(found, ["a:8090"]);
+}
+
+#[test]
 fn what_is_being_deleted_is_left_alone_and_nothing_is_deleted_by_an_old_list() {
     let a = listed("a:8090", 0);
     let mut deleted = object(Some(HERE), None);
@@ -193,6 +272,7 @@ fn what_is_being_deleted_is_left_alone_and_nothing_is_deleted_by_an_old_list() {
         other_releases: None,
         controllers: &[],
         is_list_current: false,
+        has_bad_entries: false,
         objects: &objects,
         written: &BTreeMap::new(),
         now: at(100),
@@ -238,6 +318,7 @@ fn an_object_of_another_release_is_left_alone_while_that_release_is_there() {
         other_releases: None,
         controllers: std::slice::from_ref(&a),
         is_list_current: true,
+        has_bad_entries: false,
         objects: &BTreeMap::from([("a-8090".to_owned(), object(Some("former"), written(&a)))]),
         written: &BTreeMap::new(),
         now: at(100),
@@ -254,7 +335,7 @@ fn a_state_is_written_at_once_and_figures_after_ten_seconds() {
     let summary = &mut down.listed.as_mut().unwrap().summary;
     (summary.reachable, summary.reason) = (false, Some("down".to_owned()));
     let mut cordoned = object(Some(HERE), written(&before));
-    cordoned.cordon_state = Some(CordonState::Cordoned);
+    cordoned.spec.cordon_state = Some(CordonState::Cordoned);
     let plain = object(Some(HERE), written(&before));
     for (why, observed, object, age, is_written) in [
         ("figures", listed("a:8090", 4), &plain, 9, false),
@@ -268,6 +349,7 @@ fn a_state_is_written_at_once_and_figures_after_ten_seconds() {
             other_releases: None,
             controllers: &[observed],
             is_list_current: true,
+            has_bad_entries: false,
             objects: &BTreeMap::from([("a-8090".to_owned(), object.clone())]),
             written: &BTreeMap::from([("a-8090".to_owned(), at(100 - age))]),
             now: at(100),
@@ -296,6 +378,7 @@ fn the_figures_of_256_controllers_are_written_twice_a_second() {
             other_releases: None,
             controllers: &controllers,
             is_list_current: true,
+            has_bad_entries: false,
             objects: &objects,
             written: &last,
             now,

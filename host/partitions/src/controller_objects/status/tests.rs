@@ -1,5 +1,6 @@
 //! The status of controllers that answer, do not answer, have left the list, and are drained.
 
+use ipu_api::accounting::{AllocatedSeconds, NamespaceUse, Period, Unallocated};
 use vipu_client::failure_stats::FailureStats;
 
 use super::*;
@@ -13,6 +14,8 @@ fn observed(cause: Option<&str>) -> Observed {
     Observed {
         address: "pod1:8090".to_owned(),
         partitions: 2,
+        unsettled: 0,
+        is_used: true,
         listed: Some(Listed {
             summary: Summary {
                 name: "pod1:8090".to_owned(),
@@ -41,6 +44,13 @@ fn observed(cause: Option<&str>) -> Observed {
     }
 }
 
+fn spec(cordon_state: CordonState, generation: i64) -> ObservedSpec {
+    ObservedSpec {
+        cordon_state: Some(cordon_state),
+        generation: Some(generation),
+    }
+}
+
 fn said(status: &VIPUControllerStatus) -> Vec<(&str, &str, &str, i64)> {
     let conditions = status.conditions.iter();
     let told = conditions.map(|one| {
@@ -52,7 +62,7 @@ fn said(status: &VIPUControllerStatus) -> Vec<(&str, &str, &str, i64)> {
 
 #[test]
 fn a_controller_that_answers_is_told_as_it_is() {
-    let status = desired(&observed(None), None, None, at(0));
+    let status = desired(&observed(None), None, ObservedSpec::default(), at(0));
     insta::assert_json_snapshot!(status, @r#"
     {
       "address": "pod1:8090",
@@ -94,15 +104,15 @@ fn a_controller_that_answers_is_told_as_it_is() {
     "#);
     let read: VIPUControllerStatus =
         serde_json::from_value(serde_json::to_value(&status).unwrap()).unwrap();
-    let again = desired(&observed(None), Some(&read), None, at(7));
+    let again = desired(&observed(None), Some(&read), ObservedSpec::default(), at(7));
     assert_eq!(change(Some(&read), &again), Change::Nothing);
 }
 
 #[test]
 fn one_that_does_not_answer_or_left_the_list_keeps_what_is_known() {
-    let ready = desired(&observed(None), None, None, at(0));
+    let ready = desired(&observed(None), None, ObservedSpec::default(), at(0));
     let down = observed(Some("connection refused"));
-    let not_ready = desired(&down, Some(&ready), None, at(10));
+    let not_ready = desired(&down, Some(&ready), ObservedSpec::default(), at(10));
     assert_eq!(not_ready.summary, "NotReady");
     assert_eq!(not_ready.ipus, ready.ipus);
     assert_eq!(not_ready.other_partitions, 1);
@@ -118,7 +128,12 @@ fn one_that_does_not_answer_or_left_the_list_keeps_what_is_known() {
         listed: None,
         ..down
     };
-    let unlisted = desired(&left, Some(&not_ready), Some(CordonState::Cordoned), at(20));
+    let unlisted = desired(
+        &left,
+        Some(&not_ready),
+        spec(CordonState::Cordoned, 2),
+        at(20),
+    );
     assert_eq!(unlisted.summary, "Unlisted,Cordoned");
     assert_eq!((unlisted.partitions, unlisted.nodes), (1, 4));
     assert_eq!((unlisted.ipus.total, unlisted.ipus.largest_free), (64, 0));
@@ -132,8 +147,32 @@ fn one_that_does_not_answer_or_left_the_list_keeps_what_is_known() {
 }
 
 #[test]
+fn one_that_left_the_list_says_why_it_still_has_an_object() {
+    let mut observed = observed(None);
+    observed.listed = None;
+    let cordoned = spec(CordonState::Cordoned, 1);
+    for (is_used, spec, expected) in [
+        (true, cordoned, "partitions of the operator are still on it"),
+        (false, cordoned, "its object keeps the cordon; uncordon it"),
+        (
+            false,
+            ObservedSpec::default(),
+            "entries of the list cannot be read",
+        ),
+    ] {
+        observed.is_used = is_used;
+        let status = desired(&observed, None, spec, at(0));
+        for condition in &status.conditions {
+            let message = &condition.message;
+            assert!(message.contains(expected), "{message}");
+            assert_eq!(condition.reason, "ControllerNotListed");
+        }
+    }
+}
+
+#[test]
 fn one_that_is_drained_says_when_nothing_is_left_on_it() {
-    let drain = Some(CordonState::Draining);
+    let drain = spec(CordonState::Draining, 2);
     let mut observed = observed(None);
     let draining = desired(&observed, None, drain, at(0));
     assert_eq!(draining.summary, "Ready,Draining");
@@ -147,16 +186,70 @@ fn one_that_is_drained_says_when_nothing_is_left_on_it() {
         said(&drained)[2],
         ("Drained", "True", "NoPartitionsLeft", 9)
     );
-    let uncordoned = desired(&observed, Some(&drained), None, at(10));
+    let uncordoned = desired(&observed, Some(&drained), ObservedSpec::default(), at(10));
     assert_eq!(uncordoned.summary, "Ready");
     assert_eq!(said(&uncordoned).len(), 2);
 }
 
 #[test]
+fn one_is_not_drained_while_a_request_may_have_created_a_partition() {
+    let mut observed = observed(None);
+    for (partitions, unsettled, expected, message) in [
+        (
+            0,
+            1,
+            "False",
+            "0; requests that may have created another one: 1",
+        ),
+        (
+            1,
+            1,
+            "False",
+            "1; requests that may have created another one: 1",
+        ),
+        (1, 0, "False", "1"),
+        (0, 0, "True", "0"),
+    ] {
+        (observed.partitions, observed.unsettled) = (partitions, unsettled);
+        let status = desired(&observed, None, spec(CordonState::Draining, 2), at(0));
+        assert_eq!(said(&status)[2].1, expected, "{message}");
+        let said = &status.conditions[2].message;
+        let left = "partitions of the operator that are left on it: ";
+        assert_eq!(said.strip_prefix(left), Some(message));
+    }
+}
+
+#[test]
+fn a_condition_says_which_spec_it_is_about() {
+    let mut observed = observed(None);
+    observed.partitions = 0;
+    let of_spec =
+        |before: &VIPUControllerStatus, spec| desired(&observed, Some(before), spec, at(9));
+    let generations = |status: &VIPUControllerStatus| -> Vec<_> {
+        let conditions = status.conditions.iter();
+        conditions.map(|one| one.observed_generation).collect()
+    };
+    let drain = |generation| spec(CordonState::Draining, generation);
+    let first = of_spec(&VIPUControllerStatus::default(), drain(2));
+    assert_eq!(generations(&first), [Some(2); 3]);
+    let second = of_spec(&first, drain(4));
+    assert_eq!(generations(&second), [Some(4); 3]);
+    assert_eq!(said(&second), said(&first));
+    assert_eq!(change(Some(&first), &second), Change::State);
+    let cordoned = of_spec(&first, spec(CordonState::Cordoned, 5));
+    let again = of_spec(&cordoned, spec(CordonState::Cordoned, 6));
+    assert_eq!(change(Some(&cordoned), &again), Change::Figures);
+}
+
+#[test]
 fn a_change_of_state_is_told_from_one_of_figures() {
-    let before = desired(&observed(None), None, None, at(0));
+    let before = desired(&observed(None), None, ObservedSpec::default(), at(0));
     let change_to = |observed: &Observed, cordon_state| {
-        let after = desired(observed, Some(&before), cordon_state, at(5));
+        let spec = ObservedSpec {
+            cordon_state,
+            ..ObservedSpec::default()
+        };
+        let after = desired(observed, Some(&before), spec, at(5));
         change(Some(&before), &after)
     };
     assert_eq!(change(None, &before), Change::State);
@@ -167,14 +260,24 @@ fn a_change_of_state_is_told_from_one_of_figures() {
     assert_eq!(change_to(&observed(Some("down")), None), Change::State);
     let cordoned = Some(CordonState::Cordoned);
     assert_eq!(change_to(&observed(None), cordoned), Change::State);
-    let after = desired(&observed(Some("a")), Some(&before), None, at(5));
-    let other = desired(&observed(Some("b")), Some(&after), None, at(6));
+    let after = desired(
+        &observed(Some("a")),
+        Some(&before),
+        ObservedSpec::default(),
+        at(5),
+    );
+    let other = desired(
+        &observed(Some("b")),
+        Some(&after),
+        ObservedSpec::default(),
+        at(6),
+    );
     assert_eq!(change(Some(&after), &other), Change::Figures, "a message");
 }
 
 #[test]
 fn a_patch_removes_what_is_not_known_any_more_and_leaves_the_accounting() {
-    let mut status = desired(&observed(None), None, None, at(0));
+    let mut status = desired(&observed(None), None, ObservedSpec::default(), at(0));
     let full = patch("uid", &status);
     assert_eq!(full["metadata"]["uid"], "uid");
     assert_eq!(full["status"]["serverVersion"], "1.18.0");
@@ -185,4 +288,60 @@ fn a_patch_removes_what_is_not_known_any_more_and_leaves_the_accounting() {
     assert_eq!(fields.get("serverVersion"), Some(&Value::Null));
     assert_eq!(fields["lastDay"].get("last"), Some(&Value::Null));
     assert!(!fields.contains_key("accounting"));
+}
+
+/// An account in which every state of every part has seconds.
+fn full_account() -> Accounting {
+    let start = Time(at(0));
+    let unallocated = Unallocated {
+        free: 1.0,
+        stranded: 2.0,
+        unhealthy: 3.0,
+        others: 4.0,
+        unknown: 5.0,
+    };
+    let namespace = NamespaceUse {
+        namespace: "team-a".to_owned(),
+        seconds: AllocatedSeconds {
+            running: 6.0,
+            ..AllocatedSeconds::default()
+        },
+    };
+    let period = Period {
+        start: start.clone(),
+        unallocated,
+        namespaces: vec![namespace],
+    };
+    Accounting {
+        since: start.clone(),
+        until: start,
+        total: period.clone(),
+        hours: vec![period.clone()],
+        days: vec![period],
+    }
+}
+
+#[test]
+fn an_account_that_begins_anew_leaves_nothing_of_the_one_before() {
+    let full = full_account();
+    let mut anew = full.clone();
+    (anew.since, anew.until) = (Time(at(60)), Time(at(70)));
+    (anew.hours, anew.days) = (Vec::new(), Vec::new());
+    anew.total = Period {
+        start: Time(at(60)),
+        unallocated: Unallocated {
+            others: 7.0,
+            ..Unallocated::default()
+        },
+        namespaces: Vec::new(),
+    };
+    let mut status = desired(&observed(None), None, ObservedSpec::default(), at(0));
+    for (before, after) in [(&full, &anew), (&anew, &full), (&full, &full)] {
+        status.accounting = Some(after.clone());
+        for patch in [patch("uid", &status), accounting_patch("uid", after)] {
+            let mut stored = json!({"status": {"accounting": before}});
+            json_patch::merge(&mut stored, &patch);
+            assert_eq!(stored["status"]["accounting"], json!(after));
+        }
+    }
 }

@@ -1,0 +1,46 @@
+//! Pure: objects of other releases, of which the cache stores only what they hold or may hold on V-IPU controllers.
+
+use std::sync::Arc;
+
+use ipu_api::ipupartition::IPUPartition;
+use kube::ResourceExt;
+
+use super::{Cache, Known, word};
+use crate::capacity::{self, Allocation};
+
+/// An object of another release.
+#[derive(Debug)]
+pub(super) struct Other {
+    /// Its allocations.
+    pub held: Box<[Allocation]>,
+    /// The partitions of its attempts with an unknown outcome.
+    pub requested: Box<[Allocation]>,
+}
+
+impl Cache {
+    /// Applies an object of another release. The cache stores only its allocations, which are not free here either, and
+    /// its requests.
+    pub fn apply_other(&mut self, partition: &IPUPartition) {
+        let held = capacity::allocations(partition, |name| word(&mut self.words, name));
+        let requested = capacity::requested(partition, |name| word(&mut self.words, name));
+        let is_empty = held.is_empty() && requested.is_empty();
+        let other = Other { held, requested };
+        let other = (!is_empty).then(|| Known::OfOther(Box::new(other)));
+        let change = self.store.update(partition.name_any().into(), other);
+        self.account(change);
+    }
+
+    /// The requests of all objects, with those of other releases, of which nobody knows whether they have created a
+    /// partition: each with its controller, and its IPUs. None of them is an allocation.
+    pub fn unsettled(&self) -> impl Iterator<Item = (&str, u32)> {
+        let all = self.store.objects().values().flat_map(|known| {
+            let (held, requested) = match known {
+                Known::Mine(kept) => (&kept.brief.held, &kept.brief.requested),
+                Known::OfOther(other) => (&other.held, &other.requested),
+            };
+            // A partition that Graphcore's operator may have created is an allocation already.
+            requested.iter().filter(move |one| !held.contains(one))
+        });
+        all.map(|one| (&*one.controller, one.ipus))
+    }
+}
