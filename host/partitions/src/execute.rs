@@ -266,6 +266,9 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         reason,
         "create failed"
     );
+    if matches!(error, VipuError::Refused { .. }) {
+        context.pool.refused(&attempt.controller, spec.ipus);
+    }
     match error {
         VipuError::Address(_)
         | VipuError::UnlistedAddress { .. }

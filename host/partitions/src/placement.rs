@@ -179,7 +179,8 @@ fn later(capacity: &Capacity, reasons: Vec<WaitingReason>) -> Answer {
     }
 }
 
-fn for_all(why: &str) -> WaitingReason {
+/// A reason that holds for all controllers.
+pub(crate) fn for_all(why: &str) -> WaitingReason {
     WaitingReason {
         controller: EVERY.to_owned(),
         reason: why.to_owned(),

@@ -62,7 +62,8 @@ impl Reservations {
             count += 1;
             use_up(view, u32::MAX);
             let name = view.name.clone();
-            reserved.entry(name).or_insert_with(|| lasting(number, earlier));
+            let whom = reserved.entry(name);
+            whom.or_insert_with(|| lasting(number, earlier));
         }
         *self.taken.entry(suited).or_default() += count;
         count > 0

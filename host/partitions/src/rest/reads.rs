@@ -1,6 +1,7 @@
 //! The public reads of both ports: health, statistics, what-if queries, and the OpenAPI document.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{FromRef, State};
@@ -11,6 +12,8 @@ use axum::{Json, Router};
 use ipu_guest_host::context::PlacementContext;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
+use ipu_runtime::clock;
+use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
@@ -21,6 +24,8 @@ use super::query_request::{self, QueryRequest};
 use super::{limits, what_if};
 use crate::controller_pool::ControllerPool;
 use crate::controller_summary::{self, Summary};
+use crate::placement::{self, Candidates};
+use crate::queue::{self, Capacity};
 use crate::watched::Watched;
 
 /// The sources of the answers.
@@ -34,6 +39,8 @@ pub struct Sources {
     pub guests: ActivePolicies,
     /// The usage of every namespace.
     pub namespaces: Namespaces,
+    /// Waiting time after which capacity is reserved for a request.
+    pub backfill_limit: Duration,
 }
 
 impl Sources {
@@ -80,7 +87,7 @@ where
         .with(|what| {
             what.method = "post";
             what.details = "Creates nothing. The active placement policy decides where the next \
-                partition would be created. `numOfPartitions` is an upper bound and \
+                partition would be created, after all requests that wait. `numOfPartitions` is an upper bound and \
                 `largestSize` an estimate: the controllers do not report which IPUs can form \
                 a partition. The body may have any content type.";
             what.body = Some(operation::Body {
@@ -174,12 +181,46 @@ async fn query(
         waiting: sources.partitions.read(|cache| cache.waiting_sizes()),
         ..PlacementContext::default()
     };
-    let found = sources.pool.candidates().await;
-    let mut answer = what_if::answer(&sources.guests, &query, context, &found.open).await;
-    let passed_over = std::mem::take(&mut answer.placement.passed_over);
+    let mut found = sources.pool.candidates().await;
+    sources.pool.limit_to_unrefused(&mut found.open);
+    let (capacity, never_fits) = behind_queue(&sources, &query, &found);
+    let answer = what_if::answer(&sources.guests, &query, context, &capacity.views).await;
+    Ok(Json(explained(answer, &found, &capacity, never_fits)))
+}
+
+/// The capacity for a new request behind all that wait, and why it can never be served.
+fn behind_queue(
+    sources: &Sources,
+    query: &QueryRequest,
+    found: &Candidates,
+) -> (Capacity, Option<String>) {
+    let now = clock::now();
+    let entries = sources.partitions.read(|cache| cache.queue(now));
+    let selector = query.node_selector.clone();
+    let me = queue::new_request(query.size, query.gang_size, selector, now);
+    let limit = SignedDuration::try_from(sources.backfill_limit).unwrap_or(SignedDuration::MAX);
+    let open = found.open.clone();
+    let capacity = queue::capacity_for(&me, &entries, &[], 0, open, limit, now);
+    let never_fits = queue::never_fits(&me, found.open.iter().chain(&found.cordoned));
+    (capacity, never_fits)
+}
+
+/// The answer with the reasons that the policy does not know.
+fn explained(
+    mut answer: what_if::Answer,
+    found: &Candidates,
+    capacity: &Capacity,
+    never_fits: Option<String>,
+) -> what_if::Answer {
+    if let Some(why) = never_fits {
+        answer.placement = answer.placement.rejected(&why);
+    } else if let Some(why) = &capacity.too_small {
+        answer.placement = answer.placement.waiting(placement::for_all(why));
+    }
+    let passed_over = queue::explained(answer.placement.passed_over, capacity);
     answer.placement.passed_over = found.explained(passed_over);
     answer.placement.passed_over.extend(found.cordon_reasons());
-    Ok(Json(answer))
+    answer
 }
 
 async fn controller_summaries(State(sources): State<Sources>) -> Json<Vec<Summary>> {
