@@ -87,7 +87,7 @@ impl Advice {
             && ipus > fit.ipus
         {
             self.add(format!(
-                "what would fit now: {} IPUs instead of {ipus}, on {}, unless they are reserved for an earlier request",
+                "what would fit now: {} IPUs instead of {ipus}, on {}, unless a policy or a quota allows less",
                 fit.ipus,
                 fit.controllers.join(", ")
             ));

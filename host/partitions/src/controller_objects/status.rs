@@ -7,6 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 use vipu_client::cordon::CordonState;
 
+use super::fit::Fit;
 use crate::controller_summary::Summary;
 
 /// Condition: the controller answers.
@@ -38,6 +39,8 @@ pub(super) struct Listed {
     pub nodes: usize,
     /// When its last failure within a day was.
     pub last_failure: Option<Timestamp>,
+    /// What a new request would get on it.
+    pub fit: Fit,
 }
 
 /// How a status differs from the one before.
@@ -64,7 +67,10 @@ pub(super) fn desired(
     match &observed.listed {
         Some(listed) => set_figures(&mut status, listed),
         // Nothing is placed there any more.
-        None => status.ipus.largest_free = 0,
+        None => {
+            status.ipus.largest_free = 0;
+            set_fit(&mut status, &Fit::default());
+        }
     }
     status.summary = summary(observed, cordon_state);
     status.conditions = conditions(observed, &status.conditions, cordon_state, now);
@@ -94,7 +100,7 @@ pub(super) fn patch(uid: &str, status: &VIPUControllerStatus) -> Value {
     let mut patch = json!({"metadata": {"uid": uid}, "status": status});
     let fields = &mut patch["status"];
     // A merge patch removes only what it names.
-    for optional in ["serverVersion", "labelKey", "labelValue"] {
+    for optional in ["serverVersion", "labelKey", "labelValue", "reservedFor"] {
         if fields.get(optional).is_none() {
             fields[optional] = Value::Null;
         }
@@ -110,6 +116,7 @@ fn set_figures(status: &mut VIPUControllerStatus, listed: &Listed) {
         summary,
         nodes,
         last_failure,
+        fit,
     } = listed;
     status.label_key.clone_from(&summary.label_key);
     status.label_value.clone_from(&summary.label_value);
@@ -127,8 +134,15 @@ fn set_figures(status: &mut VIPUControllerStatus, listed: &Listed) {
             used: summary.used_ipus,
             used_by_others: summary.used_by_others,
             largest_free: summary.largest_free,
+            largest_fit: None,
         };
     }
+    set_fit(status, fit);
+}
+
+fn set_fit(status: &mut VIPUControllerStatus, fit: &Fit) {
+    status.ipus.largest_fit = Some(fit.largest);
+    status.reserved_for.clone_from(&fit.reserved_for);
 }
 
 /// The state in words, as `kubectl get nodes` shows it.

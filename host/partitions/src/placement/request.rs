@@ -149,6 +149,30 @@ pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) 
     }
 }
 
+/// The reasons of a policy. Those of controllers that have refused a partition of so many IPUs, although as many are free,
+/// get the likely cause: a partition needs IPUs that stand together, and no controller reports which of them are free.
+pub fn with_refusals(
+    mut reasons: Vec<WaitingReason>,
+    tried: &[PlaceAttempt],
+    views: &[ControllerView],
+    ipus: u32,
+) -> Vec<WaitingReason> {
+    let is_refusal = |attempt: &PlaceAttempt, name: &str| {
+        attempt.controller == name && attempt.outcome == PlaceOutcome::Refused
+    };
+    for reason in &mut reasons {
+        let name = &reason.controller;
+        let view = views.iter().find(|view| view.name == *name);
+        let view = view.filter(|view| view.largest_free >= ipus);
+        if let Some(view) = view.filter(|_| tried.iter().any(|one| is_refusal(one, name))) {
+            let (free, total) = (view.free_ipus(), view.total_ipus);
+            let cause = format!("{free} of its {total} IPUs are free, perhaps not together");
+            reason.reason = format!("{}; {cause}", reason.reason);
+        }
+    }
+    reasons
+}
+
 /// Why a cordoned controller gets no new partitions.
 pub fn cordon_reason(view: &ControllerView, cordons: &CordonStates) -> WaitingReason {
     let reason = match cordons.get(&view.name) {

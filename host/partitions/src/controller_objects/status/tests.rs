@@ -37,6 +37,10 @@ fn observed(cause: Option<&str>) -> Observed {
             },
             nodes: 4,
             last_failure: Some(at(-5) + jiff::SignedDuration::from_millis(1)),
+            fit: Fit {
+                largest: if is_up { 16 } else { 0 },
+                reserved_for: is_up.then(|| "default/large".to_owned()),
+            },
         }),
     }
 }
@@ -65,8 +69,10 @@ fn a_controller_that_answers_is_told_as_it_is() {
         "total": 64,
         "used": 20,
         "usedByOthers": 12,
-        "largestFree": 32
+        "largestFree": 32,
+        "largestFit": 16
       },
+      "reservedFor": "default/large",
       "partitions": 2,
       "otherPartitions": 1,
       "lastDay": {
@@ -104,7 +110,14 @@ fn one_that_does_not_answer_or_left_the_list_keeps_what_is_known() {
     let down = observed(Some("connection refused"));
     let not_ready = desired(&down, Some(&ready), None, at(10));
     assert_eq!(not_ready.summary, "NotReady");
-    assert_eq!(not_ready.ipus, ready.ipus);
+    let last_known = ControllerIpus {
+        largest_fit: Some(0),
+        ..ready.ipus
+    };
+    assert_eq!(
+        (not_ready.ipus, &not_ready.reserved_for),
+        (last_known, &None)
+    );
     assert_eq!(not_ready.other_partitions, 1);
     assert_eq!(
         said(&not_ready),
