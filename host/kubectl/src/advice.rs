@@ -174,7 +174,7 @@ pub struct Waiting {
     pub remedy: &'static str,
 }
 
-/// All of them. The first one whose word is in a text counts.
+/// All of them. A reason of a policy that none of them describes is the policy's own.
 pub const WAITING: &[Waiting] = &[
     Waiting {
         words: &["is reserved for"],
@@ -205,6 +205,26 @@ pub const WAITING: &[Waiting] = &[
         words: &["the largest free partition"],
         cause: "no free capacity",
         remedy: "wait, or request fewer IPUs",
+    },
+    Waiting {
+        words: &["not together"],
+        cause: "free, but not together",
+        remedy: "wait until the IPUs beside them are released, or request fewer IPUs",
+    },
+    Waiting {
+        words: &["was tried: "],
+        cause: "tried without success",
+        remedy: "wait, the operator tries again; admin: read the controller's own reason",
+    },
+    Waiting {
+        words: &["and the Pods ask for"],
+        cause: "the nodeSelector asks for other nodes",
+        remedy: "wait for the controllers that it allows, or change it",
+    },
+    Waiting {
+        words: &["it does not list any more"],
+        cause: "it lost IPUs that Pods still use",
+        remedy: "wait for those Pods",
     },
 ];
 

@@ -68,7 +68,10 @@ impl Advice {
             self.add(sentence);
         }
         if self.0.len() == before {
-            self.add("wait: the reason of each V-IPU controller is above");
+            self.add(
+                "wait: the reason of each V-IPU controller is above, in the words of the placement policy; its admin can \
+                 explain them",
+            );
         }
         self.add_fit(page);
     }
