@@ -22,7 +22,7 @@ use super::observations::{self, Intent, Observation};
 use super::orphans;
 use super::placement::Candidates;
 use super::placement::request::shortened;
-use super::refusals::Refusals;
+use super::refusals::{Refusals, Refused};
 use super::status_update;
 use super::watched::Watched;
 
@@ -308,14 +308,15 @@ impl ControllerPool {
     }
 
     /// Limits the largest partition of each controller to what it has not refused, as this process has seen it.
-    pub(super) fn limit_to_unrefused(&self, views: &mut [ControllerView]) {
-        self.refusals.lock().limit(views, Timestamp::now());
+    /// Returns those that have refused less than what is free.
+    pub(super) fn limit_to_unrefused(&self, views: &mut [ControllerView]) -> Vec<Refused> {
+        self.refusals.lock().limit(views, Timestamp::now())
     }
 
-    /// Notes that this controller has refused to create a partition of so many IPUs.
-    pub(super) fn refused(&self, controller: &ControllerRef, ipus: u32) {
+    /// Notes that this controller has refused to create a partition of so many IPUs for this reason.
+    pub(super) fn refused(&self, controller: &ControllerRef, ipus: u32, reason: &str) {
         let mut refusals = self.refusals.lock();
-        refusals.refused(&controller.name, ipus, Timestamp::now());
+        refusals.refused(&controller.name, ipus, reason, Timestamp::now());
     }
 
     /// Notes the creation of partition `id` on this controller.

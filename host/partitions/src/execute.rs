@@ -267,7 +267,8 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         "create failed"
     );
     if matches!(error, VipuError::Refused { .. }) {
-        context.pool.refused(&attempt.controller, spec.ipus);
+        let controller = &attempt.controller;
+        context.pool.refused(controller, spec.ipus, &reason);
     }
     match error {
         VipuError::Address(_)

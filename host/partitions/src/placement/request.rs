@@ -20,6 +20,7 @@ use ipu_guest_host::model::{
 };
 
 use crate::observations::Answer;
+use crate::refusals;
 
 /// Longest reason in a status, in bytes.
 const REASON_MAX: usize = 512;
@@ -165,9 +166,7 @@ pub fn with_refusals(
         let view = views.iter().find(|view| view.name == *name);
         let view = view.filter(|view| view.largest_free >= ipus);
         if let Some(view) = view.filter(|_| tried.iter().any(|one| is_refusal(one, name))) {
-            let (free, total) = (view.free_ipus(), view.total_ipus);
-            let cause = format!("{free} of its {total} IPUs are free, perhaps not together");
-            reason.reason = format!("{}; {cause}", reason.reason);
+            reason.reason = format!("{}; {}", reason.reason, refusals::likely_cause(view));
         }
     }
     reasons

@@ -26,6 +26,7 @@ use crate::controller_pool::ControllerPool;
 use crate::controller_summary::{self, Summary};
 use crate::placement::{self, Candidates};
 use crate::queue::{self, Capacity};
+use crate::refusals;
 use crate::watched::Watched;
 
 /// The sources of the answers.
@@ -182,9 +183,11 @@ async fn query(
         ..PlacementContext::default()
     };
     let mut found = sources.pool.candidates().await;
-    sources.pool.limit_to_unrefused(&mut found.open);
+    let refused = sources.pool.limit_to_unrefused(&mut found.open);
     let (capacity, never_fits) = behind_queue(&sources, &query, &found);
-    let answer = what_if::answer(&sources.guests, &query, context, &capacity.views).await;
+    let mut answer = what_if::answer(&sources.guests, &query, context, &capacity.views).await;
+    let passed_over = std::mem::take(&mut answer.placement.passed_over);
+    answer.placement.passed_over = refusals::explained(passed_over, &refused, query.size);
     Ok(Json(explained(answer, &found, &capacity, never_fits)))
 }
 
