@@ -15,7 +15,7 @@ const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// The refusals of all controllers, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusals {
+pub(crate) struct Refusals {
     controllers: HashMap<String, Refusal>,
 }
 
@@ -33,7 +33,7 @@ struct Refusal {
 
 /// A controller that has refused a size although enough of its IPUs are free.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refused {
+pub(crate) struct Refused {
     /// Its name.
     pub controller: String,
     /// The largest partition that its free IPUs would hold.
@@ -44,7 +44,7 @@ pub struct Refused {
 
 impl Refusals {
     /// Notes that this controller has refused a partition of so many IPUs for this reason.
-    pub fn refused(&mut self, controller: &str, ipus: u32, reason: &str, now: Timestamp) {
+    pub(crate) fn refused(&mut self, controller: &str, ipus: u32, reason: &str, now: Timestamp) {
         let known = self.controllers.entry(controller.to_owned());
         let known = known.or_insert_with(|| Refusal {
             ipus,
@@ -58,7 +58,7 @@ impl Refusals {
     }
 
     /// Notes that this controller has created a partition of so many IPUs.
-    pub fn created(&mut self, controller: &str, ipus: u32) {
+    pub(crate) fn created(&mut self, controller: &str, ipus: u32) {
         let known = self.controllers.get(controller);
         if known.is_some_and(|known| known.ipus <= ipus) {
             self.released(controller);
@@ -66,13 +66,13 @@ impl Refusals {
     }
 
     /// Notes that this controller releases IPUs.
-    pub fn released(&mut self, controller: &str) {
+    pub(crate) fn released(&mut self, controller: &str) {
         self.controllers.remove(controller);
     }
 
     /// Limits the largest partition of each controller to what was not refused. Returns those that have refused less than
     /// what is free.
-    pub fn limit(&mut self, views: &mut [ControllerView], now: Timestamp) -> Vec<Refused> {
+    pub(crate) fn limit(&mut self, views: &mut [ControllerView], now: Timestamp) -> Vec<Refused> {
         self.controllers
             .retain(|_, known| now.duration_since(known.at).abs() < LIFETIME);
         let mut refused = Vec::new();
@@ -99,13 +99,13 @@ impl Refusals {
 }
 
 /// Why a controller has probably refused a partition that its free IPUs would hold.
-pub fn likely_cause(view: &ControllerView) -> String {
+pub(crate) fn likely_cause(view: &ControllerView) -> String {
     let (free, total) = (view.free_ipus(), view.total_ipus);
     format!("{free} of its {total} IPUs are free, perhaps not together")
 }
 
 /// The reasons of a policy about a partition of so many IPUs, with the refusals that the policy does not know.
-pub fn explained(
+pub(crate) fn explained(
     mut reasons: Vec<WaitingReason>,
     refused: &[Refused],
     ipus: u32,

@@ -88,7 +88,9 @@ mod tests {
         entry
     }
 
-    fn largest(entry: QueueEntry, reservations: &[(String, u32)]) -> Vec<(u32, Option<String>)> {
+    type Fits = Vec<(u32, Option<String>)>;
+
+    fn largest(entry: QueueEntry, reservations: &[(String, u32)]) -> Fits {
         let mut no_nodes = view("pod3", 0);
         no_nodes.has_nodes = false;
         let queue = Queue {
@@ -107,13 +109,13 @@ mod tests {
 
     #[test]
     fn what_is_reserved_does_not_fit() {
-        let free = [(4, None), (8, None), (0, None)];
+        let free: Fits = vec![(4, None), (8, None), (0, None)];
         assert_eq!(largest(waiting(16, 5), &[]), free);
         let whom = "default/large (16 IPUs, position 1 in the queue), which waits since 2026-01-01T11:48:00Z";
-        let reserved = [(4, None), (0, Some(whom.to_owned())), (0, None)];
+        let reserved: Fits = vec![(4, None), (0, Some(whom.to_owned())), (0, None)];
         assert_eq!(largest(waiting(16, 12), &[]), reserved);
         let claimed = [("pod2".to_owned(), 4)];
-        let left = [(4, None), (4, None), (0, None)];
+        let left: Fits = vec![(4, None), (4, None), (0, None)];
         assert_eq!(largest(waiting(16, 5), &claimed), left);
     }
 }

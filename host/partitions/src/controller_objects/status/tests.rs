@@ -192,10 +192,13 @@ fn a_patch_removes_what_is_not_known_any_more_and_leaves_the_accounting() {
     assert_eq!(full["metadata"]["uid"], "uid");
     assert_eq!(full["status"]["serverVersion"], "1.18.0");
     status.server_version = None;
+    status.reserved_for = None;
     status.last_day.last = None;
     let less = patch("uid", &status);
     let fields = less["status"].as_object().unwrap();
-    assert_eq!(fields.get("serverVersion"), Some(&Value::Null));
+    for optional in ["serverVersion", "reservedFor"] {
+        assert_eq!(fields.get(optional), Some(&Value::Null), "{optional}");
+    }
     assert_eq!(fields["lastDay"].get("last"), Some(&Value::Null));
     assert!(!fields.contains_key("accounting"));
 }
