@@ -1,6 +1,8 @@
 //! Pure: what to do about the reasons of the operator, of Kubernetes and of V-IPU controllers. The sentences about the
 //! operator's reasons are those of the page of messages, which `tests/suite/kubectl.rs` compares.
 
+use crate::pods::INITIALIZING;
+
 /// Reasons of conditions of IPUJobs, native Pods and IPUPartitions, and what to do about each.
 pub const OPERATOR: &[(&[&str], &str)] = &[
     (
@@ -148,6 +150,10 @@ const KUBERNETES: &[(&[&str], &str)] = &[
     (
         &["Unschedulable"],
         "no node fits: request less of what the message names, or ask an admin for a node that has it",
+    ),
+    (
+        &[INITIALIZING],
+        "wait for the init container, or read its log with kubectl logs --container",
     ),
     (
         &["CrashLoopBackOff"],

@@ -100,6 +100,19 @@ async fn the_scheduler_an_image_and_an_init_container() {
         pods.patch_status(WORKER, &params, &patch).await.unwrap();
         is_named(&explained, cause.text, cause.advice).await;
     }
+    // One that runs is no problem, so the conditions and the dashboard's queue do not name it.
+    let running = json!([{
+        "name": "prepare", "image": "", "imageID": "", "ready": false, "restartCount": 1,
+        "state": {"running": {}},
+    }]);
+    let patch = Patch::Merge(json!({"status": {"initContainerStatuses": running}}));
+    let params = PatchParams::default();
+    pods.patch_status(WORKER, &params, &patch).await.unwrap();
+    let page = [
+        "Initializing: the init container prepare runs",
+        "Initializing: wait for the init container",
+    ];
+    explained.reader.why("train", &page).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
