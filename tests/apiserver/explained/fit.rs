@@ -46,7 +46,7 @@ async fn what_is_not_reserved_for_an_earlier_request_runs() {
     use_up(&explained, "on-second", 8).await;
     // 8 IPUs are free on the second one, which is reserved for the large request.
     reserve(&explained, 16).await;
-    runs(&explained, &job("waits", 8), 4).await;
+    runs(&explained, &job("waits", 16), 4).await;
     explained
         .once_partition_waits("waits", "is reserved for default/large")
         .await;
