@@ -91,6 +91,13 @@ async fn every_controller_that_could_is_closed() {
             "it is cordoned, so that nothing new is made on it",
             &["cordoned or drained: wait", "largest fit now: none"],
         ),
+        Cause {
+            world: World::LargeCordoned,
+            job: job("train", 8),
+            query: json!({"size": 8}),
+            text: "it is cordoned, so that nothing new is made on it",
+            page: &["what would fit now: 4 IPUs instead of 8, on"],
+        },
         of_single(
             World::Draining,
             "it is being drained, so that nothing new is made on it",

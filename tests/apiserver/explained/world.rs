@@ -18,6 +18,8 @@ pub(super) enum World {
     Fragmented,
     /// The only V-IPU controller is cordoned.
     Cordoned,
+    /// The only one that is large enough is cordoned.
+    LargeCordoned,
     /// It is being drained.
     Draining,
     /// It does not answer.
@@ -39,10 +41,11 @@ pub(super) enum World {
 }
 
 impl World {
-    /// Starts the operator in this world. V-IPU controllers have 8 IPUs each.
+    /// Starts the operator in this world. The first V-IPU controller has 8 IPUs.
     pub(super) async fn start(self) -> Explained {
         let sizes: &[u32] = match self {
             Self::OtherNodes => &[8, 8],
+            Self::LargeCordoned => &[8, 4],
             _ => &[8],
         };
         let mut explained = Explained::prepare(sizes).await;
@@ -79,7 +82,7 @@ impl World {
             Self::Full | Self::OtherNodes | Self::Policy => use_up(explained, "other", 8).await,
             Self::HalfFull | Self::Quota => use_up(explained, "other", 4).await,
             Self::Fragmented => fragment(explained).await,
-            Self::Cordoned => fixture.cordon(&[controller]).await,
+            Self::Cordoned | Self::LargeCordoned => fixture.cordon(&[controller]).await,
             Self::Draining => fixture.drain(controller).await,
             Self::Unreachable => {
                 controller.server.order(Order {

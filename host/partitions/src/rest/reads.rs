@@ -188,7 +188,7 @@ async fn query(
     let mut answer = what_if::answer(&sources.guests, &query, context, &capacity.views).await;
     let passed_over = std::mem::take(&mut answer.placement.passed_over);
     answer.placement.passed_over = refusals::explained(passed_over, &refused, query.size);
-    Ok(Json(explained(answer, &found, &capacity, never_fits)))
+    Ok(Json(explained(answer, &query, &found, (capacity, never_fits))))
 }
 
 /// The capacity for a new request behind all that wait, and why it can never be served.
@@ -208,19 +208,25 @@ fn behind_queue(
     (capacity, never_fits)
 }
 
-/// The answer with the reasons that the policy does not know.
+/// The answer with the reasons that the policy does not know. As in a reconcile, a request that fits only on a cordoned
+/// controller waits.
 fn explained(
     mut answer: what_if::Answer,
+    query: &QueryRequest,
     found: &Candidates,
-    capacity: &Capacity,
-    never_fits: Option<String>,
+    (capacity, never_fits): (Capacity, Option<String>),
 ) -> what_if::Answer {
+    let mut cordoned = found.cordoned.iter();
+    let fits_cordoned = cordoned.any(|view| view.total_ipus >= query.size);
     if let Some(why) = never_fits {
         answer.placement = answer.placement.rejected(&why);
     } else if let Some(why) = &capacity.too_small {
-        answer.placement = answer.placement.waiting(placement::for_all(why));
+        let reasons = vec![placement::for_all(why)];
+        answer.placement = answer.placement.waiting(reasons);
+    } else if answer.placement.decision == what_if::Outcome::Reject && fits_cordoned {
+        answer.placement = answer.placement.waiting(Vec::new());
     }
-    let passed_over = queue::explained(answer.placement.passed_over, capacity);
+    let passed_over = queue::explained(answer.placement.passed_over, &capacity);
     answer.placement.passed_over = found.explained(passed_over);
     answer.placement.passed_over.extend(found.cordon_reasons());
     answer

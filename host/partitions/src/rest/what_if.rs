@@ -52,18 +52,18 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// The placement of a request that waits for this reason before the policy is asked.
-    pub(super) fn waiting(self, reason: WaitingReason) -> Self {
+    /// The placement of a request that waits for these reasons, whatever the policy says.
+    pub(super) fn waiting(self, reasons: Vec<WaitingReason>) -> Self {
         Self {
             decision: Outcome::Wait,
             controller: None,
             reason: None,
-            passed_over: vec![reason],
+            passed_over: reasons,
             ..self
         }
     }
 
-    /// The placement of a request that is rejected for this reason before the policy is asked.
+    /// The placement of a request that is rejected for this reason, whatever the policy says.
     pub(super) fn rejected(self, why: &str) -> Self {
         Self {
             decision: Outcome::Reject,
