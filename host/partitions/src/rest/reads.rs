@@ -188,7 +188,12 @@ async fn query(
     let mut answer = what_if::answer(&sources.guests, &query, context, &capacity.views).await;
     let passed_over = std::mem::take(&mut answer.placement.passed_over);
     answer.placement.passed_over = refusals::explained(passed_over, &refused, query.size);
-    Ok(Json(explained(answer, &query, &found, (capacity, never_fits))))
+    Ok(Json(explained(
+        answer,
+        &query,
+        &found,
+        (capacity, never_fits),
+    )))
 }
 
 /// The capacity for a new request behind all that wait, and why it can never be served.
