@@ -195,6 +195,7 @@ fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
         pool: shared.pool.clone(),
         guests: shared.guests.clone(),
         namespaces: shared.namespaces.clone(),
+        backfill_limit: shared.settings.backfill_limit,
     };
     let standing = ipu_partitions::metrics::Sources {
         partitions: sources.partitions.clone(),

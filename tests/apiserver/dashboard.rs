@@ -2,7 +2,7 @@
 //! and ends with the rights.
 
 mod browser;
-mod fixture;
+pub(crate) mod fixture;
 
 use cluster::wait::eventually;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ async fn the_page_ends_with_the_rights_of_its_user() {
 
 impl Dashboard {
     /// What a view answers, once it is as wanted.
-    async fn once(&self, view: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn once(&self, view: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let url = self.url(&format!("api/{view}"));
         eventually(view, async || {
             let answer = cluster::http::request("GET", &url, "").await;

@@ -2,7 +2,7 @@
 
 mod check;
 mod documents;
-mod fixture;
+pub(crate) mod fixture;
 mod flavors;
 mod granted;
 mod killed;

@@ -24,6 +24,8 @@ mod definitions;
 mod described;
 mod differential;
 #[cfg(test)]
+mod explained;
+#[cfg(test)]
 mod hostile_texts;
 #[cfg(test)]
 mod job;

@@ -135,11 +135,21 @@ fn obstacle(request: &Request, controller: &Controller, attempts: &[Attempt]) ->
     if let Some(attempt) = tried {
         return Some(Obstacle::Passing(format!("was tried: {}", attempt.reason)));
     }
-    (*largest < request.ipus).then(|| {
-        Obstacle::Passing(format!(
+    if *largest >= request.ipus {
+        return None;
+    }
+    let free = total.saturating_sub(*used);
+    Some(Obstacle::Passing(if free < request.ipus {
+        format!(
             "{used} of its {total} IPUs are used, and the largest free partition is {largest}, \
              smaller than the {} requested",
             request.ipus
-        ))
-    })
+        )
+    } else {
+        format!(
+            "{free} of its {total} IPUs are free, but not together: a partition can have {largest} \
+             now, fewer than the {} requested",
+            request.ipus
+        )
+    }))
 }

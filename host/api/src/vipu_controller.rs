@@ -96,6 +96,9 @@ pub struct VIPUControllerStatus {
     /// Its IPUs.
     #[serde(default)]
     pub ipus: ControllerIpus,
+    /// The request that waits and that its free IPUs are reserved for. Missing: they are not reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reserved_for: Option<String>,
     /// How many partitions of the operator it has.
     #[serde(default)]
     pub partitions: u32,
@@ -126,6 +129,11 @@ pub struct ControllerIpus {
     pub used_by_others: u32,
     /// The largest partition that could be created now, in IPUs: an estimate.
     pub largest_free: u32,
+    /// The largest partition that a new request would get now, in IPUs: an estimate as well. It includes nothing that is
+    /// reserved for requests that wait, and is 0 while the controller is cordoned, does not answer, or no node reaches it.
+    /// Policies and quotas may give less. Missing: not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_fit: Option<u32>,
 }
 
 /// Failures of a V-IPU controller.

@@ -54,6 +54,7 @@ function controller(one) {
     one.summary,
     one.total === undefined ? `${counted} IPUs in partitions` : `${counted} of ${one.total} IPUs in partitions`,
     one.largestFree === undefined ? null : `largest free ${one.largestFree}`,
+    one.reservedFor ? `reserved for ${one.reservedFor}` : null,
     one.nodes > 0 ? plural(one.nodes, 'node', 'nodes') : null,
     one.version ? `version ${one.version}` : null,
     one.failedPartitions + one.autoResets > 0
@@ -87,9 +88,18 @@ function owner(one) {
   return `${one.kind} ${one.namespace}/${one.name}`;
 }
 
+function blocked(read) {
+  if (read.total === 0) return null;
+  const rows = read.rows.map((one) => [`${one.namespace}/${one.name}`, one.reason, age(one.since), one.message]);
+  const more = read.total - read.rows.length;
+  const columns = [['IPUJob', false], ['Reason', false], ['Since', true], ['Message', false]];
+  return [table('IPUJobs that wait for something else than IPUs', columns, rows),
+    more > 0 ? make('p', {}, `${plural(more, 'more job waits', 'more jobs wait')} for something else.`) : null];
+}
+
 function drawQueue(read) {
   const fit = read.largestFit && (read.largestFit.controller
-    ? `The largest partition that could be created now has ${plural(read.largestFit.ipus, 'IPU', 'IPUs')}, on ${read.largestFit.controller} (an estimate, without reservations).`
+    ? `The largest partition that a new request would get now has ${plural(read.largestFit.ipus, 'IPU', 'IPUs')}, on ${read.largestFit.controller} (an estimate; what is reserved for the requests below does not count).`
     : 'No V-IPU controller is open to new partitions.');
   const rows = read.rows.map((one) => [
     toPartition(one.name, `${one.position}`), owner(one.owner), `${one.ipus}`, one.gangSize ? `${one.gangSize}` : '', age(one.created),
@@ -100,7 +110,8 @@ function drawQueue(read) {
     told: `${plural(read.waiting, 'request waits', 'requests wait')} for ${plural(read.waitingIpus, 'IPU', 'IPUs')}${namespace() ? `; ${read.total}${inNamespace()}` : ''}`,
     parts: [kubectl('kubectl get ipupartitions --sort-by=.metadata.creationTimestamp', 'kubectl ipu why JOB'),
       lacks(read.notShown), fit ? make('p', {}, fit) : null,
-      table('Requests in the order in which they are served; a later, smaller one can be served first', columns, rows), pages(read)],
+      table('Requests in the order in which they are served; a later, smaller one can be served first', columns, rows), pages(read),
+      blocked(read.blocked)],
   };
 }
 

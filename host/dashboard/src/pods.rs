@@ -8,6 +8,9 @@ use crate::shown::shown;
 /// Reasons that every Pod has for a moment while its containers start.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
+/// Reason of a Pod whose init container runs. The kubelet has no word for it.
+pub const INITIALIZING: &str = "Initializing";
+
 /// The Pods of a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -94,6 +97,7 @@ pub fn cause(pod: &Pod) -> Option<Cause> {
     containers(status)
         .find_map(|container| failed(container).or_else(|| waits(container)))
         .or_else(|| unscheduled(status))
+        .or_else(|| initializing(pod, status))
 }
 
 /// All containers, in the order in which they start.
@@ -122,6 +126,22 @@ fn waits(container: &ContainerStatus) -> Option<Cause> {
     (!STARTING.contains(&word)).then(|| cause_of(word, waiting.message.as_deref()))
 }
 
+/// The init container that the others wait for. One that stays, as a sidecar, delays nobody.
+fn initializing(pod: &Pod, status: &PodStatus) -> Option<Cause> {
+    let stays = |name: &str| {
+        let specs = pod.spec.iter().flat_map(|spec| &spec.init_containers);
+        let mut specs = specs.flatten().filter(|one| one.name == name);
+        specs.any(|one| one.restart_policy.as_deref() == Some("Always"))
+    };
+    let runs = |one: &&ContainerStatus| {
+        let state = one.state.as_ref();
+        state.is_some_and(|state| state.running.is_some()) && !stays(&one.name)
+    };
+    let found = status.init_container_statuses.iter().flatten().find(runs)?;
+    let message = format!("the init container {} runs", found.name);
+    Some(cause_of(INITIALIZING, Some(&message)))
+}
+
 fn unscheduled(status: &PodStatus) -> Option<Cause> {
     let mut conditions = status.conditions.iter().flatten();
     let found = conditions.find(|one| one.type_ == "PodScheduled" && one.status == "False")?;
@@ -132,5 +152,41 @@ fn cause_of(word: &str, message: Option<&str>) -> Cause {
     Cause {
         reason: shown(word),
         message: message.map(shown),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn cause_of_pod(restart_policy: Value, state: &Value) -> Option<String> {
+        let pod = json!({
+            "metadata": {"name": "train-worker-0"},
+            "spec": {
+                "containers": [{"name": "main"}],
+                "initContainers": [{"name": "fetch", "restartPolicy": restart_policy}],
+            },
+            "status": {"phase": "Pending", "initContainerStatuses": [{
+                "name": "fetch", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                "state": state,
+            }]},
+        });
+        let cause = cause(&serde_json::from_value(pod).unwrap())?;
+        Some(format!("{}: {}", cause.reason, cause.message?))
+    }
+
+    #[test]
+    fn an_init_container_that_runs_is_named_unless_it_stays() {
+        let running = json!({"running": {}});
+        let ended = json!({"terminated": {"exitCode": 0}});
+        let named = "Initializing: the init container fetch runs".to_owned();
+        assert_eq!(cause_of_pod(Value::Null, &running), Some(named));
+        assert_eq!(cause_of_pod(json!("Always"), &running), None);
+        assert_eq!(cause_of_pod(Value::Null, &ended), None);
+        let failing = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}});
+        let failing = cause_of_pod(Value::Null, &failing);
+        assert_eq!(failing.as_deref(), Some("CrashLoopBackOff: back-off"));
     }
 }

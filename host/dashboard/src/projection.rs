@@ -6,6 +6,6 @@ mod partition;
 mod policy;
 
 pub use self::controller::{Accounted, Controller};
-pub use self::job::Job;
+pub use self::job::{Job, Obstacle};
 pub use self::partition::{Owner, Partition, Reason};
 pub use self::policy::{Policy, Shadow};

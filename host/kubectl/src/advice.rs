@@ -1,6 +1,8 @@
 //! Pure: what to do about the reasons of the operator, of Kubernetes and of V-IPU controllers. The sentences about the
 //! operator's reasons are those of the page of messages, which `tests/suite/kubectl.rs` compares.
 
+use crate::pods::INITIALIZING;
+
 /// Reasons of conditions of IPUJobs, native Pods and IPUPartitions, and what to do about each.
 pub const OPERATOR: &[(&[&str], &str)] = &[
     (
@@ -150,6 +152,10 @@ const KUBERNETES: &[(&[&str], &str)] = &[
         "no node fits: request less of what the message names, or ask an admin for a node that has it",
     ),
     (
+        &[INITIALIZING],
+        "wait for the init container, or read its log with kubectl logs --container",
+    ),
+    (
         &["CrashLoopBackOff"],
         "kubectl logs --previous of that Pod shows why its program ends",
     ),
@@ -174,7 +180,7 @@ pub struct Waiting {
     pub remedy: &'static str,
 }
 
-/// All of them. The first one whose word is in a text counts.
+/// All of them. A reason of a policy that none of them describes is the policy's own.
 pub const WAITING: &[Waiting] = &[
     Waiting {
         words: &["is reserved for"],
@@ -205,6 +211,26 @@ pub const WAITING: &[Waiting] = &[
         words: &["the largest free partition"],
         cause: "no free capacity",
         remedy: "wait, or request fewer IPUs",
+    },
+    Waiting {
+        words: &["not together"],
+        cause: "free, but not together",
+        remedy: "wait until the IPUs beside them are released, or request fewer IPUs",
+    },
+    Waiting {
+        words: &["was tried: "],
+        cause: "tried without success",
+        remedy: "wait, the operator tries again; admin: read the controller's own reason",
+    },
+    Waiting {
+        words: &["and the Pods ask for"],
+        cause: "the nodeSelector asks for other nodes",
+        remedy: "wait for the controllers that it allows, or change it",
+    },
+    Waiting {
+        words: &["it does not list any more"],
+        cause: "it lost IPUs that Pods still use",
+        remedy: "wait for those Pods",
     },
 ];
 

@@ -1,7 +1,9 @@
 //! Pure: what VIPUControllers say of V-IPU controllers: which of them take no new partitions and why, and what fits now.
 
+use std::collections::BTreeMap;
+
 use ipu_api::naming;
-use ipu_api::vipu_controller::{VIPUController, VIPUControllerSpec};
+use ipu_api::vipu_controller::{VIPUController, VIPUControllerSpec, VIPUControllerStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
@@ -35,7 +37,17 @@ pub struct ClosedController {
     pub reasons: Vec<String>,
 }
 
-/// The largest partition that could be created now.
+/// A V-IPU controller whose free capacity is reserved.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ReservedController {
+    /// `host:port`.
+    pub controller: String,
+    /// The request that it is reserved for.
+    pub reserved_for: String,
+}
+
+/// The largest partition that a new request would get now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fit {
@@ -115,11 +127,16 @@ fn problem(state: &str, of: &Condition) -> String {
     text
 }
 
-/// The largest partition that could be created now, on a V-IPU controller that takes new ones. `None`: nothing fits.
-pub fn largest_fit<'a>(all: impl Iterator<Item = &'a VIPUController>) -> Option<Fit> {
+/// The largest partition that a new request would get now, on a V-IPU controller that takes new ones and whose nodes suit a
+/// node selector. `None`: nothing fits.
+pub fn largest_fit<'a>(
+    all: impl Iterator<Item = &'a VIPUController>,
+    node_selector: &BTreeMap<String, String>,
+) -> Option<Fit> {
     let mut best: Option<Fit> = None;
-    for one in all.filter(|one| closed(one).is_none()) {
-        let largest = one.status.as_ref().map(|status| status.ipus.largest_free);
+    let open = all.filter(|one| closed(one).is_none());
+    for one in open.filter(|one| suits(one, node_selector)) {
+        let largest = one.status.as_ref().map(fit);
         let Some(ipus) = largest.filter(|ipus| *ipus > 0) else {
             continue;
         };
@@ -135,6 +152,28 @@ pub fn largest_fit<'a>(all: impl Iterator<Item = &'a VIPUController>) -> Option<
         }
     }
     best
+}
+
+/// The request that its free capacity is reserved for.
+pub fn reserved(one: &VIPUController) -> Option<ReservedController> {
+    let whom = one.status.as_ref()?.reserved_for.as_deref()?;
+    Some(ReservedController {
+        controller: address(one),
+        reserved_for: shown(whom),
+    })
+}
+
+/// What a new request would get on it. Earlier versions of the operator report only what is free.
+fn fit(status: &VIPUControllerStatus) -> u32 {
+    status.ipus.largest_fit.unwrap_or(status.ipus.largest_free)
+}
+
+fn suits(one: &VIPUController, node_selector: &BTreeMap<String, String>) -> bool {
+    let status = one.status.as_ref();
+    status.is_some_and(|status| {
+        let required = node_selector.get(&status.label_key);
+        required.is_none_or(|value| *value == status.label_value)
+    })
 }
 
 #[cfg(test)]
@@ -226,9 +265,42 @@ mod tests {
             ipus: 8,
             controllers: vec!["pod4:8090".to_owned(), "pod5:8090".to_owned()],
         };
-        assert_eq!(largest_fit(all.iter()), Some(expected));
-        assert_eq!(largest_fit(all[..2].iter()), None);
+        let any = BTreeMap::new();
+        assert_eq!(largest_fit(all.iter(), &any), Some(expected));
+        assert_eq!(largest_fit(all[..2].iter(), &any), None);
         let full = controller("pod6", open(), "True", 0);
-        assert_eq!(largest_fit([full].iter()), None);
+        assert_eq!(largest_fit([full].iter(), &any), None);
+    }
+
+    #[test]
+    fn what_is_reserved_or_has_other_nodes_does_not_fit() {
+        let mut all = [
+            controller("pod1", json!({}), "True", 16),
+            controller("pod2", json!({}), "True", 8),
+            controller("pod3", json!({}), "True", 4),
+        ];
+        for (one, label) in all.iter_mut().zip(["pod1", "pod2", "pod3"]) {
+            let status = one.status.as_mut().unwrap();
+            "ipunode".clone_into(&mut status.label_key);
+            label.clone_into(&mut status.label_value);
+        }
+        let first = all[0].status.as_mut().unwrap();
+        first.ipus.largest_fit = Some(0);
+        first.reserved_for = Some("default/large".to_owned());
+        let sizes = |selector: &[(&str, &str)]| {
+            let selector = selector.iter();
+            let selector = selector.map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
+            largest_fit(all.iter(), &selector.collect()).map(|fit| fit.ipus)
+        };
+        assert_eq!(sizes(&[]), Some(8));
+        assert_eq!(sizes(&[("zone", "a")]), Some(8));
+        assert_eq!(sizes(&[("ipunode", "pod3")]), Some(4));
+        assert_eq!(sizes(&[("ipunode", "pod1")]), None);
+        let reserved: Vec<_> = all.iter().filter_map(reserved).collect();
+        let expected = ReservedController {
+            controller: "pod1:8090".to_owned(),
+            reserved_for: "default/large".to_owned(),
+        };
+        assert_eq!(reserved, [expected]);
     }
 }

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::age::age;
-use crate::controllers::{ClosedController, Fit};
+use crate::controllers::{ClosedController, Fit, ReservedController};
 use crate::fact::Fact;
 use crate::partitions::PartitionLine;
 use crate::pods::{PodLine, Pods};
@@ -57,7 +57,9 @@ pub struct Page {
 pub struct Capacity {
     /// Those that take no new partitions, by their addresses.
     pub closed: Vec<ClosedController>,
-    /// The largest partition that could be created now. Missing: none.
+    /// Those whose free capacity is reserved for a request, by their addresses.
+    pub reserved: Vec<ReservedController>,
+    /// The largest partition that a new request would get now. Missing: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_fit: Option<Fit>,
 }
@@ -187,12 +189,17 @@ fn partition(one: &PartitionLine, now: Timestamp) -> Vec<String> {
         .collect()
 }
 
-/// A line for each V-IPU controller that takes no new partitions, and what fits on the others.
+/// A line for each V-IPU controller that takes no new partitions or is reserved, and what fits on the others.
 fn capacity(capacity: &Capacity) -> Vec<String> {
     let closed = capacity.closed.iter();
     let mut lines: Vec<_> = closed
         .map(|one| format!("{} {}", one.controller, one.reasons.join(", ")))
         .collect();
+    let reserved = capacity.reserved.iter();
+    lines.extend(reserved.map(|one| {
+        let (controller, whom) = (&one.controller, &one.reserved_for);
+        format!("{controller} is reserved for {whom}")
+    }));
     lines.push(match &capacity.largest_fit {
         Some(fit) => format!(
             "largest fit now: {} IPUs on {}",

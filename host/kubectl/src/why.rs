@@ -4,6 +4,8 @@ mod advise;
 mod job;
 mod pod;
 
+use std::collections::BTreeMap;
+
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Event, Pod};
 
@@ -71,19 +73,30 @@ impl Around {
             .collect()
     }
 
-    /// What the V-IPU controllers could serve, if they have objects that the user may list.
-    fn capacity(&self) -> Option<Capacity> {
+    /// What the V-IPU controllers could serve to an owner, if they have objects that the user may list.
+    fn capacity(&self, owner: Option<&str>) -> Option<Capacity> {
         let all = &self.controllers.allowed()?.readable;
         if all.is_empty() {
             return None;
         }
         let mut closed: Vec<_> = all.iter().filter_map(controllers::closed).collect();
         closed.sort_by(|one, other| one.controller.cmp(&other.controller));
-        let largest_fit = controllers::largest_fit(all.iter());
+        let mut reserved: Vec<_> = all.iter().filter_map(controllers::reserved).collect();
+        reserved.sort_by(|one, other| one.controller.cmp(&other.controller));
+        let largest_fit = controllers::largest_fit(all.iter(), &self.node_selector(owner));
         Some(Capacity {
             closed,
+            reserved,
             largest_fit,
         })
+    }
+
+    /// The node labels that the Pods of an owner ask for.
+    fn node_selector(&self, owner: Option<&str>) -> BTreeMap<String, String> {
+        let all = self.partitions.allowed().map(|all| &all.readable);
+        let mut own = all.into_iter().flatten();
+        let own = own.find(|one| Some(one.spec.owner.uid.as_str()) == owner);
+        own.map_or_else(BTreeMap::new, |one| one.spec.options.node_selector.clone())
     }
 }
 

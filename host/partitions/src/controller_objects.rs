@@ -5,6 +5,7 @@
 //! several releases that list one controller, one keeps its object, and a label of the object names it. The others leave
 //! the object alone as long as that release is there, but all of them follow its cordon.
 
+mod fit;
 mod plan;
 mod status;
 mod watch;
@@ -19,16 +20,18 @@ use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
 use ipu_api::{API_VERSION, labels};
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::{clock, panics};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use vipu_client::controllers;
 use vipu_client::registry::{self, Source};
 
+use self::fit::{Fit, Queue};
 use self::plan::{Action, Facts, Object};
 use self::status::{Listed, Observed};
 use super::context::Context;
+use super::controller_pool::ControllerState;
 use super::controller_summary::{self, OursByController, Summary};
 use super::reconcile::chain;
 
@@ -237,6 +240,7 @@ async fn observe(
 ) -> Vec<Observed> {
     let pool = &context.pool;
     let states = pool.states().await;
+    let mut fits = fits(context, &states);
     let (of_all, unsettled, of_release) = context.watched.read(|cache| {
         let of_all = controller_summary::ours(cache.allocations().held());
         let unsettled = controller_summary::ours(cache.unsettled());
@@ -258,6 +262,7 @@ async fn observe(
         listed: Some(Listed {
             nodes: pool.nodes().count(&summary.label_key, &summary.label_value),
             last_failure: pool.last_failure(&summary.name),
+            fit: fits.remove(&summary.name).unwrap_or_default(),
             summary,
         }),
     };
@@ -279,6 +284,23 @@ async fn observe(
         listed: None,
     }));
     observed
+}
+
+/// What a new request would get on each controller that is not cordoned, by name.
+fn fits(context: &Context, states: &[ControllerState]) -> BTreeMap<String, Fit> {
+    let now = clock::now();
+    let open = states.iter().filter(|state| state.cordon_state.is_none());
+    let mut open: Vec<_> = open.map(|state| state.view.clone()).collect();
+    context.pool.limit_to_unrefused(&mut open);
+    let backfill_limit = context.settings.backfill_limit;
+    let entries = context.queue_state.entries(&context.watched, now);
+    let reservations = context.queue_state.reserved_by_others("");
+    let queue = Queue {
+        entries: &entries,
+        reservations: &reservations,
+        limit: SignedDuration::try_from(backfill_limit).unwrap_or(SignedDuration::MAX),
+    };
+    fit::fits(open, queue, now)
 }
 
 /// Carries out one change. An object that was changed meanwhile, or is gone, is left to the next pass.

@@ -22,6 +22,7 @@ use super::observations::{self, Intent, Observation};
 use super::orphans;
 use super::placement::Candidates;
 use super::placement::request::shortened;
+use super::refusals::{Refusals, Refused};
 use super::status_update;
 use super::watched::Watched;
 
@@ -52,6 +53,7 @@ pub struct ControllerPool {
     nodes: NodeLabels,
     ledger: Watched,
     failure_log: Mutex<FailureLog>,
+    refusals: Mutex<Refusals>,
 }
 
 impl ControllerPool {
@@ -63,6 +65,7 @@ impl ControllerPool {
             ledger,
             inventories: Inventories::new(registry.clone()),
             failure_log: Mutex::default(),
+            refusals: Mutex::default(),
             registry,
         }
     }
@@ -304,13 +307,27 @@ impl ControllerPool {
         self.failure_log.lock()
     }
 
+    /// Limits the largest partition of each controller to what it has not refused, as this process has seen it.
+    /// Returns those that have refused less than what is free.
+    pub(super) fn limit_to_unrefused(&self, views: &mut [ControllerView]) -> Vec<Refused> {
+        self.refusals.lock().limit(views, Timestamp::now())
+    }
+
+    /// Notes that this controller has refused to create a partition of so many IPUs for this reason.
+    pub(super) fn refused(&self, controller: &ControllerRef, ipus: u32, reason: &str) {
+        let mut refusals = self.refusals.lock();
+        refusals.refused(&controller.name, ipus, reason, Timestamp::now());
+    }
+
     /// Notes the creation of partition `id` on this controller.
     pub(super) fn took(&self, controller: &ControllerRef, id: &str, ipus: u32) {
+        self.refusals.lock().created(&controller.name, ipus);
         self.inventories.took(&controller.name, id, ipus);
     }
 
     /// Notes that this controller is removing partition `id`, which no Pod uses.
     pub(super) fn removed(&self, controller: &ControllerRef, id: &str) {
+        self.refusals.lock().released(&controller.name);
         self.inventories.removed(&controller.name, id);
     }
 

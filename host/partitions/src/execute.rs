@@ -266,6 +266,10 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         reason,
         "create failed"
     );
+    if matches!(error, VipuError::Refused { .. }) {
+        let controller = &attempt.controller;
+        context.pool.refused(controller, spec.ipus, &reason);
+    }
     match error {
         VipuError::Address(_)
         | VipuError::UnlistedAddress { .. }

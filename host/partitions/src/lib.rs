@@ -45,6 +45,7 @@ pub mod queue;
 mod queue_state;
 mod read_your_writes;
 mod reconcile;
+mod refusals;
 mod remote_state;
 mod requeue;
 pub mod rest;

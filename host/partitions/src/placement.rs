@@ -94,6 +94,7 @@ pub struct Request {
     pub tried: Vec<PlaceAttempt>,
     /// The other waiting partitions by size, the largest first.
     pub waiting: Vec<SizeCount>,
+    ipus: u32,
     capacity: Capacity,
     /// Why cordoned controllers get no new partitions.
     cordon_reasons: Vec<WaitingReason>,
@@ -131,6 +132,7 @@ pub fn prepare(
     Placement::Ask(Box::new(Request {
         tried: request::tried(&partition.status.clone().unwrap_or_default()),
         waiting: queue::sizes(entries.iter().filter(|other| other.uid != me.uid)),
+        ipus: partition.spec.ipus,
         capacity,
         cordon_reasons,
         fits_cordoned,
@@ -154,6 +156,8 @@ impl Request {
     ) -> Answer {
         match request::answer(decision, by, controllers) {
             Answer::Wait(reasons) => {
+                let views = &self.capacity.views;
+                let reasons = request::with_refusals(reasons, &self.tried, views, self.ipus);
                 let reasons = queue::explained(reasons, &self.capacity);
                 let mut reasons = capacity::explained(reasons, &self.withheld);
                 reasons.extend(self.cordon_reasons);
@@ -179,7 +183,8 @@ fn later(capacity: &Capacity, reasons: Vec<WaitingReason>) -> Answer {
     }
 }
 
-fn for_all(why: &str) -> WaitingReason {
+/// A reason that holds for all controllers.
+pub(crate) fn for_all(why: &str) -> WaitingReason {
     WaitingReason {
         controller: EVERY.to_owned(),
         reason: why.to_owned(),

@@ -59,11 +59,10 @@ pub fn capacity_for(
             use_up(view, *ipus);
         }
     }
-    let earlier_entries = entries
-        .iter()
-        .take_while(|other| other.position < me.position);
-    let earlier_entries =
-        earlier_entries.filter(|earlier| earlier.owner != me.owner && earlier.waits_for_capacity());
+    let earlier_entries = (1..).zip(entries);
+    let earlier_entries = earlier_entries.take_while(|(_, other)| other.position < me.position);
+    let earlier_entries = earlier_entries
+        .filter(|(_, earlier)| earlier.owner != me.owner && earlier.waits_for_capacity());
     let limits = |earlier: &QueueEntry| limits(earlier, limit, now);
     is_claimed |= reserve_for(earlier_entries, limits, &mut views, &mut reserved);
     let too_small = too_small(me, held, &views);
@@ -75,9 +74,10 @@ pub fn capacity_for(
     }
 }
 
-/// Reserves capacity for earlier requests. Returns whether some of them will use theirs within seconds.
+/// Reserves capacity for earlier requests, each with its number in the queue. Returns whether some of them will use theirs
+/// within seconds.
 fn reserve_for<'a>(
-    earlier_entries: impl Iterator<Item = &'a QueueEntry>,
+    earlier_entries: impl Iterator<Item = (usize, &'a QueueEntry)>,
     limits: impl Fn(&QueueEntry) -> usize,
     views: &mut [ControllerView],
     reserved: &mut BTreeMap<String, String>,
@@ -87,7 +87,7 @@ fn reserve_for<'a>(
     // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes.
     let mut considered = BTreeSet::new();
     let mut is_full = are_full(views);
-    for earlier in earlier_entries {
+    for (number, earlier) in earlier_entries {
         if is_full {
             break;
         }
@@ -99,11 +99,11 @@ fn reserve_for<'a>(
         if considered.contains(&kind) {
             continue;
         }
-        let has_changed = if earlier.has_precedence && reserve(earlier, views, reserved) {
+        let has_changed = if earlier.has_precedence && reserve((number, earlier), views, reserved) {
             is_claimed = true;
             true
         } else if limits > 0 && lacks_capacity(earlier, views) {
-            controllers.reserve(earlier, limits, views, reserved)
+            controllers.reserve((number, earlier), limits, views, reserved)
         } else {
             false
         };
@@ -119,6 +119,35 @@ fn reserve_for<'a>(
 
 fn are_full(views: &[ControllerView]) -> bool {
     views.iter().all(|view| view.largest_free == 0)
+}
+
+/// A request that is created at `now`, after all others of the queue, with so many partitions in its gang.
+pub fn new_request(
+    ipus: u32,
+    gang: u32,
+    node_selector: BTreeMap<String, String>,
+    now: Timestamp,
+) -> QueueEntry {
+    // No IPUPartition has this name, which sorts after each of them.
+    let name = char::MAX.to_string();
+    QueueEntry {
+        uid: String::new(),
+        owner: String::new(),
+        owner_name: String::new(),
+        position: QueuePosition {
+            created: Timestamp::MAX,
+            name: name.clone(),
+        },
+        name,
+        since: now,
+        ipus,
+        gang,
+        was_placed: false,
+        missing_members: 0,
+        node_selector,
+        has_precedence: false,
+        is_stalled: false,
+    }
 }
 
 /// The capacity that is left after all requests of the queue that fit, and after the IPUs of each controller that are
@@ -199,16 +228,24 @@ pub fn take<'a>(
 
 /// Reserves the capacity that an earlier request will use. Returns whether it fits.
 fn reserve(
-    earlier: &QueueEntry,
+    (number, earlier): (usize, &QueueEntry),
     views: &mut [ControllerView],
     reserved: &mut BTreeMap<String, String>,
 ) -> bool {
     let Some(name) = take(views, earlier.ipus, &earlier.node_selector) else {
         return false;
     };
-    let whom = format!("{}, which has waited longer", earlier.owner_name);
+    let whom = format!("{}, which has waited longer", holder(number, earlier));
     reserved.insert(name.to_owned(), whom);
     true
+}
+
+/// The request with a reservation, and its position in the queue, for users.
+fn holder(number: usize, earlier: &QueueEntry) -> String {
+    let QueueEntry {
+        owner_name, ipus, ..
+    } = earlier;
+    format!("{owner_name} ({ipus} IPUs, position {number} in the queue)")
 }
 
 /// How many times an earlier request has waited for the limit.

@@ -1,6 +1,6 @@
 //! A cluster with IPUs in each state, and the dashboard of a user.
 
-use std::process::Stdio;
+use std::process::{self, Stdio};
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
@@ -30,7 +30,12 @@ impl Dashboard {
         let kubeconfig = office.kubeconfig(user);
         let mut arguments = vec!["dashboard"];
         arguments.extend(options);
-        let mut command = Command::from(office.command(&kubeconfig, &arguments));
+        Self::of(office.command(&kubeconfig, &arguments)).await
+    }
+
+    /// The same of a command of its own.
+    pub(crate) async fn of(command: process::Command) -> Self {
+        let mut command = Command::from(command);
         let command = command.stdout(Stdio::piped()).kill_on_drop(true);
         let mut process = command.spawn().unwrap();
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -208,7 +213,10 @@ pub(crate) async fn fill(client: &Client) {
         "metadata": {"name": "best-fit"},
         "spec": {
             "hook": "Placement", "mode": "Shadow",
-            "module": {"configMap": {"name": "modules", "key": "best-fit.wasm"}},
+            "module": {
+                "configMap": {"name": "modules", "key": "best-fit.wasm"},
+                "digest": "sha256:0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0",
+            },
         },
         "status": {
             "phase": "Shadow", "message": "compared with the built-in guest", "observedGeneration": 1,

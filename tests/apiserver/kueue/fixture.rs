@@ -101,6 +101,11 @@ impl Fixture {
         self.controller = Some(self.place.controller("controller", Vec::new()).await);
     }
 
+    /// The port of the proxy's REST API in plain text.
+    pub(crate) fn rest(&self) -> u16 {
+        self.proxy.as_ref().unwrap().port
+    }
+
     /// Kills both processes of the operator.
     pub(crate) fn kill_operator(&mut self) {
         self.controller = None;

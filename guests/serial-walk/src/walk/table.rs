@@ -70,7 +70,7 @@ fn the_first_that_can_serve_is_tried() {
 
 #[test]
 fn waiting_tells_why_for_each_controller() {
-    let cases: [(&str, Change, [&str; 2]); 6] = [
+    let cases: [(&str, Change, [&str; 2]); 7] = [
         (
             "all full",
             |world| {
@@ -78,6 +78,18 @@ fn waiting_tells_why_for_each_controller() {
                 world.1[1] = controller("pod2", 64, 60);
             },
             ["8 of its 16 IPUs are used", "60 of its 64"],
+        ),
+        (
+            "free, but not together",
+            |world| {
+                world.1[0].used_ipus = 0;
+                world.1[0].largest_free = 8;
+                world.1[1] = controller("pod2", 64, 60);
+            },
+            [
+                "16 of its 16 IPUs are free, but not together: a partition can have 8 now",
+                "60 of its 64",
+            ],
         ),
         (
             "all tried",

@@ -38,6 +38,8 @@ pub struct Controller {
     pub version: Option<String>,
     /// Its IPUs.
     pub ipus: ControllerIpus,
+    /// The request that its free IPUs are reserved for.
+    pub reserved_for: Option<String>,
     /// How many partitions went to ERROR within the last day.
     pub failed_partitions: u32,
     /// How often it reset a partition by itself within the last day.
@@ -82,10 +84,20 @@ impl Controller {
             nodes: status.nodes,
             version: status.server_version.as_deref().map(shown),
             ipus: status.ipus,
+            reserved_for: status.reserved_for.as_deref().map(shown),
             failed_partitions: status.last_day.failed_partitions,
             auto_resets: status.last_day.auto_resets,
             accounted: status.accounting.map(accounted),
         })
+    }
+
+    /// The largest partition that a new request would get on it now. 0 if it is not open.
+    pub fn largest_fit(&self) -> u32 {
+        if !self.is_open {
+            return 0;
+        }
+        // Earlier versions of the operator report only what is free.
+        self.ipus.largest_fit.unwrap_or(self.ipus.largest_free)
     }
 }
 

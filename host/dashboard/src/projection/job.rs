@@ -1,17 +1,45 @@
 //! Pure: what the dashboard keeps of an IPUJob.
 
-use ipu_api::ipujob_status::JobState;
+use ipu_api::ipujob_status::{JobCondition, JobState};
+use jiff::Timestamp;
 use kube::core::DynamicObject;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+use crate::shown::shown;
+
+/// Conditions that say why a job waits for something else than IPUs, with their status, the first cause first.
+const OBSTACLES: [(&str, &str); 3] = [
+    ("QuotaReserved", "False"),
+    ("PodsReady", "False"),
+    ("Suspended", "True"),
+];
 
 /// An IPUJob. Its spec, which contains the templates of its Pods, is not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// Its UID.
     pub uid: String,
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
     /// Its state.
     pub state: JobState,
+    /// Why it waits, if it waits for something else than IPUs.
+    pub obstacle: Option<Obstacle>,
+}
+
+/// Why a job waits for something else than IPUs: a quota of Kueue, or what its Pods wait for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Obstacle {
+    /// The reason of the condition.
+    pub reason: String,
+    /// Its message.
+    pub message: String,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
 }
 
 impl Job {
@@ -19,9 +47,30 @@ impl Job {
     pub fn of(object: DynamicObject) -> Option<Self> {
         let state = object.data.pointer("/status/launcherStatus");
         let state = state.and_then(|state: &Value| JobState::deserialize(state).ok());
+        let state = state.unwrap_or_default();
+        let waits = matches!(state, JobState::Pending | JobState::Suspended);
+        let conditions = object.data.pointer("/status/conditions");
+        let conditions = conditions.filter(|_| waits);
+        let conditions = conditions.and_then(|all| Vec::<JobCondition>::deserialize(all).ok());
+        let metadata = object.metadata;
         Some(Self {
-            uid: object.metadata.uid?,
-            state: state.unwrap_or_default(),
+            uid: metadata.uid?,
+            namespace: shown(&metadata.namespace.unwrap_or_default()),
+            name: shown(&metadata.name.unwrap_or_default()),
+            state,
+            obstacle: obstacle(&conditions.unwrap_or_default()),
         })
     }
+}
+
+fn obstacle(conditions: &[JobCondition]) -> Option<Obstacle> {
+    let found = OBSTACLES.iter().find_map(|(type_, status)| {
+        let mut conditions = conditions.iter();
+        conditions.find(|one| one.type_ == *type_ && one.status == *status)
+    })?;
+    Some(Obstacle {
+        reason: shown(&found.reason),
+        message: shown(&found.message),
+        since: found.last_transition_time.as_ref().map(|time| time.0),
+    })
 }

@@ -41,7 +41,7 @@ impl View {
     fn kinds(self) -> &'static [Kind] {
         match self {
             Self::Controllers => &[Kind::Controllers, Kind::Partitions, Kind::Jobs],
-            Self::Queue => &[Kind::Controllers, Kind::Partitions],
+            Self::Queue => &[Kind::Controllers, Kind::Partitions, Kind::Jobs],
             Self::Partitions => &[Kind::Partitions, Kind::Jobs],
             Self::Policies => &[Kind::Policies],
             Self::Goodput | Self::History => &[Kind::Controllers],
@@ -78,7 +78,7 @@ mod tests {
                 &[Controllers, Queue, Goodput, History][..],
             ),
             (Kind::Partitions, &[Controllers, Queue, Partitions]),
-            (Kind::Jobs, &[Controllers, Partitions]),
+            (Kind::Jobs, &[Controllers, Queue, Partitions]),
             (Kind::Policies, &[Policies]),
         ] {
             let before = Changes::default();

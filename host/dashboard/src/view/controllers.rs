@@ -43,6 +43,9 @@ pub struct ControllerRow {
     /// The largest partition that could be created now: an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_free: Option<u32>,
+    /// The request that its free IPUs are reserved for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reserved_for: Option<String>,
     /// How many partitions went to ERROR within the last day.
     pub failed_partitions: u32,
     /// How often it reset a partition by itself within the last day.
@@ -183,6 +186,7 @@ fn row(controller: &Controller, blocks: Vec<Block>) -> ControllerRow {
         version: controller.version.clone(),
         total: Some(controller.ipus.total),
         largest_free: Some(controller.ipus.largest_free),
+        reserved_for: controller.reserved_for.clone(),
         failed_partitions: controller.failed_partitions,
         auto_resets: controller.auto_resets,
         blocks,

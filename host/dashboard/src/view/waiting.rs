@@ -7,8 +7,11 @@ use serde::Serialize;
 
 use super::{Listed, Page};
 use crate::cluster::{Cluster, Kind};
-use crate::projection::{Controller, Owner, Partition, Reason};
+use crate::projection::{Controller, Obstacle, Owner, Partition, Reason};
 use crate::queue::{Entry, order_of};
+
+/// Most IPUJobs that are shown of those that wait for something else.
+const BLOCKED_MAX: usize = 100;
 
 /// The queue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,15 +21,38 @@ pub struct Queue {
     pub waiting: usize,
     /// Their IPUs.
     pub waiting_ipus: u64,
-    /// The largest partition that could be created now, without the requests that wait. Missing: not known.
+    /// The largest partition that a new request would get now. Missing: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_fit: Option<Fit>,
+    /// IPUJobs that wait for something else.
+    pub blocked: Blocked,
     /// A part of the requests.
     #[serde(flatten)]
     pub listed: Listed<QueueRow>,
 }
 
-/// The largest partition that a V-IPU controller could create now: an estimate.
+/// IPUJobs that wait for something else than IPUs, such as a quota or an image, in the order of their namespaces and names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Blocked {
+    /// How many there are.
+    pub total: usize,
+    /// The first of them.
+    pub rows: Vec<BlockedJob>,
+}
+
+/// An IPUJob that waits for something else than IPUs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct BlockedJob {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Why it waits.
+    #[serde(flatten)]
+    pub obstacle: Obstacle,
+}
+
+/// The largest partition that a new request would get on a V-IPU controller now: an estimate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fit {
     /// Its IPUs.
@@ -63,7 +89,7 @@ pub struct QueueRow {
     /// What happened last, if no V-IPU controller has a reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The largest partition that could be created for it now. Missing: not known.
+    /// The largest partition that a new request with its node selector would get now. Missing: not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_fit: Option<u32>,
 }
@@ -82,12 +108,13 @@ pub fn queue(cluster: &Cluster, namespace: Option<&str>, page: Page, now: Timest
         namespace.is_none_or(|namespace| partition.owner.namespace == namespace)
     };
     let shown: Vec<(usize, &&Partition)> = ordered.filter(|(_, one)| is_shown(one)).collect();
-    let not_shown = cluster.not_shown(&[Kind::Partitions, Kind::Controllers], now);
+    let not_shown = cluster.not_shown(&[Kind::Partitions, Kind::Controllers, Kind::Jobs], now);
     let ipus = waiting.values().map(|one| u64::from(one.ipus));
     Queue {
         waiting: waiting.len(),
         waiting_ipus: ipus.fold(0, u64::saturating_add),
         largest_fit: fit(cluster, &BTreeMap::new()),
+        blocked: blocked(cluster, namespace),
         listed: page.of(&shown, not_shown, |(position, one)| {
             row(cluster, *position, one)
         }),
@@ -121,8 +148,25 @@ fn row(cluster: &Cluster, position: usize, partition: &Partition) -> QueueRow {
     }
 }
 
-/// The largest free partition of the V-IPU controllers that are open and suit a node selector. `None`: the user may not
-/// list VIPUControllers.
+fn blocked(cluster: &Cluster, namespace: Option<&str>) -> Blocked {
+    let jobs = cluster.jobs.values();
+    let shown = jobs.filter(|one| namespace.is_none_or(|namespace| one.namespace == namespace));
+    let mut blocked = Blocked::default();
+    for (job, obstacle) in shown.filter_map(|one| Some((one, one.obstacle.as_ref()?))) {
+        blocked.total += 1;
+        if blocked.rows.len() < BLOCKED_MAX {
+            blocked.rows.push(BlockedJob {
+                namespace: job.namespace.clone(),
+                name: job.name.clone(),
+                obstacle: obstacle.clone(),
+            });
+        }
+    }
+    blocked
+}
+
+/// The largest partition that a new request would get on the V-IPU controllers that are open and suit a node selector.
+/// `None`: the user may not list VIPUControllers.
 fn fit(cluster: &Cluster, selector: &BTreeMap<String, String>) -> Option<Fit> {
     if !cluster.controllers.is_known() {
         return None;
@@ -134,12 +178,12 @@ fn fit(cluster: &Cluster, selector: &BTreeMap<String, String>) -> Option<Fit> {
     let open = cluster.controllers.values().filter(|one| one.is_open);
     let mut best: Option<&Controller> = None;
     for one in open.filter(suits) {
-        if best.is_none_or(|best| one.ipus.largest_free > best.ipus.largest_free) {
+        if best.is_none_or(|best| one.largest_fit() > best.largest_fit()) {
             best = Some(one);
         }
     }
     Some(Fit {
-        ipus: best.map_or(0, |one| one.ipus.largest_free),
+        ipus: best.map_or(0, Controller::largest_fit),
         controller: best.map(|one| one.address.clone()),
     })
 }
@@ -149,7 +193,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::view::fixture::{cluster, controller, now, partition_object};
+    use crate::view::fixture::{cluster, controller, job, now, partition_object};
 
     const ALL: Page = Page {
         offset: 0,
@@ -205,6 +249,60 @@ mod tests {
         assert_eq!(rows[0], first);
         assert_eq!(rows[1]["name"], "a.second-0");
         assert_eq!(rows[2]["largestFit"], 2);
+    }
+
+    #[test]
+    fn what_is_reserved_for_a_request_does_not_fit() {
+        let mut reserved = controller("pod1", 64, 0, 64);
+        reserved["status"]["ipus"]["largestFit"] = json!(0);
+        let controllers = vec![reserved, controller("pod2", 64, 62, 2)];
+        let queue = queue(
+            &cluster(controllers, Vec::new(), Vec::new()),
+            None,
+            ALL,
+            now(),
+        );
+        let fit = queue.largest_fit.unwrap();
+        assert_eq!(
+            (fit.ipus, fit.controller.as_deref()),
+            (2, Some("pod2:8090"))
+        );
+    }
+
+    #[test]
+    fn jobs_that_wait_for_something_else_are_named_with_their_reason() {
+        let blocked = |owner: &str, state: &str, type_: &str, status: &str| {
+            let mut job = job(owner, state);
+            job["status"]["conditions"] = json!([
+                {"type": "PartitionsReady", "status": "False", "reason": "WaitingForPartition", "message": ""},
+                {
+                    "type": type_, "status": status, "reason": "Why", "message": "because",
+                    "lastTransitionTime": "2026-01-02T12:00:00Z",
+                },
+            ]);
+            job
+        };
+        let jobs = vec![
+            blocked("b/image", "Pending", "PodsReady", "False"),
+            blocked("a/quota", "Suspended", "QuotaReserved", "False"),
+            blocked("a/admitted", "Suspended", "QuotaReserved", "True"),
+            blocked("a/runs", "Running", "PodsReady", "False"),
+        ];
+        let cluster = cluster(Vec::new(), Vec::new(), jobs);
+        let names = |namespace: Option<&str>| {
+            let blocked = queue(&cluster, namespace, ALL, now()).blocked;
+            let names: Vec<_> = blocked.rows.iter().map(|one| one.name.clone()).collect();
+            assert_eq!(blocked.total, names.len());
+            names
+        };
+        assert_eq!(names(None), ["quota", "image"]);
+        assert_eq!(names(Some("b")), ["image"]);
+        let rows = queue(&cluster, Some("b"), ALL, now()).blocked.rows;
+        let expected = json!([{
+            "namespace": "b", "name": "image", "reason": "Why", "message": "because",
+            "since": "2026-01-02T12:00:00Z",
+        }]);
+        assert_eq!(serde_json::to_value(rows).unwrap(), expected);
     }
 
     #[test]

@@ -68,7 +68,10 @@ impl Advice {
             self.add(sentence);
         }
         if self.0.len() == before {
-            self.add("wait: the reason of each V-IPU controller is above");
+            self.add(
+                "wait: the reason of each V-IPU controller is above, in the words of the placement policy; its admin can \
+                 explain them",
+            );
         }
         self.add_fit(page);
     }
@@ -87,7 +90,7 @@ impl Advice {
             && ipus > fit.ipus
         {
             self.add(format!(
-                "what would fit now: {} IPUs instead of {ipus}, on {}, unless they are reserved for an earlier request",
+                "what would fit now: {} IPUs instead of {ipus}, on {}, unless a policy or a quota allows less",
                 fit.ipus,
                 fit.controllers.join(", ")
             ));

@@ -61,7 +61,7 @@ pub fn job(job: &DynamicObject, around: &Around, now: Timestamp) -> Page {
         not_shown: around.not_shown(),
         advice: Vec::new(),
     };
-    page.capacity = around.capacity().filter(|_| waits(&page));
+    page.capacity = around.capacity(uid).filter(|_| waits(&page));
     page.advice = advice(&page, status.as_ref());
     page
 }

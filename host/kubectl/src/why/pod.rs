@@ -46,7 +46,7 @@ pub fn pod(pod: &Pod, around: &Around, now: Timestamp) -> Page {
         not_shown: around.not_shown(),
         advice: Vec::new(),
     };
-    page.capacity = around.capacity().filter(|_| waits(&page));
+    page.capacity = around.capacity(uid).filter(|_| waits(&page));
     let mut advice = Advice::default();
     match label(metadata, labels::JOB_NAME_LABEL) {
         Some(job) => advice.add(format!(

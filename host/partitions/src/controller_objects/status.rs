@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 use vipu_client::cordon::CordonState;
 
+use super::fit::Fit;
 use crate::controller_summary::Summary;
 
 /// Condition: the controller answers.
@@ -43,6 +44,8 @@ pub(super) struct Listed {
     pub nodes: usize,
     /// When its last failure within a day was.
     pub last_failure: Option<Timestamp>,
+    /// What a new request would get on it.
+    pub fit: Fit,
 }
 
 /// What an admin asks in the spec of an object.
@@ -77,7 +80,10 @@ pub(super) fn desired(
     match &observed.listed {
         Some(listed) => set_figures(&mut status, listed),
         // Nothing is placed there any more.
-        None => status.ipus.largest_free = 0,
+        None => {
+            status.ipus.largest_free = 0;
+            set_fit(&mut status, &Fit::default());
+        }
     }
     status.summary = summary(observed, spec.cordon_state);
     status.conditions = conditions(observed, &status.conditions, spec, now);
@@ -111,7 +117,7 @@ pub(super) fn change(
 pub(super) fn patch(uid: &str, status: &VIPUControllerStatus) -> Value {
     let mut patch = json!({"metadata": {"uid": uid}, "status": status});
     let fields = &mut patch["status"];
-    remove_missing(fields, &["serverVersion", "labelKey", "labelValue"]);
+    remove_missing(fields, &["serverVersion", "labelKey", "labelValue", "reservedFor"]);
     remove_missing(&mut fields["lastDay"], &["last"]);
     if status.accounting.is_some() {
         complete(&mut fields["accounting"]);
@@ -149,6 +155,7 @@ fn set_figures(status: &mut VIPUControllerStatus, listed: &Listed) {
         summary,
         nodes,
         last_failure,
+        fit,
     } = listed;
     status.label_key.clone_from(&summary.label_key);
     status.label_value.clone_from(&summary.label_value);
@@ -166,8 +173,15 @@ fn set_figures(status: &mut VIPUControllerStatus, listed: &Listed) {
             used: summary.used_ipus,
             used_by_others: summary.used_by_others,
             largest_free: summary.largest_free,
+            largest_fit: None,
         };
     }
+    set_fit(status, fit);
+}
+
+fn set_fit(status: &mut VIPUControllerStatus, fit: &Fit) {
+    status.ipus.largest_fit = Some(fit.largest);
+    status.reserved_for.clone_from(&fit.reserved_for);
 }
 
 /// The state in words, as `kubectl get nodes` shows it.

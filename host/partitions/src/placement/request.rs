@@ -20,6 +20,7 @@ use ipu_guest_host::model::{
 };
 
 use crate::observations::Answer;
+use crate::refusals;
 
 /// Longest reason in a status, in bytes.
 const REASON_MAX: usize = 512;
@@ -147,6 +148,28 @@ pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) 
         }
         Decision::Reject(why) => Answer::Reject(shortened(&why)),
     }
+}
+
+/// The reasons of a policy. Those of controllers that have refused a partition of so many IPUs, although as many are free,
+/// get the likely cause: a partition needs IPUs that stand together, and no controller reports which of them are free.
+pub fn with_refusals(
+    mut reasons: Vec<WaitingReason>,
+    tried: &[PlaceAttempt],
+    views: &[ControllerView],
+    ipus: u32,
+) -> Vec<WaitingReason> {
+    let is_refusal = |attempt: &PlaceAttempt, name: &str| {
+        attempt.controller == name && attempt.outcome == PlaceOutcome::Refused
+    };
+    for reason in &mut reasons {
+        let name = &reason.controller;
+        let view = views.iter().find(|view| view.name == *name);
+        let view = view.filter(|view| view.largest_free >= ipus);
+        if let Some(view) = view.filter(|_| tried.iter().any(|one| is_refusal(one, name))) {
+            reason.reason = format!("{}; {}", reason.reason, refusals::likely_cause(view));
+        }
+    }
+    reasons
 }
 
 /// Why a cordoned controller gets no new partitions.

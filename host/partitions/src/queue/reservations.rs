@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use ipu_guest_host::model::ControllerView;
 
 use super::entry::QueueEntry;
-use super::use_up;
+use super::{holder, use_up};
 
 /// Of so many controllers that suit a request, one is reserved at the same time, and always one.
 const SHARE: usize = 8;
@@ -37,7 +37,7 @@ impl Reservations {
     /// whatever the share is. Returns whether there was one.
     pub(super) fn reserve(
         &mut self,
-        earlier: &QueueEntry,
+        (number, earlier): (usize, &QueueEntry),
         limits: usize,
         views: &mut [ControllerView],
         reserved: &mut BTreeMap<String, String>,
@@ -62,7 +62,8 @@ impl Reservations {
             count += 1;
             use_up(view, u32::MAX);
             let name = view.name.clone();
-            reserved.entry(name).or_insert_with(|| holder(earlier));
+            let whom = reserved.entry(name);
+            whom.or_insert_with(|| lasting(number, earlier));
         }
         *self.taken.entry(suited).or_default() += count;
         count > 0
@@ -75,12 +76,11 @@ pub(super) fn additional(limits: usize) -> usize {
     doublings.map_or(0, |doublings| doublings as usize + 1)
 }
 
-/// The request with a reservation, for users.
-fn holder(earlier: &QueueEntry) -> String {
+/// The request with a reservation that lasts until it is served, for users.
+fn lasting(number: usize, earlier: &QueueEntry) -> String {
     format!(
-        "{} ({} IPUs), which waits since {}",
-        earlier.owner_name,
-        earlier.ipus,
+        "{}, which waits since {}",
+        holder(number, earlier),
         earlier.since.strftime("%Y-%m-%dT%H:%M:%SZ")
     )
 }

@@ -225,8 +225,8 @@ fn the_reason_names_the_request_with_the_reservation() {
     let explained = explained(reasons, &capacity);
     assert_eq!(
         explained[0].reason,
-        "its free capacity is reserved for default/big (16 IPUs), which waits since \
-         2026-01-01T11:48:00Z"
+        "its free capacity is reserved for default/big (16 IPUs, position 1 in the queue), which waits \
+         since 2026-01-01T11:48:00Z"
     );
 }
 

@@ -24,6 +24,9 @@ pub struct QueryRequest {
     /// Node selector of the owner's Pods.
     #[schemars(default)]
     pub node_selector: BTreeMap<String, String>,
+    /// How many such partitions are of use only together, as those of a job with several instances and a launcher.
+    #[schemars(default = "one")]
+    pub gang_size: u32,
 }
 
 /// Reads a body such as `{"size": 2}`. Unknown fields are ignored, as in Graphcore's proxy.
@@ -43,6 +46,7 @@ pub fn read(body: &[u8]) -> Result<QueryRequest, Fault> {
         gcds: gcds(fields, size)?,
         namespace: namespace(fields)?,
         node_selector: node_selector(fields)?,
+        gang_size: gang_size(fields)?,
     })
 }
 
@@ -66,6 +70,19 @@ fn gcds(fields: &Map<String, Value>, size: u32) -> Result<u32, Fault> {
         _ => {
             let rule = format!("a number from 1 to size, which is {size}");
             Err(Fault::new("gcds", &value.to_string(), &rule))
+        }
+    }
+}
+
+fn gang_size(fields: &Map<String, Value>) -> Result<u32, Fault> {
+    let Some(value) = fields.get("gangSize") else {
+        return Ok(one());
+    };
+    match number(value) {
+        Some(size) if size > 0 => Ok(size),
+        _ => {
+            let rule = "a number of partitions, from 1 on";
+            Err(Fault::new("gangSize", &value.to_string(), rule))
         }
     }
 }

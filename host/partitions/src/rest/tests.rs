@@ -259,6 +259,7 @@ async fn wrong_parts_of_a_question_are_named() {
         (r#"{"size": 2, "gcds": 0}"#, "gcds"),
         (r#"{"size": 2, "gcds": 4}"#, "gcds"),
         (r#"{"size": 2, "gcds": "one"}"#, "gcds"),
+        (r#"{"size": 2, "gangSize": 0}"#, "gangSize"),
         (r#"{"size": 2, "namespace": 1}"#, "namespace"),
         (r#"{"size": 2, "nodeSelector": []}"#, "nodeSelector"),
         (r#"{"size": 2, "nodeSelector": {"a": 1}}"#, "nodeSelector.a"),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::WaitingReason;
 use ipu_guest_host::context::PlacementContext;
-use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, PassedOver};
+use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, PassedOver, Placed};
 use ipu_policies::active_policies::ActivePolicies;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use crate::placement::request::shortened;
 /// Most controllers with a reason in an answer.
 const EXPLAINED_MAX: usize = 256;
 
-/// Time limit of single requests for reasons.
+/// Time limit of single requests for reasons, and of those for the largest size.
 const EXPLAINING: Duration = Duration::from_secs(2);
 
 /// The answer of `/query`.
@@ -45,9 +45,34 @@ pub struct Placement {
     pub passed_over: Vec<WaitingReason>,
     /// Why the built-in serial walk decided instead of the policy; missing if the policy did.
     pub overruled: Option<String>,
-    /// The largest partition that could be created now on any controller that answers, in IPUs. An estimate: the
-    /// controllers do not report which IPUs can form a partition.
+    /// The largest partition that would be created now for such a request, in IPUs: without capacity that is reserved for
+    /// earlier requests, and as the active placement policy decides. An estimate: the controllers do not report which
+    /// IPUs can form a partition.
     pub largest_size: u32,
+}
+
+impl Placement {
+    /// The placement of a request that waits for these reasons, whatever the policy says.
+    pub(super) fn waiting(self, reasons: Vec<WaitingReason>) -> Self {
+        Self {
+            decision: Outcome::Wait,
+            controller: None,
+            reason: None,
+            passed_over: reasons,
+            ..self
+        }
+    }
+
+    /// The placement of a request that is rejected for this reason, whatever the policy says.
+    pub(super) fn rejected(self, why: &str) -> Self {
+        Self {
+            decision: Outcome::Reject,
+            controller: None,
+            reason: Some(shortened(why)),
+            passed_over: Vec::new(),
+            ..self
+        }
+    }
 }
 
 /// The decision.
@@ -63,7 +88,8 @@ pub enum Outcome {
 }
 
 /// Answers a query about these controllers. The policy is asked once; a second time if it has skipped controllers before
-/// the chosen one; and about each of those alone if the second answer contains no reasons.
+/// the chosen one; about each of those alone if the second answer contains no reasons; and about other sizes, the largest
+/// first, until one would be created.
 pub async fn answer(
     guests: &ActivePolicies,
     query: &QueryRequest,
@@ -72,14 +98,13 @@ pub async fn answer(
 ) -> Answer {
     let request = request(query, context);
     let placed = guests.place(&request, controllers, &[]).await;
-    let reachable = controllers.iter().filter(|one| one.unreachable.is_none());
     let mut placement = Placement {
         decision: Outcome::Wait,
         controller: None,
         reason: None,
         passed_over: Vec::new(),
         overruled: placed.overruled.as_deref().map(shortened),
-        largest_size: reachable.map(|one| one.largest_free).max().unwrap_or(0),
+        largest_size: largest_size(guests, (&request, query.gang_size), controllers, &placed).await,
     };
     match placed.decision {
         Decision::Try(chosen) => {
@@ -101,6 +126,66 @@ pub async fn answer(
         capacity: answers::capacity(query.size, controllers),
         placement,
     }
+}
+
+/// The largest size in which the policy would place the partitions of a gang, at most what is free on controllers whose nodes
+/// the owner's Pods may use. `placed` is the decision about the size of the request.
+async fn largest_size(
+    guests: &ActivePolicies,
+    (request, gang): (&PartitionRequest, u32),
+    controllers: &[ControllerView],
+    placed: &Placed,
+) -> u32 {
+    let usable: Vec<_> = controllers
+        .iter()
+        .filter(|one| is_usable(request, one))
+        .collect();
+    let fits = |size: u32| {
+        let each = usable.iter().map(|one| one.free_ipus().checked_div(size));
+        let fits = each.map(|places| places.unwrap_or(0));
+        fits.fold(0, u32::saturating_add) >= gang
+    };
+    let largest = usable.iter().map(|one| one.largest_free);
+    let mut largest = largest.max().unwrap_or(0);
+    let search = async {
+        while largest > 0 {
+            if fits(largest) && is_placed(guests, request, largest, controllers, placed).await {
+                return;
+            }
+            largest /= 2;
+        }
+    };
+    // If the policy is slower, the answer is the largest size about which it was not asked yet.
+    let _ = tokio::time::timeout(EXPLAINING, search).await;
+    largest
+}
+
+/// Whether the policy would place a partition of another size. `placed` is its decision about the size of the request.
+async fn is_placed(
+    guests: &ActivePolicies,
+    request: &PartitionRequest,
+    ipus: u32,
+    controllers: &[ControllerView],
+    placed: &Placed,
+) -> bool {
+    if ipus == request.ipus {
+        return matches!(placed.decision, Decision::Try(_));
+    }
+    let asked = PartitionRequest {
+        ipus,
+        gcds: request.gcds.min(ipus),
+        ..request.clone()
+    };
+    let placed = guests.place(&asked, controllers, &[]).await;
+    matches!(placed.decision, Decision::Try(_))
+}
+
+/// Whether the owner's Pods may run on a node of this controller, which answers.
+fn is_usable(request: &PartitionRequest, one: &ControllerView) -> bool {
+    let required = request.node_selector.get(&one.label_key);
+    one.unreachable.is_none()
+        && one.has_nodes
+        && required.is_none_or(|value| *value == one.label_value)
 }
 
 /// Why each of the controllers before the chosen one was passed over.

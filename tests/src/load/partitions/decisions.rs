@@ -65,6 +65,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         gcds: 1,
         namespace: request.namespace.clone(),
         node_selector: BTreeMap::new(),
+        gang_size: 1,
     };
     let (mut placed, mut answered) = (Vec::new(), Vec::new());
     for _ in 0..RUNS {

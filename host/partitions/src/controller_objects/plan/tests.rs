@@ -2,6 +2,7 @@
 
 use vipu_client::failure_stats::FailureStats;
 
+use super::super::fit::Fit;
 use super::super::status::Listed;
 use super::*;
 use crate::controller_summary::Summary;
@@ -38,6 +39,10 @@ fn listed(address: &str, used: u32) -> Observed {
             },
             nodes: 1,
             last_failure: None,
+            fit: Fit {
+                largest: 16,
+                reserved_for: None,
+            },
         }),
     }
 }

@@ -40,6 +40,10 @@ fn observed(cause: Option<&str>) -> Observed {
             },
             nodes: 4,
             last_failure: Some(at(-5) + jiff::SignedDuration::from_millis(1)),
+            fit: Fit {
+                largest: if is_up { 16 } else { 0 },
+                reserved_for: is_up.then(|| "default/large".to_owned()),
+            },
         }),
     }
 }
@@ -75,8 +79,10 @@ fn a_controller_that_answers_is_told_as_it_is() {
         "total": 64,
         "used": 20,
         "usedByOthers": 12,
-        "largestFree": 32
+        "largestFree": 32,
+        "largestFit": 16
       },
+      "reservedFor": "default/large",
       "partitions": 2,
       "otherPartitions": 1,
       "lastDay": {
@@ -114,7 +120,14 @@ fn one_that_does_not_answer_or_left_the_list_keeps_what_is_known() {
     let down = observed(Some("connection refused"));
     let not_ready = desired(&down, Some(&ready), ObservedSpec::default(), at(10));
     assert_eq!(not_ready.summary, "NotReady");
-    assert_eq!(not_ready.ipus, ready.ipus);
+    let last_known = ControllerIpus {
+        largest_fit: Some(0),
+        ..ready.ipus
+    };
+    assert_eq!(
+        (not_ready.ipus, &not_ready.reserved_for),
+        (last_known, &None)
+    );
     assert_eq!(not_ready.other_partitions, 1);
     assert_eq!(
         said(&not_ready),
@@ -282,10 +295,13 @@ fn a_patch_removes_what_is_not_known_any_more_and_leaves_the_accounting() {
     assert_eq!(full["metadata"]["uid"], "uid");
     assert_eq!(full["status"]["serverVersion"], "1.18.0");
     status.server_version = None;
+    status.reserved_for = None;
     status.last_day.last = None;
     let less = patch("uid", &status);
     let fields = less["status"].as_object().unwrap();
-    assert_eq!(fields.get("serverVersion"), Some(&Value::Null));
+    for optional in ["serverVersion", "reservedFor"] {
+        assert_eq!(fields.get(optional), Some(&Value::Null), "{optional}");
+    }
     assert_eq!(fields["lastDay"].get("last"), Some(&Value::Null));
     assert!(!fields.contains_key("accounting"));
 }

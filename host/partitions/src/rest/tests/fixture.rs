@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -81,6 +82,7 @@ impl Ports {
             pool: Arc::new(pool),
             guests: no_policies().await,
             namespaces: namespaces().0,
+            backfill_limit: Duration::from_mins(10),
         };
         let client = fake(Arc::clone(&world));
         let state = SecureState {

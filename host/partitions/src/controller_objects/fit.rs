@@ -1,0 +1,121 @@
+//! Pure: what a new request would get on each V-IPU controller, after the requests that wait.
+
+use std::collections::BTreeMap;
+
+use ipu_guest_host::model::ControllerView;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::queue::{self, QueueEntry};
+
+/// What a new request would get on a controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Fit {
+    /// IPUs of the largest partition. 0: none, also if the controller does not answer or no node reaches it.
+    pub largest: u32,
+    /// The request that its capacity is reserved for.
+    pub reserved_for: Option<String>,
+}
+
+/// The queue that a new request comes after.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Queue<'a> {
+    /// The waiting requests, in order.
+    pub entries: &'a [QueueEntry],
+    /// IPUs of each controller that requests were assigned and have not requested yet.
+    pub reservations: &'a [(String, u32)],
+    /// Waiting time after which capacity is reserved for a request.
+    pub limit: SignedDuration,
+}
+
+/// What a new request would get on each of these controllers, none of which is cordoned, by name.
+pub(super) fn fits(
+    open: Vec<ControllerView>,
+    queue: Queue<'_>,
+    now: Timestamp,
+) -> BTreeMap<String, Fit> {
+    let me = queue::new_request(1, 1, BTreeMap::new(), now);
+    let Queue {
+        entries,
+        reservations,
+        limit,
+    } = queue;
+    let capacity = queue::capacity_for(&me, entries, reservations, 0, open, limit, now);
+    let mut reserved = capacity.reserved;
+    let views = capacity.views.into_iter();
+    views
+        .map(|view| {
+            let is_usable = view.unreachable.is_none() && view.has_nodes;
+            let fit = Fit {
+                largest: if is_usable { view.largest_free } else { 0 },
+                reserved_for: reserved.remove(&view.name),
+            };
+            (view.name, fit)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(name: &str, used: u32) -> ControllerView {
+        let total = 16;
+        ControllerView {
+            name: name.to_owned(),
+            label_key: "ipunode".to_owned(),
+            label_value: name.to_owned(),
+            has_nodes: true,
+            unreachable: None,
+            total_ipus: total,
+            used_ipus: used,
+            largest_free: total - used,
+            free_blocks: Vec::new(),
+            failures: 0,
+        }
+    }
+
+    fn now() -> Timestamp {
+        "2026-01-01T12:00:00Z".parse().unwrap()
+    }
+
+    /// A request that has waited for so many minutes.
+    fn waiting(ipus: u32, minutes: i64) -> QueueEntry {
+        let created = now() - SignedDuration::from_mins(minutes);
+        let mut entry = queue::new_request(ipus, 1, BTreeMap::new(), created);
+        "uid".clone_into(&mut entry.owner);
+        "default/large".clone_into(&mut entry.owner_name);
+        entry.position.created = created;
+        entry
+    }
+
+    type Fits = Vec<(u32, Option<String>)>;
+
+    fn largest(entry: QueueEntry, reservations: &[(String, u32)]) -> Fits {
+        let mut no_nodes = view("pod3", 0);
+        no_nodes.has_nodes = false;
+        let queue = Queue {
+            entries: &[entry],
+            reservations,
+            limit: SignedDuration::from_mins(10),
+        };
+        let fits = fits(
+            vec![view("pod1", 12), view("pod2", 8), no_nodes],
+            queue,
+            now(),
+        );
+        let fits = fits.into_values();
+        fits.map(|fit| (fit.largest, fit.reserved_for)).collect()
+    }
+
+    #[test]
+    fn what_is_reserved_does_not_fit() {
+        let free: Fits = vec![(4, None), (8, None), (0, None)];
+        assert_eq!(largest(waiting(16, 5), &[]), free);
+        let whom = "default/large (16 IPUs, position 1 in the queue), which waits since 2026-01-01T11:48:00Z";
+        let reserved: Fits = vec![(4, None), (0, Some(whom.to_owned())), (0, None)];
+        assert_eq!(largest(waiting(16, 12), &[]), reserved);
+        let claimed = [("pod2".to_owned(), 4)];
+        let left: Fits = vec![(4, None), (4, None), (0, None)];
+        assert_eq!(largest(waiting(16, 5), &claimed), left);
+    }
+}
