@@ -247,7 +247,9 @@ impl Fixture {
         let conflicts = metrics.conflicts.clone();
         let stopping = stop.clone();
         let task = tokio::spawn(async move {
-            let proxy = Box::pin(proxy::run_with(options, client, policies, metrics, stopping));
+            let proxy = Box::pin(proxy::run_with(
+                options, client, policies, metrics, stopping,
+            ));
             let (ended, _) = futures::join!(proxy, OptionFuture::from(watch));
             ended.unwrap();
         });
