@@ -176,6 +176,7 @@ async fn handover(fixture: &mut Fixture) -> Vec<f64> {
     let ended = Timestamp::now();
     let before = accounts(fixture).await.unwrap();
     fixture.start_proxy().await;
+    let fixture = &*fixture;
     // A leader observes all controllers at the same moments.
     let first = eventually("the next leader writes accounts", async || {
         let accounts = accounts(fixture).await.unwrap_or_default();

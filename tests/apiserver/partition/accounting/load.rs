@@ -130,5 +130,5 @@ async fn formed(fixture: &Fixture) -> Vec<IPUPartition> {
 
 fn phase(partition: &IPUPartition) -> PartitionPhase {
     let status = partition.status.as_ref();
-    status.map_or_else(PartitionPhase::default, |status| status.phase)
+    status.map(|status| status.phase).unwrap_or_default()
 }
