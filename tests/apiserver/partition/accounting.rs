@@ -9,6 +9,7 @@ use cluster::wait::{Seen, eventually};
 use futures::StreamExt;
 use ipu_api::accounting::{Accounting, Period};
 use ipu_api::naming;
+use ipu_runtime::clock;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ListParams;
@@ -162,7 +163,7 @@ fn order_faults(fixture: &Fixture) {
 
 /// Stops the leader. It writes the accounts until that moment.
 async fn stop(fixture: &mut Fixture) {
-    let requested = Timestamp::now();
+    let requested = clock::now();
     fixture.stop_proxy().await;
     for account in accounts(fixture).await.unwrap() {
         let missing = seconds(account.until.0, requested);
@@ -173,7 +174,7 @@ async fn stop(fixture: &mut Fixture) {
 /// Starts the next leader. Returns how many IPU-seconds of each controller nobody saw: at most those from the last write of
 /// the leader before until the first write of this one.
 async fn handover(fixture: &mut Fixture) -> Vec<f64> {
-    let ended = Timestamp::now();
+    let ended = clock::now();
     let before = accounts(fixture).await.unwrap();
     fixture.start_proxy().await;
     let fixture = &*fixture;
