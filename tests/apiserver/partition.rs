@@ -1,5 +1,6 @@
 //! The vipu-proxy on a real API server and simulated V-IPU controllers: the life of IPUPartitions.
 
+mod accounting;
 mod adopted;
 mod calls;
 mod cleanup;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use cluster::wait::{Seen, eventually};
-use ipu_api::ipujob_status::JobState;
+use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use k8s_openapi::api::core::v1::Event;
+use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 use tests::load::Writes;
 
@@ -78,7 +79,8 @@ async fn complete(place: &Place, job: &str) {
     place.runs(&format!("{job}-launcher")).await;
     place.once(job, JobState::Running).await;
     place.ends(&format!("{job}-launcher")).await;
-    place.once(job, JobState::Completed).await;
+    let status = place.once(job, JobState::Completed).await;
+    check_accounting(place, job, &status).await;
     eventually("the status says that no worker is left", async || {
         let found = place.jobs().get(job).await.unwrap();
         let workers = found.status.unwrap_or_default().workers_status;
@@ -103,4 +105,15 @@ async fn complete(place: &Place, job: &str) {
         })
         .await;
     }
+}
+
+/// The seconds of a job that has completed, which need no write of their own, add up to its life.
+async fn check_accounting(place: &Place, job: &str, status: &IPUJobStatus) {
+    let found = place.jobs().get(job).await.unwrap();
+    let created = found.creation_timestamp().unwrap().0.as_second();
+    let ended = status.completion_time.as_ref().unwrap().0.as_second();
+    let one = status.accounting.as_ref().unwrap();
+    assert_eq!(one.until.0.as_second(), ended);
+    let counted = one.waiting + one.forming + one.starting + one.running;
+    assert_eq!(counted, ended - created, "{one:?}");
 }

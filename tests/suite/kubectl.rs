@@ -9,11 +9,12 @@ use ipu_api::vipu_controller::VIPUController;
 use ipu_kubectl::advice::{OPERATOR, WAITING};
 use ipu_kubectl::completion;
 use ipu_kubectl::cordon::reason;
-use ipu_kubectl::goodput::{GoodputBy, Since, goodput};
+use ipu_kubectl::goodput::{GoodputBy, Since, goodput, job_history};
 use ipu_kubectl::queue as plugin;
 use ipu_partitions::queue;
 use jiff::Timestamp;
 use kube::CustomResourceExt;
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use crate::sources::{repository, rust_files};
@@ -115,6 +116,32 @@ fn the_states_of_goodput_are_those_of_the_accounting() {
     assert!(counted.remove("namespace"));
     counted.extend(names("unallocated"));
     assert_eq!(shown, counted);
+}
+
+#[test]
+fn an_evaluation_reads_the_jobs_that_goodput_exports() {
+    let job = json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": {
+            "name": "train", "namespace": "team", "creationTimestamp": "2026-01-01T00:00:00Z",
+        },
+        "spec": {"jobInstances": 2, "ipusPerJobInstance": "4", "launcher": {"command": ["mpirun"]}},
+        "status": {
+            "launcherStatus": "Completed", "desiredReplicas": 2, "lastMessage": "",
+            "completionTime": "2026-01-01T00:01:40Z",
+            "accounting": {"until": "2026-01-01T00:01:40Z", "waiting": 40, "running": 60},
+        },
+    });
+    let job: DynamicObject = serde_json::from_value(job).unwrap();
+    let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
+    let history = job_history(&[job], Since::All, now);
+    let jobs = ipu_evaluation::jobs::parse(&history.csv).unwrap();
+    let [job] = &jobs[..] else {
+        panic!("one job is exported: {}", history.csv);
+    };
+    assert_eq!((&*job.namespace, job.arrival), ("team", 0));
+    assert_eq!((job.ipus, job.gang, job.duration), (4, 2, 60));
 }
 
 #[test]

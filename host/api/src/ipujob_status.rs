@@ -58,6 +58,9 @@ pub struct IPUJobStatus {
     /// What the operator has to remember of the run that goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunStatus>,
+    /// Seconds of the job by what it did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounting: Option<JobAccounting>,
     /// What Kueue has granted to a job in a queue. Without it, such a job does not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<JobAdmission>,
@@ -93,6 +96,45 @@ pub struct RunStatus {
     /// By instance: how it ended, where it has and others go on.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ended: BTreeMap<String, InstanceEnd>,
+}
+
+/// Seconds of a job by what it did, since its creation. A job of an earlier version of the operator is counted from its next
+/// state on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct JobAccounting {
+    /// Until when they are counted: when the job came into the state that it is in, or a run failed. The time after it is
+    /// counted with the next change of the state.
+    pub until: Time,
+    /// Until V-IPU controllers were requested to create its partitions.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub waiting: i64,
+    /// From then until all of its partitions were ready.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub forming: i64,
+    /// From then until the job ran: images are pulled, init containers run, Pods wait for a node.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub starting: i64,
+    /// In the state `Running`, without the runs that failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub running: i64,
+    /// In the state `Running`, in runs that failed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub wasted: i64,
+    /// From the end of a run that is repeated until its partitions were ready again, and the back-off was over.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub restarting: i64,
+    /// In the state `Suspended`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub suspended: i64,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(seconds: &i64) -> bool {
+    *seconds == 0
 }
 
 /// What Kueue has granted to a job in a queue. It is in the status, because users may write the rest of an IPUJob, and it

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
 
 use self::deadlines::Deadlines;
-use self::partition::{PartitionState, PlacedPartition};
+use self::partition::{PartitionState, PartitionTimes, PlacedPartition};
 use self::pod::{PodState, SidecarState};
 use super::build::pod_set;
 use super::validate::ValidJob;
@@ -72,6 +72,9 @@ pub struct Instance {
     /// Whether it must not start. A partition that it waits for is released.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
+    /// When its partition was requested and became ready.
+    #[serde(skip)]
+    pub times: PartitionTimes,
     /// Its worker Pods, in the order of their GCDs.
     pub workers: Vec<Member>,
     /// Its live workers that were created from another template than the current one.
@@ -271,8 +274,7 @@ impl<'a> Reader<'a> {
         let refusal = self.refusal(found, &state, &workers);
         let refused = refusal.is_some();
         let state = refusal.unwrap_or(state);
-        let is_recorded =
-            |placed: &PlacedPartition| self.run.used.get(&key) == Some(&placed.use_key());
+        let is_recorded = |one: &PlacedPartition| self.run.used.get(&key) == Some(&one.use_key());
         // An existing Pod uses it, whether the status records that or not.
         let in_use = || workers.iter().any(Member::uses_its_partition);
         Instance {
@@ -284,9 +286,8 @@ impl<'a> Reader<'a> {
             uncreated: self.unmade_of(&workers),
             end: self.run.ended.get(&key).cloned(),
             outdated: self.outdated(&workers),
-            automatic_resets: found
-                .and_then(|found| found.status.as_ref()?.auto_resets.as_ref())
-                .map_or(0, |resets| resets.count),
+            automatic_resets: partition::automatic_resets(found),
+            times: partition::times(found),
             pinned: found.is_some_and(|found| found.spec.options.pinned),
             partition: Owned {
                 name: naming::partition_object(&job.partition_owner(), index),

@@ -1,5 +1,6 @@
 //! Pure: builds the status of a job from its facts, phase and plan, and from the obstacles of the last writes.
 
+mod accounting;
 pub mod conditions;
 pub mod events;
 pub mod invalid;
@@ -100,6 +101,7 @@ pub fn status(
     let run = run::run_status(&input, state, now);
     let mut conditions = Conditions::new(&old.conditions, now);
     conditions.describe(&input, state, run.restarting.as_deref());
+    let accounting = accounting::accounting(&input, (state, run.number), old, now);
     let restarts = i32::from(matches!(input.next, Some(Next::Retry { .. })));
     IPUJobStatus {
         launcher_status: state,
@@ -127,6 +129,7 @@ pub fn status(
             old.session_end_time.clone().filter(|_| ended)
         }),
         run: (run != RunStatus::default()).then_some(run),
+        accounting,
         // `ipu-kueue` writes it.
         admission: old.admission.clone(),
         conditions: conditions.into_vec(),

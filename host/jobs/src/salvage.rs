@@ -44,6 +44,7 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
         annotations: metadata.annotations.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
         generation: metadata.generation,
+        created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         instances: instances(observed),
         size: size(observed),
         launcher: has_launcher.then(|| ValidLauncher {

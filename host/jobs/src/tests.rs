@@ -1,5 +1,6 @@
 //! Tests of the pure part of the job reconciler: no cluster, no clock.
 
+mod accounting;
 mod broken;
 mod build;
 mod cluster;

@@ -11,6 +11,7 @@ use ipu_api::labels;
 use ipu_api::naming;
 use ipu_api::pod_template::PodTemplateError;
 use ipu_api::queueing;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
@@ -35,6 +36,8 @@ pub struct ValidJob {
     pub uid: String,
     /// The `metadata.generation` that was read.
     pub generation: Option<i64>,
+    /// When the IPUJob was created.
+    pub created: Option<Timestamp>,
     /// Desired number of instances, each with its own partition.
     pub instances: u32,
     /// Size of each instance.
@@ -215,6 +218,7 @@ pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
         annotations: metadata.annotations.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
         generation: metadata.generation,
+        created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         instances: sizing.instances,
         size: Size {
             ipus: sizing.ipus,

@@ -8,7 +8,12 @@ const DAY: i64 = 24 * HOUR;
 
 /// The time from `since` to `now`, in one unit. A time in the future, of another clock, counts as now.
 pub fn age(since: Timestamp, now: Timestamp) -> String {
-    let seconds = now.duration_since(since).as_secs().max(0);
+    length(now.duration_since(since).as_secs())
+}
+
+/// A number of seconds, in one unit.
+pub fn length(seconds: i64) -> String {
+    let seconds = seconds.max(0);
     match seconds {
         0..120 => format!("{seconds}s"),
         120..7_200 => format!("{}m", seconds / MINUTE),

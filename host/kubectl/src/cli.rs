@@ -101,6 +101,9 @@ pub struct GoodputOptions {
     /// What a row is about.
     #[arg(long, value_enum, default_value_t)]
     pub by: GoodputBy,
+    /// Print the IPUJobs instead that were created since then and have ended, as CSV for `ipu-operator policy evaluate`.
+    #[arg(long, conflicts_with = "by")]
+    pub jobs: bool,
     /// Form of the output. CSV has all details, whatever --by says.
     #[arg(long, short, value_enum, default_value_t)]
     pub output: GoodputFormat,
@@ -328,6 +331,7 @@ mod tests {
             (&["drain", "a", "--timeout=-1s"], "is not a duration"),
             (&["drain", "a", "--timeout=soon"], "is not a duration"),
             (&["goodput", "--since=1y"], "31d at most, or all"),
+            (&["goodput", "--jobs", "--by=state"], "cannot be used with"),
         ] {
             let error = parse(words).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
@@ -355,6 +359,12 @@ mod tests {
             };
             let found = (options.since, options.by, options.output);
             assert_eq!(found, (since, by, output), "{words:?}");
+            assert!(!options.jobs, "{words:?}");
         }
+        let words = ["goodput", "--jobs", "--since=all", "-o=csv"];
+        let Task::Goodput(options) = parse(&words).unwrap().task else {
+            panic!("{words:?}");
+        };
+        assert!(options.jobs);
     }
 }

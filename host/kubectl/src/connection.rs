@@ -17,7 +17,7 @@ pub struct ConnectionOptions {
     /// Context of the kubeconfig [default: the current one].
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
-    /// Namespace [default: that of the context; for `top` and `dashboard`: all].
+    /// Namespace [default: that of the context; for `top`, `dashboard` and `goodput --jobs`: all].
     #[arg(long, short, global = true, value_name = "NAME")]
     pub namespace: Option<String>,
 }

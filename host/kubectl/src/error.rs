@@ -40,6 +40,15 @@ pub enum KubectlError {
          ClusterRole ipu-operator-view with a ClusterRoleBinding"
     )]
     AccountingDenied(String),
+    /// The user may not list IPUJobs.
+    #[error(
+        "goodput --jobs lists the IPUJobs of all namespaces, or of that of --namespace, and you may not list them: {0}; name \
+         your namespace, or an admin can bind the ClusterRole ipu-operator-view with a ClusterRoleBinding"
+    )]
+    JobsDenied(String),
+    /// Jobs have one form.
+    #[error("--jobs prints CSV: leave --output out, or give --output csv")]
+    JobsFormat,
     /// The user lacks a right to VIPUControllers.
     #[error("you may not {verb} vipucontrollers.graphcore.ai: {words}; {GRANT}")]
     Forbidden {

@@ -1,6 +1,7 @@
-//! Pure: where IPU-hours went, summed up from the accounting of VIPUControllers over whole periods.
+//! Pure: where IPU-hours went, summed up from the accounting of VIPUControllers over whole periods, and the jobs of a time.
 
 mod csv;
+mod jobs;
 mod period;
 mod text;
 
@@ -13,6 +14,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use self::csv::csv;
+pub use self::jobs::{JobHistory, job_history};
 pub use self::period::{Since, SinceError};
 pub use self::text::text;
 

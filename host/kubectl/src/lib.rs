@@ -9,7 +9,7 @@
 //! - [`why`] makes a [`page::Page`] from what `gather` has read; [`top`] counts what `live` has read or watches. Both are
 //!   pure.
 //! - [`cordon`] makes the patch of a VIPUController, [`drain`] says what is still on it, and `operate` sends and watches.
-//! - [`goodput`] sums up the accounting of VIPUControllers. It is pure.
+//! - [`goodput`] sums up the accounting of VIPUControllers, and lists jobs for a replay. It is pure.
 //! - [`completion`] completes the command line, for shells and for kubectl.
 //! - [`queue`] and [`advice`] repeat what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
 //!   [`queue`], [`pods`] and [`store`] are those of the dashboard, which is a package of its own.
@@ -44,12 +44,13 @@ pub mod warnings;
 mod watching;
 pub mod why;
 
-use std::io::Write;
+use std::io::{self, Write};
 
 pub use ipu_dashboard::{pods, queue, store};
 
 use ipu_dashboard::Namespaces;
 use jiff::Timestamp;
+use kube::api::ListParams;
 
 use crate::access::Access;
 use crate::cli::{Arguments, DrainOptions, GoodputOptions, Target, Task, TopOptions, WhyOptions};
@@ -57,7 +58,7 @@ use crate::connection::{Connection, ConnectionOptions};
 use crate::cordon::Request;
 use crate::error::KubectlError;
 use crate::live::View;
-use crate::output::PageFormat;
+use crate::output::{GoodputFormat, PageFormat};
 use crate::top::By;
 
 /// Carries out a command line. `is_terminal`: whether a person reads `out` on a terminal.
@@ -73,6 +74,10 @@ pub async fn run(
             output::write(out, &text)
         }
         Task::Top(task) => count(options, task, out, is_terminal).await,
+        Task::Goodput(task) if task.jobs => {
+            let text = exported(options, task).await?;
+            output::write(out, &text)
+        }
         Task::Goodput(task) => {
             let text = summed_up(&options.connect().await?, task).await?;
             output::write(out, &text)
@@ -156,6 +161,31 @@ async fn summed_up(connection: &Connection, task: &GoodputOptions) -> Result<Str
     }
     let lines = || goodput::csv(&all.readable, since, now);
     output::goodput(&report, lines, task.output)
+}
+
+/// The jobs that have ended, for a replay.
+async fn exported(
+    options: &ConnectionOptions,
+    task: &GoodputOptions,
+) -> Result<String, KubectlError> {
+    if !matches!(task.output, GoodputFormat::Table | GoodputFormat::Csv) {
+        return Err(KubectlError::JobsFormat);
+    }
+    let client = options.connect().await?.client;
+    let api = reading::jobs(&client, options.namespace.as_deref());
+    let jobs = match reading::list(&api, ListParams::default(), "the IPUJobs").await? {
+        Access::Allowed(jobs) => jobs,
+        Access::Denied(words) => return Err(KubectlError::JobsDenied(words)),
+    };
+    let history = goodput::job_history(&jobs, task.since, Timestamp::now());
+    if history.left_out > 0 {
+        let number = history.left_out;
+        let note = format!(
+            "{number} IPUJobs are left out: they have not ended, or never had partitions\n"
+        );
+        output::write(&mut io::stderr(), &note)?;
+    }
+    Ok(history.csv)
 }
 
 /// The use of IPUs, once or after each change.

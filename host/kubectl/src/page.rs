@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use ipu_api::ipujob_status::JobAccounting;
 use ipu_api::partition_conditions::READY;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::age::age;
+use crate::age::{age, length};
 use crate::controllers::{ClosedController, Fit, ReservedController};
 use crate::fact::Fact;
 use crate::partitions::PartitionLine;
@@ -30,6 +31,9 @@ pub struct Page {
     /// What happened last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// How long it did what, until it came into its state. Missing: it is a Pod, or not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub accounting: Option<JobAccounting>,
     /// Its conditions that explain its state.
     pub conditions: Vec<Fact>,
     /// The queue of Kueue that it is in.
@@ -90,6 +94,9 @@ impl Page {
         if let Some(message) = &self.message {
             push(&mut text, format_args!("Last message: {message}\n"));
         }
+        if let Some(spent) = self.accounting.as_ref().and_then(|one| spent(one, now)) {
+            push(&mut text, format_args!("{spent}\n"));
+        }
         let conditions = self.conditions.iter().map(|one| condition(one, now));
         section(&mut text, "Conditions:", conditions);
         let kueue = self.kueue.iter().map(|one| queue(one, now));
@@ -128,6 +135,25 @@ fn section(text: &mut String, title: &str, lines: impl Iterator<Item = String>) 
 fn push(text: &mut String, words: std::fmt::Arguments<'_>) {
     // Writing to a String cannot fail.
     let _ = text.write_fmt(words);
+}
+
+/// How long a job did what, if it did anything.
+fn spent(accounting: &JobAccounting, now: Timestamp) -> Option<String> {
+    let kinds = [
+        ("suspended", accounting.suspended),
+        ("waiting", accounting.waiting),
+        ("forming", accounting.forming),
+        ("starting", accounting.starting),
+        ("running", accounting.running),
+        ("restarting", accounting.restarting),
+        ("wasted by failed runs", accounting.wasted),
+    ];
+    let kinds = kinds.into_iter().filter(|(_, seconds)| *seconds > 0);
+    let kinds: Vec<_> = kinds
+        .map(|(kind, seconds)| format!("{kind} {}", length(seconds)))
+        .collect();
+    let until = age(accounting.until.0, now);
+    (!kinds.is_empty()).then(|| format!("Time until {until} ago: {}", kinds.join(", ")))
 }
 
 fn condition(fact: &Fact, now: Timestamp) -> String {

@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 
+use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::vipu_controller::VIPUController;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -46,6 +47,15 @@ where
 /// The IPUPartitions of the cluster, each as it is stored: one that cannot be read spoils no other.
 pub(crate) fn partitions(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource::<IPUPartition>())
+}
+
+/// The IPUJobs of a namespace, or of the cluster, each as it is stored.
+pub(crate) fn jobs(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
+    let (client, kind) = (client.clone(), resource::<IPUJob>());
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client, namespace, &kind),
+        None => Api::all_with(client, &kind),
+    }
 }
 
 /// The VIPUControllers of the cluster, each as it is stored.

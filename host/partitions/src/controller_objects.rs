@@ -142,6 +142,7 @@ pub async fn run(
 
 /// Writes the accounts of IPU-seconds into all objects that this release keeps.
 async fn save_accounts(context: &Context, objects: &ControllerObjects, keeper: &Keeper) {
+    context.accounts.accounts().count_until(clock::now());
     let all = objects.all().unwrap_or_default();
     let kept = all.into_iter().filter(|(_, object)| {
         !object.is_deleted && object.release.as_deref() == Some(&*keeper.namespace)

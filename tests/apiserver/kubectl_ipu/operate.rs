@@ -240,6 +240,7 @@ async fn controllers_tell_what_fits_and_where_ipu_hours_went() {
         .await;
     let running = format!("{start},hour,pod1:8090,team-a,running,5400.000\n");
     assert!(lines.contains(&running), "{lines}");
+    goodput_exports_jobs(&office).await;
 
     let parts = [
         "V-IPU controllers:\n  pod2:8090 is cordoned by root: new firmware\n",
@@ -250,4 +251,16 @@ async fn controllers_tell_what_fits_and_where_ipu_hours_went() {
     let parts = ["CONTROLLER", "LARGEST-FREE", "\npod2:8090 "];
     let top = office.printed("alice", &["top"], &parts).await;
     assert!(!top.contains("you may not list"), "{top}");
+}
+
+/// Alice may list the jobs of the cluster, and bob may not.
+async fn goodput_exports_jobs(office: &Office) {
+    let refusal = ["goodput --jobs lists", "name your namespace"];
+    office
+        .refused_with("bob", &["goodput", "--jobs"], &refusal)
+        .await;
+    let jobs = ["goodput", "--jobs", "--since=all"];
+    office
+        .printed("alice", &jobs, &["namespace,arrival_seconds,"])
+        .await;
 }

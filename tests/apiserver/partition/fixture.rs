@@ -245,12 +245,19 @@ impl Fixture {
             (Metrics::default(), None)
         };
         let conflicts = metrics.conflicts.clone();
+        let stopping = stop.clone();
         let task = tokio::spawn(async move {
-            let proxy = Box::pin(proxy::run_with(options, client, policies, metrics, stop));
+            let proxy = Box::pin(proxy::run_with(
+                options, client, policies, metrics, stopping,
+            ));
             let (ended, _) = futures::join!(proxy, OptionFuture::from(watch));
             ended.unwrap();
         });
-        Replica { task, conflicts }
+        Replica {
+            task,
+            conflicts,
+            stop,
+        }
     }
 
     /// The older releases that make the release of the proxy inactive.
@@ -262,6 +269,13 @@ impl Fixture {
     pub(crate) async fn kill_proxy(&mut self) {
         if let Some(proxy) = self.proxy.take() {
             proxy.kill().await;
+        }
+    }
+
+    /// Stops the proxy as SIGTERM does, and waits until it has ended.
+    pub(crate) async fn stop_proxy(&mut self) {
+        if let Some(proxy) = self.proxy.take() {
+            proxy.stop().await;
         }
     }
 
@@ -329,6 +343,7 @@ impl Fixture {
 pub(crate) struct Replica {
     task: JoinHandle<()>,
     conflicts: Conflicts,
+    stop: CancellationToken,
 }
 
 impl Replica {
@@ -337,6 +352,12 @@ impl Replica {
         self.task.abort();
         let ended = (&mut self.task).await;
         assert!(ended.unwrap_err().is_cancelled(), "it had ended by itself");
+    }
+
+    /// Stops it as SIGTERM does, and waits until it has ended.
+    pub(crate) async fn stop(mut self) {
+        self.stop.cancel();
+        (&mut self.task).await.unwrap();
     }
 }
 

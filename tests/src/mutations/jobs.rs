@@ -69,4 +69,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     if let Some(now) = problem(new).filter(|now| words(problem(old)).as_ref() != Some(&now.message))",
         found_by: JOB_TESTS,
     },
+    Mutation {
+        name: "the seconds of a job change with the time, so that each reconcile writes them",
+        file: "host/jobs/src/report/accounting.rs",
+        text: "    if !is_same {",
+        instead: "    if !is_same || !is_new {",
+        found_by: JOB_TESTS,
+    },
 ];

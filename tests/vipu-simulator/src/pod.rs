@@ -1,6 +1,8 @@
 //! Pure: one simulated pod of IPUs and its partitions, as a state machine over a time that is passed in.
 
+mod occupancy;
 mod rejection;
+mod timings;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,7 +11,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::allocation::{self, Block};
+pub use occupancy::Occupancy;
 pub use rejection::Rejection;
+pub use timings::Timings;
 
 /// How often the simulated server resets a partition by itself before it gives up.
 pub const AUTO_RESETS_MAX: u32 = 3;
@@ -24,28 +28,9 @@ pub struct Pod {
     /// How long its work takes.
     pub timings: Timings,
     partitions: BTreeMap<String, Partition>,
-}
-
-/// How long the server's work takes, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Timings {
-    /// From CreatePartition to ACTIVE.
-    pub forming_ms: u64,
-    /// From RemovePartition to gone.
-    pub removing_ms: u64,
-    /// From ResetPartition to ACTIVE.
-    pub resetting_ms: u64,
-}
-
-impl Default for Timings {
-    fn default() -> Self {
-        Timings {
-            forming_ms: 1000,
-            removing_ms: 300,
-            resetting_ms: 500,
-        }
-    }
+    /// The partitions that are gone, and the IPUs of all.
+    #[serde(default)]
+    occupancy: Occupancy,
 }
 
 /// What a new partition must be like.
@@ -75,6 +60,9 @@ pub struct Partition {
     pub id: String,
     /// Its IPUs.
     pub block: Block,
+    /// When it was created.
+    #[serde(default)]
+    pub since: Timestamp,
     /// Its GCDs.
     pub gcds: u32,
     /// Its replicas.
@@ -122,6 +110,7 @@ impl Pod {
             ipus,
             timings,
             partitions: BTreeMap::new(),
+            occupancy: Occupancy::default(),
         }
     }
 
@@ -142,6 +131,16 @@ impl Pod {
         let taken = self.taken();
         let used: u32 = taken.iter().map(|block| block.size).sum();
         (self.ipus - used, allocation::largest(self.ipus, &taken))
+    }
+
+    /// How long IPUs were in partitions until `now`.
+    pub fn occupancy(&mut self, now: Timestamp) -> Occupancy {
+        self.settle(now);
+        let mut occupancy = self.occupancy;
+        for partition in self.partitions.values() {
+            occupancy.add(partition.block.size, partition.since, now);
+        }
+        occupancy
     }
 
     /// Begins to form a partition, which breaks once it is formed where there is a `doom`. Answers
@@ -166,6 +165,7 @@ impl Pod {
         let partition = Partition {
             id: wanted.id.clone(),
             block,
+            since: now,
             gcds,
             replicas,
             reconfigurable: wanted.reconfigurable,
@@ -177,6 +177,7 @@ impl Pod {
             auto_resets: 0,
             last_auto_reset: None,
         };
+        self.occupancy.begin(block.size);
         self.partitions.insert(wanted.id.clone(), partition);
         Ok(until)
     }
@@ -275,8 +276,9 @@ impl Pod {
 
     /// Forgets a partition at once.
     pub fn forget(&mut self, id: &str, now: Timestamp) -> Result<(), Rejection> {
-        self.find(id, now)?;
+        let gone = self.find(id, now)?.clone();
         self.partitions.remove(id);
+        self.occupancy.add(gone.block.size, gone.since, now);
         Ok(())
     }
 
@@ -323,9 +325,17 @@ impl Pod {
                 | Stage::Failed => {}
             }
         }
-        self.partitions.retain(
-            |_, partition| !matches!(partition.stage, Stage::Removing(until) if until <= now),
-        );
+        let occupancy = &mut self.occupancy;
+        self.partitions.retain(|_, partition| {
+            let Stage::Removing(until) = partition.stage else {
+                return true;
+            };
+            let is_gone = until <= now;
+            if is_gone {
+                occupancy.add(partition.block.size, partition.since, until);
+            }
+            !is_gone
+        });
     }
 
     fn find(&mut self, id: &str, now: Timestamp) -> Result<&mut Partition, Rejection> {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase};
+use jiff::Timestamp;
 use serde::Serialize;
 
 use ipu_api::partition_conditions;
@@ -39,6 +40,15 @@ pub struct Broken {
     pub resets: Option<i64>,
     /// The controller's reason.
     pub reason: String,
+}
+
+/// When a partition was requested and became ready, as far as its status records that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartitionTimes {
+    /// When its V-IPU controller was requested to create it.
+    pub requested: Option<Timestamp>,
+    /// Since when it can be used.
+    pub ready: Option<Timestamp>,
 }
 
 /// A partition that exists on a controller.
@@ -127,6 +137,26 @@ impl PartitionState {
             Self::Broken(broken) => Some(broken.reason.clone()),
         }
     }
+}
+
+/// Returns the times of an IPUPartition.
+pub fn times(partition: Option<&IPUPartition>) -> PartitionTimes {
+    let Some(status) = partition.and_then(|one| one.status.as_ref()) else {
+        return PartitionTimes::default();
+    };
+    let mut attempts = status.attempts.iter();
+    let current = attempts.find(|one| Some(&one.id) == status.partition_id.as_ref());
+    PartitionTimes {
+        requested: current.and_then(|attempt| Some(attempt.started.as_ref()?.0)),
+        ready: partition_conditions::ready_since(status),
+    }
+}
+
+/// Returns the number of resets that the V-IPU controller did by itself.
+pub fn automatic_resets(partition: Option<&IPUPartition>) -> u32 {
+    let status = partition.and_then(|one| one.status.as_ref());
+    let resets = status.and_then(|status| status.auto_resets.as_ref());
+    resets.map_or(0, |resets| resets.count)
 }
 
 /// Computes the state of an IPUPartition. `selector` is the node selector of the job's Pods. They cannot reach a partition

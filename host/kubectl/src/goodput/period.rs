@@ -73,6 +73,16 @@ impl Since {
             .collect()
     }
 
+    /// When that time begins. `None`: everything counts.
+    pub(super) fn begin(self, now: Timestamp) -> Option<Timestamp> {
+        let seconds = match self {
+            Self::Hours(hours) => i64::from(hours) * HOUR,
+            Self::Days(days) => i64::from(days) * DAY,
+            Self::All => return None,
+        };
+        Some(now - SignedDuration::from_secs(seconds))
+    }
+
     /// The kind of these periods.
     pub(super) fn kind(self) -> &'static str {
         match self {

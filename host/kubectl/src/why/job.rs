@@ -52,6 +52,7 @@ pub fn job(job: &DynamicObject, around: &Around, now: Timestamp) -> Page {
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         request: Some(request(&job.data)),
         message: status.as_ref().map(|status| shown(&status.last_message)),
+        accounting: status.as_ref().and_then(|status| status.accounting.clone()),
         conditions: facts,
         kueue: kueue(job, status.as_ref()),
         partitions: own(around, uid, now),

@@ -37,6 +37,7 @@ pub fn pod(pod: &Pod, around: &Around, now: Timestamp) -> Page {
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         request: request(pod),
         message,
+        accounting: None,
         conditions: conditions(pod),
         kueue: label(metadata, QUEUE_LABEL).map(|queue| Kueue { queue, quota: None }),
         partitions: partitions(pod, around, now),

@@ -248,6 +248,17 @@ fn running() {
 }
 
 #[test]
+fn how_long_a_job_did_what() {
+    let mut status = status("Running", "Successfully reconciled IPUJob", &[]);
+    let without = page(status.clone(), &around(&[], &[], &[]));
+    assert!(!without.contains("Time until"), "{without}");
+    status["accounting"] = json!({"until": SINCE, "waiting": 7_300, "forming": 10, "wasted": 180});
+    let page = page(status, &around(&[], &[], &[]));
+    let line = "Time until 12m ago: waiting 2h, forming 10s, wasted by failed runs 3m\n";
+    assert!(page.contains(line), "{page}");
+}
+
+#[test]
 fn failed() {
     let message = "IPUJob team-a/train has failed: Pod train-worker-0: container main ended with 3";
     let conditions = [["Failed", "True", "IPUJobFailed", message]];

@@ -83,6 +83,17 @@ impl Account {
         self.states = Some(IpuStates::of(observed, self.capacity));
     }
 
+    /// Counts the time until `now` with the states of the last observation, if that is recent enough. They stay, for a
+    /// later observation counts the time after `now` in the same way.
+    pub fn count_until(&mut self, now: Timestamp) {
+        let now = now.as_millisecond();
+        if now - self.until <= UNSEEN_AFTER && self.states.is_some() {
+            let states = self.states.clone();
+            self.advance(now);
+            self.states = states;
+        }
+    }
+
     /// The account until the last full second, as the status of the controller reports it.
     pub fn status(&self) -> Accounting {
         Accounting {

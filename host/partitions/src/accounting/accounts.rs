@@ -42,6 +42,13 @@ impl Accounts {
         }
     }
 
+    /// Counts the time until `now` with the states of the last observation: for the last statuses of a replica that stops.
+    pub fn count_until(&mut self, now: Timestamp) {
+        for account in self.controllers.values_mut() {
+            account.count_until(now);
+        }
+    }
+
     /// The account of a controller as its status reports it.
     pub fn status(&self, controller: &str) -> Option<Accounting> {
         Some(self.controllers.get(controller)?.status())

@@ -49,6 +49,26 @@ fn a_partition_forms_works_is_reset_and_goes() {
 }
 
 #[test]
+fn the_time_of_ipus_in_partitions_is_exact() {
+    let mut pod = pod();
+    assert_eq!(pod.occupancy(at(5)), Occupancy::default());
+    pod.create(&wanted("removed", 4), None, at(10)).unwrap();
+    pod.create(&wanted("forgotten", 2), None, at(20)).unwrap();
+    pod.create(&wanted("left", 1), None, at(40)).unwrap();
+    pod.forget("forgotten", at(50)).unwrap();
+    pod.remove("removed", false, at(200)).unwrap();
+    let expected = |ipu_milliseconds| Occupancy {
+        ipus: 7,
+        ipu_milliseconds,
+    };
+    assert_eq!(pod.occupancy(at(205)), expected(4 * 195 + 2 * 30 + 165));
+    // The removal ended at 210, whenever somebody asks.
+    assert_eq!(pod.occupancy(at(1_000)), expected(4 * 200 + 2 * 30 + 960));
+    assert!(pod.create(&wanted("refused", 32), None, at(1_000)).is_err());
+    assert_eq!(pod.occupancy(at(1_000)).ipus, 7);
+}
+
+#[test]
 fn work_that_is_under_way_can_be_ended_at_once() {
     let mut pod = pod();
     for id in ["formed", "removed"] {

@@ -92,6 +92,24 @@ fn the_next_leader_continues_and_the_time_between_is_unknown() {
 }
 
 #[test]
+fn a_replica_that_stops_counts_until_then() {
+    let mut account = account();
+    account.observe(&running(16, 4), at("2026-01-01T12:00:10Z"));
+    account.count_until(at("2026-01-01T12:00:14Z"));
+    assert_eq!(account.status().until.0, at("2026-01-01T12:00:14Z"));
+    account.observe(&free(16), at("2026-01-01T12:00:20Z"));
+    let states = [("running", "40.000"), ("free", "280.000")];
+    assert_eq!(shown(&account), expected(&states));
+    // Nobody has seen so long a time.
+    account.count_until(at("2026-01-01T12:05:00Z"));
+    assert_eq!(account.status().until.0, at("2026-01-01T12:00:20Z"));
+    // Neither has a replica that has not observed anything.
+    let mut resumed = Account::resume(&account.status(), 16);
+    resumed.count_until(at("2026-01-01T12:00:30Z"));
+    assert_eq!(resumed.status(), account.status());
+}
+
+#[test]
 fn a_time_that_nobody_has_seen_is_unknown() {
     let mut account = account();
     account.observe(&running(16, 4), at("2026-01-01T12:00:10Z"));
