@@ -26,6 +26,9 @@ use super::{PolicyCliError, no_answer, no_policy, write_json};
 /// The name of the built-in serial walk.
 const BUILT_IN: &str = "built-in";
 
+/// Largest file of jobs that is read, in bytes: some ten million jobs.
+const JOBS_LIMIT: u64 = 256 << 20;
+
 /// Offered load of generated jobs, in percent.
 const GENERATED_LOAD: u32 = 90;
 
@@ -136,10 +139,11 @@ fn read_controllers(file: &Path) -> Result<Vec<Controller>, PolicyCliError> {
 fn read_jobs(args: &EvaluateArgs, controllers: &[Controller]) -> Result<Vec<Job>, PolicyCliError> {
     let (mut found, load) = match (&args.jobs, args.generate) {
         (Some(file), _) => {
-            let found = jobs::parse(&text(file)?).map_err(|source| PolicyCliError::Jobs {
-                file: file.clone(),
-                source,
-            })?;
+            let found =
+                jobs::parse(&text(file, JOBS_LIMIT)?).map_err(|source| PolicyCliError::Jobs {
+                    file: file.clone(),
+                    source,
+                })?;
             (found, args.load)
         }
         (None, seed) => {
@@ -175,7 +179,7 @@ fn replayed(
     let guest = OfflineGuest::open(file, Some(Hook::Placement), limits, budget);
     let guest = guest.map_err(no_policy(file))?;
     let call = guest.caller(&args.settings).map_err(no_answer(file))?;
-    let place = |placement: PlacementRequest| {
+    let place = |_: u64, placement: PlacementRequest| {
         let answer = call(&PolicyRequest::Placement(placement.clone())).answer;
         let (decision, overruled) = placement_verdict(&placement, &answer);
         Decided {
@@ -188,7 +192,7 @@ fn replayed(
 }
 
 /// Decides as the built-in serial walk.
-fn walk(placement: PlacementRequest) -> Decided {
+fn walk(_: u64, placement: PlacementRequest) -> Decided {
     let PlacementRequest {
         request,
         controllers,

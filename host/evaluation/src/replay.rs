@@ -94,12 +94,13 @@ pub struct Replay {
     pub counts: Counts,
 }
 
-/// Replays `jobs`, in the order of their arrival, with the policy `place`.
+/// Replays `jobs`, in the order of their arrival, with the policy `place`. It gets the second of the decision, too, so that
+/// one policy can follow another.
 pub fn replay(
     jobs: &[Job],
     controllers: &[Controller],
     settings: &Settings,
-    place: impl FnMut(PlacementRequest) -> Decided,
+    place: impl FnMut(u64, PlacementRequest) -> Decided,
 ) -> Replay {
     let mut run = Run::new(jobs, controllers, settings, place);
     let mut arrivals = jobs.iter().enumerate().peekable();
@@ -159,7 +160,7 @@ struct Run<'a, P> {
     counts: Counts,
 }
 
-impl<'a, P: FnMut(PlacementRequest) -> Decided> Run<'a, P> {
+impl<'a, P: FnMut(u64, PlacementRequest) -> Decided> Run<'a, P> {
     fn new(jobs: &'a [Job], controllers: &[Controller], settings: &'a Settings, place: P) -> Self {
         Self {
             jobs,

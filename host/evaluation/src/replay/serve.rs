@@ -32,7 +32,7 @@ enum Asked {
     AsBefore,
 }
 
-impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
+impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
     /// Serves the waiting requests, in order, after a release of IPUs. It passes over those that cannot get a partition
     /// whatever the policy decides: a controller without a block of their size would refuse it. What one request cannot
     /// use, later ones of its size cannot use either, because they may use less.
@@ -133,7 +133,7 @@ impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
             controllers: request.views().to_vec(),
             attempts: request.tried.clone(),
         };
-        let decided = (self.place)(asked);
+        let decided = (self.place)(now, asked);
         self.counts.decisions += 1;
         if let Some(why) = decided.overruled {
             self.counts.overruled += 1;
