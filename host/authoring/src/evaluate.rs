@@ -8,11 +8,11 @@ use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ipu_evaluation::figures::{Input, figures};
 use ipu_evaluation::report::{Evaluated, Report};
 use ipu_evaluation::{
-    Controller, Decided, Job, Replay, Settings, controllers, generate, jobs, plot, replay,
+    Controller, Decided, Job, Order, Replay, Settings, controllers, generate, jobs, plot, replay,
 };
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::policy_request::{PlacementRequest, PolicyRequest};
@@ -31,6 +31,15 @@ const JOBS_LIMIT: u64 = 256 << 20;
 
 /// Offered load of generated jobs, in percent.
 const GENERATED_LOAD: u32 = 90;
+
+/// The order of the waiting requests.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OrderArg {
+    /// By creation, as in the operator.
+    Creation,
+    /// By the IPUs that the namespace has, the fewest first.
+    FairShare,
+}
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct EvaluateArgs {
@@ -69,6 +78,10 @@ pub(super) struct EvaluateArgs {
     /// Waiting time after which capacity is reserved for a request, as the value of the chart.
     #[arg(long, default_value_t = 600)]
     backfill_limit_seconds: u64,
+    /// Order of the waiting requests. The operator has only that by creation: compare both to find out what a
+    /// fair share of the namespaces would bring.
+    #[arg(long, value_enum, default_value_t = OrderArg::Creation)]
+    order: OrderArg,
     /// Show the policies which blocks of IPUs are free. The operator can only estimate them: compare both to
     /// find out what the knowledge would be worth.
     #[arg(long)]
@@ -166,6 +179,10 @@ fn replayed(
     input: Input<'_>,
 ) -> Result<(Option<String>, Replay), PolicyCliError> {
     let queue = Settings {
+        order: match args.order {
+            OrderArg::Creation => Order::Creation,
+            OrderArg::FairShare => Order::FairShare,
+        },
         backfill_limit: Duration::from_secs(args.backfill_limit_seconds),
         exact_blocks: args.exact_blocks,
         ..Settings::default()

@@ -156,6 +156,31 @@ fn a_policy_that_never_decides_ends_the_replay() {
 }
 
 #[test]
+fn a_fair_share_serves_the_namespace_with_the_fewest_ipus() {
+    let jobs = [
+        job(0, (1, 8), 300),
+        job(0, (1, 8), 100),
+        job(1, (1, 8), 50),
+        Job {
+            namespace: "speech".into(),
+            ..job(2, (1, 8), 50)
+        },
+    ];
+    for (order, [third, last]) in [
+        (Order::Creation, [100, 150]),
+        (Order::FairShare, [150, 100]),
+    ] {
+        let settings = Settings {
+            order,
+            ..Settings::default()
+        };
+        let replay = replay(&jobs, &controllers(&[8, 8]), &settings, walk);
+        let expected = [Some(0), Some(0), Some(third), Some(last)];
+        assert_eq!(starts(&replay), expected, "{order:?}");
+    }
+}
+
+#[test]
 fn one_policy_follows_another_at_a_second() {
     let jobs = [job(0, (1, 4), 100), job(2, (1, 4), 100), job(3, (1, 8), 10)];
     // The second policy uses the other controller for the second job, and leaves no block for the third one.
