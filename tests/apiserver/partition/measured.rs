@@ -5,7 +5,7 @@
 //! each partition, which the replay does not know, and more on a slow machine. So the test measures what they take in
 //! this run, and adds it to the durations of the replayed jobs. What is left to predict is the order of the queue, the
 //! placements, and when which request is served. Durations are at least two seconds, so that these times and the second
-//! to which creation times are rounded stay small beside them, and at most thirty, so that enough jobs end in the test.
+//! to which creation times are rounded stay small beside them, and at most twenty, so that enough jobs end in the test.
 
 mod holds;
 mod users;
@@ -38,10 +38,11 @@ const SIZES: [u32; 3] = [64, 32, 32];
 const STEP: usize = 50;
 
 /// Durations in milliseconds.
-const DURATIONS: (u64, u64) = (2_000, 30_000);
+const DURATIONS: (u64, u64) = (2_000, 20_000);
 
-/// Offered load in percent. Most of the jobs arrive in the first half, and wait.
-const LOAD: u32 = 90;
+/// Offered load in percent. Most of the jobs arrive in the first half of the time, and two of three wait. With more load, a
+/// hundred requests would wait at the same time, and a slow machine would be busy with them alone.
+const LOAD: u32 = 70;
 
 /// Waiting time in seconds after which capacity is reserved.
 const BACKFILL_LIMIT: u64 = 30;
@@ -248,6 +249,6 @@ async fn the_replay_predicts_the_allocation_of_real_jobs_under_two_policies() {
     println!("{told}");
     assert!((seen - predicted).abs() <= ERROR_MAX * predicted, "{told}");
     // Otherwise nothing was predicted: without waiting requests, any replay is right.
-    assert!(seen > 0.5 && waited.len() > 60, "{told}");
-    assert!(decided("built-in") > 60 && decided(POLICY) > 60, "{told}");
+    assert!(seen > 0.5 && waited.len() > 40, "{told}");
+    assert!(decided("built-in") > 40 && decided(POLICY) > 40, "{told}");
 }
