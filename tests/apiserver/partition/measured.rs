@@ -40,8 +40,8 @@ const STEP: usize = 50;
 /// Durations in milliseconds.
 const DURATIONS: (u64, u64) = (2_000, 20_000);
 
-/// Offered load in percent. Most of the jobs arrive in the first half of the time, and two of three wait. With more load, a
-/// hundred requests would wait at the same time, and a slow machine would be busy with them alone.
+/// Offered load in percent. Most of the jobs arrive in the first half of the time, and two of three wait. With more load,
+/// a hundred requests would wait at the same time, and a slow machine would be busy with them alone.
 const LOAD: u32 = 70;
 
 /// Waiting time in seconds after which capacity is reserved.
