@@ -23,10 +23,12 @@ pub enum DocumentError {
         source: io::Error,
     },
     /// The file is too large.
-    #[error("{file} has more than the {LIMIT} bytes that are read of a document")]
+    #[error("{file} has more than the {limit} bytes that are read of it; divide it")]
     TooLarge {
         /// The file.
         file: PathBuf,
+        /// The most that is read, in bytes.
+        limit: u64,
     },
     /// It is not JSON.
     #[error("{file} is not JSON")]
@@ -53,8 +55,8 @@ pub(super) fn is_yaml(file: &Path) -> bool {
         .is_some_and(|extension| extension == "yaml" || extension == "yml")
 }
 
-/// Reads a text, but not more than a document may have.
-pub(super) fn text(file: &Path) -> Result<String, DocumentError> {
+/// Reads a text, but not more than `limit` bytes.
+pub(super) fn text(file: &Path, limit: u64) -> Result<String, DocumentError> {
     let failed = |source| DocumentError::Read {
         file: file.to_owned(),
         source,
@@ -62,12 +64,13 @@ pub(super) fn text(file: &Path) -> Result<String, DocumentError> {
     let mut text = String::new();
     File::open(file)
         .map_err(failed)?
-        .take(LIMIT + 1)
+        .take(limit + 1)
         .read_to_string(&mut text)
         .map_err(failed)?;
-    if text.len() as u64 > LIMIT {
+    if text.len() as u64 > limit {
         return Err(DocumentError::TooLarge {
             file: file.to_owned(),
+            limit,
         });
     }
     Ok(text)
@@ -75,7 +78,7 @@ pub(super) fn text(file: &Path) -> Result<String, DocumentError> {
 
 /// Reads a document: YAML where the file's name says so, otherwise JSON.
 pub(super) fn document(file: &Path) -> Result<Value, DocumentError> {
-    let text = text(file)?;
+    let text = text(file, LIMIT)?;
     if is_yaml(file) {
         return serde_saphyr::from_str(&text).map_err(|error| DocumentError::Yaml {
             file: file.to_owned(),

@@ -8,11 +8,11 @@ use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use ipu_evaluation::figures::{Input, figures};
 use ipu_evaluation::report::{Evaluated, Report};
 use ipu_evaluation::{
-    Controller, Decided, Job, Replay, Settings, controllers, generate, jobs, plot, replay,
+    Controller, Decided, Job, Order, Replay, Settings, controllers, generate, jobs, plot, replay,
 };
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::policy_request::{PlacementRequest, PolicyRequest};
@@ -26,8 +26,20 @@ use super::{PolicyCliError, no_answer, no_policy, write_json};
 /// The name of the built-in serial walk.
 const BUILT_IN: &str = "built-in";
 
+/// Largest file of jobs that is read, in bytes: some ten million jobs.
+const JOBS_LIMIT: u64 = 256 << 20;
+
 /// Offered load of generated jobs, in percent.
 const GENERATED_LOAD: u32 = 90;
+
+/// The order of the waiting requests.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum OrderArg {
+    /// By creation, as in the operator.
+    Creation,
+    /// By the IPUs that the namespace has, the fewest first.
+    FairShare,
+}
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct EvaluateArgs {
@@ -66,6 +78,10 @@ pub(super) struct EvaluateArgs {
     /// Waiting time after which capacity is reserved for a request, as the value of the chart.
     #[arg(long, default_value_t = 600)]
     backfill_limit_seconds: u64,
+    /// Order of the waiting requests. The operator has only that by creation: compare both to find out what a
+    /// fair share of the namespaces would bring.
+    #[arg(long, value_enum, default_value_t = OrderArg::Creation)]
+    order: OrderArg,
     /// Show the policies which blocks of IPUs are free. The operator can only estimate them: compare both to
     /// find out what the knowledge would be worth.
     #[arg(long)]
@@ -136,10 +152,11 @@ fn read_controllers(file: &Path) -> Result<Vec<Controller>, PolicyCliError> {
 fn read_jobs(args: &EvaluateArgs, controllers: &[Controller]) -> Result<Vec<Job>, PolicyCliError> {
     let (mut found, load) = match (&args.jobs, args.generate) {
         (Some(file), _) => {
-            let found = jobs::parse(&text(file)?).map_err(|source| PolicyCliError::Jobs {
-                file: file.clone(),
-                source,
-            })?;
+            let found =
+                jobs::parse(&text(file, JOBS_LIMIT)?).map_err(|source| PolicyCliError::Jobs {
+                    file: file.clone(),
+                    source,
+                })?;
             (found, args.load)
         }
         (None, seed) => {
@@ -162,6 +179,10 @@ fn replayed(
     input: Input<'_>,
 ) -> Result<(Option<String>, Replay), PolicyCliError> {
     let queue = Settings {
+        order: match args.order {
+            OrderArg::Creation => Order::Creation,
+            OrderArg::FairShare => Order::FairShare,
+        },
         backfill_limit: Duration::from_secs(args.backfill_limit_seconds),
         exact_blocks: args.exact_blocks,
         ..Settings::default()
@@ -175,7 +196,7 @@ fn replayed(
     let guest = OfflineGuest::open(file, Some(Hook::Placement), limits, budget);
     let guest = guest.map_err(no_policy(file))?;
     let call = guest.caller(&args.settings).map_err(no_answer(file))?;
-    let place = |placement: PlacementRequest| {
+    let place = |_: u64, placement: PlacementRequest| {
         let answer = call(&PolicyRequest::Placement(placement.clone())).answer;
         let (decision, overruled) = placement_verdict(&placement, &answer);
         Decided {
@@ -188,7 +209,7 @@ fn replayed(
 }
 
 /// Decides as the built-in serial walk.
-fn walk(placement: PlacementRequest) -> Decided {
+fn walk(_: u64, placement: PlacementRequest) -> Decided {
     let PlacementRequest {
         request,
         controllers,

@@ -26,4 +26,4 @@ mod usage;
 
 pub use controllers::{Controller, ControllersError};
 pub use jobs::{Job, JobsError};
-pub use replay::{Decided, Replay, Settings, replay};
+pub use replay::{Decided, Order, Replay, Settings, replay};

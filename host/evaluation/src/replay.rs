@@ -3,6 +3,7 @@
 //! A partition is created, and removed, in no time. Whenever IPUs are released, the waiting requests are served in the
 //! order of the operator's queue. A new request is served at once, after those.
 
+mod order;
 mod serve;
 
 use std::cmp::Reverse;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use ipu_guest_host::model::Decision;
 use ipu_guest_host::policy_request::PlacementRequest;
-use ipu_partitions::queue::{self, QueueEntry};
+use ipu_partitions::queue::QueueEntry;
 use jiff::Timestamp;
 
 use crate::controllers::Controller;
@@ -25,9 +26,22 @@ use crate::usage::Usages;
 /// Moments without a running job after which a replay ends: its gangs take each other's IPUs for ever.
 const IDLE_MAX: u32 = 100;
 
+/// The order of the waiting requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Order {
+    /// By creation, as in the operator.
+    #[default]
+    Creation,
+    /// By the IPUs that the namespace has, the fewest first, and then by creation. The operator has no such order: it is
+    /// here to measure what it would bring.
+    FairShare,
+}
+
 /// Settings of the queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
+    /// The order of the waiting requests.
+    pub order: Order,
     /// Waiting time after which capacity is reserved for a request.
     pub backfill_limit: Duration,
     /// How long a gang holds a part of its partitions while the others find no capacity.
@@ -40,6 +54,7 @@ impl Default for Settings {
     /// Returns the defaults of the operator.
     fn default() -> Self {
         Self {
+            order: Order::default(),
             backfill_limit: Duration::from_mins(10),
             gang_patience: Duration::from_mins(2),
             exact_blocks: false,
@@ -94,12 +109,13 @@ pub struct Replay {
     pub counts: Counts,
 }
 
-/// Replays `jobs`, in the order of their arrival, with the policy `place`.
+/// Replays `jobs`, in the order of their arrival, with the policy `place`. It gets the second of the decision, too, so that
+/// one policy can follow another.
 pub fn replay(
     jobs: &[Job],
     controllers: &[Controller],
     settings: &Settings,
-    place: impl FnMut(PlacementRequest) -> Decided,
+    place: impl FnMut(u64, PlacementRequest) -> Decided,
 ) -> Replay {
     let mut run = Run::new(jobs, controllers, settings, place);
     let mut arrivals = jobs.iter().enumerate().peekable();
@@ -159,7 +175,7 @@ struct Run<'a, P> {
     counts: Counts,
 }
 
-impl<'a, P: FnMut(PlacementRequest) -> Decided> Run<'a, P> {
+impl<'a, P: FnMut(u64, PlacementRequest) -> Decided> Run<'a, P> {
     fn new(jobs: &'a [Job], controllers: &[Controller], settings: &'a Settings, place: P) -> Self {
         Self {
             jobs,
@@ -254,7 +270,7 @@ impl<'a, P: FnMut(PlacementRequest) -> Decided> Run<'a, P> {
                 self.queue.push(entry);
             }
         }
-        queue::in_order(&mut self.queue);
+        self.sort_queue();
     }
 
     /// Notes the state of the controllers.

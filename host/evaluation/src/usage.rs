@@ -65,6 +65,11 @@ impl Usages {
         (context, others.collect())
     }
 
+    /// Returns the IPUs of the partitions of a namespace.
+    pub(crate) fn placed_ipus(&self, namespace: &str) -> u32 {
+        self.0.get(namespace).map_or(0, |usage| usage.ipus)
+    }
+
     /// Returns the IPUs that wait.
     pub(crate) fn waiting_ipus(&self) -> u64 {
         let waiting = self.0.values().map(|usage| u64::from(usage.waiting_ipus));
@@ -92,6 +97,8 @@ mod tests {
         assert_eq!((own.waiting_ipus, own.waiting_partitions), (4, 1));
         assert_eq!(others["speech"].ipus, 16);
         assert_eq!(usages.waiting_ipus(), 12);
+        assert_eq!(usages.placed_ipus("speech"), 16);
+        assert_eq!(usages.placed_ipus("vision"), 0);
         usages.remove_placed(&speech, 16);
         usages.remove_waiting(&vision, 8);
         assert_eq!(usages.known("vision", 4).1, BTreeMap::new());

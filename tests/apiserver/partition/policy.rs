@@ -25,7 +25,7 @@ use super::fixture::{Fixture, NAMESPACE, controller};
 use super::install::apply;
 
 /// The rollout leader of the controllers, until it is dropped.
-async fn coordinator(fixture: &Fixture) -> DropGuard {
+pub(super) async fn coordinator(fixture: &Fixture) -> DropGuard {
     let release = ReleaseOptions {
         pod_name: Some("controller-0".to_owned()),
         namespace: NAMESPACE.to_owned(),
@@ -45,7 +45,7 @@ async fn coordinator(fixture: &Fixture) -> DropGuard {
 }
 
 /// Puts a module into a ConfigMap of the release. Returns its digest.
-async fn module(fixture: &Fixture, key: &str, bytes: Vec<u8>) -> String {
+pub(super) async fn module(fixture: &Fixture, key: &str, bytes: Vec<u8>) -> String {
     let digest = digest_of(&bytes).to_string();
     let map = ConfigMap {
         metadata: ObjectMeta {
@@ -61,6 +61,18 @@ async fn module(fixture: &Fixture, key: &str, bytes: Vec<u8>) -> String {
 
 /// Applies a policy that matches only the owners of this file, and waits until it has that phase.
 async fn once(fixture: &Fixture, name: &str, module: (&str, &str), phase: PolicyPhase) -> String {
+    once_for(fixture, (name, "fits-"), module, phase).await
+}
+
+/// Applies a policy that matches only owners whose names begin like this, and waits until it has that phase. Returns its
+/// message.
+pub(super) async fn once_for(
+    fixture: &Fixture,
+    (name, owners): (&str, &str),
+    module: (&str, &str),
+    phase: PolicyPhase,
+) -> String {
+    let expression = format!("request.owner.startsWith('{owners}')");
     let policies = Api::<IPUPolicy>::all(fixture.client.clone());
     let wanted = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy", "metadata": {"name": name},
@@ -68,7 +80,7 @@ async fn once(fixture: &Fixture, name: &str, module: (&str, &str), phase: Policy
             "hook": "Placement",
             "module": {"configMap": {"name": module.0, "key": module.0}, "digest": module.1},
             "match": {"matchConditions": [
-                {"name": "of-this-test", "expression": "request.owner.startsWith('fits-')"},
+                {"name": "of-this-test", "expression": expression},
             ]},
         },
     });

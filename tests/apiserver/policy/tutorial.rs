@@ -58,6 +58,7 @@ async fn from_a_new_project_to_promoted_in_the_shadow() {
         "result: ok. 3 passed",
         "it would have been refused for metadata.labels.team",
         "ipupolicy.graphcore.ai \"require-team\" deleted",
+        "300 jobs on 4 controllers with 256 IPUs",
     ] {
         assert!(said.contains(part), "no {part:?} in\n{said}");
     }

@@ -51,6 +51,11 @@ fn main() -> anyhow::Result<()> {
             &POLICIES,
             None,
         )?;
+        println!(
+            "The serial walk at {load} %, if the namespace with the fewest IPUs were served first:\n"
+        );
+        let fair_share = ["--load", load.as_str(), "--order", "fair-share"];
+        tell(&fair_share, &POLICIES[..1], None)?;
         for limit in &cli.limits {
             let limit = limit.to_string();
             println!("The serial walk at {load} %, with a backfill limit of {limit} seconds:\n");

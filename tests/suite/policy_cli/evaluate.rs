@@ -146,6 +146,12 @@ fn every_figure_has_a_bound_and_exact_blocks_are_never_refused() {
     let exact = [&arguments[..], &["--exact-blocks"]].concat();
     let report = evaluated(&exact);
     assert_eq!(report["policies"][0]["refused"], 0, "{report}");
+    let fair_share = [&arguments[..], &["--order", "fair-share"]].concat();
+    let report = evaluated(&fair_share);
+    assert!(
+        report["policies"][0]["ran"].as_u64() > Some(100),
+        "{report}"
+    );
     let markdown = [&["evaluate"][..], &arguments, &["--markdown"]].concat();
     let printed = policy(&markdown).unwrap();
     assert!(

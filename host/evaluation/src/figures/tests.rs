@@ -15,7 +15,7 @@ fn job(namespace: &str, arrival: u64, ipus: u32, duration: u64) -> Job {
     }
 }
 
-fn walk(request: PlacementRequest) -> Decided {
+fn walk(_: u64, request: PlacementRequest) -> Decided {
     let PlacementRequest {
         request,
         controllers,

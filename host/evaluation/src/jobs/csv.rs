@@ -1,6 +1,12 @@
 //! Pure: reads jobs from CSV, whose first line names the columns.
+//!
+//! Files come from spreadsheets, databases and scripts of others: with or without quotes, with lines that end as on any
+//! system, in any order, and with further columns.
 
-use std::collections::BTreeMap;
+mod line;
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -18,29 +24,44 @@ const IPUS: RangeInclusive<u64> = 1..=65_536;
 /// Partitions of a gang.
 const GANGS: RangeInclusive<u64> = 1..=1_024;
 
-/// Seconds of a time: thirty years.
-const TIMES: RangeInclusive<u64> = 0..=1_000_000_000;
+/// Seconds of a time: three hundred years, so that times since 1970 are valid, too.
+const TIMES: RangeInclusive<u64> = 0..=10_000_000_000;
 
-/// Seconds of a duration.
+/// Seconds of a duration: at most thirty years.
 const DURATIONS: RangeInclusive<u64> = 1..=1_000_000_000;
+
+/// The mark that some programs write before the first character of a file.
+const BYTE_ORDER_MARK: char = '\u{feff}';
+
+/// Most characters of a value in a message.
+const SHOWN_MAX: usize = 60;
 
 /// Why a file has no jobs that can be replayed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobsError {
     /// A column is missing.
     #[error(
-        "the first line lacks the column {0}; it must name namespace, arrival_seconds, ipus and \
-         duration_seconds, in any order"
+        "the first line lacks the column {missing}: it is {found:?}; it must name namespace, arrival_seconds, ipus and \
+         duration_seconds, in any order, with commas between them"
     )]
-    Column(&'static str),
-    /// A column is unknown, or there twice.
+    Column {
+        /// The column.
+        missing: &'static str,
+        /// The line.
+        found: String,
+    },
+    /// A column is there twice.
+    #[error("the first line names {0} twice; name each column once")]
+    Twice(&'static str),
+    /// A column has almost the name of the optional one, which would be left out.
     #[error(
-        "the first line names {0:?}; each column must be one of namespace, arrival_seconds, ipus, \
-         duration_seconds and gang, and there only once"
+        "the first line names {0:?}; write gang for the number of partitions, or remove the column"
     )]
-    Unknown(String),
+    AlmostGang(String),
     /// A line has more or fewer values than there are columns.
-    #[error("line {line} has {found} values; it must have {expected}, one for each column")]
+    #[error(
+        "line {line} has {found} values; it must have {expected}, one for each column of the first line"
+    )]
     Values {
         /// The line, from 1.
         line: usize,
@@ -49,6 +70,12 @@ pub enum JobsError {
         /// The columns.
         expected: usize,
     },
+    /// Quotes of a line are not closed, or stand beside text.
+    #[error(
+        "line {0}: a value in quotes does not end on this line, or text follows its quotes; write \"a, b\" for a value \
+         with a comma, and two quotes for one within quotes"
+    )]
+    Quotes(usize),
     /// A value is no number, or out of range.
     #[error("line {line}: {column} is {value:?}; it must be a whole number from {from} to {to}")]
     Number {
@@ -71,7 +98,7 @@ pub enum JobsError {
     Empty,
 }
 
-/// The index of each column.
+/// The index of each column that counts.
 struct Columns {
     indices: BTreeMap<&'static str, usize>,
     number: usize,
@@ -80,57 +107,68 @@ struct Columns {
 /// A line with values.
 struct Line<'a> {
     columns: &'a Columns,
-    values: Vec<&'a str>,
+    values: Vec<Cow<'a, str>>,
     number: usize,
 }
 
-/// Reads the jobs of a file, in the order of their arrival.
+/// Reads the jobs of a file, in the order of their arrival. The first one arrives at second 0.
 pub fn parse(text: &str) -> Result<Vec<Job>, JobsError> {
-    let mut lines = text.lines();
-    let columns = columns(lines.next().unwrap_or_default())?;
-    let mut namespaces = BTreeMap::new();
+    let text = text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text);
+    let numbered = text.lines().enumerate();
+    let numbered = numbered.map(|(index, line)| (index + 1, line));
+    let mut lines = numbered.filter(|(_, line)| !line.trim().is_empty());
+    let columns = columns(lines.next().unwrap_or((1, "")))?;
+    let mut namespaces = BTreeSet::new();
     let mut jobs = Vec::new();
-    for (index, line) in lines.enumerate() {
-        if line.trim().is_empty() {
-            continue;
-        }
+    for (number, line) in lines {
         let line = Line {
             columns: &columns,
-            values: line.split(',').map(str::trim).collect(),
-            number: index + 2,
+            values: line::values(line).ok_or(JobsError::Quotes(number))?,
+            number,
         };
         jobs.push(line.job(&mut namespaces)?);
     }
-    if jobs.is_empty() {
-        return Err(JobsError::Empty);
-    }
     jobs.sort_by_key(|job| job.arrival);
+    let Some(first) = jobs.first().map(|job| job.arrival) else {
+        return Err(JobsError::Empty);
+    };
+    for job in &mut jobs {
+        job.arrival -= first;
+    }
     Ok(jobs)
 }
 
-fn columns(line: &str) -> Result<Columns, JobsError> {
+/// Finds the columns in the first line. Others than the known ones are left out.
+fn columns((number, line): (usize, &str)) -> Result<Columns, JobsError> {
+    let names = line::values(line).ok_or(JobsError::Quotes(number))?;
     let mut indices = BTreeMap::new();
-    let names = line.split(',').map(str::trim);
-    for (index, name) in names.clone().enumerate() {
+    for (index, name) in names.iter().enumerate() {
         let mut known = REQUIRED.into_iter().chain([GANG]);
-        let known = known.find(|known| *known == name);
-        let is_new = known.is_some_and(|known| indices.insert(known, index).is_none());
-        if !is_new {
-            return Err(JobsError::Unknown(name.to_owned()));
+        match known.find(|known| known.eq_ignore_ascii_case(name)) {
+            Some(known) if indices.insert(known, index).is_some() => {
+                return Err(JobsError::Twice(known));
+            }
+            None if name.to_ascii_lowercase().contains(GANG) => {
+                return Err(JobsError::AlmostGang(shown(name)));
+            }
+            Some(_) | None => {}
         }
     }
     let mut required = REQUIRED.into_iter();
     match required.find(|name| !indices.contains_key(name)) {
-        Some(missing) => Err(JobsError::Column(missing)),
+        Some(missing) => Err(JobsError::Column {
+            missing,
+            found: shown(line),
+        }),
         None => Ok(Columns {
             indices,
-            number: names.count(),
+            number: names.len(),
         }),
     }
 }
 
-impl<'a> Line<'a> {
-    fn job(&self, namespaces: &mut BTreeMap<&'a str, Arc<str>>) -> Result<Job, JobsError> {
+impl Line<'_> {
+    fn job(&self, namespaces: &mut BTreeSet<Arc<str>>) -> Result<Job, JobsError> {
         let (found, expected) = (self.values.len(), self.columns.number);
         if found != expected {
             let line = self.number;
@@ -140,18 +178,12 @@ impl<'a> Line<'a> {
                 expected,
             });
         }
-        let namespace = self.value("namespace").unwrap_or_default();
-        if namespace.is_empty() {
-            return Err(JobsError::Namespace(self.number));
-        }
-        let shared = namespaces.entry(namespace);
-        let namespace = Arc::clone(shared.or_insert_with(|| namespace.into()));
         let gang = match self.value(GANG) {
             Some(_) => self.small_number(GANG, &GANGS)?,
             None => 1,
         };
         Ok(Job {
-            namespace,
+            namespace: self.namespace(namespaces)?,
             arrival: self.number("arrival_seconds", &TIMES)?,
             ipus: self.small_number("ipus", &IPUS)?.next_power_of_two(),
             gang,
@@ -159,9 +191,23 @@ impl<'a> Line<'a> {
         })
     }
 
-    fn value(&self, column: &str) -> Option<&'a str> {
+    /// Returns the namespace. Jobs of the same one share its name.
+    fn namespace(&self, namespaces: &mut BTreeSet<Arc<str>>) -> Result<Arc<str>, JobsError> {
+        let name = self.value("namespace").unwrap_or_default();
+        if name.is_empty() {
+            return Err(JobsError::Namespace(self.number));
+        }
+        if let Some(known) = namespaces.get(name) {
+            return Ok(Arc::clone(known));
+        }
+        let name = Arc::<str>::from(name);
+        namespaces.insert(Arc::clone(&name));
+        Ok(name)
+    }
+
+    fn value(&self, column: &str) -> Option<&str> {
         let index = self.columns.indices.get(column)?;
-        self.values.get(*index).copied()
+        self.values.get(*index).map(AsRef::as_ref)
     }
 
     fn number(&self, column: &'static str, range: &RangeInclusive<u64>) -> Result<u64, JobsError> {
@@ -173,7 +219,7 @@ impl<'a> Line<'a> {
         number.ok_or_else(|| JobsError::Number {
             line: self.number,
             column,
-            value: value.to_owned(),
+            value: shown(value),
             from: *range.start(),
             to: *range.end(),
         })
@@ -189,55 +235,13 @@ impl<'a> Line<'a> {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_have_any_order_and_sizes_are_rounded_up() {
-        let text =
-            "ipus,namespace,duration_seconds,arrival_seconds,gang\n3,a,60,20,2\n\n1,b,5,10,1\n";
-        let jobs = parse(text).unwrap();
-        let values = jobs
-            .iter()
-            .map(|job| (&*job.namespace, job.arrival, job.all_ipus()));
-        assert_eq!(values.collect::<Vec<_>>(), [("b", 10, 1), ("a", 20, 8)]);
-        let text = "namespace,arrival_seconds,ipus,duration_seconds\r\na,0,8,1\r\n";
-        assert_eq!(parse(text).unwrap()[0].gang, 1);
-    }
-
-    #[test]
-    fn what_is_wrong_is_named() {
-        let header = "namespace,arrival_seconds,ipus,duration_seconds";
-        let cases = [
-            (String::new(), "names \"\"; each column must be one of"),
-            (
-                "namespace,ipus,arrival_seconds".to_owned(),
-                "lacks the column duration_seconds",
-            ),
-            (format!("{header},devices\n"), "names \"devices\""),
-            (format!("{header},ipus\n"), "names \"ipus\""),
-            (header.to_owned(), "it has no jobs"),
-            (
-                format!("{header}\na,0,1\n"),
-                "line 2 has 3 values; it must have 4",
-            ),
-            (
-                format!("{header}\n\n,0,1,1\n"),
-                "line 3: namespace is empty",
-            ),
-            (
-                format!("{header}\na,0,x,1\n"),
-                "line 2: ipus is \"x\"; it must be a whole number from 1 to 65536",
-            ),
-            (format!("{header}\na,0,0,1\n"), "ipus is \"0\""),
-            (format!("{header}\na,-1,1,1\n"), "arrival_seconds is \"-1\""),
-            (format!("{header}\na,0,1,0\n"), "duration_seconds is \"0\""),
-            (format!("{header},gang\na,0,1,1,0\n"), "gang is \"0\""),
-        ];
-        for (text, expected) in cases {
-            let error = parse(&text).unwrap_err().to_string();
-            assert!(error.contains(expected), "{error}");
-        }
+/// Returns the beginning of a value, for a message.
+fn shown(value: &str) -> String {
+    match value.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", &value[..end]),
+        None => value.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

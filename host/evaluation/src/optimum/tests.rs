@@ -142,7 +142,7 @@ fn no_policy_surpasses_the_optimum_and_the_optimum_not_the_relaxation() {
         let relaxed = float(bound::last_end(&all, &pods));
         assert!(relaxed <= end + 1e-6, "{seed}: {relaxed} {end}");
         for policy in policies {
-            let place = |asked: PlacementRequest| Decided {
+            let place = |_: u64, asked: PlacementRequest| Decided {
                 decision: policy(&asked),
                 overruled: None,
             };

@@ -11,7 +11,7 @@ use ipu_partitions::placement::request::partition_request;
 use ipu_partitions::placement::{self, Candidates, Placement, QueueView};
 use vipu_client::cordon::CordonStates;
 
-use super::{Decided, Event, Outcome, Run, timestamp};
+use super::{Decided, Event, Order, Outcome, Run, timestamp};
 use crate::pool::Block;
 
 /// What became of a request.
@@ -32,11 +32,15 @@ enum Asked {
     AsBefore,
 }
 
-impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
+impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
     /// Serves the waiting requests, in order, after a release of IPUs. It passes over those that cannot get a partition
     /// whatever the policy decides: a controller without a block of their size would refuse it. What one request cannot
     /// use, later ones of its size cannot use either, because they may use less.
     pub(super) fn serve_queue(&mut self, now: u64) {
+        if self.settings.order == Order::FairShare {
+            // The shares have changed.
+            self.sort_queue();
+        }
         let (mut position, mut too_large) = (0, u32::MAX);
         while let Some(entry) = self.queue.get(position) {
             let ipus = entry.ipus;
@@ -133,7 +137,7 @@ impl<P: FnMut(PlacementRequest) -> Decided> Run<'_, P> {
             controllers: request.views().to_vec(),
             attempts: request.tried.clone(),
         };
-        let decided = (self.place)(asked);
+        let decided = (self.place)(now, asked);
         self.counts.decisions += 1;
         if let Some(why) = decided.overruled {
             self.counts.overruled += 1;

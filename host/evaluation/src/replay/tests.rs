@@ -24,7 +24,7 @@ fn controllers(ipus: &[u32]) -> Vec<Controller> {
     controllers.collect()
 }
 
-fn walk(request: PlacementRequest) -> Decided {
+fn walk(_: u64, request: PlacementRequest) -> Decided {
     let PlacementRequest {
         request,
         controllers,
@@ -142,7 +142,7 @@ fn a_part_of_a_gang_is_released_after_its_patience() {
 #[test]
 fn a_policy_that_never_decides_ends_the_replay() {
     let jobs = [job(0, (1, 8), 10)];
-    let waits = |request: PlacementRequest| Decided {
+    let waits = |_: u64, request: PlacementRequest| Decided {
         decision: Decision::Wait(vec![ipu_guest_host::model::PassedOver {
             controller: request.controllers[0].name.clone(),
             reason: "no".to_owned(),
@@ -153,6 +153,48 @@ fn a_policy_that_never_decides_ends_the_replay() {
     assert_eq!(replay.outcomes, [Outcome::Waiting]);
     let reason = replay.counts.first_overruled.as_deref();
     assert_eq!((replay.counts.overruled, reason), (1, Some("it trapped")));
+}
+
+#[test]
+fn a_fair_share_serves_the_namespace_with_the_fewest_ipus() {
+    let jobs = [
+        job(0, (1, 8), 300),
+        job(0, (1, 8), 100),
+        job(1, (1, 8), 50),
+        Job {
+            namespace: "speech".into(),
+            ..job(2, (1, 8), 50)
+        },
+    ];
+    for (order, [third, last]) in [
+        (Order::Creation, [100, 150]),
+        (Order::FairShare, [150, 100]),
+    ] {
+        let settings = Settings {
+            order,
+            ..Settings::default()
+        };
+        let replay = replay(&jobs, &controllers(&[8, 8]), &settings, walk);
+        let expected = [Some(0), Some(0), Some(third), Some(last)];
+        assert_eq!(starts(&replay), expected, "{order:?}");
+    }
+}
+
+#[test]
+fn one_policy_follows_another_at_a_second() {
+    let jobs = [job(0, (1, 4), 100), job(2, (1, 4), 100), job(3, (1, 8), 10)];
+    // The second policy uses the other controller for the second job, and leaves no block for the third one.
+    for (change, expected) in [(u64::MAX, 3), (2, 100)] {
+        let place = |now: u64, mut request: PlacementRequest| {
+            if now >= change {
+                request.controllers.reverse();
+            }
+            walk(now, request)
+        };
+        let replay = replay(&jobs, &controllers(&[8, 8]), &Settings::default(), place);
+        let expected = [Some(0), Some(2), Some(expected)];
+        assert_eq!(starts(&replay), expected, "{change}");
+    }
 }
 
 #[test]
