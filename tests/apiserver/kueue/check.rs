@@ -3,7 +3,6 @@
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
-use kube::api::{Patch, PatchParams};
 use serde_json::json;
 use tests::kueue::objects::{admission_check, cluster_queue};
 use tests::kueue::workload::Workload;
@@ -112,7 +111,8 @@ async fn a_job_that_can_never_be_served_is_deactivated_and_says_why() {
     assert!(described.matches(why).count() > 1, "{described}");
 
     // Workers of a job with a launcher cannot change, so the user creates the job again, smaller.
-    fixture.end("large").await;
+    fixture.delete("large").await;
+    fixture.once_gone("large").await;
     large["spec"]["jobInstances"] = json!(2);
     fixture.place.submit(&large).await;
     fixture.once_running("large").await;
