@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    fn cause_of_pod(restart_policy: Value, state: &Value) -> Option<String> {
+    fn cause_of_pod(restart_policy: &Value, state: &Value) -> Option<String> {
         let pod = json!({
             "metadata": {"name": "train-worker-0"},
             "spec": {
@@ -182,11 +182,11 @@ mod tests {
         let running = json!({"running": {}});
         let ended = json!({"terminated": {"exitCode": 0}});
         let named = "Initializing: the init container fetch runs".to_owned();
-        assert_eq!(cause_of_pod(Value::Null, &running), Some(named));
-        assert_eq!(cause_of_pod(json!("Always"), &running), None);
-        assert_eq!(cause_of_pod(Value::Null, &ended), None);
+        assert_eq!(cause_of_pod(&Value::Null, &running), Some(named));
+        assert_eq!(cause_of_pod(&json!("Always"), &running), None);
+        assert_eq!(cause_of_pod(&Value::Null, &ended), None);
         let failing = json!({"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}});
-        let failing = cause_of_pod(Value::Null, &failing);
+        let failing = cause_of_pod(&Value::Null, &failing);
         assert_eq!(failing.as_deref(), Some("CrashLoopBackOff: back-off"));
     }
 }

@@ -138,7 +138,8 @@ impl Run<'_> {
                 return None;
             };
             let from = Duration::from_millis(started);
-            let to = from + Duration::from_millis(replayed.duration) - self.handover;
+            let end = from + Duration::from_millis(replayed.duration);
+            let to = end.saturating_sub(self.handover);
             Some(Hold {
                 job,
                 pod: 0,

@@ -1,7 +1,5 @@
 //! Pure: objects of other releases, of which the cache stores only what they hold or may hold on V-IPU controllers.
 
-use std::sync::Arc;
-
 use ipu_api::ipupartition::IPUPartition;
 use kube::ResourceExt;
 

@@ -77,13 +77,12 @@ pub(super) fn desired(
     let mut status = before.cloned().unwrap_or_default();
     status.address.clone_from(&observed.address);
     status.partitions = number(observed.partitions);
-    match &observed.listed {
-        Some(listed) => set_figures(&mut status, listed),
+    if let Some(listed) = &observed.listed {
+        set_figures(&mut status, listed);
+    } else {
         // Nothing is placed there any more.
-        None => {
-            status.ipus.largest_free = 0;
-            set_fit(&mut status, &Fit::default());
-        }
+        status.ipus.largest_free = 0;
+        set_fit(&mut status, &Fit::default());
     }
     status.summary = summary(observed, spec.cordon_state);
     status.conditions = conditions(observed, &status.conditions, spec, now);
@@ -117,7 +116,10 @@ pub(super) fn change(
 pub(super) fn patch(uid: &str, status: &VIPUControllerStatus) -> Value {
     let mut patch = json!({"metadata": {"uid": uid}, "status": status});
     let fields = &mut patch["status"];
-    remove_missing(fields, &["serverVersion", "labelKey", "labelValue", "reservedFor"]);
+    remove_missing(
+        fields,
+        &["serverVersion", "labelKey", "labelValue", "reservedFor"],
+    );
     remove_missing(&mut fields["lastDay"], &["last"]);
     if status.accounting.is_some() {
         complete(&mut fields["accounting"]);

@@ -66,7 +66,7 @@ pub(super) fn overhead(holds: &[Hold], jobs: &[Job], end: Duration) -> Duration 
     let ended = holds.iter().filter(|hold| hold.to <= end);
     median(ended.map(|hold| {
         let duration = Duration::from_millis(jobs[hold.job].duration);
-        (hold.to - hold.from).saturating_sub(duration)
+        hold.to.saturating_sub(hold.from + duration)
     }))
 }
 
@@ -77,7 +77,7 @@ pub(super) fn handover(holds: &[Hold], waited: &[&Hold]) -> Duration {
             .iter()
             .filter(|other| other.pod == hold.pod && other.to <= hold.from);
         let last = earlier.map(|other| other.to).max()?;
-        Some(hold.from - last)
+        hold.from.checked_sub(last)
     }))
 }
 

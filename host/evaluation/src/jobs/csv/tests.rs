@@ -112,7 +112,6 @@ fn the_largest_values_are_valid() {
 
 #[test]
 fn what_is_wrong_is_named() {
-    let digits = "9".repeat(100_000);
     let cases = [
         (String::new(), "lacks the column namespace: it is \"\""),
         ("\u{feff}\r\n".to_owned(), "lacks the column namespace"),
@@ -153,6 +152,14 @@ fn what_is_wrong_is_named() {
             format!("{HEADER}\n\"a\nb\",0,1,1\n"),
             "line 2: a value in quotes does not end",
         ),
+    ];
+    check_refused(cases);
+}
+
+#[test]
+fn what_is_no_number_or_too_large_is_named() {
+    let digits = "9".repeat(100_000);
+    let cases = [
         (
             format!("{HEADER}\na,0,x,1\n"),
             "line 2: ipus is \"x\"; it must be a whole number from 1 to 65536",
@@ -197,6 +204,11 @@ fn what_is_wrong_is_named() {
         ),
         (format!("{HEADER}\na,0,1,{}\n", "é".repeat(70)), "é…\""),
     ];
+    check_refused(cases);
+}
+
+/// Checks that each text is refused with a short message that contains what is expected.
+fn check_refused<const N: usize>(cases: [(String, &str); N]) {
     for (text, expected) in cases {
         let error = parse(&text).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
