@@ -6,11 +6,12 @@
 //! the object alone as long as that release is there, but all of them follow its cordon.
 
 mod fit;
+mod observe;
 mod plan;
 mod status;
 mod watch;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +21,15 @@ use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
 use ipu_api::{API_VERSION, labels};
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::{clock, panics};
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use vipu_client::controllers;
 use vipu_client::registry::{self, Source};
 
-use self::fit::{Fit, Queue};
-use self::plan::{Action, Facts, Object};
-use self::status::{Listed, Observed};
+use self::observe::observe;
+use self::plan::{Action, Facts};
 use super::context::Context;
-use super::controller_pool::ControllerState;
-use super::controller_summary::{self, OursByController, Summary};
 use super::reconcile::chain;
 
 pub use self::watch::{ControllerObjectWatch, ControllerObjects, controller_objects};
@@ -230,78 +227,6 @@ fn report_others(of_others: BTreeMap<String, String>, memory: &mut Memory) {
         }
     }
     memory.of_others = of_others;
-}
-
-/// What is known of the controllers of the list, and of those that have left it while partitions of this release are or may
-/// be on them, or while this release keeps their objects.
-async fn observe(
-    context: &Context,
-    objects: &BTreeMap<String, Object>,
-    release: &str,
-) -> Vec<Observed> {
-    let pool = &context.pool;
-    let states = pool.states().await;
-    let mut fits = fits(context, &states);
-    let (of_all, unsettled, of_release) = context.watched.read(|cache| {
-        let of_all = controller_summary::ours(cache.allocations().held());
-        let unsettled = controller_summary::ours(cache.unsettled());
-        let requests = cache.briefs().flat_map(|(brief, _)| &brief.requested);
-        let requests = requests.map(|one| &*one.controller);
-        let of_release = cache.held().map(|(name, _)| name).chain(requests);
-        let of_release: BTreeSet<String> = of_release.map(str::to_owned).collect();
-        (of_all, unsettled, of_release)
-    });
-    let count = |all: &OursByController, address: &str| {
-        let here = all.get(address);
-        here.map_or(0, |ours| ours.partitions)
-    };
-    let listed = |summary: Summary| Observed {
-        address: summary.name.clone(),
-        partitions: count(&of_all, &summary.name),
-        unsettled: count(&unsettled, &summary.name),
-        is_used: of_release.contains(&summary.name),
-        listed: Some(Listed {
-            nodes: pool.nodes().count(&summary.label_key, &summary.label_value),
-            last_failure: pool.last_failure(&summary.name),
-            fit: fits.remove(&summary.name).unwrap_or_default(),
-            summary,
-        }),
-    };
-    let summaries = controller_summary::summaries(states, &of_all).into_iter();
-    let mut observed: Vec<Observed> = summaries.map(listed).collect();
-    let is_listed = |name: &String| observed.iter().any(|one| one.address == *name);
-    // What somebody wrote into a status by hand is no controller.
-    let is_address = |name: &String| controllers::unlisted(name).is_some();
-    let left: BTreeSet<String> = plan::addresses(objects, release)
-        .chain(of_release.iter())
-        .filter(|name| !is_listed(name) && is_address(name))
-        .cloned()
-        .collect();
-    observed.extend(left.into_iter().map(|address| Observed {
-        partitions: count(&of_all, &address),
-        unsettled: count(&unsettled, &address),
-        is_used: of_release.contains(&address),
-        address,
-        listed: None,
-    }));
-    observed
-}
-
-/// What a new request would get on each controller that is not cordoned, by name.
-fn fits(context: &Context, states: &[ControllerState]) -> BTreeMap<String, Fit> {
-    let now = clock::now();
-    let open = states.iter().filter(|state| state.cordon_state.is_none());
-    let mut open: Vec<_> = open.map(|state| state.view.clone()).collect();
-    context.pool.limit_to_unrefused(&mut open);
-    let backfill_limit = context.settings.backfill_limit;
-    let entries = context.queue_state.entries(&context.watched, now);
-    let reservations = context.queue_state.reserved_by_others("");
-    let queue = Queue {
-        entries: &entries,
-        reservations: &reservations,
-        limit: SignedDuration::try_from(backfill_limit).unwrap_or(SignedDuration::MAX),
-    };
-    fit::fits(open, queue, now)
 }
 
 /// Carries out one change. An object that was changed meanwhile, or is gone, is left to the next pass.

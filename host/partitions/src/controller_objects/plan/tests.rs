@@ -102,6 +102,25 @@ fn planned(controllers: &[Observed], objects: &[(&str, Object)]) -> Plan {
     })
 }
 
+/// The facts of the only release, whose list is current.
+fn alone<'a>(
+    controllers: &'a [Observed],
+    objects: &'a BTreeMap<String, Object>,
+    written: &'a BTreeMap<String, Timestamp>,
+    now: i64,
+) -> Facts<'a> {
+    Facts {
+        release: HERE,
+        other_releases: None,
+        controllers,
+        is_list_current: true,
+        has_bad_entries: false,
+        objects,
+        written,
+        now: at(now),
+    }
+}
+
 /// The verb of each action.
 fn verbs(plan: &Plan) -> Vec<(&str, &'static str)> {
     let actions = plan.actions.iter();
@@ -123,16 +142,8 @@ fn a_status_without_changes_is_written_again_for_its_account() {
     let objects = BTreeMap::from([("a-8090".to_owned(), object(Some(HERE), written(&a)))]);
     for (age, expected) in [(None, 0), (Some(59), 0), (Some(60), 1), (Some(3_600), 1)] {
         let last = age.map(|age| ("a-8090".to_owned(), at(10_000 - age)));
-        let plan = plan(&Facts {
-            release: HERE,
-            other_releases: None,
-            controllers: std::slice::from_ref(&a),
-            is_list_current: true,
-            has_bad_entries: false,
-            objects: &objects,
-            written: &last.into_iter().collect(),
-            now: at(10_000),
-        });
+        let last = last.into_iter().collect();
+        let plan = plan(&alone(std::slice::from_ref(&a), &objects, &last, 10_000));
         assert_eq!(plan.actions.len(), expected, "{age:?}");
     }
 }
@@ -349,16 +360,9 @@ fn a_state_is_written_at_once_and_figures_after_ten_seconds() {
         ("it is down", down, &plain, 1, true),
         ("cordoned", before, &cordoned, 1, true),
     ] {
-        let plan = plan(&Facts {
-            release: HERE,
-            other_releases: None,
-            controllers: &[observed],
-            is_list_current: true,
-            has_bad_entries: false,
-            objects: &BTreeMap::from([("a-8090".to_owned(), object.clone())]),
-            written: &BTreeMap::from([("a-8090".to_owned(), at(100 - age))]),
-            now: at(100),
-        });
+        let objects = BTreeMap::from([("a-8090".to_owned(), object.clone())]);
+        let written = BTreeMap::from([("a-8090".to_owned(), at(100 - age))]);
+        let plan = plan(&alone(&[observed], &objects, &written, 100));
         assert_eq!(!plan.actions.is_empty(), is_written, "{why}, {age} s");
     }
 }
@@ -378,16 +382,7 @@ fn the_figures_of_256_controllers_are_written_twice_a_second() {
     for second in 1..=1_000_u32 {
         let now = at(i64::from(second));
         let controllers: Vec<_> = (0..256).map(|one| listed(&address(one), second)).collect();
-        let plan = plan(&Facts {
-            release: HERE,
-            other_releases: None,
-            controllers: &controllers,
-            is_list_current: true,
-            has_bad_entries: false,
-            objects: &objects,
-            written: &last,
-            now,
-        });
+        let plan = plan(&alone(&controllers, &objects, &last, i64::from(second)));
         for (name, action) in plan.actions {
             let Action::Write { status, .. } = action else {
                 panic!("{action:?}");
