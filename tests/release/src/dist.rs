@@ -121,12 +121,7 @@ impl Dist {
         let dir = checkout.join("dist");
         make_dir(&dir)?;
         let built = target.join(AMD64.target);
-        copy(
-            &built.join("release/ipu-operator"),
-            &dir.join("ipu-operator"),
-        )?;
-        copy(&built.join("agent/ipu-agent"), &dir.join("ipu-agent"))?;
-        copy(&built.join("release").join(PLUGIN), &dir.join(PLUGIN))?;
+        copy_programs(&built, &dir)?;
         progress.run("built the guests", guests::build)?;
         let simulator = built.join("release/vipu-simulator");
         let platform = AMD64;
@@ -196,6 +191,18 @@ fn target_directory(checkout: &Path) -> Result<PathBuf, DistError> {
     })?;
     let metadata: Metadata = serde_json::from_str(&printed).map_err(DistError::Metadata)?;
     Ok(metadata.target_directory)
+}
+
+/// Copies the programs of a release from the folder in which cargo has built them.
+fn copy_programs(built: &Path, dir: &Path) -> Result<(), FileError> {
+    for (profile, name) in [
+        ("release", "ipu-operator"),
+        ("agent", "ipu-agent"),
+        ("release", PLUGIN),
+    ] {
+        copy(&built.join(profile).join(name), &dir.join(name))?;
+    }
+    Ok(())
 }
 
 /// Copies a program, where it has changed: an unchanged file keeps its time.

@@ -10,7 +10,9 @@ use cluster::platform::ARM64;
 use cluster::progress::Progress;
 use cluster::settings::Settings;
 
-use super::{Dist, DistError, PLUGIN, Programs, build, copy, flags, target_directory};
+use super::{
+    Dist, DistError, PLUGIN, Programs, build, copy, copy_programs, flags, target_directory,
+};
 use crate::cargo;
 use crate::dist::aarch64::Aarch64;
 use crate::dist::rust::Rust;
@@ -50,12 +52,7 @@ pub fn ensure(
     let built = target_directory(checkout)?.join(ARM64.target);
     let dir = dist.dir().join(ARM64.architecture);
     make_dir(&dir.join("guests"))?;
-    copy(
-        &built.join("release/ipu-operator"),
-        &dir.join("ipu-operator"),
-    )?;
-    copy(&built.join("agent/ipu-agent"), &dir.join("ipu-agent"))?;
-    copy(&built.join("release").join(PLUGIN), &dir.join(PLUGIN))?;
+    copy_programs(&built, &dir)?;
     for guest in GUESTS {
         let guest = format!("guests/{}.wasm", guest.name);
         copy(&dist.dir().join(&guest), &dir.join(&guest))?;
