@@ -1,18 +1,18 @@
-//! Pure: which versions of Kubernetes the lab has, and how one of them is asked for.
+//! Pure: the versions of Kubernetes that the lab has, and their names.
 
 use std::str::FromStr;
 
 /// The variable that names the version, as `1.35`.
 pub const VARIABLE: &str = "IPU_OPERATOR_KUBERNETES";
 
-/// A minor version of Kubernetes. Which patch of it is built stands in its `go.mod`.
+/// A minor version of Kubernetes. Its `go.mod` pins the patch version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kubernetes {
     /// 1.34
     V1_34,
     /// 1.35
     V1_35,
-    /// 1.36, with which everything runs where nothing else is asked for.
+    /// 1.36, the default.
     #[default]
     V1_36,
 }
@@ -30,7 +30,7 @@ pub struct UnknownKubernetes {
 }
 
 impl Kubernetes {
-    /// All that there are, the oldest first.
+    /// All versions, the oldest first.
     pub const ALL: [Self; 3] = [Self::V1_34, Self::V1_35, Self::V1_36];
 
     /// The version without its patch.
@@ -51,7 +51,7 @@ impl Kubernetes {
         }
     }
 
-    /// Whether an API server that calls itself `version` (as `v1.35.4`) is of this one.
+    /// Whether an API server with this `version` (such as `v1.35.4`) has this minor version.
     pub fn is(self, version: &str) -> bool {
         let version = version.strip_prefix('v').unwrap_or(version);
         let patch = version.strip_prefix(self.minor());
