@@ -1,4 +1,4 @@
-//! The simulator as its users have it: orders over HTTP, and partitions that outlive a process.
+//! The simulator as its users run it: orders over HTTP, and partitions that outlive a process.
 
 use std::time::Duration;
 
