@@ -74,7 +74,7 @@ pub fn watch(first: First) -> io::Result<()> {
             stop(first);
             runtime.block_on(next(&mut interrupts, &mut terminations));
             leave(
-                "stopped at once; `make down` ends what is left of the cluster",
+                "stopped at once; `make down` removes the rest of the cluster",
                 Signal::SIGKILL,
             )
         })

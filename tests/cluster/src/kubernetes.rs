@@ -20,7 +20,7 @@ pub enum Kubernetes {
 /// A version that the lab does not have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{VARIABLE}={value} is no version of Kubernetes that is pinned here: give one of {}, or leave the variable out for {}",
+    "{VARIABLE}={value} is not a pinned version of Kubernetes: set one of {}, or unset the variable for {}",
     Kubernetes::names(),
     Kubernetes::default().minor()
 )]

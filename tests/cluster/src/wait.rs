@@ -46,7 +46,7 @@ impl<T, E: Display> From<Result<T, E>> for Seen<T> {
 
 /// The condition did not hold in time.
 #[derive(Debug, thiserror::Error)]
-#[error("waited {} s in vain: {what}; last seen: {last}", waited.as_secs())]
+#[error("waited {} s without success: {what}; last seen: {last}", waited.as_secs())]
 pub struct WaitedTooLong {
     /// What was waited for.
     pub what: String,

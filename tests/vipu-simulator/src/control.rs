@@ -106,7 +106,7 @@ async fn cancel(State(server): State<Arc<Server>>, Path(number): Path<u32>) -> R
     if server.with(|world, _| world.orders.cancel(number)) {
         StatusCode::OK.into_response()
     } else {
-        let text = format!("no order {number} stands; GET /state shows those that do");
+        let text = format!("order {number} is not active; GET /state lists the active orders");
         refuse(StatusCode::NOT_FOUND, &text)
     }
 }

@@ -27,7 +27,7 @@ pub enum SbomError {
     #[error("failed to understand the licence of {0}")]
     Licence(String, #[source] SpdxExpressionError),
     /// It could not be written.
-    #[error("failed to write the list of what is in the release")]
+    #[error("failed to write the SBOM of the release")]
     Write(#[source] JsonWriteError),
 }
 
