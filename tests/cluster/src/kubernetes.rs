@@ -90,8 +90,8 @@ mod tests {
         for value in ["1.33", "v1.35", "1.35.4", "latest"] {
             let error = value.parse::<Kubernetes>().unwrap_err().to_string();
             let expected = format!(
-                "IPU_OPERATOR_KUBERNETES={value} is no version of Kubernetes that is pinned here: \
-                 give one of 1.34, 1.35, 1.36, or leave the variable out for 1.36"
+                "IPU_OPERATOR_KUBERNETES={value} is not a pinned version of Kubernetes: \
+                 set one of 1.34, 1.35, 1.36, or unset the variable for 1.36"
             );
             assert_eq!(error, expected);
         }
