@@ -1,5 +1,5 @@
-//! Teams whose ClusterQueues are in one cohort: they lend and reclaim quota, and with fair sharing borrowed IPUs are divided
-//! by the weights of the teams. On the V-IPU controllers the cohort never has more IPUs than its quota.
+//! Teams whose ClusterQueues are in one cohort: they lend and reclaim quota, and fair sharing divides borrowed IPUs by the
+//! weights of the teams. On the V-IPU controllers the cohort never has more IPUs than its quota.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
