@@ -1,6 +1,7 @@
 //! IPUJobs in the queues of the real Kueue, on a real API server with the operator's own processes.
 
 mod check;
+mod cohorts;
 mod documents;
 pub(crate) mod fixture;
 mod flavors;

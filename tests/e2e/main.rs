@@ -41,7 +41,7 @@ use fixture::Fixture;
 
 /// The trials, in the order in which they run.
 type Check = fn(&Fixture) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 48] = [
+const TRIALS: [(&str, Check); 49] = [
     ("three_jobs_from_apply_to_completed", fixture::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -154,6 +154,10 @@ const TRIALS: [(&str, Check); 48] = [
         queued::two_jobs_share_a_quota,
     ),
     ("jobset_gets_its_ipus", queued::a_jobset_gets_its_ipus),
+    (
+        "native_jobs_in_a_queue_of_kueue_wait_for_quota_and_partitions",
+        native_pods::wait_for_quota_and_partitions,
+    ),
     ("guests_of_policies_decide_and_go", policies::decide_and_go),
     (
         "live_requests_are_recorded_and_replayed",

@@ -5,6 +5,7 @@ mod early;
 mod examples;
 mod nodes;
 mod owners;
+mod queues;
 
 use std::fmt::Debug;
 
@@ -27,6 +28,7 @@ pub(crate) use early::{is_deleted_while_its_partition_forms, is_refused};
 pub(crate) use examples::examples_run;
 pub(crate) use nodes::are_advertised_again;
 pub(crate) use owners::replace_and_restart_pods;
+pub(crate) use queues::wait_for_quota_and_partitions;
 
 /// Creates an object in the default namespace.
 async fn create<K>(fixture: &Fixture, object: Value) -> Result<(), Failed>

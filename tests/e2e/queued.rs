@@ -98,7 +98,7 @@ pub(crate) fn a_jobset_gets_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
 }
 
 /// An admin who installs other software than the operator.
-fn admin(fixture: &Fixture) -> Admin<'_> {
+pub(crate) fn admin(fixture: &Fixture) -> Admin<'_> {
     Admin {
         settings: &fixture.settings,
         tools: &fixture.tools,
@@ -163,8 +163,14 @@ async fn set_active(client: &Client, job: &str, active: bool) -> Result<(), Fail
 }
 
 /// Removes the queue, and Kueue, because its webhooks are called for every Pod.
-async fn remove_kueue(fixture: &Fixture) -> Result<(), Failed> {
-    for kind in ["localqueues", "clusterqueues", "resourceflavors"] {
+pub(crate) async fn remove_kueue(fixture: &Fixture) -> Result<(), Failed> {
+    // A flavor and a check stay as long as a ClusterQueue names them.
+    for kind in [
+        "localqueues",
+        "clusterqueues",
+        "resourceflavors",
+        "admissionchecks",
+    ] {
         let kind = format!("{kind}.kueue.x-k8s.io");
         let delete = ["delete", &kind, "--all", "--timeout=120s"];
         fixture.kubectl(&delete).await?;

@@ -175,6 +175,7 @@ fn environment(root: &Path, fonts: &Path) -> Vec<(&'static str, OsString)> {
     let folders = [
         "usr/lib/x86_64-linux-gnu",
         "usr/lib/x86_64-linux-gnu/nss",
+        "usr/lib/x86_64-linux-gnu/pulseaudio",
         "lib/x86_64-linux-gnu",
         "usr/lib/chromium",
     ];

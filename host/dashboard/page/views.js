@@ -41,9 +41,10 @@ function block(one, total) {
   const letters = letter.repeat(Math.max(1, Math.round(one.ipus / scale)));
   const owner = one.partition ? `, ${one.namespace}/${one.owner}` : '';
   const label = `${plural(one.ipus, 'IPU', 'IPUs')} ${words.split(':')[0]}${owner}`;
-  const attributes = { class: `block s-${kind}`, 'aria-label': label, title: label };
-  if (!one.partition) return make('span', { ...attributes, role: 'img' }, letters);
-  return make('a', { ...attributes, href: `#partition/${encodeURIComponent(one.partition)}` }, letters);
+  // The style sheet draws the letters: they are a picture, and the label is the text.
+  const attributes = { class: `block s-${kind}`, 'data-letters': letters, 'aria-label': label, title: label };
+  if (!one.partition) return make('span', { ...attributes, role: 'img' });
+  return make('a', { ...attributes, href: `#partition/${encodeURIComponent(one.partition)}` });
 }
 
 function controller(one) {

@@ -1,15 +1,16 @@
-//! What the page about queues tells admins and users to do: every manifest and every command, done in their order. Then two
-//! teams share the IPUs as the page says.
+//! What the page about queues tells admins and users to do: every manifest and every command, done in their order, with a
+//! Kueue that is configured as the page says. Then two teams share the IPUs as the page says.
 
 use std::fs;
 
-use cluster::wait::eventually;
-use serde_json::json;
+use cluster::settings::Settings;
+use cluster::wait::{Seen, eventually};
+use serde_json::{Value, json};
 use tests::documents::{Block, Typed};
-use tests::kueue::objects::QUEUE_LABEL;
+use tests::kueue::objects::{QUEUE_LABEL, cluster_queue};
 use tests::kueue::workload::{Workload, of_job};
 
-use super::fixture::{Fixture, job};
+use super::fixture::{FLAVOR, Fixture, QUEUE, job};
 use crate::chart::admin::Admin;
 use crate::processes::RELEASE;
 
@@ -21,6 +22,23 @@ const PAGE: Typed = Typed {
 
 /// Where the part for admins begins, which comes after that for users.
 const FOR_ADMINS: &str = "\n## For admins\n";
+
+/// Whether a block is a part of Kueue's configuration, which is a file of its manager and no object.
+fn is_configuration(block: &Block<'_>) -> bool {
+    block.mark == "yaml" && block.commands.contains("\nkind: Configuration\n")
+}
+
+/// Returns the parts of Kueue's configuration that the page shows, as one.
+fn configuration(text: &str) -> Value {
+    let mut configuration = json!({});
+    for block in PAGE.blocks(text).iter().filter(|one| is_configuration(one)) {
+        let part: Value = serde_saphyr::from_str(block.commands).unwrap();
+        json_patch::merge(&mut configuration, &part);
+    }
+    assert!(configuration["integrations"].is_object(), "{configuration}");
+    assert!(configuration["fairSharing"].is_object(), "{configuration}");
+    configuration
+}
 
 /// Applies a manifest, or types commands.
 fn follow(admin: &Admin, block: &Block<'_>) {
@@ -60,29 +78,50 @@ async fn once(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_page_about_queues_says_works() {
-    let fixture = Fixture::with_quota(4).await;
+    let page = format!("{}.md", PAGE.document);
+    let path = Settings::from_env().unwrap().checkout.join(page);
+    let text = fs::read_to_string(path).unwrap();
+    let queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
+    let fixture = Fixture::with_configuration(queue, &configuration(&text)).await;
     let admin = Admin::of(RELEASE, fixture.place.plane.kubeconfig());
-    let path = format!("{}/../../{}.md", admin.chart(), PAGE.document);
-    let text = fs::read_to_string(&path).unwrap();
     let (for_users, for_admins) = text.split_once(FOR_ADMINS).expect("it has both parts");
     let mut followed = 0;
     for part in [for_admins, for_users] {
-        for block in PAGE.blocks(part) {
+        let blocks = PAGE.blocks(part).into_iter();
+        for block in blocks.filter(|one| !is_configuration(one)) {
             follow(&admin, &block);
             followed += 1;
         }
     }
     assert!(followed > 6, "{followed} blocks");
 
-    // Team a borrows what team b does not use, until team b needs it.
+    share(&fixture, &admin).await;
+}
+
+/// Team a borrows what team b does not use, until team b needs it. Then team b borrows no more than its limit.
+async fn share(fixture: &Fixture, admin: &Admin) {
     let (large, small) = (("team-a", "large"), ("team-b", "small"));
-    submit(&admin, large.0, large.1, 16);
-    once(&fixture, large, "is admitted", |one| one.is("Admitted")).await;
-    submit(&admin, small.0, small.1, 8);
-    let preempted = once(&fixture, large, "is preempted", |one| {
+    submit(admin, large.0, large.1, 16);
+    once(fixture, large, "is admitted", |one| one.is("Admitted")).await;
+    submit(admin, small.0, small.1, 8);
+    let preempted = once(fixture, large, "is preempted", |one| {
         one.is("Evicted") && !one.holds_quota()
     });
     assert_eq!(preempted.await.reason("Evicted"), "Preempted");
-    once(&fixture, small, "is admitted", |one| one.is("Admitted")).await;
+    once(fixture, small, "is admitted", |one| one.is("Admitted")).await;
+
+    let (within, above) = (("team-b", "within"), ("team-b", "above"));
+    submit(admin, within.0, within.1, 4);
+    once(fixture, within, "is admitted", |one| one.is("Admitted")).await;
+    submit(admin, above.0, above.1, 4);
+    once(fixture, above, "waits", |one| {
+        let message = one.message("QuotaReserved");
+        !one.is("QuotaReserved") && message.contains("insufficient unused quota")
+    })
+    .await;
+    eventually("team b has as many IPUs as it may have", async || {
+        Seen::when(fixture.taken(), |taken| *taken == 12)
+    })
+    .await;
     assert!(fixture.most_taken() <= 16, "{}", fixture.most_taken());
 }

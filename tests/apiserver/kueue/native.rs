@@ -4,10 +4,10 @@
 use cluster::wait::{Seen, eventually};
 use kube::ResourceExt;
 use kube::api::{DeleteParams, PostParams};
-use tests::kueue::workload::Workload;
+use tests::kueue::workload::{Workload, of_owner};
 
 use super::check::{answer, checked};
-use super::fixture::{Fixture, all_workloads};
+use super::fixture::{Fixture, NAMESPACE};
 use super::pods::{ADMISSION, gates, once_running, pod};
 
 async fn submit(fixture: &Fixture, name: &str, ipus: u32) {
@@ -24,14 +24,10 @@ async fn once(
     is_so: impl Fn(&Workload) -> bool,
 ) -> Workload {
     eventually(&format!("the Workload of {pod} {what}"), async || {
-        let all = all_workloads(&fixture.place.client).await;
-        let seen = format!("{all:?}");
-        let is_of = |one: &Workload| {
-            let mut owners = one.0.owner_references().iter();
-            owners.any(|owner| owner.kind == "Pod" && owner.name == pod)
-        };
-        let found = all.into_iter().find(|one| is_of(one) && is_so(one));
-        found.ok_or(seen)
+        let found = of_owner(&fixture.place.client, NAMESPACE, ("Pod", pod)).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let seen = format!("{found:?}");
+        found.into_iter().find(&is_so).ok_or(seen)
     })
     .await
 }

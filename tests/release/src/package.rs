@@ -41,7 +41,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 const MOST_OF_IMAGE: u64 = 40 << 20;
 
 /// Files and folders that the package contains without changes.
-const AS_THEY_ARE: [&str; 11] = [
+const AS_THEY_ARE: [&str; 12] = [
     "ARCHITECTURE.md",
     "BENCHMARKS.md",
     "CHANGELOG.md",
@@ -50,6 +50,7 @@ const AS_THEY_ARE: [&str; 11] = [
     "LICENSE",
     "README.md",
     "SECURITY.md",
+    "charts/ipu-operator/docs/images",
     "crds",
     "examples",
     "wit",

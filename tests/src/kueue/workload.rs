@@ -101,12 +101,21 @@ pub async fn of_job(
     namespace: &str,
     job: &str,
 ) -> Result<Vec<Workload>, kube::Error> {
+    of_owner(client, namespace, ("IPUJob", job)).await
+}
+
+/// The Workloads that an object of this kind and name owns.
+pub async fn of_owner(
+    client: &Client,
+    namespace: &str,
+    (kind, name): (&str, &str),
+) -> Result<Vec<Workload>, kube::Error> {
     let all = workloads(client, namespace)
         .list(&ListParams::default())
         .await?;
     let is_owned = |found: &DynamicObject| {
         let mut owners = found.owner_references().iter();
-        owners.any(|owner| owner.kind == "IPUJob" && owner.name == job)
+        owners.any(|owner| owner.kind == kind && owner.name == name)
     };
     let owned = all.items.into_iter().filter(is_owned);
     Ok(owned.map(Workload).collect())

@@ -11,9 +11,12 @@ use crate::shown::shown;
 /// Conditions that say why a job waits for something else than IPUs, with their status, the first cause first.
 const OBSTACLES: [(&str, &str); 3] = [
     ("QuotaReserved", "False"),
-    ("PodsReady", "False"),
+    PODS_NOT_READY,
     ("Suspended", "True"),
 ];
+
+/// The condition that names what Pods wait for.
+const PODS_NOT_READY: (&str, &str) = ("PodsReady", "False");
 
 /// An IPUJob. Its spec, which contains the templates of its Pods, is not kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +51,7 @@ impl Job {
         let state = object.data.pointer("/status/launcherStatus");
         let state = state.and_then(|state: &Value| JobState::deserialize(state).ok());
         let state = state.unwrap_or_default();
-        let waits = matches!(state, JobState::Pending | JobState::Suspended);
         let conditions = object.data.pointer("/status/conditions");
-        let conditions = conditions.filter(|_| waits);
         let conditions = conditions.and_then(|all| Vec::<JobCondition>::deserialize(all).ok());
         let metadata = object.metadata;
         Some(Self {
@@ -58,13 +59,19 @@ impl Job {
             namespace: shown(&metadata.namespace.unwrap_or_default()),
             name: shown(&metadata.name.unwrap_or_default()),
             state,
-            obstacle: obstacle(&conditions.unwrap_or_default()),
+            obstacle: obstacle(state, &conditions.unwrap_or_default()),
         })
     }
 }
 
-fn obstacle(conditions: &[JobCondition]) -> Option<Obstacle> {
-    let found = OBSTACLES.iter().find_map(|(type_, status)| {
+fn obstacle(state: JobState, conditions: &[JobCondition]) -> Option<Obstacle> {
+    let obstacles = match state {
+        JobState::Pending | JobState::Suspended => &OBSTACLES[..],
+        // A job without a launcher is Running as soon as its Pods exist, also if one of them cannot start.
+        JobState::Running => &[PODS_NOT_READY],
+        JobState::Completed | JobState::Failed => &[],
+    };
+    let found = obstacles.iter().find_map(|(type_, status)| {
         let mut conditions = conditions.iter();
         conditions.find(|one| one.type_ == *type_ && one.status == *status)
     })?;

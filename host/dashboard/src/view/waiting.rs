@@ -286,7 +286,9 @@ mod tests {
             blocked("b/image", "Pending", "PodsReady", "False"),
             blocked("a/quota", "Suspended", "QuotaReserved", "False"),
             blocked("a/admitted", "Suspended", "QuotaReserved", "True"),
-            blocked("a/runs", "Running", "PodsReady", "False"),
+            blocked("a/grows", "Running", "PodsReady", "False"),
+            blocked("a/runs", "Running", "QuotaReserved", "False"),
+            blocked("a/done", "Completed", "PodsReady", "False"),
         ];
         let cluster = cluster(Vec::new(), Vec::new(), jobs);
         let names = |namespace: Option<&str>| {
@@ -295,7 +297,7 @@ mod tests {
             assert_eq!(blocked.total, names.len());
             names
         };
-        assert_eq!(names(None), ["quota", "image"]);
+        assert_eq!(names(None), ["grows", "quota", "image"]);
         assert_eq!(names(Some("b")), ["image"]);
         let rows = queue(&cluster, Some("b"), ALL, now()).blocked.rows;
         let expected = json!([{

@@ -38,7 +38,14 @@ pub(super) fn holds(calls: &[Vec<Call>], observed: &Observed, jobs: &[Job]) -> V
             .map(|call| (call.partition.as_str(), call.ended))
             .collect();
         for call in done.filter(|call| call.method == Method::CreatePartition) {
-            let job = observed.ids[&call.partition];
+            let Some(&job) = observed.ids.get(&call.partition) else {
+                // The controller was called after the attempt was written, so the last list has all before it.
+                assert!(
+                    observed.since_begin(call.began) >= observed.listed,
+                    "{call:?}"
+                );
+                continue;
+            };
             let ended = removed.get(call.partition.as_str()).copied().flatten();
             holds.push(Hold {
                 job,

@@ -29,6 +29,8 @@ pub(super) struct Observed {
     pub(super) ids: HashMap<String, usize>,
     /// The jobs that each policy placed.
     pub(super) decided: BTreeMap<String, BTreeSet<usize>>,
+    /// When the attempts were listed for the last time.
+    pub(super) listed: Duration,
     /// The jobs that have been Ready.
     ready: BTreeSet<usize>,
 }
@@ -69,6 +71,7 @@ pub(super) async fn run(fixture: &Fixture, jobs: &[Job], half: &Notify) -> Obser
         requested: Vec::new(),
         ids: HashMap::new(),
         decided: BTreeMap::new(),
+        listed: Duration::ZERO,
         ready: BTreeSet::new(),
     };
     while let Some((number, job)) = upcoming.peek().copied() {
@@ -101,6 +104,7 @@ pub(super) async fn run(fixture: &Fixture, jobs: &[Job], half: &Notify) -> Obser
     }
     while calls.next().await.is_some() {}
     // Attempts of the last moment, which the watch has not reported.
+    observed.listed = observed.since_begin(Timestamp::now());
     let partitions = fixture.partitions().list(&ListParams::default()).await;
     for partition in partitions.unwrap() {
         observed.note(&partition);

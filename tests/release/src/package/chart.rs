@@ -16,13 +16,18 @@ pub fn file(version: &str) -> String {
     format!("ipu-operator-{version}.tgz")
 }
 
-/// The files of the chart without those that `.helmignore` keeps out: its tests.
+/// Folders that `.helmignore` keeps out: tests, and pictures, with which the chart would not fit into the Secret in which
+/// Helm stores it.
+const KEPT_OUT: [&str; 2] = ["tests/", "docs/images/"];
+
+/// The files of the chart without those that `.helmignore` keeps out.
 pub fn files(checkout: &Path) -> Result<Files, FileError> {
     let mut files = Files::new();
     archive::add(&mut files, &checkout.join("charts/ipu-operator"), "")?;
     let named = files.into_iter().filter_map(|(name, content)| {
         let name = name.trim_start_matches('/').to_owned();
-        (!name.starts_with("tests/")).then_some((name, content))
+        let is_kept_out = KEPT_OUT.iter().any(|folder| name.starts_with(folder));
+        (!is_kept_out).then_some((name, content))
     });
     Ok(named.collect())
 }
@@ -46,4 +51,22 @@ pub fn index(files: &Files, packed: &[u8], time: u64) -> Result<Vec<u8>, Package
     });
     let text = serde_saphyr::to_string(&index).map_err(PackageError::Index)?;
     Ok(text.into_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::guests::checkout;
+
+    #[test]
+    fn the_chart_contains_what_helm_would_pack_and_is_small() {
+        let files = files(checkout()).unwrap();
+        let ignored = String::from_utf8_lossy(&files[".helmignore"]).into_owned();
+        for folder in KEPT_OUT {
+            assert!(ignored.lines().any(|line| line == folder), "{folder}");
+        }
+        // A Secret has at most 1 MiB in base64, and the values and the manifests are in it as well.
+        let packed = archive::tar_gz(&files, "ipu-operator/", 0).unwrap();
+        assert!(packed.len() < 400_000, "{}", packed.len());
+    }
 }
