@@ -135,7 +135,7 @@ pub fn axe() -> Result<String, ChromiumError> {
     Ok(read(&dir.join("node_modules/axe-core/axe.min.js"))?)
 }
 
-/// The folder into which Chromium is unpacked, as if it were `/`.
+/// The root folder of the unpacked Chromium.
 fn fetched() -> Result<PathBuf, ChromiumError> {
     // Two tests that fetch at once would fill the same folder.
     static FETCHING: Mutex<()> = Mutex::new(());

@@ -16,17 +16,17 @@ pub enum DebugOperatorError {
     /// It could not be built.
     #[error("failed to build the operator")]
     Build(#[from] CommandError),
-    /// The folder of what is built is not known.
+    /// The target folder of cargo is unknown.
     #[error("failed to find the folder of the running tests")]
     Folder(#[source] io::Error),
 }
 
-/// Path of the operator's program; built where it is older than its sources.
+/// Path of the operator's program. It is built again if it is older than its sources.
 pub fn program() -> Result<PathBuf, DebugOperatorError> {
     built("ipu-operator")
 }
 
-/// Path of the plugin of kubectl; built where it is older than its sources.
+/// Path of the plugin of kubectl. It is built again if it is older than its sources.
 pub fn plugin() -> Result<PathBuf, DebugOperatorError> {
     built("kubectl-ipu")
 }

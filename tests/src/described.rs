@@ -54,7 +54,7 @@ pub struct Expected {
 /// Exists only if the partitions were released later than a moment after the end.
 const RELEASED: [&str; 3] = ["PartitionsReleased", "True", "PartitionsReleased"];
 
-/// A job that has completed, and whose partitions are released.
+/// A completed job whose partitions are released.
 pub const COMPLETED: Expected = Expected {
     state: "Completed",
     conditions: &[

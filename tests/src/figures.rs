@@ -16,7 +16,7 @@ use crate::operator_process::{OperatorProcess, ProcessError};
 /// Clock ticks of /proc in a second: fixed by the kernel's interface to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What was measured of one of the two processes.
+/// The figures of one of the two processes.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// `controller` or `vipu-proxy`.
@@ -44,8 +44,7 @@ pub enum FiguresError {
     Missing(String),
 }
 
-/// Measures both processes. Each is killed once, so that its start can be watched; the kubelet
-/// starts it again in the same Pod.
+/// Measures both processes. Each is killed once, to measure its start. The kubelet restarts it in the same Pod.
 pub async fn measure(client: &Client) -> Result<Vec<Figures>, FiguresError> {
     let mut figures = Vec::new();
     for (process, component, port, path) in [

@@ -1,5 +1,5 @@
-//! Load on the operator's ports as any Pod can make it, of no use to anybody. It runs in a process of its own, which has
-//! the network of a Pod, and does its part of what several Pods do together.
+//! Useless load on the operator's ports, as any Pod can create it. It runs in its own process in the network of a Pod,
+//! and is a part of the load of several Pods.
 
 mod attacks;
 pub mod delays;
@@ -23,10 +23,10 @@ use attacks::Sent;
 pub use exchange::{exchange, exchange_tls};
 pub use reviews::hostile_review;
 
-/// How often a process tells what it has done so far.
+/// How often a process prints its counts.
 const TOLD: Duration = Duration::from_secs(1);
 
-/// What is loaded.
+/// The targets of the load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Targets {
     /// Ports to which idle connections are opened.
@@ -45,7 +45,7 @@ pub struct Targets {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Kind {
-    /// Connections that say nothing.
+    /// Idle connections.
     Idle,
     /// Reviews whose trees would take too much memory.
     Hostile,
@@ -55,11 +55,11 @@ pub enum Kind {
     Defaulted,
     /// Reviews with a `uid` of a mebibyte.
     LongUid,
-    /// Reviews of the most that may be sent, whose last byte never comes.
+    /// Reviews of the largest allowed size, without their last byte.
     Unfinished,
     /// Bodies that come byte by byte.
     Dribbled,
-    /// Tokens that are made up.
+    /// Invalid tokens.
     Token,
     /// Questions.
     Query,
@@ -118,7 +118,7 @@ pub fn begin(targets: Targets, counts: &Arc<Counts>) -> JoinSet<()> {
     load
 }
 
-/// Loads the targets for ever; what it has done so far is printed each second as a line of JSON.
+/// Loads the targets without end. Prints the counts each second as a line of JSON.
 pub async fn run(targets: Targets) -> anyhow::Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;

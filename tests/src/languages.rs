@@ -197,7 +197,7 @@ fn example(path: &str) -> PathBuf {
     checkout().join("examples/policies").join(path)
 }
 
-/// Where the component of an example goes.
+/// The path of an example's component.
 fn output(name: &str) -> Result<PathBuf, LanguageError> {
     let dist = checkout().join("dist/policies");
     make_dir(&dist)?;

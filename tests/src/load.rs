@@ -55,7 +55,7 @@ const SUBMITTED_AT_ONCE: usize = 16;
 /// Why a load could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The folders are not known.
+    /// The folders are unknown.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// A program could not be built.
@@ -111,7 +111,7 @@ pub enum LoadError {
     /// The Pods did not come.
     #[error(transparent)]
     Waited(#[from] WaitedTooLong),
-    /// Something is not where it should be.
+    /// Something is missing.
     #[error("{0}")]
     Missing(String),
 }

@@ -1,5 +1,5 @@
-//! Mistakes that somebody could make in the partition core or in the reconciler of jobs, each of which has to be
-//! found: by the simulation of the core and its model check, or by tests.
+//! Possible mistakes in the partition core and in the reconciler of jobs. The simulation of the core, its model check,
+//! or tests must find each of them.
 
 mod core;
 mod jobs;
@@ -11,7 +11,7 @@ use std::fmt::{self, Display, Formatter};
 pub struct Tests {
     /// The package.
     pub package: &'static str,
-    /// What the names of the tests hold.
+    /// A part of the names of the tests.
     pub named: &'static str,
     /// The bound that the model check explores. None: the small ones.
     pub bound: Option<&'static str>,
@@ -44,21 +44,21 @@ pub const MODEL: Tests = Tests {
     bound: None,
 };
 
-/// What finds a mistake.
+/// The check that finds a mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FoundBy {
-    /// The simulation. The small bounds of the model check have not been seen to find it.
+    /// The simulation. The small bounds of the model check do not find it.
     Simulation,
     /// The simulation and the model check.
     Both,
     /// The simulation and this large bound of the model check.
     Bound(&'static str),
-    /// These tests, where neither runs the code.
+    /// These tests, because neither runs the code.
     Tests(Tests),
 }
 
 impl FoundBy {
-    /// The tests that are tried with the mistake, and whether they have to find it.
+    /// The tests that run with the mistake, and whether they must find it.
     pub fn tried(self) -> Vec<(Tests, bool)> {
         match self {
             FoundBy::Simulation => vec![(SIMULATION, true), (MODEL, false)],
@@ -75,18 +75,18 @@ impl FoundBy {
     }
 }
 
-/// One mistake: a text of a file, and what is written instead.
+/// One mistake: a text of a file, and its replacement.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutation {
     /// What it breaks, in a few words.
     pub name: &'static str,
     /// The file, from the top of the repository.
     pub file: &'static str,
-    /// What stands there, exactly once.
+    /// The text, which occurs exactly once.
     pub text: &'static str,
-    /// What stands there instead.
+    /// Its replacement.
     pub instead: &'static str,
-    /// What finds it.
+    /// The check that finds it.
     pub found_by: FoundBy,
 }
 

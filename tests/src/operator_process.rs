@@ -35,7 +35,7 @@ pub enum ProcessError {
         #[source]
         source: io::Error,
     },
-    /// A figure is not where it should be.
+    /// A figure is missing.
     #[error("{path} has no {field}")]
     Field {
         /// The file.
@@ -149,7 +149,7 @@ fn kib_of(field: &'static str, path: &str) -> Result<u64, ProcessError> {
         })
 }
 
-/// Whether a process runs in the Pod of this name, which its containers are told by their hostname.
+/// Whether a process runs in the Pod of this name, which is the hostname of its containers.
 fn is_in(pid: i32, pod: &str) -> bool {
     let wanted = format!("HOSTNAME={pod}");
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();

@@ -22,7 +22,7 @@ pub enum PrometheusError {
     File(#[from] FileError),
 }
 
-/// Where `prometheus` or `promtool` is; fetched where it is not there yet.
+/// The path of `prometheus` or `promtool`, which is fetched if it is missing.
 pub fn program(name: &str) -> Result<PathBuf, PrometheusError> {
     // Two tests that fetch at once would fill the same folder.
     static FETCHING: Mutex<()> = Mutex::new(());

@@ -64,15 +64,15 @@ pub enum RegistryError {
 /// How a registry is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Without TLS, by anybody.
+    /// Without TLS, for every client.
     Plain,
-    /// Over TLS, by anybody.
+    /// With TLS, for every client.
     Tls,
     /// Over TLS, by [`USER`].
     TlsWithUser,
 }
 
-/// A registry. What is in it goes with it.
+/// A registry. Its content is removed with it.
 #[derive(Debug)]
 pub struct Registry {
     keeper: Option<Keeper>,
@@ -109,17 +109,17 @@ impl Registry {
         self.path("ca.crt")
     }
 
-    /// A folder that goes with the registry, for what belongs to it.
+    /// A folder for related files, which is removed with the registry.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Ends it; what is in it stays.
+    /// Stops the registry. Its content remains.
     pub fn stop(&mut self) {
         self.keeper = None;
     }
 
-    /// Starts it on the same port, with what is in it.
+    /// Starts it on the same port, with its content.
     pub async fn start_again(&mut self) -> Result<(), RegistryError> {
         let log = self.path("registry.log");
         let program = Program {

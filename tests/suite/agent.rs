@@ -1,4 +1,4 @@
-//! Holds the agent and the operator, neither of which depends on the other, to the same names.
+//! Checks that the agent and the operator use the same names, because neither depends on the other.
 
 use std::path::Path;
 

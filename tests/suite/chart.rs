@@ -1,4 +1,4 @@
-//! What the chart repeats from elsewhere in the repository is the same there.
+//! The chart's copies of other files of the repository are equal to them.
 
 mod folder;
 mod memory;
@@ -61,7 +61,7 @@ fn the_chart_and_its_image_have_the_version_of_the_code() {
     }
 }
 
-/// Compares a file of the chart with what it is made from, or makes it anew where that is asked for.
+/// Compares a generated file of the chart with its source, or generates it if that is requested.
 fn is_current(name: &str, made: &str) {
     if std::env::var_os("UPDATE_CHART").is_some() {
         let path = repository().join("charts/ipu-operator").join(name);
@@ -95,7 +95,7 @@ fn every_value_is_explained() {
     }
 }
 
-/// The documents whose blocks are marked, and run where nothing else is needed.
+/// The documents with marked blocks, which run if they have no further requirements.
 const DOCUMENTS: [&str; 2] = ["charts/ipu-operator/docs", "examples/docs"];
 
 #[test]

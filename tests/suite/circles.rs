@@ -1,4 +1,4 @@
-//! Holds that the modules of a package form no circle: each can be read with nothing but those that it names.
+//! Checks that the modules of a package form no circle: a reader of a module needs only the modules that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +12,7 @@ use crate::sources::{host_packages, repository, shipped, test_packages};
 /// The modules that each top module of a package names.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// Reads the modules of a package from its root on, without those that are compiled for tests alone.
+/// Reads the modules of a package, without those that are compiled only for tests.
 fn uses(package: &str) -> Uses {
     let root = repository().join(package).join("src");
     let mut uses = Uses::new();
@@ -29,7 +29,7 @@ fn uses(package: &str) -> Uses {
     uses
 }
 
-/// Adds what a module and those below it name of their crate.
+/// Adds the modules of the crate that a module and its submodules name.
 fn read(folder: &Path, name: &str, named: &mut BTreeSet<String>) {
     let file = parsed(&folder.join(name).with_extension("rs"));
     let mut paths = Paths::default();
@@ -50,7 +50,7 @@ fn parsed(path: &PathBuf) -> syn::File {
     shipped(path, &text)
 }
 
-/// The modules that a file declares, and that stand in files of their own.
+/// The modules that a file declares and that have their own files.
 fn declared(file: &syn::File) -> Vec<String> {
     let modules = file.items.iter().filter_map(|item| match item {
         syn::Item::Mod(module) if module.content.is_none() => Some(module.ident.to_string()),
@@ -59,7 +59,7 @@ fn declared(file: &syn::File) -> Vec<String> {
     modules.collect()
 }
 
-/// Modules that reach themselves, each with those on the way that do so too.
+/// The modules that reach themselves, each with the other modules of its circle.
 fn circles(uses: &Uses) -> BTreeSet<BTreeSet<String>> {
     let reached: BTreeMap<_, _> = uses.keys().map(|name| (name, reach(uses, name))).collect();
     let circle = |name: &String| {
@@ -77,7 +77,7 @@ fn circles(uses: &Uses) -> BTreeSet<BTreeSet<String>> {
         .collect()
 }
 
-/// Modules that one names, and those that these name, and so on.
+/// The modules that a module names, directly or indirectly.
 fn reach(uses: &Uses, name: &str) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     let mut next: Vec<&String> = uses[name].iter().collect();

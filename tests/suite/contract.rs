@@ -1,5 +1,5 @@
-//! The contract: each item says since when it is there, what is released stays as it is, and guests of
-//! other versions are told apart.
+//! The contract: each item names its first version, released items do not change, and guests of other versions are
+//! distinguished.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn every_item_says_since_when_it_is_there() {
         check(name, &interface.stability);
         for (name, id) in &interface.types {
             let named = &resolve.types[*id];
-            // What is used of another interface is gated there.
+            // Items of another interface are gated there.
             if !matches!(named.kind, TypeDefKind::Type(Type::Id(_))) {
                 check(name, &named.stability);
             }
@@ -50,7 +50,7 @@ fn every_item_says_since_when_it_is_there() {
     assert_eq!(items, gates);
 }
 
-/// Once 0.1.0 is released, this snapshot only grows, by items of later versions.
+/// After the release of 0.1.0, this snapshot may only grow, by items of later versions.
 #[test]
 fn what_is_released_stays_as_it_is() {
     let (resolve, package) = parsed(CONTRACT);
@@ -69,7 +69,7 @@ fn an_item_of_a_version_that_is_to_come_is_no_part_of_the_contract() {
     assert!(error.contains("0.1.1"), "{error}");
 }
 
-/// The contract with a function more in `validator`, in this version.
+/// The contract with an additional function in `validator`, in this version.
 fn with_a_function_more(version: &str) -> String {
     let more = format!("explain: func() -> u32;\n\n  @since(version = {version})\n  validate: ");
     CONTRACT
@@ -80,7 +80,7 @@ fn with_a_function_more(version: &str) -> String {
         .replace("validate: ", &more)
 }
 
-/// A validation guest that was built against such a contract, and finds nothing wrong.
+/// A validation guest for such a contract, without violations.
 async fn loaded(version: &str) -> Result<Guest, LoadError> {
     let mut core = component(&format!(
         r#"(module

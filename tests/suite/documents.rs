@@ -1,5 +1,5 @@
-//! Holds the commands of the documents: each block has a mark of the table in CONTRIBUTING.md, and each that a test can
-//! type is typed by one.
+//! Checks the commands of the documents: each block has a mark of the table in CONTRIBUTING.md, and a test runs each
+//! block that a test can run.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,8 +11,8 @@ use tests::documents::{
 
 use crate::sources::{documents, repository};
 
-/// The marks of all blocks of commands, by document without `.md`, as a Markdown parser finds them: also those within
-/// a list, and those fenced otherwise.
+/// The marks of all blocks of commands, by document without `.md`, as a Markdown parser finds them, including those
+/// within a list and those with other fences.
 fn marks() -> BTreeMap<String, Vec<String>> {
     let mut all = BTreeMap::new();
     for (path, text) in documents() {
@@ -28,7 +28,7 @@ fn marks() -> BTreeMap<String, Vec<String>> {
     all
 }
 
-/// Whether a block is for a shell, however its author has spelt that.
+/// Whether a block is for a shell, in any spelling.
 fn is_of_commands(mark: &str) -> bool {
     let shells = ["sh", "bash", "zsh", "shell", "console", "terminal"];
     let first = mark.split(|end: char| !end.is_ascii_alphanumeric()).next();
@@ -58,7 +58,7 @@ fn every_block_of_commands_has_a_mark_that_is_known() {
     }
 }
 
-/// Holds that all blocks of the documents with these marks are typed, each once.
+/// Checks that all blocks of the documents with these marks are run, each once.
 fn hold(typed: &[Typed], needing: &[&str]) {
     let marks = marks();
     for (document, marks) in &marks {

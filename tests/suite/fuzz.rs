@@ -1,4 +1,4 @@
-//! Holds the fuzz targets, which `make test` does not build, in step with the operator that they try.
+//! Checks that the fuzz targets, which `make test` does not build, match the operator.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,7 @@ fn text(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap()
 }
 
-/// What a lock file says of each package.
+/// The entries of a lock file, by package.
 fn packages(lock: &str) -> Vec<String> {
     let packages = lock.split("[[package]]\n").skip(1);
     packages
@@ -81,7 +81,7 @@ fn name(folder: &str) -> String {
     rest.split('"').next().unwrap_or_default().to_owned()
 }
 
-/// The names of all that the package in a folder depends on.
+/// The names of the dependencies of the package in a folder.
 fn dependencies(folder: &str) -> Vec<String> {
     let manifest = text(&format!("{folder}/Cargo.toml"));
     let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();

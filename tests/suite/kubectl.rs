@@ -25,7 +25,7 @@ fn messages() -> String {
     fs::read_to_string(path).unwrap().replace('`', "")
 }
 
-/// An IPUPartition whose place and gang follow from its number.
+/// An IPUPartition whose position and gang depend on its number.
 fn partition(number: u32) -> IPUPartition {
     let owner = number % 7;
     let phase = ["Pending", "Creating", "Ready", "Pending"][(number % 4) as usize];
@@ -102,7 +102,7 @@ fn the_states_of_goodput_are_those_of_the_accounting() {
         .iter()
         .map(|one| one.state.to_owned())
         .collect();
-    // A status leaves out states of zero seconds; the definition names all.
+    // A status omits states of zero seconds. The definition names all.
     let definition = json!(VIPUController::crd());
     let names = |of_total: &str| -> BTreeSet<String> {
         let path = format!(

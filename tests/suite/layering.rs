@@ -1,4 +1,4 @@
-//! Holds the line between pure files and shells, and the rules of style that a reader relies on.
+//! Checks the separation of pure files and shells, and the rules of style.
 
 use std::path::Path;
 
@@ -34,14 +34,14 @@ const IMPURE: [&str; 24] = [
     "wasmtime",
 ];
 
-/// Values of those: what a watch told, what an error says, and a moment that a caller read off the clock.
+/// Values of these packages: events of a watch, contents of an error, and a time that a caller has read from the clock.
 const VALUES: [&str; 3] = [
     "kube::client::UpgradeConnectionError",
     "kube::runtime::watcher::Event",
     "std::time::Instant",
 ];
 
-/// Last words of paths by which a clock is read, whatever its type.
+/// Last segments of paths that read a clock, of every type.
 const CLOCKS: [&str; 2] = ["now", "elapsed"];
 
 /// Pure files. If one is missing, the line between pure files and shells was moved.
@@ -52,7 +52,7 @@ const MUST_BE_PURE: [&str; 4] = [
     "host/jobs/src/report.rs",
 ];
 
-/// Most lines of a file. Functions are held by clippy (`too-many-lines-threshold`).
+/// Most lines of a file. Clippy checks functions (`too-many-lines-threshold`).
 const MOST_LINES: usize = 400;
 
 /// Every path that a file names: of imports with their groups resolved, and of expressions and types.
@@ -108,7 +108,7 @@ impl Paths {
     }
 }
 
-/// What a file names that a pure file must not name.
+/// The paths in a file that a pure file must not name.
 fn impure(file: &syn::File) -> Vec<String> {
     let mut paths = Paths::default();
     paths.visit_file(file);

@@ -1,4 +1,4 @@
-//! Holds the links of all documents: each relative one leads to a file, and to a heading of it.
+//! Checks the links of all documents: each relative link leads to a file, and to a heading of it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -66,7 +66,7 @@ fn the_table_of_contents_lists_every_document_once() {
     assert!(missing.is_empty(), "not listed in {CONTENTS}: {missing:#?}");
 }
 
-/// Users read the reference, and the code's own names mean nothing to them.
+/// Users read the reference, and do not know names of the code.
 #[test]
 fn the_reference_of_the_fields_names_no_path_of_the_code() {
     let text = fs::read_to_string(repository().join("crds/REFERENCE.md")).unwrap();
@@ -92,7 +92,7 @@ fn links(text: &str) -> Vec<String> {
     events.filter_map(link).collect()
 }
 
-/// Finds what a link leads to.
+/// Finds the target of a link.
 fn follow(from: &Path, link: &str) -> Result<(), String> {
     let (file, anchor) = match link.split_once('#') {
         Some((file, anchor)) => (file, Some(anchor)),

@@ -1,4 +1,4 @@
-//! Suites that need nothing but this machine: pure rules, generated files, in-process fakes of a protocol.
+//! Suites without external requirements: pure rules, generated files, in-process fakes of a protocol.
 #![allow(
     clippy::panic,
     clippy::unwrap_used,

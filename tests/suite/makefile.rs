@@ -1,4 +1,4 @@
-//! What the Makefile runs, and the profile of what is released.
+//! The commands of the Makefile, and the profile of released programs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -49,7 +49,7 @@ fn every_test_program_is_run() {
     }
 }
 
-/// Targets of the Makefile, each with the targets that it makes first, and its commands.
+/// Targets of the Makefile, each with its prerequisites and its commands.
 fn rules(makefile: &str) -> BTreeMap<String, (Vec<String>, Vec<String>)> {
     let joined = makefile.replace("\\\n", " ");
     let mut rules = BTreeMap::<String, (Vec<String>, Vec<String>)>::new();
@@ -143,7 +143,7 @@ fn what_the_tests_for_a_release_leave_out_is_found() {
     assert!(released.contains("--test apiserver"), "{released}");
 }
 
-/// One object on which the operator panics must not end the process: see `host/runtime/src/panics.rs`.
+/// A panic on one object must not end the process: see `host/runtime/src/panics.rs`.
 #[test]
 fn a_released_program_survives_a_panic() {
     let manifest = text("Cargo.toml");

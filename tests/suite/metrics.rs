@@ -1,5 +1,4 @@
-//! What the processes serve at `/metrics`, and what the chart's alerts, dashboard and runbook make of it,
-//! judged by the real promtool.
+//! The metrics of the processes, and their use in the chart's alerts, dashboard and runbook, checked with promtool.
 
 mod reference;
 mod served;

@@ -1,4 +1,4 @@
-//! Holds the list of mutations to the code: each text is there, or nothing would be tried.
+//! Checks the list of mutations: the code contains each text, because a mutation without its text has no effect.
 
 use std::fs;
 

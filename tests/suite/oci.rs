@@ -1,4 +1,4 @@
-//! Registries as they should not be: slow, lying, redirecting, endless, and asking for tokens.
+//! Incorrect registries: slow, false, redirecting and endless ones, and ones that require tokens.
 #![cfg(test)]
 
 mod fake;
@@ -23,7 +23,7 @@ use self::fake::{Asked, Content, Fake, challenged, endless, moved, stuck};
 /// Most bytes of a component in these tests.
 const LIMIT: u64 = 1 << 20;
 
-/// What `printf team:a-secret | base64` prints.
+/// The output of `printf team:a-secret | base64`.
 const BASIC: &str = "Basic dGVhbTphLXNlY3JldA==";
 
 fn user() -> Access {
@@ -36,7 +36,7 @@ fn user() -> Access {
     }
 }
 
-/// Fetches as the operator does: the component, or why not.
+/// Fetches as the operator does. Returns the component, or the error.
 async fn fetched(fake: &Fake, version: &str, access: Access) -> Result<Vec<u8>, String> {
     let registry = fake.client(access);
     let found = find(&registry, &fake.reference(version)).await;
@@ -70,11 +70,10 @@ fn at(
     move |asked| asked.line.ends_with(&end).then(&answer)
 }
 
-/// What a lying registry answers.
+/// The reply of a false registry.
 type Lie = Box<dyn Fn() -> Response + Send + Sync>;
 
-/// What lying registries do: the version that is asked for, the end of the request that is answered with
-/// a lie, and a part of what is said of it.
+/// Cases of false registries: the requested version, the end of the path with the false reply, and a part of the error.
 fn lies(content: &Content) -> Vec<(String, String, Lie, String)> {
     let blob = content.blob();
     let mut turned = content.component.clone();
@@ -173,7 +172,7 @@ async fn who_is_silent_is_not_waited_for() {
         "{error}"
     );
     assert!(error.contains("nothing came for 200 ms"), "{error}");
-    // Nobody listens where nobody can.
+    // No process listens on this port.
     let gone = fake.moved_to("127.0.0.1:1");
     let error = fetched(&gone, ":1", hasty).await.unwrap_err();
     assert!(error.contains("127.0.0.1:1 gave no answer"), "{error}");
@@ -275,7 +274,7 @@ async fn redirects_end() {
     assert!(fake.asked().len() <= 6, "{:?}", fake.asked());
 }
 
-/// A registry that wants tokens of a server, which answers so.
+/// A registry that requires tokens of a server with this reply.
 async fn with_tokens(answer: fn() -> Response) -> (Fake, Fake) {
     let server = Fake::start(move |_| Some(answer())).await;
     let challenge = format!(

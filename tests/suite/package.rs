@@ -1,4 +1,4 @@
-//! The package of a release holds what it should, always the same, and says what it is made of.
+//! The package of a release has the required content, is reproducible, and lists its components.
 
 mod made_of;
 
@@ -20,16 +20,16 @@ use serde_json::Value;
 
 use crate::sources::repository;
 
-/// What stands for the image: it is packed as it is.
+/// A stand-in for the image, which is packed without changes.
 const IMAGE: &[u8] = b"image";
 
-/// What stands for the plugin of kubectl.
+/// A stand-in for the plugin of kubectl.
 const PLUGIN: &[u8] = b"plugin";
 
 /// A time, in seconds since 1970: 2026-01-01.
 const TIME: u64 = 1_767_225_600;
 
-/// What is in the package.
+/// The content of the package.
 static FILES: LazyLock<Files> = LazyLock::new(files);
 
 fn files() -> Files {
@@ -213,7 +213,7 @@ fn links_in_its_documents_lead_to_its_files() {
     assert!(seen > 15, "{seen} links");
 }
 
-/// Where a link in a file leads.
+/// The target of a link in a file.
 fn resolved(file: &Path, link: &Path) -> PathBuf {
     let mut path = file.parent().unwrap().to_owned();
     for part in link.components() {

@@ -1,4 +1,4 @@
-//! Holds what the packages of the host and of the tests may depend on, and what each of them promises.
+//! Checks the dependencies of the packages of the host and of the tests, and the rules for each of them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The check that every `make` target begins with: one sentence about what is missing, and nothing more.
+//! The first check of every `make` target: it reports missing requirements in one sentence.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -7,20 +7,19 @@ use std::process::{Command, Output};
 
 use crate::sources::repository;
 
-/// Every program that any target asks for.
+/// Every program that a target requires.
 const PROGRAMS: [&str; 12] = [
     "cargo", "cc", "unshare", "setsid", "go", "apt-get", "dpkg", "perl", "npm", "rustc", "c++",
     "basenc",
 ];
-/// What the fake `uname` and `id` say of a machine on which everything works: `uname -s`, `uname -m`
-/// and `id -u`.
+/// The output of the fake `uname` and `id` on a suitable machine: `uname -s`, `uname -m` and `id -u`.
 const GOOD: [&str; 3] = ["Linux", "x86_64", "0"];
 
-/// Runs the check on a machine that has `programs`, and of which `uname` and `id` say `facts`.
+/// Runs the check on a machine with `programs`. `facts` is the output of `uname` and `id`.
 fn preflight(target: &str, programs: &[&str], [system, machine, user]: [&str; 3]) -> Output {
     let path = tempfile::tempdir().unwrap();
     for program in programs {
-        // Only the compiler is asked for more than that it is there: whether it has a nightly toolchain.
+        // Of the compiler, the check also asks whether it has a nightly toolchain.
         let script = if *program == "rustc" {
             "exit 0"
         } else {

@@ -1,4 +1,5 @@
-//! The CRDs of the release before, compared with those of this version: what an upgrade adds, and what a rollback loses.
+//! The CRDs of the release before, compared with those of this version: the additions of an upgrade, and the losses of
+//! a rollback.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -9,9 +10,9 @@ use serde_json::Value;
 
 use crate::sources::repository;
 
-/// Everything that the CRDs of this version say and those of the release before do not: a field, a value, a rule. If the
-/// older CRDs are put back, the API server drops such fields, so that the page about upgrades names each. A rule, or a
-/// required field, could also refuse objects that exist.
+/// Every field, value and rule that the CRDs of this version add to those of the previous release. With the older CRDs,
+/// the API server drops such fields, so the page about upgrades names each of them. A rule, or a required field, could
+/// also refuse existing objects.
 const ADDED: &[&str] = &[
     "ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/nullable=true",
     r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/forming/format="int64""#,
@@ -105,7 +106,7 @@ fn released() -> Vec<(String, String)> {
     found
 }
 
-/// All that a CRD says, but for words to people. The order of a list means nothing.
+/// The content of a CRD without its descriptions. The order of a list has no meaning.
 fn facts(name: &str, text: &str) -> BTreeSet<String> {
     let mut facts = BTreeSet::new();
     add_facts(&mut facts, name, &serde_saphyr::from_str(text).unwrap());

@@ -1,4 +1,4 @@
-//! Holds the vocabulary: names and words that were replaced do not come back, outside the changelog.
+//! Checks the vocabulary: replaced names and words occur only in the changelog.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! The table of rules for who writes jobs: each row is what the validation guest does, and each refusal
-//! of the guest has a row, or a line in the reference of the fields.
+//! The table of rules for authors of jobs. Each row matches the validation guest, and each refusal of the guest has a
+//! row, or a line in the reference of the fields.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -23,8 +23,8 @@ const MORE: &str = r#"[
     "old": { "spec": { "launcher": null, "interactive": { "ttl": 60 } } } }
 ]"#;
 
-/// A row of the document: its field, its rule, and by their names the cases that show it: those that are
-/// refused, and behind them those that are just not.
+/// A row of the document: its field, its rule, and the names of its cases: first the refused ones, then those at the
+/// limit that are accepted.
 type Row = (
     &'static str,
     &'static str,
@@ -128,7 +128,7 @@ const ROWS: [Row; 11] = [
     ),
 ];
 
-/// What the document says below the table, and the cases that show it.
+/// The rules below the table, and their cases.
 const FIXED: (&str, &[&str], &[&str]) = (
     "After the job was created, sizes, `launcher`, `interactive` and `managedBy` are fixed, and so is `jobInstances` \
      of a job with a launcher.",
@@ -143,7 +143,7 @@ const FIXED: (&str, &[&str], &[&str]) = (
     &["same size in other words", "scaled without launcher"],
 );
 
-/// What is accepted with a warning.
+/// Cases that are accepted with a warning.
 const WARNED: (&str, &[&str], &[&str]) = (
     "a worker's `command` or `args` beside a launcher, and a Pod's `restartPolicy`, which have no effect; a changed \
      template of a job with a launcher, which starts the job again.",
@@ -158,7 +158,7 @@ const WARNED: (&str, &[&str], &[&str]) = (
     ],
 );
 
-/// Refusals that `crds/REFERENCE.md` tells: types, least values, and fields that hold one of a few words.
+/// Refusals that `crds/REFERENCE.md` documents: types, minimums, and enums.
 const IN_REFERENCE: [&str; 11] = [
     "no spec",
     "spec of another type",
@@ -173,14 +173,14 @@ const IN_REFERENCE: [&str; 11] = [
     "bound of no kind",
 ];
 
-/// Every case, the guest's and ours.
+/// Every case, of the guest and of this test.
 fn cases(table: &Value) -> Vec<Value> {
     let more: Vec<Value> = serde_json::from_str(MORE).unwrap();
     let own = table["cases"].as_array().unwrap();
     own.iter().cloned().chain(more).collect()
 }
 
-/// What the guest says of a case.
+/// The answer of the guest to a case.
 fn verdict(name: &str) -> Verdict {
     let table: Value = serde_json::from_str(CASES).unwrap();
     let cases = cases(&table);
@@ -223,7 +223,7 @@ fn names(cell: &str) -> Vec<&str> {
 fn each_row_is_what_the_guest_does() {
     let mut fields = Vec::new();
     for (field, rule, refused, taken) in ROWS {
-        // "the same" is what the row above is about.
+        // "the same" is the field of the row above.
         if field != "the same" {
             fields = names(field);
         }

@@ -54,7 +54,7 @@ pub(crate) fn documents() -> Vec<(PathBuf, String)> {
     files(&repository(), "md")
 }
 
-/// A Rust file without what is compiled for tests alone, wherever that stands.
+/// A Rust file without the code that is compiled only for tests.
 pub(crate) fn shipped(path: &Path, text: &str) -> syn::File {
     let parsed = syn::parse_file(text);
     let mut file = parsed.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -116,7 +116,7 @@ fn needs_test(condition: &syn::Meta) -> bool {
     list.path.is_ident("all") && inner.is_ok_and(|inner| inner.iter().any(needs_test))
 }
 
-/// Every file below a folder with this extension, with its text. What is built is left out.
+/// Every file below a folder with this extension, with its text. Build output is left out.
 fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     collect(folder, extension, &mut found);

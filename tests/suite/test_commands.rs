@@ -1,5 +1,5 @@
-//! Holds the commands that run tests, in documents, comments and messages: each filter matches a test, because cargo's
-//! own runner passes where it matches none.
+//! Checks the commands that run tests, in documents, comments and messages. Each filter must match a test, because
+//! cargo's test runner succeeds if none matches.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use crate::sources::{documents, host_packages, repository, rust_files, test_pack
 /// The start of a command.
 const CARGO_TEST: &str = "cargo test ";
 
-/// Options with a value that do not choose tests.
+/// Options with a value that do not select tests.
 const WITH_VALUE: [&str; 5] = [
     "--config",
     "--features",
@@ -84,7 +84,7 @@ impl TestCommand {
         has_package && (is_any || is_named)
     }
 
-    /// Why it runs fewer tests than it says.
+    /// Why it runs fewer tests than it names.
     fn problem(&self, programs: &[Program]) -> Option<String> {
         let run: Vec<_> = programs.iter().filter(|one| self.runs(one)).collect();
         let is_there = |name: &&String| run.iter().any(|one| one.name.as_ref() == Some(*name));
@@ -113,7 +113,7 @@ fn commands(text: &str) -> Vec<(String, TestCommand)> {
         .collect()
 }
 
-/// Every text that may tell people to run tests.
+/// Every text that may contain a command for tests.
 fn texts() -> Vec<(PathBuf, String)> {
     let mut texts = documents();
     for folder in ["examples", "guests", "host", "tests"] {

@@ -29,12 +29,12 @@ async fn pod1() -> Simulator {
     Simulator::start(Options::quick("pod1", 16)).await.unwrap()
 }
 
-/// A client of it, with deadlines that leave a busy machine room.
+/// A client of it, with deadlines that are long enough for a busy machine.
 fn client(simulator: &Simulator) -> VipuClient {
     VipuClient::new(&simulator.controller("pod1"), Deadlines::default()).unwrap()
 }
 
-/// A client whose calls end soon.
+/// A client with short deadlines.
 fn hasty_client(simulator: &Simulator) -> VipuClient {
     let deadlines = Deadlines {
         connect: Duration::from_secs(5),

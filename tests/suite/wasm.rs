@@ -1,5 +1,5 @@
-//! Policies as real components: the same answers as the native code, limits that hold, and swaps that
-//! nobody notices.
+//! Policies as real components: the same answers as the native code, limits that hold, and replacements without failed
+//! calls.
 
 mod conditions;
 pub(crate) mod examples;
@@ -27,7 +27,7 @@ pub(crate) fn guests() -> &'static Path {
     GUESTS.get_or_init(|| release::guests::build().expect("the guests can be built"))
 }
 
-/// Somebody creates an object; nothing else is known.
+/// The creation of an object, without further data.
 pub(crate) fn create() -> Admission {
     Admission::of(Operation::Create)
 }

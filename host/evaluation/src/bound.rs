@@ -137,24 +137,7 @@ impl Ord for Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn job(arrival: u64, (gang, ipus): (u32, u32), duration: u64) -> Job {
-        Job {
-            namespace: "a".into(),
-            arrival,
-            ipus,
-            gang,
-            duration,
-        }
-    }
-
-    fn controllers(ipus: &[u32]) -> Vec<Controller> {
-        let controllers = ipus.iter().map(|&ipus| Controller {
-            name: String::new(),
-            ipus,
-        });
-        controllers.collect()
-    }
+    use crate::samples::{controllers, job};
 
     #[test]
     fn the_last_end_counts_work_arrivals_and_blocks() {

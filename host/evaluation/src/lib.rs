@@ -20,6 +20,8 @@ mod pool;
 pub mod replay;
 pub mod report;
 mod requested;
+#[cfg(test)]
+mod samples;
 mod statistics;
 pub mod timeline;
 mod usage;

@@ -145,7 +145,7 @@ pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<
         scope::watch::everywhere::<Trimmed<RawJob>>(client, scope, watcher::Config::default())
     };
     let apply_job_event = |event| apply_job_event(&context, untrimmed(event));
-    let apply_pod_event = |event| match readable(untrimmed(event)) {
+    let apply_pod_event = |event| match readable(event) {
         Some(event) => {
             views.uncreated.apply_event(&event);
             views.pods.apply_event(event)
@@ -153,11 +153,10 @@ pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<
         None => Vec::new(),
     };
     // The proxy reports an unreadable object in the object's events. The cache keeps its last state.
-    let apply_partition_event =
-        |event| match scope::watch::partitions_in_scope(untrimmed(event), scope) {
-            Some(event) => views.partitions.apply_event(event),
-            None => Vec::new(),
-        };
+    let apply_partition_event = |event| match scope::watch::partitions_in_scope(event, scope) {
+        Some(event) => views.partitions.apply_event(event),
+        None => Vec::new(),
+    };
     tokio::join!(
         follow_kind(cache_sync, "Pod", pods, apply_pod_event, &triggers),
         follow_kind(

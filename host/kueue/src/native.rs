@@ -12,13 +12,12 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels::{POD_UID_LABEL, WORKLOAD_ANNOTATION, WORKLOAD_UID_LABEL};
-use ipu_jobs::facts::partition::{PartitionState, state};
+use ipu_jobs::facts::partition::PartitionState;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::slots::Slot;
 use crate::check::{self, Answer};
-use crate::job::JobRef;
 use crate::objects::{ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, ResourceFlavorSpec, Workload};
 use crate::partitions::JobPartition;
 
@@ -53,27 +52,18 @@ pub struct Reserved {
 impl Reserved {
     /// Reads an IPUPartition. `None`: it was not created for a Workload.
     pub fn of(object: &IPUPartition) -> Option<Self> {
-        let (metadata, owner) = (&object.metadata, &object.spec.owner);
+        let metadata = &object.metadata;
         let has_label = |key: &str| {
             metadata
                 .labels
                 .as_ref()
                 .is_some_and(|all| all.contains_key(key))
         };
-        if owner.kind != "Workload" || !has_label(WORKLOAD_UID_LABEL) {
+        if object.spec.owner.kind != "Workload" || !has_label(WORKLOAD_UID_LABEL) {
             return None;
         }
         Some(Self {
-            of: JobPartition {
-                job: JobRef {
-                    namespace: owner.namespace.as_str().into(),
-                    name: owner.name.as_str().into(),
-                    uid: owner.uid.as_str().into(),
-                },
-                instance: object.spec.slot,
-                state: state(Some(object), None),
-                requested: metadata.creation_timestamp.as_ref().map(|time| time.0),
-            },
+            of: JobPartition::of_owner(object),
             name: metadata.name.clone()?,
             uid: metadata.uid.clone()?,
             resource_version: metadata.resource_version.clone()?,

@@ -22,8 +22,14 @@ pub struct JobPartition {
 impl JobPartition {
     /// Reads an IPUPartition. `None`: it belongs to no IPUJob.
     pub fn of(object: &IPUPartition) -> Option<Self> {
+        (object.spec.owner.kind == "IPUJob").then(|| Self::of_owner(object))
+    }
+
+    /// Reads an IPUPartition of any owner, which takes the place of the job.
+    pub(crate) fn of_owner(object: &IPUPartition) -> Self {
         let owner = &object.spec.owner;
-        (owner.kind == "IPUJob").then(|| Self {
+        let requested = object.metadata.creation_timestamp.as_ref();
+        Self {
             job: JobRef {
                 namespace: owner.namespace.as_str().into(),
                 name: owner.name.as_str().into(),
@@ -32,11 +38,7 @@ impl JobPartition {
             instance: object.spec.slot,
             // The job itself compares the node selector.
             state: state(Some(object), None),
-            requested: object
-                .metadata
-                .creation_timestamp
-                .as_ref()
-                .map(|time| time.0),
-        })
+            requested: requested.map(|time| time.0),
+        }
     }
 }

@@ -8,7 +8,7 @@ use ipu_api::labels::{JOB_UID_LABEL, WORKLOAD_UID_LABEL};
 use ipu_api::queueing::QUEUE_LABEL;
 use ipu_jobs::raw::RawJob;
 use ipu_runtime::scope;
-use ipu_runtime::trimmed::{Guarded, readable, untrimmed};
+use ipu_runtime::trimmed::{Guarded, readable};
 use kube::api::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
@@ -67,11 +67,11 @@ pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Key>)
     let settings = &context.settings.pods;
     let job_event = |event| read(event, |event| observed.apply_job_event(event, settings));
     let workload_event = |event| read(event, |event| observed.apply_workload_event(event));
-    let partition_event = |event| match scope::watch::partitions_in_scope(untrimmed(event), scope) {
+    let partition_event = |event| match scope::watch::partitions_in_scope(event, scope) {
         Some(event) => observed.apply_partition_event(event),
         None => Vec::new(),
     };
-    let reserved_event = |event| match scope::watch::partitions_in_scope(untrimmed(event), scope) {
+    let reserved_event = |event| match scope::watch::partitions_in_scope(event, scope) {
         Some(event) => observed.apply_reserved_event(event),
         None => Vec::new(),
     };
@@ -98,5 +98,5 @@ fn read<K: kube::Resource<DynamicType = ()>>(
     event: Event<Guarded<K>>,
     apply: impl FnOnce(Event<K>) -> Vec<Key>,
 ) -> Vec<Key> {
-    readable(untrimmed(event)).map_or_else(Vec::new, apply)
+    readable(event).map_or_else(Vec::new, apply)
 }

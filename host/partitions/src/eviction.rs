@@ -234,6 +234,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::samples::view;
     use crate::status_update;
 
     const NOW: &str = "2026-01-01T12:00:00Z";
@@ -262,28 +263,13 @@ mod tests {
         .unwrap()
     }
 
-    fn open(free: u32) -> Vec<ControllerView> {
-        vec![ControllerView {
-            name: "pod2".to_owned(),
-            label_key: "ipunode".to_owned(),
-            label_value: "pod2".to_owned(),
-            has_nodes: true,
-            unreachable: None,
-            total_ipus: 16,
-            used_ipus: 16 - free,
-            largest_free: free,
-            free_blocks: Vec::new(),
-            failures: 0,
-        }]
-    }
-
     fn seen(me: &IPUPartition, others: &[IPUPartition], free: u32) -> EvictionState {
         let cordons = CordonStates::from([("pod1".to_owned(), CordonState::Draining)]);
         of(
             me,
             others.iter(),
             &cordons,
-            &open(free),
+            &[view("pod2", 16, 16 - free)],
             NOW.parse().unwrap(),
         )
     }

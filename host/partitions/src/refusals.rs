@@ -122,27 +122,15 @@ pub(crate) fn explained(
 
 #[cfg(test)]
 mod tests {
-    use vipu_client::model::largest_partition;
-
     use super::*;
+    use crate::samples;
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
     fn view(used: u32) -> ControllerView {
-        ControllerView {
-            name: "pod1".to_owned(),
-            label_key: "ipunode".to_owned(),
-            label_value: "pod1".to_owned(),
-            has_nodes: true,
-            unreachable: None,
-            total_ipus: 16,
-            used_ipus: used,
-            largest_free: largest_partition(16 - used),
-            free_blocks: Vec::new(),
-            failures: 0,
-        }
+        samples::view("pod1", 16, used)
     }
 
     fn largest(refusals: &mut Refusals, used: u32, now: Timestamp) -> u32 {

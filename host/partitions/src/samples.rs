@@ -1,6 +1,8 @@
 //! Sample objects for the tests of several modules.
 
 use ipu_api::ipupartition::ControllerRef;
+use ipu_guest_host::model::ControllerView;
+use vipu_client::model::largest_partition;
 
 /// A V-IPU controller of the admin's list.
 pub(crate) fn controller() -> ControllerRef {
@@ -10,5 +12,21 @@ pub(crate) fn controller() -> ControllerRef {
         port: 8090,
         label_key: "ipunode".to_owned(),
         label_value: "pod1".to_owned(),
+    }
+}
+
+/// A reachable V-IPU controller, whose label has its name as the value.
+pub(crate) fn view(name: &str, total_ipus: u32, used_ipus: u32) -> ControllerView {
+    ControllerView {
+        name: name.to_owned(),
+        label_key: "ipunode".to_owned(),
+        label_value: name.to_owned(),
+        has_nodes: true,
+        unreachable: None,
+        total_ipus,
+        used_ipus,
+        largest_free: largest_partition(total_ipus - used_ipus),
+        free_blocks: Vec::new(),
+        failures: 0,
     }
 }

@@ -6,7 +6,7 @@ use futures::channel::mpsc::UnboundedSender;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels::{JOB_UID_LABEL, NATIVE_POD_LABEL};
 use ipu_runtime::scope;
-use ipu_runtime::trimmed::{Guarded, readable, untrimmed};
+use ipu_runtime::trimmed::{Guarded, readable};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::runtime::WatchStreamExt;
@@ -40,16 +40,15 @@ pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Arc<P
     let of_no_job = watcher::Config::default().labels(&format!("!{JOB_UID_LABEL}"));
     let partitions = Api::<Guarded<IPUPartition>>::all(client.clone());
     let partitions = watcher(partitions, of_no_job).default_backoff();
-    let apply_pod_event = |event| match readable(untrimmed(event)) {
+    let apply_pod_event = |event| match readable(event) {
         Some(event) => context.observed.apply_pod_event(event),
         None => Vec::new(),
     };
     // The proxy reports an unreadable IPUPartition in its events.
-    let apply_partition_event =
-        |event| match scope::watch::partitions_in_scope(untrimmed(event), scope) {
-            Some(event) => context.observed.apply_partition_event(event),
-            None => Vec::new(),
-        };
+    let apply_partition_event = |event| match scope::watch::partitions_in_scope(event, scope) {
+        Some(event) => context.observed.apply_partition_event(event),
+        None => Vec::new(),
+    };
     let sync = &context.cache_sync;
     // Each first list is complete only once.
     let synced = |kind: &SetOnce<()>| drop(kind.set(()));

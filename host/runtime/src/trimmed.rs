@@ -72,10 +72,8 @@ pub fn untrimmed<K>(event: Event<Trimmed<K>>) -> Event<K> {
 }
 
 /// What a watch tells of objects that can be read. The others are left as they were, and are logged.
-pub fn readable<K: Resource<DynamicType = ()>>(
-    event: Event<DeserializeGuard<K>>,
-) -> Option<Event<K>> {
-    let read = |object: DeserializeGuard<K>| {
+pub fn readable<K: Resource<DynamicType = ()>>(event: Event<Guarded<K>>) -> Option<Event<K>> {
+    let read = |Trimmed(object): Guarded<K>| {
         let invalid = match object.0 {
             Ok(object) => return Some(object),
             Err(invalid) => invalid,
@@ -89,6 +87,14 @@ pub fn readable<K: Resource<DynamicType = ()>>(
         );
         None
     };
+    filter_map(event, read)
+}
+
+/// Reads the object of an event. `None` drops the event.
+pub(crate) fn filter_map<O, P>(
+    event: Event<O>,
+    read: impl FnOnce(O) -> Option<P>,
+) -> Option<Event<P>> {
     Some(match event {
         Event::Apply(object) => Event::Apply(read(object)?),
         Event::InitApply(object) => Event::InitApply(read(object)?),
@@ -131,7 +137,7 @@ mod tests {
         assert!(guarded.is_err(), "its metadata cannot be read either");
         let listed: ObjectList<Guarded<Pod>> = serde_json::from_value(list()).unwrap();
         let events = listed.items.into_iter().map(Event::InitApply);
-        let readable = events.filter_map(|event| readable(untrimmed(event)));
+        let readable = events.filter_map(readable);
         let names = readable.map(|event| match event {
             Event::InitApply(pod) => pod.metadata.name,
             other => panic!("{other:?}"),

@@ -13,11 +13,10 @@ use crate::{
     plan::CGROUP,
 };
 
-/// Where the kernel shows them.
+/// The folder in which the kernel shows them.
 const ROOT: &str = "/sys/fs/cgroup";
 
-/// Makes the cgroup that holds all containers of a node, in every hierarchy, and gives the path of
-/// it as the kubelet wants it.
+/// Makes the cgroup of all containers of a node in every hierarchy, and returns its path for the kubelet.
 pub fn make(node: &str) -> Result<String, FileError> {
     let path = format!("{CGROUP}/{node}");
     for hierarchy in hierarchies()?.iter().filter(|dir| takes_limits(dir)) {
@@ -43,7 +42,7 @@ pub fn join(pid: i32) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Removes all cgroups of the cluster, waiting at most `limit` for the last process to be gone.
+/// Removes all cgroups of the cluster. It waits at most `limit` until the last process has ended.
 pub fn remove(limit: Duration) -> Result<(), FileError> {
     let begin = Instant::now();
     loop {
@@ -52,7 +51,7 @@ pub fn remove(limit: Duration) -> Result<(), FileError> {
             return Ok(());
         }
         for root in roots {
-            // One that still holds a process stays, and is tried again.
+            // A cgroup with a process remains, and is tried again.
             let _ = remove_tree(&root);
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -84,7 +83,8 @@ fn hierarchies() -> Result<Vec<PathBuf>, FileError> {
     Ok(found)
 }
 
-/// Where the hierarchy of a controller is, as a line of `/proc/PID/cgroup` names it: that of version 2 has no name there.
+/// The path of a controller's hierarchy, from a line of `/proc/PID/cgroup`. The hierarchy of version 2 has no name
+/// there.
 fn hierarchy_of(controller: &str) -> PathBuf {
     let root = Path::new(ROOT);
     match controller {
@@ -107,12 +107,12 @@ fn prepare(hierarchy: &Path, node: &str) -> Result<(), FileError> {
         for dir in [hierarchy, &ours] {
             let path = dir.join("cgroup.subtree_control");
             for controller in ["cpuset", "cpu", "io", "memory", "pids"] {
-                // A controller that the kernel lacks is missed by nobody here.
+                // No test needs a controller that the kernel lacks.
                 let _ = fs::write(&path, format!("+{controller}"));
             }
         }
     }
-    // In version 1 a new cpuset is empty, and so takes no process.
+    // In version 1, a new cpuset is empty and accepts no process.
     for file in ["cpuset.cpus", "cpuset.mems"] {
         if hierarchy.join("cgroup.controllers").exists() || !hierarchy.join(file).exists() {
             continue;
@@ -126,7 +126,7 @@ fn prepare(hierarchy: &Path, node: &str) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Removes a cgroup and those in it, the innermost first. The files in them go by themselves.
+/// Removes a cgroup and those in it, the innermost first. The kernel removes their files.
 fn remove_tree(dir: &Path) -> io::Result<()> {
     for entry in fs::read_dir(dir)? {
         let entry = entry?;

@@ -1,4 +1,4 @@
-//! Commands that run to their end: what they printed, or a sentence about why they failed.
+//! Commands that run to their end: their output, or why they failed.
 
 use std::{
     fmt::Write as _,
@@ -32,7 +32,7 @@ pub enum CommandError {
     },
 }
 
-/// Runs `command` to its end with no input and gives what it printed on standard output.
+/// Runs `command` to its end without input, and returns its standard output.
 pub fn output(command: &mut Command) -> Result<String, CommandError> {
     let line = describe(command);
     let output = interrupt::output(command).map_err(|source| CommandError::Start {
@@ -49,12 +49,12 @@ pub fn output(command: &mut Command) -> Result<String, CommandError> {
     })
 }
 
-/// Runs `command` to its end and drops what it printed.
+/// Runs `command` to its end, and drops its output.
 pub fn run(command: &mut Command) -> Result<(), CommandError> {
     output(command).map(drop)
 }
 
-/// The command as one would type it, cut to a readable length.
+/// The command as a user types it, cut to a readable length.
 fn describe(command: &Command) -> String {
     let program = command.get_program().to_string_lossy();
     let name = program.rsplit('/').next().unwrap_or(&program).to_owned();
@@ -72,7 +72,7 @@ fn describe(command: &Command) -> String {
     line
 }
 
-/// The last lines of standard error, or of standard output where there is none.
+/// The last lines of standard error, or of standard output if standard error is empty.
 fn printed(output: &Output) -> String {
     let text = if output.stderr.iter().any(|byte| !byte.is_ascii_whitespace()) {
         &output.stderr

@@ -1,8 +1,8 @@
 //! A throwaway etcd and kube-apiserver on loopback, for suites that need a real API server.
 //!
-//! There is no controller manager: namespaces stay Terminating, owned objects are not collected,
-//! Services get addresses that lead nowhere. Everything ends with the value, also when a test
-//! panics, and with the process, also when it is killed.
+//! There is no controller manager: namespaces remain Terminating, owned objects are not collected, and Services have
+//! addresses without endpoints. Everything ends when the value is dropped, even if a test panics, and when the process
+//! ends, even if it is killed.
 
 use std::{
     io,
@@ -38,20 +38,20 @@ use crate::{
     tools::{Tools, ToolsError},
 };
 
-/// Ports of tests: below those that the kernel gives to connections, and below those of Services of type NodePort.
+/// Ports of tests, below the kernel's ephemeral ports, and below the ports of Services of type NodePort.
 const PORTS: Range<u16> = 10_000..30_000;
 
-/// Addresses of Services: loopback, so that nothing a test does can leave the machine.
+/// Addresses of Services: loopback, so that no packet of a test leaves the machine.
 const SERVICES: &str = "127.77.0.0/24";
 /// How long the API server may take to be ready on a busy machine.
 const READY: Duration = Duration::from_mins(2);
-/// How often it is tried anew when another process takes one of the chosen ports.
+/// How often the start is repeated when another process takes one of the chosen ports.
 const TRIES: usize = 3;
 
 /// Why there is no control plane.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlPlaneError {
-    /// The folders are not known.
+    /// The folders are unknown.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// The binaries could not be built.
@@ -88,7 +88,7 @@ pub enum ControlPlaneError {
     },
 }
 
-/// How a control plane differs from a plain one.
+/// Options of a control plane.
 #[derive(Debug, Default)]
 pub struct ControlPlaneOptions {
     /// The most bytes that etcd stores.
@@ -100,7 +100,7 @@ pub struct ControlPlaneOptions {
 /// A running etcd and kube-apiserver.
 #[derive(Debug)]
 pub struct ControlPlane {
-    // Fields drop in this order: the processes end before their folder goes.
+    // Fields drop in this order: the processes end before their folder is removed.
     keeper: Keeper,
     scratch: Scratch,
     programs: Vec<Program>,
@@ -114,7 +114,7 @@ impl ControlPlane {
         Self::start_with(&ControlPlaneOptions::default()).await
     }
 
-    /// The same with these options.
+    /// Starts both with these options.
     pub async fn start_with(options: &ControlPlaneOptions) -> Result<Self, ControlPlaneError> {
         let settings = Settings::from_env()?;
         let names = ["etcd", "kubernetes"];
@@ -137,7 +137,7 @@ impl ControlPlane {
         SHARED.get_or_try_init(Self::start).await
     }
 
-    /// A client with all rights. Each test makes its own, because a client belongs to a runtime.
+    /// Returns a client with all rights. Each test makes its own, because a client belongs to a runtime.
     pub async fn client(&self) -> Result<Client, ClientError> {
         kubeconfig::client(&self.kubeconfig()).await
     }
@@ -208,7 +208,7 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
-    /// Waits until the API server answers and has made its own namespaces.
+    /// Waits until the API server answers and has created its own namespaces.
     async fn ready(&self) -> Result<(), ControlPlaneError> {
         let namespaces: Api<Namespace> = Api::all(self.client().await?);
         let check = || match self.keeper.first_dead() {
@@ -248,8 +248,8 @@ fn log_path(dir: &Path, name: &str) -> PathBuf {
     dir.join(format!("{name}.log"))
 }
 
-/// Ports on loopback that nobody listens on now. Another process may take one before it is used,
-/// which is why a start is tried again.
+/// Ports on loopback on which no process listens. Another process may take one before it is used. In that case the
+/// start is repeated.
 pub fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     let mut ports = [0; N];
     for port in &mut ports {
@@ -258,8 +258,8 @@ pub fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     Ok(ports)
 }
 
-/// A port that no other call of this process gets. The kernel gives it to no connection, as it does with ports that it
-/// chooses itself: between the choice and its use, one of those may be somebody's.
+/// A port that no other call of this process returns. It is none of the ephemeral ports: between the choice and its
+/// use, the kernel could assign such a port to a connection.
 fn free_port() -> io::Result<u16> {
     static CHOSEN: AtomicU32 = AtomicU32::new(0);
     let width = u32::from(PORTS.end - PORTS.start);

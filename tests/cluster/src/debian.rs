@@ -1,5 +1,5 @@
-//! Debian packages that a lock file pins: downloaded by version, checked by SHA-256, unpacked. Nothing
-//! is installed: apt runs with a state of its own and the packages' scripts never run.
+//! Debian packages that a lock file pins: downloaded by version, checked by SHA-256, and unpacked. Nothing is
+//! installed: apt runs with its own state, and the packages' scripts never run.
 
 use std::{
     collections::BTreeSet,
@@ -15,13 +15,13 @@ use crate::{
     files::{FileError, make_dir, remove, sha256},
 };
 
-/// Why a package could not be had.
+/// Why a package is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum DebianError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A line of a lock file has not four words.
+    /// A line of a lock file does not have four words.
     #[error("{lock}: line {line} is not `name version architecture sha256`")]
     BadLock {
         /// The lock file.
@@ -43,7 +43,7 @@ pub enum DebianError {
         #[source]
         source: CommandError,
     },
-    /// The mirror has another version by now.
+    /// The mirror now has another version.
     #[error(
         "the Debian mirror no longer has {} {}: put the version that it has and its SHA-256 into {lock} (`apt-cache show {}`)",
         package.name, package.version, package.name
@@ -57,7 +57,7 @@ pub enum DebianError {
         #[source]
         source: CommandError,
     },
-    /// The bytes are not those that were pinned.
+    /// The bytes differ from the pinned ones.
     #[error(
         "{} {} has SHA-256 {actual}, but {lock} names {}: the download was changed on its way, or the lock file is wrong",
         package.name, package.version, package.sha256
@@ -90,7 +90,7 @@ pub struct Package {
 }
 
 impl Pinned {
-    /// Reads the text of the lock file `lock`, whose packages are of the release `suite`.
+    /// Reads the text of the lock file `lock` for packages of the release `suite`.
     pub fn parse(lock: &'static str, suite: &'static str, text: &str) -> Result<Self, DebianError> {
         let lines = (1..).zip(text.lines().map(str::trim));
         let packages = lines
@@ -106,7 +106,7 @@ impl Pinned {
         })
     }
 
-    /// What the packages are for. Those that are for every architecture are listed with amd64's.
+    /// The architecture of the packages. Packages for every architecture are listed with those for amd64.
     fn architectures(&self) -> BTreeSet<&str> {
         let packages = self.packages.iter();
         let named = packages.map(|package| package.architecture.as_str());
@@ -128,8 +128,8 @@ impl Pinned {
         self.packages.len()
     }
 
-    /// Unpacks the packages into `root` as if it were `/`. `apt` holds apt's state and what it
-    /// downloads; it may be one of an earlier call.
+    /// Unpacks the packages into `root` as if it were `/`. `apt` contains apt's state and downloads. It may be the
+    /// folder of an earlier call.
     pub fn unpack(&self, apt: &Path, root: &Path) -> Result<(), DebianError> {
         let debs = apt.join("debs");
         make_dir(root)?;
@@ -146,7 +146,7 @@ impl Pinned {
 
     /// Downloads the packages into the folder `debs`, checks them, and gives their files.
     pub fn download(&self, apt: &Path, debs: &Path) -> Result<Vec<PathBuf>, DebianError> {
-        // Those of a killed call may be half written.
+        // Files of a killed call may be incomplete.
         remove(debs)?;
         make_dir(debs)?;
         Apt::update(apt, self)?.download(self, debs)?;
@@ -185,7 +185,7 @@ impl Package {
         })
     }
 
-    /// How apt is asked for exactly this package.
+    /// The argument with which apt selects exactly this package.
     fn full_name(&self) -> String {
         let architecture = match self.architecture.as_str() {
             "all" => "amd64",

@@ -1,4 +1,5 @@
-//! Faults of the cluster itself: a connection that is cut without being closed, and a control plane that does not answer.
+//! Faults of the cluster itself: a connection that is interrupted without a close, and a control plane that does not
+//! answer.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +13,7 @@ use crate::plan::API_SERVICE_IP;
 use crate::process::Daemons;
 use crate::tools::Tools;
 
-/// Why there is no fault.
+/// Why a fault could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum FaultError {
     /// The route could not be set.
@@ -32,8 +33,8 @@ pub enum FaultError {
     },
 }
 
-/// Lets nothing more that a Pod sends reach the API server: what is on its way is lost, and nobody is told. `pid` is a
-/// process of the Pod. It ends with the Pod.
+/// Drops all packets from a Pod to the API server, without a report to either side. `pid` is a process of the Pod. The
+/// fault ends with the Pod.
 pub fn cut_from_the_api_server(pid: i32, tools: &Tools) -> Result<(), FaultError> {
     let debian = tools.debian();
     let network = format!("--net=/proc/{pid}/ns/net");
@@ -43,7 +44,7 @@ pub fn cut_from_the_api_server(pid: i32, tools: &Tools) -> Result<(), FaultError
     command::run(enter.envs(debian.env())).map_err(FaultError::Cut)
 }
 
-/// A process of the cluster that is stopped until this is dropped: whoever asks it waits.
+/// A process of the cluster that is stopped until this is dropped. Its callers wait.
 #[derive(Debug)]
 pub struct Stopped(Pid);
 
@@ -65,7 +66,7 @@ impl Stopped {
 
 impl Drop for Stopped {
     fn drop(&mut self) {
-        // One that was ended together with the cluster needs nothing more.
+        // A process that ended together with the cluster needs nothing more.
         let _ = kill(self.0, Signal::SIGCONT);
     }
 }

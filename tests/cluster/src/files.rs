@@ -21,9 +21,9 @@ pub struct FileError {
     pub source: io::Error,
 }
 
-/// Adds what was tried to an error of the system.
+/// Adds the action to an error of the system.
 pub trait At<T> {
-    /// The same result; its error says what was tried, and on which file or folder.
+    /// Returns the same result. Its error names the action, and the file or folder.
     fn at(self, action: &'static str, path: &Path) -> Result<T, FileError>;
 }
 
@@ -64,7 +64,7 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), FileError> 
     write(path, text)
 }
 
-/// Removes a file or a folder with all in it. One that is not there is fine.
+/// Removes a file or a folder with its content. A missing one is no error.
 pub fn remove(path: &Path) -> Result<(), FileError> {
     let result = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),

@@ -5,7 +5,7 @@ use hyper::body::Bytes;
 use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 
-/// A request was not answered as it should be.
+/// A request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The request cannot be built.
@@ -19,7 +19,7 @@ pub enum HttpError {
         #[source]
         source: http::Error,
     },
-    /// Nobody answered.
+    /// There was no answer.
     #[error("failed to get an answer to {method} {url}")]
     Send {
         /// The method.
@@ -41,7 +41,7 @@ pub enum HttpError {
         #[source]
         source: hyper::Error,
     },
-    /// The answer is not a good one.
+    /// The answer has an error status.
     #[error("{method} {url} was answered with {status}: {body}")]
     Status {
         /// The method.
@@ -50,12 +50,12 @@ pub enum HttpError {
         url: String,
         /// The status.
         status: u16,
-        /// What was said.
+        /// The body of the answer.
         body: String,
     },
 }
 
-/// Sends one request with a JSON body and answers the body of a good answer.
+/// Sends one request with a JSON body, and returns the body of a successful answer.
 pub async fn request(method: &str, url: &str, json: &str) -> Result<String, HttpError> {
     let (method, url) = (method.to_owned(), url.to_owned());
     let request = http::Request::builder()

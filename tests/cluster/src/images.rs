@@ -29,10 +29,10 @@ pub enum ImageError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The packages of an image could not be had.
+    /// The packages of an image are not available.
     #[error(transparent)]
     Debian(DebianError),
-    /// A tool is not there.
+    /// A tool is missing.
     #[error(transparent)]
     Tools(#[from] ToolsError),
     /// A command failed.
@@ -49,7 +49,7 @@ pub enum ImageError {
 /// An image in the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image {
-    /// The name by which Pods ask for it.
+    /// Its name in the spec of a Pod.
     pub name: String,
     /// The archive.
     pub archive: PathBuf,
@@ -69,8 +69,8 @@ pub fn system(
     ])
 }
 
-/// The image of a Pod's first container, from the source that Kubernetes itself ships. It is that of
-/// the default Kubernetes under all others too, so that it is not made again with each change.
+/// The image of a Pod's first container, from the source in Kubernetes. All versions use that of the default version,
+/// so that it is not rebuilt for each of them.
 fn pause(settings: &Settings, progress: &Progress) -> Result<Image, ImageError> {
     let settings = &Settings {
         kubernetes: Kubernetes::default(),
@@ -103,8 +103,7 @@ fn coredns(settings: &Settings, tools: &Tools, progress: &Progress) -> Result<Im
     })
 }
 
-/// Makes an image in the cache, where it is not there yet. `inputs` decide what it is made of;
-/// `build` gives its one layer.
+/// Makes an image in the cache, unless the cache has it. `inputs` determine its content. `build` returns its one layer.
 pub fn make(
     settings: &Settings,
     progress: &Progress,

@@ -1,8 +1,7 @@
-//! Ctrl-C and SIGTERM: the first stops the work, so that the lab can tidy up; the second ends the lab.
+//! Ctrl-C and SIGTERM. The first signal stops the work, so that the lab can clean up. The second ends the lab.
 //!
-//! Commands of a lab that watches for signals run in process groups of their own. So a Ctrl-C on the
-//! terminal reaches the lab alone: it passes the signal on to a build, and keeps it from the commands
-//! that end the cluster.
+//! While the lab watches for signals, its commands run in their own process groups. So Ctrl-C on the terminal reaches
+//! only the lab: it forwards the signal to a build, but not to the commands that end the cluster.
 
 use std::{
     io::{self, IsTerminal},
@@ -20,26 +19,26 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Exit status of a lab that was interrupted, as shells have it.
+/// Exit status of an interrupted lab, as shells define it.
 pub const STATUS: u8 = 130;
 
 /// What the first signal does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
-    /// It stops the work of [`unless`], and whoever called that ends the cluster.
+    /// It stops the work of [`unless`], and the caller ends the cluster.
     EndCluster,
-    /// It ends the lab, which says this.
+    /// It ends the lab, which prints this text.
     Leave(&'static str),
 }
 
 /// What signals mean at this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// Nobody watches: they end the process, and the commands on its terminal with it.
+    /// The lab does not watch: signals end the process, and the commands on its terminal.
     Unwatched,
-    /// They stop the work and its commands.
+    /// Signals stop the work and its commands.
     Working,
-    /// The cluster is being ended, which the first one does not disturb.
+    /// The cluster is being ended. The first signal does not interrupt this.
     Ending,
 }
 
@@ -75,7 +74,7 @@ pub fn watch(first: First) -> io::Result<()> {
             stop(first);
             runtime.block_on(next(&mut interrupts, &mut terminations));
             leave(
-                "stopped at once; `make down` ends what is left of the cluster",
+                "stopped at once; `make down` removes the rest of the cluster",
                 Signal::SIGKILL,
             )
         })
@@ -87,7 +86,7 @@ pub fn came() -> bool {
     STOP.is_cancelled()
 }
 
-/// Says that from now on the cluster is being ended: commands run to their end whatever has come.
+/// Marks the beginning of the cluster's end: from now on, commands run to their end despite signals.
 pub fn ending() {
     let mut commands = commands();
     if commands.phase == Phase::Working {
@@ -95,29 +94,29 @@ pub fn ending() {
     }
 }
 
-/// Does the work until it is done. Nothing is given where a signal came before.
+/// Does the work until it is done. Returns `None` if a signal comes earlier.
 pub async fn unless<T>(work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;
         () = STOP.cancelled() => None,
-        // Work that blocks sees a signal only by its commands, which fail then.
+        // Work that blocks notices a signal only because its commands fail.
         done = work => (!came()).then_some(done),
     }
 }
 
-/// Whether commands must be kept from the signals of the terminal.
+/// Whether the signals of the terminal must not reach commands.
 pub fn is_watched() -> bool {
     commands().phase != Phase::Unwatched
 }
 
-/// Runs a command to its end with no input. After a signal that stops the work it is refused.
+/// Runs a command to its end without input. After a signal that stops the work, it refuses the command.
 pub fn output(command: &mut Command) -> io::Result<Output> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     let child = {
-        // Nobody may stop the commands between the start of this one and its note.
+        // No signal may stop the commands before the new one is recorded.
         let mut commands = commands();
         match commands.phase {
             Phase::Unwatched => {}
@@ -181,7 +180,7 @@ fn leave(hint: &str, signal: Signal) -> ! {
 }
 
 fn say(hint: &str) {
-    // On a terminal the line has the `^C` by now, and perhaps a step.
+    // On a terminal, the line now has the `^C`, and perhaps a step.
     let gap = if io::stderr().is_terminal() { "\n" } else { "" };
     eprintln!("{gap}lab: interrupted: {hint}");
 }
@@ -194,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// Says that the test's program is to be a lab that works until a signal comes.
+    /// The variable that makes the test's program a lab that works until a signal comes.
     const AS_LAB: &str = "IPU_OPERATOR_TEST_INTERRUPTED";
 
     fn be_a_lab() -> ! {

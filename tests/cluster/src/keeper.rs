@@ -1,4 +1,4 @@
-//! Child processes that cannot outlive us.
+//! Child processes that cannot outlive this process.
 
 use std::{
     ffi::OsString,
@@ -15,7 +15,7 @@ use crate::process::Process;
 /// A program to keep running.
 #[derive(Clone, Debug)]
 pub struct Program {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: &'static str,
     /// The file.
     pub path: PathBuf,
@@ -23,15 +23,14 @@ pub struct Program {
     pub args: Vec<String>,
     /// Variables beside those that are inherited.
     pub env: Vec<(&'static str, OsString)>,
-    /// Where it writes to.
+    /// The file of its output.
     pub log: PathBuf,
 }
 
 /// Keeps programs running until it is dropped.
 ///
-/// The kernel kills a child that asked for it when the *thread* that started it ends. So one thread
-/// starts the children and lives exactly as long as they may: a test's thread may end before, and a
-/// killed test process takes all threads with it.
+/// On request, the kernel kills a child when the *thread* that started it ends. So one thread starts the children and
+/// lives as long as they may run: a test's thread may end earlier, and with a killed test process all threads end.
 #[derive(Debug)]
 pub struct Keeper {
     stop: Option<Sender<()>>,
@@ -68,7 +67,7 @@ impl Keeper {
     pub fn end(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It only waits and kills; a panic there leaves the kernel to kill the children.
+            // It only waits and kills. If it panics, the kernel kills the children.
             let _ = thread.join();
         }
     }
@@ -125,9 +124,9 @@ fn start(program: &Program) -> io::Result<Child> {
         .spawn()
 }
 
-/// Ends a child at once: its data does not outlive the run.
+/// Ends a child at once, because its data does not outlive the run.
 fn end(child: &mut Child) {
-    // Both fail only where it has ended already.
+    // Both fail only if it has already ended.
     let _ = child.kill();
     let _ = child.wait();
 }

@@ -1,4 +1,4 @@
-//! Kubeconfigs: who speaks to which API server with which certificate.
+//! Kubeconfigs: the API server, and the certificate of its client.
 
 use std::{
     io,
@@ -38,7 +38,7 @@ pub fn write(path: &Path, server: &str, pki: &Path, identity: &Identity) -> Resu
     write_json(path, &content(server, &cluster_ca(pki), identity))
 }
 
-/// Writes a copy of a kubeconfig with the rights of another user, whom this one may speak for.
+/// Writes a copy of a kubeconfig that impersonates another user.
 pub fn write_as(from: &Path, path: &Path, user: &str) -> Result<(), FileError> {
     let text = read(from)?;
     let content: Result<Value, _> = serde_json::from_str(&text);
@@ -47,13 +47,12 @@ pub fn write_as(from: &Path, path: &Path, user: &str) -> Result<(), FileError> {
     write_json(path, &content)
 }
 
-/// A client with the rights that the kubeconfig gives. A client belongs to the runtime in which it
-/// is made: every test makes its own.
+/// Returns a client with the rights of the kubeconfig. A client belongs to its runtime, so every test makes its own.
 pub async fn client(path: &Path) -> Result<Client, ClientError> {
     client_of(config(path).await?)
 }
 
-/// The same, with the rights of another user, whom this one may speak for.
+/// Returns a client that impersonates another user.
 pub async fn client_as(path: &Path, user: &str) -> Result<Client, ClientError> {
     let mut config = config(path).await?;
     config.auth_info.impersonate = Some(user.to_owned());
@@ -72,7 +71,7 @@ async fn config(path: &Path) -> Result<Config, ClientError> {
 }
 
 fn client_of(config: Config) -> Result<Client, ClientError> {
-    // Whoever came first has chosen the same provider.
+    // An earlier caller has chosen the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     Client::try_from(config).map_err(|source| ClientError::Client(Box::new(source)))
 }

@@ -1,18 +1,18 @@
-//! Pure: which versions of Kubernetes the lab has, and how one of them is asked for.
+//! Pure: the versions of Kubernetes that the lab has, and their names.
 
 use std::str::FromStr;
 
 /// The variable that names the version, as `1.35`.
 pub const VARIABLE: &str = "IPU_OPERATOR_KUBERNETES";
 
-/// A minor version of Kubernetes. Which patch of it is built stands in its `go.mod`.
+/// A minor version of Kubernetes. Its `go.mod` pins the patch version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kubernetes {
     /// 1.34
     V1_34,
     /// 1.35
     V1_35,
-    /// 1.36, with which everything runs where nothing else is asked for.
+    /// 1.36, the default.
     #[default]
     V1_36,
 }
@@ -20,7 +20,7 @@ pub enum Kubernetes {
 /// A version that the lab does not have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{VARIABLE}={value} is no version of Kubernetes that is pinned here: give one of {}, or leave the variable out for {}",
+    "{VARIABLE}={value} is not a pinned version of Kubernetes: set one of {}, or unset the variable for {}",
     Kubernetes::names(),
     Kubernetes::default().minor()
 )]
@@ -30,7 +30,7 @@ pub struct UnknownKubernetes {
 }
 
 impl Kubernetes {
-    /// All that there are, the oldest first.
+    /// All versions, the oldest first.
     pub const ALL: [Self; 3] = [Self::V1_34, Self::V1_35, Self::V1_36];
 
     /// The version without its patch.
@@ -51,7 +51,7 @@ impl Kubernetes {
         }
     }
 
-    /// Whether an API server that calls itself `version` (as `v1.35.4`) is of this one.
+    /// Whether an API server with this `version` (such as `v1.35.4`) has this minor version.
     pub fn is(self, version: &str) -> bool {
         let version = version.strip_prefix('v').unwrap_or(version);
         let patch = version.strip_prefix(self.minor());
@@ -90,8 +90,8 @@ mod tests {
         for value in ["1.33", "v1.35", "1.35.4", "latest"] {
             let error = value.parse::<Kubernetes>().unwrap_err().to_string();
             let expected = format!(
-                "IPU_OPERATOR_KUBERNETES={value} is no version of Kubernetes that is pinned here: \
-                 give one of 1.34, 1.35, 1.36, or leave the variable out for 1.36"
+                "IPU_OPERATOR_KUBERNETES={value} is not a pinned version of Kubernetes: \
+                 set one of 1.34, 1.35, 1.36, or unset the variable for 1.36"
             );
             assert_eq!(error, expected);
         }

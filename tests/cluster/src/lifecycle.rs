@@ -37,22 +37,22 @@ use crate::{
 /// How long a part of the cluster may take to be ready on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Why the cluster is not up, or not down.
+/// Why the cluster did not start, or did not end.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// Another lab works in the run folder.
+    /// Another process uses the run folder.
     #[error(transparent)]
     Lock(#[from] LockError),
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The tools are not there.
+    /// The tools are missing.
     #[error(transparent)]
     Tools(#[from] ToolsError),
     /// An image could not be made.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// An image could not be brought to a node.
+    /// An image could not be imported on a node.
     #[error("failed to import the image {image} on {node}")]
     Import {
         /// Name of the image.
@@ -97,17 +97,17 @@ pub enum ClusterError {
     TooLate {
         /// What did not happen.
         what: String,
-        /// The end of the log that may tell why.
+        /// The end of the log that may explain it.
         log: LogTail,
     },
-    /// The cluster that runs is of another Kubernetes.
+    /// The running cluster has another version of Kubernetes.
     #[error(
         "the cluster that runs is Kubernetes {found}, not {}: end it first (make down)", asked_for.minor()
     )]
     OtherKubernetes {
-        /// What its API server says.
+        /// The version of its API server.
         found: String,
-        /// What was asked for.
+        /// The requested version.
         asked_for: Kubernetes,
     },
     /// `down` could not remove everything.
@@ -121,16 +121,16 @@ pub enum ClusterError {
 /// A running cluster.
 #[derive(Debug)]
 pub struct Cluster {
-    /// The folders that it uses.
+    /// Its folders.
     pub settings: Settings,
-    /// The programs that it is made of.
+    /// Its programs.
     pub tools: Tools,
     _lock: Lock,
 }
 
 impl Cluster {
-    /// Takes the run folder and starts the cluster, or joins the one that runs there. What a killed
-    /// start has left is removed first.
+    /// Locks the run folder, and starts the cluster or uses the running one. The remains of a killed start are removed
+    /// first.
     pub async fn up(settings: &Settings, progress: &Progress) -> Result<Self, ClusterError> {
         let lock = Lock::try_take(&lock_path(settings))?;
         progress.stage("get the cluster's tools and images");
@@ -175,7 +175,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Brings images to all nodes. Those that are there already cost nothing.
+    /// Imports images on all nodes. Images that a node already has cost nothing.
     pub fn import(&self, images: &[Image]) -> Result<(), ClusterError> {
         import(&self.settings.run, &self.tools, images)
     }
@@ -256,7 +256,7 @@ impl Cluster {
     }
 }
 
-/// A user, and a test, must not take one Kubernetes for another.
+/// Neither a user nor a test may use a cluster of another version by mistake.
 async fn check_version(settings: &Settings, client: &Client) -> Result<(), ClusterError> {
     let failed = |source| ClusterError::Api {
         action: "ask the API server for its version",
@@ -273,7 +273,7 @@ async fn check_version(settings: &Settings, client: &Client) -> Result<(), Clust
     })
 }
 
-/// Waits until `answers`, as long as the daemon `name` runs; its log explains a failure.
+/// Waits until `answers`, while the daemon `name` runs. Its log explains a failure.
 async fn wait_until(
     what: &str,
     daemons: &Daemons,
@@ -308,13 +308,13 @@ fn is_ready(node: &NodeObject) -> bool {
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
 }
 
-/// Held by whoever starts or stops the cluster. It lies beside the run folder's content, which
-/// `down` removes.
+/// The lock of the process that starts or stops the cluster. It is beside the run folder's content, which `down`
+/// removes.
 fn lock_path(settings: &Settings) -> PathBuf {
     settings.run.join("lock")
 }
 
-/// Stands where a start has come to its end.
+/// The file that marks a complete start.
 fn complete_mark(settings: &Settings) -> PathBuf {
     settings.run.join("complete")
 }

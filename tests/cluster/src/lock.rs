@@ -1,4 +1,4 @@
-//! One at a time: a lock on a folder that ends with its holder, however that ends.
+//! A lock on a folder for one process. It ends with that process, in every case.
 
 use std::{
     fs::{File, TryLockError},
@@ -14,7 +14,7 @@ pub struct Lock {
     _file: File,
 }
 
-/// Why a lock is not ours.
+/// Why the lock is not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// The file behind the lock could not be used.
@@ -25,7 +25,7 @@ pub enum LockError {
         "another `lab` (process {holder}) works with {}: wait for it, or end it", path.display()
     )]
     Held {
-        /// Process id of the holder, as it wrote it down.
+        /// Process id of the holder, which the holder has written.
         holder: String,
         /// The file behind the lock.
         path: PathBuf,
@@ -33,7 +33,7 @@ pub enum LockError {
 }
 
 impl Lock {
-    /// Takes the lock, or says who has it.
+    /// Takes the lock. The error names its holder.
     pub fn try_take(path: &Path) -> Result<Self, LockError> {
         let mut file = open(path)?;
         match file.try_lock() {

@@ -1,4 +1,4 @@
-//! The end of a log, to be shown where something failed.
+//! The end of a log, which explains a failure.
 
 use std::{
     fmt,

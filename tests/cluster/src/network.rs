@@ -1,10 +1,10 @@
-//! The machine's part of the cluster's network: a bridge, a cable to each node, and routes.
+//! The machine's part of the cluster's network: a bridge, a veth pair to each node, and routes.
 //!
-//! The first thing made are `unreachable` routes for the addresses of Pods and Services, and the
-//! last thing removed. Without them a packet for the cluster would leave the machine by its default
-//! route while the cluster's own routes are missing, and reach a stranger.
+//! `unreachable` routes for the addresses of Pods and Services are made first, and removed last. Without them, while
+//! the cluster's own routes are missing, a packet for the cluster would leave the machine by its default route and
+//! reach another network.
 //!
-//! What is there is read from the kernel itself; only changes need the program `ip`.
+//! The current state is read from the kernel. Only changes need the program `ip`.
 
 use std::{
     io,
@@ -28,8 +28,8 @@ use crate::{
 /// Metric of the routes that keep packets on the machine: any other route wins.
 const GUARD_METRIC: &str = "4096";
 
-/// An address of the machine that nobody else uses. Who listens on every address is in the way of
-/// one who would listen here, as of the API server on the bridge, which is not there yet.
+/// An address of the machine that no program uses. A program that listens on every address conflicts with a listener
+/// here, as it does with the API server on the bridge, which does not exist yet.
 const PROBE: &str = "127.99.0.1";
 
 /// Why the network could not be made.
@@ -38,7 +38,7 @@ pub enum NetworkError {
     /// `ip` failed.
     #[error(transparent)]
     Command(#[from] CommandError),
-    /// What the kernel shows could not be read.
+    /// The kernel's state could not be read.
     #[error(transparent)]
     File(#[from] FileError),
     /// The machine uses the addresses of the cluster for something else.
@@ -73,14 +73,14 @@ pub struct Ip {
 }
 
 impl Ip {
-    /// That of the lab's Debian packages.
+    /// The `ip` of the Debian packages.
     pub fn of(debian: Root) -> Self {
         Self {
             debian: Some(debian),
         }
     }
 
-    /// Writes down where it is, so that `down` finds it whatever has become of the lock file.
+    /// Writes its path to the run folder, so that `down` finds it even if the lock file has changed.
     pub fn record(&self, run: &Path) -> Result<(), FileError> {
         let Some(debian) = &self.debian else {
             return Ok(());
@@ -90,7 +90,7 @@ impl Ip {
         symlink(debian.path(""), &link).at("make the link", &link)
     }
 
-    /// The one that was written down in the run folder, else the machine's own.
+    /// The one that the run folder names, otherwise the machine's own.
     pub fn recorded(run: &Path) -> Self {
         let debian = Root::new(record(run));
         Self {
@@ -112,7 +112,7 @@ fn record(run: &Path) -> PathBuf {
     run.join("debian")
 }
 
-/// Refuses to go on where the machine uses addresses or the port of the cluster for something else.
+/// Fails if the machine uses addresses or the port of the cluster for something else.
 pub fn check() -> Result<(), NetworkError> {
     let ours = [NODE_RANGE, SERVICE_RANGE, POD_RANGE];
     if let Some((route, ours)) = routes::overlap(&routes()?, BRIDGE, &ours) {
@@ -130,12 +130,12 @@ fn check_port(port: u16) -> Result<(), NetworkError> {
         Err(source) if source.kind() == io::ErrorKind::AddrInUse => {
             Err(NetworkError::Port { port, source })
         }
-        // Any other trouble of the probe says nothing about the bridge.
+        // Other errors of the probe say nothing about the bridge.
         _ => Ok(()),
     }
 }
 
-/// Makes the guards and the bridge.
+/// Makes the `unreachable` routes and the bridge.
 pub fn make_bridge(ip: &Ip) -> Result<(), CommandError> {
     for range in [SERVICE_RANGE, POD_RANGE] {
         ip.run(&[
@@ -152,7 +152,7 @@ pub fn make_bridge(ip: &Ip) -> Result<(), CommandError> {
     ip.run(&["link", "set", BRIDGE, "up"])
 }
 
-/// Lays the cable into a node whose first process is `init`.
+/// Makes the veth pair of a node. `init` is the node's first process.
 pub fn connect(ip: &Ip, node: Node, init: Process) -> Result<(), CommandError> {
     let (cable, pid) = (node.cable(), init.pid.to_string());
     ip.run(&[
@@ -161,7 +161,7 @@ pub fn connect(ip: &Ip, node: Node, init: Process) -> Result<(), CommandError> {
     ip.run(&["link", "set", &cable, "master", BRIDGE, "up"])
 }
 
-/// Routes Pods to their nodes, and Services to the first node, whose kube-proxy knows them all.
+/// Routes Pods to their nodes, and Services to the first node, because every kube-proxy serves all of them.
 pub fn add_routes(ip: &Ip) -> Result<(), CommandError> {
     for node in NODES {
         let (range, gateway) = node.route();
@@ -170,16 +170,16 @@ pub fn add_routes(ip: &Ip) -> Result<(), CommandError> {
     ip.run(&["route", "replace", SERVICE_RANGE, "via", &NODES[0].ip()])
 }
 
-/// Removes all of it. What is not there is fine; what is left is told by [`left`].
+/// Removes the network. Missing parts are no error. [`left`] returns the remaining ones.
 pub fn remove(ip: &Ip) {
     let attempt = |args: &[&str]| {
-        // A failure shows in what is left.
+        // `left` reports what could not be removed.
         let _ = ip.run(args);
     };
     for node in NODES {
         attempt(&["link", "del", &node.cable()]);
     }
-    // The routes by way of the bridge go with it.
+    // This removes the routes over the bridge too.
     attempt(&["link", "del", BRIDGE]);
     for range in [SERVICE_RANGE, POD_RANGE] {
         attempt(&["route", "del", "unreachable", range, "metric", GUARD_METRIC]);

@@ -1,6 +1,6 @@
-//! The first process of a node. It runs in network, mount, process and host-name namespaces of its
-//! own, starts containerd, kubelet and kube-proxy there, and reaps what is left behind. When it ends,
-//! the kernel ends everything in the node. A kubelet that is killed is started again.
+//! The first process of a node. It runs in network, mount, process and host-name namespaces of its own, starts
+//! containerd, kubelet and kube-proxy there, and reaps orphaned processes. When it ends, the kernel ends everything in
+//! the node. It restarts a killed kubelet.
 
 use std::{
     io,
@@ -30,7 +30,7 @@ use crate::{
 /// How long a part may take to answer.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Everything that a node needs to know. It is written by `up` and read in the node.
+/// The configuration of a node. `up` writes it, and the node reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeSpec {
     /// Name of the Node object and host name.
@@ -39,7 +39,7 @@ pub struct NodeSpec {
     pub ip: String,
     /// Addresses of its Pods.
     pub pod_range: String,
-    /// The ways to the Pods of other nodes: range and gateway.
+    /// The routes to the Pods of other nodes: range and gateway.
     pub routes: Vec<(String, String)>,
     /// Labels of the Node object.
     pub labels: String,
@@ -65,7 +65,7 @@ pub struct NodeSpec {
     pub debian: PathBuf,
 }
 
-/// How far a node is. It stands in a file, by which `up` follows it.
+/// The stage of a node. The node writes it to a file, which `up` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
     /// containerd takes images.
@@ -80,7 +80,7 @@ pub enum NodeError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The description of the node is not what `up` writes.
+    /// The configuration of the node is invalid.
     #[error("failed to understand {}", path.display())]
     Spec {
         /// The file.
@@ -95,7 +95,7 @@ pub enum NodeError {
     /// A mount failed.
     #[error(transparent)]
     Mount(#[from] mounts::MountError),
-    /// The API server cannot be spoken to.
+    /// There is no client of the API server.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// Something of the node could not be set.
@@ -121,12 +121,12 @@ pub enum NodeError {
 }
 
 impl NodeSpec {
-    /// Path of the file that tells how far the node is.
+    /// Path of the file with the stage of the node.
     fn stage_file(dir: &Path) -> PathBuf {
         dir.join("stage")
     }
 
-    /// How far the node in this folder is.
+    /// The stage of the node in this folder.
     pub fn stage(dir: &Path) -> Option<Stage> {
         let text = read(&Self::stage_file(dir)).ok()?;
         serde_json::from_str(&text).ok()
@@ -137,7 +137,7 @@ impl NodeSpec {
     }
 }
 
-/// Lives as the node until a part of it ends.
+/// Runs the node until a part of it ends.
 pub fn run(spec: &Path) -> Result<(), NodeError> {
     let spec: NodeSpec = serde_json::from_str(&read(spec)?).map_err(|source| NodeError::Spec {
         path: spec.to_owned(),
@@ -155,7 +155,7 @@ pub fn run(spec: &Path) -> Result<(), NodeError> {
     parts.reap()
 }
 
-/// Starts the parts, each when what it needs is there.
+/// Starts each part when its requirements are met.
 async fn start(spec: &NodeSpec) -> Result<Parts, NodeError> {
     prepare::prepare(spec).await?;
     let mut parts = Parts::default();

@@ -1,4 +1,4 @@
-//! Certificates of a cluster: one authority for everybody, one for the API server's front proxy.
+//! Certificates of a cluster: one CA for all parts, and one for the API server's front proxy.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,7 @@ pub enum PkiError {
     /// The certificate could not be made.
     #[error("failed to make the certificate of {name}")]
     Certificate {
-        /// Whose certificate.
+        /// The name in the certificate.
         name: String,
         /// What was wrong.
         #[source]
@@ -26,8 +26,7 @@ pub enum PkiError {
     },
 }
 
-/// A folder of certificates and keys, and the authorities that sign them. The keys of the
-/// authorities are in memory only.
+/// A folder of certificates and keys, and the CAs that sign them. The keys of the CAs are in memory only.
 #[derive(Debug)]
 pub struct Pki {
     dir: PathBuf,
@@ -35,7 +34,7 @@ pub struct Pki {
     front_proxy: Authority,
 }
 
-/// A self-signed authority.
+/// A self-signed CA.
 #[derive(Debug)]
 struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -51,7 +50,7 @@ pub struct Identity {
 }
 
 impl Pki {
-    /// Makes both authorities and the key that signs service-account tokens.
+    /// Makes both CAs and the key that signs service-account tokens.
     pub fn make(dir: &Path) -> Result<Self, PkiError> {
         make_dir(dir)?;
         let pki = Self {
@@ -76,7 +75,7 @@ impl Pki {
         self.sign(&self.cluster, name, client(user, group)?)
     }
 
-    /// Makes the certificate of a server that is reached under these names and addresses.
+    /// Makes the certificate of a server with these names and addresses.
     pub fn server(
         &self,
         name: &str,
@@ -130,12 +129,12 @@ impl Authority {
     }
 }
 
-/// Path of the cluster's authority.
+/// Path of the cluster's CA.
 pub fn cluster_ca(dir: &Path) -> PathBuf {
     certificate_of(dir, "ca")
 }
 
-/// Path of the front proxy's authority.
+/// Path of the front proxy's CA.
 pub fn front_proxy_ca(dir: &Path) -> PathBuf {
     certificate_of(dir, "front-proxy-ca")
 }

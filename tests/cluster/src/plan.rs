@@ -1,5 +1,5 @@
-//! Pure: names, addresses and folders of the cluster. They are fixed, so that whatever a killed run
-//! has left is found by its name.
+//! Pure: names, addresses and folders of the cluster. They are fixed, so that what a killed run has left is found by
+//! its name.
 
 use std::path::{Path, PathBuf};
 
@@ -26,8 +26,7 @@ pub const PAUSE_IMAGE: &str = "ipu-operator.local/pause:1";
 /// Image of the name server.
 pub const COREDNS_IMAGE: &str = "ipu-operator.local/coredns:1";
 
-/// Folders of the machine that nodes mount their own over. Where one is missing it is made, written
-/// down, and removed by `down`.
+/// Folders of the machine on which nodes mount their own. A missing one is made and recorded, and `down` removes it.
 pub const MOUNT_POINTS: [(&str, &str); 4] = [
     ("/var/lib/kubelet", "kubelet"),
     ("/var/lib/cni", "cni-results"),
@@ -46,7 +45,7 @@ pub struct Node {
     pub labels: &'static str,
 }
 
-/// The nodes. Each carries the label that leads to its V-IPU controller.
+/// The nodes. Each has the label of its V-IPU controller.
 pub const NODES: [Node; 2] = [
     Node {
         number: 1,
@@ -71,12 +70,12 @@ impl Node {
         format!("10.88.{}.0/24", self.number)
     }
 
-    /// The machine's end of the cable to the node.
+    /// The machine's end of the veth pair of the node.
     pub fn cable(self) -> String {
         format!("ipulab-{}", self.name)
     }
 
-    /// The folder of everything that belongs to the node.
+    /// The folder of the node's files.
     pub fn dir(self, run: &Path) -> PathBuf {
         run.join(self.name)
     }
@@ -86,7 +85,7 @@ impl Node {
         self.dir(run).join("containerd.sock")
     }
 
-    /// How the node's Pods are reached from elsewhere: range and gateway.
+    /// The route to the node's Pods: range and gateway.
     pub fn route(self) -> (String, String) {
         (self.pod_range(), self.ip())
     }
@@ -97,7 +96,7 @@ pub fn pki(run: &Path) -> PathBuf {
     run.join("pki")
 }
 
-/// Folder of the programs that a user of the cluster runs.
+/// Folder of the programs for a user of the cluster.
 pub fn bin(run: &Path) -> PathBuf {
     run.join("bin")
 }

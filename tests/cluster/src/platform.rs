@@ -1,21 +1,21 @@
 //! The platforms that a release is for.
 
-/// What programs are compiled for, and what images call it.
+/// The target of programs, and its name in images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Platform {
-    /// As Rust calls it.
+    /// Its name in Rust.
     pub target: &'static str,
-    /// The kind of processor, as images call it.
+    /// Its architecture, as images name it.
     pub architecture: &'static str,
 }
 
-/// What the lab itself runs on.
+/// The platform of the lab.
 pub const AMD64: Platform = Platform {
     target: "x86_64-unknown-linux-gnu",
     architecture: "amd64",
 };
 
-/// What only a release is built for too.
+/// A platform that only releases are built for.
 pub const ARM64: Platform = Platform {
     target: "aarch64-unknown-linux-gnu",
     architecture: "arm64",

@@ -1,5 +1,5 @@
-//! What explains a failure, saved before the cluster goes: logs of all Pods and what the API server
-//! knows. The ends of the most telling ones are printed.
+//! Saves what explains a failure before the cluster ends: logs of all Pods, and objects of the API server. Prints the
+//! ends of the most useful ones.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -20,10 +20,10 @@ use crate::{
 /// Lines of each log that are printed.
 const LINES: usize = 12;
 
-/// How long the API server may take for all logs. It may be what has failed.
+/// How long the API server may take for all logs. It may itself have failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What kubectl is asked, and the file that its answer goes to.
+/// Arguments of kubectl, and the file of its output.
 const QUESTIONS: [(&str, &str); 3] = [
     (
         "jobs.yaml",
@@ -36,8 +36,8 @@ const QUESTIONS: [(&str, &str); 3] = [
     ),
 ];
 
-/// Does work that needs a cluster. Where it fails, what explains that is saved and printed before
-/// the error is passed on; a signal needs no explanation.
+/// Does work that needs a cluster. If it fails, the explanation is saved and printed before the error is returned. A
+/// signal needs no explanation.
 pub async fn after<T, E>(
     settings: &Settings,
     work: impl Future<Output = Result<T, E>>,
@@ -49,11 +49,11 @@ pub async fn after<T, E>(
     result
 }
 
-/// Saves and prints what explains a failure. What cannot be had is said, and the rest goes on.
+/// Saves and prints what explains a failure. If a part is not available, it says so and continues.
 async fn write(settings: &Settings) {
     let kubeconfig = kubeconfig(&settings.run, "admin");
     if !kubeconfig.exists() {
-        // No cluster was begun, so there is nothing to say.
+        // No start of a cluster has begun, so there is nothing to save.
         return;
     }
     let logs = settings.logs();

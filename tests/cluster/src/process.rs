@@ -1,4 +1,4 @@
-//! Daemons: started detached, known by process id and start time, ended by nothing else.
+//! Daemons: started detached, and identified by process id and start time.
 
 use std::{
     fs::{self, File},
@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::files::{At, FileError, read, remove, write_json};
 
-/// Every daemon of a run, and whatever it starts, carries this variable with the run folder as its
-/// value. So a process that was started but not yet written down is still known as ours.
+/// Every daemon of a run, and each process that it starts, has this variable with the run folder as its value. It
+/// identifies also a process that is not recorded yet.
 pub const MARK: &str = "IPU_OPERATOR_LAB";
 
 /// A process that cannot be mistaken for another one that got the same id later.
@@ -39,12 +39,12 @@ impl Process {
         })
     }
 
-    /// Whether it still runs. A zombie is dead: the machine's first process may reap late.
+    /// Whether it still runs. A zombie does not run: the machine's first process may reap it late.
     pub fn is_alive(self) -> bool {
         Self::find(self.pid) == Some(self)
     }
 
-    /// Its first child, which for `unshare` is the first process of the new namespaces.
+    /// Its first child. For `unshare`, this is the first process of the new namespaces.
     pub fn first_child(self) -> Option<Self> {
         let path = format!("/proc/{0}/task/{0}/children", self.pid);
         let children = fs::read_to_string(path).ok()?;
@@ -56,7 +56,7 @@ impl Process {
     pub fn end(self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while self.is_alive() {
-            // It may have ended between the look and the signal.
+            // It may have ended between the check and the signal.
             let _ = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
             if Instant::now() > deadline {
                 return false;
@@ -67,7 +67,7 @@ impl Process {
     }
 }
 
-/// What the kernel tells of a process.
+/// The kernel's data about a process.
 struct Stat {
     state: char,
     start: u64,
@@ -78,8 +78,8 @@ impl Stat {
         Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// The second field is the program's name in parentheses, and may itself hold spaces and
-    /// parentheses; the state is the first field after it, the start time the twentieth.
+    /// The second field is the program's name in parentheses, and may contain spaces and parentheses. The state is the
+    /// first field after it, and the start time the twentieth.
     fn parse(stat: &str) -> Option<Self> {
         let (_, rest) = stat.rsplit_once(')')?;
         let mut fields = rest.split_whitespace();
@@ -95,7 +95,7 @@ impl Stat {
 /// A program to run in the background.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Daemon {
-    /// What it is called in messages and by its files.
+    /// Its name in messages and in the names of its files.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
@@ -120,7 +120,7 @@ impl Daemon {
     }
 }
 
-/// The daemons of one run, written down in a folder.
+/// The daemons of one run, recorded in a folder.
 #[derive(Debug, Clone)]
 pub struct Daemons {
     run: PathBuf,
@@ -139,7 +139,7 @@ impl Daemons {
         self.run.join("logs").join(format!("{name}.log"))
     }
 
-    /// Starts a daemon in a session of its own, so that it outlives us and our terminal.
+    /// Starts a daemon in its own session, so that it outlives this process and its terminal.
     pub fn start(&self, daemon: &Daemon) -> Result<Process, FileError> {
         let log_path = self.log(&daemon.name);
         let log = File::create(&log_path).at("write", &log_path)?;
@@ -163,7 +163,7 @@ impl Daemons {
         Ok(process)
     }
 
-    /// The daemon of this name, where it runs.
+    /// The daemon of this name. `None`: it does not run.
     pub fn alive(&self, name: &str) -> Option<Process> {
         let text = read(&self.record(name)).ok()?;
         let process: Process = serde_json::from_str(&text).ok()?;

@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 
 use crate::interrupt;
 
-/// Shows how far the work is. Lines go to standard error, so that standard output stays for results.
+/// Shows the progress of the work. Lines go to standard error, so that standard output has only results.
 #[derive(Debug, Clone)]
 pub struct Progress {
     begin: Instant,
@@ -20,7 +20,7 @@ pub struct Progress {
     stages: Arc<Mutex<Vec<Stage>>>,
 }
 
-/// A part of the work that a user waits for, of several steps. It lasts until the next one begins.
+/// A stage of the work, of several steps. It lasts until the next one begins.
 #[derive(Debug)]
 struct Stage {
     what: &'static str,
@@ -52,7 +52,7 @@ impl Progress {
         eprint!("{}", table(&stages, self.begin, Instant::now()));
     }
 
-    /// Begins a step. It must be ended by [`Step::done`]; a step that is dropped has failed.
+    /// Begins a step. [`Step::done`] ends it. A step that is dropped has failed.
     pub fn step(&self, what: impl Into<String>) -> Step {
         let what = what.into();
         let bar = self.terminal.then(|| spinner(&what));
@@ -117,7 +117,7 @@ impl Step {
         self.finish("done");
     }
 
-    /// Adds to the line what the step has found.
+    /// Adds the result of the step to its line.
     pub fn note(&mut self, note: &str) {
         self.what = format!("{}: {note}", self.what);
     }

@@ -7,11 +7,10 @@ use crate::{
     settings::Settings,
 };
 
-/// Does the work, and ends the cluster that it has started. Nothing is given where a signal stopped
-/// the work.
+/// Does the work, then ends the cluster. Returns `None` if a signal stopped the work.
 ///
 /// # Errors
-/// That of the work, which explains more than one of the end.
+/// The error of the work, which explains more than an error of the end.
 pub async fn run<T, E: From<ClusterError>>(
     settings: &Settings,
     progress: &Progress,

@@ -1,26 +1,25 @@
-//! Which folders the lab may use (the cache, the run folder and the checkout), and which Kubernetes
-//! it runs.
+//! The folders that the lab may use (the cache, the run folder and the checkout), and its version of Kubernetes.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::kubernetes::{self, Kubernetes, UnknownKubernetes};
 
-/// The settings of the lab. Nothing outside of its folders is written, but for the network devices,
-/// routes, cgroups and mount points of the cluster, which `down` removes again.
+/// The settings of the lab. The lab writes only to its folders, except for the network devices, routes, cgroups and
+/// mount points of the cluster, which `down` removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Programs and images, kept between runs, keyed by version.
     pub cache: PathBuf,
-    /// What belongs to the running cluster: state, certificates, logs.
+    /// Files of the running cluster: state, certificates, logs.
     pub run: PathBuf,
     /// The repository.
     pub checkout: PathBuf,
-    /// What its clusters and control planes are made of.
+    /// The version of its clusters and control planes.
     pub kubernetes: Kubernetes,
 }
 
-/// Why the settings are not known.
+/// Why the settings are invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// Neither HOME nor the variables for both folders are set.
@@ -28,7 +27,7 @@ pub enum SettingsError {
         "HOME is not set: set it, or set IPU_OPERATOR_CACHE and IPU_OPERATOR_RUN to folders that may be written"
     )]
     NoHome,
-    /// A folder was given by a relative path, which daemons could not use.
+    /// The path of a folder is relative, so daemons cannot use it.
     #[error("{variable}={} is not an absolute path: give one that starts with /", .value.display())]
     Relative {
         /// The environment variable.
@@ -36,7 +35,7 @@ pub enum SettingsError {
         /// Its value.
         value: PathBuf,
     },
-    /// The run folder lies where the nodes put file systems of their own.
+    /// The run folder is in a folder on which nodes mount their own file systems.
     #[error(
         "the run folder {} lies in {hidden}, which each node replaces by its own: set IPU_OPERATOR_RUN to another folder", .run.display()
     )]
@@ -46,12 +45,12 @@ pub enum SettingsError {
         /// The folder that nodes mount over.
         hidden: &'static str,
     },
-    /// A Kubernetes was asked for that is not there.
+    /// The requested version of Kubernetes is not available.
     #[error(transparent)]
     Kubernetes(#[from] UnknownKubernetes),
 }
 
-/// Folders that a node mounts something else over, so that nothing of ours may lie in them.
+/// Folders on which a node mounts other file systems, so the lab's folders must be outside of them.
 const HIDDEN_IN_NODES: [&str; 5] = [
     "/run",
     "/var/run",
@@ -105,7 +104,7 @@ impl Settings {
         self.run.join("logs")
     }
 
-    /// Where the pinned versions of the tools stand.
+    /// The folder of the pinned versions of the tools.
     pub fn tool_pins(&self) -> PathBuf {
         self.checkout.join("tests/tools")
     }
@@ -120,8 +119,8 @@ impl Settings {
     }
 }
 
-/// The Kubernetes that is asked for. A variable that is empty asks for none, as where a shell passes
-/// on one that is not set.
+/// The requested version of Kubernetes. An empty variable counts as unset, because shells pass unset variables on as
+/// empty ones.
 fn version(asked_for: Option<&OsStr>) -> Result<Kubernetes, UnknownKubernetes> {
     match asked_for {
         Some(value) if !value.is_empty() => value.to_string_lossy().parse(),

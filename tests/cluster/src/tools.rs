@@ -1,4 +1,4 @@
-//! The programs that a cluster is made of: pinned, built or unpacked once, checked when used.
+//! The programs of a cluster: pinned, built or unpacked once, and checked before each use.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ pub mod stored;
 use crate::debian::DebianError;
 use crate::{command::CommandError, files::FileError, progress::Progress, settings::Settings};
 
-/// Why the tools are not there.
+/// Why a tool is missing.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolsError {
     /// A file could not be read or written.
@@ -32,7 +32,7 @@ pub enum ToolsError {
         /// The module that it should require.
         module: &'static str,
     },
-    /// The Debian packages could not be had.
+    /// The Debian packages are not available.
     #[error(transparent)]
     Debian(#[from] DebianError),
 }
@@ -45,19 +45,19 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Sees to it that every tool of the tests is there, and builds what is missing.
+    /// Builds the missing tools of the tests.
     pub fn fetch(settings: &Settings, progress: &Progress) -> Result<Self, ToolsError> {
         let tools = Self::fetch_some(settings, progress, &go::of_tests())?;
         tools.with_debian(settings, progress)
     }
 
-    /// Sees to it that everything is there that a cluster is made of, and builds what is missing.
+    /// Builds the missing tools of a cluster.
     pub fn of_cluster(settings: &Settings, progress: &Progress) -> Result<Self, ToolsError> {
         let tools = Self::fetch_some(settings, progress, &go::OF_CLUSTER)?;
         tools.with_debian(settings, progress)
     }
 
-    /// Sees to it that everything is there that builds images.
+    /// Builds the missing tools that make images.
     pub fn of_images(settings: &Settings, progress: &Progress) -> Result<Self, ToolsError> {
         Self::fetch_some(settings, progress, &[])?.with_debian(settings, progress)
     }
@@ -69,7 +69,7 @@ impl Tools {
         })
     }
 
-    /// Sees to it that these Go tools are there, and builds what is missing.
+    /// Builds the missing ones of these Go tools.
     pub fn fetch_some(
         settings: &Settings,
         progress: &Progress,

@@ -1,4 +1,4 @@
-//! Waits for a condition with a generous bound; the only place where a test's patience is written.
+//! Waits for a condition, for a generous time. Only this file defines how long a test waits.
 
 use std::convert::Infallible;
 use std::fmt::{Debug, Display};
@@ -6,24 +6,23 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How often a condition is looked at.
+/// How often a condition is checked.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a suite waits for anything: far beyond what a step takes on a busy machine, so that only
-/// a real hang reaches it.
+/// How long a suite waits: far longer than a step takes on a busy machine, so that only a hang reaches it.
 const PATIENCE: Duration = Duration::from_mins(4);
 
-/// What a look at the world found.
+/// The result of a check.
 #[derive(Debug)]
 pub enum Seen<T> {
     /// The condition holds.
     Yes(T),
-    /// Not yet; what was seen instead, for the message when patience ends.
+    /// It does not hold yet. The text says what was seen instead, for the message of a timeout.
     NotYet(String),
 }
 
 impl<T: Debug> Seen<T> {
-    /// What was found, if it is as wanted.
+    /// Returns what was found if it is as expected.
     pub fn when(found: T, is_wanted: impl FnOnce(&T) -> bool) -> Self {
         if is_wanted(&found) {
             Self::Yes(found)
@@ -45,20 +44,20 @@ impl<T, E: Display> From<Result<T, E>> for Seen<T> {
     }
 }
 
-/// The condition did not come true in time.
+/// The condition did not hold in time.
 #[derive(Debug, thiserror::Error)]
-#[error("waited {} s in vain: {what}; last seen: {last}", waited.as_secs())]
+#[error("waited {} s without success: {what}; last seen: {last}", waited.as_secs())]
 pub struct WaitedTooLong {
     /// What was waited for.
     pub what: String,
     /// For how long.
     pub waited: Duration,
-    /// What was seen at the last look.
+    /// What the last check saw.
     pub last: String,
 }
 
-/// Looks again and again until the condition holds. An error of a look is not final: servers come
-/// and go in these tests; it is told when patience ends.
+/// Checks repeatedly until the condition holds. An error of a check is not final, because servers come and go in these
+/// tests. A timeout reports the last one.
 pub async fn until<T, E: Debug>(
     what: impl Into<String>,
     patience: Duration,
@@ -82,8 +81,8 @@ pub async fn until<T, E: Debug>(
     }
 }
 
-/// Waits until `answers`. Whoever should answer may have ended: an error of `check` is final.
-/// The outer error is that patience ended.
+/// Waits until `answers`. An error of `check` is final: it says that the server has ended. The outer error is the
+/// timeout.
 pub async fn until_or_ended<E>(
     what: impl Into<String>,
     patience: Duration,
@@ -102,10 +101,10 @@ pub async fn until_or_ended<E>(
     .await
 }
 
-/// [`until`] for the body of a test: a look answers what was found, or what was seen instead.
+/// [`until`] for the body of a test: a check returns what was found, or what was seen instead.
 ///
 /// # Panics
-/// Panics where the condition does not come true in time.
+/// Panics if the condition does not hold in time.
 #[expect(
     clippy::panic,
     reason = "a condition that never holds fails the test that waits for it"

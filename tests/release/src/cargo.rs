@@ -1,4 +1,4 @@
-//! A cargo that does not notice that another cargo started this program, and flags for its compiler.
+//! A cargo without the environment of the cargo that started this program, and flags for its compiler.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -8,7 +8,7 @@ use std::process::Command;
 /// The variable in which cargo takes flags for the compiler, with the character 31 between them.
 pub const FLAGS: &str = "CARGO_ENCODED_RUSTFLAGS";
 
-/// What cargo sets for the program of a package that it runs.
+/// Variables that cargo sets for a program that it runs.
 const OF_A_PACKAGE: [&str; 5] = [
     "CARGO_BIN_",
     "CARGO_CRATE_",
@@ -17,9 +17,8 @@ const OF_A_PACKAGE: [&str; 5] = [
     "OUT_DIR",
 ];
 
-/// A cargo without what the cargo that started this program has set for it. Build scripts look at
-/// some of these variables (that of ring at `CARGO_MANIFEST_DIR`), and each of the two would build
-/// again what the other has built.
+/// A cargo without the variables of the cargo that started this program. Build scripts read some of them (that of ring
+/// reads `CARGO_MANIFEST_DIR`), so each of the two would rebuild what the other has built.
 pub fn cargo() -> Command {
     clean(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
@@ -35,8 +34,8 @@ pub fn clean(path: impl AsRef<OsStr>) -> Command {
     cargo
 }
 
-/// Adds to a flag others that give names to folders, by which what is compiled knows them: nothing in
-/// it shows, or depends on, where it was built.
+/// Adds flags that replace the paths of folders in compiled code by fixed names, so that the result does not depend on
+/// the place of the build.
 pub fn naming(flag: &str, folders: &[(&Path, &str)]) -> OsString {
     let mut flags = OsString::from(flag);
     for (folder, name) in folders {
@@ -48,7 +47,7 @@ pub fn naming(flag: &str, folders: &[(&Path, &str)]) -> OsString {
     flags
 }
 
-/// Where cargo keeps the sources of crates.
+/// The folder in which cargo keeps the sources of crates.
 pub fn home() -> PathBuf {
     let home = || env::home_dir().unwrap_or_default().join(".cargo");
     env::var_os("CARGO_HOME").map_or_else(home, PathBuf::from)

@@ -44,19 +44,19 @@ pub enum DistError {
     /// The guests could not be built.
     #[error("failed to build the guests")]
     Guests(#[from] guests::BuildError),
-    /// Cargo did not say where it builds.
+    /// The target folder of cargo is unknown.
     #[error("failed to read what `cargo metadata` prints")]
     Metadata(#[source] serde_json::Error),
-    /// What compiles C for arm64 is not there.
+    /// There is no C compiler for arm64.
     #[error("failed to prepare what compiles C for arm64")]
     Tools(#[from] ToolsError),
-    /// What compiles Rust for arm64 is not there.
+    /// There is no Rust compiler for arm64.
     #[error("failed to prepare what compiles Rust for arm64")]
     Rust(#[from] RustError),
     /// A program for arm64 does not run.
     #[error("failed to run a program for arm64 on an emulator")]
     Emulated(#[source] CommandError),
-    /// A program for arm64 is of another version.
+    /// A program for arm64 has another version.
     #[error("a program for arm64 gave this as its version: {0:?}")]
     Version(String),
 }
@@ -68,15 +68,15 @@ pub struct Dist {
     simulator: PathBuf,
 }
 
-/// File name of the plugin of kubectl, by which kubectl finds it.
+/// File name of the plugin of kubectl. kubectl finds the plugin by it.
 pub const PLUGIN: &str = "kubectl-ipu";
 
 /// The files of an image, and the plugin of kubectl.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Programs {
-    /// What they are compiled for: static programs, which run in any image.
+    /// Their platform. They are static programs, which run in any image.
     pub platform: Platform,
-    /// The folder that they are in.
+    /// Their folder.
     pub dir: PathBuf,
 }
 
@@ -121,12 +121,7 @@ impl Dist {
         let dir = checkout.join("dist");
         make_dir(&dir)?;
         let built = target.join(AMD64.target);
-        copy(
-            &built.join("release/ipu-operator"),
-            &dir.join("ipu-operator"),
-        )?;
-        copy(&built.join("agent/ipu-agent"), &dir.join("ipu-agent"))?;
-        copy(&built.join("release").join(PLUGIN), &dir.join(PLUGIN))?;
+        copy_programs(&built, &dir)?;
         progress.run("built the guests", guests::build)?;
         let simulator = built.join("release/vipu-simulator");
         let platform = AMD64;
@@ -146,7 +141,7 @@ impl Dist {
         &self.simulator
     }
 
-    /// What goes into the image for the lab's own platform.
+    /// The files of the image for the platform of this machine.
     pub fn programs(&self) -> &Programs {
         &self.programs
     }
@@ -170,7 +165,7 @@ fn cargo_build(checkout: &Path, profile: &str) -> Command {
     cargo
 }
 
-/// Makes the C library part of the programs, and the same programs in every folder. The Makefile
+/// Flags that link the C library into the programs, and make the programs independent of the folder. The Makefile
 /// builds the lab with the same flags, so that nothing is compiled twice.
 pub fn flags(checkout: &Path) -> OsString {
     let folders = [(&*cargo::home(), "/cargo"), (checkout, "/ipu-operator")];
@@ -198,7 +193,19 @@ fn target_directory(checkout: &Path) -> Result<PathBuf, DistError> {
     Ok(metadata.target_directory)
 }
 
-/// Copies a program, where it has changed: an unchanged file keeps its time.
+/// Copies the programs of a release from the folder in which cargo has built them.
+fn copy_programs(built: &Path, dir: &Path) -> Result<(), FileError> {
+    for (profile, name) in [
+        ("release", "ipu-operator"),
+        ("agent", "ipu-agent"),
+        ("release", PLUGIN),
+    ] {
+        copy(&built.join(profile).join(name), &dir.join(name))?;
+    }
+    Ok(())
+}
+
+/// Copies a program if it has changed, so that an unchanged file keeps its time.
 fn copy(from: &Path, to: &Path) -> Result<(), FileError> {
     let content = fs::read(from).at("read", from)?;
     if fs::read(to).is_ok_and(|old| old == content) {

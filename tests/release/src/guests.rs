@@ -16,8 +16,7 @@ use tempfile::Builder;
 use self::toolchain::{TARGET, ToolchainError, WasmToolchain};
 use crate::cargo;
 
-/// Stack of a guest, in bytes: it is cleared for every call, and 1 MiB would cost as much again as
-/// the rest of the call.
+/// Stack of a guest, in bytes. Every call clears it: with 1 MiB, this would take as long as the rest of the call.
 const STACK: usize = 256 << 10;
 
 /// A guest of this repository, written in Rust.
@@ -25,11 +24,11 @@ const STACK: usize = 256 << 10;
 pub struct Guest {
     /// The name of its component, and of its folder.
     pub name: &'static str,
-    /// The folder of its folder.
+    /// The folder that contains its folder.
     pub folder: &'static str,
     /// The name of its package.
     pub package: &'static str,
-    /// Where it decides.
+    /// The hook that it is for.
     pub hook: Hook,
 }
 
@@ -88,7 +87,7 @@ pub enum BuildError {
     Compile {
         /// The guest.
         guest: &'static str,
-        /// What cargo said.
+        /// The error of cargo.
         #[source]
         source: CommandError,
     },
@@ -125,8 +124,8 @@ pub fn checkout() -> &'static Path {
     release.ancestors().nth(2).unwrap_or(release)
 }
 
-/// Builds all built-in guests into `dist/guests` of this checkout and answers that folder. Quick where
-/// nothing has changed. What it makes depends on nothing but the sources and the compiler.
+/// Builds all built-in guests into `dist/guests` of this checkout, and returns that folder. It is quick if nothing has
+/// changed. The result depends only on the sources and the compiler.
 pub fn build() -> Result<PathBuf, BuildError> {
     build_into("dist/guests", &GUESTS)
 }
@@ -171,13 +170,13 @@ pub fn target_dir() -> PathBuf {
         .join("guests")
 }
 
-/// Puts a component into the folder, if the operator would take it and it is not there already.
+/// Writes a component into the folder, if the operator would accept it and it has changed.
 fn put(guest: Guest, dist: &Path, component: &[u8]) -> Result<(), BuildError> {
     let file = dist.join(format!("{}.wasm", guest.name));
     if fs::read(&file).is_ok_and(|present| present == component) {
         return Ok(());
     }
-    // A file of its own: several tests may find the guests changed at the same time.
+    // A file of its own, because several tests may build the guests at the same time.
     let partial = Builder::new().prefix(".").tempfile_in(dist);
     let partial = partial.at("write into", dist)?.into_temp_path();
     fs::write(&partial, component).at("write", &partial)?;
@@ -190,10 +189,9 @@ fn put(guest: Guest, dist: &Path, component: &[u8]) -> Result<(), BuildError> {
     Ok(fs::rename(&partial, &file).at("write", &file)?)
 }
 
-/// The build of one core module. Only here is a guest a `cdylib`: cargo gives the libraries of such
-/// a crate names without a hash, and builds with other features would overwrite one another. It has
-/// a target folder of its own, since it may have a compiler of its own, and knows no flags but ours;
-/// paths of this machine are kept out of the result.
+/// The build of one core module. Only here is a guest a `cdylib`: the file names of such libraries have no hash, so
+/// builds with other features would overwrite each other. The build has its own target folder, because it may use
+/// another compiler. It uses only the flags that are set here, and the result contains no path of this machine.
 fn rustc(guest: Guest, toolchain: &WasmToolchain) -> Command {
     let flags = cargo::naming(
         &format!("-Clink-arg=-zstack-size={STACK}"),
@@ -228,7 +226,7 @@ fn rustc(guest: Guest, toolchain: &WasmToolchain) -> Command {
     command
 }
 
-/// The folder for what is downloaded, kept between builds.
+/// The folder for downloads, which is kept between builds.
 pub fn cache() -> Result<PathBuf, BuildError> {
     if let Some(cache) = std::env::var_os("IPU_OPERATOR_CACHE") {
         return Ok(PathBuf::from(cache));

@@ -5,8 +5,8 @@
 //! [`Package::make`](package::Package::make) packs all of it with the chart, the CRDs, the documents, the SBOM and the
 //! licences, and `package::twice` compares the bytes of two builds. The same commit and compiler give the same bytes.
 //!
-//! The package uses tools and images of `cluster`, and starts no cluster. It links the operator's packages for guests and
-//! policies, because they say what a valid guest and its artefact are, and no other.
+//! The package uses tools and images of `cluster`, and starts no cluster. Of the operator's packages, it links only
+//! those for guests and policies, because they define a valid guest and its artefact.
 #![forbid(unsafe_code)]
 
 pub mod cargo;

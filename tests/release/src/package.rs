@@ -1,7 +1,7 @@
-//! The package of a release: one archive from which the operator is installed without a network.
+//! The package of a release: one archive that installs the operator without a network.
 //!
-//! The folders in it are those of the repository, so that what the documents say works there too. The
-//! same commit and compiler give the same bytes, wherever and whenever it is made.
+//! Its folders are those of the repository, so the commands of the documents work there too. The same commit and
+//! compiler always give the same bytes.
 
 pub mod archive;
 pub mod chart;
@@ -40,7 +40,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Bytes that the image may have as a registry stores it.
 const MOST_OF_IMAGE: u64 = 40 << 20;
 
-/// Files and folders that are in it as they are in the repository.
+/// Files and folders that the package contains without changes.
 const AS_THEY_ARE: [&str; 12] = [
     "ARCHITECTURE.md",
     "BENCHMARKS.md",
@@ -62,10 +62,10 @@ pub enum PackageError {
     /// A file could not be read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The time is not known.
+    /// The time of the commit is unknown.
     #[error("failed to ask git for the commit's time; without git, set SOURCE_DATE_EPOCH")]
     Commit(#[source] CommandError),
-    /// It is not known what belongs to the repository.
+    /// The files of the repository are unknown.
     #[error("failed to ask git which files belong to the repository; is git installed?")]
     Tracked(#[source] CommandError),
     /// The time is no number.
@@ -76,7 +76,7 @@ pub enum PackageError {
         "the image for {architecture} has {size} bytes compressed, and {MOST_OF_IMAGE} is the most that it may have"
     )]
     Large {
-        /// What it is for.
+        /// Its platform.
         architecture: &'static str,
         /// Its bytes.
         size: u64,
@@ -90,21 +90,21 @@ pub enum PackageError {
     /// The index of the Helm repository cannot be written.
     #[error("failed to write the index of the Helm repository")]
     Index(#[source] serde_saphyr::ser_error::Error),
-    /// A guest is no artefact.
+    /// A guest cannot be made an artefact.
     #[error(transparent)]
     Guests(#[from] GuestsError),
-    /// It is not known what the programs are made of.
+    /// The components of the programs are unknown.
     #[error(transparent)]
     Crates(#[from] CratesError),
-    /// The list of what is in it cannot be made.
+    /// The SBOM cannot be made.
     #[error(transparent)]
     Sbom(#[from] SbomError),
-    /// What was unpacked is not what was packed.
+    /// The unpacked files differ from the packed ones.
     #[error(transparent)]
     Sums(#[from] SumsError),
 }
 
-/// A package: one that was made, in the folder `dist/release`, or one of an earlier release.
+/// A package: a new one in the folder `dist/release`, or one of an earlier release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Package {
     /// The archive.
@@ -114,8 +114,8 @@ pub struct Package {
 }
 
 impl Package {
-    /// Makes it of what was built, and the programs and the image for each platform. Beside it are the manifest of krew,
-    /// which contains its checksum, and the checksums of both.
+    /// Makes the package from the built files, and from the programs and the image of each platform. Beside it are the
+    /// manifest of krew, which contains its checksum, and the checksums of both.
     pub fn make(
         settings: &Settings,
         dist: &Dist,
@@ -156,7 +156,7 @@ impl Package {
         Ok(Self { archive, version })
     }
 
-    /// The package of an earlier release, which the repository keeps for the tests of upgrades.
+    /// The package of an earlier release, which the repository contains for the tests of upgrades.
     pub fn kept(settings: &Settings, version: &str) -> Self {
         let kept = settings.checkout.join("tests/releases");
         Self {
@@ -165,7 +165,7 @@ impl Package {
         }
     }
 
-    /// Unpacks it into a folder that is made anew, and checks every file against its checksum.
+    /// Unpacks it into a new folder, and checks every file against its checksum.
     pub fn unpack(&self, into: &Path) -> Result<Unpacked, PackageError> {
         remove(into)?;
         make_dir(into)?;
@@ -177,7 +177,7 @@ impl Package {
     }
 }
 
-/// A package that was unpacked.
+/// An unpacked package.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unpacked {
     /// Its folder.
@@ -231,7 +231,7 @@ fn image(images: &[(Platform, &Image)]) -> Result<Vec<u8>, FileError> {
     join(&archives, image::NAME)
 }
 
-/// What is in it and not in the repository.
+/// The parts of a package that are not in the repository.
 #[derive(Clone, Debug)]
 pub struct Parts {
     /// The folder of the guests.
@@ -240,12 +240,11 @@ pub struct Parts {
     pub plugins: Vec<(Platform, Vec<u8>)>,
     /// The archive of the image.
     pub image: Vec<u8>,
-    /// What the image is for.
+    /// The platform of the image.
     pub platforms: Vec<Platform>,
 }
 
-/// Everything that is in it: these parts and what the repository gives, with this time, in seconds
-/// since 1970.
+/// All files of the package: these parts and the files of the repository. `time` is in seconds since 1970.
 pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, PackageError> {
     let checkout = &*settings.checkout;
     let (tracked, mut files) = (tracked(checkout)?, Files::new());
@@ -278,11 +277,11 @@ pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, Pack
     Ok(files)
 }
 
-/// The files that belong to the repository; none, where this is no clone of it but a copy.
+/// The files of the repository. `None`: the checkout is a copy and no clone.
 struct Tracked(Option<BTreeSet<String>>);
 
 impl Tracked {
-    /// What else lies in the folders of a clone is nobody's to ship.
+    /// Other files in the folders of a clone are not shipped.
     fn has(&self, name: &str) -> bool {
         self.0.as_ref().is_none_or(|names| names.contains(name))
     }
@@ -306,7 +305,7 @@ fn small_enough(architecture: &'static str, size: u64) -> Result<(), PackageErro
     Ok(())
 }
 
-/// The time of everything in it: that of the commit, where nothing else is asked for.
+/// The time of all files: that of the commit, unless SOURCE_DATE_EPOCH sets another.
 fn time(checkout: &Path) -> Result<u64, PackageError> {
     let told = if let Ok(asked) = env::var("SOURCE_DATE_EPOCH") {
         asked

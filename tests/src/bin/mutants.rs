@@ -18,7 +18,7 @@ use tests::mutations::{self, MODEL, Mutation, SIMULATION, Tests};
 /// What is printed before the rule that does not hold.
 const BROKEN: &str = "broken invariant: ";
 
-/// What stands before and after the name of a test that fails.
+/// The text before and after the name of a failed test.
 const FAILED: (&str, &str) = ("test ", " ... FAILED");
 
 /// What was tried with a mistake.
@@ -27,7 +27,7 @@ struct Verdict(Vec<Finding>);
 /// What came of some tests.
 struct Finding {
     tests: Tests,
-    /// The rule or the test by which they found the mistake; none where they did not.
+    /// The rule or the test that found the mistake. `None`: none did.
     found: Option<String>,
     is_demanded: bool,
 }
@@ -138,7 +138,7 @@ impl Copy {
         findings.map(Verdict)
     }
 
-    /// The rule or the test by which these tests find the mistake that is in the copy, if they do.
+    /// The rule or the test that finds the mistake in the copy. `None`: none does.
     fn found(&self, tests: Tests) -> anyhow::Result<Option<String>> {
         let built = self.cargo(tests, "--no-run")?;
         let said = text(&built);

@@ -15,7 +15,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 /// Width and height of the page, in pixels.
 const SIZE: (u32, u32) = (1_280, 900);
 
-/// Why a page does not do what it is told.
+/// Why a command of a page failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// Chromium cannot be reached.
@@ -41,10 +41,10 @@ pub enum PageError {
     /// A script failed.
     #[error("a script failed on the page: {0}")]
     Script(String),
-    /// A picture is no picture.
+    /// A screenshot is invalid.
     #[error("Chromium gave no picture")]
     Picture(#[source] base64::DecodeError),
-    /// A picture cannot be written.
+    /// A screenshot cannot be written.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -107,7 +107,7 @@ impl Page {
         }
     }
 
-    /// The text of the page, as people see it.
+    /// The text of the page, as users see it.
     pub async fn text(&mut self) -> Result<String, PageError> {
         let text = self.evaluate("document.body?.innerText ?? ''").await?;
         Ok(text.as_str().unwrap_or_default().to_owned())
@@ -128,7 +128,7 @@ impl Page {
         Ok(())
     }
 
-    /// Prefers `light` or `dark` colours from now on.
+    /// Sets the preferred colour scheme: `light` or `dark`.
     pub async fn prefer(&mut self, scheme: &str) -> Result<(), PageError> {
         let feature = json!({"name": "prefers-color-scheme", "value": scheme});
         let media = json!({"features": [feature]});
@@ -136,7 +136,7 @@ impl Page {
         Ok(())
     }
 
-    /// What axe-core objects to, one text for each rule. `axe` is its text.
+    /// The violations that axe-core finds, one text for each rule. `axe` is the source of axe-core.
     pub async fn violations(&mut self, axe: &str) -> Result<Vec<String>, PageError> {
         self.evaluate(&format!("{axe}\n;undefined")).await?;
         let run = "axe.run(document, {resultTypes: ['violations']}).then((all) => all.violations.map((one) => \

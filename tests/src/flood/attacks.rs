@@ -30,7 +30,7 @@ const TOKENS: usize = 4;
 /// Questions that one Pod asks at the same time.
 const QUERIES: usize = 4;
 
-/// How soon somebody who was answered or refused comes back.
+/// The pause after an answer or a refusal.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// How soon an idle connection that was closed is opened again. A node remembers each connection for two minutes

@@ -19,7 +19,7 @@ pub struct Durations(Vec<Duration>);
 pub struct Measured<const REQUESTS: usize, const WITNESSES: usize> {
     /// Requests that the operator answers, or has a part in.
     pub requests: [Durations; REQUESTS],
-    /// Requests that others answer on the same machine, whom nobody loads.
+    /// Requests to servers on the same machine that have no load.
     pub witnesses: [Durations; WITNESSES],
 }
 

@@ -1,4 +1,4 @@
-//! Requests to servers that nobody vouches for, each over a connection of its own.
+//! Requests to servers with unverified certificates, each on its own connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub async fn exchange(address: SocketAddr, request: &[&[u8]]) -> std::io::Result
     .await?
 }
 
-/// As [`exchange`], over TLS with a server that nobody vouches for.
+/// Like [`exchange`], over TLS, without verification of the certificate.
 pub async fn exchange_tls(address: SocketAddr, request: &[&[u8]]) -> std::io::Result<String> {
     timeout(ANSWER, async {
         said(connect_tls(address).await?, request).await

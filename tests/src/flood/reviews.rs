@@ -1,11 +1,11 @@
-//! Reviews that nobody needs: such as are refused, and such as a guest is asked about.
+//! Reviews for the load: some that the operator refuses, and some that reach a guest.
 
 use serde_json::{Value, json};
 
 /// Bytes of a note that makes the memory of a review a small one, and a large one.
 pub(super) const NOTES: [usize; 2] = [100 << 10, 1 << 20];
 
-/// A review whose tree would take some seventy times its bytes.
+/// A review whose tree would take about seventy times its size.
 pub fn hostile_review() -> String {
     let elements = vec![r#"{"":0}"#; 1_100_000].join(",");
     format!(
@@ -39,7 +39,7 @@ pub(super) fn valid(note: usize) -> Value {
     })
 }
 
-/// A review whose `uid`, which every line of the log would name, has a mebibyte.
+/// A review with a `uid` of a mebibyte, which every line of the log would contain.
 pub(super) fn long_uid() -> Value {
     let mut review = valid(0);
     review["request"]["uid"] = "x".repeat(1 << 20).into();

@@ -223,8 +223,8 @@ pub fn always(body: &str) -> String {
     format!("{body}) (else {body}")
 }
 
-/// A placement policy that chooses the controller `mars`, whatever there is: decision `try` (0) with
-/// the four bytes at address 64 as the name.
+/// A placement policy that always chooses the controller `mars`: decision `try` (0) with the four bytes at address 64
+/// as the name.
 pub fn placement() -> Vec<u8> {
     deciding(
         "\\00",

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{KueueError, NAMESPACE, RELEASE};
 use cluster::command;
 
-/// Kinds of the chart that a process has no use for: nobody runs Pods, and it serves no API of its own.
+/// Kinds of the chart that the process does not need: no node runs Pods, and the process serves no API.
 const LEFT_OUT: [&str; 2] = ["Deployment", "APIService"];
 
 /// What Helm makes of the chart.
@@ -55,7 +55,7 @@ fn fitted(text: &str, webhook: u16) -> Result<Rendered, KueueError> {
         objects: Vec::new(),
         configuration: String::new(),
     };
-    // A line of its own: texts of the CRDs contain the separator, too.
+    // A separate line, because texts of the CRDs contain the separator too.
     let text = format!("\n{text}");
     let documents = text.split("\n---\n").filter(|text| text.contains("kind:"));
     for document in documents {

@@ -21,9 +21,9 @@ const JOBSET_NAMESPACE: &str = "jobset-system";
 pub struct Admin<'a> {
     /// The folders that the cluster uses.
     pub settings: &'a Settings,
-    /// The programs that it is made of.
+    /// Its programs.
     pub tools: &'a Tools,
-    /// Where the work is told.
+    /// The progress of the work.
     pub progress: &'a Progress,
 }
 
@@ -58,7 +58,7 @@ impl Admin<'_> {
         command::run(&mut apply).map_err(failed("give Kueue its rights on IPUJobs"))
     }
 
-    /// Removes Kueue and its CRDs. Of its objects none may be left whose finalizer Kueue itself removes.
+    /// Removes Kueue and its CRDs. No object may remain with a finalizer that Kueue itself removes.
     pub fn remove_kueue(&self) -> Result<(), KueueError> {
         self.remove(RELEASE, NAMESPACE)
     }

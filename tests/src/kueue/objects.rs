@@ -1,4 +1,4 @@
-//! Pure: the objects by which an admin sets up queues for IPUs. A test changes what it needs in the JSON.
+//! Pure: the objects with which an admin configures queues for IPUs. A test changes their JSON if necessary.
 
 use serde_json::{Value, json};
 
@@ -54,7 +54,7 @@ pub fn cluster_queue(name: &str, ipus_by_flavor: &[(&str, u32)]) -> Value {
     })
 }
 
-/// A LocalQueue, by which the jobs of a namespace stand in a ClusterQueue.
+/// A LocalQueue, which puts the jobs of a namespace into a ClusterQueue.
 pub fn local_queue(namespace: &str, name: &str, cluster_queue: &str) -> Value {
     json!({
         "apiVersion": API_VERSION,

@@ -29,12 +29,12 @@ impl Workload {
         condition.is_some_and(|found| found["status"] == "True")
     }
 
-    /// The reason of its condition of this type; empty where there is none.
+    /// The reason of its condition of this type, or an empty text.
     pub fn reason(&self, type_: &str) -> &str {
         self.text_of(type_, "reason")
     }
 
-    /// The message of its condition of this type; empty where there is none.
+    /// The message of its condition of this type, or an empty text.
     pub fn message(&self, type_: &str) -> &str {
         self.text_of(type_, "message")
     }
@@ -130,7 +130,7 @@ pub fn reserved_ipus(cluster_queue: &DynamicObject) -> u64 {
     of_ipus.map(|one| quantity(&one["total"])).sum()
 }
 
-/// The IPUs that all containers of a Pod template request. A limit counts where there is no request.
+/// The IPUs that all containers of a Pod template request. Without a request, the limit counts.
 fn of_template(template: &Value) -> u64 {
     let containers = template["spec"]["containers"].as_array();
     let resources = containers

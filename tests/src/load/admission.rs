@@ -1,5 +1,4 @@
-//! What admission costs at an API server that many clients write to at once: by the API server's own
-//! clock.
+//! The time of admission on an API server with many concurrent clients, as the API server measures it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +16,7 @@ use super::{LoadError, api};
 /// Clients that write at the same time.
 const CLIENTS: usize = 100;
 
-/// Time between two creations at an even pace: a third of what two cores can do.
+/// Time between two creations at an even pace: a third of the rate that two cores reach.
 const PACE: Duration = Duration::from_millis(5);
 
 /// The call of a webhook.
@@ -50,7 +49,7 @@ impl Times {
         1_000.0 * self.sum / self.count
     }
 
-    /// The bound that 99 of 100 are within, in milliseconds: as fine as the histogram.
+    /// The 99th percentile, in milliseconds: the upper bound of its bucket.
     pub fn p99(&self) -> f64 {
         let mut within = self.within.iter();
         let found = within.find(|(_, count)| *count >= 0.99 * self.count);
@@ -104,7 +103,7 @@ async fn measured(client: &Client, count: u64, pace: Duration) -> Result<Admissi
     })
 }
 
-/// Creates jobs, each so long after the one before at the earliest.
+/// Creates jobs, with at least this time between two of them.
 async fn create(client: &Client, count: u64, pace: Duration) -> Result<(), LoadError> {
     let kind = jobs(client, "graphcore.ai", "v1alpha1", "IPUJob");
     let dry = PostParams {

@@ -1,4 +1,4 @@
-//! The same writes as the operator's, by a loop that decides nothing: what the API server allows.
+//! The writes of the operator, from a loop without decisions: the most that the API server allows.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -17,11 +17,11 @@ use super::product::FIRST;
 use super::submit::{jobs, once_served};
 use super::{Load, LoadError, PATIENCE, api};
 
-/// How many jobs, or partitions, may be written at the same time: the best of these counts.
+/// Numbers of jobs, or partitions, that are written at the same time. The best result counts.
 pub(super) const AT_ONCE: [usize; 4] = [8, 16, 32, 64];
 
-/// Writes the objects of `count` jobs, each made like `objects`, and as many updates of each as the
-/// operator made in `like`. Answers the fastest way.
+/// Writes the objects of `count` jobs, each made like `objects`, and as many updates of each as the operator made in
+/// `like`. Returns the fastest run.
 pub async fn bare_loop(
     count: usize,
     objects: &[Value],
@@ -99,7 +99,7 @@ pub(super) async fn write_one(
     Ok(())
 }
 
-/// Writes a status once more. The API server does not write what does not change.
+/// Writes a status again, with a change, because the API server does not write an unchanged object.
 async fn replace_status(
     client: &Client,
     object: &DynamicObject,
@@ -133,7 +133,7 @@ async fn annotate(
     patched.map_err(api("update an object"))
 }
 
-/// The object as it was asked for, with the name of another job wherever its own one stood.
+/// The requested object, with its job's name replaced by that of another job.
 fn renamed(object: &Value, name: &str) -> Result<DynamicObject, LoadError> {
     let text = object.to_string().replace(FIRST, name);
     let not_json = |error: serde_json::Error| LoadError::Missing(error.to_string());

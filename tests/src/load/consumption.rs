@@ -1,4 +1,4 @@
-//! What a process has used so far, as /proc tells it.
+//! The usage of a process so far, from /proc.
 
 use std::fs;
 use std::time::Duration;
@@ -16,7 +16,7 @@ const TICK: Duration = Duration::from_millis(10);
 pub struct Consumption {
     /// Resident memory now, in KiB.
     pub resident_kib: u64,
-    /// Of it, pages of files, in KiB: the program itself, which all its processes on a node share.
+    /// Its part in pages of files, in KiB: the program itself, which all its processes on a node share.
     pub of_files_kib: u64,
     /// Most resident memory so far, in KiB.
     pub peak_kib: u64,
@@ -30,7 +30,7 @@ impl Consumption {
         as_figure(self.resident_kib) / 1024.0
     }
 
-    /// Of it, pages of files, in MiB.
+    /// Its part in pages of files, in MiB.
     pub fn of_files_mib(self) -> f64 {
         as_figure(self.of_files_kib) / 1024.0
     }

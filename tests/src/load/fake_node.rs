@@ -1,4 +1,4 @@
-//! A node without containers: every Pod runs as soon as it is made, and ends when it is told to.
+//! A node without containers: every Pod runs as soon as it is created, and ends on request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

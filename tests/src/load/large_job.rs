@@ -13,7 +13,7 @@ use super::{LoadError, PATIENCE, api};
 /// Workers under one partition: as many as it may have IPUs.
 const OF_A_PARTITION: usize = 64;
 
-/// V-IPU controllers, each with room for one partition.
+/// V-IPU controllers, each with capacity for one partition.
 const CONTROLLERS: usize = 4;
 
 /// How long one job took.
@@ -23,12 +23,12 @@ pub struct LargeJob {
     pub workers: usize,
     /// From its submission until all worker Pods were made.
     pub made: Duration,
-    /// From its submission until its status says that it runs. The node that is played takes part in it: it
-    /// says of each Pod that it runs.
+    /// From its submission until its status says that it runs. This includes the time of the fake node, which reports
+    /// that each Pod runs.
     pub running: Duration,
 }
 
-/// Runs a job of each size, in multiples of 64 workers up to 256, on an operator that has nothing else to do.
+/// Runs a job of each size, in multiples of 64 workers up to 256, on an otherwise idle operator.
 pub async fn large_jobs(sizes: &[usize]) -> Result<Vec<LargeJob>, LoadError> {
     let ipus = u32::try_from(OF_A_PARTITION).unwrap_or(u32::MAX);
     let product = Product::start_with(CONTROLLERS, ipus).await?;

@@ -1,5 +1,5 @@
-//! More jobs at once than there is room for on many V-IPU controllers: each runs once, on a partition of
-//! its own, and nothing is left.
+//! More jobs at once than the free capacity of many V-IPU controllers: each runs once, on its own partition, and
+//! nothing remains.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ use super::{LoadError, PATIENCE, api};
 /// V-IPU controllers that serve them.
 const CONTROLLERS: usize = 16;
 
-/// IPUs of each: all together hold the partitions of 256 jobs at a time.
+/// IPUs of each. Together they have capacity for 256 jobs at a time.
 const IPUS: u32 = 32;
 
 /// The result of many jobs at once.
@@ -29,7 +29,7 @@ pub struct ManyJobs {
     pub jobs: usize,
     /// From the first submission until the last one had completed.
     pub completed: Duration,
-    /// From then until nothing of them was left.
+    /// From then until all their objects were gone.
     pub gone: Duration,
     /// Partitions that each controller made.
     pub made: Vec<usize>,
@@ -38,7 +38,7 @@ pub struct ManyJobs {
 /// Submits `count` jobs at once, has each launcher end as soon as it runs, and deletes the jobs.
 ///
 /// # Errors
-/// Also where a partition was made twice or not at all, or is left.
+/// Also if a partition was created twice or not at all, or remains.
 pub async fn many_jobs(count: usize) -> Result<ManyJobs, LoadError> {
     let product = Product::start_with(CONTROLLERS, IPUS).await?;
     let begun = Instant::now();
@@ -61,8 +61,8 @@ pub async fn many_jobs(count: usize) -> Result<ManyJobs, LoadError> {
     })
 }
 
-/// A job that leaves its partition to the others once it has completed: by default its workers live on, and
-/// keep it until the job is deleted.
+/// A job that releases its partition when it has completed. By default, its workers continue to run, and the job keeps
+/// the partition until it is deleted.
 fn passing(number: usize) -> Value {
     let mut job = job(&format!("job-{number}"));
     job["spec"]["cleanPodPolicy"] = json!("All");
@@ -107,8 +107,8 @@ async fn delete_all(product: &Product, of_jobs: &Api<DynamicObject>) -> Result<(
     Ok(())
 }
 
-/// Different partitions that a controller made: since nothing is left, each of them was removed. It may have
-/// been asked for more, and have had no room.
+/// The different partitions that a controller created. As nothing remains, each of them was removed. It may have
+/// refused other requests for lack of capacity.
 fn made_on(simulator: &Simulator) -> usize {
     let calls = simulator.server.calls(0).into_iter();
     let ids = calls

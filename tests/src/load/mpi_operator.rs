@@ -20,7 +20,7 @@ use super::fake_node::FakeNode;
 use super::submit::{jobs, once_served, submit};
 use super::{Load, LoadError, PATIENCE};
 
-/// Requests per second that no machine of ours reaches.
+/// A limit of requests per second that the test machines do not reach.
 const NO_LIMIT: &str = "100000";
 
 /// Measures jobs until their worker Pods and the launcher's batch Job are made. The launcher's Pod
@@ -67,7 +67,7 @@ pub async fn mpi_operator(count: usize) -> Result<Load, LoadError> {
     })
 }
 
-/// Starts mpi-operator beside a cluster, with its limits lifted. It takes care of MPIJobs in all namespaces.
+/// Starts mpi-operator beside a cluster, with its limits lifted. It reconciles MPIJobs in all namespaces.
 pub(crate) fn start_mpi_operator(
     tools: &Tools,
     kubeconfig: &Path,
@@ -107,7 +107,7 @@ async fn once_launchers(launchers: &Api<DynamicObject>, count: usize) -> Result<
     Ok(())
 }
 
-/// Applies the CRD that comes with the module.
+/// Applies the CRD of the module.
 pub(crate) fn define_mpi_job(
     settings: &Settings,
     tools: &Tools,

@@ -1,5 +1,4 @@
-//! The vipu-proxy under load: partitions that are asked for and recorded, what it uses with many of
-//! them, and how long its decisions take.
+//! The vipu-proxy under load: requests for partitions, its usage with many partitions, and the time of its decisions.
 
 mod bare;
 mod decisions;
@@ -29,7 +28,7 @@ const IPUS: u32 = 2;
 /// Simulated V-IPU controllers behind which `/query` is asked.
 const ASKED_CONTROLLERS: usize = 16;
 
-/// How the partitions of one load were made.
+/// How the partitions of one load were created.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     /// How fast, and with which writes.
@@ -40,8 +39,7 @@ pub struct Recorded {
     pub object: Value,
 }
 
-/// How often the V-IPU controllers were called for all partitions. Their inventories, which are read
-/// now and then for all partitions together, are left out.
+/// The calls to the V-IPU controllers for all partitions, without the periodic reads of their inventories.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// CreatePartition.
@@ -70,7 +68,7 @@ pub struct Many {
 }
 
 impl Calls {
-    /// All that these controllers were asked so far.
+    /// All calls to these controllers so far.
     fn so_far(simulators: &[Simulator]) -> Self {
         let mut calls = Calls::default();
         for call in simulators.iter().flat_map(|one| one.server.calls(0)) {
@@ -130,7 +128,7 @@ pub async fn many_partitions(count: usize) -> Result<Many, LoadError> {
     let proxy = Proxy::start(CONTROLLERS, ipus_for(count)).await?;
     proxy.record(&[wanted(FIRST, 0)]).await?;
     let one = proxy.consumption()?;
-    // Half of them are owned by IPUJobs, whose lives the sweep has to know of.
+    // IPUJobs own half of them. The sweep must know whether these jobs exist.
     let half = count.div_ceil(2);
     proxy.record(&notebooks(1..half)).await?;
     proxy.record(&proxy.of_jobs(half..count).await?).await?;
@@ -172,7 +170,7 @@ fn notebooks(numbers: Range<usize>) -> Vec<Value> {
         .collect()
 }
 
-/// Partition `number`, of an owner whose kind nobody judges, on one controller after the other.
+/// Partition `number`, on one controller after the other. No controller reconciles the kind of its owner.
 fn wanted(owner: &str, number: usize) -> Value {
     let uid = format!("uid-of-{owner}");
     wanted_by(("example.com/v1", "Notebook"), (owner, &uid), number)

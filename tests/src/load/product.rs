@@ -31,7 +31,7 @@ use super::{Load, LoadError, PATIENCE, api, as_figure};
 /// Namespace and Helm release.
 pub(super) const RELEASE: &str = "ipu-operator";
 
-/// Name of the job, or of the partition's owner, whose objects are shown to others.
+/// Name of the job, or of the partition's owner, whose objects the bare loop copies.
 pub(super) const FIRST: &str = "first-0";
 
 /// IPUs of each simulated V-IPU controller: as many as the largest machines of this kind had.
@@ -40,15 +40,15 @@ const IPUS: u32 = 4096;
 /// How many of them there are: two IPUs for each of more jobs than are ever submitted.
 const CONTROLLERS: usize = 8;
 
-/// Lines that are shown of the log of a program that ended.
+/// Lines of the log in the message about a program that ended.
 const LINES: usize = 8;
 
-/// What the controller had used after a number of jobs.
+/// The usage of the controller after a number of jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// How many jobs.
     pub jobs: usize,
-    /// When all of them ran, since none was there.
+    /// When all of them ran, compared with none.
     pub live: Consumption,
     /// When all of them had completed.
     pub finished: Consumption,
@@ -61,8 +61,8 @@ impl Sizes {
     }
 }
 
-/// Measures jobs until their workers' and launchers' Pods are made. Answers besides the objects of
-/// one job, for others to write the same.
+/// Measures jobs until their workers' and launchers' Pods are made. Also returns the objects of one job, for the bare
+/// loop.
 pub async fn ipu_operator(count: usize) -> Result<(Load, Vec<Value>), LoadError> {
     let product = Product::start().await?;
     product.submit_and_run("first", 1).await?;
@@ -251,7 +251,7 @@ fn install(
     })
 }
 
-/// A node of its own name that carries the label `ipunode=<label>` of a simulated controller.
+/// A node with the label `ipunode=<label>` of a simulated controller.
 pub(super) async fn labelled_node(client: &Client, label: &str) -> Result<(), LoadError> {
     let node = Node {
         metadata: ObjectMeta {

@@ -1,5 +1,5 @@
-//! What an update of a job's status costs the API server, by the way it is sent and by what the definition
-//! says: all ways by turns in one run.
+//! The cost of a status update of a job for the API server, for different requests and definitions. One run alternates
+//! between them.
 
 mod sample;
 
@@ -26,22 +26,22 @@ use sample::{status, training};
 /// Jobs of each way, which are written at the same time.
 const JOBS: usize = 4;
 
-/// Turns of each way.
+/// Rounds of each way.
 const TURNS: usize = 10;
 
 /// The group of the definition as it is.
 const AS_IT_IS: &str = "graphcore.ai";
 
-/// The group of a definition that says nothing of what is in a Pod template.
+/// The group of a definition without the fields of a Pod template.
 const NO_TEMPLATE: &str = "no-template.example.org";
 
-/// The group of a definition that tells of a Pod template down to its containers' own fields.
+/// The group of a definition with the fields of a Pod template down to those of its containers.
 const SHALLOW: &str = "shallow-template.example.org";
 
 /// The group of a definition without rules in CEL.
 const NO_RULES: &str = "no-rules.example.org";
 
-/// Asks for no more of an object than its metadata.
+/// The header that requests only the metadata of an object.
 const METADATA_ALONE: &str = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io";
 
 /// A way to write a status.
@@ -49,7 +49,7 @@ struct Way {
     what: &'static str,
     group: &'static str,
     verb: Verb,
-    /// Whether nobody is recorded as the manager of the object's fields.
+    /// Whether the object has no managed fields.
     is_unmanaged: bool,
     /// Whether the status has no conditions.
     is_small: bool,
@@ -60,7 +60,7 @@ enum Verb {
     Put,
     /// Without the spec, which the API server ignores there.
     PutStatusAlone,
-    /// The same, with nothing but metadata in the answer.
+    /// The same, with only metadata in the reply.
     PutForMetadata,
     MergePatch,
     JsonPatch,
@@ -110,7 +110,7 @@ const fn way(what: &'static str, group: &'static str, verb: Verb) -> Way {
     }
 }
 
-/// What one way of writing a status took.
+/// The cost of one way of writing a status.
 #[derive(Clone, Debug)]
 pub struct StatusWrites {
     /// The way.
@@ -169,8 +169,7 @@ pub async fn status_writes(count: usize) -> Result<Vec<StatusWrites>, LoadError>
     Ok(sums)
 }
 
-/// Every definition of the experiment. None of the others is one that users could be given: they tell what
-/// a part of it costs.
+/// Every definition of the experiment. Only the first is for users. The others show the cost of a part.
 fn definitions() -> [CustomResourceDefinition; 4] {
     let template = ["spec", "workers", "template"];
     [
@@ -203,7 +202,7 @@ fn variant(
     definition
 }
 
-/// An object of which nothing is known.
+/// A schema for any object.
 fn opaque() -> JSONSchemaProps {
     JSONSchemaProps {
         type_: Some("object".to_owned()),
@@ -212,7 +211,7 @@ fn opaque() -> JSONSchemaProps {
     }
 }
 
-/// Forgets what is known of objects so many levels below.
+/// Removes the schemas of objects below this level.
 fn forget_below(schema: &mut JSONSchemaProps, levels: usize) {
     if levels == 0 && schema.type_.as_deref() == Some("object") {
         *schema = opaque();
@@ -239,7 +238,7 @@ async fn made(
     let made = api_of.create(&parameters, &object).await;
     object = made.map_err(api("make a job"))?;
     if way.is_unmanaged {
-        // An empty entry is how the API server is told to forget the managers, and to record none any more.
+        // An empty entry makes the API server remove the managers, and record no others.
         object.metadata.managed_fields = Some(vec![ManagedFieldsEntry::default()]);
         let name = object.metadata.name.clone().unwrap_or_default();
         let replaced = api_of.replace(&name, &parameters, &object).await;

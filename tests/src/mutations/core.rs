@@ -38,14 +38,14 @@ const NAMING: &str = "host/api/src/naming.rs";
 /// Every mistake in the core that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
-        name: "the fence is dropped: whoever finds an intent acts on it",
+        name: "the fence is dropped: every replica that finds an intent acts on it",
         file: UNSETTLED_ATTEMPTS,
         text: "if is_wanted && observations.may(&Intent::Create(id.to_owned())) {",
         instead: "if is_wanted && observations.created(id).is_none() {",
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "the intent is written down after the deed",
+        name: "the intent is written after the call",
         file: LIFECYCLE,
         text: "Step::Record(Box::new(begun), Intent::Create(id))",
         instead: "match (observations.created(&id), begun.attempts.last()) {
@@ -55,56 +55,56 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "the sweep knows no grace",
+        name: "the sweep has no grace period",
         file: ORPHANS,
         text: "if suspects.contains_key(&partition) && now.saturating_sub(since) >= grace {",
         instead: "if now >= since {",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "another controller is asked after an unknown outcome, without asking the first",
+        name: "another controller is tried after an unknown outcome, without a check of the first",
         file: UNSETTLED_ATTEMPTS,
         text: "None => Ok(Step::ReadState(attempt.clone())),",
         instead: "None => Err(unknown(attempt, &RemoteState::Absent, \"it was not asked\")),",
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "an attempt whose truth cannot be asked is forgotten",
+        name: "an attempt whose outcome cannot be read is forgotten",
         file: UNSETTLED_ATTEMPTS,
         text: ") => Err(unknown(attempt, remote_state, reason)),",
         instead: ") => Ok(write(not_made(status, attempt, observations))),",
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "the id does not hold the generation",
+        name: "the id does not contain the generation",
         file: NAMING,
         text: "                &generation.to_string(),",
         instead: "                &(generation - generation).to_string(),",
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "the id does not hold the object's UID",
+        name: "the id does not contain the object's UID",
         file: NAMING,
         text: "                request,\n                &generation.to_string(),",
         instead: "                &request[..0],\n                &generation.to_string(),",
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "the id holds nothing that a restore does not take back",
+        name: "the id contains nothing that survives a restore",
         file: NAMING,
         text: "                &nonce.to_string(),",
         instead: "                &(nonce - nonce).to_string(),",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "a release does not recognise what another one left",
+        name: "a release does not recognise partitions that another release left",
         file: NAMING,
         text: "tag: hash(&[cluster], TAG),",
         instead: "tag: hash(&[cluster, namespace], TAG),",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "what another cluster or release has made is let go",
+        name: "a partition of another cluster or release is released",
         file: STEP,
         text: "if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now) {",
         instead: "let before = partition.status.clone().unwrap_or_default();
@@ -127,7 +127,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "users are not counted again after the intent was written down",
+        name: "users are not counted again after the write of the intent",
         file: OBSERVATIONS,
         text: "            Observation::Recorded(intent) => {
                 self.users.clear();",
@@ -135,7 +135,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "users are not counted again after a status was written",
+        name: "users are not counted again after the write of a status",
         file: OBSERVATIONS,
         text: "Observation::Written => self.users.clear(),",
         instead: "Observation::Written => {}",
@@ -149,7 +149,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "the object goes while attempts are held",
+        name: "the object is deleted while attempts are unsettled",
         file: FINALIZE,
         text: "if blockers.is_empty() || is_forced(partition) {",
         instead: "if blockers.len() < 9 || is_forced(partition) {",
@@ -170,21 +170,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "controllers that refused are not remembered",
+        name: "refusals of controllers are not recorded",
         file: UNSETTLED_ATTEMPTS,
         text: "(AttemptOutcome::Refused, error.clone())",
         instead: "(AttemptOutcome::Removed, error.clone())",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "another partition is made while Pods may use the old one",
+        name: "another partition is created while Pods may use the old one",
         file: UNSETTLED_ATTEMPTS,
         text: "Blocker::InUse { .. } => false,",
         instead: "Blocker::InUse { .. } => true,",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "a controller that removes nothing holds up those who need another one",
+        name: "a controller that removes nothing delays requests for others",
         file: UNSETTLED_ATTEMPTS,
         text: "            | Blocker::Refusing { .. }
             | Blocker::Busy { .. } => true,",
@@ -193,7 +193,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "what a controller has lost is given to others while Pods use it",
+        name: "IPUs of a partition that a controller has lost are allocated again while Pods use them",
         file: UNSETTLED_ATTEMPTS,
         text: "                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
             });",
@@ -206,28 +206,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "what the operator may not see is taken for gone",
+        name: "a hidden partition counts as gone",
         file: UNSETTLED_ATTEMPTS,
         text: "RemoteState::Absent => return Ok(write(gone(status, attempt))),",
         instead: "RemoteState::Absent | RemoteState::Denied(_) => return Ok(write(gone(status, attempt))),",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "only the controller's own word counts for what it has free",
+        name: "only the controller's own figure counts as its free capacity",
         file: "host/partitions/src/capacity.rs",
         text: "let ipus = unlisted.lost.saturating_add(unlisted.hidden).min(free);",
         instead: "let ipus = (unlisted.lost / 1_000).saturating_add(unlisted.hidden).min(free);",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "a controller that has lost something gives away as many IPUs as nobody holds",
+        name: "a controller that has lost partitions offers all IPUs without an allocation",
         file: "host/partitions/src/capacity.rs",
         text: "let besides = if unlisted.is_lost() { free - ipus } else { 0 };",
         instead: "let besides = if unlisted.is_lost() && ipus > free { free - ipus } else { 0 };",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "a partition that is missing while it is reset is given up at once",
+        name: "a partition that is missing during a reset is abandoned at once",
         file: LIFECYCLE,
         text: "            if is_missing_for_long(status, settings, now) =>",
         instead: "            if is_missing_for_long(status, settings, now)
@@ -235,7 +235,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "time in which a controller cannot be asked counts as time in which a partition is missing",
+        name: "time in which a controller is unreachable counts as time in which a partition is missing",
         file: LIFECYCLE,
         text: "status_update::with_message(&status_update::without_missing(status), message)",
         instead: "status_update::with_message(status, message)",
@@ -267,7 +267,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "nothing is kept for whoever has waited its limit",
+        name: "nothing is reserved for a request that has waited for the limit",
         file: QUEUE,
         text: "} else if limits > 0 && lacks_capacity(earlier, views) {",
         instead: "} else if limits > 1_000 && lacks_capacity(earlier, views) {",
@@ -281,7 +281,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: SHARE_TESTS,
     },
     Mutation {
-        name: "what fitted before a reservation is not considered again",
+        name: "capacity from before a reservation is not considered again",
         file: QUEUE,
         text: "considered.clear();",
         instead: "considered.retain(|_| true);",
@@ -295,14 +295,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: SHARE_TESTS,
     },
     Mutation {
-        name: "whoever came last is served first",
+        name: "the latest request is served first",
         file: QUEUE_ENTRY,
         text: "(&one.position, &one.name).cmp(&(&other.position, &other.name))",
         instead: "(&other.position, &other.name).cmp(&(&one.position, &one.name))",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "a gang holds what it has however long the rest is missing",
+        name: "a gang never releases its partitions, no matter how long the others are missing",
         file: LIFECYCLE,
         text: "if is_partial && has_waited => Some(format!(",
         instead: "if is_partial && has_waited && gang == 1 => Some(format!(",
@@ -316,14 +316,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "an id that somebody wrote by hand is taken for ours",
+        name: "an id that a user has chosen counts as the operator's",
         file: UNSETTLED_ATTEMPTS,
         text: "is_claimed(attempt) && !is_ours",
         instead: "is_claimed(attempt) && !is_ours && attempt.id.is_empty()",
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "the sweep takes what is not ours",
+        name: "the sweep removes partitions of others",
         file: ORPHANS,
         text: "if is_held(id) || !identity.marks(id) {",
         instead: "if is_held(id) || identity.tag().is_empty() {",
@@ -337,21 +337,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "what stands in a status already is written again at each look",
+        name: "an unchanged status is written again at each reconcile",
         file: STEP,
         text: "if partition.status.as_ref() == Some(&desired) {",
         instead: "if partition.status.as_ref() == Some(&desired) && !matches!(requeue, Requeue::Steady) {",
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "who has another name goes on under the old one",
+        name: "a partition keeps the old name of its controller",
         file: "host/partitions/src/steps.rs",
         text: "if let Some(updated) = updated {",
         instead: "if let Some(updated) = updated.filter(|_| self.taken > STEPS_MAX) {",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "what is on a controller that has left the list is taken for gone",
+        name: "a partition on a controller that has left the list counts as gone",
         file: UNSETTLED_ATTEMPTS,
         text: "        RemoteState::Absent => return Ok(write(gone(status, attempt))),
         RemoteState::Unreachable(reason)
@@ -362,7 +362,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "what a sweep cannot remove keeps it from the rest",
+        name: "a partition that a sweep cannot remove stops the sweep",
         file: "host/partitions/src/sweep/course.rs",
         text: "        self.errors.push(error);",
         instead: "        self.tasks.clear();
@@ -370,21 +370,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "a list whose token has expired is given up",
+        name: "a list with an expired token is abandoned",
         file: "host/partitions/src/sweep/lists.rs",
         text: "if status.code == 410 && beginnings < BEGINNINGS => {",
         instead: "if status.code == 410 && beginnings > BEGINNINGS => {",
         found_by: SWEEP_TESTS,
     },
     Mutation {
-        name: "a refusal of the future is fresh for as long as the clock was set back",
+        name: "a refusal from the future stays fresh after the clock is set back",
         file: "host/partitions/src/status_update/waiting.rs",
         text: "now.duration_since(started.0).abs() < REFUSAL_LIFETIME",
         instead: "now.duration_since(started.0) < REFUSAL_LIFETIME",
         found_by: FoundBy::Simulation,
     },
     Mutation {
-        name: "a time that nobody has seen counts as if somebody had seen it",
+        name: "a time without observations counts as observed",
         file: "host/partitions/src/accounting/account.rs",
         text: "let is_seen = now - from <= UNSEEN_AFTER;",
         instead: "let is_seen = now - from <= 1_000 * UNSEEN_AFTER;",

@@ -12,7 +12,7 @@ const JOB_TESTS: FoundBy = FoundBy::Tests(Tests {
 /// Every mistake in the reconciler of jobs that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
-        name: "the use of a partition is written down once all of its Pods are there",
+        name: "the use of a partition is recorded only when all of its Pods exist",
         file: "host/jobs/src/plan/instance.rs",
         text: "        if facts.run.used.get(&index) != Some(&key) {",
         instead: "        if !instance.incomplete() && facts.run.used.get(&index) != Some(&key) {",
@@ -26,14 +26,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: JOB_TESTS,
     },
     Mutation {
-        name: "a job is read before all that belongs to jobs was listed",
+        name: "a job is reconciled before the objects of jobs are listed",
         file: "host/jobs/src/cache_sync.rs",
         text: "kind.incomplete.fetch_sub(1, Ordering::Relaxed) == 1",
         instead: "kind.incomplete.fetch_sub(1, Ordering::Relaxed) > 0",
         found_by: JOB_TESTS,
     },
     Mutation {
-        name: "a job in a queue starts by its spec alone",
+        name: "a queued job starts without an admission",
         file: "host/jobs/src/step.rs",
         text: "if context.kueue.is_served() && !has_started &&",
         instead: "if !context.kueue.is_served() && !has_started &&",
@@ -47,21 +47,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: JOB_TESTS,
     },
     Mutation {
-        name: "a job that Kueue has stopped goes on when a user resumes it",
+        name: "a job that Kueue has stopped continues when a user resumes it",
         file: "host/jobs/src/step.rs",
         text: "let has_started = has_objects && report::is_active(&observed.status);",
         instead: "let has_started = has_objects;",
         found_by: JOB_TESTS,
     },
     Mutation {
-        name: "what is due is late where something stands in the way of a job",
+        name: "a deadline is late if an obstacle blocks the job",
         file: "host/jobs/src/step.rs",
         text: "    blocked.into_iter().chain(due.into_iter().flatten()).min()",
         instead: "    blocked.or(due.into_iter().flatten().min())",
         found_by: JOB_TESTS,
     },
     Mutation {
-        name: "a wait for Pods is told again with every word that changes in it",
+        name: "a wait for Pods is reported again with every change of its text",
         file: "host/jobs/src/report/events.rs",
         text: "    let reason = |problem: Option<&JobCondition>| problem.map(|now| now.reason.clone());
     if let Some(now) = problem(new).filter(|now| reason(problem(old)).as_ref() != Some(&now.reason))",

@@ -20,7 +20,7 @@ const LARGE: usize = 5_000;
 /// How long calls of the neighbours took.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighbours {
-    /// The 99th percentile while nobody burns anything.
+    /// The 99th percentile without load.
     pub alone: Duration,
     /// The 99th percentile while another guest burns its deadline on every call.
     pub beside: Duration,

@@ -1,4 +1,4 @@
-//! What is started: the same program in the same image, by different controllers.
+//! The compared objects: different controllers start the same program in the same image.
 
 use cluster::images::openmpi::OpenMpi;
 use ipu_api::ipupartition::IPUPartition;
@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 
 use crate::load::jobs;
 
-/// Namespace of everything that is started.
+/// Namespace of all objects.
 pub(super) const NAMESPACE: &str = "default";
 
-/// Who starts a program.
+/// A controller that starts a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contender {
     /// A batch Job.
@@ -25,7 +25,7 @@ pub(super) enum Contender {
 }
 
 impl Contender {
-    /// What it is called.
+    /// Its name in the results.
     pub(super) fn what(self) -> &'static str {
         match self {
             Self::BatchJob => "a batch Job",
@@ -35,7 +35,7 @@ impl Contender {
         }
     }
 
-    /// Begin of the names of its objects.
+    /// Prefix of the names of its objects.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Self::BatchJob => "batch",
@@ -45,7 +45,7 @@ impl Contender {
         }
     }
 
-    /// Begin of the name of the Pod with the program.
+    /// Prefix of the name of the Pod with the program.
     pub(super) fn pod_of(self, name: &str) -> String {
         match self {
             Self::BatchJob => format!("{name}-"),
@@ -87,7 +87,7 @@ pub(super) fn partitions(client: &Client) -> Api<IPUPartition> {
     Api::all(client.clone())
 }
 
-/// Prints when it starts: the moment itself, and not when somebody reads it.
+/// Prints the time of its start, because its output is read later.
 fn program() -> Value {
     json!(["date", "+%s.%N"])
 }
@@ -128,7 +128,7 @@ fn launcher() -> Value {
     })
 }
 
-/// Its launcher waits for the workers, too: a Pod that starts before them has nothing to start.
+/// Its launcher waits for the workers too, because it needs them to start the program.
 fn mpi_job() -> Value {
     let worker = container(&json!(["sleep", "3600"]));
     json!({

@@ -1,4 +1,4 @@
-//! When Pods were made, as a watch tells: the API server itself says it to the second.
+//! The times at which Pods were created, from a watch: the API server records them only to the second.
 
 use std::collections::BTreeMap;
 use std::future::ready;
@@ -24,14 +24,14 @@ pub(super) struct PodsMade {
 }
 
 impl PodsMade {
-    /// Begins to follow.
+    /// Begins to follow the Pods.
     pub(super) fn follow(client: Client) -> Self {
         let first_seen = Arc::default();
         let task = tokio::spawn(follow(client, Arc::clone(&first_seen)));
         Self { first_seen, task }
     }
 
-    /// The first Pod whose name begins so, and when it was seen first.
+    /// The first Pod with this prefix of its name, and the time at which the watch first showed it.
     pub(super) fn first_with(&self, prefix: &str) -> Option<(String, f64)> {
         let seen = self.first_seen.lock();
         let mut seen = seen.range(prefix.to_owned()..);

@@ -1,4 +1,4 @@
-//! The folder for modules and their compiled forms fits into the volume that the chart gives it.
+//! The folder of modules and their compiled forms fits into its volume of the chart.
 
 use ipu_guest_host::Limits;
 use ipu_policies::source::cache_dir::CACHE_LIMIT;

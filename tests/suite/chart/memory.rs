@@ -1,4 +1,4 @@
-//! What each process may take adds up to no more than its container's limit, and the documents say the same sums.
+//! The memory items of each process add up to no more than its container's limit, and the documents have the same sums.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ fn limit(values: &Value, section: &str) -> usize {
     limit.unwrap_or_else(|| panic!("{section}.resources.limits.memory is no number of Mi"))
 }
 
-/// What a document says of a process: each item with the MiB that it may take.
+/// The items of a process in a document, each with its MiB.
 fn told(document: &str, process: &str) -> BTreeMap<String, usize> {
     let start = format!("| {process} | ");
     let row = document.lines().find_map(|line| line.strip_prefix(&start));

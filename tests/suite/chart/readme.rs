@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::values::{Entry, OldValues};
 
-/// What stands before and after the generated part.
+/// The text before and after the generated part.
 pub(super) const MARKS: [&str; 2] = ["<!-- values: begin -->\n", "<!-- values: end -->\n"];
 
 /// `readme` with the present table in it.
@@ -53,7 +53,7 @@ fn shown(default: &Value) -> String {
     }
 }
 
-/// Text that does not end a table's cell, or stand for HTML.
+/// Escapes a text, so that it does not end a table's cell and is no HTML.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }

@@ -1,4 +1,4 @@
-//! values.schema.json, made from the chart's values: strict, and with the names of older versions.
+//! values.schema.json, generated from the chart's values: strict, and with the names of older versions.
 
 use serde_json::{Map, Value, json};
 
@@ -10,7 +10,7 @@ const OPEN: [&str; 1] = ["global"];
 /// JSON Schema that several values share.
 const DEFINITIONS: &str = include_str!("definitions.yaml");
 
-/// The schema, as the file holds it.
+/// The schema, as in the file.
 pub(super) fn render(entries: &[Entry], old: &OldValues) -> String {
     let mut root = section("Values of the ipu-operator chart", true);
     for entry in entries {
@@ -68,7 +68,7 @@ fn section(text: &str, is_strict: bool) -> Value {
     schema
 }
 
-/// Whether a value may be taken away, which is what Helm makes of null.
+/// Whether a value may be removed, as Helm does for null.
 fn takes_null(schema: &Value) -> bool {
     let types = schema["type"].as_array();
     types.is_some_and(|types| types.contains(&"null".into()))
@@ -102,7 +102,7 @@ fn inside<'a, 'n>(root: &'a mut Value, path: &[&'n str]) -> (&'a mut Value, &'n 
     (into, name)
 }
 
-/// Takes `required` out: an old name may give a part of a section.
+/// Removes `required`, because an old name may set a part of a section.
 fn optional(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else {
         return;
@@ -129,9 +129,9 @@ fn define(root: &mut Value) {
     root["definitions"] = definitions;
 }
 
-/// Helm cuts a list of V-IPU controllers on the command line at its commas, and takes the rest for
-/// values whose names hold a colon, in a tree where the host has dots. Those pass here, because a
-/// template explains them; every other unknown value is refused.
+/// Helm splits a list of V-IPU controllers on the command line at its commas, and reads the rest as values whose names
+/// contain a colon, as a tree if the host has dots. The schema accepts these, because a template explains them. It
+/// refuses every other unknown value.
 fn explain_cut_lists(root: &mut Value) {
     let values = root["properties"].as_object().expect("there are values");
     let known: Map<String, Value> = values

@@ -1,5 +1,4 @@
-//! The chart's values with what their comments say: the one source of values.schema.json and of the
-//! README's table.
+//! The chart's values with their comments: the only source of values.schema.json and of the README's table.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,11 +11,11 @@ use crate::sources::repository;
 pub(super) struct Entry {
     /// Its name, from the outermost section to its own.
     pub(super) path: Vec<String>,
-    /// What its comment says, on one line.
+    /// Its comment, on one line.
     pub(super) text: String,
     /// Whether it is a section: its values are entries of their own.
     pub(super) is_section: bool,
-    /// What it is by default.
+    /// Its default.
     pub(super) default: Value,
     /// JSON Schema that its comment adds to the type of the default.
     pub(super) rule: Map<String, Value>,
@@ -92,7 +91,7 @@ fn entry(path: Vec<String>, said: &[&str], defaults: &Value) -> Entry {
         all.extend(rule);
         all
     });
-    // Lines that are indented are examples, which a table has no room for.
+    // Indented lines are examples, which the table leaves out.
     let words = said
         .iter()
         .filter(|line| !line.starts_with("  ") && !line.starts_with("@schema"));

@@ -1,4 +1,4 @@
-//! A registry in this process that answers as a test says, and remembers what it was asked.
+//! A registry in this process that replies as a test defines, and records its requests.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,16 +15,16 @@ use ipu_policies::oci::manifest::artefact;
 use ipu_policies::oci::reference::Reference;
 use ipu_policies::oci::registry::{Access, Registry};
 
-/// What is asked of a registry.
+/// A request to a registry.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     /// The method, a blank, and the path with its query.
     pub line: String,
-    /// What the client shows.
+    /// The credentials of the client.
     pub authorization: Option<String>,
 }
 
-/// The answer to a request; none: as an honest registry.
+/// The reply to a request. `None`: that of a correct registry.
 type Answer = dyn Fn(&Asked) -> Option<Response> + Send + Sync;
 
 /// A registry on loopback.
@@ -34,7 +34,7 @@ pub(super) struct Fake {
     asked: Arc<Mutex<Vec<Asked>>>,
 }
 
-/// What an honest registry has: one component as `team/policy:1`.
+/// The content of a correct registry: one component as `team/policy:1`.
 #[derive(Clone, Debug)]
 pub(super) struct Content {
     /// The component.
@@ -84,7 +84,7 @@ impl Content {
 }
 
 impl Fake {
-    /// Starts it; what `answer` leaves open is answered honestly.
+    /// Starts it. For requests without a reply of `answer`, it replies as a correct registry.
     pub(super) async fn start(
         answer: impl Fn(&Asked) -> Option<Response> + Send + Sync + 'static,
     ) -> Self {
@@ -112,7 +112,7 @@ impl Fake {
         }
     }
 
-    /// The reference of what it has.
+    /// The reference of its component.
     pub(super) fn reference(&self, version: &str) -> Reference {
         format!("{}/team/policy{version}", self.host)
             .parse()
@@ -128,7 +128,7 @@ impl Fake {
         Registry::new(&self.reference(":1"), access).unwrap()
     }
 
-    /// All that it was asked so far.
+    /// All requests so far.
     pub(super) fn asked(&self) -> Vec<Asked> {
         self.asked.lock().unwrap().clone()
     }
@@ -151,7 +151,7 @@ pub(super) fn endless() -> Response {
     Body::from_stream(pieces).into_response()
 }
 
-/// An answer that begins and never goes on.
+/// A reply that begins and never continues.
 pub(super) fn stuck() -> Response {
     Body::from_stream(stream::pending::<Result<Bytes, Infallible>>()).into_response()
 }

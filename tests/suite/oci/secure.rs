@@ -1,4 +1,4 @@
-//! Registries over TLS: whose certificates count, and that nothing leads from TLS to a server without.
+//! Registries over TLS: trusted certificates, and that no redirect leads from TLS to a server without it.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use tokio_rustls::TlsAcceptor;
 use super::fake::{Asked, Content, Fake, challenged, moved};
 use super::{BASIC, LIMIT, user};
 
-/// A certificate that vouches for itself, and a port of its owner that is not served yet.
+/// A self-signed certificate, and a port that is not served yet.
 struct Front {
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -47,7 +47,7 @@ impl Front {
         }
     }
 
-    /// Leads to a registry that speaks plain text; what that answers is reached over TLS from now on.
+    /// Forwards to a registry without TLS. From now on, that registry is reached over TLS.
     fn before(self, fake: Fake) -> Fake {
         let (plain, host) = (fake.host.clone(), self.host);
         let (listener, acceptor) = (self.listener, self.acceptor);
@@ -65,7 +65,7 @@ impl Front {
     }
 }
 
-/// Fetches as the operator does, over TLS: the component, or why not.
+/// Fetches over TLS, as the operator does. Returns the component, or the error.
 async fn fetched(fake: &Fake, authority: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let access = Access {
         authorities: authority.map(<[u8]>::to_vec),
@@ -97,7 +97,7 @@ async fn the_authority_that_is_given_counts_and_no_other() {
     assert_eq!(fake.asked().len(), asked, "{:?}", fake.asked());
 }
 
-/// A registry over TLS that wants a token of the server at an address, and its authority.
+/// A registry over TLS that requires a token of the server at an address, and its CA.
 async fn with_tokens_of(front: Front, realm: &str) -> Fake {
     let challenge = format!("Bearer realm=\"{realm}\",service=\"reg\"");
     let answer = move |asked: &Asked| {

@@ -1,4 +1,4 @@
-//! Several signatures of one manifest: one that counts is enough, whatever lies beside it.
+//! Several signatures of one manifest: one valid signature is enough, no matter what the others are.
 
 use std::collections::BTreeMap;
 
@@ -35,7 +35,7 @@ fn signature(key: &KeyPair, digest: &str) -> (Value, Vec<u8>) {
     (layer, payload)
 }
 
-/// What the registry's signatures come to: the fingerprint of the key that signed, or why none did.
+/// The result of the registry's signatures: the fingerprint of the key that signed, or why none is valid.
 async fn judged(
     key: &KeyPair,
     signatures: Vec<(Value, Option<Vec<u8>>)>,
@@ -91,7 +91,7 @@ async fn one_signature_that_counts_is_enough() {
     assert!(failed.contains("does not have the blob"), "{failed}");
 }
 
-/// Which pages of the list of referrers are asked for, where each says that the next one is there.
+/// The requested pages of the list of referrers, if each page links to the next one.
 async fn pages_asked(next: fn(usize) -> String) -> Vec<String> {
     let fake = Fake::start(move |asked| {
         let (_, page) = asked.line.split_once("/referrers/")?;

@@ -1,4 +1,4 @@
-//! What a release says it is made of is what cargo builds it of, with all licences.
+//! The SBOM of a release lists the crates that cargo builds it from, with all licences.
 
 use std::collections::BTreeSet;
 
@@ -76,7 +76,7 @@ fn every_part_is_listed_with_version_and_licence() {
         );
     }
     let is_there = |name: &str| components.iter().any(|component| component["name"] == name);
-    // The lab's own, and what only a build script uses.
+    // A crate of the lab, and one that only a build script uses.
     for name in ["tests", "cluster", "indicatif", "criterion", "protox"] {
         assert!(!is_there(name), "{name}");
     }

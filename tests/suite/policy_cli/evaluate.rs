@@ -14,7 +14,8 @@ use crate::wasm::{examples, guests};
 /// Controllers that are large enough for all but a few of the real jobs.
 const CONTROLLERS: &str = "[{name: pod, ipus: 16, count: 4}]";
 
-/// Of the real jobs, one of so many is replayed: the test runs in a debug build. They are from 13 of 15 namespaces.
+/// One of this number of real jobs is replayed, because the test runs in a debug build. They are from 13 of 15
+/// namespaces.
 const STEP: usize = 30;
 
 /// A part of the real jobs.

@@ -1,4 +1,4 @@
-//! `policy inspect`: good components, and those that the operator would refuse.
+//! `policy inspect`: valid components, and those that the operator would refuse.
 
 use insta::assert_snapshot;
 use release::guests::GUESTS;
@@ -8,7 +8,7 @@ use tests::guests::hostile;
 use super::{all_complain, policy, text, written};
 use crate::wasm::guests;
 
-/// What is printed, without the digests, which are others after every change of a guest.
+/// The output without the digests, which differ after every change of a guest.
 fn inspected(name: &str, bytes: &[u8]) -> String {
     let (_folder, file) = written(name, bytes);
     let printed = policy(&["inspect", text(&file)]).unwrap();

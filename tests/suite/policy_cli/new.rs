@@ -1,4 +1,4 @@
-//! `policy new`: the project of every world builds, passes its own tests and cases, and is taken.
+//! `policy new`: the project of every world builds, passes its own tests and cases, and is accepted.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use tests::guests::project;
 
 use super::{all_complain, policy, text};
 
-/// Makes a project, builds it as its README says, and answers what its commands print.
+/// Creates a project, builds it as its README says, and returns the output of its commands.
 fn made_and_tested(hook: Hook) {
     let folder = tempfile::tempdir().unwrap();
     let world = hook.world();

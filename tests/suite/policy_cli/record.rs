@@ -1,4 +1,4 @@
-//! `policy record`: what a live operator asks its guests, for `policy replay` to ask again.
+//! `policy record`: the requests of a running operator to its guests, for `policy replay`.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{complaint, policy, text, written};
 use crate::wasm::{create, guests, open, options};
 
-/// An operator that tells of its calls.
+/// An operator with a socket for records.
 struct Live {
     policies: GuestHost,
     folder: TempDir,
@@ -30,7 +30,7 @@ struct Live {
 impl Live {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // What a killed process leaves is in nobody's way.
+        // The remains of a killed process do not disturb another one.
         std::fs::write(folder.path().join(SOCKET), "").unwrap();
         let policies = open(options(&[Hook::Defaulting, Hook::Validation])).await;
         let stop = CancellationToken::new();
@@ -63,7 +63,7 @@ impl Live {
         judged.await.unwrap();
     }
 
-    /// Runs the command while jobs come, and answers what it prints.
+    /// Runs the command while jobs are created, and returns its output.
     async fn recorded(&self, arguments: &[&str]) -> String {
         let socket = self.socket();
         let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
@@ -102,7 +102,7 @@ fn hooks(printed: &str) -> Vec<Hook> {
         .collect()
 }
 
-/// A listener that has been told of one call.
+/// A listener that has received one call.
 async fn listening(live: &Live, socket: &Path) -> BufReader<UnixStream> {
     let stream = UnixStream::connect(socket).unwrap();
     stream.set_nonblocking(true).unwrap();

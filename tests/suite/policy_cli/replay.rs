@@ -1,4 +1,4 @@
-//! `policy replay`: what two components would have answered otherwise, the same text each time.
+//! `policy replay`: the requests for which two components answer differently, always as the same text.
 
 use std::path::{Path, PathBuf};
 
@@ -36,7 +36,7 @@ fn tried(ipus: u32, controller: &str) -> (Hook, Value, Answer) {
     (Hook::Placement, placing(ipus), decision)
 }
 
-/// What is printed but for digests and fuel, which are others after every change of a guest.
+/// The output without digests and fuel, which differ after every change of a guest.
 fn steady(printed: &str) -> String {
     let lines = printed.lines();
     lines

@@ -1,4 +1,4 @@
-//! `policy run`: answers, what the host makes of them, and guests that give none.
+//! `policy run`: answers, their effect in the host, and guests without an answer.
 
 use serde_json::{Value, json};
 

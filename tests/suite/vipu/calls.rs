@@ -1,4 +1,4 @@
-//! Every call of the client, where all goes well.
+//! Every call of the client without faults.
 
 use cluster::wait::eventually;
 use vipu_client::Lookup;

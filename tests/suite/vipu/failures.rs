@@ -1,4 +1,4 @@
-//! Every way in which a call fails, what the client makes of it, and what the truth then is.
+//! Every way in which a call fails, the client's result, and the actual state.
 
 use cluster::wait::eventually;
 use tonic::Code;
@@ -25,7 +25,7 @@ async fn is_active(client: &VipuClient, id: &str) -> bool {
     }
 }
 
-/// Whatever code the server says no with, the truth is found and nothing is sent twice.
+/// With every code of a refusal, the client finds the actual state and sends nothing twice.
 #[tokio::test]
 async fn every_code_is_told_apart_and_the_truth_is_the_same() {
     let simulator = pod1().await;
@@ -68,7 +68,7 @@ async fn every_code_is_told_apart_and_the_truth_is_the_same() {
     }
 }
 
-/// The code for "there is no such partition" is not published, so that it must not matter.
+/// The code for "there is no such partition" is not published, so the result must not depend on it.
 #[tokio::test]
 async fn absent_is_absent_whatever_code_says_so() {
     let simulator = pod1().await;
@@ -140,7 +140,7 @@ async fn a_reply_that_never_comes_ends_at_the_deadline_and_the_client_goes_on() 
     }
 }
 
-/// The deadline passes while the work goes on: the partition comes late, and is seen.
+/// The deadline passes during the work: the partition is created late, and the client sees it.
 #[tokio::test]
 async fn a_create_that_takes_too_long_still_makes_its_partition() {
     let simulator = pod1().await;
@@ -180,7 +180,7 @@ async fn a_server_that_is_down_is_unreachable_and_nothing_was_sent() {
         down: Some(Down::Refuse),
         ..Order::default()
     });
-    // The connection that was there is cut a moment after the order.
+    // The existing connection is closed a moment after the order.
     let error = eventually("the connection is cut", async || {
         match client.create(&partition("p-2", 4)).await.unwrap_err() {
             unknown @ VipuError::OutcomeUnknown { .. } => Err(unknown),
@@ -235,7 +235,7 @@ async fn reads_are_tried_again_while_a_server_is_unavailable_and_changes_are_not
     assert_eq!(times(&simulator, Method::RemovePartition), 1);
     assert!(is_active(&client, "p-1").await);
 
-    // A read that is refused for another reason is not tried again.
+    // A read that is refused for another reason is not repeated.
     client.status("p-2").await.unwrap_err();
     assert_eq!(times(&simulator, Method::GetPartitionStatus), 2);
 }
@@ -283,7 +283,7 @@ async fn a_partition_that_breaks_while_it_forms_is_there_and_in_error() {
     assert_eq!(client.lookup("p-1").await.unwrap(), Lookup::Absent);
 }
 
-/// A port on which nobody speaks gRPC, and one on which nobody listens.
+/// A port whose server does not use gRPC, and one without a listener.
 #[tokio::test]
 async fn what_is_no_v_ipu_controller_is_an_error_and_no_hang() {
     let simulator = pod1().await;

@@ -1,4 +1,5 @@
-//! A controller that lies: what is believed of it, and that nothing of it is ever adopted.
+//! A controller with invalid replies: which of them the client accepts, and that no partition is ever adopted from
+//! them.
 
 use std::sync::Arc;
 
@@ -30,7 +31,7 @@ const EVERY_LIE: [Lie; 11] = [
     Lie::Bare,
 ];
 
-/// Lets every call lie so until the next one.
+/// Gives every reply this fault, until the next order.
 fn lie(simulator: &Simulator, lie: Lie) {
     simulator.server.clear();
     simulator.server.order(Order {
@@ -64,7 +65,7 @@ async fn an_answer_about_another_partition_is_no_answer() {
         error.reason(),
         "its answer to GetPartitionStatus is about partition \"somebody-elses\", not \"p-1\""
     );
-    // The list decides, as where the status is refused.
+    // The list decides, as after a refused status.
     let Lookup::Present(state) = client.lookup("p-1").await.unwrap() else {
         panic!("the list shows it");
     };
@@ -125,7 +126,7 @@ async fn huge_texts_are_cut_and_empty_ones_are_harmless() {
     assert!(client.create(&partition("p-3", 1)).await.is_ok());
 }
 
-/// Everything that the client tells of one look at a controller, as text.
+/// Everything that the client reports about a controller, as text.
 async fn everything_told(client: &VipuClient) -> Vec<String> {
     let failed = |error: VipuError| error.reason();
     vec![
@@ -214,7 +215,7 @@ async fn a_partition_of_another_size_is_found_out() {
         client.size_mismatch("p-3", 4, 1).await.unwrap(),
         "made with 2 IPUs for GCD 0, 4 were requested"
     );
-    // A controller that does not tell says nothing against a partition.
+    // A controller without this data does not contradict a partition.
     for silence in [Lie::Bare, Lie::Nothing] {
         lie(&simulator, silence);
         assert_eq!(client.size_mismatch("p-3", 4, 1).await, None);
@@ -223,7 +224,7 @@ async fn a_partition_of_another_size_is_found_out() {
     assert_eq!(client.size_mismatch("p-9", 4, 1).await, None);
 }
 
-/// Whatever the lie, calls end, and what is counted stays within what there can be.
+/// With every fault, calls end, and all counts stay within their limits.
 #[tokio::test]
 async fn no_lie_stops_the_client() {
     let (simulator, client) = fixture().await;
@@ -236,7 +237,7 @@ async fn no_lie_stops_the_client() {
         assert!(inventory.total <= 16 && inventory.used <= 16, "{told:?}");
         assert!(inventory.largest_free() <= 16, "{told:?}");
         assert!(client.devices(&id, 1).await.len() <= 4, "{told:?}");
-        // Taken for what they say, or refused: either way with words of bounded length.
+        // Accepted or refused: in both cases, with texts of bounded length.
         for reason in [created.err(), status.err()].into_iter().flatten() {
             assert!(reason.reason().len() < 1_000, "{told:?}: {reason}");
         }

@@ -1,4 +1,5 @@
-//! What is read of several controllers at once, how often, and what a silent one costs the others.
+//! Reads of several controllers at the same time: their data, their number, and the effect of an unreachable controller
+//! on the others.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -62,7 +63,7 @@ async fn controllers_come_in_the_order_of_the_list_and_one_that_is_down_says_why
         down: Some(Down::Refuse),
         ..Order::default()
     });
-    // The order is carried out once the port refuses.
+    // The order is in effect when the port refuses.
     wait::eventually("the port refuses", async || {
         let connected = tokio::net::TcpStream::connect(pod2.address).await;
         Seen::when(connected.is_err(), |refuses| *refuses)
@@ -147,7 +148,7 @@ fn version_reads(simulator: &Simulator) -> usize {
     reads.count()
 }
 
-/// The version is asked for at first and after trouble, not with each inventory.
+/// The version is read at first and after failures, and not with each inventory.
 #[tokio::test]
 async fn the_version_is_read_seldom_and_told_with_each_report() {
     let pod1 = pod1().await;
@@ -185,7 +186,7 @@ async fn a_server_that_does_not_tell_its_version_is_none_the_worse() {
     let reports = inventories.all(LONG).await;
     assert_eq!(free(&reports), [Some(16)]);
     assert_eq!(reports[0].version, None);
-    // Nor is one that never answers the question: the inventory does not wait for it for long.
+    // A controller that never answers the question does not delay the inventory for long.
     let pod2 = Simulator::start(Options::quick("pod2", 16)).await.unwrap();
     let (_, inventories) = listing(&[&pod2]).await;
     pod2.server.order(Order {

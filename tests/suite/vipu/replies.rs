@@ -1,4 +1,4 @@
-//! Many controllers whose replies never end: how much is read of all of them, and that nobody waits for them.
+//! Many controllers with endless replies: how much the client reads, and that no caller waits for them.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use vipu_simulator::{Options, Simulator};
 
 const LIARS: usize = 16;
 
-/// Reads that each of them is asked for at the same time.
+/// Concurrent reads of each of them.
 const READS: usize = 16;
 
 /// What may be read at most: eight replies, what a connection may send before it is read, and the beginning of each of
 /// the eight reads of one controller that are under way.
 const MOST: usize = 8 * CLAIMED as usize + LIARS * ((256 << 10) + 8 * (64 << 10));
 
-/// Controllers that let every read wait, after so much of an answer as the operator takes.
+/// Controllers that block every read after as much of a reply as the operator accepts.
 async fn liars() -> Vec<Simulator> {
     let started = (0..LIARS).map(|number| Options::quick(&format!("liar{number}"), 16));
     let liars = join_all(started.map(Simulator::start)).await;

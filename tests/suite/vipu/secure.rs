@@ -1,5 +1,5 @@
-//! TLS and credentials towards a V-IPU controller: what is accepted, what is refused with which words,
-//! and files that change while the process runs.
+//! TLS and credentials for a V-IPU controller: what the client accepts, the messages of refusals, and files that change
+//! while the process runs.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ use super::partition;
 
 const KEY: &str = "a-key-that-nobody-guesses";
 
-/// A Secret's volume as a kubelet lays it out: files are links through `..data`, which is swapped.
+/// A Secret's volume as a kubelet writes it: files are links through `..data`, which is replaced.
 struct Volume {
     folder: TempDir,
     swaps: u32,
@@ -63,7 +63,7 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// A pod that speaks TLS, and serves callers with a certificate of its authority and the key.
+    /// A pod that uses TLS, and serves callers with a certificate of its CA and the key.
     async fn new(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let pki = Pki::make(folder.path()).unwrap();
@@ -95,7 +95,7 @@ impl Fixture {
         read(&self.pki.client("operator", None).unwrap())
     }
 
-    /// What the operator has to hold to be served.
+    /// The credentials that the operator needs.
     fn volumes(&self) -> (Volume, Volume) {
         let (certificate, key) = self.identity();
         let tls = Volume::new(&[
@@ -106,7 +106,7 @@ impl Fixture {
         (tls, credentials(KEY))
     }
 
-    /// A client with what is in the files now.
+    /// A client with the current content of the files.
     async fn client(&self, options: AuthOptions) -> VipuClient {
         let access = AuthFiles::open(options).await.unwrap().subscribe();
         let controller = self.simulator.controller("pod1");
@@ -208,7 +208,7 @@ async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
         let reason = client.list().await.unwrap_err().reason();
         assert!(reason.contains(words), "{shown}: {reason}");
         assert!(!reason.contains(KEY), "{reason}");
-        // What a controller does not let be seen is not known to be absent.
+        // A partition that a controller hides may exist.
         client.lookup("p-1").await.unwrap_err();
     }
 }
@@ -240,7 +240,7 @@ async fn renewed_files_are_used_without_a_restart_and_bad_ones_leave_the_last() 
     let (ca, (certificate, key)) = (fixture.ca(), fixture.identity());
     let strangers_key = Fixture::new("127.0.0.1").await.identity().1;
     keys.swap(&[("user-id", b"operator"), ("api-key", b"of today")]);
-    // Nothing of the new files is used while any of them is bad, and the last ones still serve.
+    // While one of the new files is invalid, the client uses none of them, and continues with the previous ones.
     for (certificate, key) in [
         (&certificate[..40], &*key),
         (&certificate, &key[..key.len() / 2]),

@@ -1,4 +1,4 @@
-//! The simulator as its users have it: orders over HTTP, and partitions that outlive a process.
+//! The simulator as its users run it: orders over HTTP, and partitions that outlive a process.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ async fn faults_are_ordered_seen_and_taken_back_over_http() {
     assert_eq!(control(&simulator, "DELETE /faults/2", "").await.0, 200);
     let (status, body) = control(&simulator, "DELETE /faults/2", "").await;
     assert_eq!(status, 404);
-    assert!(body.contains("no order 2 stands"), "{body}");
+    assert!(body.contains("order 2 is not active"), "{body}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! A V-IPU user who may not see what another one made.
+//! A V-IPU user that may not see the partitions of another user.
 
 use std::fs;
 
@@ -8,7 +8,8 @@ use vipu_simulator::{Options, Simulator};
 
 use super::partition;
 
-/// A list shows what its caller may see. That another user's partition is not in it says nothing of it.
+/// A list shows what its caller may see. If a partition of another user is missing from it, the partition may still
+/// exist.
 #[tokio::test]
 async fn what_another_user_made_is_never_taken_for_absent() {
     let simulator = Simulator::start(Options::quick("pod1", 16)).await.unwrap();
@@ -42,7 +43,7 @@ async fn what_another_user_made_is_never_taken_for_absent() {
         let own = second.lookup("p-1").await.unwrap_err();
         assert!(own.is_denial(), "whoever asked for it: {own}");
     }
-    // A code that says nothing, and a list that does not show it.
+    // An ambiguous code, and a list that does not show it.
     for code in [
         CodeName::Unknown,
         CodeName::InvalidArgument,
@@ -57,7 +58,7 @@ async fn what_another_user_made_is_never_taken_for_absent() {
         let own = second.lookup("p-1").await.unwrap();
         assert_eq!(own, Lookup::Absent, "the list of its own user decides");
     }
-    // A server may hide by the same code by which it says that there is none.
+    // A server may use the same code for a hidden partition and for a missing one.
     simulator
         .server
         .with(|world, _| world.codes.unknown = CodeName::NotFound);
@@ -69,7 +70,7 @@ async fn what_another_user_made_is_never_taken_for_absent() {
         assert!(is_denial, "{reason}");
         assert_eq!(second.lookup(id).await.unwrap(), Lookup::Absent, "its own");
     }
-    // What it is shown is not hidden from it later.
+    // A partition that it has seen is not hidden from it later.
     assert!(matches!(asked(None, "p-1").await, Ok(Lookup::Present(_))));
     second.remove("p-1", false).await.unwrap();
     assert_eq!(second.lookup("p-1").await.unwrap(), Lookup::Absent);

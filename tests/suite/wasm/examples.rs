@@ -70,6 +70,25 @@ fn quota() -> Value {
     json!({ "quota": { "ipus": 4, "namespaceLabel": "ipus" } })
 }
 
+fn refused_by_half() -> PlaceAttempt {
+    PlaceAttempt {
+        controller: "half".to_owned(),
+        outcome: PlaceOutcome::Refused,
+        reason: "no IPUs stand together".to_owned(),
+    }
+}
+
+async fn decided(
+    policies: &GuestHost,
+    ipus: u32,
+    controllers: &[ControllerView],
+    attempts: &[PlaceAttempt],
+) -> Decision {
+    let request = request(ipus, None);
+    let placed = policies.place(&BUILT_IN, &request, controllers, attempts);
+    placed.await.unwrap().answer
+}
+
 #[tokio::test]
 async fn best_fit_packs_the_fullest_controller_that_has_room() {
     let policies = policy("best-fit", Hook::Placement, json!({})).await;
@@ -78,21 +97,13 @@ async fn best_fit_packs_the_fullest_controller_that_has_room() {
         view("half", 64, 32),
         view("full", 64, 60),
     ];
-    let refused = PlaceAttempt {
-        controller: "half".to_owned(),
-        outcome: PlaceOutcome::Refused,
-        reason: "no IPUs stand together".to_owned(),
-    };
     for (ipus, attempts, expected) in [
         (4, vec![], "full"),
         (16, vec![], "half"),
-        (16, vec![refused], "empty"),
+        (16, vec![refused_by_half()], "empty"),
     ] {
-        let request = request(ipus, None);
-        let placed = policies
-            .place(&BUILT_IN, &request, &controllers, &attempts)
-            .await;
-        assert_eq!(placed.unwrap().answer, Decision::Try(expected.to_owned()));
+        let decided = decided(&policies, ipus, &controllers, &attempts).await;
+        assert_eq!(decided, Decision::Try(expected.to_owned()));
     }
 }
 
@@ -111,23 +122,15 @@ async fn fragmentation_splits_the_smallest_block_that_is_large_enough() {
         view("full", 64, 60),
         known,
     ];
-    let refused = PlaceAttempt {
-        controller: "half".to_owned(),
-        outcome: PlaceOutcome::Refused,
-        reason: "no IPUs stand together".to_owned(),
-    };
     for (ipus, attempts, expected) in [
         (2, vec![], "known"),
         (4, vec![], "full"),
         (8, vec![], "half"),
         (16, vec![], "half"),
-        (16, vec![refused], "empty"),
+        (16, vec![refused_by_half()], "empty"),
     ] {
-        let request = request(ipus, None);
-        let placed = policies
-            .place(&BUILT_IN, &request, &controllers, &attempts)
-            .await;
-        assert_eq!(placed.unwrap().answer, Decision::Try(expected.to_owned()));
+        let decided = decided(&policies, ipus, &controllers, &attempts).await;
+        assert_eq!(decided, Decision::Try(expected.to_owned()));
     }
 }
 

@@ -32,15 +32,8 @@ async fn policy(guests: &ActivePolicies, body: &str) -> BoundPolicy {
     }
 }
 
-/// Counts of the one comparison of a request that `enforced` answers and `shadow` answers too.
-async fn compared(enforced: Option<&str>, shadow: Option<&str>) -> ShadowCounts {
-    let guests = ActivePolicies::new(open(options(&[Hook::Defaulting])).await);
-    let of = async |body: Option<&str>| match body {
-        Some(body) => policy(&guests, body).await,
-        None => BoundPolicy::built_in(Hook::Defaulting),
-    };
-    let (enforced, shadow) = (of(enforced).await, of(shadow).await);
-    let stats = shadow.stats.clone();
+/// Sets a chain of one stage, with a shadow that sees every request.
+fn set_chain(guests: &ActivePolicies, enforced: BoundPolicy, shadow: BoundPolicy) {
     guests.set_chain(
         Hook::Defaulting,
         HookChain {
@@ -52,6 +45,18 @@ async fn compared(enforced: Option<&str>, shadow: Option<&str>) -> ShadowCounts 
             }],
         },
     );
+}
+
+/// Counts of the one comparison of a request that `enforced` answers and `shadow` answers too.
+async fn compared(enforced: Option<&str>, shadow: Option<&str>) -> ShadowCounts {
+    let guests = ActivePolicies::new(open(options(&[Hook::Defaulting])).await);
+    let of = async |body: Option<&str>| match body {
+        Some(body) => policy(&guests, body).await,
+        None => BoundPolicy::built_in(Hook::Defaulting),
+    };
+    let (enforced, shadow) = (of(enforced).await, of(shadow).await);
+    let stats = shadow.stats.clone();
+    set_chain(&guests, enforced, shadow);
     let request = request();
     ChainRun::new(&guests, &request, create())
         .run_defaulting()
@@ -91,17 +96,7 @@ async fn an_untrusted_request_is_not_compared_and_does_not_count_for_a_rollback(
     let enforced = policy(&guests, REFUSE).await;
     let shadow = BoundPolicy::built_in(Hook::Defaulting);
     let stats = [enforced.stats.clone(), shadow.stats.clone()];
-    guests.set_chain(
-        Hook::Defaulting,
-        HookChain {
-            stages: vec![vec![enforced]],
-            shadows: vec![BoundShadow {
-                policy: shadow,
-                stage: Ok(0),
-                share_percent: 100,
-            }],
-        },
-    );
+    set_chain(&guests, enforced, shadow);
     let request = request();
     let chain = ChainRun::new(&guests, &request, create()).trusted(false);
     chain.run_defaulting().await;

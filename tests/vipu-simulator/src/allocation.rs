@@ -1,4 +1,5 @@
-//! Pure: which IPUs a partition gets: one block, aligned to its size, so that fragmentation is real.
+//! Pure: which IPUs a partition gets: one block, aligned to its size, so that a pod can become fragmented as a real one
+//! does.
 
 /// IPUs `first .. first + size`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn free_ipus_in_pieces_hold_no_large_partition() {
-        // 12 of 16 IPUs are free, and no 8 of them stand together.
+        // 12 of 16 IPUs are free, but no aligned block of 8.
         let taken = blocks(&[(0, 2), (8, 2)]);
         assert_eq!(largest(16, &taken), 4);
         assert_eq!(place(8, 16, &taken), None);

@@ -27,7 +27,7 @@ pub enum CodeName {
     ResourceExhausted = 8,
     /// Not in this state.
     FailedPrecondition = 9,
-    /// Somebody else was quicker.
+    /// Another call was faster.
     Aborted = 10,
     /// Past the end.
     OutOfRange = 11,
@@ -37,14 +37,13 @@ pub enum CodeName {
     Internal = 13,
     /// Not now.
     Unavailable = 14,
-    /// Lost for good.
+    /// Data is lost.
     DataLoss = 15,
-    /// Who are you?
+    /// The caller is not authenticated.
     Unauthenticated = 16,
 }
 
-/// Which code each case is answered with. The real server's choice is not published, so that every
-/// one can be set.
+/// The code of each case. The codes of the real server are not published, so each of them can be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Codes {
@@ -79,7 +78,7 @@ impl Default for Codes {
 }
 
 impl Codes {
-    /// The code that a rejection is answered with.
+    /// Returns the code of a rejection.
     pub fn code(&self, rejection: &Rejection) -> CodeName {
         match rejection {
             Rejection::Full { .. } => self.full,

@@ -1,17 +1,16 @@
-//! The control port: plain HTTP and JSON, to order faults while the simulator runs and to see what
-//! happened.
+//! The control port, with plain HTTP and JSON: orders faults while the simulator runs, and shows its calls.
 //!
 //! | request | what it does |
 //! | --- | --- |
 //! | `GET /healthz` | answers 200 |
-//! | `GET /state` | the pod, its partitions, its room, the orders that stand, the codes |
+//! | `GET /state` | the pod, its partitions, its free capacity, the active orders, the codes |
 //! | `GET /calls?after=N` | every call after number N, and how it ended |
-//! | `POST /faults` | adds an order (`faults::Order`) and answers its number |
-//! | `DELETE /faults`, `DELETE /faults/N` | takes all orders back, or one |
+//! | `POST /faults` | adds an order (`faults::Order`) and returns its number |
+//! | `DELETE /faults`, `DELETE /faults/N` | removes all orders, or one |
 //! | `PUT /timings` | how long work takes (`pod::Timings`) |
 //! | `PUT /codes` | which gRPC code is sent in which case (`codes::Codes`) |
 //! | `POST /partitions` | makes a partition by hand, at once (`pod::Wanted`) |
-//! | `DELETE /partitions/ID` | makes a partition vanish, at once |
+//! | `DELETE /partitions/ID` | deletes a partition at once |
 //! | `POST /partitions/ID/error` | breaks it: `{"message": "…", "needs_force": false}` |
 //! | `POST /partitions/ID/auto-reset` | the server resets it by itself |
 
@@ -107,7 +106,7 @@ async fn cancel(State(server): State<Arc<Server>>, Path(number): Path<u32>) -> R
     if server.with(|world, _| world.orders.cancel(number)) {
         StatusCode::OK.into_response()
     } else {
-        let text = format!("no order {number} stands; GET /state shows those that do");
+        let text = format!("order {number} is not active; GET /state lists the active orders");
         refuse(StatusCode::NOT_FOUND, &text)
     }
 }

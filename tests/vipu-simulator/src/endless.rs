@@ -1,4 +1,4 @@
-//! A reply that is large and never ends, and how much of all of them has been taken.
+//! A large and endless reply, and how many bytes of such replies callers have read.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use axum::response::{IntoResponse, Response};
 use futures::stream;
 use http::header::CONTENT_TYPE;
 
-/// Bytes that the message claims to have. The last one never comes.
+/// The length that the message announces. Its last byte never comes.
 pub const CLAIMED: u32 = 2 << 20;
 
 /// Bytes that are sent at once.
 const CHUNK: usize = 16 << 10;
 
-/// Bytes that callers have taken of such replies, of those that they still wait for.
+/// Bytes that callers have read of the endless replies that are open.
 #[derive(Clone, Debug, Default)]
 pub struct Taken(Arc<AtomicUsize>);
 
@@ -26,7 +26,7 @@ struct Endless {
 }
 
 impl Taken {
-    /// How many there are now.
+    /// The current number of bytes.
     pub fn bytes(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }

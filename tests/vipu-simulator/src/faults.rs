@@ -1,4 +1,4 @@
-//! Pure: what goes wrong on order, with which calls and how often.
+//! Pure: the orders of faults: which fault, for which calls, and how often.
 
 use std::time::Duration;
 
@@ -20,13 +20,13 @@ pub enum Method {
     GetVersion,
 }
 
-/// An order to fail. Everything that is set happens, in the order of the fields.
+/// An order of faults. All faults that are set happen, in the order of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Order {
-    /// The calls that it is for. Missing: all.
+    /// The methods that it applies to. Missing: all.
     pub method: Option<Method>,
-    /// How many calls it is for. Missing: all, until it is cleared.
+    /// The number of calls that it applies to. Missing: all, until it is removed.
     pub times: Option<u32>,
     /// Wait so many milliseconds before anything else.
     pub slow_ms: Option<u64>,
@@ -38,11 +38,11 @@ pub struct Order {
     pub breaks: Option<String>,
     /// Do the work, and send an invalid reply.
     pub lie: Option<Lie>,
-    /// Do the work, and let no reply come.
+    /// Do the work, and send no reply.
     pub lose_reply: Option<LostReply>,
-    /// Every reply is large, comes as fast as it is taken, and never ends, until the order is cleared.
+    /// Until the order is removed, every reply is large and endless, and comes as fast as the caller reads.
     pub endless: bool,
-    /// The whole server cannot be reached, until the order is cleared.
+    /// The server is unreachable until the order is removed.
     pub down: Option<Down>,
 }
 
@@ -56,7 +56,7 @@ impl Order {
     }
 }
 
-/// A reply that says no.
+/// A refusal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fail {
@@ -67,56 +67,56 @@ pub struct Fail {
     pub message: String,
 }
 
-/// How a reply is invalid, or the work was not what was asked. Each concerns those methods whose
-/// reply holds such a thing.
+/// How a reply is invalid, or how the work differs from the request. Each applies to the methods whose reply has such
+/// content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lie {
-    /// Enums have numbers that nobody knows.
+    /// Enums have unknown numbers.
     UnknownEnums,
     /// The reply is about another partition.
     OtherId,
-    /// CreatePartition makes half of the IPUs that it was asked for.
+    /// CreatePartition creates a partition with half of the requested IPUs.
     HalfTheSize,
     /// Everything is listed twice.
     Twice,
     /// The list is empty.
     Nothing,
-    /// A partition is listed that nobody made.
+    /// The list contains a partition that no call created.
     Appearing,
     /// Texts are empty.
     EmptyTexts,
     /// Texts are very long.
     HugeTexts,
-    /// Texts hold what controls a terminal, breaks a line, and turns the order of letters round.
+    /// Texts contain terminal controls, line breaks, and marks that reverse the order of letters.
     HostileTexts,
-    /// Numbers are the largest that there are, and times beyond all calendars.
+    /// Numbers are the largest possible, and times are beyond every calendar.
     HugeNumbers,
-    /// Messages are left out of the reply.
+    /// The reply lacks its messages.
     Bare,
 }
 
-/// How a reply does not come.
+/// How a reply is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LostReply {
     /// The connection is cut.
     Cut,
-    /// Nothing comes at all.
+    /// The connection stays open, without a reply.
     Hang,
 }
 
-/// How a server cannot be reached.
+/// How a server is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Down {
-    /// Connections are refused, and those that were there are cut.
+    /// Connections are refused, and existing ones are closed.
     Refuse,
-    /// Connections are taken and cut at once.
+    /// Connections are accepted and closed at once.
     Drop,
 }
 
-/// All that goes wrong with one call.
+/// The faults of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
     /// How long to wait first.
@@ -127,13 +127,13 @@ pub struct Effects {
     pub full: bool,
     /// What breaks the partition once it is formed.
     pub breaks: Option<String>,
-    /// How the reply lies.
+    /// How the reply is invalid.
     pub lie: Option<Lie>,
     /// How the reply is lost.
     pub lose_reply: Option<LostReply>,
 }
 
-/// The orders that stand.
+/// The active orders.
 #[derive(Clone, Debug, Default)]
 pub struct Orders {
     next_id: u32,
@@ -141,31 +141,31 @@ pub struct Orders {
 }
 
 impl Orders {
-    /// Adds an order. Answers its number.
+    /// Adds an order. Returns its number.
     pub fn add(&mut self, order: Order) -> u32 {
         self.next_id += 1;
         self.standing.push((self.next_id, order));
         self.next_id
     }
 
-    /// Takes one order back. Answers false where it does not stand (any more).
+    /// Removes an order. Returns `false` if it is not active.
     pub fn cancel(&mut self, id: u32) -> bool {
         let before = self.standing.len();
         self.standing.retain(|(number, _)| *number != id);
         self.standing.len() < before
     }
 
-    /// Takes all orders back.
+    /// Removes all orders.
     pub fn clear(&mut self) {
         self.standing.clear();
     }
 
-    /// The orders that stand, with their numbers.
+    /// Returns the active orders with their numbers.
     pub fn standing(&self) -> &[(u32, Order)] {
         &self.standing
     }
 
-    /// How the server cannot be reached, where it cannot.
+    /// Returns how the server is unreachable. `None`: it is reachable.
     pub fn down(&self) -> Option<Down> {
         self.standing.iter().find_map(|(_, order)| order.down)
     }
@@ -175,7 +175,7 @@ impl Orders {
         self.standing.iter().any(|(_, order)| order.endless)
     }
 
-    /// What goes wrong with a call of `method` that comes now; counts it.
+    /// Returns the faults of a new call of `method`, and counts the call.
     pub fn strike(&mut self, method: Method) -> Effects {
         let mut effects = Effects::default();
         for (_, order) in &mut self.standing {

@@ -1,4 +1,4 @@
-//! Pure: what was asked of the server, in order, and how each call ended.
+//! Pure: the calls to the server in their order, and how each of them ended.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ pub struct Call {
     pub partition: String,
     /// When it came.
     pub began: Timestamp,
-    /// When it ended. Missing: it has not.
+    /// When it ended. Missing: it is in progress.
     pub ended: Option<Timestamp>,
     /// `ok`, `lost` (done, but no reply was sent), `left` (the caller went away), or the refusal.
     pub outcome: Option<String>,
@@ -33,7 +33,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Notes that a call came. Answers its number.
+    /// Records a new call. Returns its number.
     pub fn begin(&mut self, method: Method, partition: &str, now: Timestamp) -> u64 {
         self.last += 1;
         self.calls.push_back(Call {
@@ -50,7 +50,7 @@ impl Journal {
         self.last
     }
 
-    /// Notes how a call ended; the first word counts.
+    /// Records how a call ended. Only the first record counts.
     pub fn end(&mut self, number: u64, outcome: &str, now: Timestamp) {
         let call = self
             .calls

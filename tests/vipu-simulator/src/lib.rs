@@ -84,10 +84,10 @@ impl Options {
 /// Why a simulator did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// TLS cannot be spoken.
+    /// TLS cannot be prepared.
     #[error("failed to prepare TLS")]
     Tls(#[from] TlsError),
-    /// A port cannot be had.
+    /// A port is not available.
     #[error("failed to listen on {address}")]
     Listen {
         /// The address.
@@ -110,14 +110,14 @@ pub enum StartError {
     OtherPod {
         /// The file.
         file: PathBuf,
-        /// Whose it is.
+        /// The name of that pod.
         name: String,
-        /// How many IPUs that one has.
+        /// The number of its IPUs.
         ipus: u32,
     },
 }
 
-/// A simulator at work. It ends when it is dropped.
+/// A running simulator. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Simulator {
     /// Its state: orders, calls, partitions.
@@ -130,7 +130,7 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// Starts a simulator; it listens once this returns.
+    /// Starts a simulator. When this returns, it listens.
     pub async fn start(options: Options) -> Result<Self, StartError> {
         let pod = match &options.file {
             Some(file) => load(file.clone(), &options)?,

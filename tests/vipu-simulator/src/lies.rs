@@ -11,12 +11,12 @@ const UNKNOWN: i32 = 99;
 /// Characters of a text that is far too long.
 const HUGE: usize = 100_000;
 
-/// What no text for people may hold.
+/// Characters that no text for users may contain.
 const HOSTILE: &str = "\u{1b}[31m\u{7}\r\n\0\u{9b}\u{202e}\u{2066}\u{200f}\u{2028}";
 
 /// A reply that can lie.
 pub(super) trait Twist {
-    /// Makes the reply lie; one that holds nothing of that kind stays as it is.
+    /// Makes the reply invalid. A reply without such content does not change.
     fn twist(&mut self, lie: Lie);
 }
 

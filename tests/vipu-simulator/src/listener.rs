@@ -1,4 +1,4 @@
-//! The simulated server's port: takes connections, refuses them on order, and can cut any of them.
+//! The simulated server's port: accepts connections, refuses them if an order says so, and can close any of them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ struct Entrance {
     tls: Option<TlsAcceptor>,
 }
 
-/// Serves callers with the required metadata, and refuses the others as a gRPC server does; serves nobody where replies
-/// never end.
+/// Serves callers with the required metadata, and refuses the others as a gRPC server does. While an order makes
+/// replies endless, it serves no caller.
 async fn let_in(
     State(server): State<Arc<Server>>,
     mut request: extract::Request,
@@ -84,7 +84,7 @@ async fn let_in(
     next.run(request).await
 }
 
-/// Takes connections for as long as it is polled; does nothing without a listener.
+/// Accepts connections while it is polled. Without a listener it does nothing.
 async fn take(
     listener: Option<&TcpListener>,
     down: Option<Down>,
@@ -108,7 +108,7 @@ async fn take(
     }
 }
 
-/// Shakes hands where that is asked for, and serves the connection.
+/// Does the TLS handshake if the server uses TLS, and serves the connection.
 async fn greet(stream: TcpStream, entrance: Entrance, cut: CancellationToken) {
     let Some(tls) = entrance.tls else {
         return talk(stream, entrance.router, cut).await;
@@ -122,7 +122,7 @@ async fn greet(stream: TcpStream, entrance: Entrance, cut: CancellationToken) {
     }
 }
 
-/// Serves one connection until its peer is done or it is cut.
+/// Serves one connection until its peer ends it or the server closes it.
 async fn talk<S>(stream: S, router: Router, cut: CancellationToken)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -140,7 +140,7 @@ where
     }
 }
 
-/// The same port once more. Somebody else may have it for a moment.
+/// Listens on the same port again. Another process may use it for a moment.
 async fn bind_again(address: SocketAddr) -> Option<TcpListener> {
     match TcpListener::bind(address).await {
         Ok(listener) => Some(listener),
@@ -152,7 +152,7 @@ async fn bind_again(address: SocketAddr) -> Option<TcpListener> {
     }
 }
 
-/// Waits for another order; the sender lives as long as the server does.
+/// Waits for another order. The sender lives as long as the server.
 async fn changed(down: &mut watch::Receiver<Option<Down>>) {
     if down.changed().await.is_err() {
         std::future::pending::<()>().await;

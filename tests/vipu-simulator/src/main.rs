@@ -42,7 +42,7 @@ struct Cli {
     /// Its private key (PEM).
     #[arg(long, requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// The authority (PEM) of the certificate that callers must then have.
+    /// The CA (PEM) of the certificate that callers must then have.
     #[arg(long, requires = "tls_cert")]
     client_ca: Option<PathBuf>,
     /// Serve only callers that send this as the gRPC metadata `user-id`.

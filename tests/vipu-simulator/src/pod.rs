@@ -15,13 +15,13 @@ pub use occupancy::Occupancy;
 pub use rejection::Rejection;
 pub use timings::Timings;
 
-/// How often the simulated server resets a partition by itself before it gives up.
+/// Automatic resets of a partition before the simulated server gives up.
 pub const AUTO_RESETS_MAX: u32 = 3;
 
-/// A pod: so many IPUs, and the partitions that hold some of them.
+/// A pod of IPUs, and the partitions that use them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pod {
-    /// Its name, which is also its allocation's and its cluster's.
+    /// Its name, and that of its allocation and its cluster.
     pub name: String,
     /// How many IPUs it has.
     pub ipus: u32,
@@ -33,7 +33,7 @@ pub struct Pod {
     occupancy: Occupancy,
 }
 
-/// What a new partition must be like.
+/// The properties of a new partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Wanted {
@@ -72,7 +72,7 @@ pub struct Partition {
     /// Whether it may be moved, as the last create or reset said.
     #[serde(default)]
     pub relocatable: bool,
-    /// Where it stands.
+    /// Its stage.
     pub stage: Stage,
     /// What is wrong with it.
     pub errors: Vec<String>,
@@ -86,17 +86,17 @@ pub struct Partition {
     pub last_auto_reset: Option<Timestamp>,
 }
 
-/// Where a partition stands.
+/// The stage of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Being formed, until then.
+    /// It is being formed until this time.
     Creating(Timestamp),
     /// It can be used.
     Active,
-    /// Being reset, until then.
+    /// It is being reset until this time.
     Resetting(Timestamp),
-    /// Being removed, until then.
+    /// It is being removed until this time.
     Removing(Timestamp),
     /// Broken.
     Failed,
@@ -143,8 +143,8 @@ impl Pod {
         occupancy
     }
 
-    /// Begins to form a partition, which breaks once it is formed where there is a `doom`. Answers
-    /// when the work will be done.
+    /// Begins to form a partition. With a `doom`, the partition breaks once it is formed. Returns the time at which the
+    /// work ends.
     pub fn create(
         &mut self,
         wanted: &Wanted,
@@ -182,7 +182,7 @@ impl Pod {
         Ok(until)
     }
 
-    /// Begins to remove a partition. Answers when the work will be done.
+    /// Begins to remove a partition. Returns the time at which the work ends.
     pub fn remove(
         &mut self,
         id: &str,
@@ -201,7 +201,7 @@ impl Pod {
         Ok(until)
     }
 
-    /// Begins to reset a partition, in error or not. Answers when the work will be done.
+    /// Begins to reset a partition, in error or not. Returns the time at which the work ends.
     pub fn reset(
         &mut self,
         id: &str,
@@ -220,7 +220,7 @@ impl Pod {
         }
     }
 
-    /// A partition that can be used, or why there is none.
+    /// Returns a partition that can be used, or why it cannot be used.
     pub fn usable(&mut self, id: &str, now: Timestamp) -> Result<&Partition, Rejection> {
         let partition = self.formed(id, now)?;
         match partition.stage {
@@ -229,7 +229,7 @@ impl Pod {
         }
     }
 
-    /// A partition that has its IPUs, broken or not, or why there is none.
+    /// Returns a partition that has its IPUs, in error or not, or why it has none.
     pub fn formed(&mut self, id: &str, now: Timestamp) -> Result<&Partition, Rejection> {
         let partition = self.find(id, now)?;
         match partition.stage {
@@ -238,7 +238,7 @@ impl Pod {
         }
     }
 
-    /// Breaks a partition, whatever it was doing.
+    /// Breaks a partition in any stage.
     pub fn break_down(
         &mut self,
         id: &str,
@@ -253,7 +253,7 @@ impl Pod {
         Ok(())
     }
 
-    /// The server resets a partition by itself, as it does when an IPU-Machine came back.
+    /// Resets a partition as the server does by itself when an IPU-Machine returns.
     pub fn auto_reset(&mut self, id: &str, now: Timestamp) -> Result<Timestamp, Rejection> {
         let relocatable = self.find(id, now)?.relocatable;
         let until = self.reset(id, relocatable, now)?;
@@ -267,7 +267,7 @@ impl Pod {
         Ok(until)
     }
 
-    /// Makes a partition at once, as somebody with a command line does.
+    /// Creates a partition at once, as an admin does with the V-IPU command line.
     pub fn take(&mut self, wanted: &Wanted, now: Timestamp) -> Result<(), Rejection> {
         self.create(wanted, None, now)?;
         self.find(&wanted.id, now)?.stage = Stage::Active;
@@ -302,7 +302,7 @@ impl Pod {
         self.settle(now);
     }
 
-    /// Ends all work whose time has come.
+    /// Ends all work that is due.
     fn settle(&mut self, now: Timestamp) {
         for partition in self.partitions.values_mut() {
             match partition.stage {

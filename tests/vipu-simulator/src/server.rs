@@ -17,10 +17,10 @@ use crate::pod::{Pod, Rejection};
 use crate::store;
 use crate::users::{USER_ID, Users};
 
-/// Time after which a call looks whether its work was ended early.
+/// How often a call checks whether its work was ended early.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// All that the simulator knows.
+/// The state of the simulator.
 #[derive(Debug)]
 pub struct World {
     /// The pod and its partitions.
@@ -40,7 +40,7 @@ pub struct World {
 /// The simulator's state, shared by its two ports.
 #[derive(Debug)]
 pub struct Server {
-    /// What has been taken of replies that never end.
+    /// Bytes that callers have read of endless replies.
     pub taken: Taken,
     world: Mutex<World>,
     down: watch::Sender<Option<Down>>,
@@ -48,8 +48,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server for `pod`, which is kept in `file` where there is one, and serves callers who send
-    /// what is `required`.
+    /// Returns a server for `pod` that serves callers with the `required` metadata. It stores the pod in `file`, if
+    /// there is one.
     pub fn new(pod: Pod, file: Option<PathBuf>, required: BTreeMap<String, String>) -> Self {
         Server {
             taken: Taken::default(),
@@ -66,7 +66,7 @@ impl Server {
         }
     }
 
-    /// Reads or changes the state at this moment, and keeps the pod where it changed.
+    /// Reads or changes the current state, and stores the pod if it changed.
     pub fn with<T>(&self, work: impl FnOnce(&mut World, Timestamp) -> T) -> T {
         let mut world = self.world.lock();
         let before = self.file.is_some().then(|| world.pod.clone());
@@ -86,12 +86,12 @@ impl Server {
         result
     }
 
-    /// Orders a fault. Answers the order's number.
+    /// Orders a fault. Returns the number of the order.
     pub fn order(&self, order: Order) -> u32 {
         self.with(|world, _| world.orders.add(order))
     }
 
-    /// Takes all orders back.
+    /// Removes all orders.
     pub fn clear(&self) {
         self.with(|world, _| world.orders.clear());
     }
@@ -106,7 +106,7 @@ impl Server {
         self.down.subscribe()
     }
 
-    /// Notes a call and learns what goes wrong with it.
+    /// Records a call and returns its faults.
     pub(super) fn begin(&self, method: Method, partition: &str) -> (OpenCall<'_>, Effects) {
         self.with(|world, now| {
             let number = world.journal.begin(method, partition, now);
@@ -121,7 +121,7 @@ impl Server {
         })
     }
 
-    /// Waits until the work on a partition is done: until `until`, or until an order ends all work before.
+    /// Waits until the work on a partition is done: at `until`, or earlier if an order ends all work.
     pub(super) async fn wait(&self, id: &str, until: Timestamp) {
         loop {
             let left = until.duration_since(Timestamp::now());
@@ -133,7 +133,7 @@ impl Server {
         }
     }
 
-    /// Why a caller who sends this is not served, where it is not.
+    /// Returns why a caller with this metadata is refused. `None`: it is served.
     pub(super) fn refuse_stranger(&self, headers: &HeaderMap) -> Option<tonic::Status> {
         self.with(|world, _| {
             let wrong = world.required.iter().find(|(name, value)| {
@@ -147,27 +147,27 @@ impl Server {
         })
     }
 
-    /// The user who sends this; one without a name where it names none.
+    /// Returns the user that this metadata names. Without one, the name is empty.
     pub(super) fn user(headers: &HeaderMap) -> String {
         let name = headers.get(USER_ID).map(HeaderValue::as_bytes);
         String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
     }
 
-    /// Why this user learns nothing of a partition, where that is another's.
+    /// Returns why this user may not see a partition of another user. `None`: the user may see it.
     pub(super) fn hide(&self, user: &str, partition: &str) -> Option<tonic::Status> {
         let code = self.with(|world, _| world.users.hidden(user, partition))?;
         let text = format!("there is nothing to be seen of partition {partition:?}");
         Some(tonic::Status::new(tonic::Code::from_i32(code as i32), text))
     }
 
-    /// The status that a rejection is answered with.
+    /// Returns the status of a rejection.
     pub(super) fn status(&self, rejection: &Rejection) -> tonic::Status {
         let code = self.with(|world, _| world.codes.code(rejection));
         tonic::Status::new(tonic::Code::from_i32(code as i32), rejection.to_string())
     }
 }
 
-/// A call that has not ended. Dropped without an end, its caller went away.
+/// A call in progress. If it is dropped without an end, its caller has gone away.
 #[derive(Debug)]
 pub(super) struct OpenCall<'a> {
     server: &'a Server,
@@ -175,7 +175,7 @@ pub(super) struct OpenCall<'a> {
 }
 
 impl OpenCall<'_> {
-    /// Notes how the call ended.
+    /// Records how the call ended.
     pub(super) fn end(&self, outcome: &str) {
         self.server
             .with(|world, now| world.journal.end(self.number, outcome, now));

@@ -20,21 +20,21 @@ pub(super) struct Service {
     server: Arc<Server>,
 }
 
-/// The connection that a call came on; cancelling it cuts the connection.
+/// The connection of a call. Cancelling it closes the connection.
 #[derive(Clone, Debug)]
 pub(super) struct Connection(pub(super) CancellationToken);
 
-/// The V-IPU user whose call it is.
+/// The V-IPU user that calls.
 #[derive(Clone, Debug, Default)]
 pub(super) struct User(pub(super) String);
 
 impl Service {
-    /// The services over this state.
+    /// Returns the services for this state.
     pub(super) fn new(server: Arc<Server>) -> Self {
         Service { server }
     }
 
-    /// Serves one call: notes it, lets go wrong what was ordered, works, answers.
+    /// Serves one call: records it, applies its faults, does the work, and replies.
     async fn serve<T: Twist>(
         &self,
         method: Method,

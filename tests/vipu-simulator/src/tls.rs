@@ -12,15 +12,15 @@ use tokio_rustls::TlsAcceptor;
 /// Files of a server that speaks TLS, all PEM.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
-    /// Its certificate and those that lead to its authority.
+    /// Its certificate and those that lead to its CA.
     pub certificate: PathBuf,
     /// Its private key.
     pub key: PathBuf,
-    /// The authority of its callers' certificates. Missing: they need none.
+    /// The CA of its callers' certificates. Missing: callers need no certificate.
     pub client_ca: Option<PathBuf>,
 }
 
-/// Why a server cannot speak TLS.
+/// Why a server cannot use TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file cannot be read, or is not PEM.
@@ -32,7 +32,7 @@ pub enum TlsError {
         #[source]
         source: pem::Error,
     },
-    /// The authority of callers cannot be used.
+    /// The CA of the callers cannot be used.
     #[error("failed to ask callers for certificates")]
     Callers(#[source] VerifierBuilderError),
     /// Certificate and key cannot be used.
@@ -40,7 +40,7 @@ pub enum TlsError {
     Server(#[source] rustls::Error),
 }
 
-/// What shakes hands with callers.
+/// Returns the acceptor of TLS connections.
 pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())

@@ -1,9 +1,8 @@
 //! Tests of the figures, on replays that are short enough to count by hand.
 
 use super::*;
-use crate::replay::{Decided, Settings, replay};
-use ipu_guest_host::policy_request::PlacementRequest;
-use ipu_guest_host::serial_walk;
+use crate::replay::{Settings, replay};
+use crate::samples::walk;
 
 fn job(namespace: &str, arrival: u64, ipus: u32, duration: u64) -> Job {
     Job {
@@ -12,18 +11,6 @@ fn job(namespace: &str, arrival: u64, ipus: u32, duration: u64) -> Job {
         ipus,
         gang: 1,
         duration,
-    }
-}
-
-fn walk(_: u64, request: PlacementRequest) -> Decided {
-    let PlacementRequest {
-        request,
-        controllers,
-        attempts,
-    } = request;
-    Decided {
-        decision: serial_walk(&request, &controllers, &attempts),
-        overruled: None,
     }
 }
 

@@ -8,25 +8,7 @@ use super::*;
 use crate::bound;
 use crate::generate;
 use crate::replay::{Decided, Outcome, Settings, replay};
-
-fn job(arrival: u64, (gang, ipus): (u32, u32), duration: u64) -> Job {
-    Job {
-        namespace: "a".into(),
-        arrival,
-        ipus,
-        gang,
-        duration,
-    }
-}
-
-fn controllers(ipus: &[u32]) -> Vec<Controller> {
-    let numbered = ipus.iter().enumerate();
-    let controllers = numbered.map(|(index, &ipus)| Controller {
-        name: format!("pod{index}"),
-        ipus,
-    });
-    controllers.collect()
-}
+use crate::samples::{controllers, job};
 
 fn is_close(found: Option<f64>, expected: Option<f64>) -> bool {
     match (found, expected) {

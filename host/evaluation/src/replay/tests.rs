@@ -1,40 +1,8 @@
 //! Tests of the replay: order, backfill, reservations, gangs and fragmentation, with the built-in serial walk.
 
-use ipu_guest_host::serial_walk;
-
 use super::*;
 use crate::generate;
-
-fn job(arrival: u64, (gang, ipus): (u32, u32), duration: u64) -> Job {
-    Job {
-        namespace: "vision".into(),
-        arrival,
-        ipus,
-        gang,
-        duration,
-    }
-}
-
-fn controllers(ipus: &[u32]) -> Vec<Controller> {
-    let numbered = ipus.iter().enumerate();
-    let controllers = numbered.map(|(index, &ipus)| Controller {
-        name: format!("pod{index}"),
-        ipus,
-    });
-    controllers.collect()
-}
-
-fn walk(_: u64, request: PlacementRequest) -> Decided {
-    let PlacementRequest {
-        request,
-        controllers,
-        attempts,
-    } = request;
-    Decided {
-        decision: serial_walk(&request, &controllers, &attempts),
-        overruled: None,
-    }
-}
+use crate::samples::{controllers, job, walk};
 
 fn run(jobs: &[Job], ipus: &[u32]) -> Replay {
     replay(jobs, &controllers(ipus), &Settings::default(), walk)

@@ -7,7 +7,7 @@ use futures::channel::mpsc;
 use ipu_api::labels::PARTITION_ID_LABEL;
 use ipu_api::uid::Uid;
 use ipu_runtime::scope::{self, Scope};
-use ipu_runtime::trimmed::{Guarded, readable, untrimmed};
+use ipu_runtime::trimmed::{Guarded, readable};
 use ipu_runtime::watch_store::Store;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::runtime::watcher::{self, Event};
@@ -83,7 +83,7 @@ impl PodReadiness {
         let with_partition = watcher::Config::default().labels(PARTITION_ID_LABEL);
         let events = scope::watch::everywhere::<Guarded<Pod>>(client, scope, with_partition);
         let apply = |event| {
-            let is_changed = readable(untrimmed(event)).is_some_and(|event| self.apply(event));
+            let is_changed = readable(event).is_some_and(|event| self.apply(event));
             if is_changed {
                 self.changes.send_modify(|changes| *changes += 1);
             }

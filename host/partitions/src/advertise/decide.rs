@@ -64,6 +64,7 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::samples::view;
 
     fn known(totals: &[Option<u32>]) -> Known {
         let here = |total: &Option<u32>| ("ipunode".to_owned(), "here".to_owned(), *total);
@@ -109,16 +110,8 @@ mod tests {
             (Some("it is down".to_owned()), Change::Keep),
         ] {
             let view = ControllerView {
-                name: "pod1:8090".to_owned(),
-                label_key: "ipunode".to_owned(),
-                label_value: "here".to_owned(),
-                has_nodes: true,
                 unreachable,
-                total_ipus: 16,
-                used_ipus: 0,
-                largest_free: 16,
-                free_blocks: Vec::new(),
-                failures: 0,
+                ..view("here", 16, 0)
             };
             assert_eq!(Known::of(&[view]).change(&labels("here"), &[]), expected);
         }

@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
-use ipu_guest_host::model::ControllerView;
 use kube::client::Body;
 use serde_json::Value;
 use tower::{BoxError, service_fn};
 
 use super::*;
+use crate::samples::view;
 
 /// Two pages of nodes, which all reach the one controller. The API server refuses to patch those whose names begin with
 /// `refused`.
@@ -53,18 +53,7 @@ fn server() -> (Client, Arc<Mutex<Vec<String>>>) {
 }
 
 fn known() -> Known {
-    Known::of(&[ControllerView {
-        name: "pod1:8090".to_owned(),
-        label_key: "ipunode".to_owned(),
-        label_value: "here".to_owned(),
-        has_nodes: true,
-        unreachable: None,
-        total_ipus: 16,
-        used_ipus: 0,
-        largest_free: 16,
-        free_blocks: Vec::new(),
-        failures: 0,
-    }])
+    Known::of(&[view("here", 16, 0)])
 }
 
 #[tokio::test]

@@ -57,22 +57,7 @@ pub(super) fn fits(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn view(name: &str, used: u32) -> ControllerView {
-        let total = 16;
-        ControllerView {
-            name: name.to_owned(),
-            label_key: "ipunode".to_owned(),
-            label_value: name.to_owned(),
-            has_nodes: true,
-            unreachable: None,
-            total_ipus: total,
-            used_ipus: used,
-            largest_free: total - used,
-            free_blocks: Vec::new(),
-            failures: 0,
-        }
-    }
+    use crate::samples::view;
 
     fn now() -> Timestamp {
         "2026-01-01T12:00:00Z".parse().unwrap()
@@ -91,7 +76,7 @@ mod tests {
     type Fits = Vec<(u32, Option<String>)>;
 
     fn largest(entry: QueueEntry, reservations: &[(String, u32)]) -> Fits {
-        let mut no_nodes = view("pod3", 0);
+        let mut no_nodes = view("pod3", 16, 0);
         no_nodes.has_nodes = false;
         let queue = Queue {
             entries: &[entry],
@@ -99,7 +84,7 @@ mod tests {
             limit: SignedDuration::from_mins(10),
         };
         let fits = fits(
-            vec![view("pod1", 12), view("pod2", 8), no_nodes],
+            vec![view("pod1", 16, 12), view("pod2", 16, 8), no_nodes],
             queue,
             now(),
         );

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use ipu_api::vipu_controller::VIPUController;
 use ipu_runtime::panics;
-use ipu_runtime::trimmed::{Guarded, readable, untrimmed};
+use ipu_runtime::trimmed::{Guarded, readable};
 use ipu_runtime::watch_store::Store;
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -104,7 +104,7 @@ impl ControllerObjectWatch {
             .take_until(stop.cancelled_owned())
             .for_each(async |event| match event {
                 Ok(event) => {
-                    let Some(event) = readable(untrimmed(event)) else {
+                    let Some(event) = readable(event) else {
                         return;
                     };
                     if panics::caught_now(|| self.apply_event(event)).is_err() {

@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 
 use super::*;
+use crate::samples::view;
 
 mod share;
 
@@ -37,22 +38,6 @@ fn one(name: &str, ipus: u32, minutes: i64) -> QueueEntry {
     }
 }
 
-fn pod(name: &str, total: u32, used: u32) -> ControllerView {
-    let free = total - used;
-    ControllerView {
-        name: name.to_owned(),
-        label_key: "ipunode".to_owned(),
-        label_value: name.to_owned(),
-        has_nodes: true,
-        unreachable: None,
-        total_ipus: total,
-        used_ipus: used,
-        largest_free: largest_partition(free),
-        free_blocks: Vec::new(),
-        failures: 0,
-    }
-}
-
 /// The largest partition that `me` could get on each controller.
 fn shown(me: &QueueEntry, others: &[QueueEntry], views: &[ControllerView]) -> Vec<u32> {
     let mut entries = others.to_vec();
@@ -68,7 +53,11 @@ fn shown(me: &QueueEntry, others: &[QueueEntry], views: &[ControllerView]) -> Ve
 
 #[test]
 fn backfill_ends_when_the_earlier_request_has_waited_for_the_limit() {
-    let pods = [pod("pod1", 16, 12), pod("pod2", 16, 8), pod("pod3", 8, 0)];
+    let pods = [
+        view("pod1", 16, 12),
+        view("pod2", 16, 8),
+        view("pod3", 8, 0),
+    ];
     let me = one("small", 2, 0);
     let cases = [
         (one("big", 16, 9), [4, 8, 8]),
@@ -91,7 +80,7 @@ fn backfill_ends_when_the_earlier_request_has_waited_for_the_limit() {
 
 #[test]
 fn an_earlier_request_with_precedence_is_served_first() {
-    let pods = [pod("pod1", 16, 12), pod("pod2", 16, 8)];
+    let pods = [view("pod1", 16, 12), view("pod2", 16, 8)];
     let me = one("me", 4, 1);
     let earlier = QueueEntry {
         has_precedence: true,
@@ -112,7 +101,7 @@ fn an_earlier_request_with_precedence_is_served_first() {
 
 #[test]
 fn capacity_too_small_for_an_earlier_request_is_reserved_even_with_precedence() {
-    let pods = [pod("pod1", 16, 8)];
+    let pods = [view("pod1", 16, 8)];
     let me = one("me", 4, 1);
     let earlier = QueueEntry {
         has_precedence: true,
@@ -123,7 +112,7 @@ fn capacity_too_small_for_an_earlier_request_is_reserved_even_with_precedence() 
 
 #[test]
 fn nothing_is_reserved_for_requests_that_capacity_would_not_help() {
-    let pods = [pod("pod1", 16, 8), pod("pod2", 8, 0)];
+    let pods = [view("pod1", 16, 8), view("pod2", 8, 0)];
     let me = one("me", 2, 0);
     let fits = one("fits-and-is-refused", 8, 60);
     assert_eq!(shown(&me, &[fits], &pods), [8, 8]);
@@ -139,7 +128,7 @@ fn nothing_is_reserved_for_requests_that_capacity_would_not_help() {
 
 #[test]
 fn requests_of_the_same_second_have_an_order() {
-    let pods = [pod("pod1", 4, 0)];
+    let pods = [view("pod1", 4, 0)];
     let [a, b] = ["a", "b"].map(|name| QueueEntry {
         has_precedence: true,
         ..one(name, 4, 1)
@@ -150,7 +139,11 @@ fn requests_of_the_same_second_have_an_order() {
 
 #[test]
 fn nothing_is_reserved_on_controllers_that_cannot_serve_the_earlier_request() {
-    let mut pods = [pod("pod1", 16, 8), pod("pod2", 16, 8), pod("pod3", 16, 8)];
+    let mut pods = [
+        view("pod1", 16, 8),
+        view("pod2", 16, 8),
+        view("pod3", 16, 8),
+    ];
     pods[1].has_nodes = false;
     pods[2].unreachable = Some("it is down".to_owned());
     let me = one("me", 2, 0);
@@ -161,7 +154,7 @@ fn nothing_is_reserved_on_controllers_that_cannot_serve_the_earlier_request() {
 
 #[test]
 fn an_eviction_uses_only_the_capacity_after_the_queue() {
-    let pods = vec![pod("pod1", 16, 8), pod("pod2", 8, 0)];
+    let pods = vec![view("pod1", 16, 8), view("pod2", 8, 0)];
     let entries = [one("waits", 8, 1), one("too-large", 64, 1)];
     let asked = [("pod2", 4), ("pod9", 4)];
     let left = capacity_after_queue(&entries, asked.into_iter(), pods);
@@ -171,7 +164,7 @@ fn an_eviction_uses_only_the_capacity_after_the_queue() {
 
 #[test]
 fn members_of_a_gang_do_not_block_each_other() {
-    let pods = [pod("pod1", 16, 8)];
+    let pods = [view("pod1", 16, 8)];
     let me = one("me", 4, 0);
     let mut earlier = one("earlier", 16, 60);
     earlier.owner.clone_from(&me.owner);
@@ -182,7 +175,7 @@ fn members_of_a_gang_do_not_block_each_other() {
 fn a_gang_waits_until_all_missing_members_fit() {
     let mut me = one("me", 4, 0);
     me.gang = 4;
-    let pods = [pod("pod1", 16, 8), pod("pod2", 8, 6)];
+    let pods = [view("pod1", 16, 8), view("pod2", 8, 6)];
     let ask = |held: u32| {
         capacity_for(
             &me,
@@ -214,7 +207,7 @@ fn the_reason_names_the_request_with_the_reservation() {
         &entries,
         &[],
         0,
-        vec![pod("pod1", 16, 8)],
+        vec![view("pod1", 16, 8)],
         LIMIT,
         now(),
     );
@@ -265,7 +258,7 @@ fn only_requests_without_a_partition_wait() {
 /// The capacity for a partition in this queue, on a controller with 4 free IPUs, whose owner has one partition.
 fn capacity_in(entries: &[QueueEntry], partition: &IPUPartition) -> Capacity {
     let me = own_entry(partition, entries, now());
-    let pods = vec![pod("pod1", 16, 12)];
+    let pods = vec![view("pod1", 16, 12)];
     capacity_for(&me, entries, &[], 1, pods, LIMIT, now())
 }
 
@@ -328,7 +321,7 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
         ..one("gang", ipus, 1)
     };
     // Whatever is used now, and whether a node is there.
-    let mut pods = [pod("pod1", 16, 16), pod("pod2", 8, 0), pod("pod3", 4, 4)];
+    let mut pods = [view("pod1", 16, 16), view("pod2", 8, 0), view("pod3", 4, 4)];
     pods[1].has_nodes = false;
     let never = |me: &QueueEntry, pods: &[ControllerView]| never_fits(me, pods.iter());
     assert_eq!(never(&gang(3, 8), &pods), None);
@@ -355,7 +348,7 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
 #[test]
 fn reservations_count_before_the_controller_reports_them() {
     let me = one("me", 8, 1);
-    let pods = || vec![pod("pod1", 8, 0), pod("pod2", 16, 0)];
+    let pods = || vec![view("pod1", 8, 0), view("pod2", 16, 0)];
     let after = |reservations: &[(String, u32)]| {
         let entries = std::slice::from_ref(&me);
         let capacity = capacity_for(&me, entries, reservations, 0, pods(), LIMIT, now());

@@ -8,7 +8,6 @@ use futures::{Stream, StreamExt, TryStreamExt, future};
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::NamespaceResourceScope;
 use kube::api::Api;
-use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, Resource, ResourceExt};
@@ -16,6 +15,7 @@ use serde::de::DeserializeOwned;
 
 use super::Scope;
 use crate::panics;
+use crate::trimmed::{self, Guarded, Trimmed};
 
 /// One watch of the whole cluster, of which only objects in namespaces that are served are told. It is for kinds that
 /// every release may read everywhere. An interrupted watch begins again at growing intervals.
@@ -124,20 +124,13 @@ fn object_name<W: Resource>(event: &Event<W>) -> Option<String> {
 
 /// Drops events of other releases' IPUPartitions, which are cluster-scoped, and of unreadable ones.
 pub fn partitions_in_scope(
-    event: Event<DeserializeGuard<IPUPartition>>,
+    event: Event<Guarded<IPUPartition>>,
     scope: &Scope,
 ) -> Option<Event<IPUPartition>> {
-    let read = |object: DeserializeGuard<IPUPartition>| {
+    trimmed::filter_map(event, |Trimmed(object)| {
         let partition = object.0.ok()?;
         let is_served = scope.contains(&partition.spec.owner.namespace);
         is_served.then_some(partition)
-    };
-    Some(match event {
-        Event::Apply(object) => Event::Apply(read(object)?),
-        Event::InitApply(object) => Event::InitApply(read(object)?),
-        Event::Delete(object) => Event::Delete(read(object)?),
-        Event::Init => Event::Init,
-        Event::InitDone => Event::InitDone,
     })
 }
 

@@ -1,4 +1,4 @@
-//! A cgroup whose processes together may take so much memory, as those of a container.
+//! A cgroup that limits the memory of its processes, as that of a container does.
 
 use std::fs;
 use std::io;
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 use super::ROOT;
 use crate::files::{At, FileError, read};
 
-/// How long the last process may take to leave it.
+/// How long the last process may take to end.
 const LEAVE: Duration = Duration::from_secs(10);
 
-/// Why there is no such cgroup, or nothing is known of it.
+/// Why the cgroup cannot be made or read.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryCgroupError {
-    /// The kernel limits no memory of cgroups here.
+    /// The kernel does not limit the memory of cgroups on this machine.
     #[error(
         "no hierarchy of cgroups below {ROOT} limits memory, neither of version 2 nor of version 1"
     )]
@@ -22,7 +22,7 @@ pub enum MemoryCgroupError {
     /// A file of it cannot be made, read or written.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A file of it says something else than it should.
+    /// A file of it has unexpected content.
     #[error("{} has no number {key:?}: {content:?}", path.display())]
     Content {
         /// The file.
@@ -34,14 +34,14 @@ pub enum MemoryCgroupError {
     },
 }
 
-/// The version of a hierarchy, whose files have other names.
+/// The version of a hierarchy. The versions differ in the names of files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     One,
     Two,
 }
 
-/// The cgroup. It goes when it is dropped, once its processes have ended.
+/// The cgroup. When it is dropped, it is removed after its processes have ended.
 #[derive(Debug)]
 pub struct MemoryCgroup {
     folder: PathBuf,
@@ -49,8 +49,8 @@ pub struct MemoryCgroup {
 }
 
 impl MemoryCgroup {
-    /// Makes one of this name for at most `limit` bytes. Where the kernel must kill, it kills all of its processes
-    /// under version 2, as it does with a container's.
+    /// Makes a cgroup of this name for at most `limit` bytes. If the limit is exceeded under version 2, the kernel
+    /// kills all of its processes, as it does in a container.
     pub fn make(name: &str, limit: u64) -> Result<Self, MemoryCgroupError> {
         let (root, version) = hierarchy().ok_or(MemoryCgroupError::NoController)?;
         if version == Version::Two {
@@ -84,7 +84,7 @@ impl MemoryCgroup {
         self.number(file, "oom_kill")
     }
 
-    /// The most memory that its processes have had together, in bytes.
+    /// The peak memory of its processes together, in bytes.
     pub fn peak(&self) -> Result<u64, MemoryCgroupError> {
         let file = match self.version {
             Version::One => "memory.max_usage_in_bytes",
@@ -123,7 +123,7 @@ impl Drop for MemoryCgroup {
     }
 }
 
-/// The hierarchy that limits memory. Version 2 may stand at the root or beside hierarchies of version 1.
+/// The hierarchy that limits memory. Version 2 may be at the root or beside hierarchies of version 1.
 fn hierarchy() -> Option<(PathBuf, Version)> {
     let root = Path::new(ROOT);
     let has_memory = |folder: &PathBuf| {

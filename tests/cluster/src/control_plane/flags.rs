@@ -16,13 +16,13 @@ pub struct Etcd {
     pub data: PathBuf,
     /// Port for clients.
     pub client_port: u16,
-    /// Port for other members, of which there are none.
+    /// Port for other members. There are none.
     pub peer_port: u16,
-    /// Bytes that its data may have, where that is not etcd's own default of 2 GiB.
+    /// Most bytes of its data, if not etcd's default of 2 GiB.
     pub quota: Option<u64>,
 }
 
-/// How the API server is reached and what it uses.
+/// The addresses of the API server, and its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiServer {
     /// Folder of the certificates.
@@ -37,7 +37,7 @@ pub struct ApiServer {
     pub port: u16,
     /// Range of the addresses of Services.
     pub services: &'static str,
-    /// Whether nodes and controllers belong to it.
+    /// Whether it has nodes and controllers.
     pub whole_cluster: bool,
     /// File with the configuration of its admission plugins.
     pub admission_config: Option<PathBuf>,
@@ -54,7 +54,7 @@ impl Etcd {
         format!("http://127.0.0.1:{}", self.peer_port)
     }
 
-    /// Arguments of etcd. Writes are not flushed to disk: the data does not outlive the run.
+    /// Arguments of etcd. Writes are not flushed to disk, because the data does not outlive the run.
     pub fn args(&self) -> Vec<String> {
         let (client, peer) = (self.client(), self.peer());
         let mut args = vec![
@@ -129,8 +129,8 @@ impl ApiServer {
     }
 }
 
-/// Without the controller manager nobody makes a namespace's default service account, so Pods must
-/// not wait for one; and the endpoint of the API server itself must not be a loopback address.
+/// Without a controller manager, namespaces have no default service account, so Pods must not wait for one. The
+/// endpoint of the API server must not be a loopback address.
 fn args_alone() -> Vec<String> {
     vec![
         "--authorization-mode=RBAC".to_owned(),
@@ -139,9 +139,9 @@ fn args_alone() -> Vec<String> {
     ]
 }
 
-/// Arguments of kube-controller-manager. Its default rate would keep the first service accounts
-/// waiting for seconds, and its default plug-in folder lies in /usr. It listens on no port, as nobody
-/// asks it for health or metrics, and so does not meet that of another cluster on the machine.
+/// Arguments of kube-controller-manager. Its default rate would delay the first service accounts for seconds, and its
+/// default plug-in folder is in /usr. It listens on no port, so that it does not conflict with another cluster on the
+/// machine. No program reads its health or metrics.
 pub fn controller_manager(pki: &Path, kubeconfig: &Path, plugins: &Path) -> Vec<String> {
     vec![
         file("kubeconfig", kubeconfig),

@@ -1,4 +1,4 @@
-//! A folder that goes with its owner, and with the next owner where the first was killed.
+//! A folder that ends with its process. If that process is killed, the next one removes the folder.
 
 use std::{
     fs,
@@ -14,8 +14,7 @@ use crate::{
 
 const PREFIX: &str = "ipu-operator-control-plane-";
 
-/// A folder for one run, below the system's folder for temporary files. Its name tells which process
-/// owns it.
+/// A folder for one run, in the system's folder for temporary files. Its name contains the process that owns it.
 #[derive(Debug)]
 pub(super) struct Scratch {
     path: PathBuf,
@@ -33,7 +32,7 @@ impl Scratch {
         let own = own.expect("this process runs");
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = parent.join(format!("{PREFIX}{}-{}-{number}", own.pid, own.start));
-        // It will hold keys.
+        // It will contain keys.
         fs::DirBuilder::new()
             .mode(0o700)
             .create(&path)
@@ -48,12 +47,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What stays is swept by the next run.
+        // The next run removes what remains.
         let _ = remove(&self.path);
     }
 }
 
-/// Removes what killed runs have left. What cannot be removed is left to the next one.
+/// Removes the folders of killed runs. A failed removal is left to the next run.
 fn sweep(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else {
         return;
@@ -67,7 +66,7 @@ fn sweep(parent: &Path) {
     }
 }
 
-/// The process that a folder's name tells.
+/// The process in a folder's name.
 fn owner(name: &str) -> Option<Process> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     Some(Process {

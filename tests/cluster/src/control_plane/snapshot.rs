@@ -17,16 +17,16 @@ use crate::progress::Progress;
 use crate::settings::{Settings, SettingsError};
 use crate::tools::{Tools, ToolsError};
 
-/// So many revisions are skipped, that none is given twice: far more than were made since the snapshot.
+/// Number of skipped revisions, so that none is used twice: far more than were made since the snapshot.
 const BUMP: &str = "--bump-revision=1000000000";
 
 /// Why there is no snapshot, or why it is not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// etcd gave none.
+    /// etcd returned none.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// What etcd gave is none.
+    /// The reply of etcd is no snapshot.
     #[error("failed to read the snapshot that etcd gave")]
     Malformed(#[source] serde_json::Error),
     /// A part of it is not in base64.
@@ -35,10 +35,10 @@ pub enum SnapshotError {
     /// A file could not be written or removed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// The lab's folders are not known.
+    /// The folders are unknown.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// etcdutl is not there.
+    /// etcdutl is missing.
     #[error(transparent)]
     Tools(#[from] ToolsError),
     /// etcdutl failed.
@@ -57,7 +57,7 @@ struct Message {
 
 #[derive(Deserialize)]
 struct Part {
-    /// A piece of the file, in base64; the last has the checksum behind it.
+    /// A part of the file, in base64. The last part ends with the checksum.
     blob: String,
 }
 

@@ -1,4 +1,4 @@
-//! An apt with a state of its own, which fetches from the mirror that the machine itself uses.
+//! An apt with its own state, which uses the machine's mirror.
 
 use std::{
     collections::BTreeSet,
@@ -22,7 +22,7 @@ pub(super) struct Apt {
 }
 
 impl Apt {
-    /// Sets apt up in `dir` and fetches the release's lists of what is pinned.
+    /// Configures apt in `dir`, and fetches the package lists of the release.
     pub(super) fn update(dir: &Path, pinned: &Pinned) -> Result<Self, DebianError> {
         for part in ["state/lists/partial", "cache/archives/partial"] {
             make_dir(&dir.join(part))?;
@@ -68,8 +68,7 @@ impl Apt {
         })
     }
 
-    /// Whether the mirror has this version. Of one that it does not have, `apt-cache` says nothing,
-    /// and ends well.
+    /// Whether the mirror has this version. For a missing version, `apt-cache` prints nothing and succeeds.
     fn has(&self, package: &Package) -> bool {
         let mut show = Command::new("apt-cache");
         show.env("APT_CONFIG", &self.config)
@@ -119,8 +118,8 @@ fn mirror() -> Result<String, DebianError> {
     main_archive(&printed).ok_or(DebianError::NoMirror)
 }
 
-/// The archive of a release itself: that of its security updates has another label, and that of
-/// the others a codename such as `bookworm-updates`.
+/// The archive of a release itself. The archive of its security updates has another label, and other archives have a
+/// codename such as `bookworm-updates`.
 fn main_archive(targets: &str) -> Option<String> {
     targets.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,4 +1,4 @@
-//! The images that jobs run in: Debian with Open MPI, Python and mpi4py, of pinned packages alone.
+//! The images of jobs: Debian with Open MPI, Python and mpi4py, from pinned packages only.
 
 use std::{
     ffi::OsString,
@@ -18,7 +18,7 @@ use crate::{
     tools::Tools,
 };
 
-/// Which Open MPI an image has: their variables and their ways to start daemons differ.
+/// The Open MPI of an image. Versions differ in their variables, and in how they start daemons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OpenMpi {
     /// 4.1.4, from bookworm. The examples and the demo use this one.
@@ -44,7 +44,7 @@ impl OpenMpi {
         }
     }
 
-    /// Debian's release that the packages are of.
+    /// The Debian release of the packages.
     fn suite(self) -> &'static str {
         match self {
             Self::Four => "bookworm",
@@ -53,18 +53,18 @@ impl OpenMpi {
     }
 }
 
-/// Packages that are wanted for themselves, beside Debian's smallest set.
+/// Packages that the image needs beside Debian's smallest set, without their dependencies.
 const PACKAGES: &str = "openmpi-bin,python3,python3-mpi4py";
 
-/// What nobody reads in a container.
+/// Files that a container does not need.
 const LEFT_OUT: [&str; 3] = [
     "path-exclude=/usr/share/man/*",
     "path-exclude=/usr/share/doc/*",
     "path-exclude=/usr/share/locale/*",
 ];
 
-/// Makes the image. The packages of the lock file are downloaded and checked; apt then installs from
-/// a repository that has these and no others, so the same lock file gives the same files.
+/// Makes the image. It downloads and checks the packages of the lock file. apt then installs from a repository with
+/// only these packages, so the same lock file gives the same files.
 pub fn ensure(
     settings: &Settings,
     tools: &Tools,
@@ -99,7 +99,7 @@ pub fn ensure(
     })
 }
 
-/// Makes the folder a repository: the index repeats what the packages say of themselves.
+/// Makes the folder a repository. Its index repeats the control data of the packages.
 fn write_index(repository: &Path, debs: &[PathBuf]) -> Result<(), ImageError> {
     let mut index = String::new();
     for deb in debs {
@@ -127,8 +127,8 @@ fn bootstrap(
 ) -> Result<(), ImageError> {
     // A list of sources separates its words by spaces.
     let repository = repository.display().to_string().replace(' ', "%20");
-    // mmdebstrap mounts into the tree that it makes: in a namespace of its own, so that a killed
-    // one leaves no mount.
+    // mmdebstrap mounts file systems into its tree. It runs in its own mount namespace, so that it leaves no mount when
+    // it is killed.
     let mut mmdebstrap = Command::new("unshare");
     mmdebstrap
         .args(["--mount", "--propagation=private"])
@@ -139,7 +139,7 @@ fn bootstrap(
         .args(LEFT_OUT.map(|rule| format!("--dpkgopt={rule}")))
         // It names a folder of this machine.
         .arg("--customize-hook=rm \"$1/etc/apt/sources.list\"")
-        // No suite: the repository is all there is.
+        // No suite: there is only this repository.
         .arg("")
         .arg(layer)
         // Every package has been checked against the lock file.
@@ -157,7 +157,7 @@ fn failed(action: &'static str) -> impl FnOnce(CommandError) -> ImageError {
     move |source| ImageError::Command { action, source }
 }
 
-/// PATH with the programs that come with mmdebstrap before those of the machine.
+/// PATH with the programs of mmdebstrap before those of the machine.
 fn with_helpers(tools: &Tools) -> OsString {
     let mut path = tools.debian().path("usr/bin").into_os_string();
     path.push(":");

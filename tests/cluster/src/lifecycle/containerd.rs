@@ -1,4 +1,4 @@
-//! Bringing images to the nodes.
+//! Imports images on the nodes.
 
 use std::{path::Path, process::Command, thread};
 
@@ -10,7 +10,7 @@ use crate::{
     tools::Tools,
 };
 
-/// Brings images to all nodes at the same time. An image that a node has already is not sent again.
+/// Imports images on all nodes at the same time. An image that a node already has is not sent again.
 pub fn import(run: &Path, tools: &Tools, images: &[Image]) -> Result<(), ClusterError> {
     thread::scope(|scope| {
         let nodes = NODES.map(|node| scope.spawn(move || import_on(node, run, tools, images)));

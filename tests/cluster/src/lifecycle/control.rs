@@ -76,7 +76,7 @@ impl<'a> Control<'a> {
         let namespaces: Api<Namespace> = Api::all(client.clone());
         let what = "the API server was not ready";
         wait_until(what, &self.daemons, API_SERVER, async || {
-            // Without etcd the API server never answers, so it is of no use to wait for it.
+            // Without etcd, the API server never answers, so waiting is useless.
             self.daemons.alive(ETCD).is_some() && namespaces.get("kube-system").await.is_ok()
         })
         .await?;

@@ -30,7 +30,7 @@ const COREFILE: &str = "\
 }
 ";
 
-/// Puts CoreDNS into the cluster.
+/// Installs CoreDNS in the cluster.
 pub(super) async fn apply(client: &Client) -> Result<(), ClusterError> {
     patch(&Api::<ClusterRole>::all(client.clone()), role()).await?;
     patch(

@@ -1,4 +1,4 @@
-//! Ending the cluster: nothing of it stays but its logs.
+//! Ends the cluster. Only its logs remain.
 
 use std::{
     fs,
@@ -18,12 +18,12 @@ use crate::{
     settings::Settings,
 };
 
-/// How long processes and cgroups may take to go.
+/// How long processes and cgroups may take to end.
 const LIMIT: Duration = Duration::from_secs(30);
-/// What `down` keeps in the run folder.
+/// The part of the run folder that `down` keeps.
 const KEPT: [&str; 2] = ["logs", "lock"];
 
-/// Ends the cluster, whatever state it is in, and checks that nothing is left.
+/// Ends the cluster in any state, and checks that nothing is left.
 pub fn down(settings: &Settings, progress: &Progress) -> Result<(), ClusterError> {
     if !settings.run.exists() && left(settings)?.is_empty() {
         progress.step("found no cluster").done();
@@ -33,7 +33,7 @@ pub fn down(settings: &Settings, progress: &Progress) -> Result<(), ClusterError
     remove_all(settings, progress)
 }
 
-/// Like [`down`], for who holds the lock.
+/// Like [`down`], for a caller that holds the lock.
 pub(super) fn remove_all(settings: &Settings, progress: &Progress) -> Result<(), ClusterError> {
     if left(settings)?.is_empty() && is_empty(&settings.run) {
         return Ok(());
@@ -44,7 +44,7 @@ pub(super) fn remove_all(settings: &Settings, progress: &Progress) -> Result<(),
         cgroups::remove(LIMIT)?;
         network::remove(&ip);
         for path in made_mount_points(&settings.run).iter().rev() {
-            // A folder that somebody else uses by now is not empty, and stays.
+            // A folder that another program uses now is not empty, and remains.
             let _ = fs::remove_dir(path);
         }
         clear(&settings.run)?;
@@ -57,7 +57,7 @@ pub(super) fn remove_all(settings: &Settings, progress: &Progress) -> Result<(),
     })
 }
 
-/// Whether there is anything that [`down`] would end. What cannot be read says nothing.
+/// Whether there is anything that [`down`] would end. Unreadable parts do not count.
 pub fn is_there(settings: &Settings) -> bool {
     left(settings).is_ok_and(|left| !left.is_empty())
 }
@@ -85,8 +85,8 @@ pub(super) fn left(settings: &Settings) -> Result<Vec<String>, FileError> {
     Ok(left)
 }
 
-/// Ends every process that carries the mark of this run. The first process of a node takes all of
-/// the node with it, so most are gone before their turn comes.
+/// Ends every process with the mark of this run. When the first process of a node ends, so do all processes of the
+/// node. Most are therefore gone before the loop reaches them.
 fn end_processes(run: &Path) {
     let daemons = Daemons::of(run);
     let begin = Instant::now();
@@ -101,7 +101,7 @@ fn end_processes(run: &Path) {
     }
 }
 
-/// Whether the run folder holds nothing but what `down` keeps.
+/// Whether the run folder contains only what `down` keeps.
 fn is_empty(run: &Path) -> bool {
     fs::read_dir(run).is_ok_and(|entries| {
         let mut names = entries

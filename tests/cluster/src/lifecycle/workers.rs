@@ -1,4 +1,4 @@
-//! The nodes, as `up` sees them: started in namespaces of their own, followed by their stage.
+//! Starts the nodes in their own namespaces, and waits for their stages.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ use crate::{
     tools::Tools,
 };
 
-/// Starts a node and lays its cable. It goes on by itself until it is ready.
+/// Starts a node and makes its veth pair. The node continues by itself until it is ready.
 pub(super) async fn start(
     node: Node,
     settings: &Settings,
@@ -50,8 +50,7 @@ pub(super) async fn start(
     Ok(network::connect(ip, node, init).map_err(NetworkError::from)?)
 }
 
-/// The node's first process is this same program, as it was when it was started: cargo may have
-/// put another one in its place since.
+/// The node's first process is this program, in the version that runs now: cargo may have replaced its file.
 fn copy_of_this_program(to: &Path) -> Result<(), FileError> {
     remove(to)?;
     let this = Path::new("/proc/self/exe");
@@ -88,13 +87,13 @@ pub(super) async fn ready(settings: &Settings, client: &Client) -> Result<(), Cl
     Ok(())
 }
 
-/// Folders that were made on the machine for nodes to mount over, as `down` finds them.
+/// The record of the folders that were made on the machine as mount points of nodes. `down` reads it.
 pub(super) fn made_mount_points(run: &Path) -> Vec<String> {
     let text = read(&run.join("made")).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Makes the folders that nodes mount over. Each is written down before it is made.
+/// Makes the folders that nodes use as mount points. Each is recorded before it is made.
 fn make_mount_points(run: &Path) -> Result<(), FileError> {
     let mut made = made_mount_points(run);
     for (path, _) in MOUNT_POINTS {

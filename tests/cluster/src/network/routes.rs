@@ -14,7 +14,7 @@ pub(super) struct Range {
 pub(super) struct Route {
     /// Where it leads.
     pub(super) range: Range,
-    /// The device that it goes by. A route that refuses its packets has none.
+    /// Its device. A route that rejects packets has none.
     pub(super) device: Option<String>,
 }
 
@@ -35,8 +35,8 @@ impl Range {
         self.address & mask == other.address & mask
     }
 
-    /// Whether it stands for all addresses: the default route, or one of the two halves that a
-    /// tunnel puts over it. The cluster's own routes are narrower and win.
+    /// Whether it is the default route, or one of the two halves with which a tunnel overrides it. The cluster's own
+    /// routes are narrower and win.
     fn is_everything(self) -> bool {
         self.mask.count_ones() <= 1
     }
@@ -49,13 +49,13 @@ impl fmt::Display for Range {
     }
 }
 
-/// The routes of the table. Its heading is no route.
+/// The routes of the table, without its heading.
 pub(super) fn parse(table: &str) -> Vec<Route> {
     table.lines().filter_map(route).collect()
 }
 
-/// The first route that is in the way of one of `ours`. The default route is not, nor are those by
-/// the cluster's own `bridge` and those that refuse.
+/// The first route that conflicts with one of `ours`. The default route, routes over the cluster's own `bridge`, and
+/// routes that reject packets do not conflict.
 pub(super) fn overlap<'a>(
     routes: &'a [Route],
     bridge: &str,

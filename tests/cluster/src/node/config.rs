@@ -10,7 +10,7 @@ use crate::{
     plan::{DNS_IP, PAUSE_IMAGE, POD_RANGE},
 };
 
-/// containerd: overlay snapshots, cgroupfs, and nothing that needs CAP_SYS_RESOURCE.
+/// containerd: overlay snapshots, cgroupfs, and no setting that needs CAP_SYS_RESOURCE.
 pub fn containerd(spec: &NodeSpec) -> String {
     let dir = spec.dir.display();
     let cni = spec.cni.display();
@@ -52,8 +52,7 @@ conf_dir = "{dir}/cni"
     )
 }
 
-/// CNI: one bridge in the node. Addresses of Pods are not translated, because MPI tells its peers
-/// the address that it sees itself.
+/// CNI: one bridge in the node. Addresses of Pods are not translated, because MPI sends its own address to its peers.
 pub fn cni(spec: &NodeSpec) -> String {
     json!({
         "cniVersion": "1.0.0",
@@ -107,7 +106,7 @@ pub fn kubelet(spec: &NodeSpec, cgroup: &str) -> String {
         "resolvConf": spec.dir.join("resolv.conf"),
         "volumePluginDir": spec.dir.join("plugins"),
         "failSwapOn": false,
-        // A crowd of Pods that do nothing; the default is 110.
+        // Load tests run many idle Pods; the default is 110.
         "maxPods": 200,
         "evictionHard": {
             "nodefs.available": "1%",
@@ -121,7 +120,7 @@ pub fn kubelet(spec: &NodeSpec, cgroup: &str) -> String {
     .to_string()
 }
 
-/// kube-proxy. Limits of connection tracking belong to the machine: zeros leave them alone.
+/// kube-proxy. Limits of connection tracking apply to the whole machine: zeros do not change them.
 pub fn kube_proxy(spec: &NodeSpec) -> String {
     json!({
         "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -140,8 +139,8 @@ pub fn kube_proxy(spec: &NodeSpec) -> String {
     .to_string()
 }
 
-/// Scripts that run programs of the Debian packages with the libraries beside them, and with
-/// nothing of that left in the environment of others.
+/// Scripts that run programs of the Debian packages with the libraries beside them. Programs that these start do not
+/// inherit that environment.
 pub fn tools(debian: &Path) -> Vec<(&'static str, String)> {
     const TOOLS: [(&str, &str); 10] = [
         ("runc", "runc"),

@@ -15,8 +15,7 @@ use crate::{
     plan::MOUNT_POINTS,
 };
 
-/// Settings of the kernel that the kubelet writes. They belong to the whole machine, so the node
-/// gets files in their place.
+/// Kernel settings that the kubelet writes. They apply to the whole machine, so the node gets files instead.
 const SETTINGS: [&str; 3] = [
     "vm/overcommit_memory",
     "kernel/panic",
@@ -40,10 +39,10 @@ pub enum MountError {
     },
 }
 
-/// Makes all mounts of the node whose state lies in `dir`.
+/// Makes all mounts of the node with its state in `dir`.
 pub fn make(dir: &Path) -> Result<(), MountError> {
-    // First nothing may reach the machine any more; then mounts of Pods may pass between the node
-    // and its containers, as some Pods ask.
+    // First, mounts no longer propagate to the machine. Then mounts of Pods may propagate between the node and its
+    // containers, which some Pods require.
     for propagation in [MsFlags::MS_PRIVATE, MsFlags::MS_SHARED] {
         mount_at(None, Path::new("/"), None, propagation | MsFlags::MS_REC)?;
     }

@@ -36,7 +36,7 @@ struct Part {
 }
 
 impl Part {
-    /// Starts it once more, with the same log.
+    /// Starts it again, with the same log.
     fn start_again(&mut self) -> Result<(), NodeError> {
         let program = PathBuf::from(self.command.get_program());
         self.child = self.command.spawn().at("start", &program)?;
@@ -87,7 +87,7 @@ impl Parts {
         Ok(())
     }
 
-    /// Waits until `answers`, as long as every part runs.
+    /// Waits until `answers`, while every part runs.
     pub(super) async fn wait(
         &self,
         what: &str,
@@ -107,8 +107,8 @@ impl Parts {
         }
     }
 
-    /// Waits until the API server grants kube-proxy what it needs: a kubelet that starts before it is
-    /// ready, and a kube-proxy that starts before its rights are known, would back off for seconds.
+    /// Waits until the API server grants kube-proxy its rights. A kubelet that starts before the API server is ready,
+    /// and a kube-proxy that starts before it has its rights, would back off for seconds.
     pub(super) async fn wait_for_api_server(&self, spec: &NodeSpec) -> Result<(), NodeError> {
         let client = kubeconfig::client(&spec.proxy_kubeconfig).await?;
         let reviews: Api<SelfSubjectAccessReview> = Api::all(client);
@@ -120,8 +120,8 @@ impl Parts {
         .await
     }
 
-    /// Reaps every process of the node that has lost its parent, until a part of the node ends. A kubelet that is killed
-    /// starts again, as systemd has it on other nodes.
+    /// Reaps every process of the node that has lost its parent, until a part of the node ends. It restarts a killed
+    /// kubelet, as systemd does on other nodes.
     pub(super) fn reap(mut self) -> Result<(), NodeError> {
         loop {
             let ended = match wait() {

@@ -55,7 +55,7 @@ pub(super) async fn prepare(spec: &NodeSpec) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Waits for the cable, then sets up the node's end of it.
+/// Waits for the node's veth device, then configures it.
 async fn connect(spec: &NodeSpec) -> Result<(), NodeError> {
     until("the node has a network device", PATIENCE, async || {
         let devices = read(Path::new("/proc/net/dev"))?;
@@ -80,7 +80,7 @@ async fn connect(spec: &NodeSpec) -> Result<(), NodeError> {
     Ok(())
 }
 
-/// Puts the packet-filter tools and runc where kubelet, kube-proxy and containerd look for them.
+/// Puts the packet-filter tools and runc into the folders in which kubelet, kube-proxy and containerd look for them.
 fn write_tools(spec: &NodeSpec) -> Result<(), FileError> {
     for (name, script) in config::tools(&spec.debian) {
         let path = spec.dir.join("tools").join(name);

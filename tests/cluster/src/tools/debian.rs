@@ -14,7 +14,7 @@ use crate::{
     settings::Settings,
 };
 
-/// Debian release that the packages and images are of.
+/// Debian release of the packages and images.
 pub const SUITE: &str = "bookworm";
 
 /// The folder into which the packages are unpacked, used as if it were `/`.
@@ -49,21 +49,21 @@ impl Root {
     }
 }
 
-/// Sees to it that the packages are unpacked, and gives the folder that they are in.
+/// Unpacks the packages if they are missing, and returns their folder.
 pub fn ensure(settings: &Settings, progress: &Progress) -> Result<PathBuf, ToolsError> {
     let lock = read(&settings.tool_pins().join("debian.lock"))?;
     let pinned = Pinned::parse("tests/tools/debian.lock", SUITE, &lock)?;
     unpacked("debian", &lock, &pinned, settings, progress, |_, _| Ok(()))
 }
 
-/// Sees to it that Debian's OCI registry is unpacked, and gives its program.
+/// Unpacks Debian's OCI registry if it is missing, and returns its program.
 pub fn registry(settings: &Settings, progress: &Progress) -> Result<PathBuf, ToolsError> {
     let lock = "tests/tools/registry.lock";
     let root = of_one_package("registry", lock, settings, progress)?;
     Ok(root.join("usr/bin/docker-registry"))
 }
 
-/// Sees to it that Debian's libfaketime is unpacked, and gives the library to preload.
+/// Unpacks Debian's libfaketime if it is missing, and returns the library to preload.
 pub fn faketime(settings: &Settings, progress: &Progress) -> Result<PathBuf, ToolsError> {
     let lock = "tests/tools/libfaketime.lock";
     let root = of_one_package("libfaketime", lock, settings, progress)?;
@@ -78,13 +78,13 @@ fn of_one_package(
 ) -> Result<PathBuf, ToolsError> {
     let text = read(&settings.checkout.join(lock))?;
     let pinned = Pinned::parse(lock, SUITE, &text)?;
-    // Tests of several processes may want it at once.
+    // Tests of several processes may need it at the same time.
     let _lock = Lock::take(&settings.cache.join(format!("{name}.lock")))?;
     unpacked(name, &text, &pinned, settings, progress, |_, _| Ok(()))
 }
 
-/// The packages of a lock file, in a folder whose name tells which they are. `finish` gets the folder
-/// as it is made, and the name that it will have.
+/// The packages of a lock file, in a folder named after their digest. `finish` receives the folder while it is made,
+/// and its final name.
 pub fn unpacked(
     name: &str,
     lock: &str,

@@ -1,5 +1,5 @@
-//! Tools that are built from Go modules, pinned by `tests/tools/<tool>/go.mod` and `go.sum`. Of
-//! Kubernetes there are several, of which the settings choose one.
+//! Tools that are built from Go modules, pinned by `tests/tools/<tool>/go.mod` and `go.sum`. There are several versions
+//! of Kubernetes, of which the settings select one.
 
 use std::{
     path::{Path, PathBuf},
@@ -20,12 +20,12 @@ use crate::{
 pub struct GoTool {
     /// Folder in `tests/tools` (see [`Settings::pins_of`]), and start of the folder's name in the cache.
     pub folder: &'static str,
-    /// The module that decides the version.
+    /// The module that determines the version.
     pub module: &'static str,
-    /// What is built.
+    /// Its programs.
     pub programs: &'static [Program],
-    /// String variables that are set at link time; `VERSION` stands for the version, `MINOR` for its
-    /// second number, and `CLIENT` for that of the Kubernetes client in the module.
+    /// String variables that are set at link time. `VERSION` is the version, `MINOR` its second number, and `CLIENT`
+    /// that of the Kubernetes client in the module.
     pub variables: &'static [(&'static str, &'static str)],
 }
 
@@ -128,8 +128,8 @@ pub const TOOLS: [GoTool; 16] = [
         folder: "helm",
         module: "helm.sh/helm/v3",
         programs: &[program("helm", "helm.sh/helm/v3/cmd/helm")],
-        // The last four as in Helm's own Makefile: without them it takes every cluster that it does
-        // not ask for Kubernetes 1.20.
+        // The last four are those of Helm's own Makefile. Without them, Helm assumes Kubernetes 1.20 if it does not ask
+        // a cluster.
         variables: &[
             ("helm.sh/helm/v3/internal/version.version", "vVERSION"),
             ("helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor", "1"),
@@ -195,7 +195,7 @@ pub const TOOLS: [GoTool; 16] = [
     GoTool {
         folder: "cert-manager",
         module: "github.com/cert-manager/cert-manager",
-        // In newer versions its programs are modules of their own, which no proxy has.
+        // In newer versions, its programs are separate modules, which no proxy has.
         programs: &[
             program(
                 "cert-manager-controller",
@@ -219,11 +219,11 @@ pub const TOOLS: [GoTool; 16] = [
     },
 ];
 
-/// Folders of the tools that a cluster with the operator on it is made of; the others are for tests.
+/// Folders of the tools of a cluster with the operator. The others are for tests.
 pub const OF_CLUSTER: [&str; 6] = ["kubernetes", "etcd", "containerd", "cni", "coredns", "helm"];
 
-/// Folders of the tools that `make test` needs. The others are built when they are used: what a
-/// benchmark is compared with, and what only `make test-full` runs.
+/// Folders of the tools that `make test` needs. The others are built when they are used: other operators in benchmarks,
+/// and tools that only `make test-full` needs.
 pub fn of_tests() -> Vec<&'static str> {
     let names = TOOLS.iter().map(|tool| tool.folder);
     names
@@ -231,8 +231,7 @@ pub fn of_tests() -> Vec<&'static str> {
         .collect()
 }
 
-/// The folder in which a tool's module lies with its sources. The module is downloaded where only the
-/// programs are left of it in the caches.
+/// The folder with the sources of a tool's module. If the caches have only its programs, the module is downloaded.
 pub fn source(settings: &Settings, tool: &GoTool) -> Result<PathBuf, ToolsError> {
     let ask = |args: &[&str]| {
         let mut go = Command::new("go");
@@ -251,7 +250,7 @@ pub fn source(settings: &Settings, tool: &GoTool) -> Result<PathBuf, ToolsError>
     Ok(PathBuf::from(found.trim()))
 }
 
-/// Sees to it that a tool is built, and gives the folder of its programs.
+/// Builds a tool if it is missing, and returns the folder of its programs.
 pub fn ensure(
     tool: &GoTool,
     settings: &Settings,
@@ -266,7 +265,7 @@ pub fn ensure(
     if !stored::is_intact(&dir, &inputs) {
         let lock = settings.cache.join(format!("{}.lock", tool.folder));
         let _lock = Lock::take(&lock)?;
-        // Another process may have built it while we waited.
+        // Another process may have built it during the wait.
         if !stored::is_intact(&dir, &inputs) {
             stored::make(&dir, &inputs, |partial| {
                 tool.programs.iter().try_for_each(|program| {
@@ -299,8 +298,8 @@ fn required_version(go_mod: &str, module: &str) -> Option<String> {
         .map(|(_, version)| version)
 }
 
-/// The second number of the Kubernetes client's version in `go.sum`. A line with `/go.mod` is only
-/// about what a version requires.
+/// The second number of the Kubernetes client's version in `go.sum`. A line with `/go.mod` is only about the
+/// requirements of a version.
 fn client_minor(sums: &str) -> Option<&str> {
     let lines = sums.lines().map(str::split_whitespace);
     let mut versions = lines.filter_map(|mut words| {
@@ -311,7 +310,7 @@ fn client_minor(sums: &str) -> Option<&str> {
     version.split('.').nth(1)
 }
 
-/// What the linker is told: no symbol tables, and the version where the program shows one.
+/// Flags of the linker: no symbol tables, and the version if the program shows one.
 fn link_flags(tool: &GoTool, version: &str, sums: &str) -> String {
     let minor = version.split('.').nth(1).unwrap_or_default();
     let client = client_minor(sums).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A folder in the cache: complete or not there, and known by the digests of its files.
+//! A folder in the cache: complete or missing, and checked by the digests of its files.
 
 use std::{
     collections::BTreeMap,
@@ -14,15 +14,15 @@ use crate::files::{At, FileError, make_dir, read, remove, sha256, write_json};
 /// Name of the list of digests within a folder.
 const MANIFEST: &str = "manifest.json";
 
-/// What a folder holds and what it was made of.
+/// The content of a folder, and its inputs.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Manifest {
-    /// Digest of everything that decided what was made: versions, checksums, flags.
+    /// Digest of all inputs: versions, checksums, flags.
     inputs: String,
     files: BTreeMap<PathBuf, Entry>,
 }
 
-/// A file: its digest, and a stamp that tells cheaply that it is still the one that was hashed.
+/// A file: its digest, and a stamp that shows cheaply that it has not changed since it was hashed.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Entry {
     sha256: String,
@@ -31,8 +31,8 @@ struct Entry {
     modified_nanoseconds: i64,
 }
 
-/// Whether `dir` was made of `inputs` and every file in it is as it was made. A file whose size and
-/// time are unchanged is not read again.
+/// Whether `dir` was made from `inputs`, and no file in it has changed. A file with the same size and time is not read
+/// again.
 pub fn is_intact(dir: &Path, inputs: &str) -> bool {
     let Ok(text) = read(&dir.join(MANIFEST)) else {
         return false;
@@ -47,8 +47,8 @@ pub fn is_intact(dir: &Path, inputs: &str) -> bool {
             .all(|(name, entry)| entry.matches(&dir.join(name)))
 }
 
-/// Makes `dir` anew: `make` fills an empty folder beside it, which takes its place when all is in
-/// it. A folder that was left half made is never seen under the name.
+/// Makes `dir` again: `make` fills an empty folder beside it, which replaces `dir` when it is complete. An incomplete
+/// folder never has that name.
 pub fn make<E: From<FileError>>(
     dir: &Path,
     inputs: &str,

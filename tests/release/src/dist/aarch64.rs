@@ -1,5 +1,4 @@
-//! What compiles C for arm64, links for it, and runs its programs on this machine: Debian packages in the
-//! cache.
+//! The tools that compile and link C for arm64 and run its programs on this machine: Debian packages in the cache.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -16,7 +15,7 @@ use cluster::tools::{ToolsError, debian};
 /// The packages.
 const LOCK: &str = "tests/tools/aarch64.lock";
 
-/// What the emulators of all processors are called, and that of arm64.
+/// The file names of the emulators of all processors, and of that for arm64.
 const EMULATORS: &str = "qemu-";
 const EMULATOR: &str = "qemu-aarch64-static";
 
@@ -27,7 +26,7 @@ pub struct Aarch64 {
 }
 
 impl Aarch64 {
-    /// Sees to it that they are there.
+    /// Unpacks the tools if they are missing.
     pub fn ensure(settings: &Settings, progress: &Progress) -> Result<Self, ToolsError> {
         let (lock, pinned) = pinned(settings)?;
         let _lock = Lock::take(&settings.cache.join("aarch64.lock"))?;
@@ -67,8 +66,8 @@ fn pinned(settings: &Settings) -> Result<(String, Pinned), ToolsError> {
     Ok((lock, pinned))
 }
 
-/// The compiler finds its own parts from where it lies; headers and libraries of arm64, and the
-/// libraries that it runs with itself, are named to it. The other processors' emulators are removed.
+/// The compiler finds its own parts relative to its path. Options name the headers and libraries of arm64, and the
+/// libraries that the compiler itself uses. The emulators of other processors are removed.
 fn finish(root: &Path, named: &Path) -> Result<(), FileError> {
     let bin = root.join("usr/bin");
     for entry in fs::read_dir(&bin).at("read", &bin)? {

@@ -1,5 +1,5 @@
-//! The programs of a release for arm64, in `dist/arm64`: built with the flags of those for amd64, and run
-//! on an emulator before anybody gets them.
+//! The programs of a release for arm64, in `dist/arm64`: built with the flags of those for amd64, and tested on an
+//! emulator.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,14 +10,16 @@ use cluster::platform::ARM64;
 use cluster::progress::Progress;
 use cluster::settings::Settings;
 
-use super::{Dist, DistError, PLUGIN, Programs, build, copy, flags, target_directory};
+use super::{
+    Dist, DistError, PLUGIN, Programs, build, copy, copy_programs, flags, target_directory,
+};
 use crate::cargo;
 use crate::dist::aarch64::Aarch64;
 use crate::dist::rust::Rust;
 use crate::guests::GUESTS;
 
-/// Kernels of arm64 have pages of 4, 16 or 64 KiB, and the allocator ends a program at once whose kernel
-/// has larger ones than it was built for: the power of two.
+/// The page size for the allocator, as a power of two. Kernels of arm64 have pages of 4, 16 or 64 KiB. The allocator
+/// ends a program at once if the kernel's pages are larger than those that it was built for.
 const LARGEST_PAGE: &str = "16";
 
 /// Builds what has changed, puts the guests of `dist` beside it, and runs all of it.
@@ -50,12 +52,7 @@ pub fn ensure(
     let built = target_directory(checkout)?.join(ARM64.target);
     let dir = dist.dir().join(ARM64.architecture);
     make_dir(&dir.join("guests"))?;
-    copy(
-        &built.join("release/ipu-operator"),
-        &dir.join("ipu-operator"),
-    )?;
-    copy(&built.join("agent/ipu-agent"), &dir.join("ipu-agent"))?;
-    copy(&built.join("release").join(PLUGIN), &dir.join(PLUGIN))?;
+    copy_programs(&built, &dir)?;
     for guest in GUESTS {
         let guest = format!("guests/{}.wasm", guest.name);
         copy(&dist.dir().join(&guest), &dir.join(&guest))?;
@@ -69,7 +66,7 @@ pub fn ensure(
     })
 }
 
-/// `cargo build` of static programs, with this compiler for what of them is C.
+/// `cargo build` of static programs, with this compiler for their C code.
 fn cargo_build(rust: &Rust, tools: &Aarch64, checkout: &Path, profile: &str) -> Command {
     let mut cargo = rust.cargo();
     cargo
@@ -87,8 +84,7 @@ fn cargo_build(rust: &Rust, tools: &Aarch64, checkout: &Path, profile: &str) -> 
     cargo
 }
 
-/// Starts the programs, and has the operator compile and call each guest: that is machine code which it
-/// makes itself.
+/// Starts the programs. The operator also compiles and calls each guest, because it generates that machine code itself.
 fn try_out(tools: &Aarch64, dir: &Path) -> Result<(), DistError> {
     let ran = |program: &str, arguments: &[&str]| {
         let mut command = tools.emulated(&dir.join(program));

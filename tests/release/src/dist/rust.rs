@@ -1,5 +1,5 @@
-//! A cargo that builds for another target without changing the user's toolchain: that toolchain where it
-//! has the target's standard library, else the same version of it in the cache, which rustup fetches.
+//! A cargo that builds for another target without a change of the user's toolchain. If that toolchain lacks the
+//! target's standard library, rustup fetches the same version into the cache.
 
 use std::env;
 use std::fs;
@@ -24,7 +24,7 @@ pub enum RustError {
     /// The user's compiler does not run.
     #[error("failed to ask rustc for its version and folder")]
     Ask(#[source] CommandError),
-    /// The toolchain lacks a target, and rustup does not bring it.
+    /// The toolchain lacks a target, and rustup cannot fetch it.
     #[error(
         "the Rust toolchain cannot compile for {target}, and rustup did not fetch one that can: install \
          rustup, or Rust {version} with the standard library for {target}"
@@ -43,12 +43,12 @@ pub enum RustError {
 /// How Rust is compiled for a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rust {
-    /// The folder of compiler and cargo, where they are not the user's own.
+    /// The folder of compiler and cargo. `None`: the user's own.
     own: Option<PathBuf>,
 }
 
 impl Rust {
-    /// Sees to it that there is a toolchain for this target.
+    /// Finds a toolchain for this target, or fetches it.
     pub fn ensure(
         target: &str,
         settings: &Settings,
@@ -81,8 +81,8 @@ impl Rust {
             return cargo();
         };
         let mut cargo = clean(bin.join("cargo"));
-        // rustup's own programs would take the user's toolchain, and so would the compiler itself where
-        // the cargo that started this program has named its libraries: it looks for targets beside them.
+        // rustup's own programs would use the user's toolchain. So would the compiler, if the cargo that started this
+        // program has set the path of its libraries: the compiler looks for targets beside them.
         cargo
             .env("RUSTC", bin.join("rustc"))
             .env_remove("RUSTDOC")
@@ -96,7 +96,7 @@ fn ask(about: &[&str]) -> Result<String, RustError> {
     command::output(Command::new(rustc).args(about)).map_err(RustError::Ask)
 }
 
-/// What a line of the compiler's description says.
+/// Returns the value of a line in the compiler's description.
 fn field<'a>(about: &'a str, name: &str) -> &'a str {
     let found = about.lines().find_map(|line| line.strip_prefix(name));
     found.unwrap_or_default()
@@ -110,7 +110,7 @@ fn has_target(sysroot: &Path, target: &str) -> bool {
     })
 }
 
-/// Fills `home` as if it were the home of a rustup with this toolchain alone.
+/// Fills `home` as the home of a rustup with only this toolchain.
 fn fetch(home: &Path, version: &str, target: &str) -> Result<(), RustError> {
     let mut rustup = Command::new("rustup");
     rustup

@@ -1,5 +1,5 @@
-//! Finds a compiler for wasm32 without changing the user's toolchain: that toolchain where it has the
-//! target, else Debian trixie's compiler, unpacked into the cache folder.
+//! Finds a compiler for wasm32 without a change of the user's toolchain: that toolchain if it has the target, otherwise
+//! Debian trixie's compiler, unpacked into the cache folder.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,15 +17,15 @@ pub const TARGET: &str = "wasm32-unknown-unknown";
 /// The packages that make up the compiler.
 const LOCK: &str = include_str!("../../../tools/wasm-rustc.lock");
 
-/// Debian release that the packages are of.
+/// Debian release of the packages.
 const SUITE: &str = "trixie";
 
 /// How guests are compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WasmToolchain {
-    /// The compiler, where it is not the user's own, and the linker to go with it.
+    /// The compiler and its linker. `None`: the user's own compiler.
     pub own: Option<OwnCompiler>,
-    /// Root of the compiler's files, which must not show in what it makes.
+    /// Root of the compiler's files. The compiled code must not contain this path.
     pub sysroot: PathBuf,
 }
 
@@ -53,13 +53,13 @@ pub enum ToolchainError {
          toolchain (rustup does), or add the target with `rustup target add wasm32-unknown-unknown`"
     )]
     NoLinker(PathBuf),
-    /// Neither the target nor Debian is there.
+    /// The toolchain has no such target, and the machine is no Debian.
     #[error(
         "the Rust toolchain cannot compile for wasm32-unknown-unknown and this machine has no \
          apt-get to fetch one that can: run `rustup target add wasm32-unknown-unknown`"
     )]
     NotDebian,
-    /// Debian's compiler is not to be had.
+    /// Debian's compiler is not available.
     #[error(
         "failed to fetch Debian's compiler for wasm32-unknown-unknown; with `rustup target add \
          wasm32-unknown-unknown` it is not needed"
@@ -67,8 +67,8 @@ pub enum ToolchainError {
     Fetch(#[from] DebianError),
 }
 
-/// The user's own toolchain where it can compile for wasm32, else the one in `cache`, which is
-/// unpacked there first if it is missing.
+/// Returns the user's own toolchain if it can compile for wasm32, otherwise the one in `cache`, after unpacking it if
+/// it is missing.
 pub fn find(cache: &Path) -> Result<WasmToolchain, ToolchainError> {
     let printed = command::output(Command::new("rustc").args(["--print", "sysroot"]))
         .map_err(ToolchainError::Rustc)?;
@@ -80,7 +80,7 @@ pub fn find(cache: &Path) -> Result<WasmToolchain, ToolchainError> {
     let key = sha256_of(LOCK);
     let home = cache.join(format!("wasm-rustc-1.85.1-{}", &key[..12]));
     if !home.is_dir() {
-        // The tests of one process share the folder that it is unpacked in.
+        // The tests of one process share the folder of the unpacked compiler.
         let _lock = Lock::take(&cache.join("wasm-rustc.lock"))?;
         if !home.is_dir() {
             unpack(&home)?;
@@ -113,8 +113,7 @@ fn linker(sysroot: &Path) -> Result<PathBuf, ToolchainError> {
         .ok_or_else(|| ToolchainError::NoLinker(sysroot.to_owned()))
 }
 
-/// Unpacks the compiler into a folder beside `home`, which takes the name `home` only when all of it
-/// is there.
+/// Unpacks the compiler into a folder beside `home`, and renames this folder to `home` when it is complete.
 fn unpack(home: &Path) -> Result<(), ToolchainError> {
     if Command::new("apt-get").arg("--version").output().is_err() {
         return Err(ToolchainError::NotDebian);
@@ -127,13 +126,13 @@ fn unpack(home: &Path) -> Result<(), ToolchainError> {
     }
     write_wrapper(&partial, home)?;
     match fs::rename(&partial, home) {
-        // Another process was faster; what it made is the same.
+        // Another process was faster, with the same result.
         Err(_) if home.is_dir() => Ok(remove(&partial)?),
         renamed => Ok(renamed.at("make", home)?),
     }
 }
 
-/// The compiler needs a newer C library than the machine may have, so it starts by its own loader.
+/// The compiler needs a newer C library than the machine may have, so its own loader starts it.
 fn write_wrapper(partial: &Path, home: &Path) -> Result<(), FileError> {
     let libraries = home.join("usr/lib/x86_64-linux-gnu");
     let wrapper = partial.join("rustc");

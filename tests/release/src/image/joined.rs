@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
-/// Joins archives of one image each. `name` is that of the whole. Docker with a store of its own, and
-/// not containerd's, finds the first.
+/// Joins archives of one image each into one archive named `name`. Docker with its own image store, instead of
+/// containerd's, finds only the first image.
 pub fn join(archives: &[&Path], name: &str) -> Result<Vec<u8>, FileError> {
     let (mut manifests, mut blobs, mut for_docker) = (Vec::new(), BTreeMap::new(), None);
     for path in archives {

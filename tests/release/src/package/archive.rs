@@ -1,4 +1,4 @@
-//! Packed folders: sorted, of one owner and one time, and so the same bytes each time.
+//! Packed folders: sorted, with one owner and one time, so that the bytes are always the same.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -28,13 +28,13 @@ pub fn add(files: &mut Files, path: &Path, name: &str) -> Result<(), FileError> 
     Ok(())
 }
 
-/// The folder of a package whose files are programs.
+/// The folder of the programs in a package.
 pub const PROGRAMS: &str = "bin/";
 
-/// Packs files, with this in front of their paths. `time` is in seconds since 1970. Those in the folder of programs can be
-/// run.
+/// Packs files, with a prefix of their paths. `time` is in seconds since 1970. Files in the folder of programs are
+/// executable.
 pub fn tar_gz(files: &Files, prefix: &str, time: u64) -> io::Result<Vec<u8>> {
-    // Neither the time nor the kind of machine is written into this header.
+    // This header contains neither the time nor the kind of machine.
     let packed = GzEncoder::new(Vec::new(), Compression::default());
     let mut tar = tar::Builder::new(packed);
     for (name, content) in files {

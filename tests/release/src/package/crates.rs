@@ -14,10 +14,10 @@ use crate::cargo::cargo;
 use crate::dist::aarch64;
 use crate::guests::GUESTS;
 
-/// Why it is not known.
+/// Why the crates are unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum CratesError {
-    /// A program that knows failed.
+    /// A program that lists them failed.
     #[error("failed to ask {0}")]
     Ask(&'static str, #[source] CommandError),
     /// Cargo's answer is not understood.
@@ -28,7 +28,7 @@ pub enum CratesError {
     Tools(#[from] ToolsError),
 }
 
-/// All of it.
+/// Everything that the programs contain.
 #[derive(Clone, Debug)]
 pub struct Crates {
     /// By name and version. The operator and the guests are among them.
@@ -56,7 +56,7 @@ impl Crate {
 }
 
 impl Crates {
-    /// What the programs of the checkout are made of for these platforms.
+    /// Lists what the programs of the checkout contain on these platforms.
     pub fn of(settings: &Settings, platforms: &[Platform]) -> Result<Self, CratesError> {
         let mut metadata = cargo();
         metadata

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::archive::Files;
 use crate::guests::GUESTS;
 
-/// Why the guests are no artefacts.
+/// Why the artefacts could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestsError {
     /// A file could not be read.

@@ -10,16 +10,16 @@ use crate::dist::PLUGIN;
 /// The file, which krew wants to have the name of the plugin.
 pub const NAME: &str = "ipu.yaml";
 
-/// What krew shows in its list.
+/// The text in krew's list.
 const SHORT: &str = "Explain waiting IPU jobs and drain IPU controllers";
 
-/// What it shows of the plugin.
+/// The text that krew shows for the plugin.
 const LONG: &str = "Explains why an IPUJob or a Pod waits for Graphcore IPUs, shows who uses them and where the \
                     IPU-hours went, and cordons and drains V-IPU controllers. It needs the IPU Operator in the \
                     cluster, and uses your kubeconfig and your rights.";
 
-/// The manifest for an archive with these files and this checksum. Where the archive will be published is not known:
-/// `uri` is its name, and without a home page of the chart there is no `homepage`. Who publishes it completes both.
+/// The manifest for an archive with these files and this checksum. The address of the published archive is unknown, so
+/// `uri` is its name. If the chart has no home page, there is no `homepage`. The publisher completes both.
 pub fn manifest(
     files: &Files,
     platforms: &[Platform],

@@ -1,4 +1,4 @@
-//! The licences of what others wrote and a release holds, with their texts from the crates themselves.
+//! The licences of third-party code in a release, with their texts from the crates.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -10,13 +10,13 @@ use cluster::files::{At, FileError, read};
 use super::crates::{Crate, Crates};
 use super::sbom::{LIBC_LICENCE, RUST_LICENCE};
 
-/// The file that they are in.
+/// The file of the licences.
 pub const NAME: &str = "THIRD-PARTY-LICENSES.txt";
 
-/// Where Debian keeps the C library's licence.
+/// The path of the C library's licence in Debian.
 const OF_LIBC: &str = "/usr/share/common-licenses/LGPL-2.1";
 
-/// How the names of files begin that hold a licence or what it asks to be passed on.
+/// Prefixes of the names of files with a licence, or with a notice that a licence requires.
 const NAMES: [&str; 6] = [
     "license",
     "licence",

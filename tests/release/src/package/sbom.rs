@@ -1,4 +1,4 @@
-//! The list of what is in a release (SBOM), as CycloneDX 1.5 describes it.
+//! The software bill of materials (SBOM) of a release, as CycloneDX 1.5 defines it.
 
 use cyclonedx_bom::errors::JsonWriteError;
 use cyclonedx_bom::external_models::spdx::{SpdxExpression, SpdxExpressionError};
@@ -17,7 +17,7 @@ pub const LIBC_LICENCE: &str = "LGPL-2.1-or-later";
 /// Licence of Rust's standard library.
 pub const RUST_LICENCE: &str = "MIT OR Apache-2.0";
 
-/// Why there is no list.
+/// Why there is no SBOM.
 #[derive(Debug, thiserror::Error)]
 pub enum SbomError {
     /// A name cannot be made into a URL of a package.
@@ -27,11 +27,11 @@ pub enum SbomError {
     #[error("failed to understand the licence of {0}")]
     Licence(String, #[source] SpdxExpressionError),
     /// It could not be written.
-    #[error("failed to write the list of what is in the release")]
+    #[error("failed to write the SBOM of the release")]
     Write(#[source] JsonWriteError),
 }
 
-/// The list. It has neither serial number nor time, which would differ each time.
+/// The SBOM. It has neither serial number nor time, which would differ in each build.
 pub fn render(crates: &Crates) -> Result<Vec<u8>, SbomError> {
     let mut components = crates
         .crates
@@ -72,8 +72,8 @@ pub fn render(crates: &Crates) -> Result<Vec<u8>, SbomError> {
     Ok(json)
 }
 
-/// What the release is made of, and what each crate needs; `references` are those of the crates, and
-/// then of what no crate stands for.
+/// The components of the release, and the dependencies of each crate. `references` has those of the crates first, then
+/// those of components that are no crates.
 fn dependencies(crates: &Crates, release: String, references: &[String]) -> Vec<Dependency> {
     let all = crates.crates.iter().zip(references);
     let ours = all.clone().filter(|(of, _)| of.is_ours());

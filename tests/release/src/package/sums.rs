@@ -8,10 +8,10 @@ use cluster::files::{At, FileError, read, sha256_of};
 
 use super::archive::{self, Files};
 
-/// The file that they are in.
+/// The file of the checksums.
 pub const NAME: &str = "SHA256SUMS";
 
-/// Why a folder is not what was packed.
+/// Why a folder differs from the packed one.
 #[derive(Debug, thiserror::Error)]
 pub enum SumsError {
     /// A file could not be read.

@@ -26,7 +26,7 @@ pub enum TwiceError {
     /// A command failed.
     #[error("failed to {0}")]
     Command(&'static str, #[source] CommandError),
-    /// The second build would be of other sources.
+    /// The second build would use other sources.
     #[error("there are changes that are not committed, and the second build would be without them")]
     Changed,
     /// The bytes differ.
@@ -34,8 +34,7 @@ pub enum TwiceError {
     Differ(Vec<String>),
 }
 
-/// Builds the release of this commit again, for arm64 where the first one is, and answers the digest of
-/// each file that both have.
+/// Builds the release of this commit again, for arm64 too if the first one is. Returns the digest of each file.
 pub fn compare(
     settings: &Settings,
     first: &Package,
@@ -91,7 +90,7 @@ pub fn compare(
     Ok(digests.collect())
 }
 
-/// The archive, what is in it, and the programs that its image is made of.
+/// The archive, its files, and the programs in its image.
 fn built(
     checkout: &Path,
     package: &Package,

@@ -1,4 +1,4 @@
-//! The same writes and calls as the proxy's, by a loop that decides nothing.
+//! The writes and calls of the proxy, from a loop without decisions.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,8 +13,8 @@ use super::super::{Consumption, Load, LoadError};
 use super::proxy::api_server;
 use super::{CONTROLLERS, IPUS, Recorded, ipus_for};
 
-/// Writes as many objects as the proxy has recorded, updates each as often, and makes the same calls.
-/// Answers the fastest way, and how many it did at the same time.
+/// Writes and updates the same number of objects as the proxy, and makes the same calls. Returns the fastest run and
+/// its concurrency.
 pub async fn bare_partitions(like: &Recorded) -> Result<(usize, Load), LoadError> {
     let count = like.load.count;
     let (plane, client) = api_server().await?;

@@ -16,7 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::super::LoadError;
 
-/// Decisions of each kind; the middle one of their times counts.
+/// Decisions of each kind. The median of their times counts.
 const RUNS: usize = 301;
 
 /// IPUs of each controller.
@@ -113,7 +113,7 @@ fn capacity_for(earlier_entries: usize, views: &[ControllerView]) -> Duration {
     timed(|| queue::capacity_for(black_box(&me), &entries, &[], 0, views.to_vec(), limit, now))
 }
 
-/// The built-in guest for placement, as `make dist` leaves it.
+/// The built-in guest for placement, as `make dist` builds it.
 async fn placement_guest() -> Result<ActivePolicies, LoadError> {
     let options = GuestHostOptions {
         guests_dir: Settings::from_env()?.checkout.join("dist/guests"),
@@ -134,7 +134,7 @@ fn timed<T>(decide: impl Fn() -> T) -> Duration {
     median(&mut times)
 }
 
-/// The middle one of an odd number of times.
+/// The median of an odd number of times.
 fn median(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]

@@ -34,10 +34,10 @@ use super::wanted_by;
 /// Name of the process.
 const NAME: &str = "vipu-proxy";
 
-/// How long it is looked at while nothing is asked of it.
+/// How long the idle process is measured.
 const REST: Duration = Duration::from_mins(3);
 
-/// How often it is tried anew when another process takes one of the chosen ports.
+/// How often the start is repeated when another process takes one of the chosen ports.
 const TRIES: usize = 3;
 
 /// The process, and what it needs.
@@ -81,14 +81,14 @@ impl Proxy {
         })
     }
 
-    /// Asks for all of these partitions, several at a time, and waits until they are ready.
+    /// Requests all of these partitions, several at a time, and waits until they are ready.
     pub(super) async fn record(&self, wanted: &[Value]) -> Result<(), LoadError> {
         futures::try_join!(self.ask_for(wanted), self.once_ready(wanted))?;
         Ok(())
     }
 
-    /// Makes an IPUJob for each of these numbers, and answers the partition that each wants. Nobody brings
-    /// the jobs forward: they are there to be looked for.
+    /// Creates an IPUJob for each of these numbers, and returns the partition that each requests. No controller
+    /// reconciles the jobs: the proxy only reads them.
     pub(super) async fn of_jobs(&self, numbers: Range<usize>) -> Result<Vec<Value>, LoadError> {
         let jobs = jobs(&self.client, "graphcore.ai", "v1alpha1", "IPUJob");
         let name = |number: usize| format!("owner-{number}");
@@ -124,8 +124,8 @@ impl Proxy {
         consumption(&self.programs, NAME)
     }
 
-    /// What it uses most of the time in the three minutes that follow: connections that nobody uses are
-    /// closed by the API server after 90 s, and two sweeps may fall in between.
+    /// Its median usage in the next three minutes. In this time, the API server closes idle connections, after 90 s,
+    /// and there may be two sweeps.
     pub(super) async fn at_rest(&self) -> Result<Consumption, LoadError> {
         let begun = Instant::now();
         let mut seen = Vec::new();
@@ -142,7 +142,7 @@ impl Proxy {
         Ok(seen[seen.len() / 2])
     }
 
-    /// Asks how many partitions of so many IPUs there is room for.
+    /// Queries the free capacity for partitions of this size.
     pub(super) async fn query(&self, ipus: u32) -> Result<(), LoadError> {
         let url = format!("http://127.0.0.1:{}/query", self.port);
         let body = format!("{{\"size\": {ipus}}}");
@@ -150,7 +150,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// How long a sweep took that found so many partitions, once there was one.
+    /// Waits for a sweep that finds this number of partitions, and returns its duration.
     pub(super) async fn once_swept(&self, partitions: usize) -> Result<Duration, LoadError> {
         let no_log = |error| LoadError::Missing(format!("{}: {error}", self.log.display()));
         let mut log = File::open(&self.log).map_err(no_log)?;
@@ -225,7 +225,7 @@ impl Proxy {
     }
 }
 
-/// Starts the process on free ports, and waits until it is ready. Answers its port without TLS.
+/// Starts the process on free ports, and waits until it is ready. Returns its port without TLS.
 async fn start(
     settings: &Settings,
     plane: &ControlPlane,
@@ -259,7 +259,7 @@ pub(super) async fn api_server() -> Result<(ControlPlane, Client), LoadError> {
     Ok((plane, client))
 }
 
-/// The release's namespace and the admin's list of controllers: all that the proxy needs of the chart.
+/// The release's namespace and the admin's list of controllers: the only parts of the chart that the proxy needs.
 async fn install(client: &Client, simulators: &[Simulator]) -> Result<(), LoadError> {
     let namespace = Namespace {
         metadata: ObjectMeta {
@@ -287,8 +287,7 @@ async fn install(client: &Client, simulators: &[Simulator]) -> Result<(), LoadEr
     made.map(drop).map_err(api("list the controllers"))
 }
 
-/// How many partitions a sweep found on controllers, and how long it took, where a line of the log
-/// tells of one.
+/// The number of partitions that a sweep found on controllers, and its duration, if a line of the log reports one.
 fn swept(line: &[u8]) -> Option<(usize, Duration)> {
     let line: Value = serde_json::from_slice(line).ok()?;
     if line["message"] != "swept" {

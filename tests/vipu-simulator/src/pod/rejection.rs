@@ -1,8 +1,8 @@
-//! Pure: why the simulated server does not do what it was asked, in the words that it sends.
+//! Pure: why the simulated server rejects a request, in the text that it sends.
 
 use super::Stage;
 
-/// Why the server does not do what it was asked.
+/// Why the server rejects a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// No block of IPUs is free.

@@ -62,7 +62,7 @@ fn the_time_of_ipus_in_partitions_is_exact() {
         ipu_milliseconds,
     };
     assert_eq!(pod.occupancy(at(205)), expected(4 * 195 + 2 * 30 + 165));
-    // The removal ended at 210, whenever somebody asks.
+    // The removal ended at 210, no matter when the state is read.
     assert_eq!(pod.occupancy(at(1_000)), expected(4 * 200 + 2 * 30 + 960));
     assert!(pod.create(&wanted("refused", 32), None, at(1_000)).is_err());
     assert_eq!(pod.occupancy(at(1_000)).ipus, 7);

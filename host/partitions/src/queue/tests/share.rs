@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn only_a_share_of_the_controllers_is_reserved() {
     let pods = |count: usize| {
-        let pods = (0..count).map(|number| pod(&format!("pod{number:02}"), 16, 8));
+        let pods = (0..count).map(|number| view(&format!("pod{number:02}"), 16, 8));
         pods.collect::<Vec<_>>()
     };
     let me = one("me", 2, 0);
@@ -28,8 +28,8 @@ fn only_a_share_of_the_controllers_is_reserved() {
         assert_eq!(reserved(&others, &pods(count)), expected, "{name}");
     }
     // What fitted before a reservation is considered again after it: the second one of 8 gets the rest of the share.
-    let mut pods_with_little = vec![pod("pod00", 16, 8)];
-    pods_with_little.extend((1..16).map(|number| pod(&format!("pod{number:02}"), 16, 12)));
+    let mut pods_with_little = vec![view("pod00", 16, 8)];
+    pods_with_little.extend((1..16).map(|number| view(&format!("pod{number:02}"), 16, 12)));
     let three = [one("a", 8, 15), one("b", 16, 14), one("c", 8, 12)];
     assert_eq!(reserved(&three, &pods_with_little), 2);
     // A request that only one controller suits does not use up the share of the others.
