@@ -1,14 +1,14 @@
 //! Pure: the queue of waiting requests: their order, and the capacity that is reserved for each.
 //!
 //! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an earlier
-//! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it, one
-//! more after each further limit, but only a small share of all controllers, so that the others serve what fits. The
-//! partitions of a gang are requested when all missing ones fit.
+//! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it: a
+//! small share of all, so that the others serve what fits, and more the longer it waits. The partitions of a gang are
+//! requested when all missing ones fit.
 
 mod entry;
 mod reservations;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::WaitingReason;
 use jiff::{SignedDuration, Timestamp};
@@ -16,7 +16,7 @@ use vipu_client::model::largest_partition;
 
 use entry::suits;
 use ipu_guest_host::model::ControllerView;
-use reservations::{Reservations, additional};
+use reservations::{Reservations, stage};
 
 pub use entry::{
     Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
@@ -84,8 +84,9 @@ fn reserve_for<'a>(
 ) -> bool {
     let mut is_claimed = false;
     let mut controllers = Reservations::default();
-    // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes.
-    let mut considered = BTreeSet::new();
+    // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes, or for
+    // one that has waited for longer.
+    let mut considered: BTreeMap<_, usize> = BTreeMap::new();
     let mut is_full = are_full(views);
     for (number, earlier) in earlier_entries {
         if is_full {
@@ -94,9 +95,10 @@ fn reserve_for<'a>(
         let limits = limits(earlier);
         let kind = (
             (earlier.ipus, earlier.gang, &earlier.node_selector),
-            (earlier.has_precedence, limits > 0, additional(limits)),
+            earlier.has_precedence,
         );
-        if considered.contains(&kind) {
+        let stage = stage(limits);
+        if considered.get(&kind).is_some_and(|seen| *seen >= stage) {
             continue;
         }
         let has_changed = if earlier.has_precedence && reserve((number, earlier), views, reserved) {
@@ -111,7 +113,7 @@ fn reserve_for<'a>(
             considered.clear();
             is_full = are_full(views);
         } else {
-            considered.insert(kind);
+            considered.insert(kind, stage);
         }
     }
     is_claimed

@@ -276,15 +276,22 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "each large request drains a controller of its own",
         file: RESERVATIONS,
-        text: "share.saturating_sub(taken.unwrap_or(0))",
-        instead: "share.saturating_sub(taken.unwrap_or(0).min(0))",
+        text: "share(limits, suited.len()).saturating_sub(taken.unwrap_or(0))",
+        instead: "share(limits, suited.len()).saturating_sub(taken.unwrap_or(0).min(0))",
+        found_by: SHARE_TESTS,
+    },
+    Mutation {
+        name: "a job that never ends makes a large request wait for weeks",
+        file: RESERVATIONS,
+        text: "(suited / SHARE).max(1) + limits / GROWTH;",
+        instead: "(suited / SHARE).max(1) + limits / GROWTH / 168;",
         found_by: SHARE_TESTS,
     },
     Mutation {
         name: "what fitted before a reservation is not considered again",
         file: QUEUE,
         text: "considered.clear();",
-        instead: "considered.retain(|_| true);",
+        instead: "considered.retain(|_, _| true);",
         found_by: SHARE_TESTS,
     },
     Mutation {

@@ -74,10 +74,10 @@ fn backfill_ends_when_the_earlier_request_has_waited_for_the_limit() {
         (one("big", 16, 9), [4, 8, 8]),
         // Only if the earlier request fits at all, and where most is free.
         (one("big", 16, 10), [4, 0, 8]),
-        // One of a few is reserved, until the request has waited for very long.
+        // Half of those that suit it are reserved on the first day, and then both.
         (one("big", 16, 20), [4, 0, 8]),
-        (one("big", 16, 10_070), [4, 0, 8]),
-        (one("big", 16, 10_080), [0, 0, 8]),
+        (one("big", 16, 1_430), [4, 0, 8]),
+        (one("big", 16, 1_440), [0, 0, 8]),
         (one("impossible", 64, 500), [4, 8, 8]),
     ];
     for (earlier, expected) in cases {
