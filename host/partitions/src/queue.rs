@@ -64,7 +64,14 @@ pub fn capacity_for(
     let earlier_entries = earlier_entries
         .filter(|(_, earlier)| earlier.owner != me.owner && earlier.waits_for_capacity());
     let limits = |earlier: &QueueEntry| limits(earlier, limit, now);
-    is_claimed |= reserve_for(earlier_entries, limits, &mut views, &mut reserved);
+    let has_precedence = |earlier: &QueueEntry| earlier.has_precedence;
+    is_claimed |= reserve_for(
+        earlier_entries,
+        has_precedence,
+        limits,
+        &mut views,
+        &mut reserved,
+    );
     let too_small = too_small(me, held, &views);
     Capacity {
         views,
@@ -74,10 +81,12 @@ pub fn capacity_for(
     }
 }
 
-/// Reserves capacity for earlier requests, each with its number in the queue. Returns whether some of them will use theirs
-/// within seconds.
+/// Reserves capacity for earlier requests, each with its number in the queue: for those with precedence what they will use,
+/// and whole controllers for those that have waited for the limit at least once. Returns whether some of them will use
+/// theirs within seconds.
 fn reserve_for<'a>(
     earlier_entries: impl Iterator<Item = (usize, &'a QueueEntry)>,
+    has_precedence: impl Fn(&QueueEntry) -> bool,
     limits: impl Fn(&QueueEntry) -> usize,
     views: &mut [ControllerView],
     reserved: &mut BTreeMap<String, String>,
@@ -92,16 +101,16 @@ fn reserve_for<'a>(
         if is_full {
             break;
         }
-        let limits = limits(earlier);
+        let (has_precedence, limits) = (has_precedence(earlier), limits(earlier));
         let kind = (
             (earlier.ipus, earlier.gang, &earlier.node_selector),
-            earlier.has_precedence,
+            has_precedence,
         );
         let stage = stage(limits);
         if considered.get(&kind).is_some_and(|seen| *seen >= stage) {
             continue;
         }
-        let has_changed = if earlier.has_precedence && reserve((number, earlier), views, reserved) {
+        let has_changed = if has_precedence && reserve((number, earlier), views, reserved) {
             is_claimed = true;
             true
         } else if limits > 0 && lacks_capacity(earlier, views) {
@@ -152,21 +161,33 @@ pub fn new_request(
     }
 }
 
-/// The capacity that is left after all requests of the queue that fit, and after the IPUs of each controller that are
-/// being requested (`asked`). A partition that is evicted may use only this.
+/// The capacity that is left after all requests of the queue that fit, after the IPUs of each controller that are being
+/// requested (`asked`), and after the reservations for requests that are earlier than `me`. If the partition of `me` is
+/// evicted, it may use only this: it would wait for the rest, and its Pods would have ended for nothing.
 pub fn capacity_after_queue<'a>(
+    me: &QueueEntry,
     entries: &[QueueEntry],
     asked: impl Iterator<Item = (&'a str, u32)>,
     mut views: Vec<ControllerView>,
+    limit: SignedDuration,
+    now: Timestamp,
 ) -> Vec<ControllerView> {
     for (name, ipus) in asked {
         if let Some(view) = views.iter_mut().find(|view| view.name == name) {
             use_up(view, ipus);
         }
     }
-    for entry in entries.iter().filter(|entry| entry.missing_members == 0) {
-        take(&mut views, entry.ipus, &entry.node_selector);
-    }
+    let waiting = (1..).zip(entries);
+    let waiting = waiting.filter(|(_, entry)| entry.missing_members == 0);
+    let limits = |entry: &QueueEntry| {
+        let is_earlier = entry.position < me.position && entry.owner != me.owner;
+        if is_earlier && entry.waits_for_capacity() {
+            limits(entry, limit, now)
+        } else {
+            0
+        }
+    };
+    reserve_for(waiting, |_| true, limits, &mut views, &mut BTreeMap::new());
     views
 }
 

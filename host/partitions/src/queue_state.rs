@@ -114,15 +114,15 @@ impl QueueState {
             return entries.clone();
         }
         let mut entries = watched.read(|cache| cache.queue(now));
-        let released_at = state.released_at.elapsed();
-        for entry in &mut entries {
-            let evaluated = state.evaluated.of(&entry.uid);
-            let evaluated = evaluated.map(|((), at)| at.elapsed());
-            entry.set_precedence(evaluated, released_at);
-        }
+        state.update(&mut entries);
         let entries: Arc<[QueueEntry]> = entries.into();
         state.entries = Some((Instant::now(), entries.clone()));
         entries
+    }
+
+    /// Decides which entries have precedence, and which are stalled.
+    pub(super) fn update(&self, entries: &mut [QueueEntry]) {
+        self.state().update(entries);
     }
 
     /// The partitions on a drained controller. Each of them reads all others again and again.
@@ -143,6 +143,17 @@ impl QueueState {
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change is complete before the next one begins.
         self.state.lock()
+    }
+}
+
+impl State {
+    fn update(&self, entries: &mut [QueueEntry]) {
+        let released_at = self.released_at.elapsed();
+        for entry in entries {
+            let evaluated = self.evaluated.of(&entry.uid);
+            let evaluated = evaluated.map(|((), at)| at.elapsed());
+            entry.set_precedence(evaluated, released_at);
+        }
     }
 }
 

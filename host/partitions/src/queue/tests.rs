@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 
+mod evicted;
 mod share;
 
 const LIMIT: SignedDuration = SignedDuration::from_mins(10);
@@ -157,16 +158,6 @@ fn nothing_is_reserved_on_controllers_that_cannot_serve_the_earlier_request() {
     let mut earlier = one("earlier", 16, 60);
     earlier.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
     assert_eq!(shown(&me, &[earlier], &pods), [8, 8, 8]);
-}
-
-#[test]
-fn an_eviction_uses_only_the_capacity_after_the_queue() {
-    let pods = vec![pod("pod1", 16, 8), pod("pod2", 8, 0)];
-    let entries = [one("waits", 8, 1), one("too-large", 64, 1)];
-    let asked = [("pod2", 4), ("pod9", 4)];
-    let left = capacity_after_queue(&entries, asked.into_iter(), pods);
-    let left: Vec<u32> = left.iter().map(|view| view.largest_free).collect();
-    assert_eq!(left, [0, 4]);
 }
 
 #[test]
