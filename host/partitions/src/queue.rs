@@ -16,7 +16,7 @@ use vipu_client::model::largest_partition;
 
 use entry::suits;
 use ipu_guest_host::model::ControllerView;
-use reservations::{Reservations, stage};
+use reservations::{LONG, Reservations, stage};
 
 pub use entry::{
     Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
@@ -104,13 +104,17 @@ fn reserve_for<'a>(
         let (has_precedence, limits) = (has_precedence(earlier), limits(earlier));
         let kind = (
             (earlier.ipus, earlier.gang, &earlier.node_selector),
-            has_precedence,
+            (has_precedence, earlier.is_refused),
         );
         let stage = stage(limits);
         if considered.get(&kind).is_some_and(|seen| *seen >= stage) {
             continue;
         }
-        let has_changed = if has_precedence && reserve((number, earlier), views, reserved) {
+        let has_changed = if is_fragmented(earlier, limits, views)
+            && controllers.reserve((number, earlier), 1 + limits - LONG, views, reserved)
+        {
+            true
+        } else if has_precedence && reserve((number, earlier), views, reserved) {
             is_claimed = true;
             true
         } else if limits > 0 && lacks_capacity(earlier, views) {
@@ -158,6 +162,7 @@ pub fn new_request(
         node_selector,
         has_precedence: false,
         is_stalled: false,
+        is_refused: false,
     }
 }
 
@@ -275,6 +280,15 @@ fn holder(number: usize, earlier: &QueueEntry) -> String {
 fn limits(earlier: &QueueEntry, limit: SignedDuration, now: Timestamp) -> usize {
     let waited = now.duration_since(earlier.since).as_secs().max(0);
     usize::try_from(waited / limit.as_secs().max(1)).unwrap_or(usize::MAX)
+}
+
+/// Whether a request has waited for long although it seems to fit: controllers refuse it, because their free IPUs do not
+/// stand together. The jobs between them may be followed by others for ever. If one of the controllers is empty, they refuse
+/// it for another reason, and no reservation would help.
+fn is_fragmented(earlier: &QueueEntry, limits: usize, views: &[ControllerView]) -> bool {
+    let mut suited = views.iter().filter(|view| earlier.suits(view));
+    let is_refused_for_long = earlier.gang <= 1 && earlier.is_refused && limits >= LONG;
+    is_refused_for_long && suited.all(|view| view.used_ipus > 0)
 }
 
 /// Whether an earlier request lacks capacity that can become free. A request that fits now waits for something else, and

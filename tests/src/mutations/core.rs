@@ -274,6 +274,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation,
     },
     Mutation {
+        name: "nothing is reserved for a request that controllers refuse",
+        file: QUEUE,
+        text: "is_refused_for_long && suited.all(|view| view.used_ipus > 0)",
+        instead: "is_refused_for_long && suited.all(|view| view.used_ipus > view.total_ipus)",
+        found_by: SHARE_TESTS,
+    },
+    Mutation {
         name: "each large request drains a controller of its own",
         file: RESERVATIONS,
         text: "share(limits, suited.len()).saturating_sub(taken.unwrap_or(0))",

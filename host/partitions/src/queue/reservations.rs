@@ -4,10 +4,14 @@
 //! adding controllers, a few large requests would drain all of them. Therefore only a share is reserved at the same time,
 //! for the earliest requests.
 //!
-//! A request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and the free IPUs of
+//! The earliest request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and the free IPUs of
 //! a reserved controller only grow, so the most that is free grows until the earliest request fits. A job on a reserved
 //! controller may never end. Therefore one controller is added to the share after each hour, and the reserved ones are
 //! more than those with such a job in the end. In the first day, half of the controllers stay open to others.
+//!
+//! A request may seem to fit, and controllers refuse it, because their free IPUs do not stand together. In the replay of real
+//! jobs, reservations for such requests cost more than they gained, so their time begins to count after a day. Nothing else
+//! would end their wait: on an empty controller, all IPUs stand together.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,8 +27,9 @@ const SHARE: usize = 8;
 /// Limits after each of which a request gets one more controller: an hour with the default limit of ten minutes.
 const GROWTH: usize = 6;
 
-/// Limits after which more than half of the controllers can be reserved: a day with the default limit.
-const LONG: usize = 24 * GROWTH;
+/// Limits after which a request has waited for long, a day with the default limit: more than half of the controllers can be
+/// reserved for it, and the first one is if it seems to fit, but controllers refuse it.
+pub(super) const LONG: usize = 24 * GROWTH;
 
 /// The reservations of whole controllers, for one decision.
 #[derive(Debug, Default)]

@@ -35,6 +35,7 @@ fn one(name: &str, ipus: u32, minutes: i64) -> QueueEntry {
         node_selector: BTreeMap::new(),
         has_precedence: false,
         is_stalled: false,
+        is_refused: false,
     }
 }
 

@@ -108,6 +108,42 @@ fn jobs_that_never_end_delay_a_large_request_for_hours_at_most() {
 }
 
 #[test]
+fn controllers_that_refuse_a_request_are_reserved_for_it_after_a_day() {
+    let pods = [
+        pod("pod1", 64, 24),
+        pod("pod2", 64, 16),
+        pod("pod3", 64, 40),
+    ];
+    let me = one("me", 2, 0);
+    let refused = |minutes| QueueEntry {
+        is_refused: true,
+        ..one("refused", 32, minutes)
+    };
+    let precedes = QueueEntry {
+        has_precedence: true,
+        ..refused(1_440)
+    };
+    let cases = [
+        ("before the limit", refused(9), [32, 32, 16]),
+        ("on the first day", refused(1_430), [32, 32, 16]),
+        ("after it", refused(1_440), [32, 0, 16]),
+        ("an hour later", refused(1_500), [0, 0, 16]),
+        ("with precedence", precedes, [32, 0, 16]),
+        (
+            "it waits for a policy",
+            one("fits", 32, 1_440),
+            [32, 32, 16],
+        ),
+    ];
+    for (name, earlier, expected) in cases {
+        assert_eq!(shown(&me, &[earlier], &pods), expected, "{name}");
+    }
+    // The empty one would hold it, so it is refused for another reason.
+    let pods = [pod("pod1", 64, 24), pod("pod2", 64, 0)];
+    assert_eq!(shown(&me, &[refused(1_500)], &pods), [32, 64]);
+}
+
+#[test]
 fn requests_are_counted_by_size() {
     let entries = [2, 8, 2, 3, 16].map(|ipus| one("one", ipus, 0));
     let sizes = sizes(entries.iter()).into_iter();
