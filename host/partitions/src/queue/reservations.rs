@@ -4,10 +4,10 @@
 //! adding controllers, a few large requests would drain all of them. Therefore only a share is reserved at the same time,
 //! for the earliest requests.
 //!
-//! The earliest request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and the free IPUs of
-//! a reserved controller only grow, so the most that is free grows until the earliest request fits. A job on a reserved
-//! controller may never end. Therefore one controller is added to the share after each hour, and the reserved ones are
-//! more than those with such a job in the end. In the first day, half of the controllers stay open to others.
+//! The earliest request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and the
+//! free IPUs of a reserved controller only grow, so the most that is free grows until the request fits. A job on a reserved
+//! controller may never end. Therefore the share grows by one controller after each hour, until it is larger than the
+//! number of controllers with such a job. In the first day, half of the controllers stay open to others.
 //!
 //! A request may seem to fit, and controllers refuse it, because their free IPUs do not stand together. In the replay of real
 //! jobs, reservations for such requests cost more than they gained, so their time begins to count after a day. Nothing else
