@@ -111,11 +111,14 @@ pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> Evi
     let open = context.pool.candidates().await.open;
     // The queue is read again: a partition that has just left the controller waits in it, and needs the capacity that it
     // left for.
-    let (asked, entries) = watched.read(|cache| {
+    let (asked, mut entries) = watched.read(|cache| {
         let asked = cache.some(|one| one.has_open_request);
         (asked, cache.queue(now))
     });
-    let open = eviction::capacity_after_queue(&entries, asked.iter(), open);
+    context.queue_state.update(&mut entries);
+    let limit = context.settings.backfill_limit;
+    let asking = asked.iter();
+    let open = eviction::capacity_after_queue(partition, &entries, asking, open, limit, now);
     // Cached data are enough: a partition that has left since then still leaves first.
     let there = context.queue_state.on_drained(watched, name);
     let is_other = |one: &&IPUPartition| siblings.iter().all(|other| other.uid() != one.uid());

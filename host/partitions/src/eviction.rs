@@ -1,5 +1,7 @@
 //! Pure: decides whether an IPUPartition leaves a drained controller, and counts the partitions of its owner.
 
+use std::time::Duration;
+
 use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartition};
 use ipu_api::partition_conditions;
 use ipu_guest_host::model::ControllerView;
@@ -55,14 +57,20 @@ pub fn required_data<'a>(me: &'a IPUPartition, cordons: &CordonStates) -> Requir
     }
 }
 
-/// The capacity of the open controllers after the queue and the open requests. `asking` contains at least the
-/// IPUPartitions with open requests.
+/// The capacity of the open controllers for `me`, after the queue and the open requests. `asking` contains at least the
+/// IPUPartitions with open requests; `backfill_limit` is the waiting time after which capacity is reserved.
 pub fn capacity_after_queue<'a>(
+    me: &IPUPartition,
     entries: &[QueueEntry],
     asking: impl Iterator<Item = &'a IPUPartition>,
     open: Vec<ControllerView>,
+    backfill_limit: Duration,
+    now: Timestamp,
 ) -> Vec<ControllerView> {
-    queue::capacity_after_queue(entries, asking.flat_map(open_requests), open)
+    let me = queue::own_entry(me, entries, now);
+    let asked = asking.flat_map(open_requests);
+    let limit = SignedDuration::try_from(backfill_limit).unwrap_or(SignedDuration::MAX);
+    queue::capacity_after_queue(&me, entries, asked, open, limit, now)
 }
 
 /// Evaluates `me`. `others` contains at least the IPUPartitions of its owner and, if its controller is drained, those on
@@ -162,8 +170,8 @@ fn evict<'a>(
     let others: Vec<&IPUPartition> = others.collect();
     if !all_fit(me, &others, name, open) {
         let why = format!(
-            "{name} is being drained, and no other controller has free capacity for {} IPUs now, or \
-             not for all partitions of its owner",
+            "{name} is being drained, and no other controller has free capacity for {} IPUs now that \
+             earlier requests do not need, or not for all partitions of its owner",
             me.spec.ipus
         );
         return Eviction::Later(why);
@@ -308,6 +316,23 @@ mod tests {
             Eviction::Later(_)
         ));
         assert_eq!(seen(&all[1], &all, 8).eviction, Eviction::Now);
+    }
+
+    #[test]
+    fn none_leaves_for_capacity_that_is_reserved_for_an_earlier_request() {
+        let (me, now) = (one("a", 0, "pod1", 9), NOW.parse().unwrap());
+        let cordons = CordonStates::from([("pod1".to_owned(), CordonState::Draining)]);
+        for (minutes, expected) in [(30, false), (6, true)] {
+            let mut large = one("large", 0, "pod1", minutes);
+            large.metadata.uid = Some("large".to_owned());
+            (large.spec.ipus, large.status) = (16, None);
+            let entries = queue::entries(std::iter::once(&large), now);
+            let (asking, limit) = (std::iter::empty(), Duration::from_mins(5));
+            let left = capacity_after_queue(&me, &entries, asking, open(8), limit, now);
+            let found = of(&me, std::iter::once(&me), &cordons, &left, now);
+            let leaves = found.eviction == Eviction::Now;
+            assert_eq!(leaves, expected, "{:?}", found.eviction);
+        }
     }
 
     #[test]

@@ -254,7 +254,7 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
     let Err(error) = result else {
         let Attempt { controller, id, .. } = attempt;
         context.pool.took(controller, id, spec.ipus);
-        context.queue_state.clear_reservation(&uid);
+        context.queue_state.served(&uid);
         return Reply::Done;
     };
     context.pool.changed(&attempt.controller);

@@ -1,14 +1,14 @@
 //! Pure: the queue of waiting requests: their order, and the capacity that is reserved for each.
 //!
 //! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an earlier
-//! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it, one
-//! more after each further limit, but only a small share of all controllers, so that the others serve what fits. The
-//! partitions of a gang are requested when all missing ones fit.
+//! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it: a
+//! small share of all, so that the others serve what fits, and more the longer it waits. The partitions of a gang are
+//! requested when all missing ones fit.
 
 mod entry;
 mod reservations;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::WaitingReason;
 use jiff::{SignedDuration, Timestamp};
@@ -16,7 +16,7 @@ use vipu_client::model::largest_partition;
 
 use entry::suits;
 use ipu_guest_host::model::ControllerView;
-use reservations::{Reservations, additional};
+use reservations::{LONG, Reservations, stage};
 
 pub use entry::{
     Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
@@ -64,7 +64,14 @@ pub fn capacity_for(
     let earlier_entries = earlier_entries
         .filter(|(_, earlier)| earlier.owner != me.owner && earlier.waits_for_capacity());
     let limits = |earlier: &QueueEntry| limits(earlier, limit, now);
-    is_claimed |= reserve_for(earlier_entries, limits, &mut views, &mut reserved);
+    let has_precedence = |earlier: &QueueEntry| earlier.has_precedence;
+    is_claimed |= reserve_for(
+        earlier_entries,
+        has_precedence,
+        limits,
+        &mut views,
+        &mut reserved,
+    );
     let too_small = too_small(me, held, &views);
     Capacity {
         views,
@@ -74,32 +81,40 @@ pub fn capacity_for(
     }
 }
 
-/// Reserves capacity for earlier requests, each with its number in the queue. Returns whether some of them will use theirs
-/// within seconds.
+/// Reserves capacity for earlier requests, each with its number in the queue: for those with precedence what they will use,
+/// and whole controllers for those that have waited for the limit at least once. Returns whether some of them will use
+/// theirs within seconds.
 fn reserve_for<'a>(
     earlier_entries: impl Iterator<Item = (usize, &'a QueueEntry)>,
+    has_precedence: impl Fn(&QueueEntry) -> bool,
     limits: impl Fn(&QueueEntry) -> usize,
     views: &mut [ControllerView],
     reserved: &mut BTreeMap<String, String>,
 ) -> bool {
     let mut is_claimed = false;
     let mut controllers = Reservations::default();
-    // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes.
-    let mut considered = BTreeSet::new();
+    // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes, or for
+    // one that has waited for longer.
+    let mut considered: BTreeMap<_, usize> = BTreeMap::new();
     let mut is_full = are_full(views);
     for (number, earlier) in earlier_entries {
         if is_full {
             break;
         }
-        let limits = limits(earlier);
+        let (has_precedence, limits) = (has_precedence(earlier), limits(earlier));
         let kind = (
             (earlier.ipus, earlier.gang, &earlier.node_selector),
-            (earlier.has_precedence, limits > 0, additional(limits)),
+            (has_precedence, earlier.is_refused),
         );
-        if considered.contains(&kind) {
+        let stage = stage(limits);
+        if considered.get(&kind).is_some_and(|seen| *seen >= stage) {
             continue;
         }
-        let has_changed = if earlier.has_precedence && reserve((number, earlier), views, reserved) {
+        let has_changed = if is_fragmented(earlier, limits, views)
+            && controllers.reserve((number, earlier), 1 + limits - LONG, views, reserved)
+        {
+            true
+        } else if has_precedence && reserve((number, earlier), views, reserved) {
             is_claimed = true;
             true
         } else if limits > 0 && lacks_capacity(earlier, views) {
@@ -111,7 +126,7 @@ fn reserve_for<'a>(
             considered.clear();
             is_full = are_full(views);
         } else {
-            considered.insert(kind);
+            considered.insert(kind, stage);
         }
     }
     is_claimed
@@ -147,24 +162,37 @@ pub fn new_request(
         node_selector,
         has_precedence: false,
         is_stalled: false,
+        is_refused: false,
     }
 }
 
-/// The capacity that is left after all requests of the queue that fit, and after the IPUs of each controller that are
-/// being requested (`asked`). A partition that is evicted may use only this.
+/// The capacity that is left after all requests of the queue that fit, after the IPUs of each controller that are being
+/// requested (`asked`), and after the reservations for requests that are earlier than `me`. If the partition of `me` is
+/// evicted, it may use only this: it would wait for the rest, and its Pods would have ended for nothing.
 pub fn capacity_after_queue<'a>(
+    me: &QueueEntry,
     entries: &[QueueEntry],
     asked: impl Iterator<Item = (&'a str, u32)>,
     mut views: Vec<ControllerView>,
+    limit: SignedDuration,
+    now: Timestamp,
 ) -> Vec<ControllerView> {
     for (name, ipus) in asked {
         if let Some(view) = views.iter_mut().find(|view| view.name == name) {
             use_up(view, ipus);
         }
     }
-    for entry in entries.iter().filter(|entry| entry.missing_members == 0) {
-        take(&mut views, entry.ipus, &entry.node_selector);
-    }
+    let waiting = (1..).zip(entries);
+    let waiting = waiting.filter(|(_, entry)| entry.missing_members == 0);
+    let limits = |entry: &QueueEntry| {
+        let is_earlier = entry.position < me.position && entry.owner != me.owner;
+        if is_earlier && entry.waits_for_capacity() {
+            limits(entry, limit, now)
+        } else {
+            0
+        }
+    };
+    reserve_for(waiting, |_| true, limits, &mut views, &mut BTreeMap::new());
     views
 }
 
@@ -252,6 +280,15 @@ fn holder(number: usize, earlier: &QueueEntry) -> String {
 fn limits(earlier: &QueueEntry, limit: SignedDuration, now: Timestamp) -> usize {
     let waited = now.duration_since(earlier.since).as_secs().max(0);
     usize::try_from(waited / limit.as_secs().max(1)).unwrap_or(usize::MAX)
+}
+
+/// Whether a request has waited for long although it seems to fit: controllers refuse it, because their free IPUs do not
+/// stand together. The jobs between them may be followed by others for ever. If one of the controllers is empty, they refuse
+/// it for another reason, and no reservation would help.
+fn is_fragmented(earlier: &QueueEntry, limits: usize, views: &[ControllerView]) -> bool {
+    let mut suited = views.iter().filter(|view| earlier.suits(view));
+    let is_refused_for_long = earlier.gang <= 1 && earlier.is_refused && limits >= LONG;
+    is_refused_for_long && suited.all(|view| view.used_ipus > 0)
 }
 
 /// Whether an earlier request lacks capacity that can become free. A request that fits now waits for something else, and

@@ -1,6 +1,6 @@
 //! The queue of the reconciler: cached entries, their last evaluations, and reservations.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,12 +10,16 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::cache::Brief;
 use super::expiring_map::ExpiringMap;
-use super::queue::{QueueEntry, STALLED_AFTER};
+use super::queue::{self, QueueEntry, STALLED_AFTER};
 use super::watched::Watched;
 
 /// Maximum age of the cached entries, and of the partitions on a drained controller: reading them for each of thousands
 /// of requests would take too long.
 const AGE: Duration = Duration::from_millis(250);
+
+/// How long a request counts as refused after a refusal: it is tried again several times a minute, and no refusal is in
+/// its status while it is.
+const REFUSED_FOR: Duration = Duration::from_mins(2);
 
 /// Lifetime of a capacity reservation.
 const RESERVATION_LIFETIME: Duration = Duration::from_secs(15);
@@ -36,6 +40,8 @@ struct State {
     drained: Option<(Instant, Arc<str>, Arc<[IPUPartition]>)>,
     /// By UID of the request: time, controller and IPUs of its reservation.
     reservations: HashMap<String, (Instant, String, u32)>,
+    /// By UID: requests that were refused lately.
+    refused: HashMap<String, (Instant, QueueEntry)>,
 }
 
 impl QueueState {
@@ -48,6 +54,7 @@ impl QueueState {
                 entries: None,
                 drained: None,
                 reservations: HashMap::new(),
+                refused: HashMap::new(),
             }),
         }
     }
@@ -85,6 +92,15 @@ impl QueueState {
         self.state().reservations.remove(uid);
     }
 
+    /// Notes that the request with this UID was served.
+    pub(super) fn served(&self, uid: &str) {
+        let mut state = self.state();
+        state.reservations.remove(uid);
+        if state.refused.remove(uid).is_some() {
+            state.entries = None;
+        }
+    }
+
     /// The reservations of all other requests.
     pub(super) fn reserved_by_others(&self, uid: &str) -> Vec<(String, u32)> {
         let mut state = self.state();
@@ -103,6 +119,7 @@ impl QueueState {
         let mut state = self.state();
         state.evaluated.forget(uid);
         state.reservations.remove(uid);
+        state.refused.remove(uid);
     }
 
     /// The waiting requests, in order.
@@ -114,15 +131,15 @@ impl QueueState {
             return entries.clone();
         }
         let mut entries = watched.read(|cache| cache.queue(now));
-        let released_at = state.released_at.elapsed();
-        for entry in &mut entries {
-            let evaluated = state.evaluated.of(&entry.uid);
-            let evaluated = evaluated.map(|((), at)| at.elapsed());
-            entry.set_precedence(evaluated, released_at);
-        }
+        state.update(&mut entries);
         let entries: Arc<[QueueEntry]> = entries.into();
         state.entries = Some((Instant::now(), entries.clone()));
         entries
+    }
+
+    /// Adds to the waiting requests what their objects do not tell: which have precedence, are stalled, or were refused.
+    pub(super) fn update(&self, entries: &mut Vec<QueueEntry>) {
+        self.state().update(entries);
     }
 
     /// The partitions on a drained controller. Each of them reads all others again and again.
@@ -143,6 +160,49 @@ impl QueueState {
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change is complete before the next one begins.
         self.state.lock()
+    }
+}
+
+impl State {
+    fn update(&mut self, entries: &mut Vec<QueueEntry>) {
+        let released_at = self.released_at.elapsed();
+        for entry in entries.iter_mut() {
+            let evaluated = self.evaluated.of(&entry.uid);
+            let evaluated = evaluated.map(|((), at)| at.elapsed());
+            entry.set_precedence(evaluated, released_at);
+        }
+        self.update_refused(entries);
+    }
+
+    /// Marks the entries that were refused lately. A request that is being tried again waits on: otherwise others would get
+    /// the capacity that is reserved for it whenever it is tried.
+    fn update_refused(&mut self, entries: &mut Vec<QueueEntry>) {
+        let now = Instant::now();
+        self.refused
+            .retain(|_, (at, _)| now.duration_since(*at) < REFUSED_FOR);
+        for entry in entries.iter_mut() {
+            if entry.is_refused {
+                let known = (now, entry.clone());
+                self.refused.insert(entry.uid.clone(), known);
+            } else {
+                entry.is_refused = self.refused.contains_key(&entry.uid);
+            }
+        }
+        if self.refused.is_empty() {
+            return;
+        }
+        let waiting: HashSet<&str> = entries.iter().map(|entry| entry.uid.as_str()).collect();
+        let refused = self.refused.values();
+        let tried = refused.filter(|(_, entry)| !waiting.contains(entry.uid.as_str()));
+        let tried: Vec<QueueEntry> = tried
+            .map(|(_, entry)| QueueEntry {
+                has_precedence: false,
+                is_stalled: false,
+                ..entry.clone()
+            })
+            .collect();
+        entries.extend(tried);
+        queue::in_order(entries);
     }
 }
 
@@ -193,6 +253,34 @@ mod tests {
         assert_eq!(next(), both(false, true), "whatever age the entries have");
         queue.capacity_released();
         assert_eq!(next(), both(true, true));
+    }
+
+    #[test]
+    fn a_refused_request_stays_in_the_queue_while_it_is_tried_again() {
+        let (watched, watch) = watched(namespaces().0, Scope::default());
+        let controller = json!({
+            "name": "pod1", "host": "pod1", "port": 1, "labelKey": "ipunode", "labelValue": "pod1",
+        });
+        let status = |phase: &str, outcome: Option<&str>| {
+            let attempts = outcome
+                .into_iter()
+                .map(|outcome| json!({"controller": controller, "id": "p-1", "outcome": outcome}));
+            json!({"phase": phase, "attempts": attempts.collect::<Vec<_>>()})
+        };
+        let queue = QueueState::new();
+        let seen = |status: &Value| -> Vec<bool> {
+            watch.apply_event(object("a", status));
+            queue.capacity_released();
+            let entries = queue.entries(&watched, Timestamp::UNIX_EPOCH);
+            entries.iter().map(|entry| entry.is_refused).collect()
+        };
+        assert_eq!(seen(&status("Pending", None)), [false]);
+        assert_eq!(seen(&status("Pending", Some("refused"))), [true]);
+        assert_eq!(seen(&status("Creating", Some("unknown"))), [true]);
+        assert_eq!(seen(&status("Pending", None)), [true]);
+        queue.served("a");
+        assert!(seen(&status("Creating", Some("created"))).is_empty());
+        assert_eq!(seen(&status("Pending", None)), [false]);
     }
 
     #[test]

@@ -103,6 +103,7 @@ pub(super) fn evaluate_eviction<'a>(
     others: impl Iterator<Item = &'a IPUPartition> + Clone,
     views: Vec<ControllerView>,
     cordons: &CordonStates,
+    backfill_limit: Duration,
     now: Timestamp,
 ) -> EvictionState {
     match eviction::required_data(object, cordons) {
@@ -111,7 +112,9 @@ pub(super) fn evaluate_eviction<'a>(
         RequiredData::Everything(_) => {
             let open = Candidates::of(views, cordons.clone()).open;
             let entries = queue(others.clone(), |_| {}, now);
-            let open = eviction::capacity_after_queue(&entries, others.clone(), open);
+            let asking = others.clone();
+            let limit = backfill_limit;
+            let open = eviction::capacity_after_queue(object, &entries, asking, open, limit, now);
             eviction::of(object, others, cordons, &open, now)
         }
     }

@@ -77,6 +77,7 @@ impl Small {
                     objects,
                     views,
                     &CordonStates::new(),
+                    settings.backfill_limit,
                     now,
                 );
                 task.core.observe(Observation::Eviction(found));

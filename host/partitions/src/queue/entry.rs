@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus};
 use ipu_api::partition_conditions;
 use jiff::Timestamp;
 
@@ -58,6 +58,8 @@ pub struct QueueEntry {
     /// Whether it was not evaluated for long, because it waits for something other than capacity: nothing is
     /// reserved for it.
     pub is_stalled: bool,
+    /// Whether a controller has refused it lately, although enough of its IPUs seemed to be free.
+    pub is_refused: bool,
 }
 
 /// A partition of a gang, waiting or not. `O` identifies its owner.
@@ -166,7 +168,13 @@ pub fn entry(partition: &IPUPartition, now: Timestamp) -> QueueEntry {
         node_selector: spec.options.node_selector.clone(),
         has_precedence: false,
         is_stalled: false,
+        is_refused: status.is_some_and(was_refused),
     }
+}
+
+fn was_refused(status: &IPUPartitionStatus) -> bool {
+    let mut attempts = status.attempts.iter();
+    attempts.any(|attempt| attempt.outcome == AttemptOutcome::Refused)
 }
 
 /// The sizes of requests, the largest first. A size that is no power of two is left out: no controller serves it.

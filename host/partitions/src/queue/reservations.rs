@@ -4,9 +4,14 @@
 //! adding controllers, a few large requests would drain all of them. Therefore only a share is reserved at the same time,
 //! for the earliest requests.
 //!
-//! A request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and the free IPUs of
-//! a reserved controller only grow, so the most that is free grows until the earliest request fits. If a job on a reserved
-//! controller never ends, a request that has waited for very long gets controllers in addition to the share.
+//! The earliest request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and the
+//! free IPUs of a reserved controller only grow, so the most that is free grows until the request fits. A job on a reserved
+//! controller may never end. Therefore the share grows by one controller after each hour, until it is larger than the
+//! number of controllers with such a job. In the first day, half of the controllers stay open to others.
+//!
+//! A request may seem to fit, and controllers refuse it, because their free IPUs do not stand together. In the replay of real
+//! jobs, reservations for such requests cost more than they gained, so their time begins to count after a day. Nothing else
+//! would end their wait: on an empty controller, all IPUs stand together.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -19,9 +24,12 @@ use super::{holder, use_up};
 /// Of so many controllers that suit a request, one is reserved at the same time, and always one.
 const SHARE: usize = 8;
 
-/// Limits after which a request gets a controller in addition to the share, and another one after each time twice as
-/// many: a week with the default limit of ten minutes.
-const VERY_LONG: usize = 1_008;
+/// Limits after each of which a request gets one more controller: an hour with the default limit of ten minutes.
+const GROWTH: usize = 6;
+
+/// Limits after which a request has waited for long, a day with the default limit: more than half of the controllers can be
+/// reserved for it, and the first one is if it seems to fit, but controllers refuse it.
+pub(super) const LONG: usize = 24 * GROWTH;
 
 /// The reservations of whole controllers, for one decision.
 #[derive(Debug, Default)]
@@ -45,9 +53,8 @@ impl Reservations {
         let numbered = views.iter().enumerate();
         let suited = numbered.filter(|(_, view)| earlier.suits(view));
         let suited: Vec<usize> = suited.map(|(index, _)| index).collect();
-        let share = (suited.len() / SHARE).max(1) + additional(limits);
         let taken = self.taken.get(&suited).copied();
-        let most = share.saturating_sub(taken.unwrap_or(0));
+        let most = share(limits, suited.len()).saturating_sub(taken.unwrap_or(0));
         let (mut count, mut partitions) = (0, 0_u32);
         let mut by_free = suited.clone();
         by_free.sort_by_key(|&index| Reverse(views[index].free_ipus()));
@@ -70,10 +77,19 @@ impl Reservations {
     }
 }
 
-/// The controllers in addition to the share, for a request that has waited for the limit so many times.
-pub(super) fn additional(limits: usize) -> usize {
-    let doublings = (limits / VERY_LONG).checked_ilog2();
-    doublings.map_or(0, |doublings| doublings as usize + 1)
+/// How many of so many controllers are reserved for a request that has waited for the limit so many times.
+fn share(limits: usize, suited: usize) -> usize {
+    let share = (suited / SHARE).max(1) + limits / GROWTH;
+    if limits < LONG {
+        share.min(suited.div_ceil(2))
+    } else {
+        share
+    }
+}
+
+/// The stage of a request that has waited for the limit so many times: in a later stage, more is reserved for it.
+pub(super) fn stage(limits: usize) -> usize {
+    if limits == 0 { 0 } else { 1 + limits / GROWTH }
 }
 
 /// The request with a reservation that lasts until it is served, for users.

@@ -7,6 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::samples::view;
 
+mod evicted;
 mod share;
 
 const LIMIT: SignedDuration = SignedDuration::from_mins(10);
@@ -35,6 +36,7 @@ fn one(name: &str, ipus: u32, minutes: i64) -> QueueEntry {
         node_selector: BTreeMap::new(),
         has_precedence: false,
         is_stalled: false,
+        is_refused: false,
     }
 }
 
@@ -63,10 +65,10 @@ fn backfill_ends_when_the_earlier_request_has_waited_for_the_limit() {
         (one("big", 16, 9), [4, 8, 8]),
         // Only if the earlier request fits at all, and where most is free.
         (one("big", 16, 10), [4, 0, 8]),
-        // One of a few is reserved, until the request has waited for very long.
+        // Half of those that suit it are reserved on the first day, and then both.
         (one("big", 16, 20), [4, 0, 8]),
-        (one("big", 16, 10_070), [4, 0, 8]),
-        (one("big", 16, 10_080), [0, 0, 8]),
+        (one("big", 16, 1_430), [4, 0, 8]),
+        (one("big", 16, 1_440), [0, 0, 8]),
         (one("impossible", 64, 500), [4, 8, 8]),
     ];
     for (earlier, expected) in cases {
@@ -150,16 +152,6 @@ fn nothing_is_reserved_on_controllers_that_cannot_serve_the_earlier_request() {
     let mut earlier = one("earlier", 16, 60);
     earlier.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
     assert_eq!(shown(&me, &[earlier], &pods), [8, 8, 8]);
-}
-
-#[test]
-fn an_eviction_uses_only_the_capacity_after_the_queue() {
-    let pods = vec![view("pod1", 16, 8), view("pod2", 8, 0)];
-    let entries = [one("waits", 8, 1), one("too-large", 64, 1)];
-    let asked = [("pod2", 4), ("pod9", 4)];
-    let left = capacity_after_queue(&entries, asked.into_iter(), pods);
-    let left: Vec<u32> = left.iter().map(|view| view.largest_free).collect();
-    assert_eq!(left, [0, 4]);
 }
 
 #[test]

@@ -93,8 +93,9 @@ impl World {
         let views: Vec<_> = views
             .map(|said| sim_adapter::withheld(said, &held))
             .collect();
-        let now = self.timestamp();
-        sim_adapter::evaluate_eviction(object, others.into_iter(), views, &self.cordons, now)
+        let (others, now) = (others.into_iter(), self.timestamp());
+        let limit = self.settings.backfill_limit;
+        sim_adapter::evaluate_eviction(object, others, views, &self.cordons, limit, now)
     }
 
     fn set_precedence(&self, who: usize, entry: &mut QueueEntry) {

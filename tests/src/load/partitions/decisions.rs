@@ -174,5 +174,6 @@ fn entry(name: &str, ipus: u32, created: Timestamp) -> QueueEntry {
         node_selector: BTreeMap::new(),
         has_precedence: true,
         is_stalled: false,
+        is_refused: false,
     }
 }

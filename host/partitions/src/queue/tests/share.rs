@@ -18,11 +18,15 @@ fn only_a_share_of_the_controllers_is_reserved() {
         shown.filter(|largest| *largest == 0).count()
     };
     let cases = [
-        ("one of a few", large(5, 60), 7, 1),
-        ("an eighth", large(5, 60), 16, 2),
+        ("one of a few", large(5, 50), 7, 1),
+        ("an eighth", large(5, 50), 16, 2),
         ("one for each limit", large(1, 10), 16, 1),
         ("nobody has waited for the limit", large(5, 1), 16, 0),
-        ("very long", large(1, 2 * 10_080), 16, 4),
+        ("one more after an hour", large(1, 60), 7, 2),
+        ("only for the earliest", large(5, 60), 7, 2),
+        ("half of them on the first day", large(1, 23 * 60), 7, 4),
+        ("any number after a day", large(1, 24 * 60), 7, 7),
+        ("still one after the other", large(1, 25 * 60), 64, 33),
     ];
     for (name, others, count, expected) in cases {
         assert_eq!(reserved(&others, &pods(count)), expected, "{name}");
@@ -35,17 +39,108 @@ fn only_a_share_of_the_controllers_is_reserved() {
     // A request that only one controller suits does not use up the share of the others.
     let mut bound = one("bound", 16, 90);
     bound.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod03".to_owned())]);
-    let both = [bound, one("large", 16, 60)];
+    let both = [bound, one("large", 16, 50)];
     assert_eq!(reserved(&both, &pods(7)), 2);
     // The earliest gang gets as many controllers as it needs, one after each limit.
     let gang = |minutes| QueueEntry {
         gang: 3,
         ..one("gang", 16, minutes)
     };
-    for (minutes, expected) in [(10, 1), (20, 2), (30, 3), (600, 3)] {
+    for (minutes, expected) in [(10, 1), (20, 2), (30, 3), (120, 3), (180, 4)] {
         assert_eq!(reserved(&[gang(minutes)], &pods(7)), expected, "{minutes}");
     }
-    assert_eq!(reserved(&[one("large", 16, 90), gang(60)], &pods(7)), 1);
+    assert_eq!(reserved(&[one("large", 16, 50), gang(40)], &pods(7)), 1);
+}
+
+/// The hours until a request for 64 IPUs is served by controllers of 64, so many of which have a job of 1 IPU that never
+/// ends. The others begin full of jobs of 8 IPUs, and more of them wait all the time. Each ends within an hour.
+fn hours_until_served(controllers: usize, endless: usize) -> i64 {
+    let large = one("large", 64, 0);
+    // The controller of each job of 8 IPUs, and the minute of its end.
+    let mut jobs: Vec<(usize, i64)> = (0..controllers)
+        .zip(0_i64..)
+        .flat_map(|(on, pod)| (0..8).map(move |job| (on, 15 + (8 * job + 3 * pod) % 45)))
+        .filter(|(on, _)| *on >= endless)
+        .collect();
+    let view = |on: usize, jobs: &[(usize, i64)]| {
+        let count = jobs.iter().filter(|job| job.0 == on).count();
+        let used = 8 * u32::try_from(count).unwrap() + u32::from(on < endless);
+        pod(&format!("pod{on}"), 64, used)
+    };
+    let (mut minute, mut made) = (10, 0);
+    loop {
+        jobs.retain(|(_, end)| *end > minute);
+        if (0..controllers).any(|on| view(on, &jobs).largest_free >= large.ipus) {
+            return minute / 60;
+        }
+        let small = one("small", 8, -minute);
+        let entries = [large.clone(), small.clone()];
+        let time = now() + SignedDuration::from_mins(minute);
+        loop {
+            let views = (0..controllers).map(|on| view(on, &jobs)).collect();
+            let capacity = capacity_for(&small, &entries, &[], 0, views, LIMIT, time);
+            let mut shown = capacity.views.iter();
+            let Some(on) = shown.position(|view| view.largest_free >= small.ipus) else {
+                break;
+            };
+            made += 1;
+            jobs.push((on, minute + 15 + made * 7 % 45));
+        }
+        minute += 5;
+    }
+}
+
+#[test]
+fn jobs_that_never_end_delay_a_large_request_for_hours_at_most() {
+    let cases = [
+        (7, 0, 1),
+        (7, 1, 2),
+        (7, 3, 2),
+        (8, 5, 4),
+        // Half of them are not enough on the first day.
+        (8, 7, 25),
+        (2, 1, 25),
+    ];
+    for (controllers, endless, most) in cases {
+        let hours = hours_until_served(controllers, endless);
+        assert!(hours <= most, "{endless} of {controllers}: {hours} hours");
+    }
+}
+
+#[test]
+fn controllers_that_refuse_a_request_are_reserved_for_it_after_a_day() {
+    let pods = [
+        view("pod1", 64, 24),
+        view("pod2", 64, 16),
+        view("pod3", 64, 40),
+    ];
+    let me = one("me", 2, 0);
+    let refused = |minutes| QueueEntry {
+        is_refused: true,
+        ..one("refused", 32, minutes)
+    };
+    let precedes = QueueEntry {
+        has_precedence: true,
+        ..refused(1_440)
+    };
+    let cases = [
+        ("before the limit", refused(9), [32, 32, 16]),
+        ("on the first day", refused(1_430), [32, 32, 16]),
+        ("after it", refused(1_440), [32, 0, 16]),
+        ("an hour later", refused(1_500), [0, 0, 16]),
+        ("with precedence", precedes, [32, 0, 16]),
+        (
+            "it waits for a policy",
+            one("fits", 32, 1_440),
+            [32, 32, 16],
+        ),
+    ];
+    for (name, earlier, expected) in cases {
+        assert_eq!(shown(&me, &[earlier], &pods), expected, "{name}");
+    }
+    // The empty one would hold it, so it is refused for another reason.
+    let pods = [view("pod1", 64, 24), view("pod2", 64, 0)];
+    assert_eq!(shown(&me, &[refused(1_500)], &pods), [32, 64]);
 }
 
 #[test]
