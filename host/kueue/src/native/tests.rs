@@ -243,28 +243,32 @@ fn after_a_retry_partitions_are_requested_again_after_its_delay() {
             change(workload);
         })
     };
-    // The delay doubles: 10, 20 and 40 seconds, of which 40 have passed.
-    for retries in 1..=3 {
-        let again = step(retried(retries, |_| {}), vec![]);
-        assert!(matches!(again, Some(Step::Create(_))), "{again:?}");
+    // The delay is 10, 20 and then 30 seconds, of which 25 have passed.
+    let early = "2026-01-01T00:00:45Z";
+    for retries in 1..=2 {
+        let again = planned(retried(retries, |_| {}), vec![], early);
+        assert!(matches!(again.step, Some(Step::Create(_))), "{again:?}");
     }
-    let waits = planned(retried(4, |_| {}), vec![], "2026-01-01T00:01:00Z");
-    assert_eq!(waits.requeue, Some(Duration::from_secs(40)));
-    let Some(Step::AnswerCheck { answer, .. }) = waits.step else {
-        panic!("its delay is not over");
-    };
-    assert_eq!(answer.state, State::Pending);
-    let message = &answer.message;
-    assert!(message.ends_with("at 2026-01-01T00:01:40Z"), "{message}");
+    for retries in [3, 4, 60] {
+        let waits = planned(retried(retries, |_| {}), vec![], early);
+        assert_eq!(waits.requeue, Some(Duration::from_secs(5)), "{retries}");
+        let Some(Step::AnswerCheck { answer, .. }) = waits.step else {
+            panic!("its delay is not over");
+        };
+        assert_eq!(answer.state, State::Pending);
+        let message = &answer.message;
+        assert!(message.ends_with("at 2026-01-01T00:00:50Z"), "{message}");
+    }
     let told = retried(4, |workload| {
         workload["status"]["admissionChecks"][1]["message"] = json!(
-            "no V-IPU controller had room for the partitions; they are requested again at 2026-01-01T00:01:40Z"
+            "no V-IPU controller had room for the partitions; they are requested again at 2026-01-01T00:00:50Z"
         );
     });
     let release = Some(Step::Release(Box::new(ready(1))));
-    assert_eq!(step(told.clone(), vec![ready(1)]), release);
-    assert_eq!(step(told.clone(), vec![]), None);
-    let over = planned(told, vec![], "2026-01-01T00:01:40Z");
+    let at_rest = |partitions| planned(told.clone(), partitions, early).step;
+    assert_eq!(at_rest(vec![ready(1)]), release);
+    assert_eq!(at_rest(vec![]), None);
+    let over = planned(told.clone(), vec![], "2026-01-01T00:00:50Z");
     assert!(matches!(over.step, Some(Step::Create(_))), "{over:?}");
 }
 
