@@ -77,6 +77,9 @@ pub const WORKLOAD_ANNOTATION: &str = "graphcore.ai/workload";
 /// Annotation of an IPUPartition of a Workload: the name of the Pod that has claimed it. `POD_UID_LABEL` has its UID.
 pub const CLAIMED_BY_ANNOTATION: &str = "graphcore.ai/claimed-by";
 
+/// Annotation of an IPUPartition of a Workload: when that Pod has claimed it.
+pub const CLAIMED_AT_ANNOTATION: &str = "graphcore.ai/claimed-at";
+
 /// Annotation of a native Pod: the host of the V-IPU controller of its partition.
 pub const VIPU_HOST_ANNOTATION: &str = "graphcore.ai/vipu-host";
 

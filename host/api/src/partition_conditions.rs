@@ -60,6 +60,18 @@ pub fn is_being_created(status: &IPUPartitionStatus) -> bool {
     conditions.any(|one| one.reason == CREATING && Some(&one.message) == status.message.as_ref())
 }
 
+/// The message of a pinned partition on a controller that is drained.
+pub fn drain_waits(controller: &str) -> String {
+    format!("{controller} is being drained, and waits until this partition is released")
+}
+
+/// Whether the drain of its controller waits until the partition is released, because it is pinned.
+pub fn holds_drain(status: &IPUPartitionStatus) -> bool {
+    let controller = status.controller.as_ref();
+    let waits = controller.map(|controller| drain_waits(&controller.name));
+    waits.is_some() && waits == status.message
+}
+
 /// Returns the reason of each V-IPU controller, or the last message if no controller has one.
 pub fn waiting_reasons(status: &IPUPartitionStatus) -> Vec<String> {
     if status.waiting.is_empty() {

@@ -42,6 +42,9 @@ pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
 /// `spec.controllerName` of an AdmissionCheck that waits for partitions.
 pub const PARTITION_CHECK_CONTROLLER: &str = "graphcore.ai/partition";
 
+/// Reason of the condition `QuotaReserved` of an IPUJob that was started before it was in a queue. It waits for no quota.
+pub const STARTED_OUTSIDE_QUEUE: &str = "StartedOutsideQueue";
+
 /// Name of the pod set of the workers.
 pub const WORKERS: &str = "worker";
 

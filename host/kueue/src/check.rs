@@ -17,6 +17,9 @@ const FIRST_RETRY: Duration = Duration::from_secs(10);
 /// Longest delay of a retry.
 const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
+/// Longest delay for a Workload that holds its quota meanwhile, because Kueue has reserved it again at once.
+const LONGEST_HELD_RETRY: Duration = Duration::from_secs(30);
+
 /// Longest message of a check, in bytes. Kueue accepts 32,768.
 const MESSAGE_MAX: usize = 1_024;
 
@@ -188,6 +191,7 @@ pub fn not_before(check: &Value) -> Option<Timestamp> {
     let retries = check.get("retryCount")?.as_u64()?;
     // Kueue has reset it to `Pending` then.
     let reset: Timestamp = check.get("lastTransitionTime")?.as_str()?.parse().ok()?;
-    let next = reset.checked_add(retry_delay(check)).ok()?;
+    let delay = retry_delay(check).min(LONGEST_HELD_RETRY);
+    let next = reset.checked_add(delay).ok()?;
     (retries > 0).then_some(next)
 }

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use ipu_api::ipujob_status::JobCondition;
+use ipu_api::queueing::STARTED_OUTSIDE_QUEUE;
 use ipu_text::sanitize;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -48,7 +49,7 @@ pub fn due(job: &QueuedJob, workload: &Workload, now: Timestamp) -> Due {
 pub fn outside(job: &QueuedJob, now: Timestamp) -> Due {
     let message = "the job was started before it was in a queue, and runs to its end without quota; set spec.suspend to true \
                    to stop it, and it waits in its queue";
-    let outside = ("False", "StartedOutsideQueue", message.to_owned());
+    let outside = ("False", STARTED_OUTSIDE_QUEUE, message.to_owned());
     written(job, outside, now)
 }
 

@@ -2,7 +2,7 @@
 //! created while the admission check waits, one for each Pod, and belong to the Workload until its Pods claim them.
 //!
 //! A claimed partition is the Pod's (`ipu-pods`). A Pod that finds none, such as one that replaces a failed Pod, requests
-//! its own. What no Pod claims within some time after the admission is released.
+//! its own. What no Pod claims within some time after the admission, or after the last claim, is released.
 
 pub mod slots;
 
@@ -11,14 +11,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::labels::{POD_UID_LABEL, WORKLOAD_ANNOTATION, WORKLOAD_UID_LABEL};
+use ipu_api::labels::{
+    CLAIMED_AT_ANNOTATION, POD_UID_LABEL, WORKLOAD_ANNOTATION, WORKLOAD_UID_LABEL,
+};
+use ipu_api::partition_conditions;
 use ipu_jobs::facts::partition::PartitionState;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use self::slots::Slot;
 use crate::check::{self, Answer};
-use crate::objects::{ADMITTED, EVICTED, FINISHED, QUOTA_RESERVED, ResourceFlavorSpec, Workload};
+use crate::objects::{
+    ADMITTED, EVICTED, FINISHED, PODS_READY, QUOTA_RESERVED, ResourceFlavorSpec, Workload,
+};
 use crate::partitions::JobPartition;
 
 /// Most partitions that are created before an admission. The Pods of a larger Workload request theirs themselves.
@@ -27,8 +32,12 @@ const SLOTS_MAX: usize = 256;
 /// When to look for an unknown flavor again.
 const FLAVOR_DELAY: Duration = Duration::from_secs(5);
 
-/// Time after the admission in which Pods claim their partitions. They are pinned, and hold IPUs and a drain.
+/// Time after the admission and after each claim in which the next Pod claims its partition, if all Pods exist, or if the
+/// drain of a V-IPU controller waits for the partition.
 const CLAIM_TIME: Duration = Duration::from_mins(5);
+
+/// The same while a Pod may be missing. A JobSet that starts in order creates some Pods only when others are ready.
+const LONGEST_CLAIM_TIME: Duration = Duration::from_hours(1);
 
 /// A partition that was created for a Pod of a Workload.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,6 +52,10 @@ pub struct Reserved {
     pub resource_version: String,
     /// Whether a Pod has claimed it.
     pub is_claimed: bool,
+    /// When, if that is known.
+    pub claimed_at: Option<Timestamp>,
+    /// Whether the drain of its V-IPU controller waits for its release.
+    pub holds_drain: bool,
     /// Number of its IPUs.
     pub ipus: u32,
     /// Labels that its nodes must have.
@@ -62,12 +75,17 @@ impl Reserved {
         if object.spec.owner.kind != "Workload" || !has_label(WORKLOAD_UID_LABEL) {
             return None;
         }
+        let annotations = metadata.annotations.as_ref();
+        let claimed_at = annotations.and_then(|all| all.get(CLAIMED_AT_ANNOTATION));
+        let status = object.status.as_ref();
         Some(Self {
             of: JobPartition::of_owner(object),
             name: metadata.name.clone()?,
             uid: metadata.uid.clone()?,
             resource_version: metadata.resource_version.clone()?,
             is_claimed: has_label(POD_UID_LABEL),
+            claimed_at: claimed_at.and_then(|time| time.parse().ok()),
+            holds_drain: status.is_some_and(partition_conditions::holds_drain),
             ipus: object.spec.ipus,
             node_selector: object.spec.options.node_selector.clone(),
         })
@@ -80,6 +98,15 @@ impl Reserved {
     /// Whether it can be released: no Pod has it, and it is not being released yet.
     fn is_left(&self) -> bool {
         !self.is_claimed && !self.is_terminating()
+    }
+
+    /// How long it waits for its Pod. Of an unclaimed one, nothing but `PodsReady` tells that its Pod exists.
+    fn claim_time(&self, has_all_pods: bool) -> Duration {
+        if has_all_pods || self.holds_drain {
+            CLAIM_TIME
+        } else {
+            LONGEST_CLAIM_TIME
+        }
     }
 
     fn fits(&self, slot: &Slot) -> bool {
@@ -218,22 +245,31 @@ fn checked(
     }
 }
 
-/// Decides on the partitions of a Workload whose check is answered. Pods that have not come by now request theirs when they
+/// Decides on the partitions of a Workload whose check is answered. Pods that have not come in time request theirs when they
 /// come.
 fn admitted(workload: &Workload, partitions: &[&Reserved], now: Timestamp) -> Plan {
-    let left = partitions.iter().find(|one| one.is_left());
-    let (Some(left), Some(admitted)) = (left, workload.condition(ADMITTED, "True")) else {
+    let Some(admitted) = workload.condition(ADMITTED, "True") else {
         return Plan::default();
     };
-    let waited = now.duration_since(admitted.last_transition_time.0);
-    let waited = Duration::try_from(waited).unwrap_or_default();
-    let remaining = CLAIM_TIME.saturating_sub(waited);
-    if remaining.is_zero() {
-        return release(left).into();
+    let ready = workload.condition(PODS_READY, "True");
+    let claims = partitions.iter().filter_map(|one| one.claimed_at);
+    let since = claims
+        // A time in the future is not the operator's, and would hold the partitions.
+        .filter(|time| *time <= now)
+        .chain(ready.map(|ready| ready.last_transition_time.0))
+        .fold(admitted.last_transition_time.0, Ord::max);
+    let waited = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    let mut requeue: Option<Duration> = None;
+    for left in partitions.iter().filter(|one| one.is_left()) {
+        let remaining = left.claim_time(ready.is_some()).saturating_sub(waited);
+        if remaining.is_zero() {
+            return release(left).into();
+        }
+        requeue = requeue.into_iter().chain([remaining]).min();
     }
     Plan {
         step: None,
-        requeue: Some(remaining),
+        requeue,
     }
 }
 

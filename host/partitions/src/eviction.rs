@@ -155,8 +155,7 @@ fn evict<'a>(
         return Eviction::No;
     };
     if me.spec.options.pinned {
-        let why = format!("{name} is being drained, and waits until this partition is released");
-        return Eviction::Later(why);
+        return Eviction::Later(partition_conditions::drain_waits(name));
     }
     // Its Pods are already ending. Withdrawing the request would have ended them for nothing.
     if me
@@ -311,10 +310,11 @@ mod tests {
             "{why}"
         );
         all[0].spec.options.pinned = true;
-        assert!(matches!(
-            seen(&all[0], &all, 8).eviction,
-            Eviction::Later(_)
-        ));
+        let Eviction::Later(why) = seen(&all[0], &all, 8).eviction else {
+            panic!("it is pinned");
+        };
+        let told = status_update::with_message(all[0].status.as_ref().unwrap(), why);
+        assert!(partition_conditions::holds_drain(&told), "{told:?}");
         assert_eq!(seen(&all[1], &all, 8).eviction, Eviction::Now);
     }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
 use ipu_api::labels;
 use ipu_api::naming;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
@@ -53,12 +54,15 @@ pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
 
 /// The merge patch by which a Pod claims an IPUPartition of its Workload. The version makes it fail if another Pod was
 /// faster.
-pub fn claim(pod: &PodRef, partition: &Partition) -> Value {
+pub fn claim(pod: &PodRef, partition: &Partition, now: Timestamp) -> Value {
     json!({"metadata": {
         "uid": partition.uid,
         "resourceVersion": partition.version.to_string(),
         "labels": {labels::POD_UID_LABEL: pod.uid},
-        "annotations": {labels::CLAIMED_BY_ANNOTATION: pod.name},
+        "annotations": {
+            labels::CLAIMED_BY_ANNOTATION: pod.name,
+            labels::CLAIMED_AT_ANNOTATION: now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        },
     }})
 }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 use ipu_api::dns1123::can_exist;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
+use ipu_runtime::clock;
 use ipu_runtime::work_queue::StepError;
 use ipu_text::explain;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -108,7 +109,7 @@ async fn claim(context: &Context, pod: &PodRef, partition: &Partition) -> Result
         field_manager: Some(labels::FIELD_MANAGER.to_owned()),
         ..PatchParams::default()
     };
-    let patch = Patch::Merge(build::claim(pod, partition));
+    let patch = Patch::Merge(build::claim(pod, partition, clock::now()));
     let sent = partitions.patch(&partition.name, &parameters, &patch).await;
     let claimed = sent.map_err(failed_to("claim an IPUPartition of the Workload"))?;
     context.observed.expect_partition(claimed, Instant::now());

@@ -339,7 +339,13 @@ mod tests {
         let found = seen(&reference());
         assert_eq!((found.own, found.named), (None, None));
         let claimable = found.claimable.unwrap();
-        let patch = crate::build::claim(&reference(), &claimable);
+        let at = "2026-01-01T00:00:10Z".parse().unwrap();
+        let patch = crate::build::claim(&reference(), &claimable, at);
+        let annotations = &patch["metadata"]["annotations"];
+        assert_eq!(
+            annotations["graphcore.ai/claimed-at"],
+            "2026-01-01T00:00:10Z"
+        );
         let claimed = partition(|object| {
             free(object);
             for (field, value) in patch["metadata"].as_object().unwrap() {

@@ -76,4 +76,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         instead: "    if !is_same || !is_new {",
         found_by: JOB_TESTS,
     },
+    Mutation {
+        name: "a job that Kueue stops was suspended before",
+        file: "host/jobs/src/report/accounting.rs",
+        text: "if state != JobState::Suspended || is_condition_true(old, SUSPENDED) {",
+        instead: "if state != JobState::Suspended || !is_condition_true(old, SUSPENDED) {",
+        found_by: JOB_TESTS,
+    },
 ];

@@ -1,6 +1,7 @@
 //! Pure: what the dashboard keeps of an IPUJob.
 
 use ipu_api::ipujob_status::{JobCondition, JobState};
+use ipu_api::queueing::STARTED_OUTSIDE_QUEUE;
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,9 @@ fn obstacle(state: JobState, conditions: &[JobCondition]) -> Option<Obstacle> {
         JobState::Completed | JobState::Failed => &[],
     };
     let found = obstacles.iter().find_map(|(type_, status)| {
-        let mut conditions = conditions.iter();
+        let mut conditions = conditions
+            .iter()
+            .filter(|one| one.reason != STARTED_OUTSIDE_QUEUE);
         conditions.find(|one| one.type_ == *type_ && one.status == *status)
     })?;
     Some(Obstacle {

@@ -308,6 +308,28 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_was_started_outside_its_queue_waits_for_no_quota() {
+        let outside = |name: &str, pods: &[Value]| {
+            let mut job = job(name, "Pending");
+            let quota = json!({
+                "type": "QuotaReserved", "status": "False", "reason": "StartedOutsideQueue", "message": "",
+            });
+            let conditions: Vec<Value> = [quota].into_iter().chain(pods.to_vec()).collect();
+            job["status"]["conditions"] = json!(conditions);
+            job
+        };
+        let image = json!({
+            "type": "PodsReady", "status": "False", "reason": "PodsWaiting", "message": "no image",
+        });
+        let jobs = vec![outside("a/image", &[image]), outside("a/ipus", &[])];
+        let rows = queue(&cluster(Vec::new(), Vec::new(), jobs), None, ALL, now())
+            .blocked
+            .rows;
+        let reasons: Vec<_> = rows.iter().map(|one| &*one.obstacle.reason).collect();
+        assert_eq!(reasons, ["PodsWaiting"]);
+    }
+
+    #[test]
     fn a_namespace_keeps_the_positions_among_all() {
         let queue = queue(&known(), Some("a"), ALL, now());
         let rows: Vec<_> = queue.listed.rows.iter().map(|one| one.position).collect();

@@ -7,7 +7,7 @@ use ipu_api::ipujob_status::{IPUJobStatus, JobAccounting, JobState};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::StatusInput;
+use super::{RUNNING, SUSPENDED, StatusInput, is_condition_true};
 use crate::facts::Instance;
 use crate::phase::{Outcome, Phase};
 
@@ -19,7 +19,7 @@ pub(super) fn accounting(
     now: Timestamp,
 ) -> Option<JobAccounting> {
     let old_run = old.run.as_ref().map_or(0, |run| run.number);
-    let is_same = state == old.launcher_status && run == old_run;
+    let is_same = state == state_until_now(old) && run == old_run;
     let is_new = old.conditions.is_empty();
     let mut accounting = match &old.accounting {
         Some(accounting) => accounting.clone(),
@@ -33,6 +33,19 @@ pub(super) fn accounting(
         accounting.until = Time(now);
     }
     Some(accounting)
+}
+
+/// What a job did until now. Of a job that Kueue stops, `ipu-kueue` sets only the state to `Suspended`, so that its
+/// conditions still tell what it did.
+fn state_until_now(old: &IPUJobStatus) -> JobState {
+    let state = old.launcher_status;
+    if state != JobState::Suspended || is_condition_true(old, SUSPENDED) {
+        state
+    } else if is_condition_true(old, RUNNING) {
+        JobState::Running
+    } else {
+        JobState::Pending
+    }
 }
 
 /// An accounting that begins at this time.
@@ -49,7 +62,7 @@ fn since(begin: Timestamp) -> JobAccounting {
     }
 }
 
-/// Counts the time since the last change, which the job spent in the state of its old status.
+/// Counts the time since the last change.
 fn count(
     accounting: &mut JobAccounting,
     input: &StatusInput<'_>,
@@ -58,7 +71,7 @@ fn count(
 ) {
     let begin = accounting.until.0;
     let has_failed = matches!(input.phase, Phase::Ended(Outcome::Failed(_)));
-    match old.launcher_status {
+    match state_until_now(old) {
         JobState::Running if has_failed => accounting.wasted += seconds(begin, now),
         JobState::Running => accounting.running += seconds(begin, now),
         JobState::Suspended => accounting.suspended += seconds(begin, now),

@@ -148,6 +148,44 @@ fn a_suspended_job_neither_waits_nor_runs() {
     assert_eq!(*accounting(&world), counted("01:00", after));
 }
 
+/// `ipu_kueue::build::stopped`.
+fn stop(world: &mut World) {
+    world.observed.status.launcher_status = JobState::Suspended;
+    world.observed.status.admission = None;
+}
+
+#[test]
+fn what_a_job_did_until_kueue_stopped_it_is_counted() {
+    let (_, mut world) = running(RestartPolicyType::Never);
+    let suspended = created_at_once(parallel().suspend(true));
+    stop(&mut world);
+    step_at(&mut world, &suspended, "05:00");
+    let until_then = [
+        ("waiting", 40),
+        ("forming", 10),
+        ("starting", 40),
+        ("running", 210),
+    ];
+    assert_eq!(*accounting(&world), counted("05:00", until_then));
+    world.settle(&suspended);
+    let resumed = created_at_once(parallel().suspend(false));
+    step_at(&mut world, &resumed, "07:00");
+    assert_eq!(accounting(&world).running, 210);
+    assert_eq!(accounting(&world).suspended, 120);
+    assert_eq!(sum(accounting(&world)), 7 * 60);
+}
+
+#[test]
+fn a_job_that_kueue_stops_before_it_runs_has_waited() {
+    let job = created_at_once(parallel());
+    let mut world = World::new();
+    step_at(&mut world, &job, "00:05");
+    stop(&mut world);
+    let suspended = created_at_once(parallel().suspend(true));
+    step_at(&mut world, &suspended, "00:30");
+    assert_eq!(*accounting(&world), counted("00:30", [("waiting", 30)]));
+}
+
 #[test]
 fn a_job_of_an_earlier_version_is_counted_from_its_next_state_on() {
     let (job, mut world) = running(RestartPolicyType::Never);

@@ -44,6 +44,14 @@ fn a_stopped_job_is_suspended_at_once() {
 }
 
 #[test]
+fn the_status_of_a_stopped_job_still_tells_what_it_did() {
+    // `ipu-jobs` counts the time until the stop by its conditions.
+    let patch = stopped(&job(|_| {}));
+    let fields = json!({"admission": null, "launcherStatus": "Suspended"});
+    assert_eq!(patch["status"], fields);
+}
+
+#[test]
 fn an_admission_that_the_api_server_has_dropped_is_noticed() {
     let granted = job_object(|job| {
         let patch = admission(&crate::samples::job(|_| {}), &reserved(&[]));

@@ -177,30 +177,47 @@ fn without_quota_what_no_pod_has_claimed_is_released() {
         Some(Step::Release(_))
     ));
     // Pods of an admitted Workload may still be created.
-    let admitted = workload(|workload| {
-        admit(workload);
-        workload["status"]["admissionChecks"][1]["state"] = json!("Ready");
-    });
+    let admitted = admitted_workload(|_| {});
     assert_eq!(step(admitted, vec![claimed(), ready(1)]), None);
 }
 
+/// The Workload admitted at midnight, with one change.
+fn admitted_workload(change: fn(&mut Value)) -> Workload {
+    workload(|workload| {
+        admit(workload);
+        workload["status"]["admissionChecks"][1]["state"] = json!("Ready");
+        change(workload);
+    })
+}
+
+/// The partition of the first slot, which a Pod has claimed at this time.
+fn claimed_at(time: &str) -> Reserved {
+    reserved(0, &crate::samples::ready(), |object| {
+        claim(object);
+        object["metadata"]["annotations"] = json!({"graphcore.ai/claimed-at": time});
+    })
+}
+
 #[test]
-fn what_no_pod_claims_in_time_after_the_admission_is_released() {
-    // A minute after 00:00:00.
-    let told = || {
-        workload(|workload| {
-            admit(workload);
-            workload["status"]["admissionChecks"][1]["state"] = json!("Ready");
-        })
-    };
+fn what_no_pod_claims_within_an_hour_is_released() {
+    let at = |time: &str, partitions| planned(admitted_workload(|_| {}), partitions, time);
     let claimed = || reserved(0, &crate::samples::ready(), claim);
-    let early = planned(told(), vec![claimed(), ready(1)], "2026-01-01T00:04:50Z");
-    assert_eq!(early.step, None);
-    assert_eq!(early.requeue, Some(Duration::from_secs(10)));
-    let late = |partitions| planned(told(), partitions, "2026-01-01T00:05:00Z");
+    let early = at("2026-01-01T00:06:00Z", vec![claimed(), ready(1)]);
+    assert_eq!(early.step, None, "a JobSet may start in order");
+    assert_eq!(early.requeue, Some(Duration::from_mins(54)));
     let release = Some(Step::Release(Box::new(ready(1))));
-    assert_eq!(late(vec![claimed(), ready(1)]).step, release);
-    assert_eq!(late(vec![claimed()]), Plan::default());
+    let late = "2026-01-01T01:00:00Z";
+    assert_eq!(at(late, vec![claimed(), ready(1)]).step, release);
+    assert_eq!(at(late, vec![claimed()]), Plan::default());
+    // Each claim shows that Pods are still being created.
+    let claimed = claimed_at("2026-01-01T00:30:00Z");
+    let waits = at(late, vec![claimed.clone(), ready(1)]);
+    assert_eq!(waits.step, None);
+    assert_eq!(waits.requeue, Some(Duration::from_mins(30)));
+    let later = at("2026-01-01T01:30:00Z", vec![claimed, ready(1)]);
+    assert_eq!(later.step, release);
+    let forged = claimed_at("2027-01-01T00:00:00Z");
+    assert_eq!(at(late, vec![forged, ready(1)]).step, release);
     // Its check waits for them.
     let pending = planned(
         workload(|_| {}),
@@ -208,6 +225,27 @@ fn what_no_pod_claims_in_time_after_the_admission_is_released() {
         "2026-01-02T00:00:00Z",
     );
     assert!(matches!(pending.step, Some(Step::AnswerCheck { .. })));
+}
+
+#[test]
+fn what_holds_a_drain_or_has_no_pod_to_come_is_released_after_five_minutes() {
+    let mut drained = crate::samples::ready();
+    drained["message"] =
+        json!("pod1:8090 is being drained, and waits until this partition is released");
+    let drained = || reserved(1, &drained, |_| {});
+    let both = || vec![ready(0), drained()];
+    let early = planned(admitted_workload(|_| {}), both(), "2026-01-01T00:04:50Z");
+    assert_eq!(early.step, None);
+    assert_eq!(early.requeue, Some(Duration::from_secs(10)));
+    let late =
+        |workload: Workload, partitions| planned(workload, partitions, "2026-01-01T00:05:00Z").step;
+    let release = Some(Step::Release(Box::new(drained())));
+    assert_eq!(late(admitted_workload(|_| {}), both()), release);
+    let running =
+        admitted_workload(|workload| condition(workload, "PodsReady", "True", "PodsReady"));
+    let release = Some(Step::Release(Box::new(ready(1))));
+    let claimed = claimed_at("2026-01-01T00:00:00Z");
+    assert_eq!(late(running, vec![claimed, ready(1)]), release);
 }
 
 #[test]
@@ -243,28 +281,32 @@ fn after_a_retry_partitions_are_requested_again_after_its_delay() {
             change(workload);
         })
     };
-    // The delay doubles: 10, 20 and 40 seconds, of which 40 have passed.
-    for retries in 1..=3 {
-        let again = step(retried(retries, |_| {}), vec![]);
-        assert!(matches!(again, Some(Step::Create(_))), "{again:?}");
+    // The delay is 10, 20 and then 30 seconds, of which 25 have passed.
+    let early = "2026-01-01T00:00:45Z";
+    for retries in 1..=2 {
+        let again = planned(retried(retries, |_| {}), vec![], early);
+        assert!(matches!(again.step, Some(Step::Create(_))), "{again:?}");
     }
-    let waits = planned(retried(4, |_| {}), vec![], "2026-01-01T00:01:00Z");
-    assert_eq!(waits.requeue, Some(Duration::from_secs(40)));
-    let Some(Step::AnswerCheck { answer, .. }) = waits.step else {
-        panic!("its delay is not over");
-    };
-    assert_eq!(answer.state, State::Pending);
-    let message = &answer.message;
-    assert!(message.ends_with("at 2026-01-01T00:01:40Z"), "{message}");
+    for retries in [3, 4, 60] {
+        let waits = planned(retried(retries, |_| {}), vec![], early);
+        assert_eq!(waits.requeue, Some(Duration::from_secs(5)), "{retries}");
+        let Some(Step::AnswerCheck { answer, .. }) = waits.step else {
+            panic!("its delay is not over");
+        };
+        assert_eq!(answer.state, State::Pending);
+        let message = &answer.message;
+        assert!(message.ends_with("at 2026-01-01T00:00:50Z"), "{message}");
+    }
     let told = retried(4, |workload| {
         workload["status"]["admissionChecks"][1]["message"] = json!(
-            "no V-IPU controller had room for the partitions; they are requested again at 2026-01-01T00:01:40Z"
+            "no V-IPU controller had room for the partitions; they are requested again at 2026-01-01T00:00:50Z"
         );
     });
     let release = Some(Step::Release(Box::new(ready(1))));
-    assert_eq!(step(told.clone(), vec![ready(1)]), release);
-    assert_eq!(step(told.clone(), vec![]), None);
-    let over = planned(told, vec![], "2026-01-01T00:01:40Z");
+    let at_rest = |partitions| planned(told.clone(), partitions, early).step;
+    assert_eq!(at_rest(vec![ready(1)]), release);
+    assert_eq!(at_rest(vec![]), None);
+    let over = planned(told.clone(), vec![], "2026-01-01T00:00:50Z");
     assert!(matches!(over.step, Some(Step::Create(_))), "{over:?}");
 }
 
