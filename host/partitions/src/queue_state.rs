@@ -28,6 +28,7 @@ pub(super) struct QueueState {
 
 #[derive(Debug)]
 struct State {
+    began: Instant,
     released_at: Instant,
     /// Requests that were evaluated recently.
     evaluated: ExpiringMap<()>,
@@ -43,6 +44,7 @@ impl QueueState {
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::new(State {
+                began: Instant::now(),
                 released_at: Instant::now(),
                 evaluated: ExpiringMap::new(STALLED_AFTER),
                 entries: None,
@@ -125,6 +127,20 @@ impl QueueState {
         entries
     }
 
+    /// The waiting requests, in order, without the precedence that they have for seconds after a release: what a status
+    /// says of them stays the same.
+    pub(super) fn lasting_entries(&self, watched: &Watched, now: Timestamp) -> Vec<QueueEntry> {
+        let mut entries = self.entries(watched, now).to_vec();
+        let state = self.state();
+        for entry in &mut entries {
+            let evaluated = state.evaluated.of(&entry.uid);
+            // All of them are evaluated for the first time within seconds.
+            let evaluated = evaluated.map_or(state.began, |((), at)| *at);
+            entry.set_precedence(Some(evaluated.elapsed()), Duration::MAX);
+        }
+        entries
+    }
+
     /// The partitions on a drained controller. Each of them reads all others again and again.
     pub(super) fn on_drained(&self, watched: &Watched, controller: &str) -> Arc<[IPUPartition]> {
         let mut state = self.state();
@@ -193,6 +209,22 @@ mod tests {
         assert_eq!(next(), both(false, true), "whatever age the entries have");
         queue.capacity_released();
         assert_eq!(next(), both(true, true));
+    }
+
+    #[test]
+    fn a_release_changes_nothing_in_lasting_entries() {
+        let (watched, watch) = watched(namespaces().0, Scope::default());
+        watch.apply_event(object("waits", &Value::Null));
+        let queue = QueueState::new();
+        let lasting = || queue.lasting_entries(&watched, Timestamp::UNIX_EPOCH);
+        let before = lasting();
+        assert!(!before[0].has_precedence && !before[0].is_stalled);
+        queue.mark_evaluated("waits");
+        assert_eq!(lasting(), before);
+        queue.capacity_released();
+        assert_eq!(lasting(), before);
+        let entries = queue.entries(&watched, Timestamp::UNIX_EPOCH);
+        assert!(entries[0].has_precedence);
     }
 
     #[test]

@@ -75,7 +75,7 @@ fn fits(context: &Context, states: &[ControllerState]) -> BTreeMap<String, Fit> 
     let mut open: Vec<_> = open.map(|state| state.view.clone()).collect();
     context.pool.limit_to_unrefused(&mut open);
     let backfill_limit = context.settings.backfill_limit;
-    let entries = context.queue_state.entries(&context.watched, now);
+    let entries = context.queue_state.lasting_entries(&context.watched, now);
     let reservations = context.queue_state.reserved_by_others("");
     let queue = Queue {
         entries: &entries,
