@@ -11,6 +11,7 @@ pub mod create_request;
 mod duplicate_keys;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod invariants;
+mod largest_size;
 pub mod limits;
 mod openapi;
 mod operation;
