@@ -214,7 +214,7 @@ fn wrong_values(request: &CreateRequest) -> Vec<Fault> {
     let divides = |replicas: u32| {
         replicas.is_multiple_of(request.gcds) && request.ipus.is_multiple_of(replicas)
     };
-    let is_good = |replicas| replicas > 0 && (!are_comparable || divides(replicas));
+    let is_good = |replicas: u32| replicas > 0 && (!are_comparable || divides(replicas));
     let checks = [
         (
             "name",
