@@ -13,7 +13,7 @@ use ipu_partitions::accounting::{AccountStore, Recorder};
 use ipu_partitions::controller_objects::{self, ControllerObjects, Keeper};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
-use ipu_partitions::rest::{self, Sources};
+use ipu_partitions::rest::{self, Queries, Sources};
 use ipu_partitions::step::Settings;
 use ipu_partitions::tracker::Tracker;
 use ipu_partitions::watched::watched;
@@ -196,6 +196,7 @@ fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
         guests: shared.guests.clone(),
         namespaces: shared.namespaces.clone(),
         backfill_limit: shared.settings.backfill_limit,
+        queries: Queries::default(),
     };
     let standing = ipu_partitions::metrics::Sources {
         partitions: sources.partitions.clone(),

@@ -292,7 +292,7 @@ async fn no_text_of_a_v_ipu_controller_reaches_anybody_as_it_was_sent() {
     let [controller, proxy] = operator(&place).await;
     place.simulator.server.order(Order {
         fail: Some(Fail {
-            code: CodeName::FailedPrecondition,
+            code: CodeName::ResourceExhausted,
             message: hostile_words("out of order"),
         }),
         ..Order::on(Method::CreatePartition)

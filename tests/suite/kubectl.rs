@@ -9,7 +9,7 @@ use ipu_api::vipu_controller::VIPUController;
 use ipu_kubectl::advice::{OPERATOR, WAITING};
 use ipu_kubectl::completion;
 use ipu_kubectl::cordon::reason;
-use ipu_kubectl::goodput::{GoodputBy, Since, goodput, job_history};
+use ipu_kubectl::goodput::{GoodputBy, JobCollector, Since, goodput};
 use ipu_kubectl::queue as plugin;
 use ipu_partitions::queue;
 use jiff::Timestamp;
@@ -135,7 +135,9 @@ fn an_evaluation_reads_the_jobs_that_goodput_exports() {
     });
     let job: DynamicObject = serde_json::from_value(job).unwrap();
     let now: Timestamp = "2026-01-02T00:00:00Z".parse().unwrap();
-    let history = job_history(&[job], Since::All, now);
+    let mut collector = JobCollector::new(Since::All, now);
+    collector.add(&job);
+    let history = collector.history();
     let jobs = ipu_evaluation::jobs::parse(&history.csv).unwrap();
     let [job] = &jobs[..] else {
         panic!("one job is exported: {}", history.csv);

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use self::csv::csv;
-pub use self::jobs::{JobHistory, job_history};
+pub use self::jobs::{JobCollector, JobHistory};
 pub use self::period::{Since, SinceError};
 pub use self::text::text;
 

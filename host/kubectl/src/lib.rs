@@ -50,13 +50,14 @@ pub use ipu_dashboard::{pods, queue, store};
 
 use ipu_dashboard::Namespaces;
 use jiff::Timestamp;
-use kube::api::ListParams;
+use kube::api::{DynamicObject, ListParams};
 
 use crate::access::Access;
 use crate::cli::{Arguments, DrainOptions, GoodputOptions, Target, Task, TopOptions, WhyOptions};
 use crate::connection::{Connection, ConnectionOptions};
 use crate::cordon::Request;
 use crate::error::KubectlError;
+use crate::goodput::JobCollector;
 use crate::live::View;
 use crate::output::{GoodputFormat, PageFormat};
 use crate::top::By;
@@ -173,11 +174,18 @@ async fn exported(
     }
     let client = options.connect().await?.client;
     let api = reading::jobs(&client, options.namespace.as_deref());
-    let jobs = match reading::list(&api, ListParams::default(), "the IPUJobs").await? {
-        Access::Allowed(jobs) => jobs,
-        Access::Denied(words) => return Err(KubectlError::JobsDenied(words)),
+    let mut jobs = JobCollector::new(task.since, Timestamp::now());
+    // A list of ten thousand jobs has hundreds of megabytes.
+    let collect = |page: Vec<DynamicObject>| {
+        for job in &page {
+            jobs.add(job);
+        }
     };
-    let history = goodput::job_history(&jobs, task.since, Timestamp::now());
+    let read = reading::each_page(&api, ListParams::default(), "the IPUJobs", collect);
+    if let Access::Denied(words) = read.await? {
+        return Err(KubectlError::JobsDenied(words));
+    }
+    let history = jobs.history();
     if history.left_out > 0 {
         let number = history.left_out;
         let note = format!(

@@ -27,7 +27,25 @@ pub(crate) async fn list<K>(
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let (mut params, mut all) = (params.limit(PAGE), Vec::new());
+    let mut all = Vec::new();
+    match each_page(api, params, what, |page| all.extend(page)).await? {
+        Access::Allowed(()) => Ok(Access::Allowed(all)),
+        Access::Denied(words) => Ok(Access::Denied(words)),
+    }
+}
+
+/// Passes each page of a list to `visit`, so that no more than one page is in memory. Returns why the user may not list
+/// them.
+pub(crate) async fn each_page<K>(
+    api: &Api<K>,
+    params: ListParams,
+    what: &str,
+    mut visit: impl FnMut(Vec<K>),
+) -> Result<Access<()>, KubectlError>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    let mut params = params.limit(PAGE);
     loop {
         let page = match api.list(&params).await {
             Ok(page) => page,
@@ -36,10 +54,10 @@ where
             }
             Err(source) => return Err(read_error(what, source)),
         };
-        all.extend(page.items);
+        visit(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
-            None => return Ok(Access::Allowed(all)),
+            None => return Ok(Access::Allowed(())),
         }
     }
 }

@@ -10,7 +10,6 @@ use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::naming;
 use ipu_api::partition_conditions;
 use ipu_api::uid::Uid;
-use ipu_guest_host::context::SizeCount;
 use ipu_runtime::compressed::{Compressed, ObjectCompressor};
 use ipu_runtime::watch_store::{self, Store};
 use jiff::Timestamp;
@@ -267,12 +266,6 @@ impl Cache {
             Some((kept.brief.owner, queue_entry))
         });
         queue::sorted_entries(members, waiting, now)
-    }
-
-    /// The waiting requests by size, the largest first.
-    pub fn waiting_sizes(&self) -> Vec<SizeCount> {
-        let waiting = mine(self.store.objects().iter());
-        queue::sizes(waiting.filter_map(|(_, kept)| kept.queue_entry.as_deref()))
     }
 
     fn account(&mut self, change: watch_store::Change<Arc<str>, Known>) {

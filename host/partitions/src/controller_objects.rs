@@ -28,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 use vipu_client::registry::{self, Source};
 
 use self::observe::observe;
-use self::plan::{Action, Facts};
+use self::plan::{Action, Facts, Object};
 use super::context::Context;
 use super::reconcile::chain;
 
@@ -92,8 +92,23 @@ enum WriteError {
 struct Memory {
     /// When the status of each object was last written.
     written: BTreeMap<String, Timestamp>,
+    /// When this leader last wrote the accounting of each object.
+    accounted: BTreeMap<String, Timestamp>,
     /// Objects that another release keeps, each logged once.
     of_others: BTreeMap<String, String>,
+}
+
+impl Memory {
+    /// Drops the times of objects that are gone. The leader before has written the others.
+    fn limit_to(&mut self, objects: &BTreeMap<String, Object>) {
+        for times in [&mut self.accounted, &mut self.written] {
+            times.retain(|name, _| objects.contains_key(name));
+        }
+        for name in objects.keys() {
+            let written = self.written.entry(name.clone());
+            written.or_insert_with(clock::now);
+        }
+    }
 }
 
 /// Keeps the objects until `stop`: after each change that matters at once, and periodically.
@@ -185,16 +200,10 @@ async fn pass(
         has_bad_entries: known.problems.iter().any(|one| one.key == registry::KEY),
         objects: &objects,
         written: &memory.written,
+        accounted: &memory.accounted,
         now: clock::now(),
     });
-    memory.written.retain(|name, _| objects.contains_key(name));
-    for name in objects.keys() {
-        // The leader before has written the others.
-        memory
-            .written
-            .entry(name.clone())
-            .or_insert_with(clock::now);
-    }
+    memory.limit_to(&objects);
     report_others(plan.of_others, memory);
     let mut failures = Vec::new();
     for (name, mut action) in plan.actions {
@@ -204,14 +213,34 @@ async fn pass(
         if matches!(action, Action::Create(_) | Action::Write { .. }) {
             memory.written.insert(name.clone(), clock::now());
         }
-        if let Action::Create(status) | Action::Write { status, .. } = &mut action {
+        if let Some(status) = accounted_status(&mut action) {
             status.accounting = context.accounts.status(&status.address);
         }
-        failures.extend(execute(context, keeper, name, action).await.err());
+        let has_account = accounted_status(&mut action).is_some();
+        match execute(context, keeper, name.clone(), action).await {
+            Ok(()) if has_account => {
+                memory.accounted.insert(name, clock::now());
+            }
+            Ok(()) => {}
+            Err(error) => failures.push(error),
+        }
     }
     if !failures.is_empty() {
         let failures: Vec<String> = failures.iter().map(|error| chain(error)).collect();
         tracing::warn!(?failures, "the VIPUControllers are not up to date");
+    }
+}
+
+/// The status of a change that writes the accounting as well.
+fn accounted_status(action: &mut Action) -> Option<&mut VIPUControllerStatus> {
+    match action {
+        Action::Create(status)
+        | Action::Write {
+            status,
+            has_account: true,
+            ..
+        } => Some(status.as_mut()),
+        Action::TakeOver { .. } | Action::Write { .. } | Action::Delete { .. } => None,
     }
 }
 
@@ -252,7 +281,7 @@ async fn execute(
             }
             unless_stale(patched).map_err(|source| WriteError::TakeOver { name, source })
         }
-        Action::Write { uid, status } => {
+        Action::Write { uid, status, .. } => {
             write_status(&api, name, &status::patch(&uid, &status)).await
         }
         Action::Delete {

@@ -19,6 +19,7 @@ use super::events::{self, Sweep};
 use super::observations::{HealthState, Intent, Observation, RemoteState, Reply};
 use super::placement::request::shortened;
 use super::pod_users;
+use super::refusals;
 use super::remote_state;
 use super::step::{Requeue, Step};
 
@@ -266,7 +267,7 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         reason,
         "create failed"
     );
-    if matches!(error, VipuError::Refused { .. }) {
+    if error.is_exhausted() && refusals::are_options_usual(&spec.options) {
         let controller = &attempt.controller;
         context.pool.refused(controller, spec.ipus, &reason);
     }

@@ -51,6 +51,7 @@ mod requeue;
 pub mod rest;
 #[cfg(test)]
 mod samples;
+mod shared_queue;
 #[cfg(any(test, feature = "fuzzing"))]
 #[cfg_attr(
     not(test),

@@ -1,12 +1,11 @@
 //! Pure: the lifecycle of a desired partition: placement, creation, use, reset.
 
+mod problem;
 mod reset;
 
 use std::time::Duration;
 
-use ipu_api::ipupartition::{
-    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
-};
+use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus, PartitionPhase};
 use ipu_api::partition_conditions;
 use jiff::{SignedDuration, Timestamp};
 
@@ -300,7 +299,8 @@ fn place(
     if status.phase == PartitionPhase::Error && !reset::is_wanted(partition, status) {
         return Step::Done(Requeue::Never);
     }
-    if let Some(problem) = problem(&partition.spec).or_else(|| exhausted(status)) {
+    if let Some(problem) = problem::of_spec(&partition.spec).or_else(|| problem::exhausted(status))
+    {
         return write_if_changed(
             partition,
             status_update::rejected(status, &problem, now),
@@ -344,35 +344,6 @@ fn place(
             Requeue::ForCapacity,
         ),
     }
-}
-
-/// The reason why no controller can ever serve a spec.
-fn problem(spec: &IPUPartitionSpec) -> Option<String> {
-    if !spec.ipus.is_power_of_two() {
-        return Some(format!(
-            "spec.ipus is {}; it must be a power of two, such as {}",
-            spec.ipus,
-            spec.ipus.checked_next_power_of_two().unwrap_or(1)
-        ));
-    }
-    if spec.gcds == 0 || spec.gcds > spec.ipus {
-        return Some(format!(
-            "spec.gcds is {}; it must be from 1 to spec.ipus, which is {}",
-            spec.gcds, spec.ipus
-        ));
-    }
-    None
-}
-
-/// The reason why no attempt can follow: the generation is the largest number. Only a user can have written it.
-fn exhausted(status: &IPUPartitionStatus) -> Option<String> {
-    (status.generation == i64::MAX).then(|| {
-        format!(
-            "status.generation is {}, the largest there is, and every attempt needs a larger one; \
-             set it to a number below, but not to one that was used",
-            status.generation
-        )
-    })
 }
 
 fn is_disturbed_for_long(status: &IPUPartitionStatus, settings: &Settings, now: Timestamp) -> bool {

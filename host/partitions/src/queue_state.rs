@@ -32,6 +32,7 @@ pub(super) struct QueueState {
 
 #[derive(Debug)]
 struct State {
+    began: Instant,
     released_at: Instant,
     /// Requests that were evaluated recently.
     evaluated: ExpiringMap<()>,
@@ -49,6 +50,7 @@ impl QueueState {
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::new(State {
+                began: Instant::now(),
                 released_at: Instant::now(),
                 evaluated: ExpiringMap::new(STALLED_AFTER),
                 entries: None,
@@ -155,6 +157,20 @@ impl QueueState {
         let found: Arc<[_]> = watched.read(|cache| cache.some(is_there)).into();
         state.drained = Some((Instant::now(), controller.into(), found.clone()));
         found
+    }
+
+    /// The waiting requests, in order, without the precedence that they have for seconds after a release: what a status
+    /// says of them stays the same.
+    pub(super) fn lasting_entries(&self, watched: &Watched, now: Timestamp) -> Vec<QueueEntry> {
+        let mut entries = self.entries(watched, now).to_vec();
+        let state = self.state();
+        for entry in &mut entries {
+            let evaluated = state.evaluated.of(&entry.uid);
+            // All of them are evaluated for the first time within seconds.
+            let evaluated = evaluated.map_or(state.began, |((), at)| *at);
+            entry.set_precedence(Some(evaluated.elapsed()), Duration::MAX);
+        }
+        entries
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -306,5 +322,21 @@ mod tests {
                 .collect();
             assert_eq!(names, expected, "{controller}");
         }
+    }
+
+    #[test]
+    fn a_release_changes_nothing_in_lasting_entries() {
+        let (watched, watch) = watched(namespaces().0, Scope::default());
+        watch.apply_event(object("waits", &Value::Null));
+        let queue = QueueState::new();
+        let lasting = || queue.lasting_entries(&watched, Timestamp::UNIX_EPOCH);
+        let before = lasting();
+        assert!(!before[0].has_precedence && !before[0].is_stalled);
+        queue.mark_evaluated("waits");
+        assert_eq!(lasting(), before);
+        queue.capacity_released();
+        assert_eq!(lasting(), before);
+        let entries = queue.entries(&watched, Timestamp::UNIX_EPOCH);
+        assert!(entries[0].has_precedence);
     }
 }

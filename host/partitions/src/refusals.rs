@@ -1,12 +1,12 @@
 //! Pure: the sizes that V-IPU controllers have refused although enough of their IPUs are free.
 //!
-//! No controller reports which of its IPUs are free. After a refusal, a size that was refused is not named as one that
+//! No controller reports which of its IPUs are free. After a refusal for lack of IPUs, a size that was refused is not named as one that
 //! fits, until IPUs are released, a partition of that size is created, or the refusal is old: it may have had another cause.
 //! Placement does not depend on it, and tries again.
 
 use std::collections::HashMap;
 
-use ipu_api::ipupartition::WaitingReason;
+use ipu_api::ipupartition::{PartitionOptions, WaitingReason};
 use ipu_guest_host::model::ControllerView;
 use jiff::{SignedDuration, Timestamp};
 
@@ -98,6 +98,12 @@ impl Refusals {
     }
 }
 
+/// Whether a refusal of a partition with these options holds for others of its size: none of them limits which IPUs can
+/// form it.
+pub(crate) fn are_options_usual(options: &PartitionOptions) -> bool {
+    !options.reconfigurable && !options.relocatable
+}
+
 /// Why a controller has probably refused a partition that its free IPUs would hold.
 pub(crate) fn likely_cause(view: &ControllerView) -> String {
     let (free, total) = (view.free_ipus(), view.total_ipus);
@@ -159,6 +165,24 @@ mod tests {
         assert_eq!(told(8), [why, "its own"]);
         assert_eq!(told(16), ["its own", "its own"], "so many are not free");
         assert!(refusals.limit(&mut [view(14)], at(101)).is_empty());
+    }
+
+    #[test]
+    fn a_refusal_with_unusual_options_says_nothing_of_other_requests() {
+        let usual = PartitionOptions {
+            replicas: Some(2),
+            gang_size: Some(4),
+            ..PartitionOptions::default()
+        };
+        assert!(are_options_usual(&usual));
+        for (reconfigurable, relocatable) in [(true, false), (false, true)] {
+            let unusual = PartitionOptions {
+                reconfigurable,
+                relocatable,
+                ..usual.clone()
+            };
+            assert!(!are_options_usual(&unusual), "{unusual:?}");
+        }
     }
 
     #[test]

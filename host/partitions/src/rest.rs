@@ -11,6 +11,7 @@ pub mod create_request;
 mod duplicate_keys;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod invariants;
+mod largest_size;
 pub mod limits;
 mod openapi;
 mod operation;
@@ -18,6 +19,7 @@ mod owner_metadata;
 mod page;
 mod partitions;
 pub mod problem;
+mod query;
 pub mod query_request;
 mod reads;
 mod representation;
@@ -43,6 +45,7 @@ use ipu_runtime::port::serve;
 
 pub use caller::Caller;
 pub use partitions::SecureState;
+pub use query::Queries;
 pub use reads::Sources;
 
 /// The routes of port 8080.

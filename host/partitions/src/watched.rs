@@ -1,16 +1,19 @@
 //! The one watch of IPUPartitions in a process: for REST and the summary in every replica, and for the reconciler in the
 //! leader.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt, stream};
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::uid::Uid;
 use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::clock;
 use ipu_runtime::panics;
 use ipu_runtime::scope::Scope;
 use ipu_runtime::trimmed::{Trimmed, untrimmed};
+use jiff::Timestamp;
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
@@ -19,7 +22,9 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::cache::{Brief, Cache, Change};
+use super::queue::QueueEntry;
 use super::reconcile::Guarded;
+use super::shared_queue::SharedQueue;
 
 /// Changes that a slow listener may lag behind before it gets all names again.
 const BEHIND: usize = 4_096;
@@ -35,6 +40,7 @@ pub struct Watched {
     listed: watch::Receiver<bool>,
     released: watch::Receiver<u64>,
     walking: Arc<tokio::sync::Mutex<()>>,
+    shared_queue: Arc<SharedQueue>,
 }
 
 /// The watch that updates [`Watched`].
@@ -59,6 +65,7 @@ pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch
         listed,
         released,
         walking: Arc::default(),
+        shared_queue: Arc::default(),
     };
     let watch = PartitionWatch {
         cache: Arc::clone(&watched.cache),
@@ -94,6 +101,17 @@ impl Watched {
     /// Reads all of them at one moment. This blocks the watch, so it has to be short.
     pub fn read<T>(&self, visit: impl FnOnce(&mut Cache) -> T) -> T {
         visit(&mut lock(&self.cache))
+    }
+
+    /// The waiting requests at `now`, in order, a second old at most: for readers that decide nothing.
+    pub(super) fn queue(&self, now: Timestamp) -> Arc<[QueueEntry]> {
+        let read = || self.read(|cache| cache.queue(now));
+        self.shared_queue.entries(read)
+    }
+
+    /// Notes the UIDs of requests that wait for something other than capacity, so that nothing is reserved for them.
+    pub(super) fn set_stalled(&self, stalled: HashSet<Uid>) {
+        self.shared_queue.set_stalled(stalled);
     }
 
     /// Passes the matching objects to `visit` by name, from the first one after `after`, until it breaks. There may be

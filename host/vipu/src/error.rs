@@ -108,6 +108,18 @@ impl VipuError {
         matches!(self, VipuError::Denied { .. } | VipuError::OtherAccount)
     }
 
+    /// Whether the controller says that it lacks free IPUs: `ResourceExhausted`, as gRPC defines it. Any other refusal may be
+    /// about this request alone.
+    pub fn is_exhausted(&self) -> bool {
+        matches!(
+            self,
+            VipuError::Refused {
+                code: Code::ResourceExhausted,
+                ..
+            }
+        )
+    }
+
     /// The error that `status` stands for.
     ///
     /// A status with a source was made on this side: by a connection that failed, or by a call that
@@ -158,6 +170,11 @@ impl VipuError {
         };
         format!("{self}: {cause}")
     }
+}
+
+/// Whether this is the whole [`VipuError::reason`] of an error that [is exhausted](VipuError::is_exhausted).
+pub fn tells_exhausted(reason: &str) -> bool {
+    reason.ends_with("(ResourceExhausted)")
 }
 
 /// How the words for a failed connection go on.
@@ -254,6 +271,9 @@ mod tests {
             assert_eq!(matches!(error, VipuError::Denied { .. }), denied);
             let refused = !expected && !denied;
             assert_eq!(matches!(error, VipuError::Refused { .. }), refused);
+            let exhausted = number == 8;
+            assert_eq!(error.is_exhausted(), exhausted, "{code:?}");
+            assert_eq!(tells_exhausted(&error.reason()), exhausted, "{code:?}");
         }
     }
 

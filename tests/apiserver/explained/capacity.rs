@@ -110,7 +110,7 @@ async fn every_controller_that_could_is_closed() {
         ),
         of_single(
             World::Refusing,
-            "not today (FailedPrecondition); 8 of its 8 IPUs are free, perhaps not together",
+            "not today (ResourceExhausted); 8 of its 8 IPUs are free, perhaps not together",
             &["tried without success: wait, the operator tries again"],
         ),
     ] {

@@ -93,7 +93,7 @@ impl World {
             Self::Refusing => {
                 controller.server.order(Order {
                     fail: Some(Fail {
-                        code: CodeName::FailedPrecondition,
+                        code: CodeName::ResourceExhausted,
                         message: "not today".to_owned(),
                     }),
                     ..Order::on(Method::CreatePartition)

@@ -53,7 +53,7 @@ async fn the_guest_says_why_it_waits_or_never_comes() {
     let full = &crowded(17)[..16];
     let waits = ask(&guests, r#"{"size": 2}"#, full).await;
     assert_eq!(waits.decision, what_if::Outcome::Wait);
-    assert_eq!((waits.passed_over.len(), waits.largest_size), (16, 0));
+    assert_eq!((waits.passed_over.len(), waits.largest_size), (16, Some(0)));
     let never = ask(&guests, r#"{"size": 128}"#, full).await;
     assert_eq!(never.decision, what_if::Outcome::Reject);
     assert!(never.reason.unwrap().contains("128 IPUs"));

@@ -28,9 +28,10 @@ pub struct JobHistory {
 }
 
 /// A job that has ended.
-struct Ended<'a> {
-    namespace: &'a str,
-    name: &'a str,
+#[derive(Clone, Debug)]
+struct Ended {
+    namespace: String,
+    name: String,
     created: Timestamp,
     ipus: u64,
     instances: u64,
@@ -40,47 +41,70 @@ struct Ended<'a> {
     seconds: i64,
 }
 
-/// The jobs that were created since a time before `now`, in the order of their creation. Instances without a launcher are
-/// independent, so each is a job of its own.
-pub fn job_history(jobs: &[DynamicObject], since: Since, now: Timestamp) -> JobHistory {
-    let begin = since.begin(now);
-    let mut ended = Vec::new();
-    let mut left_out = 0;
-    for job in jobs {
+/// Collects the jobs of a time one after the other, and keeps of each only what its line needs.
+#[derive(Clone, Debug)]
+pub struct JobCollector {
+    begin: Option<Timestamp>,
+    now: Timestamp,
+    ended: Vec<Ended>,
+    left_out: usize,
+}
+
+impl JobCollector {
+    /// No jobs yet, of those that were created since a time before `now`.
+    pub fn new(since: Since, now: Timestamp) -> Self {
+        Self {
+            begin: since.begin(now),
+            now,
+            ended: Vec::new(),
+            left_out: 0,
+        }
+    }
+
+    /// Adds a job, if it was created in the time.
+    pub fn add(&mut self, job: &DynamicObject) {
         let created = job.metadata.creation_timestamp.as_ref();
         let Some(created) = created.map(|time| time.0) else {
-            left_out += 1;
-            continue;
+            self.left_out += 1;
+            return;
         };
-        if begin.is_some_and(|begin| created < begin) {
-            continue;
+        if self.begin.is_some_and(|begin| created < begin) {
+            return;
         }
         match read(job, created) {
-            Some(job) => ended.push(job),
-            None => left_out += 1,
+            Some(job) => self.ended.push(job),
+            None => self.left_out += 1,
         }
     }
-    ended.sort_by_key(|job| (job.created, job.namespace, job.name));
-    let first = ended.first().map_or(now, |job| job.created);
-    let mut csv = HEADER.to_owned();
-    for job in &ended {
-        let arrival = job.created.as_second() - first.as_second();
-        let (lines, gang) = if job.is_gang {
-            (1, job.instances)
-        } else {
-            (job.instances, 1)
-        };
-        let (namespace, ipus, seconds) = (job.namespace, job.ipus, job.seconds);
-        for _ in 0..lines {
-            // Writing to a String cannot fail.
-            let _ = writeln!(csv, "{namespace},{arrival},{ipus},{seconds},{gang}");
+
+    /// The jobs in the order of their creation. Instances without a launcher are independent, so each is a job of its own.
+    pub fn history(mut self) -> JobHistory {
+        let order = |job: &Ended| (job.created, job.namespace.clone(), job.name.clone());
+        self.ended.sort_by_cached_key(order);
+        let first = self.ended.first().map_or(self.now, |job| job.created);
+        let mut csv = HEADER.to_owned();
+        for job in &self.ended {
+            let arrival = job.created.as_second() - first.as_second();
+            let (lines, gang) = if job.is_gang {
+                (1, job.instances)
+            } else {
+                (job.instances, 1)
+            };
+            let (namespace, ipus, seconds) = (&job.namespace, job.ipus, job.seconds);
+            for _ in 0..lines {
+                // Writing to a String cannot fail.
+                let _ = writeln!(csv, "{namespace},{arrival},{ipus},{seconds},{gang}");
+            }
+        }
+        JobHistory {
+            csv,
+            left_out: self.left_out,
         }
     }
-    JobHistory { csv, left_out }
 }
 
 /// Reads a job. `None` if it has not ended, or never had its partitions.
-fn read(job: &DynamicObject, created: Timestamp) -> Option<Ended<'_>> {
+fn read(job: &DynamicObject, created: Timestamp) -> Option<Ended> {
     let spec = job.data.get("spec")?;
     let status = job.data.get("status")?;
     let status: IPUJobStatus = serde_json::from_value(status.clone()).ok()?;
@@ -93,8 +117,8 @@ fn read(job: &DynamicObject, created: Timestamp) -> Option<Ended<'_>> {
     let instances = number(spec.get("jobInstances")?)?;
     let is_set = |field: &str| spec.get(field).is_some_and(|value| !value.is_null());
     let job = Ended {
-        namespace: job.metadata.namespace.as_deref()?,
-        name: job.metadata.name.as_deref()?,
+        namespace: job.metadata.namespace.clone()?,
+        name: job.metadata.name.clone()?,
         created,
         ipus: number(spec.get("ipusPerJobInstance")?)?,
         instances,
@@ -166,7 +190,11 @@ mod tests {
     }
 
     fn lines(jobs: &[DynamicObject], since: Since) -> (Vec<String>, usize) {
-        let history = job_history(jobs, since, now());
+        let mut collector = JobCollector::new(since, now());
+        for job in jobs {
+            collector.add(job);
+        }
+        let history = collector.history();
         let mut lines = history.csv.lines().map(ToOwned::to_owned);
         assert_eq!(lines.next().unwrap() + "\n", HEADER);
         (lines.collect(), history.left_out)

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ipu_api::uid::Uid;
 use ipu_runtime::clock;
 use jiff::SignedDuration;
 use vipu_client::controllers;
@@ -68,14 +69,18 @@ pub(super) async fn observe(
     observed
 }
 
-/// What a new request would get on each controller that is not cordoned, by name.
+/// What a new request would get on each controller that is not cordoned, by name. Readers of the queue learn which requests
+/// are stalled.
 fn fits(context: &Context, states: &[ControllerState]) -> BTreeMap<String, Fit> {
     let now = clock::now();
     let open = states.iter().filter(|state| state.cordon_state.is_none());
     let mut open: Vec<_> = open.map(|state| state.view.clone()).collect();
     context.pool.limit_to_unrefused(&mut open);
     let backfill_limit = context.settings.backfill_limit;
-    let entries = context.queue_state.entries(&context.watched, now);
+    let entries = context.queue_state.lasting_entries(&context.watched, now);
+    let stalled = entries.iter().filter(|one| one.is_stalled);
+    let stalled = stalled.map(|one| Uid::of(&one.uid)).collect();
+    context.watched.set_stalled(stalled);
     let reservations = context.queue_state.reserved_by_others("");
     let queue = Queue {
         entries: &entries,

@@ -14,8 +14,8 @@ use super::status::{self, Change, LISTED, Observed, ObservedSpec};
 /// For so long a status in which only figures change is not written again.
 pub(super) const FIGURES_AGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// After so long a status is written although nothing has changed: time that is not accounted in it is unknown to the next
-/// leader.
+/// After so long the accounting is written, although nothing else has changed: time that is not accounted in it is unknown to
+/// the next leader. It may have hundreds of kilobytes, so a change of figures does not write it more often.
 pub(super) const ACCOUNT_AGE: SignedDuration = SignedDuration::from_mins(1);
 
 /// Within that time, so many statuses are written in which only figures change. With more controllers, their figures are
@@ -80,6 +80,8 @@ pub(super) struct Facts<'a> {
     pub objects: &'a BTreeMap<String, Object>,
     /// When the status of each was last written.
     pub written: &'a BTreeMap<String, Timestamp>,
+    /// When this leader last wrote the accounting of each.
+    pub accounted: &'a BTreeMap<String, Timestamp>,
     pub now: Timestamp,
 }
 
@@ -97,6 +99,8 @@ pub(super) enum Action {
     Write {
         uid: String,
         status: Box<VIPUControllerStatus>,
+        /// Whether its accounting is written as well, or stays as it is.
+        has_account: bool,
     },
     /// Deletes this version of it.
     Delete {
@@ -220,12 +224,16 @@ fn step(facts: &Facts<'_>, name: &str, observed: &Observed, object: &Object) -> 
     let before = object.status.as_ref();
     let status = status::desired(observed, before, object.spec, facts.now);
     let change = status::change(before, &status);
+    let is_account_due = is_account_due(facts, name);
+    // The next leader does not know the time between the accounts of two others, so the first write carries one.
+    let is_first = !facts.accounted.contains_key(name);
     let write = Action::Write {
         uid: object.uid.clone(),
         status: Box::new(status),
+        has_account: is_account_due || is_first || change == Change::State,
     };
     match change {
-        Change::Nothing if !is_account_due(facts, name) => Step::Nothing,
+        Change::Nothing if !is_account_due => Step::Nothing,
         Change::Nothing | Change::Figures => Step::Later(write),
         Change::State => Step::Now(write),
     }
@@ -233,8 +241,9 @@ fn step(facts: &Facts<'_>, name: &str, observed: &Observed, object: &Object) -> 
 
 /// Whether the account in the status is so old that it is written although nothing else has changed.
 fn is_account_due(facts: &Facts<'_>, name: &str) -> bool {
-    let written = facts.written.get(name);
-    written.is_some_and(|at| facts.now.duration_since(*at).abs() >= ACCOUNT_AGE)
+    let accounted = facts.accounted.get(name);
+    let accounted = accounted.or_else(|| facts.written.get(name));
+    accounted.is_some_and(|at| facts.now.duration_since(*at).abs() >= ACCOUNT_AGE)
 }
 
 /// The other release that goes on keeping an object. One that is not there any more does not, and neither does one whose

@@ -11,6 +11,7 @@ use ipu_api::{owner_metadata, partition_conditions};
 use ipu_text::sanitize;
 use jiff::Timestamp;
 use vipu_client::cordon::{CordonState, CordonStates};
+use vipu_client::error::tells_exhausted;
 
 use ipu_guest_host::context::{
     Gang, NamespaceContext, Options, Owner, PlacementContext, Progress, SizeCount, Usage,
@@ -150,8 +151,9 @@ pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) 
     }
 }
 
-/// The reasons of a policy. Those of controllers that have refused a partition of so many IPUs, although as many are free,
-/// get the likely cause: a partition needs IPUs that stand together, and no controller reports which of them are free.
+/// The reasons of a policy. Those of controllers that have refused a partition of so many IPUs for lack of IPUs, although as
+/// many are free, get the likely cause: a partition needs IPUs that stand together, and no controller reports which of them
+/// are free.
 pub fn with_refusals(
     mut reasons: Vec<WaitingReason>,
     tried: &[PlaceAttempt],
@@ -159,7 +161,9 @@ pub fn with_refusals(
     ipus: u32,
 ) -> Vec<WaitingReason> {
     let is_refusal = |attempt: &PlaceAttempt, name: &str| {
-        attempt.controller == name && attempt.outcome == PlaceOutcome::Refused
+        attempt.controller == name
+            && attempt.outcome == PlaceOutcome::Refused
+            && tells_exhausted(&attempt.reason)
     };
     for reason in &mut reasons {
         let name = &reason.controller;
@@ -187,4 +191,45 @@ pub fn cordon_reason(view: &ControllerView, cordons: &CordonStates) -> WaitingRe
 /// Limits text from outside for a status.
 pub fn shortened(text: &str) -> String {
     sanitize(text, REASON_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_refusal_for_lack_of_ipus_gets_the_likely_cause() {
+        let view = ControllerView {
+            name: "pod1".to_owned(),
+            label_key: "ipunode".to_owned(),
+            label_value: "pod1".to_owned(),
+            has_nodes: true,
+            unreachable: None,
+            total_ipus: 16,
+            used_ipus: 8,
+            largest_free: 8,
+            free_blocks: Vec::new(),
+            failures: 0,
+        };
+        for (reason, expected) in [
+            (
+                "no such block (ResourceExhausted)",
+                "it was tried; 8 of its 16 IPUs are free, perhaps not together",
+            ),
+            ("no such option (InvalidArgument)", "it was tried"),
+        ] {
+            let tried = PlaceAttempt {
+                controller: "pod1".to_owned(),
+                outcome: PlaceOutcome::Refused,
+                reason: reason.to_owned(),
+            };
+            let reasons = vec![WaitingReason {
+                controller: "pod1".to_owned(),
+                reason: "it was tried".to_owned(),
+            }];
+            let views = std::slice::from_ref(&view);
+            let reasons = with_refusals(reasons, &[tried], views, 8);
+            assert_eq!(reasons[0].reason, expected);
+        }
+    }
 }

@@ -46,7 +46,10 @@ const RULES: [(&str, &str); 16] = [
     ("slot", "a number from 0"),
     ("ipus", "a power of two, as a number: 1, 2, 4, …"),
     ("gcds", "a number from 1 to ipus"),
-    ("options.replicas", "a number from 1"),
+    (
+        "options.replicas",
+        "a number from 1 that is a multiple of gcds and divides ipus",
+    ),
     ("options.gangSize", "a number from 1"),
     (
         "ownerMetadata",
@@ -206,6 +209,12 @@ fn wrong_values(request: &CreateRequest) -> Vec<Fault> {
     // If the IPUs are invalid, the GCDs are not compared with them.
     let are_few = request.gcds <= request.ipus || !request.ipus.is_power_of_two();
     let are_gcds_good = request.gcds > 0 && are_few;
+    // The same holds for replicas, which are compared with both.
+    let are_comparable = are_gcds_good && request.ipus.is_power_of_two();
+    let divides = |replicas: u32| {
+        replicas.is_multiple_of(request.gcds) && request.ipus.is_multiple_of(replicas)
+    };
+    let is_good = |replicas: u32| replicas > 0 && (!are_comparable || divides(replicas));
     let checks = [
         (
             "name",
@@ -231,7 +240,11 @@ fn wrong_values(request: &CreateRequest) -> Vec<Fault> {
             request.ipus.is_power_of_two(),
         ),
         ("gcds", &request.gcds.to_string(), are_gcds_good),
-        ("options.replicas", "0", options.replicas != Some(0)),
+        (
+            "options.replicas",
+            &options.replicas.unwrap_or_default().to_string(),
+            options.replicas.is_none_or(is_good),
+        ),
         ("options.gangSize", "0", options.gang_size != Some(0)),
     ];
     let broken = checks.into_iter().filter(|(_, _, holds)| !holds);

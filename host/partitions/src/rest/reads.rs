@@ -9,24 +9,19 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ipu_guest_host::context::PlacementContext;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
-use ipu_runtime::clock;
-use jiff::SignedDuration;
 use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
 use super::openapi::{ErrorFormat, document};
 use super::operation::{self, Answer, Operation, schema_of};
-use super::problem::{Kind, Problem};
-use super::query_request::{self, QueryRequest};
+use super::problem::Kind;
+use super::query::{self, Queries};
+use super::query_request::QueryRequest;
 use super::{limits, what_if};
 use crate::controller_pool::ControllerPool;
 use crate::controller_summary::{self, Summary};
-use crate::placement::{self, Candidates};
-use crate::queue::{self, Capacity};
-use crate::refusals;
 use crate::watched::Watched;
 
 /// The sources of the answers.
@@ -42,6 +37,8 @@ pub struct Sources {
     pub namespaces: Namespaces,
     /// Waiting time after which capacity is reserved for a request.
     pub backfill_limit: Duration,
+    /// The queries, which both ports answer one after the other.
+    pub queries: Queries,
 }
 
 impl Sources {
@@ -83,14 +80,14 @@ where
             "/query",
             "query",
             "How many partitions of a size could be made, and where.",
-            post(query),
+            post(query::answer),
         )
         .with(|what| {
             what.method = "post";
             what.details = "Creates nothing. The active placement policy decides where the next \
                 partition would be created, after all requests that wait. `numOfPartitions` is an upper bound and \
                 `largestSize` an estimate: the controllers do not report which IPUs can form \
-                a partition. The body may have any content type.";
+                a partition. One query is answered at a time. The body may have any content type.";
             what.body = Some(operation::Body {
                 schema: schema_of::<QueryRequest>,
                 max: limits::QUERY_MAX,
@@ -168,73 +165,6 @@ async fn stats(State(sources): State<Sources>) -> Json<AllStats> {
     let views = sources.pool.views().await;
     let partitions = &sources.partitions;
     Json(partitions.read(|cache| answers::stats(cache.briefs().map(|(one, _)| one), &views)))
-}
-
-async fn query(
-    State(sources): State<Sources>,
-    body: Bytes,
-) -> Result<Json<what_if::Answer>, Problem> {
-    let query = query_request::read(&body)
-        .map_err(|fault| Problem::of_request(Kind::Malformed, vec![fault]))?;
-    let context = PlacementContext {
-        namespace: sources.namespaces.context(&query.namespace, ""),
-        others: sources.namespaces.others(&query.namespace),
-        waiting: sources.partitions.read(|cache| cache.waiting_sizes()),
-        ..PlacementContext::default()
-    };
-    let mut found = sources.pool.candidates().await;
-    let refused = sources.pool.limit_to_unrefused(&mut found.open);
-    let (capacity, never_fits) = behind_queue(&sources, &query, &found);
-    let mut answer = what_if::answer(&sources.guests, &query, context, &capacity.views).await;
-    let passed_over = std::mem::take(&mut answer.placement.passed_over);
-    answer.placement.passed_over = refusals::explained(passed_over, &refused, query.size);
-    Ok(Json(explained(
-        answer,
-        &query,
-        &found,
-        (capacity, never_fits),
-    )))
-}
-
-/// The capacity for a new request behind all that wait, and why it can never be served.
-fn behind_queue(
-    sources: &Sources,
-    query: &QueryRequest,
-    found: &Candidates,
-) -> (Capacity, Option<String>) {
-    let now = clock::now();
-    let entries = sources.partitions.read(|cache| cache.queue(now));
-    let selector = query.node_selector.clone();
-    let me = queue::new_request(query.size, query.gang_size, selector, now);
-    let limit = SignedDuration::try_from(sources.backfill_limit).unwrap_or(SignedDuration::MAX);
-    let open = found.open.clone();
-    let capacity = queue::capacity_for(&me, &entries, &[], 0, open, limit, now);
-    let never_fits = queue::never_fits(&me, found.open.iter().chain(&found.cordoned));
-    (capacity, never_fits)
-}
-
-/// The answer with the reasons that the policy does not know. As in a reconcile, a request that fits only on a cordoned
-/// controller waits.
-fn explained(
-    mut answer: what_if::Answer,
-    query: &QueryRequest,
-    found: &Candidates,
-    (capacity, never_fits): (Capacity, Option<String>),
-) -> what_if::Answer {
-    let mut cordoned = found.cordoned.iter();
-    let fits_cordoned = cordoned.any(|view| view.total_ipus >= query.size);
-    if let Some(why) = never_fits {
-        answer.placement = answer.placement.rejected(&why);
-    } else if let Some(why) = &capacity.too_small {
-        let reasons = vec![placement::for_all(why)];
-        answer.placement = answer.placement.waiting(reasons);
-    } else if answer.placement.decision == what_if::Outcome::Reject && fits_cordoned {
-        answer.placement = answer.placement.waiting(Vec::new());
-    }
-    let passed_over = queue::explained(answer.placement.passed_over, &capacity);
-    answer.placement.passed_over = found.explained(passed_over);
-    answer.placement.passed_over.extend(found.cordon_reasons());
-    answer
 }
 
 async fn controller_summaries(State(sources): State<Sources>) -> Json<Vec<Summary>> {

@@ -211,7 +211,7 @@ async fn a_question_is_answered_by_the_policy_with_the_reasons_of_those_before()
     };
     let tried = ask(r#"{"size": 16}"#, &views).await;
     assert_eq!(tried.controller.as_deref(), Some("free:8090"));
-    assert_eq!(tried.largest_size, 64);
+    assert_eq!(tried.largest_size, Some(64));
     let passed: Vec<_> = tried
         .passed_over
         .iter()

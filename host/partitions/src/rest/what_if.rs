@@ -4,19 +4,20 @@ use std::time::Duration;
 
 use ipu_api::ipupartition::WaitingReason;
 use ipu_guest_host::context::PlacementContext;
-use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, PassedOver, Placed};
+use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, PassedOver};
 use ipu_policies::active_policies::ActivePolicies;
 use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::answers::{self, QueryCapacity};
+use super::largest_size;
 use super::query_request::QueryRequest;
 use crate::placement::request::shortened;
 
 /// Most controllers with a reason in an answer.
 const EXPLAINED_MAX: usize = 256;
 
-/// Time limit of single requests for reasons, and of those for the largest size.
+/// Time limit of single requests for reasons.
 const EXPLAINING: Duration = Duration::from_secs(2);
 
 /// The answer of `/query`.
@@ -47,8 +48,8 @@ pub struct Placement {
     pub overruled: Option<String>,
     /// The largest partition that would be created now for such a request, in IPUs: without capacity that is reserved for
     /// earlier requests, and as the active placement policy decides. An estimate: the controllers do not report which
-    /// IPUs can form a partition.
-    pub largest_size: u32,
+    /// IPUs can form a partition. Missing if the policy did not answer, or not soon enough: then it is not known.
+    pub largest_size: Option<u32>,
 }
 
 impl Placement {
@@ -104,7 +105,8 @@ pub async fn answer(
         reason: None,
         passed_over: Vec::new(),
         overruled: placed.overruled.as_deref().map(shortened),
-        largest_size: largest_size(guests, (&request, query.gang_size), controllers, &placed).await,
+        largest_size: largest_size::of(guests, (&request, query.gang_size), controllers, &placed)
+            .await,
     };
     match placed.decision {
         Decision::Try(chosen) => {
@@ -126,66 +128,6 @@ pub async fn answer(
         capacity: answers::capacity(query.size, controllers),
         placement,
     }
-}
-
-/// The largest size in which the policy would place the partitions of a gang, at most what is free on controllers whose nodes
-/// the owner's Pods may use. `placed` is the decision about the size of the request.
-async fn largest_size(
-    guests: &ActivePolicies,
-    (request, gang): (&PartitionRequest, u32),
-    controllers: &[ControllerView],
-    placed: &Placed,
-) -> u32 {
-    let usable: Vec<_> = controllers
-        .iter()
-        .filter(|one| is_usable(request, one))
-        .collect();
-    let fits = |size: u32| {
-        let each = usable.iter().map(|one| one.free_ipus().checked_div(size));
-        let fits = each.map(|places| places.unwrap_or(0));
-        fits.fold(0, u32::saturating_add) >= gang
-    };
-    let largest = usable.iter().map(|one| one.largest_free);
-    let mut largest = largest.max().unwrap_or(0);
-    let search = async {
-        while largest > 0 {
-            if fits(largest) && is_placed(guests, request, largest, controllers, placed).await {
-                return;
-            }
-            largest /= 2;
-        }
-    };
-    // If the policy is slower, the answer is the largest size about which it was not asked yet.
-    let _ = tokio::time::timeout(EXPLAINING, search).await;
-    largest
-}
-
-/// Whether the policy would place a partition of another size. `placed` is its decision about the size of the request.
-async fn is_placed(
-    guests: &ActivePolicies,
-    request: &PartitionRequest,
-    ipus: u32,
-    controllers: &[ControllerView],
-    placed: &Placed,
-) -> bool {
-    if ipus == request.ipus {
-        return matches!(placed.decision, Decision::Try(_));
-    }
-    let asked = PartitionRequest {
-        ipus,
-        gcds: request.gcds.min(ipus),
-        ..request.clone()
-    };
-    let placed = guests.place(&asked, controllers, &[]).await;
-    matches!(placed.decision, Decision::Try(_))
-}
-
-/// Whether the owner's Pods may run on a node of this controller, which answers.
-fn is_usable(request: &PartitionRequest, one: &ControllerView) -> bool {
-    let required = request.node_selector.get(&one.label_key);
-    one.unreachable.is_none()
-        && one.has_nodes
-        && required.is_none_or(|value| *value == one.label_value)
 }
 
 /// Why each of the controllers before the chosen one was passed over.

@@ -1,4 +1,6 @@
-//! Objects that come, go, change hands and are written, and how often.
+//! Objects that come, go, change hands and are written.
+
+mod writes;
 
 use vipu_client::failure_stats::FailureStats;
 
@@ -98,6 +100,7 @@ fn planned(controllers: &[Observed], objects: &[(&str, Object)]) -> Plan {
         has_bad_entries: false,
         objects: &objects.collect(),
         written: &BTreeMap::new(),
+        accounted: &BTreeMap::new(),
         now: at(100),
     })
 }
@@ -117,6 +120,7 @@ fn alone<'a>(
         has_bad_entries: false,
         objects,
         written,
+        accounted: written,
         now: at(now),
     }
 }
@@ -134,18 +138,6 @@ fn verbs(plan: &Plan) -> Vec<(&str, &'static str)> {
         (name.as_str(), verb)
     });
     verbs.collect()
-}
-
-#[test]
-fn a_status_without_changes_is_written_again_for_its_account() {
-    let a = listed("a:8090", 0);
-    let objects = BTreeMap::from([("a-8090".to_owned(), object(Some(HERE), written(&a)))]);
-    for (age, expected) in [(None, 0), (Some(59), 0), (Some(60), 1), (Some(3_600), 1)] {
-        let last = age.map(|age| ("a-8090".to_owned(), at(10_000 - age)));
-        let last = last.into_iter().collect();
-        let plan = plan(&alone(std::slice::from_ref(&a), &objects, &last, 10_000));
-        assert_eq!(plan.actions.len(), expected, "{age:?}");
-    }
 }
 
 #[test]
@@ -249,6 +241,7 @@ fn an_object_whose_controller_left_the_list_is_kept_for_its_cordon_and_while_the
             has_bad_entries,
             objects: &objects,
             written: &BTreeMap::new(),
+            accounted: &BTreeMap::new(),
             now: at(100),
         });
         let what = (spec, is_current, has_bad_entries);
@@ -291,6 +284,7 @@ fn what_is_being_deleted_is_left_alone_and_nothing_is_deleted_by_an_old_list() {
         has_bad_entries: false,
         objects: &objects,
         written: &BTreeMap::new(),
+        accounted: &BTreeMap::new(),
         now: at(100),
     };
     assert_eq!(plan(&facts), Plan::default());
@@ -337,6 +331,7 @@ fn an_object_of_another_release_is_left_alone_while_that_release_is_there() {
         has_bad_entries: false,
         objects: &BTreeMap::from([("a-8090".to_owned(), object(Some("former"), written(&a)))]),
         written: &BTreeMap::new(),
+        accounted: &BTreeMap::new(),
         now: at(100),
     };
     let plan = plan(&unknown);
@@ -365,34 +360,4 @@ fn a_state_is_written_at_once_and_figures_after_ten_seconds() {
         let plan = plan(&alone(&[observed], &objects, &written, 100));
         assert_eq!(!plan.actions.is_empty(), is_written, "{why}, {age} s");
     }
-}
-
-/// As `docs/controllers.md` says: 256 controllers whose figures change all the time cost two writes a second, and the
-/// figures of each are 130 seconds old at most.
-#[test]
-fn the_figures_of_256_controllers_are_written_twice_a_second() {
-    let address = |index: usize| format!("pod{index}:8090");
-    let mut objects = BTreeMap::new();
-    for index in 0..256 {
-        let object = object(Some(HERE), written(&listed(&address(index), 0)));
-        objects.insert(naming::vipu_controller(&address(index)), object);
-    }
-    let mut last = BTreeMap::new();
-    let (mut writes, mut oldest) = (0, 0);
-    for second in 1..=1_000_u32 {
-        let now = at(i64::from(second));
-        let controllers: Vec<_> = (0..256).map(|one| listed(&address(one), second)).collect();
-        let plan = plan(&alone(&controllers, &objects, &last, i64::from(second)));
-        for (name, action) in plan.actions {
-            let Action::Write { status, .. } = action else {
-                panic!("{action:?}");
-            };
-            let before = last.insert(name.clone(), now).unwrap_or(at(0));
-            oldest = oldest.max(now.duration_since(before).as_secs());
-            objects.get_mut(&name).unwrap().status = Some(*status);
-            writes += 1;
-        }
-    }
-    assert!((1_900..=2_020).contains(&writes), "{writes}");
-    assert!(oldest <= 130, "{oldest}");
 }

@@ -24,7 +24,7 @@ use vipu_client::{Deadlines, Registry};
 use crate::node_labels::node_labels;
 use crate::rest::authorizer::Authorizer;
 use crate::rest::limits::UserRate;
-use crate::rest::{SecureState, Sources, plain, secure};
+use crate::rest::{Queries, SecureState, Sources, plain, secure};
 use crate::watched::{PartitionWatch, watched};
 use crate::{Guarded, controller_pool::ControllerPool};
 
@@ -83,6 +83,7 @@ impl Ports {
             guests: no_policies().await,
             namespaces: namespaces().0,
             backfill_limit: Duration::from_mins(10),
+            queries: Queries::default(),
         };
         let client = fake(Arc::clone(&world));
         let state = SecureState {

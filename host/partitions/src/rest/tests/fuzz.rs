@@ -128,7 +128,7 @@ fn any_bytes_are_refused_or_right() {
 type Change = fn(&mut Value);
 
 /// Changes of a body, and the field that each breaks.
-const CHANGES: [(Change, &str); 27] = [
+const CHANGES: [(Change, &str); 28] = [
     (|body| body["ipus"] = json!(0), "ipus"),
     (|body| body["ipus"] = json!(3), "ipus"),
     (|body| body["ipus"] = json!(-1), "ipus"),
@@ -154,6 +154,10 @@ const CHANGES: [(Change, &str); 27] = [
     (|body| body["owner"]["color"] = json!("red"), "owner.color"),
     (
         |body| body["options"] = json!({"replicas": 0}),
+        "options.replicas",
+    ),
+    (
+        |body| body["options"] = json!({"replicas": 3}),
         "options.replicas",
     ),
     (

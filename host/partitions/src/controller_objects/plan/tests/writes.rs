@@ -1,0 +1,71 @@
+//! How often statuses are written, and how often their accounting.
+
+use super::*;
+
+#[test]
+fn a_status_without_changes_is_written_again_for_its_account() {
+    let a = listed("a:8090", 0);
+    let objects = BTreeMap::from([("a-8090".to_owned(), object(Some(HERE), written(&a)))]);
+    for (age, expected) in [(None, 0), (Some(59), 0), (Some(60), 1), (Some(3_600), 1)] {
+        let last = age.map(|age| ("a-8090".to_owned(), at(10_000 - age)));
+        let last = last.into_iter().collect();
+        let plan = plan(&alone(std::slice::from_ref(&a), &objects, &last, 10_000));
+        assert_eq!(plan.actions.len(), expected, "{age:?}");
+    }
+}
+
+#[test]
+fn a_change_of_figures_writes_the_account_only_when_it_is_due() {
+    let (before, after) = (listed("a:8090", 0), listed("a:8090", 8));
+    let mut cordoned = object(Some(HERE), written(&before));
+    cordoned.spec.cordon_state = Some(CordonState::Cordoned);
+    let last = |age: i64| BTreeMap::from([("a-8090".to_owned(), at(10_000 - age))]);
+    let figures = object(Some(HERE), written(&before));
+    for (why, object, accounted, expected) in [
+        ("figures", &figures, last(59), false),
+        ("figures, and the account is old", &figures, last(60), true),
+        ("the first write", &figures, BTreeMap::new(), true),
+        ("a state", &cordoned, last(1), true),
+    ] {
+        let objects = BTreeMap::from([("a-8090".to_owned(), object.clone())]);
+        let written = last(10);
+        let plan = plan(&Facts {
+            accounted: &accounted,
+            ..alone(std::slice::from_ref(&after), &objects, &written, 10_000)
+        });
+        let [(_, Action::Write { has_account, .. })] = plan.actions.as_slice() else {
+            panic!("{why}: {plan:?}");
+        };
+        assert_eq!(*has_account, expected, "{why}");
+    }
+}
+
+/// As `docs/controllers.md` says: 256 controllers whose figures change all the time cost two writes a second, and the
+/// figures of each are 130 seconds old at most.
+#[test]
+fn the_figures_of_256_controllers_are_written_twice_a_second() {
+    let address = |index: usize| format!("pod{index}:8090");
+    let mut objects = BTreeMap::new();
+    for index in 0..256 {
+        let object = object(Some(HERE), written(&listed(&address(index), 0)));
+        objects.insert(naming::vipu_controller(&address(index)), object);
+    }
+    let mut last = BTreeMap::new();
+    let (mut writes, mut oldest) = (0, 0);
+    for second in 1..=1_000_u32 {
+        let now = at(i64::from(second));
+        let controllers: Vec<_> = (0..256).map(|one| listed(&address(one), second)).collect();
+        let plan = plan(&alone(&controllers, &objects, &last, i64::from(second)));
+        for (name, action) in plan.actions {
+            let Action::Write { status, .. } = action else {
+                panic!("{action:?}");
+            };
+            let before = last.insert(name.clone(), now).unwrap_or(at(0));
+            oldest = oldest.max(now.duration_since(before).as_secs());
+            objects.get_mut(&name).unwrap().status = Some(*status);
+            writes += 1;
+        }
+    }
+    assert!((1_900..=2_020).contains(&writes), "{writes}");
+    assert!(oldest <= 130, "{oldest}");
+}
