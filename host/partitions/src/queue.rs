@@ -59,10 +59,10 @@ pub fn capacity_for(
             use_up(view, *ipus);
         }
     }
-    let earlier_entries = (1..).zip(entries);
-    let earlier_entries = earlier_entries.take_while(|(_, other)| other.position < me.position);
-    let earlier_entries = earlier_entries
-        .filter(|(_, earlier)| earlier.owner != me.owner && earlier.waits_for_capacity());
+    let earlier_entries = entries.iter();
+    let earlier_entries = earlier_entries.take_while(|other| other.position < me.position);
+    let earlier_entries =
+        earlier_entries.filter(|earlier| earlier.owner != me.owner && earlier.waits_for_capacity());
     let limits = |earlier: &QueueEntry| limits(earlier, limit, now);
     let has_precedence = |earlier: &QueueEntry| earlier.has_precedence;
     is_claimed |= reserve_for(
@@ -81,11 +81,10 @@ pub fn capacity_for(
     }
 }
 
-/// Reserves capacity for earlier requests, each with its number in the queue: for those with precedence what they will use,
-/// and whole controllers for those that have waited for the limit at least once. Returns whether some of them will use
-/// theirs within seconds.
+/// Reserves capacity for earlier requests, in order: for those with precedence what they will use, and whole controllers for
+/// those that have waited for the limit at least once. Returns whether some of them will use theirs within seconds.
 fn reserve_for<'a>(
-    earlier_entries: impl Iterator<Item = (usize, &'a QueueEntry)>,
+    earlier_entries: impl Iterator<Item = &'a QueueEntry>,
     has_precedence: impl Fn(&QueueEntry) -> bool,
     limits: impl Fn(&QueueEntry) -> usize,
     views: &mut [ControllerView],
@@ -97,7 +96,7 @@ fn reserve_for<'a>(
     // one that has waited for longer.
     let mut considered: BTreeMap<_, usize> = BTreeMap::new();
     let mut is_full = are_full(views);
-    for (number, earlier) in earlier_entries {
+    for earlier in earlier_entries {
         if is_full {
             break;
         }
@@ -111,14 +110,14 @@ fn reserve_for<'a>(
             continue;
         }
         let has_changed = if is_fragmented(earlier, limits, views)
-            && controllers.reserve((number, earlier), 1 + limits - LONG, views, reserved)
+            && controllers.reserve(earlier, 1 + limits - LONG, views, reserved)
         {
             true
-        } else if has_precedence && reserve((number, earlier), views, reserved) {
+        } else if has_precedence && reserve(earlier, views, reserved) {
             is_claimed = true;
             true
         } else if limits > 0 && lacks_capacity(earlier, views) {
-            controllers.reserve((number, earlier), limits, views, reserved)
+            controllers.reserve(earlier, limits, views, reserved)
         } else {
             false
         };
@@ -182,8 +181,7 @@ pub fn capacity_after_queue<'a>(
             use_up(view, ipus);
         }
     }
-    let waiting = (1..).zip(entries);
-    let waiting = waiting.filter(|(_, entry)| entry.missing_members == 0);
+    let waiting = entries.iter().filter(|entry| entry.missing_members == 0);
     let limits = |entry: &QueueEntry| {
         let is_earlier = entry.position < me.position && entry.owner != me.owner;
         if is_earlier && entry.waits_for_capacity() {
@@ -256,24 +254,25 @@ pub fn take<'a>(
 
 /// Reserves the capacity that an earlier request will use. Returns whether it fits.
 fn reserve(
-    (number, earlier): (usize, &QueueEntry),
+    earlier: &QueueEntry,
     views: &mut [ControllerView],
     reserved: &mut BTreeMap<String, String>,
 ) -> bool {
     let Some(name) = take(views, earlier.ipus, &earlier.node_selector) else {
         return false;
     };
-    let whom = format!("{}, which has waited longer", holder(number, earlier));
+    let whom = format!("{}, which has waited longer", holder(earlier));
     reserved.insert(name.to_owned(), whom);
     true
 }
 
-/// The request with a reservation, and its position in the queue, for users.
-fn holder(number: usize, earlier: &QueueEntry) -> String {
+/// The request with a reservation, for users. Statuses contain this text, so it does not name the position in the queue:
+/// whenever a request was served, the statuses of all later ones would be written again.
+fn holder(earlier: &QueueEntry) -> String {
     let QueueEntry {
         owner_name, ipus, ..
     } = earlier;
-    format!("{owner_name} ({ipus} IPUs, position {number} in the queue)")
+    format!("{owner_name} ({ipus} IPUs)")
 }
 
 /// How many times an earlier request has waited for the limit.

@@ -143,11 +143,11 @@ async fn a_reservation_for_an_earlier_request_and_siblings_of_a_gang() {
         world: World::Reserved,
         job: job("train", 2),
         query: json!({"size": 2}),
-        text: "its free capacity is reserved for default/large (8 IPUs, position 1 in the queue), which waits since ",
+        text: "its free capacity is reserved for default/large (8 IPUs), which waits since ",
         page: &[
             "reserved for an earlier request: wait",
             "position 2 of 2 in the queue",
-            "is reserved for default/large (8 IPUs, position 1 in the queue)",
+            "is reserved for default/large (8 IPUs)",
             "largest fit now: none",
         ],
     };

@@ -45,7 +45,7 @@ impl Reservations {
     /// whatever the share is. Returns whether there was one.
     pub(super) fn reserve(
         &mut self,
-        (number, earlier): (usize, &QueueEntry),
+        earlier: &QueueEntry,
         limits: usize,
         views: &mut [ControllerView],
         reserved: &mut BTreeMap<String, String>,
@@ -70,7 +70,7 @@ impl Reservations {
             use_up(view, u32::MAX);
             let name = view.name.clone();
             let whom = reserved.entry(name);
-            whom.or_insert_with(|| lasting(number, earlier));
+            whom.or_insert_with(|| lasting(earlier));
         }
         *self.taken.entry(suited).or_default() += count;
         count > 0
@@ -93,10 +93,10 @@ pub(super) fn stage(limits: usize) -> usize {
 }
 
 /// The request with a reservation that lasts until it is served, for users.
-fn lasting(number: usize, earlier: &QueueEntry) -> String {
+fn lasting(earlier: &QueueEntry) -> String {
     format!(
         "{}, which waits since {}",
-        holder(number, earlier),
+        holder(earlier),
         earlier.since.strftime("%Y-%m-%dT%H:%M:%SZ")
     )
 }

@@ -210,9 +210,34 @@ fn the_reason_names_the_request_with_the_reservation() {
     let explained = explained(reasons, &capacity);
     assert_eq!(
         explained[0].reason,
-        "its free capacity is reserved for default/big (16 IPUs, position 1 in the queue), which waits \
-         since 2026-01-01T11:48:00Z"
+        "its free capacity is reserved for default/big (16 IPUs), which waits since \
+         2026-01-01T11:48:00Z"
     );
+}
+
+#[test]
+fn the_reasons_are_the_same_after_an_earlier_request_was_served() {
+    let pods = || vec![pod("pod1", 16, 8), pod("pod2", 16, 16), pod("pod3", 16, 12)];
+    let soon = QueueEntry {
+        has_precedence: true,
+        ..one("soon", 4, 11)
+    };
+    let me = one("me", 8, 0);
+    // The first one has not waited for the limit, so nothing is reserved for it.
+    let mut first = one("first", 16, 5);
+    first.position.created = now() - SignedDuration::from_mins(60);
+    let entries = [first, one("big", 16, 12), soon, me.clone()];
+    let reasons = |entries: &[QueueEntry]| {
+        let capacity = capacity_for(&me, entries, &[], 0, pods(), LIMIT, now());
+        let full = |controller: &String| WaitingReason {
+            controller: controller.clone(),
+            reason: "full".to_owned(),
+        };
+        explained(capacity.reserved.keys().map(full).collect(), &capacity)
+    };
+    let before = reasons(&entries);
+    assert_eq!(before.len(), 2, "{before:?}");
+    assert_eq!(before, reasons(&entries[1..]));
 }
 
 #[test]
