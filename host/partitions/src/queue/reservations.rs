@@ -6,8 +6,10 @@
 //!
 //! The earliest request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and the
 //! free IPUs of a reserved controller only grow, so the most that is free grows until the request fits. A job on a reserved
-//! controller may never end. Therefore the share grows by one controller after each hour, until it is larger than the
-//! number of controllers with such a job. In the first day, half of the controllers stay open to others.
+//! controller may never end. Therefore the share grows by one controller after each hour, up to half of the controllers.
+//! After a day, the two halves take turns, and each turn is twice as long as the one before, so that the turn of a
+//! controller whose jobs end is long enough at some time. Half of the controllers always stay open to others: a request
+//! that can never be served must not stop a cluster.
 //!
 //! A request may seem to fit, and controllers refuse it, because their free IPUs do not stand together. In the replay of real
 //! jobs, reservations for such requests cost more than they gained, so their time begins to count after a day. Nothing else
@@ -27,8 +29,8 @@ const SHARE: usize = 8;
 /// Limits after each of which a request gets one more controller: an hour with the default limit of ten minutes.
 const GROWTH: usize = 6;
 
-/// Limits after which a request has waited for long, a day with the default limit: more than half of the controllers can be
-/// reserved for it, and the first one is if it seems to fit, but controllers refuse it.
+/// Limits after which a request has waited for long, a day with the default limit: the two halves of the controllers take
+/// turns, and the first one is reserved for it if it seems to fit, but controllers refuse it.
 pub(super) const LONG: usize = 24 * GROWTH;
 
 /// The reservations of whole controllers, for one decision.
@@ -56,9 +58,13 @@ impl Reservations {
         let taken = self.taken.get(&suited).copied();
         let most = share(limits, suited.len()).saturating_sub(taken.unwrap_or(0));
         let (mut count, mut partitions) = (0, 0_u32);
-        let mut by_free = suited.clone();
-        by_free.sort_by_key(|&index| Reverse(views[index].free_ipus()));
-        for index in by_free.into_iter().take(limits) {
+        let mut places: Vec<usize> = (0..suited.len()).collect();
+        places.sort_by_key(|&place| {
+            let free = views[suited[place]].free_ipus();
+            (!has_turn(limits, place), Reverse(free))
+        });
+        let by_turn = places.into_iter().map(|place| suited[place]);
+        for index in by_turn.take(limits) {
             let is_enough = taken.is_some() || partitions >= earlier.gang;
             if count >= most && is_enough {
                 break;
@@ -80,11 +86,15 @@ impl Reservations {
 /// How many of so many controllers are reserved for a request that has waited for the limit so many times.
 fn share(limits: usize, suited: usize) -> usize {
     let share = (suited / SHARE).max(1) + limits / GROWTH;
-    if limits < LONG {
-        share.min(suited.div_ceil(2))
-    } else {
-        share
-    }
+    share.min(suited.div_ceil(2))
+}
+
+/// Whether the controller in this place of the list comes first for a request that has waited for the limit so many times.
+/// From the second day on, every other controller does: those in even places in the second day, the others in the two days
+/// after it, and so on.
+fn has_turn(limits: usize, place: usize) -> bool {
+    let turn = (limits / LONG).checked_ilog2();
+    turn.is_none_or(|turn| place % 2 == usize::from(turn % 2 == 1))
 }
 
 /// The stage of a request that has waited for the limit so many times: in a later stage, more is reserved for it.

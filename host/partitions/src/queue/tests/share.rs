@@ -65,7 +65,7 @@ fn hours_until_served(controllers: usize, endless: usize) -> i64 {
     let view = |on: usize, jobs: &[(usize, i64)]| {
         let count = jobs.iter().filter(|job| job.0 == on).count();
         let used = 8 * u32::try_from(count).unwrap() + u32::from(on < endless);
-        pod(&format!("pod{on}"), 64, used)
+        view(&format!("pod{on}"), 64, used)
     };
     let (mut minute, mut made) = (10, 0);
     loop {
@@ -97,9 +97,9 @@ fn jobs_that_never_end_delay_a_large_request_for_hours_at_most() {
         (7, 1, 2),
         (7, 3, 2),
         (8, 5, 4),
-        // Half of them are not enough on the first day.
-        (8, 7, 25),
-        (2, 1, 25),
+        // Only the second of two controllers can become empty: its turn begins with the third day.
+        (8, 7, 49),
+        (2, 1, 49),
     ];
     for (controllers, endless, most) in cases {
         let hours = hours_until_served(controllers, endless);
