@@ -38,12 +38,12 @@ struct Cli {
     /// Offered loads in percent at which the policies are compared.
     #[arg(long, value_delimiter = ',', default_values_t = [80, 95, 110])]
     loads: Vec<u32>,
-    /// Backfill limits in seconds that are compared with the default and with no reservations, at the load of the middle of
-    /// the list of loads.
+    /// Backfill limits in seconds that are compared with the default and with no reservations, at the load in the middle
+    /// of the list of loads.
     #[arg(long, value_delimiter = ',', default_values_t = [60, 3_600, 86_400])]
     limits: Vec<u64>,
-    /// Measure one scale only, and print it as JSON: the program starts itself in this way, because the memory of a process
-    /// that has done other work says nothing.
+    /// Measure one scale only, and print it as JSON. The program starts itself in this way, because the memory of a
+    /// process that has done other work says nothing.
     #[arg(long, hide = true, num_args = 2, value_names = ["CONTROLLERS", "WAITING"])]
     scale: Option<Vec<usize>>,
 }

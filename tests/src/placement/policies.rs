@@ -68,7 +68,7 @@ pub fn evaluate(run: &Run<'_>) -> Result<String, PolicyError> {
     for (name, value) in [
         ("--jobs", at(&jobs)),
         ("--controllers", at(&controllers)),
-        ("--large", LARGE.to_owned()),
+        ("--large", LARGE.to_string()),
     ] {
         arguments.extend([name.to_owned(), value]);
     }
