@@ -1,7 +1,17 @@
-//! Measures placement policies for BENCHMARKS.md: the table of figures on jobs of a real cluster, and the scale.
+//! Measures placement for BENCHMARKS.md: policies and settings of the queue on jobs of a real cluster, and the scale.
 
+mod growth;
 mod policies;
 mod scale;
+mod settings;
 
+pub use growth::exponent;
 pub use policies::{PolicyError, Run, evaluate};
 pub use scale::{Measured, scale};
+pub use settings::{RealJobs, Replayed, SettingsError};
+
+/// The jobs of a real cluster, in the checkout.
+const JOBS: &str = "tests/evaluation/msr-jobs.csv";
+
+/// IPUs from which on a job counts as large: of the jobs, one of fifty is.
+const LARGE: u64 = 16;

@@ -134,7 +134,7 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut impl io::Write) -> Result<(), P
     if args.json {
         write_json(&report, out)?;
     } else if args.markdown {
-        out.write_all(report.markdown().as_bytes())?;
+        out.write_all(report.markdown("policy").as_bytes())?;
     } else {
         out.write_all(report.table().as_bytes())?;
     }

@@ -7,8 +7,13 @@ use crate::report::formatted;
 use crate::statistics::float;
 use crate::timeline::{Point, Timeline};
 
-/// Colours of the policies: each differs from the others in lightness too.
-const COLOURS: [&str; 4] = ["#1f5fa8", "#e08214", "#2b8a3e", "#7b3294"];
+/// Colours of the replays: each differs from the others in lightness too.
+const COLOURS: [&str; 6] = [
+    "#1f5fa8", "#e08214", "#2b8a3e", "#7b3294", "#7fc8f0", "#111111",
+];
+
+/// Names in a row of the legend.
+const NAMES: usize = 3;
 
 /// Means that a curve consists of.
 const PARTS: u32 = 400;
@@ -65,14 +70,15 @@ pub fn svg(replays: &[Named<'_>], ipus: u64) -> String {
     let (width, height) = (LEFT + WIDTH + 20.0, 3.0 * TOP + 2.0 * HEIGHT);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width:.0}\" height=\"{height:.0}\" \
-         font-family=\"sans-serif\" font-size=\"13\">\n\
+         viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"sans-serif\" font-size=\"13\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n"
     );
     for (index, (name, _)) in replays.iter().enumerate() {
-        let left = LEFT + 260.0 * f64::from(u32::try_from(index).unwrap_or(0));
+        let left = LEFT + 260.0 * f64::from(u32::try_from(index % NAMES).unwrap_or(0));
+        let row = 16 + 17 * (index / NAMES);
         let _ = writeln!(
             svg,
-            "<text x=\"{left:.0}\" y=\"22\" fill=\"{}\">{}</text>",
+            "<text x=\"{left:.0}\" y=\"{row}\" fill=\"{}\">{}</text>",
             colour(index),
             escaped(name)
         );
@@ -114,7 +120,7 @@ impl Panel<'_> {
             for (part, value) in (0_u32..).zip(curve) {
                 let x = LEFT + WIDTH * (f64::from(part) + 0.5) / f64::from(PARTS);
                 let y = bottom - HEIGHT * value / highest;
-                let _ = write!(points, "{x:.1},{y:.1} ");
+                let _ = write!(points, "{x:.0},{y:.1} ");
             }
             let _ = writeln!(
                 svg,
@@ -161,12 +167,29 @@ mod tests {
             ">100.0 %</text>",
             ">60.0 min</text>",
             // Half of the IPUs run jobs first, and all of them later.
-            "points=\"81.0,160.0 ",
-            "879.0,60.0\"",
+            "points=\"81,160.0 ",
+            "879,60.0\"",
         ] {
             assert!(drawn.contains(part), "{part}: {drawn}");
         }
         assert!(drawn.starts_with("<svg ") && drawn.ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn each_name_of_the_legend_has_a_place_of_its_own() {
+        let timeline = Timeline::default();
+        let names = ["1 minute", "10 minutes", "1 hour", "1 day", "none"];
+        let drawn = svg(&names.map(|name| (name, &timeline)), 8);
+        for (place, name) in [
+            ("x=\"80\" y=\"16\"", names[0]),
+            ("x=\"600\" y=\"16\"", names[2]),
+            ("x=\"80\" y=\"33\"", names[3]),
+            ("x=\"340\" y=\"33\"", names[4]),
+        ] {
+            let is_it = |line: &&str| line.contains(&format!(">{name}<"));
+            let text = drawn.lines().find(is_it).unwrap();
+            assert!(text.contains(place), "{name}: {text}");
+        }
     }
 
     #[test]

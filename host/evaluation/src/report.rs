@@ -83,8 +83,9 @@ impl<'a> Report<'a> {
         text
     }
 
-    /// Returns the most important figures as a table in Markdown, with the gap behind each value.
-    pub fn markdown(&self) -> String {
+    /// Returns the most important figures as a table in Markdown, with the gap behind each value. `compared` is what the
+    /// rows differ in, such as `policy`.
+    pub fn markdown(&self, compared: &str) -> String {
         let rows = self.policies.iter().map(|one| {
             let figures = columns(one).map(|figure| {
                 let (value, gap) = (
@@ -98,7 +99,7 @@ impl<'a> Report<'a> {
         let first = self.policies.first().into_iter();
         let labels = first.flat_map(columns);
         let labels = labels.map(|figure| format!("{} / gap", figure.label.trim()));
-        let head = ("policy".to_owned(), labels.collect::<Vec<_>>());
+        let head = (compared.to_owned(), labels.collect::<Vec<_>>());
         let rule = ("---".to_owned(), vec!["---".to_owned(); head.1.len()]);
         let mut text = String::new();
         for (name, cells) in [head, rule].into_iter().chain(rows) {
@@ -302,7 +303,7 @@ policies/built/with-a-long-name.wasm: 2 jobs ran, 1 of them large (8 IPUs or mor
 | built-in | 75.0 % / 5.0 % |
 | best-fit.wasm | 50.0 % / – |
 ";
-        assert_eq!(report(&policies).markdown(), expected);
+        assert_eq!(report(&policies).markdown("policy"), expected);
     }
 
     #[test]

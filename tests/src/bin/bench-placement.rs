@@ -1,11 +1,16 @@
 //! What placement policies and the settings of the queue reach on jobs of a real cluster, and how the time of a decision
-//! grows: prints the tables of BENCHMARKS.md, and draws the plots beside the documents.
+//! grows: prints the tables of BENCHMARKS.md, and draws the plots.
 
 use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
+use anyhow::Context;
 use clap::Parser;
+use ipu_evaluation::{Order, Settings};
 use release::guests::checkout;
-use tests::placement::{Measured, Run, evaluate, scale};
+use tests::placement::{Measured, RealJobs, Replayed, Run, evaluate, exponent, scale};
 
 /// 16 controllers of 64 IPUs: each serves the largest job, and the jobs keep all of them busy.
 const CONTROLLERS: &str = "[{name: pod, ipus: 64, count: 16}]";
@@ -13,116 +18,220 @@ const CONTROLLERS: &str = "[{name: pod, ipus: 64, count: 16}]";
 /// The policies that are compared.
 const POLICIES: [&str; 3] = ["built-in", "fragmentation.wasm", "best-fit.wasm"];
 
-/// The folder of the plots.
-const PLOTS: &str = "charts/ipu-operator/docs/images";
+/// A backfill limit that no request reaches, in seconds: longer than all jobs of the trace, one after the other.
+const NEVER: u64 = 1_000_000_000_000;
 
-/// Measures placement. Takes minutes.
+/// Numbers of controllers and of waiting requests for which decisions are measured. One fit is over those with as many
+/// controllers as the first, the other over those with as many requests as the last.
+const SCALES: [(usize, usize); 6] = [
+    (256, 1_000),
+    (256, 2_500),
+    (256, 5_000),
+    (256, 10_000),
+    (16, 2_500),
+    (64, 2_500),
+];
+
+/// Measures placement. Takes a quarter of an hour.
 #[derive(Parser)]
 struct Cli {
     /// Offered loads in percent at which the policies are compared.
     #[arg(long, value_delimiter = ',', default_values_t = [80, 95, 110])]
     loads: Vec<u32>,
-    /// Backfill limits in seconds that are compared, at the load of the middle of the list of loads.
-    #[arg(long, value_delimiter = ',', default_values_t = [60, 600, 3_600, 86_400])]
+    /// Backfill limits in seconds that are compared with the default and with no reservations, at the load in the middle
+    /// of the list of loads.
+    #[arg(long, value_delimiter = ',', default_values_t = [60, 3_600, 86_400])]
     limits: Vec<u64>,
-    /// Numbers of waiting requests for which decisions are measured.
-    #[arg(long, value_delimiter = ',', default_values_t = [2_500, 10_000])]
-    waiting: Vec<usize>,
-    /// Number of controllers of these decisions.
-    #[arg(long, default_value_t = 256)]
-    controllers: usize,
+    /// Measure one scale only, and print it as JSON. The program starts itself in this way, because the memory of a
+    /// process that has done other work says nothing.
+    #[arg(long, hide = true, num_args = 2, value_names = ["CONTROLLERS", "WAITING"])]
+    scale: Option<Vec<usize>>,
 }
 
 fn main() -> anyhow::Result<()> {
     let cli = Cli::parse();
-    let plots = checkout().join(PLOTS);
-    fs::create_dir_all(&plots)?;
+    if let Some(&[controllers, waiting]) = cli.scale.as_deref() {
+        println!("{}", serde_json::to_string(&scale(controllers, waiting)?)?);
+        return Ok(());
+    }
+    tell_scales()?;
+    let plots = plots()?;
     for load in &cli.loads {
-        let svg = plots.join(format!("placement-{load}.svg"));
-        let load = load.to_string();
+        let name = load.to_string();
         println!("Policies at an offered load of {load} %:\n");
-        tell(&["--load", load.as_str()], &POLICIES, Some(svg.as_path()))?;
+        tell_policies(&["--load", name.as_str()], &plots, &name)?;
     }
-    if let Some(load) = cli.loads.get(cli.loads.len() / 2) {
-        let load = load.to_string();
-        println!("The same at {load} %, if a policy could see which IPUs are free:\n");
-        tell(
-            &["--load", load.as_str(), "--exact-blocks"],
-            &POLICIES,
-            None,
-        )?;
-        println!(
-            "The serial walk at {load} %, if the namespace with the fewest IPUs were served first:\n"
-        );
-        let fair_share = ["--load", load.as_str(), "--order", "fair-share"];
-        tell(&fair_share, &POLICIES[..1], None)?;
-        for limit in &cli.limits {
-            let limit = limit.to_string();
-            println!("The serial walk at {load} %, with a backfill limit of {limit} seconds:\n");
-            let options = [
-                "--load",
-                load.as_str(),
-                "--backfill-limit-seconds",
-                limit.as_str(),
-            ];
-            tell(&options, &POLICIES[..1], None)?;
-        }
+    if let Some(&load) = cli.loads.get(cli.loads.len() / 2) {
+        println!("Policies at an offered load of {load} %, if they saw which IPUs are free:\n");
+        let percent = load.to_string();
+        let options = ["--load", percent.as_str(), "--exact-blocks"];
+        tell_policies(&options, &plots, "exact-blocks")?;
+        tell_queue(load, cli.limits, &plots)?;
     }
-    let measured = cli
-        .waiting
-        .iter()
-        .map(|&waiting| scale(cli.controllers, waiting));
-    tell_scale(&measured.collect::<Result<Vec<_>, _>>()?);
+    println!("The plots are in {}.", plots.display());
     Ok(())
 }
 
-/// Prints the table of one replay.
-fn tell(options: &[&str], policies: &[&str], svg: Option<&std::path::Path>) -> anyhow::Result<()> {
+/// Where the plots go: beside the documents if somebody asks for that.
+fn plots() -> anyhow::Result<PathBuf> {
+    let folder = match std::env::var_os("UPDATE_FIGURES") {
+        Some(_) => "charts/ipu-operator/docs/images",
+        None => "dist/placement",
+    };
+    let folder = checkout().join(folder);
+    fs::create_dir_all(&folder)
+        .with_context(|| format!("failed to create {}", folder.display()))?;
+    Ok(folder)
+}
+
+fn plot(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("placement-{name}.svg"))
+}
+
+/// Prints the table of the policies with these options, and draws them.
+fn tell_policies(options: &[&str], plots: &Path, name: &str) -> anyhow::Result<()> {
+    let svg = plot(plots, name);
     let run = Run {
-        policies,
+        policies: &POLICIES,
         controllers: CONTROLLERS,
         options,
-        svg,
+        svg: Some(svg.as_path()),
     };
     println!("{}", evaluate(&run)?);
     Ok(())
 }
 
-/// Prints the times, and the exponents of their growth.
-fn tell_scale(measured: &[Measured]) {
-    println!("| controllers | waiting requests | one decision | all of them | peak memory |");
+/// Prints the tables of the backfill limits and of the orders of the queue, and draws them.
+fn tell_queue(load: u32, mut limits: Vec<u64>, plots: &Path) -> anyhow::Result<()> {
+    let defaults = Settings::default();
+    let default = defaults.backfill_limit.as_secs();
+    limits.extend([default, NEVER]);
+    limits.sort_unstable();
+    limits.dedup();
+    let jobs = RealJobs::at_load(CONTROLLERS, load)?;
+    let with_limit = |&limit: &u64| {
+        let settings = Settings {
+            backfill_limit: Duration::from_secs(limit),
+            ..defaults
+        };
+        (limit, jobs.replayed(&settings))
+    };
+    let replayed: Vec<_> = limits.iter().map(with_limit).collect();
+    let names = limits.iter().map(|&limit| limit_name(limit, default));
+    let names: Vec<_> = names.collect();
+    let replays = replayed.iter().map(|(_, replayed)| replayed);
+    let named: Vec<_> = names.iter().map(String::as_str).zip(replays).collect();
+    println!("Backfill limits at an offered load of {load} %, with the serial walk:\n");
+    tell_replays(&jobs, "backfill limit", &named, &plot(plots, "limits"))?;
+    let fair_share = Settings {
+        order: Order::FairShare,
+        ..defaults
+    };
+    let fair_share = jobs.replayed(&fair_share);
+    let creation = replayed.iter().find(|(limit, _)| *limit == default);
+    let creation = creation.map(|(_, replayed)| ("by creation", replayed));
+    let orders: Vec<_> = creation
+        .into_iter()
+        .chain([("fair share of namespaces", &fair_share)])
+        .collect();
+    println!("Orders of the queue at an offered load of {load} %, with the serial walk:\n");
+    tell_replays(&jobs, "order", &orders, &plot(plots, "orders"))
+}
+
+fn limit_name(seconds: u64, default: u64) -> String {
+    match seconds {
+        NEVER => "without reservations".to_owned(),
+        _ if seconds == default => format!("{seconds} s, the default"),
+        _ => format!("{seconds} s"),
+    }
+}
+
+/// Prints the table of replays that differ in one setting, and draws them.
+fn tell_replays(
+    jobs: &RealJobs,
+    compared: &str,
+    replays: &[(&str, &Replayed)],
+    plot: &Path,
+) -> anyhow::Result<()> {
+    println!("{}", jobs.markdown(compared, replays));
+    fs::write(plot, jobs.svg(replays))
+        .with_context(|| format!("failed to write {}", plot.display()))
+}
+
+/// Prints times and memory of decisions, and the exponents of their growth.
+fn tell_scales() -> anyhow::Result<()> {
+    let measured = SCALES.iter().map(|&scale| alone(scale));
+    let measured: Vec<Measured> = measured.collect::<Result<_, _>>()?;
+    println!("Decisions of the native serial walk, with the queue, without the call of a guest:\n");
+    println!(
+        "| V-IPU controllers | waiting requests | one decision | one on each request | memory before, at most |"
+    );
     println!("| --- | --- | --- | --- | --- |");
-    for one in measured {
+    for one in &measured {
         println!(
-            "| {} | {} | {:.2} ms | {:.1} s | {} MiB |",
+            "| {} | {} | {:.2} ms | {:.1} s | {:.1}, {:.1} MiB |",
             one.controllers,
             one.waiting,
             one.decision.as_secs_f64() * 1_000.0,
             one.pass.as_secs_f64(),
-            one.memory_kib / 1_024
+            mebibytes(one.before_kib),
+            mebibytes(one.most_kib)
         );
     }
-    if let [first, .., last] = measured {
-        println!(
-            "\nTime of a decision grows with the power {:.2} of the number of requests, that of a pass with {:.2}.",
-            exponent(
-                (first, first.decision.as_secs_f64()),
-                (last, last.decision.as_secs_f64())
-            ),
-            exponent(
-                (first, first.pass.as_secs_f64()),
-                (last, last.pass.as_secs_f64())
-            )
-        );
-    }
+    let [(controllers, _), .., (_, waiting)] = SCALES;
+    let mut by_requests = measured.clone();
+    by_requests.retain(|one| one.controllers == controllers);
+    let mut by_controllers = measured;
+    by_controllers.retain(|one| one.waiting == waiting);
+    println!("\nExponents of the growth, by least squares over the logarithms:\n");
+    println!("| | one decision | one on each request | additional memory |");
+    println!("| --- | --- | --- | --- |");
+    println!(
+        "| with the number of waiting requests, {controllers} controllers | {} |",
+        growth(&by_requests, |one| one.waiting)
+    );
+    println!(
+        "| with the number of controllers, {waiting} waiting requests | {} |\n",
+        growth(&by_controllers, |one| one.controllers)
+    );
+    Ok(())
 }
 
-/// The exponent of the growth between two measurements.
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "numbers of requests are far below 2^52"
-)]
-fn exponent(first: (&Measured, f64), last: (&Measured, f64)) -> f64 {
-    let sizes = last.0.waiting as f64 / first.0.waiting as f64;
-    (last.1 / first.1).ln() / sizes.ln()
+/// Measures one scale in a process of its own.
+fn alone((controllers, waiting): (usize, usize)) -> anyhow::Result<Measured> {
+    let program = std::env::current_exe().context("failed to find this program")?;
+    let sizes = [controllers, waiting].map(|size| size.to_string());
+    let mut command = Command::new(program);
+    command.arg("--scale").args(sizes).stderr(Stdio::inherit());
+    let output = command.output().context("failed to start this program")?;
+    anyhow::ensure!(
+        output.status.success(),
+        "measuring {waiting} requests on {controllers} controllers failed: {}",
+        output.status
+    );
+    serde_json::from_slice(&output.stdout).context("failed to read the measurement")
+}
+
+/// Returns the cells with the exponents of the growth with a size.
+fn growth(measured: &[Measured], size: impl Fn(&Measured) -> usize) -> String {
+    let values: [fn(&Measured) -> f64; 3] = [
+        |one| one.decision.as_secs_f64(),
+        |one| one.pass.as_secs_f64(),
+        |one| mebibytes(one.most_kib.saturating_sub(one.before_kib)),
+    ];
+    let cells = values.map(|value| {
+        let points = measured.iter().map(|one| (float(size(one)), value(one)));
+        let points: Vec<_> = points.collect();
+        exponent(&points).map_or_else(|| "–".to_owned(), |power| format!("{power:.2}"))
+    });
+    cells.join(" | ")
+}
+
+fn mebibytes(kib: u64) -> f64 {
+    let kib = u32::try_from(kib).unwrap_or(u32::MAX);
+    f64::from(kib) / 1_024.0
+}
+
+fn float(size: usize) -> f64 {
+    f64::from(u32::try_from(size).unwrap_or(u32::MAX))
 }

@@ -9,8 +9,7 @@ use ipu_operator::cli::{Arguments, Task};
 use release::guests::{self, BuildError, checkout};
 use tempfile::TempDir;
 
-/// IPUs from which on a job counts as large: of the jobs, one of fifty is.
-const LARGE: &str = "16";
+use super::{JOBS, LARGE};
 
 /// Why the policies were not measured.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +53,7 @@ pub struct Run<'a> {
 /// Replays all jobs, and returns the table in Markdown. The names of files in it are those of the policies alone.
 pub fn evaluate(run: &Run<'_>) -> Result<String, PolicyError> {
     let folder = prepared(run)?;
-    let jobs = checkout().join("tests/evaluation/msr-jobs.csv");
+    let jobs = checkout().join(JOBS);
     let at = |path: &Path| path.to_string_lossy().into_owned();
     let mut arguments: Vec<String> = ["ipu-operator", "policy", "evaluate"]
         .map(ToOwned::to_owned)
@@ -69,7 +68,7 @@ pub fn evaluate(run: &Run<'_>) -> Result<String, PolicyError> {
     for (name, value) in [
         ("--jobs", at(&jobs)),
         ("--controllers", at(&controllers)),
-        ("--large", LARGE.to_owned()),
+        ("--large", LARGE.to_string()),
     ] {
         arguments.extend([name.to_owned(), value]);
     }

@@ -1,4 +1,4 @@
-//! How long the queue and the built-in placement take for one request, and for all, with many requests and controllers.
+//! How long the queue and the native serial walk take for one request, and for all, with many requests and controllers.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use ipu_partitions::placement::{self, Candidates, Placement, QueueView};
 use ipu_partitions::queue::{self, QueueEntry};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde::{Deserialize, Serialize};
 use vipu_client::cordon::CordonStates;
 use vipu_client::model::largest_partition;
 
@@ -37,7 +38,7 @@ const LIMIT: Duration = Duration::from_mins(10);
 const RUNS: usize = 31;
 
 /// What was measured with so many controllers and requests.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Measured {
     /// How many controllers.
     pub controllers: usize,
@@ -47,12 +48,16 @@ pub struct Measured {
     pub decision: Duration,
     /// A decision on each request.
     pub pass: Duration,
-    /// The most memory of this process so far, in KiB.
-    pub memory_kib: u64,
+    /// Resident memory of this process before the requests were made, in KiB.
+    pub before_kib: u64,
+    /// The most resident memory of this process, in KiB. If it was higher earlier, this is no measurement.
+    pub most_kib: u64,
 }
 
-/// Measures decisions with so many controllers and waiting requests.
+/// Measures decisions with so many controllers and waiting requests. Its memory counts only in a process that has done
+/// nothing else.
 pub fn scale(controllers: usize, waiting: usize) -> Result<Measured, ProcessError> {
+    let before_kib = operator_process::own_resident_kib()?;
     let now = Timestamp::now();
     let views: Vec<_> = (0..controllers).map(view).collect();
     let partitions: Vec<_> = (0..waiting)
@@ -80,7 +85,8 @@ pub fn scale(controllers: usize, waiting: usize) -> Result<Measured, ProcessErro
         waiting,
         decision: times.get(RUNS / 2).copied().unwrap_or_default(),
         pass: begun.elapsed(),
-        memory_kib: operator_process::own_most_resident_kib()?,
+        before_kib,
+        most_kib: operator_process::own_most_resident_kib()?,
     })
 }
 
