@@ -1,4 +1,5 @@
-//! The controller process: the webhooks, the reconcilers of jobs and of native Pods, and the probes, from start to shutdown.
+//! The controller process: the webhooks, the reconcilers of jobs, native Pods and Workloads, and the probes, from start to
+//! shutdown.
 
 pub mod jobs;
 pub mod probes;

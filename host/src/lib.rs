@@ -1,4 +1,15 @@
 //! The IPU Operator: a Kubernetes operator for Graphcore IPUs, extensible with WebAssembly.
+//!
+//! Entry points:
+//! - [`cli`] is the command line of the binary, which calls one of the others.
+//! - [`controller`] runs the controller process: the webhooks, and the reconcilers of IPUJobs, native Pods and Workloads of
+//!   Kueue. [`proxy`] runs the vipu-proxy: the reconciler of IPUPartitions, the sweep and REST.
+//! - [`exposition`] serves the metrics of a process, and [`memory`] adds up the memory that it can use.
+//! - [`verify`] runs one job to its end, [`support`] collects data for a bug report, and [`adopt`] takes over the partitions
+//!   of Graphcore's operator.
+//!
+//! The package connects the others (`ipu-jobs`, `ipu-partitions` and so on). It must contain no rule of jobs, partitions or
+//! policies, and the two processes share nothing but objects of the API server.
 #![forbid(unsafe_code)]
 
 pub mod adopt;

@@ -147,7 +147,7 @@ async fn c_steers_by_the_label_of_the_namespace() {
     let free = place(&request(None, 4)).await;
     assert_eq!(free, Decision::Try("old".to_owned()));
     let Decision::Wait(why) = place(&request(Some("new"), 16)).await else {
-        panic!("there is no room in the pool");
+        panic!("the pool has no free capacity");
     };
     assert!(why[0].reason.contains("ipu-pool"), "{why:?}");
     assert!(why[1].reason.contains("8 of its 16"), "{why:?}");

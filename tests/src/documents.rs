@@ -90,12 +90,13 @@ pub const UNINSTALL_ON_API_SERVER: Typed = on_api_server("charts/ipu-operator/do
 pub const SCOPE: Typed = on_api_server("charts/ipu-operator/docs/scope");
 
 /// Documents for users, on an API server without an operator.
-pub const USERS_ON_API_SERVER: [Typed; 5] = [
+pub const USERS_ON_API_SERVER: [Typed; 6] = [
     on_api_server("examples/docs/tutorial"),
     on_api_server("examples/docs/run"),
     on_api_server("examples/docs/life"),
     on_api_server("examples/docs/status"),
     on_api_server("examples/docs/fields"),
+    on_api_server("examples/docs/kubectl-ipu"),
 ];
 
 const fn on_api_server(document: &'static str) -> Typed {

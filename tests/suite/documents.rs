@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
-use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag};
+use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use tests::documents::{
     API_SERVER, AUTHOR, FOR_AUTHORS, NODES, REFUSED, Typed, typed, typed_on_api_server,
 };
@@ -35,6 +36,42 @@ fn is_of_commands(mark: &str) -> bool {
     first.is_some_and(|first| shells.contains(&first.to_lowercase().as_str()))
 }
 
+/// Documents with indented commands: those of contributors, most of them of the Makefile, and that of the generated page
+/// of the chart.
+const INDENTED: [&str; 3] = [
+    "CONTRIBUTING.md",
+    "README.md",
+    "charts/ipu-operator/README.md",
+];
+
+/// The lines of a text that no mark describes: commands after a prompt in a block that is not for a shell, and indented
+/// blocks, if they are not allowed.
+fn unmarked(text: &str, may_indent: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    // Of the block that is being read: whether it is indented. `None`: the text belongs to none that is checked.
+    let mut indented = None;
+    for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
+        match event {
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Fenced(mark))) => {
+                indented = (!is_of_commands(&mark)).then_some(false);
+            }
+            Event::Start(Tag::CodeBlock(CodeBlockKind::Indented)) => indented = Some(true),
+            Event::End(TagEnd::CodeBlock) => indented = None,
+            Event::Text(lines) => {
+                let is_found = |line: &&str| match indented {
+                    Some(true) if !may_indent => true,
+                    Some(_) => line.trim_start().starts_with("$ "),
+                    None => false,
+                };
+                let lines = lines.lines().filter(|line| !line.trim().is_empty());
+                found.extend(lines.filter(is_found).map(str::to_owned));
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 /// The marks that CONTRIBUTING.md lists.
 fn known_marks() -> Vec<String> {
     let text = fs::read_to_string(repository().join("CONTRIBUTING.md")).unwrap();
@@ -55,6 +92,21 @@ fn every_block_of_commands_has_a_mark_that_is_known() {
         for mark in marks {
             assert!(known.contains(&mark), "{document}.md: ```{mark}");
         }
+    }
+}
+
+#[test]
+fn no_command_is_outside_a_block_of_commands() {
+    for (path, text) in documents() {
+        let path = path.strip_prefix(repository()).unwrap();
+        let may_indent = INDENTED.iter().any(|name| Path::new(name) == path);
+        let found = unmarked(&text, may_indent);
+        assert!(
+            found.is_empty(),
+            "{}: put these lines into a block with a mark of CONTRIBUTING.md, and their output into a block of its own: \
+             {found:#?}",
+            path.display()
+        );
     }
 }
 
@@ -105,4 +157,11 @@ fn a_block_of_commands_is_recognised_however_it_is_spelt() {
     for mark in ["", "yaml", "rust", "shared"] {
         assert!(!is_of_commands(mark), "{mark}");
     }
+}
+
+#[test]
+fn a_command_after_a_prompt_or_an_indent_is_found() {
+    let text = "A list:\n\n```text\n$ ls\na\n```\n\n```sh\n$ no prompt\n```\n\n    make test\n\n- one\n    more\n";
+    assert_eq!(unmarked(text, false), ["$ ls", "make test"]);
+    assert_eq!(unmarked(text, true), ["$ ls"]);
 }

@@ -119,3 +119,17 @@ fn only_the_guest_host_names_wasmtime() {
     let with_wasmtime = packages.filter(|package| manifest(package).contains("\nwasmtime"));
     assert_eq!(with_wasmtime.collect::<Vec<_>>(), ["host/guest-host"]);
 }
+
+#[test]
+fn the_documents_list_every_package() {
+    let read = |path: &str| fs::read_to_string(repository().join(path)).unwrap();
+    let (folders, architecture) = (read("host/README.md"), read("ARCHITECTURE.md"));
+    for package in host_packages() {
+        let row = format!("\n| `{package}` (`");
+        assert!(architecture.contains(&row), "ARCHITECTURE.md: {package}");
+        if let Some(folder) = package.strip_prefix("host/") {
+            let row = format!("\n| `{folder}` | `");
+            assert!(folders.contains(&row), "host/README.md: {folder}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::sources::{documents, repository, rust_files};
 
 /// Words of documents, each with the word of `CONTRIBUTING.md` that replaces it.
-const IN_DOCUMENTS: [(&str, &str); 14] = [
+const IN_DOCUMENTS: [(&str, &str); 16] = [
     ("crowd", "load test"),
     ("elder", "earlier request"),
     ("give back", "release"),
@@ -16,7 +16,9 @@ const IN_DOCUMENTS: [(&str, &str); 14] = [
     ("line-up", "active set"),
     ("mend", "fix"),
     ("passed by", "backfill"),
+    ("quota back", "release quota"),
     ("rests", "is suspended, is inactive"),
+    ("room", "free capacity"),
     ("shelf", "module store"),
     ("weather", "fault rates"),
     ("wished", "desired"),
@@ -24,13 +26,18 @@ const IN_DOCUMENTS: [(&str, &str); 14] = [
 ];
 
 /// Words of comments and texts in Rust files, in the same way.
-const IN_SOURCES: [(&str, &str); 8] = [
+const IN_SOURCES: [(&str, &str); 13] = [
     ("elder", "earlier request"),
     ("elders", "earlier requests"),
     ("given back", "released"),
     ("gives back", "releases"),
+    ("had room", "had free capacity"),
+    ("has room", "has free capacity"),
+    ("have room", "have free capacity"),
     ("line-up", "active set"),
     ("mended", "fixed"),
+    ("no room", "no free capacity"),
+    ("quota back", "release quota"),
     ("weather", "fault rates"),
     ("younger", "later request"),
 ];

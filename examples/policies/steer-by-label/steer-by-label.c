@@ -1,5 +1,5 @@
 // Steer by label: a namespace labelled `ipu-pool: new` gets partitions only on V-IPU controllers whose
-// nodes carry the value `new`; others get the first controller with room.
+// nodes carry the value `new`; others get the first one with enough free IPUs.
 
 #include <stdbool.h>
 #include <stdlib.h>

@@ -177,7 +177,7 @@ pub struct IPUPartitionStatus {
 /// Where a wanted partition stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PartitionPhase {
-    /// No controller has room, or none was asked yet.
+    /// No controller has free capacity, or none was asked yet.
     #[default]
     Pending,
     /// A controller was asked to make it, and it is not active yet.

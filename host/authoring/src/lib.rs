@@ -1,6 +1,16 @@
 //! `ipu-operator policy`: commands for authors of guests, and the process that compiles modules.
 //!
-//! Each subcommand has a file. Its result is separate from the output, which goes to a writer.
+//! Entry points:
+//! - [`PolicyArgs`] is the command line, and [`run()`] carries it out. Each subcommand has a file. Its result is separate
+//!   from the output, which goes to a writer.
+//! - `new` begins a project, and `test` runs its cases (`case`). `check`, `inspect`, `run`, `bench` and `diff` read a guest
+//!   as the operator does; `host_verdict` says what the operator would make of an answer.
+//! - `record` reads the requests that a live operator passes to its guests, and `replay` calls two guests with them.
+//! - `evaluate` calls placement guests for `ipu-evaluation`. `push` and `pull` copy a module to a registry, and from one.
+//! - `compile` is the process that the operator starts to compile a module.
+//!
+//! The package decides nothing that the operator decides: it calls the code of `ipu-guest-host`, `ipu-policies` and
+//! `ipu-admission`. It must know neither the API server nor V-IPU controllers: a request comes from a file or from a socket.
 #![forbid(unsafe_code)]
 
 mod bench;

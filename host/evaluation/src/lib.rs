@@ -1,11 +1,15 @@
 //! Pure: measures placement policies: replays the jobs of a cluster in virtual time against the operator's queue.
 //!
-//! [`replay()`] runs arrivals and ends of [`jobs`] against the queue and the placement of `ipu_partitions`, with a buddy
-//! allocator for each V-IPU controller. The caller provides the policy as a function, so the package runs no guest itself.
-//! [`figures`] condenses a replay into figures, each beside its bound where one is known, [`report`] prints them and
-//! [`plot`] draws them. [`generate`] makes jobs from a seed.
+//! Entry points:
+//! - [`jobs`] and [`controllers`] read the input, and [`generate`] makes jobs from a seed.
+//! - [`replay()`] runs arrivals and ends of the jobs against the queue and the placement of `ipu_partitions`, with a buddy
+//!   allocator for each V-IPU controller.
+//! - [`figures`] condenses a replay into figures, each beside its bound where one is known, [`report`] prints them and
+//!   [`plot`] draws them.
 //!
-//! The same input gives the same output, bit for bit.
+//! The same input gives the same output, bit for bit. The order of the queue and the check of a decision are the operator's
+//! own code, and no copy of it. The package must not know how a guest is loaded or called: the caller provides the policy
+//! as a function (`ipu-authoring`). It calls neither the API server nor a clock.
 #![forbid(unsafe_code)]
 
 mod bound;

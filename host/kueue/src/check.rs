@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::partitions::JobPartition;
 
-/// Time for which a job keeps its quota while no V-IPU controller has room for its partitions.
+/// Time for which a job keeps its quota while no V-IPU controller has free capacity for its partitions.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Delay of the first retry. It doubles with each.
@@ -77,7 +77,7 @@ impl Answer {
     /// The answer for a Workload whose partitions are requested again at this time, after a retry.
     pub fn delayed(until: Timestamp) -> Self {
         let message = format!(
-            "no V-IPU controller had room for the partitions; they are requested again at {}",
+            "no V-IPU controller had free capacity for the partitions; they are requested again at {}",
             seconds(until)
         );
         Self::new(State::Pending, &message)

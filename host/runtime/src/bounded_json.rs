@@ -14,7 +14,7 @@ const RESERVED: &str = "$serde_json::private::";
 /// Size of one element of an array, in bytes.
 const ELEMENT: usize = size_of::<Value>();
 
-/// Size of a leaf of a `BTreeMap<String, Value>`, as the allocator rounds it. It has room for 11 members.
+/// Size of a leaf of a `BTreeMap<String, Value>`, as the allocator rounds it. It holds up to 11 members.
 const LEAF: usize = 640;
 
 /// Size of an inner node of the same, as the allocator rounds it.
@@ -193,7 +193,7 @@ impl Meter {
         self.within()
     }
 
-    /// The `number`th element of an array, whose room is four elements at first and doubles when it is full.
+    /// The `number`th element of an array, whose capacity is four elements at first and doubles when it is full.
     fn element(&mut self, number: usize) -> Result<(), Broken> {
         let full = number - 1;
         if number == 1 {

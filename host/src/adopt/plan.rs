@@ -198,7 +198,7 @@ fn has(partition: &IPUPartition, id: &str) -> bool {
         .any(|attempt| attempt.id == id)
 }
 
-/// Whether nothing was made for this IPUPartition yet, and it will not go without giving back what it has.
+/// Whether nothing was made for this IPUPartition yet, and its finalizer keeps it until its partition is released.
 fn can_take(partition: &IPUPartition) -> Result<(), Refusal> {
     let name = partition.name_any();
     if partition.metadata.deletion_timestamp.is_some() {

@@ -89,7 +89,7 @@ pub struct Times {
     /// How long a partition in use may be in error before it counts as lost: users' programs reset
     /// their own partitions.
     pub in_error: Duration,
-    /// How long a partition that is of use only with others is held while they find no room.
+    /// How long a partition that is of use only with others is held while they find no free capacity.
     pub gang_patience: Duration,
     /// When is swept.
     pub sweep: sweep::Times,

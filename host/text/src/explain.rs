@@ -60,12 +60,15 @@ mod tests {
     fn every_cause_is_said_once() {
         let outer = |said| Outer {
             said,
-            cause: io::Error::other("no room"),
+            cause: io::Error::other("disk full"),
         };
-        assert_eq!(explain(&outer("")), "failed to do the outer thing: no room");
         assert_eq!(
-            explain(&outer(": no room")),
-            "failed to do the outer thing: no room"
+            explain(&outer("")),
+            "failed to do the outer thing: disk full"
+        );
+        assert_eq!(
+            explain(&outer(": disk full")),
+            "failed to do the outer thing: disk full"
         );
     }
 }

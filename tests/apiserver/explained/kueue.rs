@@ -25,7 +25,7 @@ async fn a_quota_of_kueue() {
     ];
     reader.why("train", &parts).await;
     reader.queue_blocks("train", text).await;
-    // The V-IPU controllers have room.
+    // The V-IPU controllers have free capacity.
     let is_placed = |answer: &Value| answer["decision"] == "try";
     let query = json!({"size": 4});
     reader.query("it would fit", &query, is_placed).await;

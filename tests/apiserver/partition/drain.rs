@@ -91,7 +91,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     fixture
         .once(
             &idle,
-            "it is told that there is no room elsewhere",
+            "it is told that no other controller has free capacity",
             |object| {
                 let message = object.status.clone().unwrap().message.unwrap();
                 message.contains("no other controller has free capacity for 4 IPUs now")

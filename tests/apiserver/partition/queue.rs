@@ -108,10 +108,10 @@ async fn a_gang_gets_its_partitions_only_when_all_of_them_fit() {
     let gang = want_gang(&fixture, "gang", 3, 4).await;
     for one in &gang {
         // Before the proxy has read a controller, the known capacity is smaller.
-        let room =
+        let reason =
             "3 partitions of 4 IPUs are of use only together, and there is free capacity for 2";
         fixture
-            .once(one, room, |waiting| message(waiting).contains(room))
+            .once(one, reason, |waiting| message(waiting).contains(reason))
             .await;
     }
     let small = fixture.want("small", 8).await;

@@ -14,7 +14,7 @@ struct Cli {
     /// Only the race.
     #[arg(long)]
     race: bool,
-    /// Jobs at once on 16 V-IPU controllers that have room for 256 of them; 0: none.
+    /// Jobs at once on 16 V-IPU controllers with free capacity for 256 of them; 0: none.
     #[arg(long, default_value_t = 1000)]
     many_jobs: usize,
     /// Numbers of jobs for which memory and CPU are measured.

@@ -84,8 +84,10 @@ fn tell(who: &str, load: &Load) {
 fn tell_decisions(decided: &[Decided]) {
     type Time = fn(&Decided) -> Duration;
     let kinds: [(&str, Time); 5] = [
-        ("room, nobody waits before", |one| one.capacity),
-        ("room, 1,000 wait before", |one| one.capacity_behind_1000),
+        ("capacity, nobody waits before", |one| one.capacity),
+        ("capacity, 1,000 wait before", |one| {
+            one.capacity_behind_1000
+        }),
         ("placement, native", |one| one.native),
         ("placement, guest", |one| one.guest),
         ("/query, once the inventories are known", |one| one.query),

@@ -158,7 +158,7 @@ pub async fn queries(runs: usize) -> Result<Vec<Duration>, LoadError> {
     Ok(took)
 }
 
-/// IPUs of each controller that has room for its share of the partitions, and one of them more.
+/// IPUs of each controller, for its share of the partitions and one of them more.
 fn ipus_for(count: usize) -> u32 {
     let share = u32::try_from(count.div_ceil(CONTROLLERS)).unwrap_or(u32::MAX);
     share.saturating_add(1).saturating_mul(IPUS)

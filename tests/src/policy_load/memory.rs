@@ -34,7 +34,7 @@ impl Memory {
 pub async fn memory(count: u8) -> Result<Memory, PolicyLoadError> {
     let (guests, folder) = open(Duration::from_secs(5)).await?;
     let module = read(&folder, "validation.wasm")?;
-    // The first ones make room that all others use as well.
+    // The first calls grow memory that all later ones use as well.
     let warm = ready(&guests, &module, 0..2).await?;
     ask(&guests, warm).await?;
     let before = resident()?;

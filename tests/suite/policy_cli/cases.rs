@@ -29,7 +29,7 @@ fn cases_that_pass_are_told_one_by_one() {
     let folder = tempfile::tempdir().unwrap();
     write(
         folder.path(),
-        "first-with-room.yaml",
+        "first-that-fits.yaml",
         "{chosen: 'pod2:8090', verdict: followed}",
     );
     std::fs::write(

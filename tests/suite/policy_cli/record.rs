@@ -206,7 +206,7 @@ async fn there_are_only_so_many_recordings_at_once() {
         "{refused}"
     );
     drop(others);
-    eventually("room for another", async || {
+    eventually("a free place for another", async || {
         let mut line = String::new();
         let mut other = listening(&live, &socket).await;
         other.read_line(&mut line).unwrap();

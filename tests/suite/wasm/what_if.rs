@@ -7,7 +7,7 @@ use ipu_policies::active_policies::ActivePolicies;
 
 use super::{open, options};
 
-/// Controllers of 64 IPUs of which only the last has room.
+/// Controllers of 64 IPUs of which only the last has free capacity.
 fn crowded(count: usize) -> Vec<ControllerView> {
     let controllers = (1..=count).map(|number| ControllerView {
         name: format!("pod{number}:8090"),

@@ -5,7 +5,7 @@
 pub struct Candidate {
     /// `host:port`.
     pub name: String,
-    /// Why it cannot serve the request whatever room it has.
+    /// Why it cannot serve the request whatever is free on it.
     pub obstacle: Option<String>,
     /// IPUs that it has.
     pub total: u32,
@@ -20,13 +20,13 @@ pub struct Candidate {
 pub enum Choice {
     /// Ask this controller.
     Try(String),
-    /// None has room; why, for each.
+    /// None has free capacity; why, for each.
     Wait(Vec<(String, String)>),
     /// None could ever serve it.
     Reject(String),
 }
 
-/// The controller with the fewest free IPUs that has room; the first of several.
+/// The controller with the fewest free IPUs that has enough; the first of several.
 pub fn choose(ipus: u32, candidates: &[Candidate]) -> Choice {
     if !candidates.is_empty() && candidates.iter().all(|one| is_too_small(one, ipus)) {
         let largest = candidates.iter().map(|one| one.total).max().unwrap_or(0);
@@ -93,7 +93,7 @@ mod tests {
     fn it_says_why_it_waits_or_never_comes() {
         let candidates = [candidate("a", 16, 16), candidate("b", 16, 8)];
         let Choice::Wait(reasons) = choose(16, &candidates) else {
-            unreachable!("it has room later");
+            unreachable!("it has enough later");
         };
         assert!(reasons[1].1.contains("8 of its 16 IPUs"), "{reasons:?}");
         assert!(matches!(choose(32, &candidates), Choice::Reject(_)));

@@ -84,7 +84,7 @@ impl validator::Guest for Component {
     }
 }
 
-/// The first controller with room.
+/// The first controller with enough free capacity.
 fn first_fit(
     request: &placer::Request,
     controllers: Vec<placer::Controller>,

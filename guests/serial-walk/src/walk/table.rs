@@ -1,4 +1,4 @@
-//! The walk, shown one change at a time on two controllers of which the first has room.
+//! The walk, shown one change at a time on two controllers of which the first has free capacity.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn decide(change: Change) -> Decision {
 #[test]
 fn the_first_that_can_serve_is_tried() {
     let cases: [(&str, Change, &str); 8] = [
-        ("all have room", |_| {}, "pod1"),
+        ("all have free capacity", |_| {}, "pod1"),
         ("too small in all", |world| world.0.ipus = 32, "pod2"),
         (
             "full",

@@ -142,7 +142,7 @@ fn a_start_that_was_half_way_comes_to_its_end() {
     assert_eq!(world.slots(), [0, 1], "one holds nothing without the other");
 }
 
-/// To wait for IPUs is no start: what a stricter limit forbids does not begin once there is room.
+/// To wait for IPUs is no start: what a stricter limit forbids does not begin once IPUs are free.
 #[test]
 fn what_waits_for_its_partition_is_given_up_and_begins_once_it_may() {
     let parallel = IPUJob::sample().instances(2).launcher(&["mpirun"]);

@@ -299,7 +299,7 @@ fn after_a_retry_partitions_are_requested_again_after_its_delay() {
     }
     let told = retried(4, |workload| {
         workload["status"]["admissionChecks"][1]["message"] = json!(
-            "no V-IPU controller had room for the partitions; they are requested again at 2026-01-01T00:00:50Z"
+            "no V-IPU controller had free capacity for the partitions; they are requested again at 2026-01-01T00:00:50Z"
         );
     });
     let release = Some(Step::Release(Box::new(ready(1))));

@@ -29,7 +29,7 @@ pub(super) fn released(object: DynamicObject, living_owner: Option<&PartitionOwn
     let warnings = living_owner.map(|owner| {
         format!(
             "its owner, the IPUJob {}/{}, still lives and asks for a partition again; delete or \
-             suspend the job to give the IPUs back for good",
+             suspend the job to release the IPUs for good",
             owner.namespace, owner.name
         )
     });

@@ -95,19 +95,18 @@ impl Places {
         Self(Arc::new(Shared { share, taken }))
     }
 
-    /// Takes `amount` of them for an address, now or not at all. Whatever is preemptible of addresses that have more
-    /// makes room.
+    /// Takes `amount` of them for an address, now or not at all. Preempts what addresses with more have and can lose.
     pub fn take(&self, address: IpAddr, amount: usize) -> Result<Place, Full> {
         // An IPv4 address that comes by way of IPv6 is the same address.
         let address = address.to_canonical();
         let mut taken = self.0.taken();
-        match taken.find_room(self.0.share, address, amount) {
+        match taken.make_available(self.0.share, address, amount) {
             Ok(()) => Ok(self.0.place(&mut taken, address, amount)),
             Err(full) => Err(full),
         }
     }
 
-    /// As [`Self::take`], and where there is no room, waits for it for so long at most. Of all that wait, the one goes
+    /// As [`Self::take`], and if too few are free, waits for them for so long at most. Of all that wait, the one goes
     /// first whose address will have least.
     pub async fn take_within(
         &self,
@@ -155,13 +154,13 @@ impl Shared {
         }
     }
 
-    /// Gives places to those that wait, as far as there is room.
+    /// Gives places to those that wait, as far as enough are free.
     fn grant(self: &Arc<Self>) {
         let mut granted = Vec::new();
         let mut taken = self.taken();
         while let Some(next) = taken.next_waiter(self.share) {
             let (address, amount) = (next.address, next.amount);
-            if taken.find_room(self.share, address, amount).is_err() {
+            if taken.make_available(self.share, address, amount).is_err() {
                 break;
             }
             let waiter = taken.queue.remove(next.number);
@@ -188,8 +187,8 @@ impl Taken {
         Full::Total(share.total)
     }
 
-    /// Whether an address finds room for so many more, once others have given way.
-    fn find_room(&mut self, share: Share, address: IpAddr, amount: usize) -> Result<(), Full> {
+    /// Whether an address can have so many more. Preempts those of others that it needs.
+    fn make_available(&mut self, share: Share, address: IpAddr, amount: usize) -> Result<(), Full> {
         let after = self.of(address) + amount;
         if after > share.each {
             return Err(Full::Address(share.each));
