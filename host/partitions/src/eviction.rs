@@ -328,7 +328,8 @@ mod tests {
             (large.spec.ipus, large.status) = (16, None);
             let entries = queue::entries(std::iter::once(&large), now);
             let (asking, limit) = (std::iter::empty(), Duration::from_mins(5));
-            let left = capacity_after_queue(&me, &entries, asking, open(8), limit, now);
+            let open = vec![view("pod2", 16, 8)];
+            let left = capacity_after_queue(&me, &entries, asking, open, limit, now);
             let found = of(&me, std::iter::once(&me), &cordons, &left, now);
             let leaves = found.eviction == Eviction::Now;
             assert_eq!(leaves, expected, "{:?}", found.eviction);

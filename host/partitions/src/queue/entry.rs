@@ -29,6 +29,7 @@ pub struct QueuePosition {
 
 /// A request that waits for a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct QueueEntry {
     /// Name of its IPUPartition.
     pub name: String,

@@ -217,7 +217,13 @@ fn the_reason_names_the_request_with_the_reservation() {
 
 #[test]
 fn the_reasons_are_the_same_after_an_earlier_request_was_served() {
-    let pods = || vec![pod("pod1", 16, 8), pod("pod2", 16, 16), pod("pod3", 16, 12)];
+    let pods = || {
+        vec![
+            view("pod1", 16, 8),
+            view("pod2", 16, 16),
+            view("pod3", 16, 12),
+        ]
+    };
     let soon = QueueEntry {
         has_precedence: true,
         ..one("soon", 4, 11)
