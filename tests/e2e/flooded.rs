@@ -13,7 +13,10 @@ use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::time::Duration;
 
 use cluster::cgroups;
+use cluster::wait::{Seen, until};
 use futures::FutureExt;
+use ipu_api::ipujob::IPUJob;
+use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
@@ -26,7 +29,7 @@ use hostile::Hostile;
 use load::Flood;
 use waits::{Sent, User, Waits};
 
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, PATIENCE};
 
 /// Duration of the load beside hostile policies, in seconds. `make flood` sets ten minutes.
 const SECONDS: &str = "IPU_OPERATOR_FLOOD_SECONDS";
@@ -53,7 +56,9 @@ pub(crate) fn nobody_notices(fixture: &Fixture) -> Result<(), Failed> {
         Hostile::delete(fixture).await?;
         witnesses::delete(fixture).await?;
         User::delete(fixture).await?;
-        outcome.unwrap_or_else(|panic| resume_unwind(panic))
+        outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
+        // After the policies: they refuse changes of large objects.
+        fixture.clear("default").await
     })
 }
 
@@ -81,9 +86,12 @@ async fn loaded(fixture: &Fixture) -> Result<(), Failed> {
     // memory has one.
     hostile.apply_all().await?;
     let hostile_for = Duration::from_secs(hostile_for);
-    if let Ok(refused) = tokio::time::timeout(hostile_for, hostile.reload()).await {
+    let reloaded = tokio::time::timeout(hostile_for, hostile.reload());
+    let (reloaded, placed) = tokio::join!(reloaded, is_placed(fixture, &job));
+    if let Ok(refused) = reloaded {
         match refused? {}
     }
+    placed?;
     let load = flood.end()?;
     println!("the load: {load:?}");
     for (kind, count) in &load {
@@ -96,6 +104,21 @@ async fn loaded(fixture: &Fixture) -> Result<(), Failed> {
         before.went_on(after)?;
     }
     hostile.are_active().await
+}
+
+/// Creates a job beside the load, and waits until it has completed: the hostile placement policy is asked about its
+/// partition, and the built-in walk decides.
+async fn is_placed(fixture: &Fixture, job: &IPUJob) -> Result<(), Failed> {
+    until("the job to be accepted", PATIENCE, || async {
+        match fixture.create(job).await {
+            // An earlier request created it, and its answer was late.
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Seen::Yes(())),
+            created => created.map(Seen::Yes),
+        }
+    })
+    .await?;
+    fixture.once(&job.name_any(), JobState::Completed).await?;
+    Ok(())
 }
 
 /// Runs the load itself, on these targets in JSON, in the cgroups of this process.

@@ -68,10 +68,21 @@ pub(crate) fn limit_range_is_kept(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Pod Security `baseline` accepts a parallel job as in the examples.
+/// Pod Security `baseline` refuses a template that shares the network of its node, and the job says so. It accepts a
+/// parallel job as in the examples.
 pub(crate) fn baseline_takes_a_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let namespace = Ruled::make(fixture, "baseline", enforce("baseline")).await?;
+        let shares = json!({"hostNetwork": true});
+        namespace
+            .create(fixture, &job("shares", shares, json!({}))?)
+            .await?;
+        let refused = [
+            "the API server refused Pod shares-worker-0",
+            "violates PodSecurity \"baseline:latest\"",
+            "hostNetwork=true",
+        ];
+        namespace.described(fixture, "shares", &refused).await?;
         namespace.create(fixture, &parallel(fixture, 0)?).await?;
         namespace
             .once(fixture, "parallel", JobState::Completed)

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use cluster::command;
 use cluster::wait::{Seen, until};
-use ipu_api::ipupolicy::{IPUPolicy, PolicyPhase};
+use ipu_api::ipupolicy::{CallCounts, IPUPolicy, PolicyPhase};
 use ipu_guest_host::digest_of;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
@@ -42,15 +42,7 @@ pub(crate) fn decide_and_go(fixture: &Fixture) -> Result<(), Failed> {
         assert_eq!(status.status.unwrap_or_default().replicas.len(), 2);
         let job = fixture.apply("01-single-worker.yaml").await?;
         fixture.facts().completed(&job, PATIENCE).await?;
-        let asked = until("the guest to have been asked", PATIENCE, || async {
-            let calls = policies(fixture)
-                .get("walk")
-                .await?
-                .status
-                .unwrap_or_default()
-                .calls;
-            Ok::<_, kube::Error>(Seen::when(calls, |calls| calls.answered > 0))
-        });
+        let asked = once_called(fixture, "walk", |calls| calls.answered > 0);
         assert_eq!(asked.await?.failed, 0);
         fixture
             .delete_and_leave_nothing("01-single-worker.yaml")
@@ -191,6 +183,21 @@ pub(crate) async fn once_in(
         })
     })
     .await
+}
+
+/// Returns the number of calls of a policy once they satisfy a condition. The replicas report them every few seconds.
+pub(crate) async fn once_called(
+    fixture: &Fixture,
+    name: &str,
+    is_so: impl Fn(&CallCounts) -> bool,
+) -> Result<CallCounts, Failed> {
+    let calls = |policy: &IPUPolicy| {
+        let status = policy.status.as_ref();
+        status.map(|status| status.calls).unwrap_or_default()
+    };
+    let what = format!("the IPUPolicy {name} to have been called");
+    let policy = once(fixture, name, what, |policy| is_so(&calls(policy))).await?;
+    Ok(calls(&policy))
 }
 
 async fn once(

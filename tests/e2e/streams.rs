@@ -41,7 +41,8 @@ pub(crate) fn nothing_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed
     })
 }
 
-/// The job waits for a rank that prints nothing for minutes, and receives its last line.
+/// The job waits for a rank that prints nothing for minutes, receives its last line, and shows the same as any completed
+/// job.
 pub(crate) fn silence_is_waited_for(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let rank = format!("sleep {SILENCE}; echo done");
@@ -50,6 +51,7 @@ pub(crate) fn silence_is_waited_for(fixture: &Fixture) -> Result<(), Failed> {
         let log = fixture.kubectl(&["logs", "parallel-launcher"]).await?;
         let done = log.lines().filter(|line| line.trim() == "done");
         assert_eq!(done.count(), 2, "{log}");
+        once_described(fixture, "parallel", &COMPLETED).await?;
         fixture.clear("default").await
     })
 }

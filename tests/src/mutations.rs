@@ -3,6 +3,7 @@
 
 mod core;
 mod jobs;
+mod sweep;
 
 use std::fmt::{self, Display, Formatter};
 
@@ -92,5 +93,6 @@ pub struct Mutation {
 
 /// Every mistake that is tried.
 pub fn all() -> impl Iterator<Item = &'static Mutation> {
-    core::MUTATIONS.iter().chain(jobs::MUTATIONS)
+    let of_partitions = core::MUTATIONS.iter().chain(sweep::MUTATIONS);
+    of_partitions.chain(jobs::MUTATIONS)
 }

@@ -1,10 +1,12 @@
-//! The CRDs of the release before, compared with those of this version: the additions of an upgrade, and the losses of
-//! a rollback.
+//! The package of the release before: its checksum, and its CRDs, compared with those of this version: the additions of
+//! an upgrade, and the losses of a rollback.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::Read;
+use std::path::PathBuf;
 
+use cluster::files::sha256;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
@@ -82,14 +84,29 @@ fn the_crds_keep_what_was_released_and_add_what_is_listed() {
     assert_eq!(added, ADDED, "put it into ADDED, and into {UPGRADE}");
 }
 
+#[test]
+fn the_package_of_the_release_before_is_the_one_that_the_readme_names() {
+    let archive = archive();
+    let name = archive.file_name().unwrap().to_str().unwrap();
+    let sum = format!("SHA-256 {}", sha256(&archive).unwrap());
+    let readme = fs::read_to_string(repository().join("tests/README.md")).unwrap();
+    let lines: Vec<_> = readme.lines().map(str::trim).collect();
+    for line in [name, sum.as_str()] {
+        assert!(lines.contains(&line), "tests/README.md has no line {line}");
+    }
+}
+
+/// The package of the release before.
+fn archive() -> PathBuf {
+    let folder = fs::read_dir(repository().join("tests/releases")).unwrap();
+    let mut archives: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(archives.len(), 1, "one release is kept: {archives:?}");
+    archives.remove(0)
+}
+
 /// File name and text of each CRD in the package of the release before.
 fn released() -> Vec<(String, String)> {
-    let folder = fs::read_dir(repository().join("tests/releases")).unwrap();
-    let archives: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
-    let [archive] = archives.as_slice() else {
-        panic!("one release is kept, not {archives:?}");
-    };
-    let mut archive = tar::Archive::new(GzDecoder::new(File::open(archive).unwrap()));
+    let mut archive = tar::Archive::new(GzDecoder::new(File::open(archive()).unwrap()));
     let mut found = Vec::new();
     for entry in archive.entries().unwrap() {
         let mut entry = entry.unwrap();

@@ -18,6 +18,9 @@ const WITH_VALUE: [&str; 5] = [
     "--target-dir",
 ];
 
+/// The start of a command that gives words to `cargo test`, each of which has to match a test.
+const FILTERED: &str = "tests/filtered.sh \"";
+
 /// What ends a command in a shell.
 const ENDS: [&str; 4] = ["#", "&&", "|", "||"];
 
@@ -111,6 +114,21 @@ fn commands(text: &str) -> Vec<(String, TestCommand)> {
     found
         .map(|(before, after)| (before.trim().to_owned(), TestCommand::read(after)))
         .collect()
+}
+
+/// The commands of a text that choose tests by quoted words.
+fn filtered(text: &str) -> Vec<TestCommand> {
+    let joined = text.replace("\\\n", " ");
+    let lines = joined.lines();
+    let found = lines.flat_map(|line| line.split(FILTERED).skip(1));
+    let read = |after: &str| {
+        let (words, options) = after.split_once('"')?;
+        let mut command = TestCommand::read(options);
+        let words = words.split_whitespace().map(str::to_owned);
+        command.filters.extend(words);
+        Some(command)
+    };
+    found.filter_map(read).collect()
 }
 
 /// Every text that may contain a command for tests.
@@ -238,6 +256,18 @@ fn every_command_that_runs_tests_finds_them() {
 }
 
 #[test]
+fn every_word_of_the_makefile_that_chooses_tests_finds_some() {
+    let makefile = fs::read_to_string(repository().join("Makefile")).unwrap();
+    let (programs, commands) = (programs(), filtered(&makefile));
+    for command in &commands {
+        assert_eq!(command.problem(&programs), None, "{command:?}");
+    }
+    let calls = makefile.matches("tests/filtered.sh ").count();
+    assert_eq!(commands.len(), calls, "a call without quoted words");
+    assert!(calls > 1, "{calls} calls");
+}
+
+#[test]
 fn the_command_for_fuzzing_runs_all_tests_with_random_inputs() {
     let document = fs::read_to_string(repository().join("CONTRIBUTING.md")).unwrap();
     let commands = commands(&document).into_iter();
@@ -290,6 +320,14 @@ fn a_command_that_runs_no_test_is_found() {
         let found = TestCommand::read(text).problem(&programs);
         assert_eq!(found.as_deref(), problem, "{text}");
     }
+    let words =
+        "\tA=b tests/filtered.sh \"fuzz web\" \\\n\t  --workspace --lib && cargo test fuzz\n";
+    let found: Vec<_> = filtered(words)
+        .iter()
+        .map(|one| one.problem(&programs))
+        .collect();
+    let no_web = "no test that it runs matches \"web\"".to_owned();
+    assert_eq!(found, [Some(no_web)]);
     let text =
         "run `SEED=1 cargo test \\\n  --lib one` or \"cargo test two\"\n    cargo test three\n";
     let found = commands(text).into_iter();

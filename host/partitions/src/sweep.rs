@@ -13,18 +13,21 @@ use futures::future::join_all;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
 use ipu_runtime::panics;
+use kube::Client;
 use kube::core::DeserializeGuard;
 use tokio::task::coop;
 use tokio_util::sync::CancellationToken;
 use vipu_client::model::ReadyState;
 
 use super::context::Context;
+use super::controller_pool::ControllerPool;
 use super::execute::ExecuteError;
-use super::orphans::{self, Suspects};
+use super::orphans::{self, RemotePartition, Suspects};
 use super::pod_users;
 use super::reconcile::chain;
 use super::watched::Watched;
 use course::{Course, Task};
+use lists::Holdings;
 
 /// Errors of one sweep that are logged individually.
 const ERRORS_TOLD: usize = 3;
@@ -147,10 +150,9 @@ fn report(errors: &[SweepError]) {
 /// One sweep. `suspects` are those of the last one, with times since `first`.
 async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: Instant) -> Swept {
     let began = Instant::now();
-    // Listed before the IPUPartitions are: `orphans::report` says why.
-    let found = partitions_on_controllers(context).await;
     let is_to_judge = |one: &IPUPartition| ownerless::is_to_judge(one, &context.scope);
-    let mut held = match lists::holdings(&context.client, is_to_judge).await {
+    let (found, held) = listed(&context.pool, &context.client, is_to_judge).await;
+    let mut held = match held {
         Ok(held) => held,
         // Without that list it is unknown which partitions have an owner.
         Err(error) => {
@@ -172,17 +174,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     let (suspects, due) = (told.suspects.len(), told.due.len());
     let mut course = Course::new(ownerless, told.due);
     while let Some(task) = course.next() {
-        let done = match &task {
-            Task::Delete(partition) => ownerless::delete(&context.client, partition).await,
-            Task::Remove((name, id)) => {
-                let mut found = found.iter();
-                match found.find(|one| one.key() == (name.as_str(), id.as_str())) {
-                    Some(found) => remove(context, found).await,
-                    None => Ok(()),
-                }
-            }
-        };
-        if let Err(error) = done {
+        if let Err(error) = perform(context, &found, task, &mut course).await {
             course.failed(error);
         }
     }
@@ -196,6 +188,40 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
         suspects: told.suspects,
         errors: course.into_errors(),
     }
+}
+
+/// The partitions on the controllers, and what the IPUPartitions hold after that: `orphans::find_orphans` says why in
+/// this order.
+async fn listed(
+    pool: &ControllerPool,
+    client: &Client,
+    is_to_judge: impl Fn(&IPUPartition) -> bool,
+) -> (Vec<Found>, Result<Holdings, SweepError>) {
+    let found = partitions_on_controllers(pool).await;
+    (found, lists::holdings(client, is_to_judge).await)
+}
+
+/// Performs one task.
+async fn perform(
+    context: &Context,
+    found: &[Found],
+    task: Task<IPUPartition>,
+    course: &mut Course<IPUPartition, SweepError>,
+) -> Result<(), SweepError> {
+    match task {
+        Task::Delete(partition) => ownerless::delete(&context.client, &partition).await?,
+        Task::Count(partition) => {
+            let users = count_users(&context.client, &partition).await?;
+            course.counted(partition, users);
+        }
+        Task::Remove((name, id)) => {
+            let is_it = |one: &&Found| one.key() == (name.as_str(), id.as_str());
+            if let Some(found) = found.iter().find(is_it) {
+                remove(context, found).await;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A partition on a controller.
@@ -215,11 +241,11 @@ impl Found {
 
 /// All partitions on the controllers that answer: those of the admin's list, and those on which an IPUPartition still
 /// holds something. A controller that does not answer is swept when it is back.
-async fn partitions_on_controllers(context: &Context) -> Vec<Found> {
-    let mut controllers = context.pool.controllers();
-    controllers.extend(context.pool.left_behind());
+async fn partitions_on_controllers(pool: &ControllerPool) -> Vec<Found> {
+    let mut controllers = pool.controllers();
+    controllers.extend(pool.left_behind());
     let lists = controllers.iter().map(|controller| async move {
-        let list = match context.pool.client(controller) {
+        let list = match pool.client(controller) {
             Ok(client) => client.list().await,
             Err(error) => Err(error),
         };
@@ -244,10 +270,9 @@ async fn partitions_on_controllers(context: &Context) -> Vec<Found> {
     found
 }
 
-/// Removes a partition of this cluster that no IPUPartition lists, unless a Pod uses it.
-async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
-    let (name, id) = found.key();
-    let users = pod_users::users(&context.client, id)
+/// The number of live Pods that use a partition of this cluster that no IPUPartition lists.
+async fn count_users(client: &Client, (name, id): &RemotePartition) -> Result<usize, SweepError> {
+    let users = pod_users::users(client, id)
         .await
         .map_err(SweepError::Users)?;
     if !users.is_empty() {
@@ -257,8 +282,13 @@ async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
             ?users,
             "left alone: it has no owner, but Pods use it"
         );
-        return Ok(());
     }
+    Ok(users.len())
+}
+
+/// Removes a partition of this cluster that no IPUPartition lists and no Pod uses.
+async fn remove(context: &Context, found: &Found) {
+    let (name, id) = found.key();
     let controller = &*found.controller;
     let result = match context.pool.client(controller) {
         Ok(client) => client.remove(id, found.is_in_error).await,
@@ -279,7 +309,6 @@ async fn remove(context: &Context, found: &Found) -> Result<(), SweepError> {
     }
     context.pool.changed(controller);
     context.released.notify_one();
-    Ok(())
 }
 
 #[cfg(test)]

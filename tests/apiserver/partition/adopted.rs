@@ -10,7 +10,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
-use vipu_simulator::faults::Method;
+use serde_json::json;
+use vipu_simulator::faults::{Down, Method, Order};
 
 use super::fixture::{Fixture, NAMESPACE, controller, id, notebook};
 
@@ -166,4 +167,42 @@ async fn a_job_that_was_placed_meanwhile_is_left_alone_and_so_is_our_own_summary
     maps.create(&PostParams::default(), &copy).await.unwrap();
     let refused = adopt(&fixture, true).await.unwrap_err().to_string();
     assert!(refused.contains("this operator's own summary"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_that_was_adopted_and_given_up_by_force_is_left_for_the_admin_to_remove() {
+    let mut fixture = Fixture::without_proxy(&[16, 16]).await;
+    left(&fixture, ID).await;
+    let pods: Vec<_> = fixture.pods.iter().collect();
+    fixture.cordon(&pods).await;
+    fixture.start_proxy().await;
+    let wanted = fixture.want("mnist", 4).await;
+    fixture.once_waiting(&wanted).await;
+    adopt(&fixture, true).await.unwrap();
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    assert_eq!(id(&ready), ID);
+    let pods: Vec<_> = fixture.pods.iter().collect();
+    fixture.uncordon(&pods).await;
+
+    fixture.pods[1].server.order(Order {
+        down: Some(Down::Refuse),
+        ..Order::default()
+    });
+    fixture.delete(&wanted).await;
+    let force = json!({"metadata": {"annotations": {labels::FORCE_ANNOTATION: "true"}}});
+    fixture.patch(&wanted, force).await.unwrap();
+    fixture.once_gone(&wanted).await;
+    let told = fixture.once_event(&wanted.name_any(), "Abandoned").await;
+    let address = fixture.pods[1].address;
+    let expected = format!(
+        "given up by force, and not recognised by the sweep; remove it by hand once no Pod uses it: {ID} on {address}"
+    );
+    assert_eq!(told, expected);
+
+    fixture.pods[1].server.clear();
+    // This one goes with a sweep, which finds the adopted one too.
+    fixture.orphan(1, &notebook("gone")).await;
+    fixture
+        .once_ids("only the adopted one is left", |ids| ids[1] == [ID])
+        .await;
 }

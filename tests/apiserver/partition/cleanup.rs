@@ -128,3 +128,22 @@ async fn what_has_no_owner_is_swept_and_nothing_else() {
         .once_ids("the orphan is swept, and only it", |ids| ids[0] == expected)
         .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_no_owner_stays_while_a_pod_on_a_node_uses_it() {
+    let mut fixture = Fixture::without_proxy(&[16]).await;
+    let used = fixture.orphan(0, &notebook("used")).await;
+    fixture.orphan(0, &notebook("unused")).await;
+    let pods = fixture.start_pod_on_a_node("on-a-node", &used).await;
+    fixture.start_proxy().await;
+    let only_used = |ids: &[Vec<String>]| ids == [[used.clone()]];
+    fixture.once_ids("the unused one is swept", only_used).await;
+    // It is found after the grace of the other one has passed, and goes after its own.
+    fixture.orphan(0, &notebook("later")).await;
+    fixture.once_ids("the later one is swept", only_used).await;
+    let at_once = DeleteParams::default().grace_period(0);
+    pods.delete("on-a-node", &at_once).await.unwrap();
+    fixture
+        .once_ids("the unused one goes as well", |ids| ids[0].is_empty())
+        .await;
+}

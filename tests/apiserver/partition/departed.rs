@@ -1,5 +1,6 @@
 //! Controllers that the admin has removed from the list: the status of their partitions, and how they end.
 
+use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
 use ipu_partitions::state_unknown::{CONTROLLER_NOT_LISTED, STATE_UNKNOWN};
@@ -11,6 +12,7 @@ use vipu_simulator::faults::{Down, Order};
 
 use super::fixture::{Fixture, LIST, NAMESPACE, id, notebook};
 use super::placement::get;
+use crate::chart::admin::Admin;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_gone_for_good_holds_up_nothing_once_an_admin_says_so() {
@@ -93,6 +95,55 @@ async fn a_renamed_controller_keeps_its_partitions_under_the_new_name() {
     assert_eq!(status.controller.unwrap().host, "localhost");
     assert_eq!(id(&after), id(&before));
     fixture.delete(&wanted).await;
+    fixture.once_gone(&wanted).await;
+    assert_eq!(fixture.ids(), [[""; 0]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_whose_old_name_leads_nowhere_is_told_by_kubectl_and_released_once_it_is_renamed() {
+    let mut fixture = Fixture::start(&[16]).await;
+    let wanted = fixture.want("nowhere", 4).await;
+    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
+    // As if the controller had been listed under a name that leads nowhere by now.
+    fixture.kill_proxy().await;
+    let (name, params) = (wanted.name_any(), PatchParams::default());
+    let address = fixture.pods[0].address;
+    let old = format!("nowhere.invalid:{}", address.port());
+    let mut status = ready.status.unwrap();
+    let attempts = status.attempts.iter_mut().map(|one| &mut one.controller);
+    for controller in attempts.chain(&mut status.controller) {
+        controller.name.clone_from(&old);
+        "nowhere.invalid".clone_into(&mut controller.host);
+    }
+    let before = Patch::Merge(json!({"status": status}));
+    let partitions = fixture.partitions();
+    partitions
+        .patch_status(&name, &params, &before)
+        .await
+        .unwrap();
+    fixture.start_proxy().await;
+
+    let plane = ControlPlane::shared().await.unwrap();
+    let admin = Admin::of("departed", plane.kubeconfig());
+    let once_shown = async |phase: &str| {
+        eventually("kubectl shows what an admin can do", async || {
+            let table = admin.kubectl(&["get", "ipup", &name, "--output=wide"]);
+            Seen::when(table.unwrap(), |table| {
+                table.contains(phase)
+                    && table.contains(&format!("{old} does not answer"))
+                    && table.contains("name it under `renamed` (old=new)")
+            })
+        })
+        .await
+    };
+    once_shown("Ready").await;
+    fixture.delete(&wanted).await;
+    once_shown("Releasing").await;
+    let list = json!({"data": {"renamed": format!("{old}={address}")}});
+    Api::<ConfigMap>::namespaced(fixture.client.clone(), NAMESPACE)
+        .patch(LIST, &params, &Patch::Merge(list))
+        .await
+        .unwrap();
     fixture.once_gone(&wanted).await;
     assert_eq!(fixture.ids(), [[""; 0]]);
 }

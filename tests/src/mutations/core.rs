@@ -2,13 +2,6 @@
 
 use super::{FoundBy, Mutation, Tests};
 
-/// The tests of the sweep around a fake API server.
-const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
-    package: "ipu-partitions",
-    named: "sweep::tests::",
-    bound: None,
-});
-
 /// The tests of the accounts of IPU-seconds.
 const ACCOUNTING_TESTS: FoundBy = FoundBy::Tests(Tests {
     package: "ipu-partitions",
@@ -31,7 +24,6 @@ const LIFECYCLE: &str = "host/partitions/src/lifecycle.rs";
 const RESET: &str = "host/partitions/src/lifecycle/reset.rs";
 const STEP: &str = "host/partitions/src/step.rs";
 const OBSERVATIONS: &str = "host/partitions/src/observations.rs";
-const ORPHANS: &str = "host/partitions/src/orphans.rs";
 const FINALIZE: &str = "host/partitions/src/finalize.rs";
 const NAMING: &str = "host/api/src/naming.rs";
 
@@ -53,13 +45,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
                 _ => write(begun),
             }",
         found_by: FoundBy::Both,
-    },
-    Mutation {
-        name: "the sweep has no grace period",
-        file: ORPHANS,
-        text: "if suspects.contains_key(&partition) && now.saturating_sub(since) >= grace {",
-        instead: "if now >= since {",
-        found_by: FoundBy::Simulation,
     },
     Mutation {
         name: "another controller is tried after an unknown outcome, without a check of the first",
@@ -337,13 +322,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Both,
     },
     Mutation {
-        name: "the sweep removes partitions of others",
-        file: ORPHANS,
-        text: "if is_held(id) || !identity.marks(id) {",
-        instead: "if is_held(id) || identity.tag().is_empty() {",
-        found_by: FoundBy::Both,
-    },
-    Mutation {
         name: "an attempt that is not settled does not count as held",
         file: "host/api/src/ipupartition.rs",
         text: "AttemptOutcome::Unknown | AttemptOutcome::Created => true,",
@@ -374,21 +352,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         instead: "        RemoteState::Absent | RemoteState::NotListed(_) => return Ok(write(gone(status, attempt))),
         RemoteState::Unreachable(reason) | RemoteState::Denied(reason) => {",
         found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a partition that a sweep cannot remove stops the sweep",
-        file: "host/partitions/src/sweep/course.rs",
-        text: "        self.errors.push(error);",
-        instead: "        self.tasks.clear();
-        self.errors.push(error);",
-        found_by: FoundBy::Simulation,
-    },
-    Mutation {
-        name: "a list with an expired token is abandoned",
-        file: "host/partitions/src/sweep/lists.rs",
-        text: "if status.code == 410 && beginnings < BEGINNINGS => {",
-        instead: "if status.code == 410 && beginnings > BEGINNINGS => {",
-        found_by: SWEEP_TESTS,
     },
     Mutation {
         name: "a refusal from the future stays fresh after the clock is set back",

@@ -70,6 +70,18 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: JOB_TESTS,
     },
     Mutation {
+        name: "a reconcile waits until its events are written, before the status",
+        file: "host/jobs/src/context.rs",
+        text: "        let events = events::write_events(plan, &applied);",
+        instead: "        let events = events::write_events(plan, &applied);
+        let told: Api<k8s_openapi::api::events::v1::Event> =
+            Api::namespaced(self.client.clone(), &namespace);
+        for _ in &events {
+            let _ = told.create(&Default::default(), &Default::default()).await;
+        }",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
         name: "the seconds of a job change with the time, so that each reconcile writes them",
         file: "host/jobs/src/report/accounting.rs",
         text: "    if !is_same {",

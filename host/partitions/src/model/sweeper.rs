@@ -1,6 +1,7 @@
-//! The sweep of the model, in the order of `sweep.rs`: list the controllers, list the API server, then act. Other
-//! transitions may occur in between.
+//! The sweep of the model, as in `sweep.rs`: it lists the controllers, lists the API server, and performs the tasks of
+//! `course.rs`. Other transitions may occur in between.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
 use vipu_client::model::ReadyState;
@@ -11,16 +12,18 @@ use crate::orphans::RemotePartition;
 use crate::sim_adapter;
 use crate::simulation::controllers::Verb;
 use crate::simulation::invariants::{OWNERLESS_ONLY, demand};
+use crate::sweep::course::{Course, Task};
+
+/// The tasks of a sweep. Owners delete their own objects in the model, so that its sweep deletes none.
+type Tasks = Course<Infallible, Infallible>;
 
 /// The progress of a sweep.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Stage {
     /// The controllers were listed.
     Judge(Vec<RemotePartition>),
-    /// These are to be removed, one after the other, once they are unused.
-    Count(Vec<RemotePartition>),
-    /// The first of these was unused a moment ago.
-    Remove(Vec<RemotePartition>),
+    /// The next task, and those that follow.
+    Perform(Task<Infallible>, Tasks),
 }
 
 impl Small {
@@ -32,41 +35,29 @@ impl Small {
                 state.sweeps = state.sweeps.saturating_sub(1);
                 Some(Stage::Judge(partitions_on_controllers(state)))
             }
-            Some(Stage::Judge(found)) => some(Stage::Count, self.judge(state, who, &found)),
-            Some(Stage::Count(mut due)) => {
-                let is_used = due
-                    .last()
-                    .is_some_and(|(_, id)| !state.users(id).is_empty());
-                if is_used {
-                    due.pop();
-                    some(Stage::Count, due)
-                } else {
-                    some(Stage::Remove, due)
+            Some(Stage::Judge(found)) => next(self.judge(state, who, &found)),
+            Some(Stage::Perform(task, mut tasks)) => {
+                match task {
+                    Task::Count(partition) => {
+                        let users = state.users(&partition.1).len();
+                        tasks.counted(partition, users);
+                    }
+                    Task::Remove(partition) => self.remove(state, &partition),
                 }
-            }
-            Some(Stage::Remove(mut due)) => {
-                if let Some(partition) = due.pop() {
-                    self.remove(state, &partition);
-                }
-                some(Stage::Count, due)
+                next(tasks)
             }
         };
     }
 
     /// Finds the partitions without an owner.
-    fn judge(
-        &self,
-        state: &mut State,
-        who: usize,
-        found: &[RemotePartition],
-    ) -> Vec<RemotePartition> {
+    fn judge(&self, state: &mut State, who: usize, found: &[RemotePartition]) -> Tasks {
         let held = sim_adapter::held(state.api.values().map(|one| one.object.as_ref()));
         let suspects = &state.replicas[who].suspects;
         let identity = &self.settings[state.release].identity;
         let now = Duration::from_millis(self.millis(state.clock));
         let told = sim_adapter::find_orphans(found, &held, suspects, identity, now);
         state.replicas[who].suspects = told.suspects;
-        told.due
+        sim_adapter::course(Ok(Vec::new()), told.due)
     }
 
     fn remove(&self, state: &mut State, (name, id): &RemotePartition) {
@@ -106,9 +97,7 @@ fn partitions_on_controllers(state: &State) -> Vec<RemotePartition> {
 }
 
 /// The next stage, as long as there is something left.
-fn some(
-    stage: impl FnOnce(Vec<RemotePartition>) -> Stage,
-    due: Vec<RemotePartition>,
-) -> Option<Stage> {
-    (!due.is_empty()).then(|| stage(due))
+fn next(mut tasks: Tasks) -> Option<Stage> {
+    let task = tasks.next()?;
+    Some(Stage::Perform(task, tasks))
 }

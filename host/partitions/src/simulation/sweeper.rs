@@ -1,5 +1,5 @@
-//! The sweep, in the order of `sweep.rs`: list the controllers, list the API server, then act. Other events may occur
-//! in between.
+//! The sweep, as in `sweep.rs`: it lists the controllers, lists the API server, and performs the tasks of `course.rs`.
+//! Other events may occur in between.
 
 use std::time::Duration;
 
@@ -35,8 +35,6 @@ pub(super) enum Stage {
     Judge(Vec<RemotePartition>),
     /// These remain, one after the other.
     Tasks(Tasks),
-    /// This one was unused a moment ago; the others follow.
-    Remove(RemotePartition, Tasks),
 }
 
 impl World {
@@ -64,20 +62,12 @@ impl World {
                     None
                 }
             },
-            Stage::Tasks(mut tasks) => match tasks.next() {
-                None => None,
-                Some(Task::Delete(ownerless)) => {
-                    if let Err(error) = self.delete_ownerless(ownerless) {
-                        tasks.failed(error);
-                    }
-                    Some(Stage::Tasks(tasks))
+            Stage::Tasks(mut tasks) => tasks.next().map(|task| {
+                if let Err(error) = self.perform(task, &mut tasks) {
+                    tasks.failed(error);
                 }
-                Some(Task::Remove(partition)) => Some(self.count_orphan(partition, tasks)),
-            },
-            Stage::Remove(partition, tasks) => {
-                self.remove_orphan(partition);
-                Some(Stage::Tasks(tasks))
-            }
+                Stage::Tasks(tasks)
+            }),
         };
         let Some(stage) = next else {
             let has_suspects = !self.replicas[who].suspects.is_empty();
@@ -137,6 +127,18 @@ impl World {
         sim_adapter::course(ownerless, told.due)
     }
 
+    fn perform(&mut self, task: Task<Ownerless>, tasks: &mut Tasks) -> Result<(), &'static str> {
+        match task {
+            Task::Delete(ownerless) => self.delete_ownerless(ownerless)?,
+            Task::Count(partition) => {
+                let users = self.count_users(&partition)?;
+                tasks.counted(partition, users);
+            }
+            Task::Remove(partition) => self.remove_orphan(partition),
+        }
+        Ok(())
+    }
+
     /// Deletes an object whose owner is gone, unless the object was changed meanwhile.
     fn delete_ownerless(&mut self, (key, version): Ownerless) -> Result<(), &'static str> {
         if self.undeletable.contains(&key) {
@@ -158,18 +160,17 @@ impl World {
         Err("the API server is down")
     }
 
-    /// Counts the Pods that use an orphan, which is removed when it is unused.
-    fn count_orphan(&mut self, partition: RemotePartition, mut tasks: Tasks) -> Stage {
+    /// Counts the Pods that use an orphan.
+    fn count_users(&mut self, (_, id): &RemotePartition) -> Result<usize, &'static str> {
         if self.api_fault() != ApiFault::Nothing {
             self.cover(CoveragePoint::SweepFailed);
-            tasks.failed("the Pods cannot be listed");
-            Stage::Tasks(tasks)
-        } else if self.users(&partition.1).is_empty() {
-            Stage::Remove(partition, tasks)
-        } else {
-            self.cover(CoveragePoint::UsedOrphan);
-            Stage::Tasks(tasks)
+            return Err("the Pods cannot be listed");
         }
+        let users = self.users(id).len();
+        if users > 0 {
+            self.cover(CoveragePoint::UsedOrphan);
+        }
+        Ok(users)
     }
 
     fn remove_orphan(&mut self, (name, id): RemotePartition) {

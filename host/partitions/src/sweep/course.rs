@@ -1,20 +1,23 @@
-//! Pure: the tasks of one sweep, each independent of the failure of others.
+//! Pure: the tasks of one sweep and their order, each independent of the failure of others. The sweep, its simulation
+//! and its model share it.
 
 use std::collections::VecDeque;
 
 use crate::orphans::RemotePartition;
 
 /// One task.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task<O> {
     /// Deletes an IPUPartition of an owner that is gone.
     Delete(O),
-    /// Removes a partition without an owner, if no live Pod uses it.
+    /// Counts the live Pods that use a partition without an owner.
+    Count(RemotePartition),
+    /// Removes a partition without an owner, which no live Pod used a moment ago.
     Remove(RemotePartition),
 }
 
 /// The remaining tasks of a sweep, and the errors of failed ones.
-#[derive(Debug)]
+#[derive(Clone, Debug, Hash)]
 pub(crate) struct Course<O, E> {
     tasks: VecDeque<Task<O>>,
     errors: Vec<E>,
@@ -35,7 +38,7 @@ impl<O, E> Course<O, E> {
             }
         }
         let ownerless = known.into_iter().map(Task::Delete);
-        let due = due.into_iter().map(Task::Remove);
+        let due = due.into_iter().map(Task::Count);
         Course {
             tasks: ownerless.chain(due).collect(),
             errors,
@@ -45,6 +48,14 @@ impl<O, E> Course<O, E> {
     /// The next task.
     pub(crate) fn next(&mut self) -> Option<Task<O>> {
         self.tasks.pop_front()
+    }
+
+    /// Notes how many live Pods use a partition. An unused one is removed next: each later task gives a Pod more time to
+    /// begin to use it.
+    pub(crate) fn counted(&mut self, partition: RemotePartition, users: usize) {
+        if users == 0 {
+            self.tasks.push_front(Task::Remove(partition));
+        }
     }
 
     /// Notes a failed task. The others continue, and the next sweep tries it again.

@@ -1,16 +1,25 @@
-//! Lists that are read page by page, and IPUPartitions that cannot be deleted, around a fake API server.
+//! The order of a sweep, lists that are read page by page, and IPUPartitions that cannot be deleted, around a fake API
+//! server.
 
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
 use ipu_api::uid::Uid;
+use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::scope::Scope;
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::client::Body;
+use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 use tower::{BoxError, service_fn};
+use vipu_client::registry::KEY;
+use vipu_client::{Deadlines, Registry};
 
 use super::*;
+use crate::node_labels::node_labels;
+use crate::watched::watched;
 
 /// What the fake API server was asked, and how often it still says that a token has expired.
 #[derive(Default)]
@@ -101,6 +110,68 @@ fn client(world: &Arc<Mutex<World>>) -> Client {
 
 fn judged(one: &IPUPartition) -> bool {
     ownerless::is_to_judge(one, &Scope::Cluster)
+}
+
+/// A pool of one controller that closes every connection, which is noted like a request to the API server.
+async fn pool(world: &Arc<Mutex<World>>) -> ControllerPool {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let world = Arc::clone(world);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            world.lock().unwrap().asked.push("a controller".to_owned());
+            drop(stream);
+        }
+    });
+    let list = ConfigMap {
+        data: Some([(KEY.to_owned(), format!("{address}:ipunode=here"))].into()),
+        ..ConfigMap::default()
+    };
+    let registry = Registry::new(Deadlines::default());
+    let events = futures::stream::iter([Ok(Event::Apply(list))]);
+    registry.follow(events).await;
+    let (partitions, _) = watched(namespaces().0, Scope::default());
+    ControllerPool::new(Arc::new(registry), node_labels().0, partitions)
+}
+
+#[tokio::test]
+async fn the_controllers_are_listed_before_the_ipupartitions() {
+    let world = Arc::new(Mutex::new(World::default()));
+    let (found, held) = listed(&pool(&world).await, &client(&world), judged).await;
+    assert_eq!((found.len(), held.unwrap().objects), (0, 4));
+    let mut asked = world.lock().unwrap().asked.clone();
+    // A read is tried again while it is not answered.
+    asked.dedup();
+    let page = "GET /apis/graphcore.ai/v1alpha1/ipupartitions";
+    assert_eq!(asked, ["a controller", page]);
+}
+
+#[test]
+fn users_of_a_partition_are_counted_right_before_its_removal() {
+    let partition = |id: &str| ("pod1:8090".to_owned(), id.to_owned());
+    let due = ["idle", "used", "unread", "last"].map(partition).to_vec();
+    let ownerless = [Ok(vec!["object"]), Err("no list")];
+    let mut course = Course::new(ownerless, due);
+    let mut done = Vec::new();
+    while let Some(task) = course.next() {
+        done.push(match task {
+            Task::Delete(object) => format!("delete {object}"),
+            Task::Count(partition) => {
+                let told = format!("count {}", partition.1);
+                match partition.1.as_str() {
+                    "used" => course.counted(partition, 1),
+                    "unread" => course.failed("no answer"),
+                    _ => course.counted(partition, 0),
+                }
+                told
+            }
+            Task::Remove((_, id)) => format!("remove {id}"),
+        });
+    }
+    let expected =
+        "delete object, count idle, remove idle, count used, count unread, count last, remove last";
+    assert_eq!(done.join(", "), expected);
+    assert_eq!(course.into_errors(), ["no list", "no answer"]);
 }
 
 #[tokio::test]

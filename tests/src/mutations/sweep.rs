@@ -1,0 +1,60 @@
+//! Mistakes in the sweep of the partition core.
+
+use super::{FoundBy, Mutation, Tests};
+
+/// The tests of the sweep around a fake API server.
+const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
+    package: "ipu-partitions",
+    named: "sweep::tests::",
+    bound: None,
+});
+
+const ORPHANS: &str = "host/partitions/src/orphans.rs";
+const COURSE: &str = "host/partitions/src/sweep/course.rs";
+
+/// Every mistake in the sweep that is tried.
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "the sweep has no grace period",
+        file: ORPHANS,
+        text: "if suspects.contains_key(&partition) && now.saturating_sub(since) >= grace {",
+        instead: "if now >= since {",
+        found_by: FoundBy::Simulation,
+    },
+    Mutation {
+        name: "the sweep removes partitions of others",
+        file: ORPHANS,
+        text: "if is_held(id) || !identity.marks(id) {",
+        instead: "if is_held(id) || identity.tag().is_empty() {",
+        found_by: FoundBy::Both,
+    },
+    Mutation {
+        name: "a partition that a sweep cannot remove stops the sweep",
+        file: COURSE,
+        text: "        self.errors.push(error);",
+        instead: "        self.tasks.clear();
+        self.errors.push(error);",
+        found_by: FoundBy::Simulation,
+    },
+    Mutation {
+        name: "a list with an expired token is abandoned",
+        file: "host/partitions/src/sweep/lists.rs",
+        text: "if status.code == 410 && beginnings < BEGINNINGS => {",
+        instead: "if status.code == 410 && beginnings > BEGINNINGS => {",
+        found_by: SWEEP_TESTS,
+    },
+    Mutation {
+        name: "a partition without an owner is removed although Pods use it",
+        file: COURSE,
+        text: "        if users == 0 {",
+        instead: "        if users < usize::MAX {",
+        found_by: SWEEP_TESTS,
+    },
+    Mutation {
+        name: "controllers that have left the list are not swept",
+        file: ORPHANS,
+        text: "names.filter(|name| !is_known(name)).collect()",
+        instead: "names.filter(|name| !is_known(name) && is_known(name)).collect()",
+        found_by: FoundBy::Simulation,
+    },
+];
