@@ -1,13 +1,13 @@
 //! Native Pods on a real API server: from a request to a partition, and back.
 
 mod fixture;
+mod shared;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cluster::wait::{Seen, eventually, until};
 use futures::StreamExt;
-use ipu_api::ipupartition::PartitionPhase;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -16,7 +16,6 @@ use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Timings;
 
 use self::fixture::{Native, condition, delete, is_bound, once_told, pod, request};
-use crate::partition::fixture::{id, notebook};
 use crate::webhook::fixture::Webhooks;
 
 /// Longer than any test.
@@ -195,58 +194,6 @@ async fn the_sweep_releases_what_a_pod_left_while_no_reconciler_runs() {
     native.once_bound("web").await;
     native.kill_reconciler().await;
     delete(&native.pods(), "web").await;
-    native.once_nothing_is_left().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
-    let native = native(&[16]).await;
-    let partition = native.fixture.want_for(notebook("shared"), 4).await;
-    let ready = native
-        .fixture
-        .once_in(&partition, PartitionPhase::Ready)
-        .await;
-    let using = |name: &str, gcd: &str| {
-        let annotations = json!({
-            "graphcore.ai/partition": partition.name_any(), "graphcore.ai/gcd": gcd,
-        });
-        pod(name, &annotations)
-    };
-    let create = PostParams::default();
-    native
-        .pods()
-        .create(&create, &using("mine", "0"))
-        .await
-        .unwrap();
-    let bound = native.once_bound("mine").await;
-    assert_eq!(bound.labels()["graphcore.ai/partition-id"], id(&ready));
-    native
-        .pods()
-        .create(&create, &using("beyond", "1"))
-        .await
-        .unwrap();
-    let message = once_told(&native.pods(), "beyond", "InvalidRequest").await;
-    assert!(
-        message.contains("metadata.annotations[graphcore.ai/gcd]"),
-        "{message}"
-    );
-
-    let elsewhere: Api<Pod> = native.namespace("elsewhere").await;
-    elsewhere
-        .create(&create, &using("theirs", "0"))
-        .await
-        .unwrap();
-    once_told(&elsewhere, "theirs", "PartitionNotFound").await;
-    assert!(!is_bound(&elsewhere.get("theirs").await.unwrap()));
-    delete(&elsewhere, "theirs").await;
-    for name in ["mine", "beyond"] {
-        delete(&native.pods(), name).await;
-    }
-    native
-        .fixture
-        .once_in(&partition, PartitionPhase::Ready)
-        .await;
-    native.fixture.delete(&partition).await;
     native.once_nothing_is_left().await;
 }
 
