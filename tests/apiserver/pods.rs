@@ -16,6 +16,7 @@ use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Timings;
 
 use self::fixture::{Native, condition, delete, is_bound, once_told, pod, request};
+use crate::plugin::Plugin;
 use crate::webhook::fixture::Webhooks;
 
 /// Longer than any test.
@@ -123,6 +124,7 @@ async fn a_request_that_breaks_a_rule_is_refused_and_one_that_was_checked_stays(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released() {
+    let plugin = Plugin::of(&Webhooks::shared().await.kubeconfig()).await;
     let native = native(&[4]).await;
     request(&native.pods(), "first", "4").await.unwrap();
     native.once_bound("first").await;
@@ -135,6 +137,16 @@ async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released()
         .once_event("second", "WaitingForPartition")
         .await;
     assert!(note.contains(&controller), "{note}");
+    let full =
+        format!("{controller}: 4 of its 4 IPUs are used, and the largest free partition is 0");
+    let parts = [
+        "Pod default/second: Pending",
+        "graphcore.ai/PartitionReady is False",
+        "position 1 of 1 in the queue",
+        &full,
+        "no free capacity: wait, or request fewer IPUs",
+    ];
+    plugin.why("pod/second", &parts).await;
     delete(&native.pods(), "first").await;
     let bound = native.once_bound("second").await;
     assert_ne!(condition(&bound).unwrap().reason, None);
