@@ -3,6 +3,7 @@
 
 mod browser;
 pub(crate) mod fixture;
+mod scale;
 
 use cluster::wait::eventually;
 use serde_json::{Value, json};

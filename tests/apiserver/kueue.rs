@@ -131,6 +131,46 @@ async fn an_instance_that_is_not_desired_any_more_releases_its_quota() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_running_job_that_grows_is_stopped_and_waits_with_its_new_size() {
+    let mut fixture = Fixture::with_quota(8).await;
+    fixture.run_pods(false);
+    fixture.submit("grows", 4).await;
+    fixture.once_running("grows").await;
+    let before = fixture.once("grows", "is admitted", |one| one.is("Admitted"));
+    assert_eq!(before.await.ipus(), 4);
+    // Its partition is removed only later. Until then it holds its quota, and waits.
+    fixture.hold(false, true);
+    let two = Patch::Merge(json!({"spec": {"jobInstances": 2}}));
+    let jobs = fixture.place.jobs();
+    jobs.patch("grows", &PatchParams::default(), &two)
+        .await
+        .unwrap();
+    fixture.place.once("grows", JobState::Suspended).await;
+    eventually("its Pod is gone", async || {
+        let pod = fixture.place.pods().get_opt("grows-worker-0").await;
+        Seen::when(pod.unwrap().is_none(), |is_gone| *is_gone)
+    })
+    .await;
+    let held = fixture.once("grows", "holds its quota", Workload::holds_quota);
+    assert_eq!(held.await.ipus(), 4);
+    fixture.place.once("grows", JobState::Suspended).await;
+
+    fixture.hold(false, false);
+    fixture.once_running("grows").await;
+    let after = fixture
+        .once("grows", "is admitted with its new size", |one| {
+            one.is("Admitted") && one.ipus() == 8
+        })
+        .await;
+    assert_eq!(after.pod_sets(), [("worker".to_owned(), 2)]);
+    eventually("both instances have their partition", async || {
+        Seen::when(fixture.taken(), |taken| *taken == 8)
+    })
+    .await;
+    assert!(fixture.most_taken() <= 8, "never more than its quota");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_of_higher_priority_takes_the_ipus_of_a_lower_one() {
     let mut queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
     queue["spec"]["preemption"] = json!({"withinClusterQueue": "LowerPriority"});

@@ -53,6 +53,8 @@ mod odd_objects;
 mod outage;
 mod partition;
 #[cfg(test)]
+mod plugin;
+#[cfg(test)]
 mod pods;
 #[cfg(test)]
 mod policy;

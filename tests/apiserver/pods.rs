@@ -1,13 +1,13 @@
 //! Native Pods on a real API server: from a request to a partition, and back.
 
 mod fixture;
+mod shared;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use cluster::wait::{Seen, eventually, until};
 use futures::StreamExt;
-use ipu_api::ipupartition::PartitionPhase;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -16,7 +16,7 @@ use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Timings;
 
 use self::fixture::{Native, condition, delete, is_bound, once_told, pod, request};
-use crate::partition::fixture::{id, notebook};
+use crate::plugin::Plugin;
 use crate::webhook::fixture::Webhooks;
 
 /// Longer than any test.
@@ -124,6 +124,7 @@ async fn a_request_that_breaks_a_rule_is_refused_and_one_that_was_checked_stays(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released() {
+    let plugin = Plugin::of(&Webhooks::shared().await.kubeconfig()).await;
     let native = native(&[4]).await;
     request(&native.pods(), "first", "4").await.unwrap();
     native.once_bound("first").await;
@@ -136,6 +137,16 @@ async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released()
         .once_event("second", "WaitingForPartition")
         .await;
     assert!(note.contains(&controller), "{note}");
+    let full =
+        format!("{controller}: 4 of its 4 IPUs are used, and the largest free partition is 0");
+    let parts = [
+        "Pod default/second: Pending",
+        "graphcore.ai/PartitionReady is False",
+        "position 1 of 1 in the queue",
+        &full,
+        "no free capacity: wait, or request fewer IPUs",
+    ];
+    plugin.why("pod/second", &parts).await;
     delete(&native.pods(), "first").await;
     let bound = native.once_bound("second").await;
     assert_ne!(condition(&bound).unwrap().reason, None);
@@ -195,58 +206,6 @@ async fn the_sweep_releases_what_a_pod_left_while_no_reconciler_runs() {
     native.once_bound("web").await;
     native.kill_reconciler().await;
     delete(&native.pods(), "web").await;
-    native.once_nothing_is_left().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
-    let native = native(&[16]).await;
-    let partition = native.fixture.want_for(notebook("shared"), 4).await;
-    let ready = native
-        .fixture
-        .once_in(&partition, PartitionPhase::Ready)
-        .await;
-    let using = |name: &str, gcd: &str| {
-        let annotations = json!({
-            "graphcore.ai/partition": partition.name_any(), "graphcore.ai/gcd": gcd,
-        });
-        pod(name, &annotations)
-    };
-    let create = PostParams::default();
-    native
-        .pods()
-        .create(&create, &using("mine", "0"))
-        .await
-        .unwrap();
-    let bound = native.once_bound("mine").await;
-    assert_eq!(bound.labels()["graphcore.ai/partition-id"], id(&ready));
-    native
-        .pods()
-        .create(&create, &using("beyond", "1"))
-        .await
-        .unwrap();
-    let message = once_told(&native.pods(), "beyond", "InvalidRequest").await;
-    assert!(
-        message.contains("metadata.annotations[graphcore.ai/gcd]"),
-        "{message}"
-    );
-
-    let elsewhere: Api<Pod> = native.namespace("elsewhere").await;
-    elsewhere
-        .create(&create, &using("theirs", "0"))
-        .await
-        .unwrap();
-    once_told(&elsewhere, "theirs", "PartitionNotFound").await;
-    assert!(!is_bound(&elsewhere.get("theirs").await.unwrap()));
-    delete(&elsewhere, "theirs").await;
-    for name in ["mine", "beyond"] {
-        delete(&native.pods(), name).await;
-    }
-    native
-        .fixture
-        .once_in(&partition, PartitionPhase::Ready)
-        .await;
-    native.fixture.delete(&partition).await;
     native.once_nothing_is_left().await;
 }
 

@@ -7,7 +7,8 @@ use std::path::Path;
 use std::process::Command;
 
 use cluster::images::openmpi::OpenMpi;
-use k8s_openapi::api::core::v1::ConfigMap;
+use cluster::plan::bin;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lab::operator::NAMESPACE;
@@ -17,9 +18,10 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::json;
 use tempfile::TempDir;
-use tests::documents::{FOR_ADMINS, FOR_USERS, QUICKSTART, REFUSED, Typed, UNINSTALL};
+use tests::documents::{FOR_ADMINS, FOR_USERS, PLUGIN, QUICKSTART, REFUSED, Typed, UNINSTALL};
 
 use crate::fixture::Fixture;
+use crate::native_pods::{bare, create, delete};
 
 /// The actions of a person around the commands: ends commands that follow changes, edits in an editor, and repeats a
 /// command until a container or a forwarded port is ready.
@@ -45,13 +47,16 @@ grep() { command grep "$@" || [ $? -eq 1 ]; }
 "#;
 
 /// Placeholders in documents, with their values in the run.
-const OWN: [(&str, &str); 4] = [
+const OWN: [(&str, &str); 6] = [
     (
         "docker.io/library/debian:12",
         "ipu-operator.local/openmpi:4",
     ),
     ("pod1.example.com:8090", "pod1.vipu:8090"),
     ("pod1.example.com-8090", "pod1.vipu-8090"),
+    ("pod2.example.com:8090", "pod2.vipu:8090"),
+    // A drain that does not end fails the run earlier.
+    ("--timeout 1h", "--timeout 3m"),
     ("node-1", "node1"),
 ];
 
@@ -76,8 +81,20 @@ pub(crate) fn for_users(fixture: &Fixture) -> Result<(), Failed> {
             desk.run(document)?;
             fixture.clear("default").await?;
         }
-        Ok(())
+        for_the_plugin(fixture, &desk).await
     })
+}
+
+/// Runs the document of the plugin, with the job and the Pod that it names. Both get their IPUs from the second V-IPU
+/// controller, so that the drain of the first one has nothing to wait for.
+async fn for_the_plugin(fixture: &Fixture, desk: &Desk<'_>) -> Result<(), Failed> {
+    let mut job = fixture.example("03-large.yaml")?;
+    job.metadata.name = Some("train".to_owned());
+    fixture.create(&job).await?;
+    create::<Pod>(fixture, bare("notebook-0", 32)).await?;
+    desk.run(&PLUGIN)?;
+    delete(fixture, "pod/notebook-0").await?;
+    fixture.clear("default").await
 }
 
 /// Runs the documents for admins while a job runs. At the end the operator is uninstalled as the document describes.
@@ -122,7 +139,7 @@ fn blocks(fixture: &Fixture, typed: &Typed) -> Result<Vec<String>, Failed> {
     Ok(found)
 }
 
-/// The shell of a person, with kubectl and Helm, in a folder with access to those of the repository.
+/// The shell of a person, with kubectl, its plugin and Helm, in a folder with access to those of the repository.
 struct Desk<'a> {
     fixture: &'a Fixture,
     folder: TempDir,
@@ -186,7 +203,9 @@ impl<'a> Desk<'a> {
         let folders = programs.iter().filter_map(|program| program.parent());
         let path = std::env::var_os("PATH").unwrap_or_default();
         let others = std::env::split_paths(&path);
-        let all = folders.map(Path::to_owned).chain(others);
+        // The plugin is only in the folder for users of the cluster.
+        let plugin = std::iter::once(bin(&self.fixture.settings.run));
+        let all = folders.map(Path::to_owned).chain(plugin).chain(others);
         Ok(std::env::join_paths(all)?)
     }
 }

@@ -24,14 +24,14 @@ use crate::failing_pods::IMAGE;
 use crate::fixture::{Fixture, PATIENCE};
 
 pub(crate) use deployment::waits_for_its_ipus;
-pub(crate) use early::{is_deleted_while_its_partition_forms, is_refused};
+pub(crate) use early::{bare, is_deleted_while_its_partition_forms, is_refused};
 pub(crate) use examples::examples_run;
 pub(crate) use nodes::are_advertised_again;
 pub(crate) use owners::replace_and_restart_pods;
 pub(crate) use queues::wait_for_quota_and_partitions;
 
 /// Creates an object in the default namespace.
-async fn create<K>(fixture: &Fixture, object: Value) -> Result<(), Failed>
+pub(crate) async fn create<K>(fixture: &Fixture, object: Value) -> Result<(), Failed>
 where
     K: Resource<Scope = NamespaceResourceScope> + Clone + Debug + DeserializeOwned + Serialize,
     K::DynamicType: Default,
@@ -125,7 +125,7 @@ fn uid(pod: &Pod) -> String {
 }
 
 /// Deletes an object and its dependents, and waits until all of them are gone.
-async fn delete(fixture: &Fixture, object: &str) -> Result<(), Failed> {
+pub(crate) async fn delete(fixture: &Fixture, object: &str) -> Result<(), Failed> {
     let delete = ["delete", object, "--cascade=foreground", "--timeout=120s"];
     fixture.kubectl(&delete).await?;
     Ok(())

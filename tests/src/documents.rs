@@ -48,6 +48,9 @@ pub const FOR_USERS: [Typed; 7] = [
     all_of("examples/docs/status"),
 ];
 
+/// The document of the plugin of kubectl, which names a job and a Pod that have to be there.
+pub const PLUGIN: Typed = on_nodes("examples/docs/kubectl-ipu");
+
 /// Documents for admins, whose other blocks the tests on an API server run.
 pub const FOR_ADMINS: [Typed; 7] = [
     on_nodes("charts/ipu-operator/docs/install"),
@@ -118,6 +121,7 @@ const fn all_of(document: &'static str) -> Typed {
 pub fn typed() -> Vec<Typed> {
     let mut all = vec![QUICKSTART];
     all.extend(FOR_USERS);
+    all.push(PLUGIN);
     all.extend(FOR_ADMINS);
     all.push(UNINSTALL);
     all

@@ -7,7 +7,8 @@
 //! the operator's processes on nodes, and [`debug_operator`] builds the operator and the plugin of kubectl for tests that run
 //! them themselves.
 //!
-//! [`chromium`] opens pages in a browser, [`prometheus`] and [`registry`] are programs of Debian.
+//! [`chromium`] opens pages in a browser, and [`pictures`] lists the pictures of the dashboard; [`prometheus`] and
+//! [`registry`] are programs of Debian.
 //!
 //! Clusters, releases, the installed operator and the simulated V-IPU controllers are packages of their own (`cluster`,
 //! `release`, `lab`, `vipu-simulator`), and must not depend on this one.
@@ -27,6 +28,7 @@ pub mod languages;
 pub mod load;
 pub mod mutations;
 pub mod operator_process;
+pub mod pictures;
 pub mod placement;
 #[cfg(feature = "suites")]
 pub mod policy_load;

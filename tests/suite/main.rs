@@ -20,6 +20,7 @@ mod mutations;
 mod oci;
 mod package;
 mod packages;
+mod pictures;
 mod policy_cli;
 mod preflight;
 mod reasons;

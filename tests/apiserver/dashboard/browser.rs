@@ -8,66 +8,15 @@ use cluster::files::make_dir;
 use cluster::wait::eventually;
 use release::guests::checkout;
 use tests::chromium::{self, Browser, Page};
+use tests::pictures::{FOLDER, PICTURES, SCHEMES};
 
 use super::fixture::{Dashboard, fill};
 use crate::kubectl_ipu::Office;
 
-/// Name of the picture, the part of the URL behind the secret, and texts of each view.
-const VIEWS: [(&str, &str, &[&str]); 7] = [
-    (
-        "controllers",
-        "#controllers",
-        &[
-            "3 V-IPU controllers",
-            "pod1:8090",
-            "largest free 16",
-            "Legend",
-        ],
-    ),
-    (
-        "queue",
-        "#queue",
-        &[
-            "2 requests wait for 128 IPUs",
-            "IPUJob team-a/large",
-            "smaller than the 64 requested",
-        ],
-    ),
-    (
-        "partitions",
-        "#partitions",
-        &["8 partitions", "team-a.train-0", "resetting"],
-    ),
-    (
-        "partition",
-        "#partition/team-a.train-0",
-        &[
-            "Partition team-a.train-0",
-            "Owner: IPUJob team-a/train",
-            "all Pods run",
-        ],
-    ),
-    (
-        "goodput",
-        "#goodput",
-        &["all namespaces", "The last 24 hours"],
-    ),
-    (
-        "policies",
-        "#policies",
-        &["1 policy", "best-fit", "117 equal, 2 different"],
-    ),
-    (
-        "namespace",
-        "?namespace=team-b#partitions",
-        &["4 partitions in namespace team-b", "team-b.broken-0"],
-    ),
-];
-
 /// Where the pictures go: beside the documents if somebody asks for that.
 fn pictures() -> PathBuf {
     let folder = match env::var_os("UPDATE_SCREENSHOTS") {
-        Some(_) => "charts/ipu-operator/docs/images",
+        Some(_) => FOLDER,
         None => "dist/dashboard",
     };
     let folder = checkout().join(folder);
@@ -76,7 +25,7 @@ fn pictures() -> PathBuf {
 }
 
 /// Waits until the page shows all of this.
-async fn shows(page: &mut Page, parts: &[&str]) {
+pub(super) async fn shows(page: &mut Page, parts: &[&str]) {
     eventually(&format!("the page shows {parts:?}"), async || {
         let text = page.text().await.map_err(|error| error.to_string())?;
         let missing: Vec<_> = parts.iter().filter(|part| !text.contains(**part)).collect();
@@ -99,15 +48,15 @@ async fn each_view_is_readable_by_everybody_in_light_and_dark() {
     let browser = Browser::start().await.unwrap();
     let mut page = browser.open().await.unwrap();
     let pictures = pictures();
-    for (name, place, texts) in VIEWS {
-        page.go(&dashboard.url(place)).await.unwrap();
-        shows(&mut page, texts).await;
-        for scheme in ["light", "dark"] {
+    for picture in PICTURES {
+        page.go(&dashboard.url(picture.place)).await.unwrap();
+        shows(&mut page, picture.texts).await;
+        for scheme in SCHEMES {
             page.prefer(scheme).await.unwrap();
             let violations = page.violations(&axe).await.unwrap();
-            assert!(violations.is_empty(), "{name}, {scheme}: {violations:#?}");
-            let file = pictures.join(format!("dashboard-{name}-{scheme}.png"));
-            page.picture(&file).await.unwrap();
+            let file = picture.file(scheme);
+            assert!(violations.is_empty(), "{file}: {violations:#?}");
+            page.picture(&pictures.join(file)).await.unwrap();
         }
     }
     assert!(page.problems().is_empty(), "{:#?}", page.problems());

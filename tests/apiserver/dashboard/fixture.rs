@@ -1,5 +1,6 @@
 //! A cluster with IPUs in each state, and the dashboard of a user.
 
+use std::fs;
 use std::process::{self, Stdio};
 
 use ipu_api::ipujob::IPUJob;
@@ -21,7 +22,7 @@ use crate::kubectl_ipu::Office;
 /// A running dashboard.
 pub(crate) struct Dashboard {
     page: String,
-    _process: Child,
+    process: Child,
 }
 
 impl Dashboard {
@@ -43,8 +44,17 @@ impl Dashboard {
         let page = first.strip_prefix("The dashboard is at ").unwrap();
         Self {
             page: page.to_owned(),
-            _process: process,
+            process,
         }
+    }
+
+    /// The most memory that its process has had at a time, in KiB.
+    pub(crate) fn peak_memory(&self) -> u64 {
+        let id = self.process.id().unwrap();
+        let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
+        let mut lines = status.lines();
+        let peak = lines.find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        peak.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
     /// URL of the page, as it is printed.
@@ -63,7 +73,7 @@ impl Dashboard {
 }
 
 /// Creates an object with its status.
-async fn create<K: Resource<DynamicType = ()>>(
+pub(super) async fn create<K: Resource<DynamicType = ()>>(
     client: &Client,
     namespace: Option<&str>,
     mut object: Value,
@@ -96,17 +106,28 @@ fn reference(name: &str) -> Value {
     })
 }
 
-/// A partition of an IPUJob on a V-IPU controller.
+/// A partition of an IPUJob on the first V-IPU controller.
 async fn placed(client: &Client, owner: &str, uid: &str, (ipus, phase): (u32, &str)) {
-    let id = format!("p-{}", owner.replace('/', "-"));
-    let attempt = json!({"controller": reference("pod1"), "id": id, "outcome": "created"});
-    let status = json!({
-        "phase": phase, "controller": reference("pod1"), "partitionId": id, "attempts": [attempt],
-    });
-    partition(client, (owner, uid), ipus, status).await;
+    partition(client, (owner, uid), ipus, on("pod1", owner, phase)).await;
 }
 
-async fn partition(client: &Client, (owner, uid): (&str, &str), ipus: u32, status: Value) {
+/// The status of a partition on a V-IPU controller.
+pub(super) fn on(controller: &str, owner: &str, phase: &str) -> Value {
+    let id = format!("p-{}", owner.replace('/', "-"));
+    let attempt = json!({"controller": reference(controller), "id": id, "outcome": "created"});
+    json!({
+        "phase": phase, "controller": reference(controller), "partitionId": id,
+        "attempts": [attempt],
+    })
+}
+
+/// A partition of an IPUJob.
+pub(super) async fn partition(
+    client: &Client,
+    (owner, uid): (&str, &str),
+    ipus: u32,
+    status: Value,
+) {
     let (namespace, name) = owner.split_once('/').unwrap();
     let object = json!({
         "metadata": {"name": format!("{namespace}.{name}-0")},
@@ -123,7 +144,7 @@ async fn partition(client: &Client, (owner, uid): (&str, &str), ipus: u32, statu
 }
 
 /// A V-IPU controller with this many IPUs, IPUs that are used, IPUs that others use, and the largest that is free.
-fn controller(name: &str, [total, used, others, largest]: [u32; 4]) -> Value {
+pub(super) fn controller(name: &str, [total, used, others, largest]: [u32; 4]) -> Value {
     let condition = json!({
         "type": "Ready", "status": "True", "reason": "Answers", "message": "",
         "lastTransitionTime": "2026-01-01T00:00:00Z",
@@ -169,7 +190,7 @@ fn accounting() -> Value {
 }
 
 /// IPUs in each state: of partitions, of others, free ones that no request can use, and those of a V-IPU controller that
-/// does not answer; two requests that wait, and a policy in shadow.
+/// does not answer and is cordoned; two requests that wait, and a policy in shadow.
 pub(crate) async fn fill(client: &Client) {
     for name in ["team-a", "team-b"] {
         let namespaces: Api<Namespace> = Api::all(client.clone());
@@ -204,7 +225,10 @@ pub(crate) async fn fill(client: &Client) {
     let mut first = controller("pod1", [64, 44, 8, 16]);
     first["status"]["accounting"] = accounting();
     let mut silent = controller("pod3", [64, 0, 0, 64]);
-    silent["status"]["summary"] = json!("NotReady");
+    silent["spec"] = json!({
+        "cordoned": true, "requestedBy": "admin", "reason": "replaced on Friday",
+    });
+    silent["status"]["summary"] = json!("NotReady,Cordoned");
     silent["status"]["conditions"][0]["status"] = json!("False");
     for object in [first, controller("pod2", [64, 0, 0, 32]), silent] {
         create::<VIPUController>(client, None, object).await;

@@ -1,7 +1,6 @@
 //! A vipu-proxy, the controller of IPUJobs, and a reader of all places that name why a job waits.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use cluster::control_plane::ControlPlane;
 use cluster::http;
@@ -15,7 +14,6 @@ use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tests::debug_operator;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -23,11 +21,11 @@ use crate::dashboard::fixture::Dashboard;
 use crate::job::single;
 use crate::job_fixture::settings;
 use crate::partition::fixture::Fixture;
+use crate::plugin::Plugin;
 
 /// Reads what the plugin of kubectl, the dashboard and the REST API of the proxy say.
 pub(super) struct Reader {
-    plugin: PathBuf,
-    kubeconfig: String,
+    plugin: Plugin,
     rest: u16,
     dashboard: Dashboard,
 }
@@ -44,34 +42,23 @@ pub(super) struct Explained {
 impl Reader {
     /// A reader with the rights of an admin, of a proxy that serves its REST API on this port.
     pub(super) async fn new(kubeconfig: &Path, rest: u16) -> Self {
-        // An initial build takes minutes, and blocks.
-        let plugin = tokio::task::spawn_blocking(debug_operator::plugin);
-        let plugin = plugin.await.unwrap().unwrap();
-        let kubeconfig = kubeconfig.display().to_string();
-        let mut command = Command::new(&plugin);
-        command.args(["dashboard", "--kubeconfig", &kubeconfig]);
+        let plugin = Plugin::of(kubeconfig).await;
         Self {
-            dashboard: Dashboard::of(command).await,
+            dashboard: Dashboard::of(plugin.command(&["dashboard"])).await,
             plugin,
-            kubeconfig,
             rest,
         }
     }
 
     /// Returns the page of `kubectl ipu why`, once it contains all of this.
     pub(super) async fn why(&self, job: &str, parts: &[&str]) -> String {
-        eventually(&format!("why {job} prints {parts:?}"), async || {
-            let page = self.run(&["why", job])?;
-            let is_complete = parts.iter().all(|part| page.contains(part));
-            if is_complete { Ok(page) } else { Err(page) }
-        })
-        .await
+        self.plugin.why(job, parts).await
     }
 
     /// Waits until `kubectl ipu why` names this size as the largest that fits. 0: none.
     pub(super) async fn why_names_fit(&self, job: &str, ipus: u32) {
         eventually(&format!("why {job} names {ipus} IPUs"), async || {
-            let page = self.run(&["why", job, "--output", "json"])?;
+            let page = self.plugin.run(&["why", job, "--output", "json"])?;
             let page: Value = serde_json::from_str(&page).map_err(|error| error.to_string())?;
             let capacity = &page["capacity"];
             let named = capacity["largestFit"]["ipus"].as_u64().unwrap_or(0);
@@ -115,18 +102,6 @@ impl Reader {
             own.any(|row| contains(&row["message"], text))
         })
         .await;
-    }
-
-    fn run(&self, arguments: &[&str]) -> Result<String, String> {
-        let mut command = Command::new(&self.plugin);
-        let command = command.args(arguments);
-        let command = command.args(["--kubeconfig", &self.kubeconfig]);
-        let output = command.output().map_err(|error| error.to_string())?;
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        if output.status.success() {
-            return Ok(text);
-        }
-        Err(text + &String::from_utf8_lossy(&output.stderr))
     }
 }
 

@@ -2,12 +2,15 @@
 //! before their admission, and they take them over.
 
 use cluster::wait::{Seen, eventually};
+use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, PostParams};
+use serde_json::json;
+use tests::kueue::objects::{IPUS, QUEUE_LABEL};
 use tests::kueue::workload::{Workload, of_owner};
 
 use super::check::{answer, checked};
-use super::fixture::{Fixture, NAMESPACE};
+use super::fixture::{Fixture, NAMESPACE, QUEUE};
 use super::pods::{ADMISSION, gates, once_running, pod};
 
 async fn submit(fixture: &Fixture, name: &str, ipus: u32) {
@@ -16,19 +19,38 @@ async fn submit(fixture: &Fixture, name: &str, ipus: u32) {
     created.unwrap();
 }
 
-/// The Workload of a Pod once it `is_so`.
+/// A queued Job of a Pod with this number of IPUs. No controller of Jobs runs, so that nothing creates the Pod.
+async fn submit_job(fixture: &Fixture, name: &str, ipus: u32) {
+    let job = json!({
+        "metadata": {"name": name, "labels": {QUEUE_LABEL: QUEUE}},
+        "spec": {"template": {"spec": {
+            "restartPolicy": "Never",
+            "containers": [{
+                "name": "main", "image": "program:1", "resources": {"limits": {IPUS: ipus.to_string()}},
+            }],
+        }}},
+    });
+    let job: Job = serde_json::from_value(job).unwrap();
+    let jobs: Api<Job> = Api::namespaced(fixture.place.client.clone(), NAMESPACE);
+    jobs.create(&PostParams::default(), &job).await.unwrap();
+}
+
+/// The Workload of an object of this kind and name, once it `is_so`.
 async fn once(
     fixture: &Fixture,
-    pod: &str,
+    (kind, name): (&str, &str),
     what: &str,
     is_so: impl Fn(&Workload) -> bool,
 ) -> Workload {
-    eventually(&format!("the Workload of {pod} {what}"), async || {
-        let found = of_owner(&fixture.place.client, NAMESPACE, ("Pod", pod)).await;
-        let found = found.map_err(|error| error.to_string())?;
-        let seen = format!("{found:?}");
-        found.into_iter().find(&is_so).ok_or(seen)
-    })
+    eventually(
+        &format!("the Workload of {kind} {name} {what}"),
+        async || {
+            let found = of_owner(&fixture.place.client, NAMESPACE, (kind, name)).await;
+            let found = found.map_err(|error| error.to_string())?;
+            let seen = format!("{found:?}");
+            found.into_iter().find(&is_so).ok_or(seen)
+        },
+    )
     .await
 }
 
@@ -46,7 +68,7 @@ async fn a_pod_is_admitted_once_its_partition_is_formed_and_takes_it_over() {
     fixture.hold(true, false);
     submit(&fixture, "one", 4).await;
     once_taken(&fixture, 4).await;
-    let waiting = once(&fixture, "one", "says what it waits for", |one| {
+    let waiting = once(&fixture, ("Pod", "one"), "says what it waits for", |one| {
         one.is("QuotaReserved") && answer(one).0 == "Pending" && !answer(one).1.is_empty()
     });
     assert!(!waiting.await.is("Admitted"));
@@ -79,9 +101,12 @@ async fn a_pod_without_free_capacity_releases_its_quota_and_is_tried_again() {
         once_running(&fixture, name).await;
     }
     submit(&fixture, "three", 64).await;
-    let evicted = once(&fixture, "three", "is evicted by the check", |one| {
-        one.reason("Evicted") == "AdmissionCheck"
-    });
+    let evicted = once(
+        &fixture,
+        ("Pod", "three"),
+        "is evicted by the check",
+        |one| one.reason("Evicted") == "AdmissionCheck",
+    );
     assert_ne!(evicted.await.message("Evicted"), "");
     fixture.place.ends("one").await;
     once_running(&fixture, "three").await;
@@ -89,4 +114,43 @@ async fn a_pod_without_free_capacity_releases_its_quota_and_is_tried_again() {
         Seen::when(fixture.place.partitions().await, |all| all.len() == 2)
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pods_that_can_never_be_created_are_rejected_with_the_reason() {
+    let fixture = checked(3 * 64).await;
+    // The webhook refuses a Pod. Nothing refuses the Job, whose Pods would be refused one after the other.
+    let create = PostParams::default();
+    let refused = fixture
+        .place
+        .pods()
+        .create(&create, &pod("large", 128))
+        .await;
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("maxIpusPerJob"), "{refused}");
+
+    submit_job(&fixture, "large", 128).await;
+    let rejected = once(
+        &fixture,
+        ("Job", "large"),
+        "is deactivated, and holds no quota",
+        |one| {
+            let is_active = &one.0.data["spec"]["active"];
+            *is_active == json!(false) && one.is("Evicted") && !one.holds_quota()
+        },
+    )
+    .await;
+    assert_eq!(rejected.reason("Evicted"), "DeactivatedDueToAdmissionCheck");
+    let message = rejected.message("Evicted");
+    for part in [
+        "Rejected state",
+        "requests 128 IPUs, which is more than the 64 IPUs that one Pod may have here",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    eventually("its quota is free", async || {
+        Seen::when(fixture.reserved().await, |reserved| *reserved == 0)
+    })
+    .await;
+    assert_eq!(fixture.most_taken(), 0, "no partition was created");
 }

@@ -1,10 +1,30 @@
-//! Controllers that an admin cordons and drains.
+//! Controllers that an admin cordons and drains, in their objects or with `kubectl ipu`.
 
+use std::process::Stdio;
+
+use cluster::control_plane::ControlPlane;
 use ipu_api::ipupartition::PartitionPhase;
-use ipu_api::partition_conditions;
+use ipu_api::{naming, partition_conditions};
 use kube::api::DeleteParams;
+use tokio::process::{Child, Command};
 
 use super::fixture::{Fixture, controller, id};
+use crate::plugin::Plugin;
+
+/// The plugin with the rights of an admin of the shared API server.
+async fn plugin() -> Plugin {
+    let plane = ControlPlane::shared().await.unwrap();
+    Plugin::of(&plane.kubeconfig()).await
+}
+
+/// `kubectl ipu drain`, which runs until the controller is empty.
+fn drain(plugin: &Plugin, address: &str) -> Child {
+    // A drain that does not end fails the test.
+    let command = plugin.command(&["drain", address, "--timeout", "10m"]);
+    let mut command = Command::from(command);
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.kill_on_drop(true).spawn().unwrap()
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_new_is_made_on_a_cordoned_controller_and_what_is_there_stays() {
@@ -47,19 +67,26 @@ async fn the_only_controller_that_could_serve_it_is_waited_for_though_it_is_cord
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod() {
+    let plugin = plugin().await;
     let fixture = Fixture::start(&[8, 4]).await;
-    fixture.cordon(&[&fixture.pods[1]]).await;
+    let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
+    let [first_address, second_address] = [first, second].map(|pod| pod.address.to_string());
+    fixture.once_cordon(second, "").await;
+    let cordon = ["cordon", &second_address, "--reason", "new firmware"];
+    plugin.run(&cordon).unwrap();
+    fixture.once_cordon(second, ",Cordoned").await;
     let used = fixture.want("a-used", 4).await;
     let used = fixture.once_in(&used, PartitionPhase::Ready).await;
     let pods = fixture.start_pod("user-of-drained", &id(&used)).await;
     // Both can have the same time. Then the name decides.
     let idle = fixture.want("b-idle", 4).await;
     let idle = fixture.once_in(&idle, PartitionPhase::Ready).await;
-    let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
-    assert_eq!(controller(&idle), first.address.to_string());
+    assert_eq!(controller(&idle), first_address);
 
-    fixture.uncordon(&[second]).await;
-    fixture.drain(first).await;
+    plugin.run(&["uncordon", &second_address]).unwrap();
+    fixture.once_cordon(second, "").await;
+    let mut drain = drain(&plugin, &first_address);
+    fixture.once_cordon(first, ",Draining").await;
     let asked = fixture
         .once(&used, "its owner is asked to let it go", |object| {
             let status = object.status.as_ref().unwrap();
@@ -80,8 +107,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     let moved = fixture
         .once(&used, "it moved", |object| {
             let status = object.status.clone().unwrap();
-            status.phase == PartitionPhase::Ready
-                && controller(object) == second.address.to_string()
+            status.phase == PartitionPhase::Ready && controller(object) == second_address
         })
         .await;
     assert_eq!(
@@ -98,10 +124,18 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
             },
         )
         .await;
+    assert_eq!(drain.try_wait().unwrap(), None, "one is still there");
     fixture.delete(&moved).await;
     fixture
         .once_ids("the other one has moved as well", |ids| {
             ids[0].is_empty() && ids[1].len() == 1
         })
         .await;
+    let drained = drain.wait_with_output().await.unwrap();
+    assert!(drained.status.success(), "{drained:?}");
+    let name = naming::vipu_controller(&first_address);
+    let expected = format!(
+        "vipucontroller.graphcore.ai/{name} draining\nvipucontroller.graphcore.ai/{name} drained\n"
+    );
+    assert_eq!(String::from_utf8(drained.stdout).unwrap(), expected);
 }

@@ -131,6 +131,7 @@ impl Webhooks {
     async fn wait_until_called(&self) {
         let jobs: Api<IPUJob> = Api::default_namespaced(self.client.clone());
         let view = View {
+            kubeconfig: self.control_plane.kubeconfig(),
             client: self.client.clone(),
             jobs,
         };
@@ -173,11 +174,6 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
-    /// Kubeconfig of an admin.
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.webhooks.control_plane.kubeconfig()
-    }
-
     /// Stops the webhooks. The API server keeps running.
     pub(crate) fn stop(&mut self) {
         self.webhooks.stop();
@@ -194,6 +190,7 @@ impl std::ops::Deref for Owned {
 
 /// A user of the API server.
 pub(crate) struct View {
+    kubeconfig: PathBuf,
     client: Client,
     jobs: Api<IPUJob>,
 }
@@ -202,7 +199,16 @@ impl View {
     async fn of(control_plane: &ControlPlane) -> Self {
         let client = control_plane.client().await.unwrap();
         let jobs = Api::default_namespaced(client.clone());
-        Self { client, jobs }
+        Self {
+            kubeconfig: control_plane.kubeconfig(),
+            client,
+            jobs,
+        }
+    }
+
+    /// Returns the kubeconfig of an admin.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.kubeconfig.clone()
     }
 
     /// Returns a client with all rights.
@@ -213,6 +219,7 @@ impl View {
     /// Returns the same user in another namespace.
     pub(crate) fn in_namespace(&self, namespace: &str) -> Self {
         Self {
+            kubeconfig: self.kubeconfig.clone(),
             client: self.client.clone(),
             jobs: Api::namespaced(self.client.clone(), namespace),
         }

@@ -14,7 +14,8 @@ use crate::simulators::{form_in, reset};
 /// Longer than the operator needs to notice and delete a Pod.
 const FORMING: u64 = 10_000;
 
-fn bare(name: &str, ipus: u32) -> Value {
+/// A Pod without an owner that requests this number of IPUs and serves until it is deleted.
+pub(crate) fn bare(name: &str, ipus: u32) -> Value {
     json!({
         "metadata": {"name": name},
         "spec": {"terminationGracePeriodSeconds": 1, "containers": [container(ipus, SERVES)]},

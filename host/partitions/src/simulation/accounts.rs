@@ -1,13 +1,19 @@
-//! The accounts of IPU-seconds of a world without faults, beside the record of its V-IPU controllers.
+//! The accounts of IPU-seconds of a world without faults, beside the record of its V-IPU controllers, and of worlds with
+//! faults.
 
+mod faulty;
+
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
+use vipu_client::error::VipuError;
 use vipu_client::inventory::Report;
 
+use super::controllers::Controller;
 use super::owners::Job;
 use super::rng::Rng;
 use super::trace::{Detail, Trace};
@@ -38,12 +44,15 @@ struct Observer {
     cache: Cache,
     used: UsedPartitions,
     accounts: Accounts,
+    /// The IPUs of all controllers, by each name that they have had.
+    capacities: BTreeMap<String, u32>,
     /// IPUs in partitions that the controllers have, and their IPU-milliseconds so far.
     recorded: (u64, u64),
 }
 
 impl Observer {
-    fn observe(&mut self, world: &World) {
+    /// Observes the controllers of the list, as the leader does.
+    fn observe(&mut self, world: &World) -> BTreeMap<String, ControllerUse> {
         let now = world.timestamp();
         self.cache.apply_event(Event::Init, now);
         for (_, stored) in world.api.list() {
@@ -66,16 +75,20 @@ impl Observer {
             &mut self.used,
             now,
         );
-        let reports = world.controllers.iter().map(|controller| {
-            ledger.report(&Report {
-                controller: controller.reference.clone(),
-                inventory: Ok(controller.view(false).0),
-                version: None,
-            })
-        });
-        let reports: Vec<_> = reports.collect();
+        for controller in &world.controllers {
+            let name = controller.reference.name.clone();
+            self.capacities.insert(name, controller.total);
+        }
+        let listed = world.controllers.iter().filter(|one| one.is_listed);
+        let reports: Vec<_> = listed.map(|one| ledger.report(&report(one))).collect();
         let observed = ledger.observed(&reports);
-        self.accounts.observe(&observed, |_| false, now);
+        let is_kept = |name: &str| ledger.has_controller(name);
+        self.accounts.observe(&observed, is_kept, now);
+        observed
+    }
+
+    /// Records what the controllers of a world without faults have.
+    fn record(&mut self, world: &World, observed: &BTreeMap<String, ControllerUse>) {
         self.recorded.1 += self.recorded.0 * STEP;
         self.recorded.0 = 0;
         for controller in &world.controllers {
@@ -86,11 +99,11 @@ impl Observer {
         }
     }
 
-    /// Another leader knows only what the statuses say.
+    /// Another leader knows only what the statuses of the VIPUControllers say.
     fn change_leader(&mut self) {
         let mut accounts = Accounts::default();
         for (name, status) in self.accounts.statuses() {
-            accounts.resume(&name, &status, 0);
+            accounts.resume(&name, &status, self.capacities[&name]);
         }
         self.accounts = accounts;
         self.used = UsedPartitions::default();
@@ -101,6 +114,22 @@ impl Observer {
         let all = self.accounts.seconds().flat_map(|(_, states)| states);
         let counted = all.filter(|(state, _)| is_counted(*state));
         counted.map(|(_, seconds)| seconds).sum()
+    }
+}
+
+/// What the leader knows of a controller.
+fn report(controller: &Controller) -> Report {
+    let is_answering = !controller.is_down && !controller.denies;
+    let address = controller.reference.name.clone();
+    Report {
+        controller: controller.reference.clone(),
+        inventory: if is_answering {
+            Ok(controller.view(false).0)
+        } else {
+            // Accounts do not tell one error from another.
+            Err(Arc::new(VipuError::UnlistedAddress { address }))
+        },
+        version: None,
     }
 }
 
@@ -130,10 +159,12 @@ fn accounts_add_up_and_contain_what_the_controllers_record() {
     }
     let mut observer = Observer::default();
     world.run_until(begin);
-    observer.observe(&world);
+    let observed = observer.observe(&world);
+    observer.record(&world, &observed);
     for time in (begin + STEP..=end).step_by(STEP_BY) {
         world.run_until(time);
-        observer.observe(&world);
+        let observed = observer.observe(&world);
+        observer.record(&world, &observed);
         if time == change {
             observer.change_leader();
         }

@@ -36,6 +36,15 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
         39 => return load::run(seed, trace),
         _ => {}
     }
+    let (mut world, faulty) = random_world(seed, trace);
+    world.run_until(faulty);
+    world.settle();
+    world.end();
+    world.coverage
+}
+
+/// The random world of this seed, and the time until which its faults occur, in milliseconds.
+pub(super) fn random_world(seed: u64, trace: Trace) -> (World, u64) {
     let mut rng = Rng::new(seed);
     let sizes: Vec<u32> = (0..rng.between(2, 5))
         .map(|_| rng.pick(&[4, 8, 16, 64]))
@@ -53,10 +62,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
         world.event_queue.add(1_000, Event::Fault);
     }
     let faulty = rng.between(COMING, 2 * COMING);
-    world.run_until(faulty);
-    world.settle();
-    world.end();
-    world.coverage
+    (world, faulty)
 }
 
 fn fault_rates(rng: &mut Rng) -> FaultRates {

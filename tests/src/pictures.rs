@@ -1,0 +1,79 @@
+//! Pure: the pictures of the dashboard in the documents: a test draws them, and another one compares them with the
+//! documents.
+
+/// A picture of a view, in each colour scheme.
+#[derive(Clone, Copy, Debug)]
+pub struct Picture {
+    /// Name of the picture.
+    pub name: &'static str,
+    /// Part of the URL behind the secret.
+    pub place: &'static str,
+    /// Texts of the view.
+    pub texts: &'static [&'static str],
+}
+
+/// Colour schemes of a browser.
+pub const SCHEMES: [&str; 2] = ["light", "dark"];
+
+/// Folder of the pictures in the repository.
+pub const FOLDER: &str = "charts/ipu-operator/docs/images";
+
+/// All pictures.
+pub const PICTURES: [Picture; 7] = [
+    Picture {
+        name: "controllers",
+        place: "#controllers",
+        texts: &[
+            "3 V-IPU controllers",
+            "pod1:8090",
+            "largest free 16",
+            "because: replaced on Friday (admin)",
+            "Legend",
+        ],
+    },
+    Picture {
+        name: "queue",
+        place: "#queue",
+        texts: &[
+            "2 requests wait for 128 IPUs",
+            "IPUJob team-a/large",
+            "smaller than the 64 requested",
+        ],
+    },
+    Picture {
+        name: "partitions",
+        place: "#partitions",
+        texts: &["8 partitions", "team-a.train-0", "resetting"],
+    },
+    Picture {
+        name: "partition",
+        place: "#partition/team-a.train-0",
+        texts: &[
+            "Partition team-a.train-0",
+            "Owner: IPUJob team-a/train",
+            "all Pods run",
+        ],
+    },
+    Picture {
+        name: "goodput",
+        place: "#goodput",
+        texts: &["all namespaces", "The last 24 hours"],
+    },
+    Picture {
+        name: "policies",
+        place: "#policies",
+        texts: &["1 policy", "best-fit", "117 equal, 2 different"],
+    },
+    Picture {
+        name: "namespace",
+        place: "?namespace=team-b#partitions",
+        texts: &["4 partitions in namespace team-b", "team-b.broken-0"],
+    },
+];
+
+impl Picture {
+    /// Name of the file in a colour scheme.
+    pub fn file(&self, scheme: &str) -> String {
+        format!("dashboard-{}-{scheme}.png", self.name)
+    }
+}
