@@ -131,7 +131,7 @@ impl World {
         match task {
             Task::Delete(ownerless) => self.delete_ownerless(ownerless)?,
             Task::Count(partition) => {
-                let users = self.count_users(&partition)?;
+                let users = self.count_users_of_orphan(&partition)?;
                 tasks.counted(partition, users);
             }
             Task::Remove(partition) => self.remove_orphan(partition),
@@ -161,7 +161,7 @@ impl World {
     }
 
     /// Counts the Pods that use an orphan.
-    fn count_users(&mut self, (_, id): &RemotePartition) -> Result<usize, &'static str> {
+    fn count_users_of_orphan(&mut self, (_, id): &RemotePartition) -> Result<usize, &'static str> {
         if self.api_fault() != ApiFault::Nothing {
             self.cover(CoveragePoint::SweepFailed);
             return Err("the Pods cannot be listed");

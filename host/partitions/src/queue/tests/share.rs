@@ -25,8 +25,8 @@ fn only_a_share_of_the_controllers_is_reserved() {
         ("one more after an hour", large(1, 60), 7, 2),
         ("only for the earliest", large(5, 60), 7, 2),
         ("half of them on the first day", large(1, 23 * 60), 7, 4),
-        ("any number after a day", large(1, 24 * 60), 7, 7),
-        ("still one after the other", large(1, 25 * 60), 64, 33),
+        ("half of them later", large(1, 50 * 60), 7, 4),
+        ("one after the other", large(1, 20 * 60), 64, 28),
     ];
     for (name, others, count, expected) in cases {
         assert_eq!(reserved(&others, &pods(count)), expected, "{name}");
