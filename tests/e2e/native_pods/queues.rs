@@ -36,7 +36,7 @@ const CHECK: &str = "partitions";
 /// Quota in IPUs: the Job or the JobSet uses all of it.
 const QUOTA: u32 = 8;
 
-/// Gate that Kueue puts on a bare Pod.
+/// The scheduling gate that Kueue puts on a bare Pod.
 const ADMISSION_GATE: &str = "kueue.x-k8s.io/admission";
 
 /// Label of the Pods of the Job.
