@@ -104,6 +104,7 @@ test-full: test ## what a release needs: every test, the long ones too, and ever
 	cargo test --locked --workspace --test languages
 	cargo test --locked --workspace --test cert_manager
 	IPU_OPERATOR_E2E=long cargo test --locked --workspace --test e2e
+	IPU_OPERATOR_COUNTED_PARTITIONS=1000 INSTA_UPDATE=no tests/filtered.sh "accounted_once" --workspace --test apiserver
 	@$(MAKE) --no-print-directory flood
 	@$(MAKE) --no-print-directory test-versions
 	@$(MAKE) --no-print-directory mutants

@@ -158,6 +158,9 @@ pub struct PodSetUpdate {
     /// Name of the pod set: `worker` or `launcher`.
     #[serde(default)]
     pub name: String,
+    /// Number of Pods that were admitted. While Kueue is installed, no instance beyond them starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub count: Option<i32>,
     /// Labels of the Pods.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
@@ -248,13 +251,15 @@ mod tests {
         let admission = JobAdmission {
             pod_sets: vec![PodSetUpdate {
                 name: "worker".to_owned(),
+                count: Some(2),
                 node_selector: BTreeMap::from([("pool".to_owned(), "a".to_owned())]),
                 ..PodSetUpdate::default()
             }],
             reserve_partitions: false,
         };
         let stored = json!(admission);
-        let expected = json!({"podSets": [{"name": "worker", "nodeSelector": {"pool": "a"}}]});
+        let worker = json!({"name": "worker", "count": 2, "nodeSelector": {"pool": "a"}});
+        let expected = json!({"podSets": [worker]});
         assert_eq!(stored, expected);
         assert_eq!(
             serde_json::from_value::<JobAdmission>(stored).unwrap(),

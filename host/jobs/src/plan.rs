@@ -12,7 +12,7 @@ use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use super::build::{PodSettings, access, partitions};
+use super::build::{PodSettings, access, partitions, pod_set};
 use super::facts::partition::PartitionState;
 use super::facts::pod::SidecarState;
 use super::facts::{Facts, Instance, Owned};
@@ -267,6 +267,7 @@ fn reserve(job: &ValidJob, facts: &Facts) -> Plan {
         match instance.partition.state {
             _ if instance.ended() => plan.finish_instance(instance),
             _ if instance.refused => plan.release(instance),
+            PartitionState::Absent if pod_set::exceeds_admission(job, instance.index) => {}
             PartitionState::Absent => {
                 let partition = partitions::partition(job, instance.index);
                 plan.create_partitions.push(partition);

@@ -7,8 +7,8 @@ use ipu_api::queueing::POD_SET_LABEL;
 
 use crate::objects::{PodSetAssignment, ResourceFlavorSpec, Workload};
 
-/// Returns the updates of each pod set: the node labels and tolerations of its flavors, and what admission checks add.
-/// `None`: the Workload has no quota, or a flavor is not known yet.
+/// Returns the updates of each pod set: its number of Pods, the node labels and tolerations of its flavors, and what admission
+/// checks add. `None`: the Workload has no quota, or a flavor is not known yet.
 pub fn updates(
     workload: &Workload,
     flavors: &BTreeMap<Box<str>, ResourceFlavorSpec>,
@@ -18,6 +18,9 @@ pub fn updates(
     let mut updates = assignments
         .map(|assignment| of_flavors(assignment, flavors))
         .collect::<Option<Vec<_>>>()?;
+    for update in &mut updates {
+        update.count = count(workload, &update.name);
+    }
     for added in workload.checks().iter().flat_map(of_check) {
         if let Some(update) = updates.iter_mut().find(|one| one.name == added.name) {
             merge(update, added);
@@ -47,6 +50,14 @@ fn of_flavors(
     Some(update)
 }
 
+/// Returns the number of Pods of a pod set. Kueue keeps it while quota is reserved. The count of the assignment lacks the Pods
+/// that were reclaimable before, such as those of an instance that had ended, and does not say which.
+fn count(workload: &Workload, pod_set: &str) -> Option<i32> {
+    let mut sets = workload.spec.pod_sets.iter();
+    let set = sets.find(|one| one.name == pod_set)?;
+    i32::try_from(set.count).ok()
+}
+
 fn of_check(check: &serde_json::Value) -> Vec<PodSetUpdate> {
     let updates = check.get("podSetUpdates").cloned();
     updates
@@ -59,4 +70,40 @@ fn merge(update: &mut PodSetUpdate, added: PodSetUpdate) {
     update.annotations.extend(added.annotations);
     update.node_selector.extend(added.node_selector);
     update.tolerations.extend(added.tolerations);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::samples::{job, reserve, seen, workload};
+
+    #[test]
+    fn the_count_of_a_pod_set_includes_the_pods_of_an_instance_that_ended_before() {
+        let job = job(|_| {});
+        let workload = workload(&job, |workload| {
+            workload["status"]["reclaimablePods"] = json!([{"name": "worker", "count": 1}]);
+            reserve(workload);
+            workload["status"]["admission"]["podSetAssignments"][0]["count"] = json!(1);
+        });
+        let seen = seen(job, [], vec![]);
+        let updates = updates(&workload, &seen.flavors).unwrap();
+        assert_eq!(updates[0].count, Some(2));
+    }
+
+    #[test]
+    fn an_admission_check_does_not_change_the_count_of_a_pod_set() {
+        let job = job(|_| {});
+        let workload = workload(&job, |workload| {
+            reserve(workload);
+            let update = json!({"name": "worker", "count": 9, "labels": {"a": "b"}});
+            workload["status"]["admissionChecks"] =
+                json!([{"name": "other", "state": "Ready", "podSetUpdates": [update]}]);
+        });
+        let seen = seen(job, [], vec![]);
+        let updates = updates(&workload, &seen.flavors).unwrap();
+        assert_eq!(updates[0].labels["a"], "b");
+        assert_eq!(updates[0].count, Some(2));
+    }
 }

@@ -16,7 +16,7 @@ use vipu_client::model::largest_partition;
 
 use entry::suits;
 use ipu_guest_host::model::ControllerView;
-use reservations::{LONG, Reservations, stage};
+use reservations::{DAY, Reservations, stage};
 
 pub use entry::{
     Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
@@ -110,7 +110,7 @@ fn reserve_for<'a>(
             continue;
         }
         let has_changed = if is_fragmented(earlier, limits, views)
-            && controllers.reserve(earlier, 1 + limits - LONG, views, reserved)
+            && controllers.reserve(earlier, 1 + limits - DAY, views, reserved)
         {
             true
         } else if has_precedence && reserve(earlier, views, reserved) {
@@ -286,8 +286,8 @@ fn limits(earlier: &QueueEntry, limit: SignedDuration, now: Timestamp) -> usize 
 /// it for another reason, and no reservation would help.
 fn is_fragmented(earlier: &QueueEntry, limits: usize, views: &[ControllerView]) -> bool {
     let mut suited = views.iter().filter(|view| earlier.suits(view));
-    let is_refused_for_long = earlier.gang <= 1 && earlier.is_refused && limits >= LONG;
-    is_refused_for_long && suited.all(|view| view.used_ipus > 0)
+    let is_refused_for_a_day = earlier.gang <= 1 && earlier.is_refused && limits >= DAY;
+    is_refused_for_a_day && suited.all(|view| view.used_ipus > 0)
 }
 
 /// Whether an earlier request lacks capacity that can become free. A request that fits now waits for something else, and

@@ -3,6 +3,7 @@
 
 mod load;
 
+use std::env;
 use std::time::Duration;
 
 use cluster::wait::{Seen, eventually};
@@ -24,6 +25,9 @@ use super::fixture::Fixture;
 /// Short-lived IPUPartitions, of 1 to 8 IPUs. Their number makes the test take about a minute.
 const WANTED: usize = 320;
 
+/// The environment variable with another number of IPUPartitions, for `make test-full`.
+const WANTED_VARIABLE: &str = "IPU_OPERATOR_COUNTED_PARTITIONS";
+
 const CONTROLLERS: usize = 8;
 
 /// IPUs of each controller. Together, they have capacity for less than half of what is wanted.
@@ -42,34 +46,35 @@ const CUTS: f64 = 3.0;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_ipu_second_is_accounted_once_across_faults_a_kill_and_a_stop() {
+    let wanted = wanted();
     let mut fixture = Fixture::start(&[IPUS; CONTROLLERS]).await;
     once_counted(&fixture).await;
     order_faults(&fixture);
-    let all = futures::stream::iter(0..WANTED);
+    let all = futures::stream::iter(0..wanted);
     all.for_each_concurrent(16, async |number| {
         let ipus = 1 << (number % 4);
         fixture.want(&format!("counted-{number}"), ipus).await;
     })
     .await;
     let mut load = Load::default();
-    load.serve(&fixture, WANTED / 8).await;
+    load.serve(&fixture, wanted / 8).await;
     let unreachable = &fixture.pods[UNREACHABLE].server;
     unreachable.order(Order {
         down: Some(Down::Refuse),
         ..Order::default()
     });
-    load.serve(&fixture, 3 * WANTED / 8).await;
+    load.serve(&fixture, 3 * wanted / 8).await;
     unreachable.clear();
 
     // Partitions are being created and removed at this moment.
     fixture.kill_proxy().await;
     let mut unseen = handover(&mut fixture).await;
-    load.serve(&fixture, 5 * WANTED / 8).await;
+    load.serve(&fixture, 5 * wanted / 8).await;
     stop(&mut fixture).await;
     for (all, more) in unseen.iter_mut().zip(handover(&mut fixture).await) {
         *all += more;
     }
-    load.serve(&fixture, WANTED).await;
+    load.serve(&fixture, wanted).await;
     eventually("every IPUPartition is gone", async || {
         let left = fixture.partitions().list(&ListParams::default()).await;
         Seen::when(left.unwrap().items.len(), |left| *left == 0)
@@ -94,6 +99,15 @@ async fn each_ipu_second_is_accounted_once_across_faults_a_kill_and_a_stop() {
     assert!(running.sum::<f64>() > 0.0, "Pods were ready");
     let unhealthy = accounts[UNREACHABLE].total.unallocated.unhealthy;
     assert!(unhealthy > 0.0, "it could not be reached");
+}
+
+/// How many IPUPartitions are requested.
+fn wanted() -> usize {
+    let number = env::var(WANTED_VARIABLE).ok();
+    number.map_or(WANTED, |number| {
+        let number = number.parse();
+        number.unwrap_or_else(|error| panic!("{WANTED_VARIABLE}: {error}"))
+    })
 }
 
 /// Waits until the account of each controller has begun. A cordon is written at once, and the account with it.

@@ -1,4 +1,4 @@
-//! Pure: adds to a Pod what its admission by Kueue adds to the pod set.
+//! Pure: adds to a Pod what its admission by Kueue adds to the pod set, and compares the job's size with the admission.
 
 use std::collections::BTreeMap;
 
@@ -31,6 +31,18 @@ pub fn worker_node_selector(job: &ValidJob) -> BTreeMap<String, String> {
         extend(&mut selector, &update.node_selector);
     }
     selector.unwrap_or_default()
+}
+
+/// Whether an instance exceeds the admission of a job that has grown: Kueue stops the job, and admits it with its new size.
+/// The surge instances of a rolling update do not: they are beyond the job's own size.
+pub fn exceeds_admission(job: &ValidJob, instance: u32) -> bool {
+    let Some(pods) = update(job, Role::Worker).and_then(|update| update.count) else {
+        return false;
+    };
+    let admitted = u32::try_from(pods).unwrap_or(0);
+    // As `ipu-kueue` counts the Pods of the workers.
+    let fits = |instances: u32| instances.saturating_mul(job.size.workers) <= admitted;
+    !fits(job.instances) && !fits(instance.saturating_add(1))
 }
 
 fn update(job: &ValidJob, role: Role) -> Option<&PodSetUpdate> {

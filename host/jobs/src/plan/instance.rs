@@ -1,14 +1,14 @@
 //! Pure: plans the next step of one instance: its partition, a reset, its Pods, and their release.
 
 use super::{Plan, Reset, deletion};
-use crate::build::{self, PodSettings, partitions, workers};
+use crate::build::{self, PodSettings, partitions, pod_set, workers};
 use crate::facts::partition::{PartitionState, PlacedPartition};
 use crate::facts::pod::{PodState, SidecarState};
 use crate::facts::{Facts, Instance, Member};
 use crate::validate::ValidJob;
 
 impl Plan {
-    /// Requests the partition of an instance, then creates its Pods.
+    /// Requests the partition of an instance, then creates its Pods. An instance beyond the admission gets none.
     ///
     /// If the partition is broken, or if a Pod that may have used it is missing, all Pods restart together after a reset. A
     /// partition is never reset under a live Pod.
@@ -22,7 +22,9 @@ impl Plan {
         if instance.refused {
             return self.release(instance);
         }
-        if instance.partition.state == PartitionState::Absent {
+        if instance.partition.state == PartitionState::Absent
+            && !pod_set::exceeds_admission(job, instance.index)
+        {
             self.create_partitions
                 .push(partitions::partition(job, instance.index));
         }

@@ -1,9 +1,11 @@
 //! Jobs without a launcher grow and shrink, with the columns that users know.
 
 use ipu_api::ipujob::IPUJob;
+use serde_json::{Value, json};
 
-use super::fixtures::JobFixture;
+use super::fixtures::{JobFixture, MAX_IPUS};
 use super::world::{World, time};
+use crate::validate::{ValidJob, read};
 
 #[test]
 fn scaling_up_and_down_shows_what_the_original_shows() {
@@ -115,4 +117,72 @@ fn a_lost_pod_comes_back_and_one_with_an_old_partition_goes() {
         labels[ipu_api::labels::PARTITION_ID_LABEL],
         "p-sample-0-again"
     );
+}
+
+/// A job that Kueue has admitted with this number of workers. `null`: an earlier version of the operator wrote the admission.
+fn admitted(job: &IPUJob, workers: &Value) -> ValidJob {
+    let mut object = job.object();
+    object["status"] = json!({
+        "desiredReplicas": 1, "lastMessage": "",
+        "admission": {
+            "podSets": [{"name": "worker", "count": workers}],
+            "reservePartitions": job.spec.suspend == Some(true),
+        },
+    });
+    read(&object, MAX_IPUS).unwrap()
+}
+
+#[test]
+fn a_job_that_grows_beyond_its_admission_gets_nothing_more_before_the_next_one() {
+    let job = |instances| IPUJob::sample().workers("2").instances(instances);
+    let mut world = World::new();
+    let one = admitted(&job(1), &json!(2));
+    world.settle(&one);
+    world.ready([0]);
+    world.settle(&one);
+    for workers in [2, 3] {
+        world.settle(&admitted(&job(3), &json!(workers)));
+        assert_eq!(world.slots(), [0], "{workers}");
+        assert_eq!(world.pods(), ["sample-worker-0", "sample-worker-1"]);
+    }
+    world.settle(&admitted(&job(3), &json!(4)));
+    assert_eq!(world.slots(), [0, 1]);
+    world.settle(&admitted(&job(2), &json!(6)));
+    assert_eq!(world.slots(), [0, 1], "a smaller job is admitted");
+    world.settle(&admitted(&job(3), &Value::Null));
+    assert_eq!(world.slots(), [0, 1, 2]);
+}
+
+#[test]
+fn a_suspended_job_requests_no_partition_beyond_its_reserved_quota() {
+    let job = |instances| IPUJob::sample().instances(instances).suspend(true);
+    let mut world = World::new();
+    world.settle(&admitted(&job(3), &json!(1)));
+    assert_eq!(world.slots(), [0]);
+    world.settle(&admitted(&job(3), &json!(3)));
+    assert_eq!(world.slots(), [0, 1, 2]);
+}
+
+#[test]
+fn a_rolling_update_of_an_admitted_job_has_its_surge_instance() {
+    let version = |version: &str| {
+        let labels = json!({"metadata": {"labels": {"version": version}}});
+        IPUJob::sample().template(&labels)
+    };
+    let mut world = World::new();
+    let old = admitted(&version("1"), &json!(1));
+    world.settle(&old);
+    world.ready([0]);
+    world.settle(&old);
+    world.run_pods();
+    world.settle(&admitted(&version("2"), &json!(1)));
+    assert_eq!(world.slots(), [0, 1]);
+    // It is no surge instance of a job that has grown.
+    let mut world = World::new();
+    world.settle(&old);
+    world.ready([0]);
+    world.settle(&old);
+    world.run_pods();
+    world.settle(&admitted(&version("2").instances(2), &json!(1)));
+    assert_eq!(world.slots(), [0]);
 }

@@ -256,6 +256,30 @@ async fn a_job_in_a_queue_starts_by_its_admission_and_not_by_its_spec_or_its_ann
     assert_eq!(fixture.cluster.object(&worker), Value::Null);
 }
 
+#[tokio::test]
+async fn the_size_of_an_admission_limits_a_job_while_it_is_in_a_queue() {
+    let mut job = IPUJob::sample().suspend(false);
+    job.metadata.labels = Some([(QUEUE_LABEL.to_owned(), "team".to_owned())].into());
+    let fixture = Fixture::new(&job);
+    let path = cluster::job("sample");
+    fixture.run().await;
+    let admission = json!({"podSets": [{"name": "worker", "count": 1}]});
+    let admitted = json!({"status": {"admission": admission}});
+    fixture.cluster.change(&path, &admitted);
+    fixture.run().await;
+    let grown = json!({"spec": {"jobInstances": 2}});
+    fixture.cluster.change(&path, &grown);
+    fixture.run().await;
+    assert_eq!(fixture.cluster.partitions().len(), 1);
+    let status = fixture.cluster.object(&path)["status"].clone();
+    assert_eq!(status["admission"], admission);
+
+    let outside = json!({"metadata": {"labels": {QUEUE_LABEL: null}}});
+    fixture.cluster.change(&path, &outside);
+    fixture.run().await;
+    assert_eq!(fixture.cluster.partitions().len(), 2);
+}
+
 fn deletes(asked: &[String]) -> usize {
     let deletes = asked.iter().filter(|asked| asked.starts_with("DELETE"));
     deletes.count()

@@ -130,7 +130,7 @@ fn a_job_starts_when_it_is_admitted_on_the_nodes_of_its_flavors() {
         panic!("it is admitted");
     };
     let worker = &updates[0];
-    assert_eq!(worker.name, "worker");
+    assert_eq!((&*worker.name, worker.count), ("worker", Some(2)));
     assert_eq!(
         worker.node_selector,
         BTreeMap::from([("pool".to_owned(), "a".to_owned())])

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// A day in minutes.
+const DAY: i64 = 24 * 60;
+
 #[test]
 fn only_a_share_of_the_controllers_is_reserved() {
     let pods = |count: usize| {
@@ -22,11 +25,10 @@ fn only_a_share_of_the_controllers_is_reserved() {
         ("an eighth", large(5, 50), 16, 2),
         ("one for each limit", large(1, 10), 16, 1),
         ("nobody has waited for the limit", large(5, 1), 16, 0),
-        ("one more after an hour", large(1, 60), 7, 2),
-        ("only for the earliest", large(5, 60), 7, 2),
-        ("half of them on the first day", large(1, 23 * 60), 7, 4),
-        ("half of them later", large(1, 50 * 60), 7, 4),
-        ("one after the other", large(1, 20 * 60), 64, 28),
+        ("one more after a day", large(1, DAY), 7, 2),
+        ("only for the earliest", large(5, DAY), 7, 2),
+        ("half of them at most", large(1, 9 * DAY), 7, 4),
+        ("one after the other", large(1, 20 * DAY), 64, 28),
     ];
     for (name, others, count, expected) in cases {
         assert_eq!(reserved(&others, &pods(count)), expected, "{name}");
@@ -46,7 +48,7 @@ fn only_a_share_of_the_controllers_is_reserved() {
         gang: 3,
         ..one("gang", 16, minutes)
     };
-    for (minutes, expected) in [(10, 1), (20, 2), (30, 3), (120, 3), (180, 4)] {
+    for (minutes, expected) in [(10, 1), (20, 2), (30, 3), (2 * DAY, 3), (3 * DAY, 4)] {
         assert_eq!(reserved(&[gang(minutes)], &pods(7)), expected, "{minutes}");
     }
     assert_eq!(reserved(&[one("large", 16, 50), gang(40)], &pods(7)), 1);
@@ -91,15 +93,15 @@ fn hours_until_served(controllers: usize, endless: usize) -> i64 {
 }
 
 #[test]
-fn jobs_that_never_end_delay_a_large_request_for_hours_at_most() {
+fn jobs_that_never_end_delay_a_large_request_for_days_and_not_for_ever() {
     let cases = [
         (7, 0, 1),
-        (7, 1, 2),
-        (7, 3, 2),
-        (8, 5, 4),
-        // Only the second of two controllers can become empty: its turn begins with the third day.
-        (8, 7, 49),
-        (2, 1, 49),
+        (7, 1, 25),
+        (7, 3, 73),
+        (8, 5, 7 * 24 + 1),
+        // Only the last controller can become empty: its turn begins with the third week.
+        (8, 7, 14 * 24 + 1),
+        (2, 1, 14 * 24 + 1),
     ];
     for (controllers, endless, most) in cases {
         let hours = hours_until_served(controllers, endless);
