@@ -129,7 +129,7 @@ fn controllers_that_refuse_a_request_are_reserved_for_it_after_a_day() {
         ("before the limit", refused(9), [32, 32, 16]),
         ("on the first day", refused(1_430), [32, 32, 16]),
         ("after it", refused(1_440), [32, 0, 16]),
-        ("an hour later", refused(1_500), [0, 0, 16]),
+        ("a day later", refused(2_900), [0, 0, 16]),
         ("with precedence", precedes, [32, 0, 16]),
         (
             "it waits for a policy",
