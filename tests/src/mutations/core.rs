@@ -261,8 +261,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nothing is reserved for a request that controllers refuse",
         file: QUEUE,
-        text: "is_refused_for_long && suited.all(|view| view.used_ipus > 0)",
-        instead: "is_refused_for_long && suited.all(|view| view.used_ipus > view.total_ipus)",
+        text: "is_refused_for_a_day && suited.all(|view| view.used_ipus > 0)",
+        instead: "is_refused_for_a_day && suited.all(|view| view.used_ipus > view.total_ipus)",
         found_by: SHARE_TESTS,
     },
     Mutation {
