@@ -275,8 +275,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a job that never ends makes a large request wait for weeks",
         file: RESERVATIONS,
-        text: "(suited / SHARE).max(1) + limits / DAY;",
-        instead: "(suited / SHARE).max(1) + limits / DAY / 168;",
+        text: "(suited / SHARE).max(1) + limits / WEEK;",
+        instead: "(suited / SHARE).max(1) + limits / WEEK / 168;",
         found_by: SHARE_TESTS,
     },
     Mutation {

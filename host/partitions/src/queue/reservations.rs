@@ -6,11 +6,11 @@
 //!
 //! The earliest request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and the
 //! free IPUs of a reserved controller only grow, so the most that is free grows until the request fits. A job on a reserved
-//! controller may never end. Therefore the share grows by one controller after each day, up to half of the controllers: in
-//! the replay of real jobs, growth after each hour left 3 % more of the IPUs idle, and doubled the median wait. After a
-//! week, the two halves take turns, and each turn is twice as long as the one before, so that the turn of a controller whose
-//! jobs end is long enough at some time. Half of the controllers always stay open to others: a request that can never be
-//! served must not stop a cluster.
+//! controller may never end. Therefore the share grows by one controller after each week, up to half of the controllers: in
+//! the replay of real jobs, growth after each day left 2 % more of the IPUs idle, and doubled the median wait. After four
+//! weeks, the two halves take turns, and each turn is twice as long as the one before, so that the turn of a controller
+//! whose jobs end is long enough at some time. Half of the controllers always stay open to others: a request that can never
+//! be served must not stop a cluster.
 //!
 //! A request may seem to fit, and controllers refuse it, because their free IPUs do not stand together. In the replay of real
 //! jobs, reservations for such requests cost more than they gained, so their time begins to count after a day. Nothing else
@@ -27,12 +27,15 @@ use super::{holder, use_up};
 /// Of so many controllers that suit a request, one is reserved at the same time, and always one.
 const SHARE: usize = 8;
 
-/// Limits after each of which a request gets one more controller, a day with the default limit of ten minutes. From then on,
-/// one is also reserved for a request that seems to fit, but that controllers refuse.
+/// Limits after which one is also reserved for a request that seems to fit, but that controllers refuse: a day with the
+/// default limit of ten minutes.
 pub(super) const DAY: usize = 144;
 
-/// Limits after which the two halves of the controllers take turns.
+/// Limits after each of which a request gets one more controller.
 const WEEK: usize = 7 * DAY;
+
+/// Limits after which the two halves of the controllers take turns.
+const TURN: usize = 4 * WEEK;
 
 /// The reservations of whole controllers, for one decision.
 #[derive(Debug, Default)]
@@ -86,21 +89,21 @@ impl Reservations {
 
 /// How many of so many controllers are reserved for a request that has waited for the limit so many times.
 fn share(limits: usize, suited: usize) -> usize {
-    let share = (suited / SHARE).max(1) + limits / DAY;
+    let share = (suited / SHARE).max(1) + limits / WEEK;
     share.min(suited.div_ceil(2))
 }
 
 /// Whether the controller in this place of the list comes first for a request that has waited for the limit so many times.
-/// From the second week on, every other controller does: those in even places in the second week, the others in the two
-/// weeks after it, and so on.
+/// After four weeks, every other controller does: those in even places in the next four weeks, the others in the eight
+/// weeks after them, and so on.
 fn has_turn(limits: usize, place: usize) -> bool {
-    let turn = (limits / WEEK).checked_ilog2();
+    let turn = (limits / TURN).checked_ilog2();
     turn.is_none_or(|turn| place % 2 == usize::from(turn % 2 == 1))
 }
 
 /// The stage of a request that has waited for the limit so many times: in a later stage, more is reserved for it.
 pub(super) fn stage(limits: usize) -> usize {
-    if limits == 0 { 0 } else { 1 + limits / DAY }
+    if limits == 0 { 0 } else { 1 + limits / WEEK }
 }
 
 /// The request with a reservation that lasts until it is served, for users.

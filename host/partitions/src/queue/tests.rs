@@ -65,12 +65,12 @@ fn backfill_ends_when_the_earlier_request_has_waited_for_the_limit() {
         (one("big", 16, 9), [4, 8, 8]),
         // Only if the earlier request fits at all, and where most is free.
         (one("big", 16, 10), [4, 0, 8]),
-        // Half of those that suit it are reserved. After a week, the halves take turns.
+        // Half of those that suit it are reserved. After four weeks, the halves take turns.
         (one("big", 16, 20), [4, 0, 8]),
-        (one("big", 16, 6 * 1_440), [4, 0, 8]),
-        (one("big", 16, 7 * 1_440), [0, 8, 8]),
-        (one("big", 16, 14 * 1_440), [4, 0, 8]),
+        (one("big", 16, 27 * 1_440), [4, 0, 8]),
         (one("big", 16, 28 * 1_440), [0, 8, 8]),
+        (one("big", 16, 56 * 1_440), [4, 0, 8]),
+        (one("big", 16, 112 * 1_440), [0, 8, 8]),
         (one("impossible", 64, 500), [4, 8, 8]),
     ];
     for (earlier, expected) in cases {

@@ -5,6 +5,9 @@ use super::*;
 /// A day in minutes.
 const DAY: i64 = 24 * 60;
 
+/// A week in minutes.
+const WEEK: i64 = 7 * DAY;
+
 #[test]
 fn only_a_share_of_the_controllers_is_reserved() {
     let pods = |count: usize| {
@@ -25,10 +28,11 @@ fn only_a_share_of_the_controllers_is_reserved() {
         ("an eighth", large(5, 50), 16, 2),
         ("one for each limit", large(1, 10), 16, 1),
         ("nobody has waited for the limit", large(5, 1), 16, 0),
-        ("one more after a day", large(1, DAY), 7, 2),
-        ("only for the earliest", large(5, DAY), 7, 2),
-        ("half of them at most", large(1, 9 * DAY), 7, 4),
-        ("one after the other", large(1, 20 * DAY), 64, 28),
+        ("not more in the first week", large(1, 6 * DAY), 7, 1),
+        ("one more after a week", large(1, WEEK), 7, 2),
+        ("only for the earliest", large(5, WEEK), 7, 2),
+        ("half of them at most", large(1, 9 * WEEK), 7, 4),
+        ("one after the other", large(1, 20 * WEEK), 64, 28),
     ];
     for (name, others, count, expected) in cases {
         assert_eq!(reserved(&others, &pods(count)), expected, "{name}");
@@ -48,7 +52,7 @@ fn only_a_share_of_the_controllers_is_reserved() {
         gang: 3,
         ..one("gang", 16, minutes)
     };
-    for (minutes, expected) in [(10, 1), (20, 2), (30, 3), (2 * DAY, 3), (3 * DAY, 4)] {
+    for (minutes, expected) in [(10, 1), (20, 2), (30, 3), (2 * WEEK, 3), (3 * WEEK, 4)] {
         assert_eq!(reserved(&[gang(minutes)], &pods(7)), expected, "{minutes}");
     }
     assert_eq!(reserved(&[one("large", 16, 50), gang(40)], &pods(7)), 1);
@@ -93,15 +97,15 @@ fn hours_until_served(controllers: usize, endless: usize) -> i64 {
 }
 
 #[test]
-fn jobs_that_never_end_delay_a_large_request_for_days_and_not_for_ever() {
+fn jobs_that_never_end_delay_a_large_request_but_not_for_ever() {
     let cases = [
         (7, 0, 1),
-        (7, 1, 25),
-        (7, 3, 73),
-        (8, 5, 7 * 24 + 1),
-        // Only the last controller can become empty: its turn begins with the third week.
-        (8, 7, 14 * 24 + 1),
-        (2, 1, 14 * 24 + 1),
+        (7, 1, WEEK / 60 + 1),
+        (7, 3, 3 * WEEK / 60 + 1),
+        (8, 5, 4 * WEEK / 60 + 1),
+        // Only the last controller can become empty: its turn begins after eight weeks.
+        (8, 7, 8 * WEEK / 60 + 1),
+        (2, 1, 8 * WEEK / 60 + 1),
     ];
     for (controllers, endless, most) in cases {
         let hours = hours_until_served(controllers, endless);
@@ -129,7 +133,7 @@ fn controllers_that_refuse_a_request_are_reserved_for_it_after_a_day() {
         ("before the limit", refused(9), [32, 32, 16]),
         ("on the first day", refused(1_430), [32, 32, 16]),
         ("after it", refused(1_440), [32, 0, 16]),
-        ("a day later", refused(2_900), [0, 0, 16]),
+        ("a week later", refused(8 * DAY + 10), [0, 0, 16]),
         ("with precedence", precedes, [32, 0, 16]),
         (
             "it waits for a policy",
