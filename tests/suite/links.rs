@@ -30,7 +30,7 @@ fn every_relative_link_of_a_document_leads_somewhere() {
 const CONTENTS: &str = "charts/ipu-operator/docs/README.md";
 
 /// Notes on a folder for contributors, which are not in the table of contents.
-const FOLDER_NOTES: [&str; 9] = [
+const FOLDER_NOTES: [&str; 10] = [
     "charts/README.md",
     "guests/README.md",
     "guests/defaulting/README.md",
@@ -39,6 +39,7 @@ const FOLDER_NOTES: [&str; 9] = [
     "guests/validation/README.md",
     "host/README.md",
     "tests/README.md",
+    "tests/attacks.md",
     "tests/evaluation/README.md",
 ];
 

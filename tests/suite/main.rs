@@ -6,6 +6,7 @@
 )]
 
 mod agent;
+mod attacks;
 mod chart;
 mod circles;
 mod contract;
