@@ -13,6 +13,7 @@ pub(crate) mod pod_readiness;
 pub mod recorder;
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::Arc;
 
 use ipu_api::accounting::Accounting;
@@ -27,6 +28,7 @@ pub use recorder::Recorder;
 #[derive(Clone, Debug, Default)]
 pub struct AccountStore {
     accounts: Arc<Mutex<Accounts>>,
+    aside: Arc<Mutex<Accounts>>,
 }
 
 impl AccountStore {
@@ -41,9 +43,19 @@ impl AccountStore {
         self.accounts().statuses()
     }
 
-    /// Drops the accounts of a replica that does not lead any more: the next leader continues them.
-    pub fn clear(&self) {
-        *self.accounts() = Accounts::default();
+    /// Puts the accounts of a replica that does not lead any more aside: another leader continues them, or this replica if it
+    /// is the next one.
+    pub fn put_aside(&self) {
+        let accounts = mem::take(&mut *self.accounts());
+        // A leader that lost its lease before it had read the statuses has none.
+        if accounts != Accounts::default() {
+            *self.aside.lock() = accounts;
+        }
+    }
+
+    /// The accounts from when this replica led before.
+    pub(crate) fn aside(&self) -> Accounts {
+        self.aside.lock().clone()
     }
 
     /// The accounts, to read or to change them.

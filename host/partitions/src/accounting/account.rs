@@ -70,6 +70,19 @@ impl Account {
         }
     }
 
+    /// Whether this account contains all that `written` contains, an account that continues a status.
+    pub(super) fn contains(&self, written: &Self) -> bool {
+        self.since == written.since && self.until >= written.until
+    }
+
+    /// The account, continued after a time in which nobody observed.
+    pub(super) fn after_a_gap(self) -> Self {
+        Self {
+            states: None,
+            ..self
+        }
+    }
+
     /// Counts the time until `now` with the states of the last observation, and takes over those of this one.
     pub fn observe(&mut self, observed: &ControllerUse, now: Timestamp) {
         if now.as_millisecond() < self.until - SET_BACK_MAX {

@@ -21,6 +21,18 @@ impl Accounts {
         self.controllers.insert(controller.to_owned(), account);
     }
 
+    /// Replaces what statuses tell by the accounts of this replica from when it led before, unless another leader has
+    /// counted more since. The leader may have lost its lease before it could write what it had counted.
+    pub fn prefer_own(&mut self, own: Self) {
+        for (name, account) in own.controllers {
+            if let Some(written) = self.controllers.get_mut(&name)
+                && account.contains(written)
+            {
+                *written = account.after_a_gap();
+            }
+        }
+    }
+
     /// Takes over an observation of all controllers of the list. The account of a controller begins with its first
     /// answer. An account that no observation mentions stands still while `is_kept`, and is dropped otherwise.
     pub fn observe(
@@ -110,5 +122,43 @@ mod tests {
         accounts.resume("pod1:8090", &status, 16);
         let statuses = BTreeMap::from([("pod1:8090".to_owned(), status)]);
         assert_eq!(accounts.statuses(), statuses);
+    }
+
+    #[test]
+    fn a_leader_that_leads_again_keeps_what_it_had_not_written() {
+        let listed = BTreeMap::from([("pod1:8090".to_owned(), answers(Some(16)))]);
+        let mut own = Accounts::default();
+        own.observe(&listed, |_| false, at(0));
+        own.observe(&listed, |_| false, at(10));
+        let written = own.status("pod1:8090").unwrap();
+        own.observe(&listed, |_| false, at(40));
+        let resumed = |status: &Accounting| {
+            let mut accounts = Accounts::default();
+            accounts.resume("pod1:8090", status, 16);
+            accounts.prefer_own(own.clone());
+            accounts
+        };
+        let mut accounts = resumed(&written);
+        accounts.observe(&listed, |_| false, at(45));
+        // Nobody has seen the five seconds in between.
+        assert_eq!(free(&accounts, "pod1:8090"), Some(640.0));
+        let until = accounts.status("pod1:8090").unwrap().until;
+        assert_eq!(until.0, at(45));
+
+        // Another leader has continued the account, or has begun another one.
+        let mut later = written.clone();
+        later.until.0 = at(42);
+        let mut other = written.clone();
+        other.since.0 = at(5);
+        other.total.start.0 = at(5);
+        for status in [later, other] {
+            let statuses = BTreeMap::from([("pod1:8090".to_owned(), status.clone())]);
+            assert_eq!(resumed(&status).statuses(), statuses);
+        }
+
+        // Nobody has written any, for example because the controller has left the list.
+        let mut none = Accounts::default();
+        none.prefer_own(own);
+        assert_eq!(none.statuses().len(), 0);
     }
 }

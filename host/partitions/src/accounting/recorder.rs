@@ -62,7 +62,6 @@ impl Recorder {
     /// Keeps the accounts until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let working = Working::default();
-        self.store.clear();
         let recording = async {
             self.resume().await;
             self.ledger.once_listed().await;
@@ -76,12 +75,13 @@ impl Recorder {
         let _ = stop.run_until_cancelled(both).await;
     }
 
-    /// Continues the accounts of the leader before. Nothing is counted until they are read: a status must not replace what
-    /// it continues.
+    /// Continues the accounts of the leader before, who may have been this replica. Nothing is counted until the statuses
+    /// are read: a status must not replace what it continues.
     async fn resume(&self) {
         loop {
             match previous(&self.client).await {
-                Ok(accounts) => {
+                Ok(mut accounts) => {
+                    accounts.prefer_own(self.store.aside());
                     *self.store.accounts() = accounts;
                     return;
                 }
