@@ -6,7 +6,7 @@ use crate::pki::{
     cluster_ca, front_proxy_ca, identity, service_account_key, service_account_public_key,
 };
 
-/// Keeps a program from listening at all.
+/// The port number that keeps a program from listening.
 const NO_PORT: &str = "--secure-port=0";
 
 /// Where etcd keeps its data and listens. It listens on loopback only, without TLS.

@@ -160,7 +160,7 @@ fn what_is_at_work_is_busy() {
 }
 
 #[test]
-fn a_doomed_partition_breaks_once_it_is_formed_and_a_reset_mends_it() {
+fn a_doomed_partition_breaks_once_it_is_formed_and_a_reset_repairs_it() {
     let mut pod = pod();
     let doom = Some("link training failed".to_owned());
     pod.create(&wanted("p", 4), doom, at(0)).unwrap();
@@ -176,7 +176,7 @@ fn a_doomed_partition_breaks_once_it_is_formed_and_a_reset_mends_it() {
 }
 
 #[test]
-fn a_stuck_partition_goes_by_force_only() {
+fn only_force_removes_a_stuck_partition() {
     let mut pod = pod();
     pod.take(&wanted("p", 4), at(0)).unwrap();
     pod.break_down("p", "agent lost", true, at(0)).unwrap();
