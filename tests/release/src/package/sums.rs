@@ -18,7 +18,7 @@ pub enum SumsError {
     #[error(transparent)]
     File(#[from] FileError),
     /// Files differ, are missing, or were added.
-    #[error("{} does not say the same as the files beside it: {names:?}", path.display())]
+    #[error("{} does not match the files beside it: {names:?}", path.display())]
     Differ {
         /// The file with the checksums.
         path: PathBuf,
