@@ -1,8 +1,8 @@
-//! Shows that mistakes are found: makes each of a list of them in a copy of the sources, and demands that the
-//! simulation of the partition core and its model check end with a broken invariant, or that tests fail.
+//! Shows that tests find mistakes: makes each mistake of a list in a copy of the sources, and requires that
+//! the simulation of the partition core and its model check end with a broken invariant, or that tests fail.
 //!
-//! The copy and what is compiled of it stay in `target/mutants`, so that only what a mistake changes
-//! is compiled again. Words given as arguments select the mistakes whose names hold one of them.
+//! The copy and its build stay in `target/mutants`, so that cargo compiles only what a mistake
+//! changes. Arguments select the mistakes whose names contain one of them.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display, Formatter};
@@ -15,16 +15,16 @@ use std::time::Instant;
 use anyhow::{Context, bail, ensure};
 use tests::mutations::{self, MODEL, Mutation, SIMULATION, Tests};
 
-/// What is printed before the rule that does not hold.
+/// The text before a broken rule.
 const BROKEN: &str = "broken invariant: ";
 
 /// The text before and after the name of a failed test.
 const FAILED: (&str, &str) = ("test ", " ... FAILED");
 
-/// What was tried with a mistake.
+/// What was run with a mistake.
 struct Verdict(Vec<Finding>);
 
-/// What came of some tests.
+/// The result of some tests.
 struct Finding {
     tests: Tests,
     /// The rule or the test that found the mistake. `None`: none did.
@@ -58,14 +58,14 @@ fn main() -> anyhow::Result<ExitCode> {
         out.flush()?;
     }
     if survivors > 0 {
-        println!("{survivors} mutations survived; teach what is to find them");
+        println!("{survivors} mutations were not found: extend the tests that must find them");
         return Ok(ExitCode::FAILURE);
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl Verdict {
-    /// Whether something that is to find the mistake did not.
+    /// Whether a check that must find the mistake did not find it.
     fn has_survived(&self) -> bool {
         let Verdict(findings) = self;
         let mut missing = findings.iter().filter(|one| one.found.is_none());
@@ -85,15 +85,15 @@ impl Display for Verdict {
     }
 }
 
-/// A copy of the sources, and the folder that they are compiled in.
+/// A copy of the sources, and the folder of its build.
 struct Copy {
     sources: PathBuf,
     target: PathBuf,
 }
 
 impl Copy {
-    /// Brings the copy up to date with the files that git knows. A file that is as it was keeps its
-    /// time, so that nothing is compiled for it.
+    /// Brings the copy up to date with the files that git knows. An unchanged file keeps its time,
+    /// so that cargo does not compile it again.
     fn new() -> anyhow::Result<Self> {
         let repository = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
@@ -108,7 +108,7 @@ impl Copy {
         ensure!(listed.status.success(), "git ls-files: {}", text(&listed));
         let listed = String::from_utf8(listed.stdout).context("a path is not UTF-8")?;
         for path in listed.split_terminator('\0') {
-            // One that was deleted and not committed yet is still listed.
+            // git still lists a deleted file if the deletion is not committed.
             if let Ok(wanted) = fs::read(repository.join(path)) {
                 write_if_changed(&sources.join(path), &wanted)?;
             }
@@ -158,7 +158,7 @@ impl Copy {
         };
         match found {
             Some(found) => Ok(Some(found.to_owned())),
-            None => bail!("{tests} fails, and not by what it is to find:\n{said}"),
+            None => bail!("{tests} failed, but with no broken rule and no failed test:\n{said}"),
         }
     }
 

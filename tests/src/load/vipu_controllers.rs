@@ -27,7 +27,7 @@ pub(super) fn label(index: usize) -> String {
     format!("pod{}", index + 1)
 }
 
-/// The admin's list of them, entry by entry.
+/// The admin's list of the simulated controllers, entry by entry.
 pub(super) fn entries(simulators: &[Simulator]) -> Vec<String> {
     let all = simulators.iter().enumerate();
     all.map(|(index, one)| format!("{}:ipunode={}", one.address, label(index)))

@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_mins(10);
 /// Decisions on one request; the middle one of their times counts.
 const RUNS: usize = 31;
 
-/// What was measured with so many controllers and requests.
+/// The measurements with this number of controllers and requests.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Measured {
     /// How many controllers.
