@@ -17,7 +17,7 @@ use crate::job::{parallel, single};
 use crate::job_fixture::JobFixture;
 
 #[tokio::test]
-async fn jobs_whose_names_differ_after_the_63rd_character_have_each_their_own() {
+async fn each_of_two_jobs_whose_names_differ_after_the_63rd_character_has_its_own_objects() {
     let mut fixture = JobFixture::new("alike").await;
     fixture.start();
     let jobs = ["a", "b"].map(|end| format!("{}-{end}", "n".repeat(70)));
@@ -45,7 +45,7 @@ async fn jobs_whose_names_differ_after_the_63rd_character_have_each_their_own() 
 }
 
 #[tokio::test]
-async fn a_job_made_again_at_once_waits_for_what_the_earlier_one_left() {
+async fn a_job_that_is_created_again_at_once_waits_for_the_objects_of_the_earlier_one() {
     let mut fixture = JobFixture::new("anew").await;
     fixture.start();
     fixture.submit(&parallel("mpi")).await;

@@ -125,11 +125,11 @@ async fn a_parallel_job_survives_a_controller_killed_at_every_step() {
         .row("mpi", "Completed 0 1", "All instances done")
         .await;
     let pods = fixture.pods().list(&ListParams::default()).await.unwrap();
-    assert_eq!(pods.items.len(), 3, "nothing was made twice");
+    assert_eq!(pods.items.len(), 3, "no Pod was created twice");
     assert_eq!(
         fixture.partitions().await.len(),
         1,
-        "its workers still hold it"
+        "its workers still use it"
     );
 
     fixture.delete("mpi").await;

@@ -202,7 +202,8 @@ impl JobFixture {
         let (name, slot) = (&partition.spec.owner.name, partition.spec.slot);
         let status = json!({"status": {
             "phase": "Ready",
-            // The value is a label of Pods, and the name of the job can be too long for it.
+            // The value is a label of Pods, and the name of the job can be longer than a label may
+            // be.
             "partitionId": format!("p-{name:.20}-{}-{slot}", self.namespace),
             "generation": 1,
             "controller": {

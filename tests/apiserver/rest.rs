@@ -82,14 +82,14 @@ async fn a_partition_is_requested_created_and_released() {
     assert!(given.body["partition"]["metadata"]["deletionTimestamp"].is_string());
     fixture.once_gone(&object).await;
     fixture
-        .once_ids("it is off its controller", |ids| ids[0].is_empty())
+        .once_ids("its controller has removed it", |ids| ids[0].is_empty())
         .await;
     let gone = caller.ask("DELETE", &path, &Value::Null).await;
     assert_eq!(gone.status, 404, "{gone:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_takes_a_living_jobs_partition_is_warned() {
+async fn a_user_who_deletes_the_partition_of_an_existing_job_gets_a_warning() {
     let fixture = Fixture::start(&[16]).await;
     grant(&fixture, "rest-admin", &["list", "get", "create", "delete"]).await;
     let caller = Caller::new(&fixture, &token(&fixture, "rest-admin", AUDIENCE).await).await;

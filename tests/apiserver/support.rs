@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::job_fixture::JobFixture;
 
-/// A text that must not be in the bundle, wherever it is placed.
+/// A text that must not be in the bundle, wherever the test puts it.
 const PLANTED: &str = "correct-horse-battery";
 
 /// Another one, in an annotation and in no environment variable.

@@ -1,5 +1,5 @@
-//! Users of many short-lived IPUPartitions: they run Pods on some, and release them as the accounts of their time are
-//! written. Other partitions fail or are reset.
+//! Users of many short-lived IPUPartitions: they run Pods on some of them, and release them depending on when the
+//! accounts are written. Other partitions fail or are reset.
 
 use std::collections::BTreeSet;
 
@@ -29,7 +29,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Uses partitions and releases them, until so many were served. In each round, half of those that are ready are
+    /// Uses partitions and releases them, until this number was served. In each round, half of the ready ones are
     /// released.
     pub(super) async fn serve(&mut self, fixture: &Fixture, goal: usize) {
         while self.served.len() < goal {
