@@ -61,7 +61,7 @@ const TRIALS: [(&str, Check); 49] = [
         life::fails_and_starts_again,
     ),
     (
-        "sidecar_that_runs_on_keeps_no_job_from_completing",
+        "running_sidecar_does_not_prevent_completion",
         life::completes_beside_a_sidecar,
     ),
     (
@@ -93,7 +93,7 @@ const TRIALS: [(&str, Check); 49] = [
         parallel::reaches_sixty_four_workers,
     ),
     (
-        "service_grows_changes_and_heals",
+        "service_scales_updates_and_recovers",
         service::grows_changes_and_heals,
     ),
     (
@@ -110,7 +110,7 @@ const TRIALS: [(&str, Check); 49] = [
         failing_pods::init_container_fails,
     ),
     (
-        "worker_killed_for_memory_is_told_as_that",
+        "worker_killed_for_memory_is_reported_as_oom_killed",
         failing_pods::killed_for_memory,
     ),
     (
@@ -124,8 +124,8 @@ const TRIALS: [(&str, Check); 49] = [
         disruptions::parallel_job_is_drained,
     ),
     (
-        "quota_holds_a_job_up_and_is_told",
-        namespaces::quota_is_told,
+        "quota_delays_a_job_and_is_named",
+        namespaces::quota_is_named,
     ),
     (
         "limit_range_holds_for_all_containers",
@@ -158,7 +158,10 @@ const TRIALS: [(&str, Check); 49] = [
         "native_jobs_in_a_queue_of_kueue_wait_for_quota_and_partitions",
         native_pods::wait_for_quota_and_partitions,
     ),
-    ("guests_of_policies_decide_and_go", policies::decide_and_go),
+    (
+        "guests_of_policies_decide_until_they_are_deleted",
+        policies::decide_until_they_are_deleted,
+    ),
     (
         "live_requests_are_recorded_and_replayed",
         policies::are_recorded_and_replayed,
@@ -173,7 +176,7 @@ const TRIALS: [(&str, Check); 49] = [
         release::lives_under_jobs,
     ),
     (
-        "release_before_is_upgraded_and_rolled_back_under_jobs",
+        "previous_release_is_upgraded_and_rolled_back_under_jobs",
         upgraded::from_the_release_before,
     ),
     (
@@ -208,15 +211,15 @@ const TRIALS: [(&str, Check); 49] = [
 const LONG: [(&str, Check); 7] = [
     ("autoscaler_counts_instances", autoscaled::counts_instances),
     (
-        "api_server_away_for_a_minute_is_survived",
+        "outage_of_the_api_server_for_a_minute_is_survived",
         api_outage::is_survived,
     ),
-    (
-        "silent_stream_is_waited_for",
-        streams::silence_is_waited_for,
-    ),
+    ("idle_stream_stays_open", streams::silence_is_waited_for),
     ("stream_that_is_cut_is_noticed", streams::a_cut_is_noticed),
-    ("silent_node_lets_its_pods_go", lost_node::lets_its_pods_go),
+    (
+        "pods_of_an_unreachable_node_are_force_deleted",
+        lost_node::pods_are_force_deleted,
+    ),
     (
         "ipus_of_restarted_and_new_nodes_are_advertised_again",
         native_pods::are_advertised_again,
@@ -274,20 +277,20 @@ fn main() -> ExitCode {
     let fixture = match Fixture::set_up() {
         Ok(fixture) => fixture,
         Err(error) => {
-            eprintln!("the cluster did not come up: {error:#}");
+            eprintln!("the cluster did not start: {error:#}");
             return ExitCode::FAILURE;
         }
     };
     let conclusion = libtest_mimic::run(&arguments, trials(&chosen, Some(&fixture)));
     if let Err(error) = fixture.tear_down() {
-        eprintln!("the cluster left something behind: {error:#}");
+        eprintln!("the cluster was not removed completely: {error:#}");
         return ExitCode::FAILURE;
     }
     if interrupt::came() {
         return ExitCode::from(interrupt::STATUS);
     }
     if conclusion.num_passed + conclusion.num_failed == 0 {
-        eprintln!("no trial matches what was asked for");
+        eprintln!("no trial matches the arguments");
         return ExitCode::FAILURE;
     }
     conclusion.exit_code()

@@ -15,7 +15,7 @@ use crate::fixture::{Fixture, PATIENCE};
 
 /// A ResourceQuota allows one Pod less than the job needs: the job reports it, and continues as soon as the quota
 /// allows the Pod.
-pub(crate) fn quota_is_told(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn quota_is_named(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}});
         let namespace = Ruled::make(fixture, "quota", json!({})).await?;
