@@ -119,12 +119,12 @@ fn left_out(makefile: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_tests_for_a_release_leave_nothing_out() {
+fn the_tests_for_a_release_omit_nothing() {
     assert_eq!(left_out(&text("Makefile")), [""; 0]);
 }
 
 #[test]
-fn what_the_tests_for_a_release_leave_out_is_found() {
+fn a_test_that_the_tests_for_a_release_omit_is_found() {
     let makefile = text("Makefile");
     let without = |line: &str| {
         assert_eq!(makefile.matches(line).count(), 1, "{line:?}");

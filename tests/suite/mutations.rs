@@ -13,7 +13,7 @@ fn every_mutation_still_finds_its_text_once() {
         assert_eq!(
             text.matches(mutation.text).count(),
             1,
-            "`{}` wants to replace a text of {}; change tests/src/mutations with it",
+            "`{}` replaces a text that {} does not contain exactly once; correct tests/src/mutations",
             mutation.name,
             mutation.file
         );

@@ -19,7 +19,7 @@ const GOOD: [&str; 3] = ["Linux", "x86_64", "0"];
 fn preflight(target: &str, programs: &[&str], [system, machine, user]: [&str; 3]) -> Output {
     let path = tempfile::tempdir().unwrap();
     for program in programs {
-        // Of the compiler, the check also asks whether it has a nightly toolchain.
+        // The check also asks the compiler whether it has a nightly toolchain.
         let script = if *program == "rustc" {
             "exit 0"
         } else {
@@ -56,7 +56,7 @@ fn assert_refused(output: &Output, target: &str, reason: &str) {
 }
 
 #[test]
-fn a_machine_with_everything_is_let_through_in_silence() {
+fn a_suitable_machine_passes_without_output() {
     for target in [
         "demo",
         "up",
@@ -131,7 +131,7 @@ fn without_a_nightly_compiler_nothing_is_fuzzed() {
 }
 
 #[test]
-fn another_machine_or_user_is_told_what_to_use() {
+fn another_machine_or_user_gets_advice() {
     let cases = [
         (
             ["Darwin", "x86_64", "0"],
@@ -153,7 +153,7 @@ fn another_machine_or_user_is_told_what_to_use() {
 }
 
 #[test]
-fn what_changes_nothing_needs_neither_root_nor_go() {
+fn targets_that_change_nothing_need_neither_root_nor_go() {
     let user = ["Linux", "x86_64", "1000"];
     for target in ["check", "dist", "fuzz"] {
         let output = preflight(target, &["cargo", "cc", "rustc", "c++", "basenc"], user);

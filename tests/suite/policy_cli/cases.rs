@@ -1,4 +1,4 @@
-//! `policy test`: cases that pass, cases that fail, and files that are no cases.
+//! `policy test`: cases that pass, cases that fail, and files that are not valid cases.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn write(folder: &Path, name: &str, expect: &str) {
     std::fs::write(folder.join(name), format!("{REQUEST}expect: {expect}\n")).unwrap();
 }
 
-/// The output without the path. It never contains the time of the run.
+/// The output without the path. It does not contain the duration of the run.
 fn shown(printed: &str, file: &Path) -> String {
     printed.replace(text(file), "serial-walk.wasm")
 }
