@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says in one sentence why the given `make` target cannot work here, before anything is changed.
+# Reports in one sentence why the given `make` target cannot run here, before it changes anything.
 set -eu
 
 refuse() {
