@@ -24,7 +24,7 @@ async fn each_of_two_jobs_whose_names_differ_after_the_63rd_character_has_its_ow
     for job in &jobs {
         fixture.submit(&single(job)).await;
     }
-    let partitions = eventually("both partitions are asked for", async || {
+    let partitions = eventually("both partitions are requested", async || {
         Seen::when(fixture.partitions().await, |found| found.len() == 2)
     });
     let mut owners: Vec<_> = partitions.await;
@@ -81,7 +81,7 @@ async fn a_job_can_be_deleted_while_it_starts_restarts_and_is_suspended() {
     let mut fixture = JobFixture::new("awkward").await;
     fixture.start();
     fixture.submit(&single("forms")).await;
-    eventually("the partition is asked for", async || {
+    eventually("the partition is requested", async || {
         Seen::when(fixture.partitions().await, |found| found.len() == 1)
     })
     .await;

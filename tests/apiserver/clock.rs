@@ -173,7 +173,7 @@ impl Kept {
     }
 }
 
-/// Stands for the scheduler: assigns a node to a Pod.
+/// Acts as the scheduler: assigns a node to a Pod.
 async fn bind(client: &Client, pod: &str) {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
@@ -184,7 +184,7 @@ async fn bind(client: &Client, pod: &str) {
     client.request_text(request.unwrap()).await.unwrap();
 }
 
-/// Stands for the node controller: reports that the node was unreachable for too long.
+/// Acts as the node controller: reports that the node was unreachable for too long.
 async fn fall_silent(client: &Client) {
     let now = Timestamp::now();
     let conditions = json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": now}]);

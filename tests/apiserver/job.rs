@@ -360,7 +360,7 @@ async fn scale_moves_jobs_without_a_launcher_and_only_those() {
     jobs.patch_scale("web", &PatchParams::default(), &scaled)
         .await
         .unwrap();
-    eventually("both partitions are asked for", async || {
+    eventually("both partitions are requested", async || {
         let mut of_web = fixture.partitions().await;
         of_web.retain(|found| found.spec.owner.name == "web");
         Seen::when(of_web, |of_web| of_web.len() == 2)

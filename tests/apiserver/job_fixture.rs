@@ -194,7 +194,7 @@ impl JobFixture {
     }
 
     async fn partition_is_ready(&self, is_meant: impl Fn(&IPUPartitionSpec) -> bool) {
-        let partition = eventually("the partition is asked for", async || {
+        let partition = eventually("the partition is requested", async || {
             let mut all = self.partitions().await.into_iter();
             all.find(|found| is_meant(&found.spec))
         })

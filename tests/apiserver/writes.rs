@@ -94,7 +94,7 @@ async fn complete(place: &Place, job: &str) {
     let events: Api<Event> = Api::all(place.client.clone());
     for reason in ["IPUJobSucceeded", "PartitionReleased", "Removed"] {
         let list = ListParams::default().fields(&format!("reason={reason}"));
-        eventually(&format!("{reason} is told of {job}"), async || {
+        eventually(&format!("an event {reason} reports on {job}"), async || {
             let told = events.list(&list).await.unwrap().items;
             let names = told
                 .into_iter()

@@ -81,7 +81,7 @@ fn submit(admin: &Admin, namespace: &str) {
     admin.kubectl(&create).unwrap();
 }
 
-/// Stands for the proxy: removes the finalizers of the IPUPartitions of a namespace that are being deleted.
+/// Acts as the proxy: removes the finalizers of the IPUPartitions of a namespace that are being deleted.
 fn give_back(admin: &Admin, namespace: &str) {
     let deleted = "jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}";
     let listed = admin.kubectl(&["get", "ipupartitions", "--output", deleted]);

@@ -217,7 +217,7 @@ impl Fixture {
 
     /// Waits until no object of a deleted job is left, including its Workload.
     pub(crate) async fn once_gone(&self, job: &str) {
-        eventually(&format!("nothing of {job} is left"), async || {
+        eventually(&format!("no object of {job} is left"), async || {
             let found = self.place.jobs().get_opt(job).await.unwrap();
             let workloads = of_job(&self.place.client, NAMESPACE, job).await.unwrap();
             let partitions = self.place.partitions().await.into_iter();

@@ -17,7 +17,7 @@ use crate::processes::RELEASE;
 /// A user whom the role for users of the chart is bound to.
 const USER: [&str; 3] = ["--as=alice", "--as-group=team", "--namespace=default"];
 
-/// How often a V-IPU controller was asked for a partition.
+/// Returns how often a V-IPU controller was requested to create a partition.
 fn requests(simulator: &Simulator) -> usize {
     let calls = simulator.server.calls(0).into_iter();
     calls

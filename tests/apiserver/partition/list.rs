@@ -112,7 +112,7 @@ async fn users_see_a_changed_list_at_once() {
     let seen = seen.await.unwrap();
     shown(16).await;
     let took = seen.elapsed();
-    println!("shown {took:.1?} after the API server told a watch of it");
+    println!("shown {took:.1?} after the API server reported it to a watch");
     assert!(took < PROMISE, "{took:?}");
 }
 

@@ -25,7 +25,7 @@ pub enum Kubernetes {
     Kubernetes::default().minor()
 )]
 pub struct UnknownKubernetes {
-    /// What was asked for.
+    /// The requested version.
     pub value: String,
 }
 

@@ -114,7 +114,7 @@ fn tell_many(many: &Many) {
     for (when, used) in [
         ("once the first is ready", many.one),
         ("once all are ready", many.ready),
-        ("at rest", many.at_rest),
+        ("in the minutes after", many.at_rest),
         ("after a sweep", many.swept),
     ] {
         println!(

@@ -54,7 +54,7 @@ impl Consumption {
                 .map_err(|error| LoadError::Missing(format!("{path}: {error}")))
         };
         Self::parse(&read("status")?, &read("stat")?)
-            .ok_or_else(|| LoadError::Missing(format!("process {} tells no figures", process.pid)))
+            .ok_or_else(|| LoadError::Missing(format!("process {} has no figures", process.pid)))
     }
 
     fn parse(status: &str, stat: &str) -> Option<Self> {

@@ -125,7 +125,7 @@ impl Product {
         Self::start_with(CONTROLLERS, IPUS).await
     }
 
-    /// With so many V-IPU controllers of so many IPUs each.
+    /// With this number of V-IPU controllers of this number of IPUs each.
     pub(super) async fn start_with(controllers: usize, ipus: u32) -> Result<Self, LoadError> {
         let settings = Settings::from_env()?;
         let names = ["kubernetes", "helm"];
@@ -169,7 +169,7 @@ impl Product {
         self.node.once_running(3 * count, PATIENCE).await
     }
 
-    /// Waits until so many jobs have a STATUS.
+    /// Waits until this number of jobs has a STATUS.
     async fn once_all(&self, status: &str, count: usize) -> Result<(), LoadError> {
         let api = jobs(&self.client, "graphcore.ai", "v1alpha1", "IPUJob");
         until(format!("{count} jobs to be {status}"), PATIENCE, || async {

@@ -5,7 +5,7 @@ use vipu_simulator::{Options, Simulator};
 
 use super::LoadError;
 
-/// V-IPU controllers of so many IPUs each.
+/// V-IPU controllers with the same number of IPUs each.
 pub(super) async fn simulators(count: usize, ipus: u32) -> Result<Vec<Simulator>, LoadError> {
     let mut simulators = Vec::new();
     for index in 0..count {

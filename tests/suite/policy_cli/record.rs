@@ -107,7 +107,7 @@ async fn listening(live: &Live, socket: &Path) -> BufReader<UnixStream> {
     let stream = UnixStream::connect(socket).unwrap();
     stream.set_nonblocking(true).unwrap();
     let mut lines = BufReader::new(stream);
-    eventually("a call to be told of", async || {
+    eventually("a call to be reported", async || {
         live.admit(0).await;
         let told = lines.fill_buf().map(<[u8]>::to_vec);
         Seen::from(told.map_err(|error| error.to_string()))

@@ -41,9 +41,9 @@ pub struct Wanted {
     pub id: String,
     /// IPUs.
     pub ipus: u32,
-    /// GCDs. 0 stands for one.
+    /// GCDs. 0 means one.
     pub gcds: u32,
-    /// Replicas. 0 stands for one for each GCD.
+    /// Replicas. 0 means one for each GCD.
     pub replicas: u32,
     /// Whether it may be reconfigured.
     pub reconfigurable: bool,

@@ -201,12 +201,12 @@ fn removing() -> Vec<Case> {
         |snapshot: &Snapshot| snapshot.in_stage(|stage| matches!(stage, Stage::Removing(_))) == 1;
     vec![
         case(
-            "the removal is asked for, and arrives before the restart",
+            "the removal is requested, and arrives before the restart",
             vec![unheard(&[RemovePartition], asked)],
             Arrival::Down,
         ),
         case(
-            "the removal is asked for, and arrives long after the restart",
+            "the removal is requested, and arrives long after the restart",
             vec![unheard(&[RemovePartition], asked)],
             Arrival::Late,
         ),

@@ -53,7 +53,7 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy of so many controllers with so many IPUs each, ready to make partitions.
+    /// Starts a proxy with this number of controllers, with this number of IPUs each. It is ready to create partitions.
     pub(super) async fn start(controllers: usize, ipus: u32) -> Result<Self, LoadError> {
         let settings = Settings::from_env()?;
         let (plane, client) = api_server().await?;
