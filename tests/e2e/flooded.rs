@@ -49,7 +49,7 @@ const PROBES: u16 = 8081;
 /// Under any load, no container ends, every probe is answered, memory stays below its limit, and a user waits at most
 /// a second longer, beyond the delay that the machine causes for everybody. With hostile policies the same holds,
 /// except for the delay.
-pub(crate) fn nobody_notices(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn users_are_unaffected(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         // The cleanup always runs, because a policy would affect the following trials.
         let outcome = AssertUnwindSafe(loaded(fixture)).catch_unwind().await;

@@ -132,23 +132,26 @@ const TRIALS: [(&str, Check); 49] = [
         namespaces::limit_range_is_kept,
     ),
     (
-        "pod_security_baseline_takes_a_parallel_job",
-        namespaces::baseline_takes_a_parallel_job,
+        "pod_security_baseline_accepts_a_parallel_job",
+        namespaces::baseline_accepts_a_parallel_job,
     ),
     (
-        "pod_security_restricted_takes_a_job_that_says_so",
-        namespaces::restricted_takes_a_job_that_says_so,
+        "pod_security_restricted_accepts_a_job_with_the_required_fields",
+        namespaces::restricted_accepts_a_job_with_the_required_fields,
     ),
     (
         "stdout_of_a_worker_that_floods_arrives_whole",
-        streams::nothing_of_a_flood_is_lost,
+        streams::no_byte_of_a_flood_is_lost,
     ),
     ("longest_names_run_mpirun", long_names::run_mpirun),
     (
         "stream_is_not_needed_by_detached_ranks",
         streams::detached_ranks_need_no_stream,
     ),
-    ("flood_from_a_pod_disturbs_nobody", flooded::nobody_notices),
+    (
+        "flood_from_a_pod_disturbs_nobody",
+        flooded::users_are_unaffected,
+    ),
     (
         "two_jobs_share_a_quota_of_kueue",
         queued::two_jobs_share_a_quota,
@@ -170,14 +173,14 @@ const TRIALS: [(&str, Check); 49] = [
         "bad_line_in_the_list_of_controllers",
         broken_list::the_rest_goes_on,
     ),
-    ("release_is_tried_by_helm_test", release::is_tried),
+    ("release_is_tested_by_helm_test", release::is_tested),
     (
         "release_is_upgraded_rolled_back_and_installed_again_under_jobs",
         release::lives_under_jobs,
     ),
     (
         "previous_release_is_upgraded_and_rolled_back_under_jobs",
-        upgraded::from_the_release_before,
+        upgraded::from_the_previous_release,
     ),
     (
         "native_pod_waits_for_ipus_though_the_operator_is_killed",
@@ -199,12 +202,15 @@ const TRIALS: [(&str, Check); 49] = [
         "native_manifests_of_graphcores_guide_run",
         native_pods::examples_run,
     ),
+    ("commands_of_the_quickstart_work", documents::quickstart),
     (
-        "newcomers_type_what_the_quickstart_says",
-        documents::quickstart,
+        "commands_of_the_documents_for_users_work",
+        documents::for_users,
     ),
-    ("users_type_what_the_documents_say", documents::for_users),
-    ("admins_type_what_the_documents_say", documents::for_admins),
+    (
+        "commands_of_the_documents_for_admins_work",
+        documents::for_admins,
+    ),
 ];
 
 /// Trials of `make test-full` only: they need more tools, or take minutes.
@@ -214,7 +220,7 @@ const LONG: [(&str, Check); 7] = [
         "outage_of_the_api_server_for_a_minute_is_survived",
         api_outage::is_survived,
     ),
-    ("idle_stream_stays_open", streams::silence_is_waited_for),
+    ("idle_stream_stays_open", streams::an_idle_stream_stays_open),
     ("stream_that_is_cut_is_noticed", streams::a_cut_is_noticed),
     (
         "pods_of_an_unreachable_node_are_force_deleted",

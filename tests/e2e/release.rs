@@ -24,7 +24,7 @@ const LEASE: &str = "ipu-operator-controller-manager";
 pub(crate) const SERVICE: &str = "job-inference-1";
 
 /// `helm test` runs a job, reports it, and leaves no object of it.
-pub(crate) fn is_tried(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn is_tested(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let test = ["test", NAMESPACE, "--logs", "--timeout", "120s"];
         let said = fixture.release.run(&test)?;

@@ -27,7 +27,7 @@ const WAITS: &str = "touch /tmp/runs; until [ -e /tmp/go ]; do sleep 0.1; done";
 
 /// Both workers print as fast as they can. No byte is lost on the way to the launcher, and the description of the
 /// job is that of any completed job.
-pub(crate) fn nothing_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn no_byte_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let rank = format!("head -c {FLOOD} /dev/zero");
         let counted = format!("mpirun -np 2 --bind-to none sh -c '{rank}' | wc -c");
@@ -44,7 +44,7 @@ pub(crate) fn nothing_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed
 
 /// The job waits for a rank that prints nothing for minutes, and receives its last line. Its description is that of any
 /// completed job.
-pub(crate) fn silence_is_waited_for(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn an_idle_stream_stays_open(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let rank = format!("sleep {SILENCE}; echo done");
         fixture.create(&ranks(fixture, &[ATTACHED], &rank)?).await?;

@@ -247,7 +247,7 @@ Events:
     }
 
     #[test]
-    fn what_is_missing_and_what_is_too_much_is_a_difference() {
+    fn missing_and_unexpected_parts_are_differences() {
         let differences = Described::parse(RUNS).differences(&RUNNING);
         let expected = [
             "no condition Running True IPUJobRunning",
@@ -273,7 +273,7 @@ Events:
     }
 
     #[test]
-    fn a_job_as_expected_differs_in_nothing() {
+    fn an_expected_job_has_no_differences() {
         let conditions = COMPLETED.conditions.iter().chain(COMPLETED.optional);
         let conditions = conditions.map(|[type_, status, reason]| Condition {
             type_: (*type_).to_owned(),

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn ip_is_taken_from_where_it_was_written_down() {
+    fn the_recorded_path_of_ip_is_used() {
         let run = tempfile::tempdir().unwrap();
         assert_eq!(Ip::recorded(run.path()).debian, None);
         let root = run.path().join("root");

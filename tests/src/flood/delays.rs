@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_adds_to_a_witness_is_not_the_operators() {
+    fn the_delay_of_a_witness_does_not_count_against_the_operator() {
         let quiet = measured([&[5, 10], &[20]], &[30]);
         // The witness waits 470 ms longer. Every request may add as much, in addition to the
         // second.
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_within_a_bound_that_was_not_measured() {
+    fn a_missing_measurement_is_within_no_bound() {
         let quiet = measured([&[1], &[1]], &[1]);
         for loaded in [measured([&[1], &[]], &[1]), measured([&[1], &[1]], &[])] {
             assert_eq!(

@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kubelet_counts_is_compared_with_what_it_had_counted() {
+    fn counts_of_a_kubelet_are_compared_with_its_earlier_counts() {
         let before = at(&counts(5, 2, 0), &[]);
         let after = at(&counts(9, 2, 7), &[]);
         assert_eq!(after.answered_since(&before, "a"), 4);

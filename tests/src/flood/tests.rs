@@ -48,7 +48,7 @@ async fn with_tls(port: SocketAddr, load: &mut JoinSet<()>) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn every_kind_of_load_comes_to_its_end() {
+async fn every_kind_of_load_ends() {
     let first = Duration::from_millis(200);
     let port = Port::listen(0, Limits { first, ..REST }, &Refused::default()).unwrap();
     let plain = (Ipv4Addr::LOCALHOST, port.number().unwrap()).into();

@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_tells_its_reserved_ipus() {
+    fn a_queue_reports_its_reserved_ipus() {
         let queue: DynamicObject = serde_json::from_value(json!({
             "metadata": {"name": "q"},
             "status": {"flavorsReservation": [

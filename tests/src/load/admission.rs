@@ -174,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_histogram_is_read_and_the_one_before_taken_off() {
+    fn a_histogram_is_read_and_the_former_one_subtracted() {
         let text = |count: u32| {
             format!(
                 "{WEBHOOK}_bucket{{name=\"a\",type=\"admit\",le=\"0.005\"}} {count}\n\

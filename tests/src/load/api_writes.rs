@@ -87,7 +87,7 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
 "#;
 
     #[test]
-    fn only_writes_that_went_well_are_counted() {
+    fn only_successful_writes_are_counted() {
         let writes = Writes::parse(METRICS);
         let before = Writes(BTreeMap::from([("POST pods".to_owned(), 2)]));
         let counted: Vec<_> = writes.since(&before, &[]).into_iter().collect();

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn free_ipus_in_pieces_hold_no_large_partition() {
+    fn fragmented_free_ipus_fit_no_large_partition() {
         // 12 of 16 IPUs are free, but no aligned block of 8.
         let taken = blocks(&[(0, 2), (8, 2)]);
         assert_eq!(largest(16, &taken), 4);

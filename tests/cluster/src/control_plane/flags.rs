@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_listen_nowhere() {
+    fn controllers_listen_on_no_port() {
         let path = Path::new("/x");
         for args in [controller_manager(path, path, path), scheduler(path)] {
             assert!(args.contains(&"--secure-port=0".to_owned()), "{args:?}");

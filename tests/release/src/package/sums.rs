@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_added_or_taken_away_is_found() {
+    fn changed_added_and_removed_files_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let files = ["a", "b/c", "d"].map(|name| (name.to_owned(), name.as_bytes().to_vec()));
         fs::create_dir(dir.path().join("b")).unwrap();

@@ -143,7 +143,7 @@ fn an_id_is_taken_until_its_partition_is_gone() {
 }
 
 #[test]
-fn what_is_at_work_is_busy() {
+fn a_partition_is_busy_during_an_operation() {
     let mut pod = pod();
     pod.create(&wanted("p", 4), None, at(0)).unwrap();
     let busy = |result: Result<Timestamp, Rejection>| {
@@ -203,7 +203,7 @@ fn the_server_gives_up_after_so_many_resets_of_its_own() {
 }
 
 #[test]
-fn a_pod_that_was_kept_is_the_same_again() {
+fn a_stored_pod_is_restored_unchanged() {
     let mut pod = pod();
     pod.create(&wanted("p", 4), Some("bad".to_owned()), at(0))
         .unwrap();
