@@ -42,7 +42,7 @@ pub(crate) fn parallel(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_single_worker_goes_to_completed_and_is_deleted_without_a_trace() {
+async fn a_single_worker_completes_and_is_deleted_without_a_trace() {
     let mut fixture = JobFixture::new("single").await;
     fixture.start();
     fixture.submit(&single("hello")).await;

@@ -193,7 +193,7 @@ fn ready(id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn users_see_what_their_rights_show() {
+async fn users_see_what_their_rights_allow() {
     let office = Office::new().await;
     let uid = office.waiting_job().await;
     office.partition("IPUJob", "train", &uid, waiting()).await;

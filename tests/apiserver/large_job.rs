@@ -37,7 +37,7 @@ const ENDED: Expected = Expected {
 const MESSAGE: usize = 200;
 
 #[tokio::test]
-async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
+async fn a_job_of_256_workers_runs_to_its_end_and_is_deleted() {
     let mut fixture = JobFixture::new("large").await;
     fixture.start();
     let mut job = parallel("large");

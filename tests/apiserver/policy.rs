@@ -16,7 +16,7 @@ use tests::guests::hostile;
 use self::fixture::{Fixture, Other, at_most, built_in, large_job, of_map, of_registry};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_decides_beside_the_built_in_one_is_exchanged_and_goes() {
+async fn a_policy_is_added_replaced_and_deleted_beside_the_built_in_one() {
     let fixture = Fixture::start().await;
     fixture.apply("small", at_most(4)).await.unwrap();
     let active = fixture.once_in("small", PolicyPhase::Active).await;

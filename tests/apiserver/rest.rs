@@ -120,7 +120,7 @@ async fn a_user_who_deletes_the_partition_of_an_existing_job_gets_a_warning() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_rbac_does_not_allow_is_not_done() {
+async fn requests_without_the_right_are_refused() {
     let fixture = Fixture::start(&[16]).await;
     grant(&fixture, "rest-reader", &["list", "get"]).await;
     let nobody = Caller::new(&fixture, &token(&fixture, "rest-nobody", AUDIENCE).await).await;

@@ -97,7 +97,7 @@ fn unpacked(archive: &[u8]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_bundle_holds_what_there_is_and_no_secret() {
+async fn a_bundle_contains_every_object_and_no_secret() {
     let fixture = JobFixture::new("support").await;
     plant(&fixture).await;
     let folder = tempfile::tempdir().unwrap();

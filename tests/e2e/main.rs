@@ -94,7 +94,7 @@ const TRIALS: [(&str, Check); 49] = [
     ),
     (
         "service_scales_updates_and_recovers",
-        service::grows_changes_and_heals,
+        service::scales_updates_and_recovers,
     ),
     (
         "interactive_job_runs_mpirun_by_exec_and_is_suspended",

@@ -52,7 +52,7 @@ fn every_item_names_its_first_version() {
 
 /// After the release of 0.1.0, this snapshot may only grow, by items of later versions.
 #[test]
-fn what_is_released_stays_as_it_is() {
+fn released_items_do_not_change() {
     let (resolve, package) = parsed(CONTRACT);
     let mut printer = WitPrinter::default();
     printer.emit_docs(false);

@@ -38,7 +38,7 @@ fn refusal(admin: &Admin, job: &str) -> Option<String> {
 }
 
 /// The changes that remain possible on a job that broke the rules before they applied.
-fn an_older_job_can_rest_and_be_scaled(admin: &Admin) {
+fn an_older_job_can_be_suspended_and_scaled(admin: &Admin) {
     let patch = |patch: &Value| {
         let patch = patch.to_string();
         let merge = [
@@ -99,7 +99,7 @@ async fn jobs_of_a_restricted_namespace_cannot_become_root() {
     })
     .await;
 
-    an_older_job_can_rest_and_be_scaled(&admin);
+    an_older_job_can_be_suspended_and_scaled(&admin);
 
     let init = json!({ "initContainers": [{
         "name": "init", "image": "image", "securityContext": { "privileged": true },

@@ -254,7 +254,7 @@ async fn the_next_release_takes_over_partitions_and_cordons_of_the_former_one() 
 
 /// Helm does not install new CRDs in an upgrade.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_definition_the_proxy_goes_on_and_finds_it_later() {
+async fn without_the_crd_the_proxy_continues_and_finds_it_later() {
     let plane = ControlPlane::start().await.unwrap();
     let client = plane.client().await.unwrap();
     let mut fixture = Fixture::on(client.clone(), &[8]).await;

@@ -161,7 +161,7 @@ async fn delete_job(jobs: &Api<IPUJob>, pods: &Api<Pod>) {
 /// The second release watches while it is inactive, and continues without a restart when the first one is
 /// uninstalled.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
+async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over() {
     let plane = ControlPlane::start().await.unwrap();
     let mut fixture = Fixture::on(plane.client().await.unwrap(), &[16]).await;
     fixture.looks_for_releases = true;
@@ -204,7 +204,7 @@ async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_is_installed_again_elsewhere_and_back_sweeps_what_it_left() {
+async fn a_release_that_moves_to_another_namespace_and_back_sweeps_its_remains() {
     let mut fixture = Fixture::start(&[16]).await;
     let wanted = fixture.want("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;

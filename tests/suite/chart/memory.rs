@@ -42,7 +42,7 @@ fn told(document: &str, process: &str) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn all_that_a_process_may_take_fits_its_container() {
+fn the_memory_items_of_a_process_fit_its_container() {
     let values: Value = serde_saphyr::from_str(&file("values.yaml")).unwrap();
     let document = file("docs/security.md");
     for (process, section, items) in processes() {

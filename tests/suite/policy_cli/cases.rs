@@ -24,7 +24,7 @@ fn shown(printed: &str, file: &Path) -> String {
 }
 
 #[test]
-fn cases_that_pass_are_told_one_by_one() {
+fn passing_cases_are_listed() {
     let walk = guests().join("serial-walk.wasm");
     let folder = tempfile::tempdir().unwrap();
     write(

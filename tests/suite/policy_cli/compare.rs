@@ -94,7 +94,7 @@ fn a_failing_component_is_not_measured() {
 }
 
 #[test]
-fn new_imports_and_exports_are_told() {
+fn new_imports_and_exports_are_listed() {
     let (_one, a) = written(
         "a.wasm",
         &hostile::component(

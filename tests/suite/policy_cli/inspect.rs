@@ -25,7 +25,7 @@ fn a_guest_that_fits_is_shown_with_its_functions() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_named() {
+fn obstacles_are_named() {
     let wrong = hostile::component(
         r#"(component
           (import "wasi:http/outgoing-handler@0.2.0" (instance))

@@ -57,7 +57,7 @@ fn digest(file: &Path) -> String {
 }
 
 #[test]
-fn what_would_have_differed_is_told_and_the_same_each_time() {
+fn differences_are_reported_and_the_same_each_time() {
     let walk = guests().join("serial-walk.wasm");
     let (_one, liar) = written("liar.wasm", &hostile::placement());
     let other_hook = (

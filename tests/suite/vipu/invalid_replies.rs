@@ -103,7 +103,7 @@ async fn unknown_enums_are_undefined() {
 }
 
 #[tokio::test]
-async fn what_is_listed_twice_counts_once() {
+async fn a_partition_that_is_listed_twice_counts_once() {
     let (simulator, client) = fixture().await;
     let honest = client.inventory().await.unwrap();
     lie(&simulator, Lie::Twice);

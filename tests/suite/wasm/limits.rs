@@ -143,7 +143,7 @@ async fn a_table_that_grows_meets_the_limit_of_tables() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_nested_without_end_is_not_taken() {
+async fn an_endlessly_nested_object_is_refused() {
     let body = "(memory.fill (i32.const 4096) (i32.const 91) (i32.const 40000))
         (memory.fill (i32.const 44096) (i32.const 93) (i32.const 40000))
         (return (call $answer (i32.const 4096) (i32.const 80000)))";
@@ -163,7 +163,7 @@ async fn an_object_that_is_nested_without_end_is_not_taken() {
 const OBJECTS: u32 = 1 << 19;
 
 #[tokio::test]
-async fn an_object_that_would_fill_the_memory_is_not_taken() {
+async fn an_object_that_would_fill_the_memory_is_refused() {
     let component = hostile::defaulting(&hostile::many_objects(OBJECTS));
     let policies = serving(Hook::Defaulting, component, Limits::default()).await;
     let (admission, object) = (create(), large());
@@ -210,7 +210,7 @@ async fn traps_are_reported_as_traps() {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_is_not_taken() {
+async fn an_answer_over_the_limit_is_refused() {
     let error = failure(&hostile::warning(6 << 20)).await;
     assert!(
         matches!(error, GuestError::OutputTooLarge { .. }),
@@ -221,7 +221,7 @@ async fn an_answer_over_the_limit_is_not_taken() {
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_read_is_not_taken() {
+async fn an_unreadable_answer_is_refused() {
     let no_text = format!(
         "(i32.store (i32.const 65536) (i32.const -1)) {}",
         hostile::warning(4)

@@ -31,7 +31,7 @@ fn stage(pod: &mut Pod, id: &str, now: i64) -> Stage {
 }
 
 #[test]
-fn a_partition_forms_works_is_reset_and_goes() {
+fn a_partition_is_formed_reset_and_removed() {
     let mut pod = pod();
     assert_eq!(pod.create(&wanted("p", 4), None, at(0)), Ok(at(100)));
     assert_eq!(stage(&mut pod, "p", 99), Stage::Creating(at(100)));
@@ -188,7 +188,7 @@ fn only_force_removes_a_stuck_partition() {
 }
 
 #[test]
-fn the_server_gives_up_after_so_many_resets_of_its_own() {
+fn the_server_stops_after_a_number_of_automatic_resets() {
     let mut pod = pod();
     pod.take(&wanted("p", 4), at(0)).unwrap();
     for count in 1..=AUTO_RESETS_MAX {
