@@ -65,7 +65,11 @@ pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
             "127.0.0.1:9/missing:1",
         ];
         fixture.described("unreachable", &pull).await?;
-        assert_eq!(fixture.partitions().await?.len(), 3, "they are kept");
+        assert_eq!(
+            fixture.partitions().await?.len(),
+            3,
+            "the partitions are kept"
+        );
         // The kubelet reports ErrImagePull first. Another reason of the same wait causes no further event. The
         // events of a job are in order, so all of them exist once the last one does.
         let suspend = r#"--patch={"spec": {"suspend": true}}"#;

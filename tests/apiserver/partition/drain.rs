@@ -124,7 +124,11 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
             },
         )
         .await;
-    assert_eq!(drain.try_wait().unwrap(), None, "one is still there");
+    assert_eq!(
+        drain.try_wait().unwrap(),
+        None,
+        "one partition is still there"
+    );
     fixture.delete(&moved).await;
     fixture
         .once_ids("the other one has moved as well", |ids| {

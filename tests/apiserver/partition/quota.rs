@@ -55,7 +55,7 @@ async fn concurrent_requests_stay_within_a_quota() {
         },
     )
     .await;
-    assert_eq!(most, 5, "with the one of another namespace");
+    assert_eq!(most, 5, "including the partition of another namespace");
     let ids = fixture.ids();
     assert_eq!(ids.iter().map(Vec::len).sum::<usize>(), 5, "{ids:?}");
     let mut ready = None;

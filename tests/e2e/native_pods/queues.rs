@@ -147,7 +147,11 @@ async fn wait_for_quota(fixture: &Fixture) -> Result<(), Failed> {
     for gate in [ADMISSION_GATE, PARTITION_GATE] {
         assert!(gates.iter().any(|found| found == gate), "{gate}: {gates:?}");
     }
-    assert_eq!(fixture.partitions().await?.len(), 2, "those of the Job");
+    assert_eq!(
+        fixture.partitions().await?.len(),
+        2,
+        "only the partitions of the Job"
+    );
     Ok(())
 }
 
