@@ -20,7 +20,7 @@ struct Cli {
     /// Numbers of jobs for which memory and CPU are measured.
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000])]
     sizes: Vec<usize>,
-    /// Workers of the large jobs. Multiples of 64 up to 256.
+    /// Numbers of workers of the large jobs: multiples of 64 up to 256.
     #[arg(long, value_delimiter = ',', default_values_t = [64, 128, 256])]
     workers: Vec<usize>,
     /// Updates of a job's status by each method. 0: none.
