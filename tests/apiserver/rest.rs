@@ -8,7 +8,7 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::labels::REQUESTED_BY_ANNOTATION;
 use ipu_runtime::certificates::Source;
-use ipu_runtime::certificates::manager::CertificateManager;
+use ipu_runtime::certificates::renewal::CertificateManager;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;

@@ -6,8 +6,8 @@ mod witness;
 use std::path::Path;
 
 use cluster::wait::{Seen, eventually};
-use ipu_runtime::certificates::manager::CertificateManager;
 use ipu_runtime::certificates::registration::Registration;
+use ipu_runtime::certificates::renewal::CertificateManager;
 use ipu_runtime::certificates::{Source, issue, secret};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{

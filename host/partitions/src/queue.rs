@@ -1,4 +1,4 @@
-//! Pure: the queue of waiting requests: their order, and the capacity that is reserved for each.
+//! Pure: the capacity that each waiting request can use, and that is reserved for earlier ones. `entry` has their order.
 //!
 //! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an earlier
 //! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it: a
