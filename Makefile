@@ -57,7 +57,7 @@ release: ## build the package of a release, which installs the operator without 
 	@$(LAB) release $(if $(ARM64),--arm64)
 
 release-twice: ## build the release again in another folder, without a cache, and compare every byte
-	@sh tests/preflight.sh release
+	@sh tests/preflight.sh release-twice
 	@$(LAB) release --twice $(if $(ARM64),--arm64)
 
 check: ## formatting, lints and the tests that need no server: run it before every commit
@@ -85,9 +85,11 @@ test-side-by-side:
 
 # Four tests at the same time use two cores fully.
 test-apiserver: ## run the tests on a real API server
+	@sh tests/preflight.sh test-apiserver
 	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- --test-threads=4
 
 test-nodes: ## run the end-to-end tests on real nodes
+	@sh tests/preflight.sh test-nodes
 	cargo test --locked --workspace --test e2e
 
 test-versions: ## run the end-to-end tests, and the tests of CRDs, webhooks and chart, with older versions of Kubernetes; builds these versions first
@@ -99,7 +101,7 @@ test-versions: ## run the end-to-end tests, and the tests of CRDs, webhooks and 
 	done
 
 # It takes hours. `fuzz` needs a nightly compiler, and reports a missing one at the start.
-test-full: test ## run all checks for a release: every test including the long ones, and every figure of BENCHMARKS.md
+test-full: test ## run all checks for a release: every test including the long ones, and the benchmarks
 	@sh tests/preflight.sh fuzz
 	cargo test --locked --workspace --test languages
 	cargo test --locked --workspace --test cert_manager
@@ -111,11 +113,14 @@ test-full: test ## run all checks for a release: every test including the long o
 	@$(MAKE) --no-print-directory soak
 	@$(MAKE) --no-print-directory fuzz
 	@$(MAKE) --no-print-directory bench
+	@$(MAKE) --no-print-directory placement
 
-advisories: $(DENY) ## check the dependencies against the RustSec database, which it downloads
+advisories: ## check the dependencies against the RustSec database, which it downloads
+	@sh tests/preflight.sh advisories
+	@$(MAKE) --no-print-directory $(DENY)
 	$(DENY) --locked --workspace check advisories
 
-bench: ## measure the figures of BENCHMARKS.md: calls of guests, policies, many jobs compared with mpi-operator, large jobs, many partitions, the operator on real nodes
+bench: ## measure the figures of BENCHMARKS.md except those of placement and flood: calls of guests, policies, many jobs compared with mpi-operator, large jobs, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench
 	$(BENCH) --bin bench-guests -- --bench
 	@$(LAB) dist
@@ -125,28 +130,29 @@ bench: ## measure the figures of BENCHMARKS.md: calls of guests, policies, many 
 	$(BENCH) --no-default-features --bin bench-cluster -- all
 
 bench-start: ## measure how long the program of a job takes to start on real nodes, compared with a batch Job and with mpi-operator
-	@sh tests/preflight.sh bench
+	@sh tests/preflight.sh bench-start
 	$(BENCH) --no-default-features --bin bench-cluster -- start
 
 placement: ## measure placement policies with jobs of a real cluster, draw plots, and measure the growth of the decision time
-	@sh tests/preflight.sh dist
+	@sh tests/preflight.sh placement
 	$(BENCH) --no-default-features --bin bench-placement
 
 race: ## measure jobs per second, compared with mpi-operator and with a loop that sends the same writes
-	@sh tests/preflight.sh bench
+	@sh tests/preflight.sh race
 	@$(LAB) dist
 	$(BENCH) --no-default-features --bin bench-jobs -- --race
 
 # The profile of tests has debug assertions and overflow checks. Only these crates are optimised, so that their
 # dependencies are those of `make check` and are not compiled again.
 soak: ## simulate a million lives of jobs from a new seed, check the large bounds of the model, and test the partition core with ten million random statuses
+	@sh tests/preflight.sh soak
 	IPU_OPERATOR_SIMULATION_FIRST_SEED=$(SOAK_SEED) IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_MODEL=large \
 	  IPU_OPERATOR_FUZZ_CASES=10000000 RUNNER_OPTIONS=--nocapture tests/filtered.sh "simulation:: model::no_order_of_events" \
 	  --workspace --lib --package ipu-partitions --config profile.dev.package.ipu-partitions.opt-level=2 \
 	  --config profile.dev.package.ipu-api.opt-level=2
 
 flood: ## run a load test on real nodes: nine Pods load every port for ten minutes, beside hostile policies
-	@sh tests/preflight.sh test
+	@sh tests/preflight.sh flood
 	IPU_OPERATOR_FLOOD_SECONDS=600 cargo test --locked --workspace --test e2e -- flood
 
 fuzz: ## run the coverage-guided fuzz targets with a nightly compiler, each for FUZZ_SECONDS (60 by default)
@@ -155,6 +161,7 @@ fuzz: ## run the coverage-guided fuzz targets with a nightly compiler, each for 
 	PATH="$(dir $(CARGO_FUZZ)):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
 mutants: ## apply each mutation to a copy of the sources, and check that the simulation, the model check or tests find it
+	@sh tests/preflight.sh mutants
 	cargo run --locked --package tests --bin mutants
 
 $(DENY):

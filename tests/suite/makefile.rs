@@ -102,7 +102,15 @@ fn left_out(makefile: &str) -> Vec<String> {
     let (targets, commands) = reached(makefile, "test-full");
     let all = rules(makefile).into_keys();
     let tests = all.filter(|name| name.starts_with("test"));
-    let others = ["bench", "check", "flood", "fuzz", "mutants", "soak"];
+    let others = [
+        "bench",
+        "check",
+        "flood",
+        "fuzz",
+        "mutants",
+        "placement",
+        "soak",
+    ];
     let wanted = tests.chain(others.map(str::to_owned));
     let mut left: Vec<_> = wanted.filter(|name| !targets.contains(name)).collect();
     let runs = |words: &[&str]| {
@@ -131,7 +139,15 @@ fn a_test_that_the_tests_for_a_release_omit_is_found() {
         left_out(&makefile.replace(line, ""))
     };
     let target = |name: &str| without(&format!("\t@$(MAKE) --no-print-directory {name}\n"));
-    for name in ["bench", "flood", "fuzz", "mutants", "soak", "test-versions"] {
+    for name in [
+        "bench",
+        "flood",
+        "fuzz",
+        "mutants",
+        "placement",
+        "soak",
+        "test-versions",
+    ] {
         assert_eq!(target(name), [name]);
     }
     for name in ["cert_manager", "languages"] {

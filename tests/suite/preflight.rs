@@ -58,16 +58,26 @@ fn assert_refused(output: &Output, target: &str, reason: &str) {
 #[test]
 fn a_suitable_machine_passes_without_output() {
     for target in [
-        "demo",
-        "up",
-        "down",
-        "dist",
-        "release",
-        "check",
-        "test",
-        "test-versions",
+        "advisories",
         "bench",
+        "bench-start",
+        "check",
+        "demo",
+        "dist",
+        "down",
+        "flood",
         "fuzz",
+        "mutants",
+        "placement",
+        "race",
+        "release",
+        "release-twice",
+        "soak",
+        "test",
+        "test-apiserver",
+        "test-nodes",
+        "test-versions",
+        "up",
     ] {
         let output = preflight(target, &PROGRAMS, GOOD);
         assert!(output.status.success(), "{target}: {output:?}");
@@ -113,6 +123,17 @@ fn a_missing_program_is_named_with_what_to_install() {
             "npm",
             "axe-core, which tests the dashboard, is an npm package (apt-get install npm)",
         ),
+        (
+            "test-apiserver",
+            "npm",
+            "axe-core, which tests the dashboard, is an npm package (apt-get install npm)",
+        ),
+        ("test-nodes", "go", "install Go 1.26 or later"),
+        (
+            "soak",
+            "cc",
+            "install a C compiler (apt-get install gcc libc6-dev)",
+        ),
     ] {
         let there = PROGRAMS.into_iter().filter(|name| *name != program);
         let output = preflight(target, &there.collect::<Vec<_>>(), GOOD);
@@ -155,7 +176,15 @@ fn another_machine_or_user_gets_advice() {
 #[test]
 fn targets_that_change_nothing_need_neither_root_nor_go() {
     let user = ["Linux", "x86_64", "1000"];
-    for target in ["check", "dist", "fuzz"] {
+    for target in [
+        "advisories",
+        "check",
+        "dist",
+        "fuzz",
+        "mutants",
+        "placement",
+        "soak",
+    ] {
         let output = preflight(target, &["cargo", "cc", "rustc", "c++", "basenc"], user);
         assert!(output.status.success(), "{target}: {output:?}");
     }
