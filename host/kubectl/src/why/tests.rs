@@ -252,9 +252,11 @@ fn how_long_a_job_did_what() {
     let mut status = status("Running", "Successfully reconciled IPUJob", &[]);
     let without = page(status.clone(), &around(&[], &[], &[]));
     assert!(!without.contains("Time until"), "{without}");
-    status["accounting"] = json!({"until": SINCE, "waiting": 7_300, "forming": 10, "wasted": 180});
+    status["accounting"] =
+        json!({"until": SINCE, "waiting": 7_300, "idle": 10, "resetting": 20, "wasted": 180});
     let page = page(status, &around(&[], &[], &[]));
-    let line = "Time until 12m ago: waiting 2h, forming 10s, wasted by failed runs 3m\n";
+    let line =
+        "Time until 12m ago: waiting 2h, resetting 20s, idle 10s, wasted by failed runs 3m\n";
     assert!(page.contains(line), "{page}");
 }
 
