@@ -72,11 +72,13 @@ pub(super) fn known_changes(
         JobActivity::Starting | JobActivity::Running | JobActivity::Suspended => {}
     }
     match facts.readiness {
-        Readiness::Lost(at) => changes.push((JobActivity::Idle, at)),
-        Readiness::Ready(Some(at)) if before == JobActivity::Idle => {
+        Readiness::Lost(at) if active(facts).any(is_held) => {
+            changes.push((JobActivity::Idle, at));
+        }
+        Readiness::Ready(Some(at)) if before == JobActivity::Idle && facts.has_run => {
             changes.push((JobActivity::Running, at));
         }
-        Readiness::Ready(_) | Readiness::Never => {}
+        Readiness::Lost(_) | Readiness::Ready(_) | Readiness::Never => {}
     }
     let began = active(facts).filter_map(|one| one.times.reset_began);
     if let Some(at) = began.min()
