@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
-use super::{Around, Partitions, job, pod};
+use super::{Around, Partitions, has_job_ended, has_pod_ended, job, pod};
 use crate::access::Access;
 use crate::controllers::Controllers;
 
@@ -273,6 +273,30 @@ fn failed() {
         }],
     }));
     assert_snapshot!(page(status, &around(&[], &[pod], &[])));
+}
+
+#[test]
+fn a_watch_ends_with_its_object() {
+    let job_of = |status: Value| {
+        let job = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "metadata": {"name": "train"},
+            "status": status,
+        });
+        has_job_ended(&serde_json::from_value(job).unwrap())
+    };
+    assert!(!job_of(Value::Null));
+    assert!(!job_of(
+        json!({"launcherStatus": "Failed", "completionTime": null})
+    ));
+    assert!(job_of(
+        json!({"launcherStatus": "Completed", "completionTime": SINCE})
+    ));
+    let pod_of = |phase: &str| {
+        let pod = json!({"status": {"phase": phase}});
+        has_pod_ended(&serde_json::from_value(pod).unwrap())
+    };
+    assert!(!pod_of("Pending") && !pod_of("Running"));
+    assert!(pod_of("Succeeded") && pod_of("Failed"));
 }
 
 #[test]
