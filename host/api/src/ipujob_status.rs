@@ -117,13 +117,13 @@ pub struct JobAccounting {
     /// From then until the job ran: images are pulled, init containers run, Pods wait for a node.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub starting: i64,
-    /// In the state `Running`, without the runs that failed.
+    /// In the state `Running`, without the runs that failed, and without idle time and resets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub running: i64,
     /// Seconds of `running` in the run that has not ended. If it fails, they are wasted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub current_run: i64,
-    /// In the state `Running`, in runs that failed.
+    /// In the state `Running`, in runs that failed, without idle time and resets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wasted: i64,
     /// While a V-IPU controller reset a partition of the job, and no Pod of the job was ready.
