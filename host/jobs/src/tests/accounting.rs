@@ -2,7 +2,9 @@
 
 use ipu_api::ipujob::{IPUJob, RestartPolicyType};
 use ipu_api::ipujob_status::{JobAccounting, JobActivity, JobState};
-use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartitionStatus, PartitionPhase};
+use ipu_api::ipupartition::{
+    Attempt, AttemptOutcome, AutoResets, IPUPartitionStatus, PartitionPhase,
+};
 use ipu_api::partition_conditions::{BUSY, READY};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -339,4 +341,35 @@ fn what_a_v_ipu_controller_does_by_itself_is_a_reset_while_no_pod_is_ready() {
     let all = accounting(&world);
     assert_eq!((all.idle, all.resetting), (10, 20));
     assert_eq!(all.total(), 3 * 60 + 30);
+}
+
+/// The proxy: the V-IPU controller has reset the partition so many times. The status of the job reports it.
+fn has_reset(world: &mut World, count: u32) {
+    let auto_resets = Some(AutoResets {
+        count,
+        ..AutoResets::default()
+    });
+    let status = world.observed.partitions[0].status.clone().unwrap();
+    let status = IPUPartitionStatus {
+        auto_resets,
+        ..status
+    };
+    world.partition_status(0, status);
+}
+
+#[test]
+fn a_job_runs_again_from_the_time_at_which_its_pod_became_ready() {
+    let (job, mut world) = serving(RestartPolicyType::Never);
+    becomes(&mut world, "sample-worker-0", (false, "00:59", "03:00"));
+    has_reset(&mut world, 1);
+    step_at(&mut world, &job, "03:30");
+    assert_eq!(accounting(&world).current, Some(JobActivity::Idle));
+    assert_eq!(accounting(&world).idle, 30);
+    becomes(&mut world, "sample-worker-0", (true, "00:59", "04:00"));
+    has_reset(&mut world, 2);
+    step_at(&mut world, &job, "05:00");
+    let all = accounting(&world);
+    assert_eq!(all.current, Some(JobActivity::Running));
+    assert_eq!((all.idle, all.running), (60, 129 + 60));
+    assert_eq!(all.total(), 5 * 60);
 }
