@@ -114,6 +114,8 @@ async fn check_accounting(place: &Place, job: &str, status: &IPUJobStatus) {
     let ended = status.completion_time.as_ref().unwrap().0.as_second();
     let one = status.accounting.as_ref().unwrap();
     assert_eq!(one.until.0.as_second(), ended);
-    let counted = one.waiting + one.forming + one.starting + one.running;
-    assert_eq!(counted, ended - created, "{one:?}");
+    assert_eq!(one.total(), ended - created, "{one:?}");
+    let others = [one.restarting, one.suspended, one.resetting, one.wasted];
+    assert_eq!(others, [0; 4], "{one:?}");
+    assert_eq!(one.current, None, "{one:?}");
 }
