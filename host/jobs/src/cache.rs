@@ -2,50 +2,45 @@
 //! has not reported yet.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipu_api::uid::Uid;
-use ipu_runtime::compressed::{Compressed, ObjectCompressor};
 use ipu_runtime::watch_store::{Expectations, Store, version};
 use kube::runtime::watcher::Event;
 
-use super::pruned::{JobObject, JobRef};
+use super::job_object::{JobObject, JobRef};
 
 /// Maximum time until the watch reports a write. An interrupted watch restarts within half a minute after the API server
 /// is available again, and lists everything; this limit is for writes that it never reports.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// All objects of one kind that belong to jobs.
-pub struct Cache<K> {
-    store: Store<Key, Entry>,
+pub struct Cache<K: JobObject> {
+    store: Store<Key, Entry<K::Stored>>,
     expectations: Expectations,
-    compressor: ObjectCompressor,
+    shared: K::Shared,
     undecodable: Option<(Arc<JobRef>, serde_json::Error)>,
-    kind: PhantomData<fn() -> K>,
 }
 
 /// The UIDs of a job and of its object.
 type Key = (Uid, Uid);
 
-#[derive(Debug)]
-struct Entry {
+struct Entry<S> {
     /// Shared by all objects of the job.
     job: Arc<JobRef>,
     /// A version that is not a number is 0, and no write waits for it.
     version: u64,
-    compressed: Compressed,
+    object: S,
 }
 
-impl<K> Default for Cache<K> {
+impl<K: JobObject> Default for Cache<K> {
     fn default() -> Self {
         Self {
             store: Store::default(),
             expectations: Expectations::new(WRITE_TIMEOUT),
-            compressor: ObjectCompressor::default(),
+            shared: K::Shared::default(),
             undecodable: None,
-            kind: PhantomData,
         }
     }
 }
@@ -56,7 +51,7 @@ impl<K: JobObject> Cache<K> {
         let Self {
             store,
             expectations,
-            compressor,
+            shared,
             ..
         } = self;
         let (is_delete, is_complete) = (
@@ -71,7 +66,7 @@ impl<K: JobObject> Cache<K> {
             Some(Entry {
                 job: job.or_else(|| object.job().map(Arc::new))?,
                 version,
-                compressed: compressor.compress(&object.prune()),
+                object: object.store(shared)?,
             })
         });
         for (job, uid) in changes.iter().map(|change| change.key) {
@@ -108,21 +103,19 @@ impl<K: JobObject> Cache<K> {
         }
     }
 
-    /// Returns the objects of a job, by its UID, sorted by name. `None` if the cache is stale.
-    pub fn of(&mut self, job: Uid, now: Instant) -> Option<Vec<K>> {
+    /// Returns the objects of a job, by its UID. `None` if the cache is stale.
+    pub fn of(&mut self, job: Uid, now: Instant) -> Option<Vec<K::Read>> {
         if !self.store.is_listed() || self.expectations.remaining(job, now).is_some() {
             return None;
         }
-        let decompressed = of_job(self.store.objects(), job).map(|(_, entry)| {
-            let decompressed = self.compressor.decompress(&entry.compressed);
-            decompressed.map_err(|error| (Arc::clone(&entry.job), error))
+        let Self { store, shared, .. } = self;
+        let objects = of_job(store.objects(), job).map(|(_, entry)| {
+            let object = K::read(&entry.object, shared);
+            object.map_err(|error| (Arc::clone(&entry.job), error))
         });
-        let decompressed = decompressed.collect::<Result<Vec<K>, _>>();
-        let decompressed = decompressed.map_err(|undecodable| self.undecodable = Some(undecodable));
-        let mut objects = decompressed.ok()?;
-        // The keys are in the order of UIDs.
-        objects.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
-        Some(objects)
+        let objects = objects.collect::<Result<Vec<_>, _>>();
+        let objects = objects.map_err(|undecodable| self.undecodable = Some(undecodable));
+        objects.ok()
     }
 
     /// Takes the job of the last object that could not be decoded, and the error.
@@ -149,7 +142,10 @@ fn key<K: JobObject>(object: &K) -> Option<Key> {
     Some((object.job()?.uid, Uid::of(uid)))
 }
 
-fn of_job(objects: &BTreeMap<Key, Entry>, job: Uid) -> impl Iterator<Item = (&Key, &Entry)> {
+fn of_job<S>(
+    objects: &BTreeMap<Key, Entry<S>>,
+    job: Uid,
+) -> impl Iterator<Item = (&Key, &Entry<S>)> {
     let from = objects.range((job, Uid::default())..);
     from.take_while(move |((of, _), _)| *of == job)
 }

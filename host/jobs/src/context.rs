@@ -19,9 +19,9 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::cache_sync::CacheSync;
+use super::job_object::JobObject;
 use super::observe::Snapshot;
 use super::plan::{Applicable, Plan};
-use super::pruned::JobObject;
 use super::raw::RawJob;
 use super::report::events;
 use super::report::{self, Obstacle};

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ipu_api::uid::Uid;
 
+use super::job_object::JobRef;
 use super::plan::{Applicable, DependentKind};
-use super::pruned::JobRef;
 
 /// The version of each dependent object of one job.
 pub type Versions = [u64; DependentKind::COUNT];

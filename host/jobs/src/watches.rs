@@ -21,11 +21,11 @@ use parking_lot::{Mutex, MutexGuard};
 use super::cache::Cache;
 use super::cache_sync::CacheSync;
 use super::context::Context;
-use super::pruned::{JobObject, JobRef};
+use super::job_object::{JobObject, JobRef};
 use super::raw::RawJob;
 
 /// The cache of one kind, shared by its watch and by the reconciles that write the objects.
-pub struct View<K>(Mutex<Cache<K>>);
+pub struct View<K: JobObject>(Mutex<Cache<K>>);
 
 /// The caches of jobs and of their objects.
 #[derive(Default)]
@@ -87,7 +87,7 @@ impl UncreatedPods {
     }
 }
 
-impl<K> Default for View<K> {
+impl<K: JobObject> Default for View<K> {
     fn default() -> Self {
         Self(Mutex::default())
     }
@@ -95,7 +95,7 @@ impl<K> Default for View<K> {
 
 impl<K: JobObject> View<K> {
     /// Returns the objects of a job, by its UID. `None` if the cache is stale.
-    pub fn of(&self, job: Uid) -> Option<Vec<K>> {
+    pub fn of(&self, job: Uid) -> Option<Vec<K::Read>> {
         let mut cache = self.cache();
         let objects = cache.of(job, Instant::now());
         if let Some((job, error)) = cache.take_undecodable() {

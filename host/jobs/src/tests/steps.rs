@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::cluster::{self, Cluster};
 use super::fixtures::{JobFixture, parallel};
 use crate::context::Context;
-use crate::pruned::JobRef;
+use crate::job_object::JobRef;
 use crate::{step, watches};
 
 struct Fixture {
