@@ -9,7 +9,8 @@ use ipu_api::uid::Uid;
 use ipu_runtime::watch_store::{Expectations, Store, version};
 use kube::runtime::watcher::Event;
 
-use super::job_object::{JobObject, JobRef};
+use super::job_object::{JobObject, JobRef, JobRefs};
+use super::raw::RawJob;
 
 /// Maximum time until the watch reports a write. An interrupted watch restarts within half a minute after the API server
 /// is available again, and lists everything; this limit is for writes that it never reports.
@@ -20,7 +21,7 @@ pub struct Cache<K: JobObject> {
     store: Store<Key, Entry<K::Stored>>,
     expectations: Expectations,
     shared: K::Shared,
-    undecodable: Option<(Arc<JobRef>, serde_json::Error)>,
+    jobs: Arc<JobRefs>,
 }
 
 /// The UIDs of a job and of its object.
@@ -34,25 +35,24 @@ struct Entry<S> {
     object: S,
 }
 
-impl<K: JobObject> Default for Cache<K> {
-    fn default() -> Self {
+impl<K: JobObject> Cache<K> {
+    /// Creates an empty cache, which shares its references to jobs with others.
+    pub fn new(jobs: Arc<JobRefs>) -> Self {
         Self {
             store: Store::default(),
             expectations: Expectations::new(WRITE_TIMEOUT),
             shared: K::Shared::default(),
-            undecodable: None,
+            jobs,
         }
     }
-}
 
-impl<K: JobObject> Cache<K> {
     /// Applies a watch event. Returns the jobs to reconcile.
     pub fn apply_event(&mut self, event: Event<K>) -> Vec<Arc<JobRef>> {
         let Self {
             store,
             expectations,
             shared,
-            ..
+            jobs,
         } = self;
         let (is_delete, is_complete) = (
             matches!(event, Event::Delete(_)),
@@ -64,7 +64,7 @@ impl<K: JobObject> Cache<K> {
             let known = of_job(known, job).next();
             let job = known.map(|(_, other)| Arc::clone(&other.job));
             Some(Entry {
-                job: job.or_else(|| object.job().map(Arc::new))?,
+                job: job.or_else(|| Some(jobs.shared(object.job()?)))?,
                 version,
                 object: object.store(shared)?,
             })
@@ -104,23 +104,12 @@ impl<K: JobObject> Cache<K> {
     }
 
     /// Returns the objects of a job, by its UID. `None` if the cache is stale.
-    pub fn of(&mut self, job: Uid, now: Instant) -> Option<Vec<K::Read>> {
+    pub fn of(&self, job: Uid, now: Instant) -> Option<Vec<K::Stored>> {
         if !self.store.is_listed() || self.expectations.remaining(job, now).is_some() {
             return None;
         }
-        let Self { store, shared, .. } = self;
-        let objects = of_job(store.objects(), job).map(|(_, entry)| {
-            let object = K::read(&entry.object, shared);
-            object.map_err(|error| (Arc::clone(&entry.job), error))
-        });
-        let objects = objects.collect::<Result<Vec<_>, _>>();
-        let objects = objects.map_err(|undecodable| self.undecodable = Some(undecodable));
-        objects.ok()
-    }
-
-    /// Takes the job of the last object that could not be decoded, and the error.
-    pub fn take_undecodable(&mut self) -> Option<(Arc<JobRef>, serde_json::Error)> {
-        self.undecodable.take()
+        let objects = of_job(self.store.objects(), job);
+        Some(objects.map(|(_, entry)| entry.object.clone()).collect())
     }
 
     /// Whether the cache has an object of the job, or expects one.
@@ -134,6 +123,15 @@ impl<K: JobObject> Cache<K> {
             let lists = self.store.lists();
             self.expectations.expect(job, (uid, version), lists, now);
         }
+    }
+}
+
+impl Cache<RawJob> {
+    /// Returns a job, by its UID, or the error of decoding it. `None` if the cache is stale.
+    pub fn job(&mut self, job: Uid, now: Instant) -> Option<serde_json::Result<Option<RawJob>>> {
+        let stored = self.of(job, now)?;
+        let job = stored.first().map(|job| self.shared.decompress(job));
+        Some(job.transpose())
     }
 }
 

@@ -1,10 +1,13 @@
 //! Pure: the objects of a job, as the caches know them.
 
+use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
+use std::sync::Arc;
 
 use ipu_api::uid::Uid;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
+use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -22,6 +25,27 @@ pub struct JobRef {
 impl Display for JobRef {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The references of all caches, each once: a job and its objects have the same.
+#[derive(Debug, Default)]
+pub struct JobRefs(Mutex<HashSet<Arc<JobRef>>>);
+
+impl JobRefs {
+    /// Returns the shared reference that is equal to this one.
+    pub fn shared(&self, job: JobRef) -> Arc<JobRef> {
+        let mut all = self.0.lock();
+        if let Some(known) = all.get(&job) {
+            return Arc::clone(known);
+        }
+        if all.len() == all.capacity() {
+            // Drops the references to deleted jobs before the table grows.
+            all.retain(|one| Arc::strong_count(one) > 1);
+        }
+        let job = Arc::new(job);
+        all.insert(Arc::clone(&job));
+        job
     }
 }
 
@@ -54,10 +78,7 @@ impl NameAndUid {
 /// A job, or an object that belongs to one.
 pub trait JobObject: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
     /// The form in which the cache stores an object.
-    type Stored;
-
-    /// The form in which a reconcile reads it.
-    type Read;
+    type Stored: Clone;
 
     /// The part of the stored objects that they share.
     type Shared: Default;
@@ -68,12 +89,6 @@ pub trait JobObject: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
     /// Reduces an object to the fields that decisions read. Ten thousand jobs have tens of thousands of Pods, and most of a
     /// Pod is its spec. `None` if the object has no name or no UID.
     fn store(self, shared: &mut Self::Shared) -> Option<Self::Stored>;
-
-    /// Reads a stored object. The error means that it was stored as JSON that cannot be decoded.
-    fn read(
-        stored: &Self::Stored,
-        shared: &mut Self::Shared,
-    ) -> Result<Self::Read, serde_json::Error>;
 }
 
 /// Returns the owning job of an object in the job's namespace.

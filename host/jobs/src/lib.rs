@@ -107,6 +107,7 @@ impl work_queue::StepError for StepError {
     fn category(&self) -> &'static str {
         match self {
             Self::Observe(ObserveError::Node(..)) => "ObserveNode",
+            Self::Observe(ObserveError::Job(_)) => "ObserveJob",
             Self::Write(_) => "Write",
         }
     }

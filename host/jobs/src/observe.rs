@@ -35,6 +35,9 @@ pub enum ObserveError {
     /// A Pod's Node could not be read.
     #[error("failed to read the Node {0}")]
     Node(String, #[source] kube::Error),
+    /// The job in the cache could not be decoded.
+    #[error("failed to decode the job in the cache")]
+    Job(#[from] serde_json::Error),
 }
 
 /// The result of reading a job.
@@ -55,17 +58,17 @@ pub async fn observe(
     uid: Uid,
 ) -> Result<Observation, ObserveError> {
     let found = (
-        views.jobs.of(uid),
+        views.jobs.job(uid),
         views.pods.of(uid),
         views.partitions.of(uid),
     );
-    let (Some(jobs), Some(mut pods), Some(mut partitions)) = found else {
+    let (Some(job), Some(mut pods), Some(mut partitions)) = found else {
         return Ok(Observation::CacheStale);
     };
     // The caches have them in the order of UIDs.
     pods.sort_by(|one, other| one.object.name().cmp(other.object.name()));
     partitions.sort_by(|one, other| one.object.name().cmp(other.object.name()));
-    let Some(job) = jobs.into_iter().next() else {
+    let Some(job) = job? else {
         return Ok(Observation::NotFound);
     };
     let object = job.as_json();

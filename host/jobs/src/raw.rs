@@ -43,7 +43,6 @@ impl RawJob {
 /// A job is stored whole, because a write of its status contains it.
 impl JobObject for RawJob {
     type Stored = Compressed;
-    type Read = Self;
     type Shared = ObjectCompressor;
 
     fn job(&self) -> Option<JobRef> {
@@ -60,13 +59,6 @@ impl JobObject for RawJob {
             annotations.remove(LAST_APPLIED);
         }
         Some(compressor.compress(&self))
-    }
-
-    fn read(
-        stored: &Compressed,
-        compressor: &mut ObjectCompressor,
-    ) -> Result<Self, serde_json::Error> {
-        compressor.decompress(stored)
     }
 }
 

@@ -36,7 +36,7 @@ fn names(cache: &mut Cache<Pod>, now: Instant) -> Option<Vec<String>> {
 }
 
 fn listed(pods: &[Pod]) -> Cache<Pod> {
-    let mut cache = Cache::default();
+    let mut cache = Cache::new(Arc::default());
     cache.apply_event(Event::Init);
     for pod in pods {
         cache.apply_event(Event::InitApply(pod.clone()));
@@ -47,7 +47,7 @@ fn listed(pods: &[Pod]) -> Cache<Pod> {
 
 #[test]
 fn nothing_is_known_before_the_first_list_is_complete() {
-    let mut cache = Cache::default();
+    let mut cache = Cache::new(Arc::default());
     cache.apply_event(Event::Init);
     cache.apply_event(Event::InitApply(pod("a", 1)));
     assert_eq!(names(&mut cache, at(0)), None);
@@ -161,4 +161,27 @@ fn a_pod_without_a_uid_is_left_out_and_the_others_are_kept() {
     odd.metadata.uid = None;
     let mut cache = listed(&[pod("a", 1), odd, pod("c", 3)]);
     assert_eq!(names(&mut cache, at(0)).unwrap(), ["a", "c"]);
+}
+
+#[test]
+fn caches_share_the_references_to_jobs_that_exist() {
+    let jobs = JobRefs::default();
+    let job = |number: u32| JobRef {
+        namespace: "n".into(),
+        name: format!("job-{number}").into(),
+        uid: Uid::of(&number.to_string()),
+    };
+    let kept = jobs.shared(job(0));
+    assert!(Arc::ptr_eq(&kept, &jobs.shared(job(0))));
+    let others: Vec<_> = (1..1_000).map(|number| jobs.shared(job(number))).collect();
+    let last = Arc::downgrade(&others[998]);
+    drop(others);
+    // Until the table is full.
+    for number in 1_000.. {
+        jobs.shared(job(number));
+        if last.upgrade().is_none() {
+            break;
+        }
+    }
+    assert!(Arc::ptr_eq(&kept, &jobs.shared(job(0))));
 }

@@ -89,10 +89,10 @@ fn differs(digest: Uid, current: Uid) -> bool {
 }
 
 fn termination(pod: &Pod) -> Option<Termination> {
-    let node = || pod.spec.as_ref()?.node_name.as_deref();
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
     Some(Termination {
         due: pod.metadata.deletion_timestamp.as_ref()?.0,
-        node: node().map(Into::into),
+        node: node.map(Into::into),
     })
 }
 
@@ -172,7 +172,6 @@ impl Controllers {
 
 impl JobObject for Pod {
     type Stored = Arc<ObservedPod>;
-    type Read = Arc<ObservedPod>;
     type Shared = ();
 
     fn job(&self) -> Option<JobRef> {
@@ -182,15 +181,10 @@ impl JobObject for Pod {
     fn store(self, _: &mut ()) -> Option<Arc<ObservedPod>> {
         ObservedPod::of(&self).map(Arc::new)
     }
-
-    fn read(stored: &Arc<ObservedPod>, _: &mut ()) -> Result<Arc<ObservedPod>, serde_json::Error> {
-        Ok(Arc::clone(stored))
-    }
 }
 
 impl JobObject for IPUPartition {
     type Stored = Arc<ObservedPartition>;
-    type Read = Arc<ObservedPartition>;
     type Shared = Controllers;
 
     fn job(&self) -> Option<JobRef> {
@@ -204,13 +198,6 @@ impl JobObject for IPUPartition {
 
     fn store(self, controllers: &mut Controllers) -> Option<Arc<ObservedPartition>> {
         ObservedPartition::of(&self, controllers).map(Arc::new)
-    }
-
-    fn read(
-        stored: &Arc<ObservedPartition>,
-        _: &mut Controllers,
-    ) -> Result<Arc<ObservedPartition>, serde_json::Error> {
-        Ok(Arc::clone(stored))
     }
 }
 
