@@ -1,18 +1,18 @@
-# Everything that can be run here. `make` alone lists it.
+# All commands of the project. `make` without a target lists them.
 
-# One build for the operator and for the lab that builds and runs it, so that nothing is compiled twice.
+# The operator, and the lab that builds and runs it, share one build, so that nothing is compiled twice.
 TARGET := x86_64-unknown-linux-gnu
-# The compiler's flags, with the character 31 between them: static programs in which no folder of this
-# machine is named. They are the same as in tests/release/src/dist.rs.
+# The compiler's flags, separated by the character 31: programs are static, and contain no path of this machine.
+# tests/release/src/dist.rs uses the same flags.
 UNIT := $(shell printf '\037')
 STATIC := CARGO_ENCODED_RUSTFLAGS="-Ctarget-feature=+crt-static$(UNIT)--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo$(UNIT)--remap-path-prefix=$(CURDIR)=/ipu-operator"
-# The lab alone is built, with the features that the lab, the operator, the plugin of kubectl and the simulator need
-# together: the same packages as in tests/release/src/dist.rs. `cargo run` takes one package only. A line with it has
-# nothing after it: the lab takes the place of the shell, and a Ctrl-C is its own.
+# Builds only the lab, with the features that the lab, the operator, the plugin of kubectl and the simulator need
+# together. The packages are those of tests/release/src/dist.rs, because `cargo run` accepts only one package. $(LAB) must
+# be the last command of a line: `exec` replaces the shell by the lab, so that Ctrl-C reaches the lab.
 BUILT := $(or $(CARGO_TARGET_DIR),target)
 LAB := $(STATIC) cargo build --locked --release --target $(TARGET) --target-dir $(BUILT) \
   --package lab --package ipu-operator --package ipu-kubectl --package vipu-simulator --bin lab && exec $(BUILT)/$(TARGET)/release/lab
-# For programs of `tests`, which link the operator themselves.
+# Runs programs of `tests`, which link the operator.
 BENCH := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests
 
 CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
@@ -24,27 +24,27 @@ CARGO_FUZZ := $(CACHE)/cargo-fuzz-$(CARGO_FUZZ_VERSION)/bin/cargo-fuzz
 FUZZ_SECONDS := 60
 FUZZ_TARGETS := rest_bodies controllers_yaml partition_status vipu_replies
 
-# `make soak SOAK_SEED=474`: where the simulation begins. Another one each time, so that no two runs are the same.
+# The first seed of the simulation, as in `make soak SOAK_SEED=474`. By default each run has another seed.
 SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-# The versions of Kubernetes with which not everything runs: only `make test-versions` does, or what is
-# started with IPU_OPERATOR_KUBERNETES=1.35.
+# Further versions of Kubernetes. Only `make test-versions` uses them, and commands with IPU_OPERATOR_KUBERNETES=1.35
+# or 1.34.
 OTHER_VERSIONS := 1.35 1.34
 
 .PHONY: help demo up down dist release release-twice check test test-apiserver test-nodes test-side-by-side test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
 
-help: ## list what can be run
+help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
 
 demo: ## start a cluster of two nodes, install the operator, run three jobs, stop everything
 	@sh tests/preflight.sh demo
 	@$(LAB) demo
 
-up: ## start the cluster and install the operator; the last line printed is for the shell's eval
+up: ## start the cluster and install the operator; the last line of the output is for the shell's eval
 	@sh tests/preflight.sh up
 	@$(LAB) up
 
-down: ## end the cluster and remove all that it has made
+down: ## stop the cluster and remove everything that it has created
 	@sh tests/preflight.sh down
 	@$(LAB) down
 
@@ -52,21 +52,21 @@ dist: ## build the operator, the agent, the plugin of kubectl and the guests for
 	@sh tests/preflight.sh dist
 	@$(LAB) dist
 
-release: ## build the package of a release, from which the operator is installed without a network, into dist/release/; ARM64=1: for arm64 too
+release: ## build the package of a release, which installs the operator without a network, into dist/release/; with ARM64=1 for arm64 too
 	@sh tests/preflight.sh release
 	@$(LAB) release $(if $(ARM64),--arm64)
 
-release-twice: ## build the release a second time, in another folder and from nothing, and compare every byte
-	@sh tests/preflight.sh release
+release-twice: ## build the release again in another folder, without a cache, and compare every byte
+	@sh tests/preflight.sh release-twice
 	@$(LAB) release --twice $(if $(ARM64),--arm64)
 
-check: ## formatting, lints and the tests that need no server: the quick half, for every commit
+check: ## formatting, lints and the tests that need no server: run it before every commit
 	@sh tests/preflight.sh check
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- --deny warnings
 	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
 
-test: ## all tests but the long ones that only test-full runs: on a real API server, and one end-to-end run on real nodes
+test: ## all tests except the long ones, which only test-full runs: on a real API server, and one end-to-end run on real nodes
 	@sh tests/preflight.sh test
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory $(DENY)
@@ -74,7 +74,7 @@ test: ## all tests but the long ones that only test-full runs: on a real API ser
 	@$(LAB) fetch
 	@$(MAKE) --no-print-directory test-side-by-side
 
-# Both wait for others most of the time. What the first prints comes after the second, so that neither is torn apart.
+# Both mostly wait for other processes. The output of the first follows that of the second, so that they do not mix.
 test-side-by-side:
 	@printed=$$(mktemp) && \
 	{ $(MAKE) --no-print-directory test-apiserver >"$$printed" 2>&1 & apiserver=$$!; } && \
@@ -83,14 +83,16 @@ test-side-by-side:
 	{ wait $$apiserver && apiserver=0 || apiserver=1; } && \
 	cat "$$printed" && rm -f "$$printed" && [ $$apiserver$$nodes = 00 ]
 
-# Four tests at a time keep two cores busy.
-test-apiserver: ## the tests on a real API server
+# Four tests at the same time use two cores fully.
+test-apiserver: ## run the tests on a real API server
+	@sh tests/preflight.sh test-apiserver
 	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- --test-threads=4
 
-test-nodes: ## the end-to-end run on real nodes
+test-nodes: ## run the end-to-end tests on real nodes
+	@sh tests/preflight.sh test-nodes
 	cargo test --locked --workspace --test e2e
 
-test-versions: ## the end-to-end run, and the tests of definitions, webhooks and chart, under older versions of Kubernetes, which are built first
+test-versions: ## run the end-to-end tests, and the tests of CRDs, webhooks and chart, with older versions of Kubernetes; builds these versions first
 	@sh tests/preflight.sh test-versions
 	for version in $(OTHER_VERSIONS); do \
 	  echo "Kubernetes $$version" && export IPU_OPERATOR_KUBERNETES=$$version && \
@@ -98,8 +100,8 @@ test-versions: ## the end-to-end run, and the tests of definitions, webhooks and
 	  cargo test --locked --workspace --test e2e || exit 1; \
 	done
 
-# Hours, and a nightly compiler for `fuzz`, which says so where there is none.
-test-full: test ## what a release needs: every test, the long ones too, and every figure of BENCHMARKS.md
+# It takes hours. `fuzz` needs a nightly compiler, and reports a missing one at the start.
+test-full: test ## run all checks for a release: every test including the long ones, and the benchmarks
 	@sh tests/preflight.sh fuzz
 	cargo test --locked --workspace --test languages
 	cargo test --locked --workspace --test cert_manager
@@ -111,11 +113,14 @@ test-full: test ## what a release needs: every test, the long ones too, and ever
 	@$(MAKE) --no-print-directory soak
 	@$(MAKE) --no-print-directory fuzz
 	@$(MAKE) --no-print-directory bench
+	@$(MAKE) --no-print-directory placement
 
-advisories: $(DENY) ## hold the dependencies against the RustSec database, which is fetched from where it is published
+advisories: ## check the dependencies against the RustSec database, which it downloads
+	@sh tests/preflight.sh advisories
+	@$(MAKE) --no-print-directory $(DENY)
 	$(DENY) --locked --workspace check advisories
 
-bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many jobs beside mpi-operator, large jobs, many partitions, the operator on real nodes
+bench: ## measure the figures of BENCHMARKS.md except those of placement and flood: calls of guests, policies, many jobs compared with mpi-operator, large jobs, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench
 	$(BENCH) --bin bench-guests -- --bench
 	@$(LAB) dist
@@ -124,37 +129,39 @@ bench: ## the figures of BENCHMARKS.md: calls of guests, the policy plane, many 
 	$(BENCH) --no-default-features --bin bench-partitions
 	$(BENCH) --no-default-features --bin bench-cluster -- all
 
-bench-start: ## how long the program of a job takes to start on real nodes, beside a batch Job and beside mpi-operator
-	@sh tests/preflight.sh bench
+bench-start: ## measure how long the program of a job takes to start on real nodes, compared with a batch Job and with mpi-operator
+	@sh tests/preflight.sh bench-start
 	$(BENCH) --no-default-features --bin bench-cluster -- start
 
-placement: ## what placement policies reach on jobs of a real cluster, with gaps to the bound and plots, and how decisions grow
-	@sh tests/preflight.sh dist
+placement: ## measure placement policies with jobs of a real cluster, draw plots, and measure the growth of the decision time
+	@sh tests/preflight.sh placement
 	$(BENCH) --no-default-features --bin bench-placement
 
-race: ## jobs in a second beside mpi-operator and beside a loop that makes the same writes
-	@sh tests/preflight.sh bench
+race: ## measure jobs per second, compared with mpi-operator and with a loop that sends the same writes
+	@sh tests/preflight.sh race
 	@$(LAB) dist
 	$(BENCH) --no-default-features --bin bench-jobs -- --race
 
-# The tests' own profile, with debug assertions and overflow checks, and only these crates optimised: all
-# that they depend on is the same as in `make check` and is not compiled again.
-soak: ## simulate a million lives of jobs, from a seed that is new each time, check the large bounds of the model, and give the partition core ten million random statuses
+# The profile of tests has debug assertions and overflow checks. Only these crates are optimised, so that their
+# dependencies are those of `make check` and are not compiled again.
+soak: ## simulate a million lives of jobs from a new seed, check the large bounds of the model, and test the partition core with ten million random statuses
+	@sh tests/preflight.sh soak
 	IPU_OPERATOR_SIMULATION_FIRST_SEED=$(SOAK_SEED) IPU_OPERATOR_SIMULATED_LIVES=1000000 IPU_OPERATOR_MODEL=large \
 	  IPU_OPERATOR_FUZZ_CASES=10000000 RUNNER_OPTIONS=--nocapture tests/filtered.sh "simulation:: model::no_order_of_events" \
 	  --workspace --lib --package ipu-partitions --config profile.dev.package.ipu-partitions.opt-level=2 \
 	  --config profile.dev.package.ipu-api.opt-level=2
 
-flood: ## the run on real nodes whose load from nine Pods lasts ten minutes beside hostile policies
-	@sh tests/preflight.sh test
+flood: ## run a load test on real nodes: nine Pods load every port for ten minutes, beside hostile policies
+	@sh tests/preflight.sh flood
 	IPU_OPERATOR_FLOOD_SECONDS=600 cargo test --locked --workspace --test e2e -- flood
 
-fuzz: ## lead inputs to what they have not met yet, with a nightly compiler: each target for FUZZ_SECONDS, else 60
+fuzz: ## run the coverage-guided fuzz targets with a nightly compiler, each for FUZZ_SECONDS (60 by default)
 	@sh tests/preflight.sh fuzz
 	@$(MAKE) --no-print-directory $(CARGO_FUZZ)
 	PATH="$(dir $(CARGO_FUZZ)):$$PATH" tests/fuzz/run.sh $(FUZZ_SECONDS) $(FUZZ_TARGETS)
 
-mutants: ## make mistakes in a copy of the sources, one after the other, and see the simulation, the model check and tests find them
+mutants: ## apply each mutation to a copy of the sources, and check that the simulation, the model check or tests find it
+	@sh tests/preflight.sh mutants
 	cargo run --locked --package tests --bin mutants
 
 $(DENY):

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs `cargo test` for the tests that match some words, and fails where a word matches no test: cargo's own
-# runner passes then, with nothing run.
+# Runs `cargo test` for the tests that match some words. Fails if a word matches no test, because cargo's own runner
+# then succeeds without running any.
 #
 #   tests/filtered.sh "differential webhook" --package tests --test apiserver
 set -eu
@@ -8,7 +8,7 @@ set -eu
 words=$1
 shift
 for word in $words; do
-    # The exit status of cargo counts, which it would not in a pipe.
+    # Not in a pipe, because the shell would ignore the exit status of cargo there.
     listed=$(cargo test --locked "$@" -- --list "$word")
     if ! printf '%s\n' "$listed" | grep -q ': test$'; then
         echo "no test matches \"$word\": was it renamed?" >&2

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Says in one sentence why the given `make` target cannot work here, before anything is changed.
+# Reports in one sentence why the given `make` target cannot run here, before it changes anything.
 set -eu
 
 refuse() {
@@ -25,7 +25,7 @@ if [ "$target" = fuzz ]; then
     needs c++ "libFuzzer is written in C++ (apt-get install g++)"
     needs basenc "install coreutils 8.31 or later"
 fi
-case $target in dist | check | fuzz) exit 0 ;; esac
+case $target in advisories | check | dist | fuzz | mutants | placement | soak) exit 0 ;; esac
 
 [ "$(id -u)" = 0 ] ||
     refuse "namespaces and network devices need root; run it as root (sudo env \"PATH=\$PATH\" make $target)."
@@ -38,4 +38,6 @@ needs go "install Go 1.26 or later"
 needs apt-get "runc and the packet-filter tools come from Debian packages; use Debian 12"
 needs dpkg "runc and the packet-filter tools come from Debian packages; use Debian 12"
 needs perl "mmdebstrap, which makes the jobs' image, needs it (apt-get install perl)"
-[ "$target" != test ] || needs npm "axe-core, which tests the dashboard, is an npm package (apt-get install npm)"
+case $target in
+test | test-apiserver) needs npm "axe-core, which tests the dashboard, is an npm package (apt-get install npm)" ;;
+esac

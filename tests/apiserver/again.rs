@@ -17,14 +17,14 @@ use crate::job::{parallel, single};
 use crate::job_fixture::JobFixture;
 
 #[tokio::test]
-async fn jobs_whose_names_differ_after_the_63rd_character_have_each_their_own() {
+async fn each_of_two_jobs_whose_names_differ_after_the_63rd_character_has_its_own_objects() {
     let mut fixture = JobFixture::new("alike").await;
     fixture.start();
     let jobs = ["a", "b"].map(|end| format!("{}-{end}", "n".repeat(70)));
     for job in &jobs {
         fixture.submit(&single(job)).await;
     }
-    let partitions = eventually("both partitions are asked for", async || {
+    let partitions = eventually("both partitions are requested", async || {
         Seen::when(fixture.partitions().await, |found| found.len() == 2)
     });
     let mut owners: Vec<_> = partitions.await;
@@ -45,7 +45,7 @@ async fn jobs_whose_names_differ_after_the_63rd_character_have_each_their_own() 
 }
 
 #[tokio::test]
-async fn a_job_made_again_at_once_waits_for_what_the_earlier_one_left() {
+async fn a_job_that_is_created_again_at_once_waits_for_the_objects_of_the_earlier_one() {
     let mut fixture = JobFixture::new("anew").await;
     fixture.start();
     fixture.submit(&parallel("mpi")).await;
@@ -81,7 +81,7 @@ async fn a_job_can_be_deleted_while_it_starts_restarts_and_is_suspended() {
     let mut fixture = JobFixture::new("awkward").await;
     fixture.start();
     fixture.submit(&single("forms")).await;
-    eventually("the partition is asked for", async || {
+    eventually("the partition is requested", async || {
         Seen::when(fixture.partitions().await, |found| found.len() == 1)
     })
     .await;

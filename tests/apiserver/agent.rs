@@ -50,7 +50,7 @@ fn running() -> Value {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_not_there_or_does_not_run_is_named() {
+async fn a_missing_pod_and_one_that_does_not_run_are_named() {
     let control_plane = ControlPlane::shared().await.unwrap();
     let client = control_plane.client().await.unwrap();
     let (error, text) = refusal(client.clone(), "missing").await;
@@ -65,7 +65,7 @@ async fn a_pod_that_is_not_there_or_does_not_run_is_named() {
 }
 
 #[tokio::test]
-async fn a_node_that_is_away_is_an_error_of_the_agent_and_no_exit_code() {
+async fn an_unreachable_node_is_an_error_of_the_agent_and_not_an_exit_code() {
     let control_plane = ControlPlane::shared().await.unwrap();
     let client = control_plane.client().await.unwrap();
     let nodes: Api<Node> = Api::all(client.clone());

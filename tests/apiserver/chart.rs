@@ -25,7 +25,7 @@ use cluster::{
 use self::admin::{Admin, KUBERNETES};
 
 #[test]
-fn every_template_is_as_its_suite_says() {
+fn every_template_matches_its_suite() {
     let settings = Settings::from_env().unwrap();
     let tools = Tools::fetch_some(&settings, &Progress::start(), &["helm-unittest"]).unwrap();
     let mut unittest = Command::new(tools.program("helm-unittest"));
@@ -37,7 +37,7 @@ fn every_template_is_as_its_suite_says() {
 }
 
 #[tokio::test]
-async fn what_helm_renders_is_taken() {
+async fn the_api_server_accepts_what_helm_renders() {
     let mut admin = Admin::new("chart-rendered").await;
     let chart = admin.chart().to_owned();
     for values in [
@@ -181,7 +181,7 @@ async fn unreachable_webhooks_block_no_other_requests() {
 }
 
 #[tokio::test]
-async fn rights_are_enough_and_no_more() {
+async fn the_rights_are_sufficient_and_minimal() {
     let admin = Admin::new("chart-rights").await;
     admin.helm_upgrade(&[]);
     let secret = format!("secrets/{}-admission", admin.name);

@@ -26,8 +26,8 @@ const NEAR: SignedDuration = SignedDuration::from_mins(20);
 /// The time limits of the jobs, in seconds: less than an hour, and more than a test takes.
 const LIMIT: i64 = 1800;
 
-/// A process whose clock is ahead by this number of seconds. Its monotonic clock is unchanged, as on a machine whose
-/// clock was set wrong.
+/// A process whose clock is this number of seconds ahead. Its monotonic clock is unchanged, as on a machine with a
+/// wrong time.
 fn ahead(seconds: i64) -> Environment {
     let settings = Settings::from_env().unwrap();
     let library = debian::faketime(&settings, &Progress::start()).unwrap();
@@ -55,7 +55,7 @@ fn is_near(what: &str, written: Option<Time>, now: Timestamp) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn webhooks_are_trusted_and_times_are_the_api_servers_whatever_the_own_clock_says() {
+async fn with_a_wrong_clock_webhooks_are_trusted_and_times_are_those_of_the_api_server() {
     for seconds in [HOUR, -HOUR] {
         let place = Place::new().await;
         let proxy = place.proxy("proxy", ahead(seconds)).await;
@@ -83,7 +83,7 @@ async fn webhooks_are_trusted_and_times_are_the_api_servers_whatever_the_own_clo
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_replicas_whose_clocks_differ_one_leads_and_the_next_ends_nothing_early() {
+async fn replicas_with_different_clocks_have_one_leader_and_the_next_one_ends_nothing_early() {
     let place = Place::new().await;
     let first_proxy = place.proxy("proxy-behind", ahead(-HOUR)).await;
     let first = place.controller("behind", ahead(-HOUR)).await;
@@ -173,7 +173,7 @@ impl Kept {
     }
 }
 
-/// Stands for the scheduler: assigns a node to a Pod.
+/// Acts as the scheduler: assigns a node to a Pod.
 async fn bind(client: &Client, pod: &str) {
     let binding = json!({
         "apiVersion": "v1", "kind": "Binding", "metadata": {"name": pod},
@@ -184,7 +184,7 @@ async fn bind(client: &Client, pod: &str) {
     client.request_text(request.unwrap()).await.unwrap();
 }
 
-/// Stands for the node controller: reports that the node was unreachable for too long.
+/// Acts as the node controller: reports that the node was unreachable for too long.
 async fn fall_silent(client: &Client) {
     let now = Timestamp::now();
     let conditions = json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": now}]);

@@ -73,7 +73,7 @@ async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends
         let made = policies.create(&PostParams::default(), &bomb).await;
         Seen::from(made.map_err(|error| error.to_string()))
     };
-    eventually("the IPUPolicy is taken", made).await;
+    eventually("the IPUPolicy is accepted", made).await;
     let refused = eventually("the IPUPolicy is refused", async || {
         let status = policies.get("bomb").await.unwrap().status;
         let is_refused = |status: &IPUPolicyStatus| status.phase == PolicyPhase::Refused;
@@ -84,13 +84,13 @@ async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends
     assert!(message.contains(&words), "{message}");
 
     let (peak, kills) = (cgroup.peak().unwrap(), cgroup.oom_kills().unwrap());
-    // The limit counts the memory that the compiler reserves, and the cgroup the part that it has touched: half or
-    // less. The controller alone stays far below this.
+    // The limit counts the memory that the compiler reserves. The cgroup counts the part that it has touched: half
+    // or less. The controller alone stays far below this.
     assert!(
         peak > COMPILE_MEMORY / 4,
         "{peak} bytes: the compiler took memory outside of the cgroup"
     );
-    assert_eq!(kills, 0, "the kernel has killed for memory at {peak} bytes");
+    assert_eq!(kills, 0, "the kernel has killed a process at {peak} bytes");
     controller.must_run();
     place.submit(&single("after")).await;
     drop(controller);
@@ -125,7 +125,7 @@ async fn large_modules_whose_code_stays_in_memory_are_refused_and_end_nothing_el
             },
         });
         let policy: IPUPolicy = serde_json::from_value(policy).unwrap();
-        eventually("the IPUPolicy is taken", async || {
+        eventually("the IPUPolicy is accepted", async || {
             let taken = policies.create(&PostParams::default(), &policy).await;
             Seen::from(taken.map_err(|error| error.to_string()))
         })
@@ -152,7 +152,7 @@ async fn large_modules_whose_code_stays_in_memory_are_refused_and_end_nothing_el
         assert!(message.contains(advice), "{message}");
     }
     let (peak, kills) = (cgroup.peak().unwrap(), cgroup.oom_kills().unwrap());
-    assert_eq!(kills, 0, "the kernel has killed for memory at {peak} bytes");
+    assert_eq!(kills, 0, "the kernel has killed a process at {peak} bytes");
     controller.must_run();
     place.submit(&single("after")).await;
     drop(controller);

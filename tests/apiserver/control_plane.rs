@@ -1,4 +1,4 @@
-//! The control plane itself: it responds, it is shared, and it ends with its owner.
+//! The control plane itself: it responds, tests share it, and it ends with its owner.
 
 use cluster::control_plane::ControlPlane;
 use k8s_openapi::api::core::v1::ConfigMap;

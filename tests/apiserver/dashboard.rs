@@ -1,5 +1,5 @@
-//! `kubectl ipu dashboard` as a program on a real API server: it shows what the rights of its user show, follows changes,
-//! and ends with the rights.
+//! `kubectl ipu dashboard` as a program on a real API server: it shows what its user may read, follows changes, and
+//! stops when the user loses the rights.
 
 mod browser;
 pub(crate) mod fixture;
@@ -76,7 +76,7 @@ async fn the_page_ends_with_the_rights_of_its_user() {
 }
 
 impl Dashboard {
-    /// What a view answers, once it is as wanted.
+    /// Returns the JSON of a view, once it is as wanted.
     pub(crate) async fn once(&self, view: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
         let url = self.url(&format!("api/{view}"));
         eventually(view, async || {

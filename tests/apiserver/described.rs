@@ -1,4 +1,4 @@
-//! Reads what `kubectl describe ipujob` says of a job, as the user of the job does.
+//! Reads the output of `kubectl describe ipujob`, as the user of the job does.
 
 use cluster::progress::Progress;
 use cluster::settings::Settings;
@@ -9,7 +9,7 @@ use tests::described::{Described, Expected};
 
 use crate::job_fixture::JobFixture;
 
-/// Waits until `kubectl describe` of a job says this and nothing that warns. Returns what was read, and its text.
+/// Waits until `kubectl describe` of a job shows this and no warning. Returns what was read, and its text.
 pub(crate) async fn once_described(
     fixture: &JobFixture,
     name: &str,

@@ -20,17 +20,17 @@ const NEIGHBOURS: usize = 4;
 
 /// The controller finds these violations itself before it creates anything, with the code of the guest. The CRD
 /// accepts them, as Graphcore's CRD did, so that stored jobs stay valid.
-const AGAIN: &str = "the controller checks it again before it makes anything of the job";
+const AGAIN: &str = "the controller checks it again before it creates objects for the job";
 
 /// The guest does not allow changes of these fields, and the CRD does: a job that bypassed the webhooks can be fixed
 /// as long as nothing was created for it. Its partitions never change.
-const FIXABLE: &str = "a job that got past the webhooks can be fixed";
+const FIXABLE: &str = "a job that bypassed the webhooks can be fixed";
 
 /// Fields that only the guest checks, with the reason why no rule of the CRD does.
 const ONLY_THE_GUEST: [(&str, &str); 16] = [
     (
         "metadata.name",
-        "names of Pods are made of it, by the sizes of the job",
+        "the names of Pods contain it, and their length depends on the sizes of the job",
     ),
     ("spec.interactive", AGAIN),
     ("spec.ipusPerJobInstance", AGAIN),
@@ -169,7 +169,7 @@ fn unlisted(found: &BTreeMap<String, Value>, listed: &[(&str, &str)]) -> Vec<Str
     let idle = listed
         .iter()
         .filter(|(field, _)| !found.contains_key(*field))
-        .map(|(field, _)| format!("{field} stands in the list, and both judge alike"));
+        .map(|(field, _)| format!("{field} is in the list, but both give the same result"));
     missing.chain(idle).collect()
 }
 

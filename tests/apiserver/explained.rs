@@ -1,5 +1,5 @@
-//! Why a job waits, and what would fit: each cause made real, and named in the conditions, in the answer to a query, by
-//! `kubectl ipu why`, and in the queue of the dashboard.
+//! Why a job waits, and which size would fit: the tests create each cause, and find it in the conditions, in the answer
+//! to a query, in `kubectl ipu why`, and in the queue of the dashboard.
 
 mod capacity;
 mod fit;

@@ -1,4 +1,4 @@
-//! Hostile texts of guests and of V-IPU controllers, wherever people and programs read them: output of kubectl,
+//! Hostile texts of guests and of V-IPU controllers, wherever users and programs read them: output of kubectl,
 //! responses of the API server, statuses, events, logs, and responses of the REST API. Also a hostile wait, which
 //! delays no job.
 

@@ -42,7 +42,7 @@ pub(crate) fn parallel(name: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_single_worker_goes_to_completed_and_is_deleted_without_a_trace() {
+async fn a_single_worker_completes_and_is_deleted_without_a_trace() {
     let mut fixture = JobFixture::new("single").await;
     fixture.start();
     fixture.submit(&single("hello")).await;
@@ -125,11 +125,11 @@ async fn a_parallel_job_survives_a_controller_killed_at_every_step() {
         .row("mpi", "Completed 0 1", "All instances done")
         .await;
     let pods = fixture.pods().list(&ListParams::default()).await.unwrap();
-    assert_eq!(pods.items.len(), 3, "nothing was made twice");
+    assert_eq!(pods.items.len(), 3, "no Pod was created twice");
     assert_eq!(
         fixture.partitions().await.len(),
         1,
-        "its workers still hold it"
+        "its workers still use it"
     );
 
     fixture.delete("mpi").await;
@@ -360,7 +360,7 @@ async fn scale_moves_jobs_without_a_launcher_and_only_those() {
     jobs.patch_scale("web", &PatchParams::default(), &scaled)
         .await
         .unwrap();
-    eventually("both partitions are asked for", async || {
+    eventually("both partitions are requested", async || {
         let mut of_web = fixture.partitions().await;
         of_web.retain(|found| found.spec.owner.name == "web");
         Seen::when(of_web, |of_web| of_web.len() == 2)

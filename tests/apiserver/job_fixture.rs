@@ -194,7 +194,7 @@ impl JobFixture {
     }
 
     async fn partition_is_ready(&self, is_meant: impl Fn(&IPUPartitionSpec) -> bool) {
-        let partition = eventually("the partition is asked for", async || {
+        let partition = eventually("the partition is requested", async || {
             let mut all = self.partitions().await.into_iter();
             all.find(|found| is_meant(&found.spec))
         })
@@ -202,7 +202,8 @@ impl JobFixture {
         let (name, slot) = (&partition.spec.owner.name, partition.spec.slot);
         let status = json!({"status": {
             "phase": "Ready",
-            // The value is a label of Pods, and the name of the job can be too long for it.
+            // The value is a label of Pods, and the name of the job can be longer than a label may
+            // be.
             "partitionId": format!("p-{name:.20}-{}-{slot}", self.namespace),
             "generation": 1,
             "controller": {

@@ -1,5 +1,5 @@
 //! `kubectl ipu` as a program on a real API server: a user with the chart's role for users sees what the role allows,
-//! a user without rights gets an error that says so, figures follow changes, and an admin cordons and drains V-IPU
+//! a user without rights gets an error that says so, figures and pages follow changes, and an admin cordons and drains V-IPU
 //! controllers.
 
 mod operate;
@@ -13,7 +13,7 @@ use cluster::wait::eventually;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use nix::sys::signal::{Signal, kill};
@@ -193,7 +193,7 @@ fn ready(id: &str) -> Value {
 }
 
 #[tokio::test]
-async fn users_see_what_their_rights_show() {
+async fn users_see_what_their_rights_allow() {
     let office = Office::new().await;
     let uid = office.waiting_job().await;
     office.partition("IPUJob", "train", &uid, waiting()).await;
@@ -311,4 +311,38 @@ async fn an_admin_sees_pods_warnings_and_figures_that_follow_changes() {
     let pid = i32::try_from(watch.id().unwrap()).unwrap();
     kill(Pid::from_raw(pid), Signal::SIGINT).unwrap();
     assert!(watch.wait().await.unwrap().success());
+    follow_a_pod(&office, &pods).await;
+}
+
+/// The page of a Pod follows its partition, and ends with the Pod.
+async fn follow_a_pod(office: &Office, pods: &Api<Pod>) {
+    let arguments = ["why", "pod/notebook", "--watch"];
+    let why = office.command(&office.kubeconfig("root"), &arguments);
+    let mut why = tokio::process::Command::from(why);
+    let mut why = why
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(why.stdout.take().unwrap()).lines();
+    let mut shown = async |expected: &str| {
+        while let Some(line) = lines.next_line().await.unwrap() {
+            if line.contains(expected) {
+                return;
+            }
+        }
+        panic!("the plugin ended before it showed {expected}");
+    };
+    shown("default.notebook-0 (slot 0, 4 IPUs): Ready").await;
+    office
+        .change("default.notebook-0", json!({"phase": "Error"}))
+        .await;
+    shown("default.notebook-0 (slot 0, 4 IPUs): Error").await;
+    let gone = pods.delete("notebook", &DeleteParams::default()).await;
+    gone.unwrap();
+    let output = why.wait_with_output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(said, "the Pod notebook is gone\n");
 }

@@ -195,7 +195,7 @@ async fn a_job_of_higher_priority_takes_the_ipus_of_a_lower_one() {
         .await;
     assert_eq!(low.reason("Evicted"), "Preempted");
     fixture.once_released("low").await;
-    assert_eq!(fixture.most_taken(), 4, "one gave its IPUs back first");
+    assert_eq!(fixture.most_taken(), 4, "one released its IPUs first");
     fixture.end("high").await;
     fixture.once_running("low").await;
     fixture.end("low").await;

@@ -37,7 +37,7 @@ const ENDED: Expected = Expected {
 const MESSAGE: usize = 200;
 
 #[tokio::test]
-async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
+async fn a_job_of_256_workers_runs_to_its_end_and_is_deleted() {
     let mut fixture = JobFixture::new("large").await;
     fixture.start();
     let mut job = parallel("large");
@@ -46,7 +46,7 @@ async fn a_job_of_256_workers_is_made_runs_ends_and_goes() {
     job["spec"]["workersPerJobInstance"] = json!("64");
     job["spec"]["cleanPodPolicy"] = json!("All");
     let begun = Instant::now();
-    // The runner captures what the macros print, and shows it where a test fails.
+    // The test runner captures what the macros print, and shows it if a test fails.
     let passed = |what: &str| {
         let line = format!("{WORKERS} workers: {what} after {:.1?}\n", begun.elapsed());
         std::io::stderr().write_all(line.as_bytes()).unwrap();

@@ -21,7 +21,8 @@ type Requests = Arc<Mutex<Vec<(Method, String)>>>;
 /// Marks the moment in the list of requests at which a delayed one continues.
 const LET_THROUGH: &str = "let-through";
 
-/// A client whose watches of Pods, or lists of Pods, get no response until `told`, and its requests.
+/// A client whose watches of Pods, or lists of Pods, get no response until `told` is cancelled, and
+/// its requests.
 fn late(client: &Client, told: &CancellationToken, of_watches: bool) -> (Client, Requests) {
     let requests = Requests::default();
     let (inner, told, seen) = (client.clone(), told.clone(), Arc::clone(&requests));

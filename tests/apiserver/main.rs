@@ -1,11 +1,11 @@
 //! Suites on a real etcd and kube-apiserver, which start and end with the run.
 #![allow(
     clippy::unwrap_used,
-    reason = "what a test's helper cannot do fails the test"
+    reason = "an error in a test's helper fails the test"
 )]
 #![allow(
     clippy::too_many_lines,
-    reason = "a test here is one story, from a new cluster to what is left of it, and reads best in one piece"
+    reason = "a test here is one sequence of steps, from a new cluster to its end, and is clearest as one function"
 )]
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ async fn run_job(fixture: &JobFixture, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn who_may_read_metrics_sees_what_became_of_jobs() {
+async fn a_reader_with_the_right_sees_the_phases_of_jobs_in_metrics() {
     let mut fixture = JobFixture::new("metrics").await;
     let (port, service) = (free_port(), "ipu-operator-controller-manager-metrics");
     serve_metrics(&fixture, port).await;
@@ -87,7 +87,7 @@ async fn who_may_read_metrics_sees_what_became_of_jobs() {
         "\nipu_operator_reconcile_queue_depth{controller=\"ipujob\"} 0\n",
     ];
     let reader = to(&token);
-    eventually("the metrics tell of the job", async || {
+    eventually("the metrics count the job", async || {
         let (status, text) = reader.read().await;
         let missing = wanted.iter().filter(|line| !text.contains(**line));
         let missing: Vec<_> = missing.collect();
@@ -127,7 +127,10 @@ async fn prometheus_reads(port: u16, server: &str, authority: &str, token: &str)
         Seen::when(answer["data"].clone(), |data| !is_empty(data))
     };
     let completed = "query?query=ipu_operator_jobs%7Bphase%3D%22Completed%22%7D";
-    let found = eventually("Prometheus knows of the job", async || ask(completed).await).await;
+    let found = eventually("Prometheus has the metric of the job", async || {
+        ask(completed).await
+    })
+    .await;
     assert_eq!(found["result"][0]["value"][1], json!("1"), "{found}");
     let exemplars = "query_exemplars?query=ipu_operator_job_time_to_running_seconds_bucket\
         &start=0&end=4102444800";
@@ -199,7 +202,7 @@ async fn the_proxy_reports_partitions_and_ipus_beside_its_rest_api() {
         "\nipu_operator_reconcile_total{controller=\"ipupartition\",result=\"success\"} "
             .to_owned(),
     ];
-    eventually("the metrics tell of the partition", async || {
+    eventually("the metrics count the partition", async || {
         let (status, text) = reader.read().await;
         let missing = wanted.iter().filter(|line| !text.contains(*line));
         let missing: Vec<_> = missing.collect();

@@ -203,7 +203,7 @@ where
         stored += 1;
         if let Some(status) = object.data.get("status") {
             let status = Patch::Merge(json!({"status": status}));
-            // If the API server refuses the status, no process can meet it.
+            // If the API server refuses the status, no process can read it.
             let _ = api
                 .patch_status(&name, &PatchParams::default(), &status)
                 .await;

@@ -16,7 +16,7 @@ use tests::guests::hostile;
 use self::fixture::{Fixture, Other, at_most, built_in, large_job, of_map, of_registry};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_policy_decides_beside_the_built_in_one_is_exchanged_and_goes() {
+async fn a_policy_is_added_replaced_and_deleted_beside_the_built_in_one() {
     let fixture = Fixture::start().await;
     fixture.apply("small", at_most(4)).await.unwrap();
     let active = fixture.once_in("small", PolicyPhase::Active).await;
@@ -108,7 +108,7 @@ async fn a_module_that_cannot_be_loaded_is_refused_with_the_reason_and_the_activ
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_version_comes_into_force_once_every_living_replica_has_it() {
+async fn a_version_becomes_active_once_every_live_replica_has_it() {
     let fixture = Fixture::start().await;
     let other = Other::start(fixture.client.clone(), "controller-1").await;
     fixture.apply("small", at_most(4)).await.unwrap();
@@ -121,7 +121,7 @@ async fn a_version_comes_into_force_once_every_living_replica_has_it() {
         .iter()
         .filter_map(|one| one.since.clone())
         .collect();
-    assert_eq!(times.len(), 2, "each says since when it asks the guest");
+    assert_eq!(times.len(), 2, "each reports since when it calls the guest");
     other.stop().await;
     let alone = |status: &IPUPolicyStatus| status.replicas.len() == 1;
     fixture.once("small", "asked by one", alone).await;
@@ -141,7 +141,7 @@ async fn a_policy_that_traps_blocks_or_is_skipped_as_its_on_error_defines() {
     fixture.apply("trap", spec.clone()).await.unwrap();
     fixture.once_in("trap", PolicyPhase::Active).await;
     let large = large_job();
-    let refused = eventually("a large job meets the trap", async || {
+    let refused = eventually("a large job is refused because of the trap", async || {
         Seen::when(fixture.webhooks.create(&large).await, Result::is_err)
     });
     let message = refused.await.unwrap_err().message;
@@ -212,7 +212,7 @@ async fn a_policy_that_refuses_everything_blocks_no_operator_writes_and_no_delet
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_versions_that_follow_at_once_the_last_one_counts() {
+async fn the_last_of_several_versions_in_quick_succession_counts() {
     let fixture = Fixture::start().await;
     for ipus in [4, 32, 16] {
         fixture.apply("small", at_most(ipus)).await.unwrap();
@@ -223,7 +223,7 @@ async fn of_versions_that_follow_at_once_the_last_one_counts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_tried_guest_changes_nothing_and_is_promoted_by_equal_answers() {
+async fn a_shadow_guest_changes_nothing_and_is_promoted_by_equal_answers() {
     let fixture = Fixture::start().await;
     let mut spec = at_most(4);
     spec["mode"] = json!("Shadow");
@@ -261,7 +261,7 @@ async fn a_tried_guest_changes_nothing_and_is_promoted_by_equal_answers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_definition_refuses_what_no_policy_can_mean() {
+async fn the_definition_refuses_invalid_policies() {
     let fixture = Fixture::start().await;
     let digest = format!("sha256:{}", "a".repeat(64));
     let image = json!({"image": {"file": "validation.wasm"}});

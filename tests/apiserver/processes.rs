@@ -116,7 +116,7 @@ impl Place {
         fs::create_dir(&folder).unwrap();
         for entry in fs::read_dir(&self.guests).unwrap() {
             let path = entry.unwrap().path();
-            // Another test may be writing its own beside them.
+            // Another test may be writing its own guests at the same time.
             if path
                 .extension()
                 .is_some_and(|extension| extension == "wasm")
@@ -232,7 +232,7 @@ impl Place {
     /// The user creates a job, as soon as the API server trusts the webhooks.
     pub(crate) async fn submit(&self, job: &Value) {
         let job: IPUJob = serde_json::from_value(job.clone()).unwrap();
-        eventually("the job is taken", async || {
+        eventually("the job is accepted", async || {
             let made = self.jobs().create(&PostParams::default(), &job).await;
             Seen::from(made.map_err(|error| error.to_string()))
         })

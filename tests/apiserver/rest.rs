@@ -8,7 +8,7 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::labels::REQUESTED_BY_ANNOTATION;
 use ipu_runtime::certificates::Source;
-use ipu_runtime::certificates::manager::CertificateManager;
+use ipu_runtime::certificates::renewal::CertificateManager;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Secret, ServiceAccount};
 use kube::ResourceExt;
@@ -82,14 +82,14 @@ async fn a_partition_is_requested_created_and_released() {
     assert!(given.body["partition"]["metadata"]["deletionTimestamp"].is_string());
     fixture.once_gone(&object).await;
     fixture
-        .once_ids("it is off its controller", |ids| ids[0].is_empty())
+        .once_ids("its controller has removed it", |ids| ids[0].is_empty())
         .await;
     let gone = caller.ask("DELETE", &path, &Value::Null).await;
     assert_eq!(gone.status, 404, "{gone:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_takes_a_living_jobs_partition_is_warned() {
+async fn a_user_who_deletes_the_partition_of_an_existing_job_gets_a_warning() {
     let fixture = Fixture::start(&[16]).await;
     grant(&fixture, "rest-admin", &["list", "get", "create", "delete"]).await;
     let caller = Caller::new(&fixture, &token(&fixture, "rest-admin", AUDIENCE).await).await;
@@ -120,7 +120,7 @@ async fn whoever_takes_a_living_jobs_partition_is_warned() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_rbac_does_not_allow_is_not_done() {
+async fn requests_without_the_right_are_refused() {
     let fixture = Fixture::start(&[16]).await;
     grant(&fixture, "rest-reader", &["list", "get"]).await;
     let nobody = Caller::new(&fixture, &token(&fixture, "rest-nobody", AUDIENCE).await).await;

@@ -59,7 +59,7 @@ async fn names_of_jobs(place: &Place) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_runs_keeps_its_partition_and_nothing_is_leaked_or_given_twice() {
+async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twice() {
     let mut place = Place::new().await;
     let processes = operator(&place).await;
     let kept = place.run_job("kept").await;
@@ -128,8 +128,8 @@ async fn what_runs_keeps_its_partition_and_nothing_is_leaked_or_given_twice() {
     drop(processes);
 }
 
-/// Checks the descriptions: nothing special for the job that ran on and for those that had ended, and a reason for
-/// the job that starts again.
+/// Checks the descriptions: nothing special for the job that continued and for those that had ended, and a reason
+/// for the job that starts again.
 async fn describe_what_became_of_them(place: &Place) {
     for (job, parts) in [
         ("kept", &["Launcher Status: Running"][..]),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::job_fixture::JobFixture;
 
-/// A text that must not be in the bundle, wherever it is placed.
+/// A text that must not be in the bundle, wherever the test puts it.
 const PLANTED: &str = "correct-horse-battery";
 
 /// Another one, in an annotation and in no environment variable.
@@ -97,7 +97,7 @@ fn unpacked(archive: &[u8]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_bundle_holds_what_there_is_and_no_secret() {
+async fn a_bundle_contains_every_object_and_no_secret() {
     let fixture = JobFixture::new("support").await;
     plant(&fixture).await;
     let folder = tempfile::tempdir().unwrap();

@@ -6,8 +6,8 @@ mod witness;
 use std::path::Path;
 
 use cluster::wait::{Seen, eventually};
-use ipu_runtime::certificates::manager::CertificateManager;
 use ipu_runtime::certificates::registration::Registration;
+use ipu_runtime::certificates::renewal::CertificateManager;
 use ipu_runtime::certificates::{Source, issue, secret};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::admissionregistration::v1::{
@@ -273,7 +273,7 @@ async fn without_the_option_the_ca_bundle_is_left_alone() {
 }
 
 #[tokio::test]
-async fn with_the_webhooks_down_nothing_new_comes_in_and_everything_can_go() {
+async fn with_the_webhooks_down_no_job_can_be_created_and_every_job_can_be_deleted() {
     let mut webhooks = Webhooks::start().await;
     // The webhook adds the finalizer, and no controller would remove it.
     webhooks.create(&job("stays", |_| {})).await.unwrap();

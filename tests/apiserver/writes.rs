@@ -94,7 +94,7 @@ async fn complete(place: &Place, job: &str) {
     let events: Api<Event> = Api::all(place.client.clone());
     for reason in ["IPUJobSucceeded", "PartitionReleased", "Removed"] {
         let list = ListParams::default().fields(&format!("reason={reason}"));
-        eventually(&format!("{reason} is told of {job}"), async || {
+        eventually(&format!("an event {reason} reports on {job}"), async || {
             let told = events.list(&list).await.unwrap().items;
             let names = told
                 .into_iter()
@@ -114,6 +114,8 @@ async fn check_accounting(place: &Place, job: &str, status: &IPUJobStatus) {
     let ended = status.completion_time.as_ref().unwrap().0.as_second();
     let one = status.accounting.as_ref().unwrap();
     assert_eq!(one.until.0.as_second(), ended);
-    let counted = one.waiting + one.forming + one.starting + one.running;
-    assert_eq!(counted, ended - created, "{one:?}");
+    assert_eq!(one.total(), ended - created, "{one:?}");
+    let others = [one.restarting, one.suspended, one.resetting, one.wasted];
+    assert_eq!(others, [0; 4], "{one:?}");
+    assert_eq!(one.current, None, "{one:?}");
 }

@@ -1,17 +1,17 @@
 //! The operator's certificates from a real cert-manager: its controller and its cainjector run beside the suite's
-//! API server. Building them takes minutes, so that this is part of `make test-full`.
+//! API server. Their build takes minutes, so this is a part of `make test-full`.
 #![allow(
     clippy::unwrap_used,
-    reason = "what a test's helper cannot do fails the test"
+    reason = "an error in a test's helper fails the test"
 )]
 
-#[expect(dead_code, reason = "the suite that it belongs to uses the rest of it")]
+#[expect(dead_code, reason = "only its own suite uses the rest of it")]
 #[path = "../apiserver/processes.rs"]
 mod processes;
-/// Where the processes look for Helm.
+/// The admin with Helm, whom the processes need.
 #[path = "../apiserver/chart"]
 mod chart {
-    #[expect(dead_code, reason = "the suite that it belongs to uses the rest of it")]
+    #[expect(dead_code, reason = "only its own suite uses the rest of it")]
     pub(crate) mod admin;
 }
 
@@ -37,10 +37,11 @@ use serde_json::{Value, json};
 /// Namespace and release.
 const NAMESPACE: &str = "ipu-operator";
 
-/// The Secret of the webhooks, and the Certificate that cert-manager makes it of, as the chart names them.
+/// The Secret of the webhooks, and the Certificate from which cert-manager creates it. The chart names
+/// both.
 const SECRET: &str = "ipu-operator-admission";
 
-/// An authority of the admin's own, and the issuer that signs with it.
+/// The admin's own CA, and the issuer that signs with it.
 const ISSUERS: &str = "
 apiVersion: v1
 kind: Namespace
@@ -76,7 +77,7 @@ async fn cert_manager_makes_the_certificates_and_renews_them_without_a_lost_requ
             "certificates.source=certManager",
             "certificates.certManager.issuerRef.name=authority",
         ],
-        // As the chart has them with these values.
+        // The arguments are those of the chart with these values.
         controller: vec!["--webhook-certificate=given", "--webhook-ca-bundle=false"],
         proxy: vec![
             "--certificate=given",
@@ -112,7 +113,7 @@ async fn cert_manager_makes_the_certificates_and_renews_them_without_a_lost_requ
     }
 }
 
-/// Both programs of cert-manager, once an issuer of the admin's own works.
+/// Starts both programs of cert-manager, and waits until an issuer of the admin works.
 async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Keeper {
     let settings = Settings::from_env().unwrap();
     let fetched = tokio::task::spawn_blocking(move || {
@@ -174,7 +175,7 @@ async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Keeper {
     keeper
 }
 
-/// Applies every definition of a folder.
+/// Applies every CRD of a folder.
 fn define_all(admin: &Admin, folder: &Path) {
     for file in fs::read_dir(folder).unwrap() {
         let file = file.unwrap().path();
@@ -189,7 +190,8 @@ fn define_all(admin: &Admin, folder: &Path) {
     admin.kubectl(&established).unwrap();
 }
 
-/// Its definitions are templates of its chart, but for labels nothing is left open in them.
+/// Applies a CRD of cert-manager. The files are templates of its chart, in which only labels depend
+/// on values.
 fn define(admin: &Admin, file: &Path) {
     let text = fs::read_to_string(file).unwrap();
     let lines = text.lines().filter(|line| !line.contains("{{"));
@@ -199,7 +201,7 @@ fn define(admin: &Admin, file: &Path) {
     admin.kubectl(&apply).unwrap();
 }
 
-/// What `cmctl renew` does.
+/// Requests a new certificate, as `cmctl renew` does.
 fn renew(admin: &Admin) {
     let condition = json!({"status": {"conditions": [{
         "type": "Issuing", "status": "True", "reason": "ManuallyTriggered",
@@ -220,7 +222,7 @@ fn renew(admin: &Admin) {
     admin.kubectl(&patch).unwrap();
 }
 
-/// The webhooks' certificate, once there is one that is not the one before.
+/// Returns the webhooks' certificate, once it differs from the former one.
 async fn once_another(place: &Place, before: Option<&Vec<u8>>) -> Vec<u8> {
     let secrets: Api<Secret> = Api::namespaced(place.client.clone(), NAMESPACE);
     eventually("cert-manager makes a certificate", async || {
@@ -231,7 +233,7 @@ async fn once_another(place: &Place, before: Option<&Vec<u8>>) -> Vec<u8> {
     .await
 }
 
-/// The webhooks themselves say no: the API server has called them.
+/// Checks that the webhooks refuse a job, which shows that the API server has called them.
 async fn refused(place: &Place) {
     let mut bad = job("bad");
     bad["spec"]["ipusPerJobInstance"] = json!("3");
@@ -241,7 +243,7 @@ async fn refused(place: &Place) {
     assert!(refused.contains("power of two"), "{refused}");
 }
 
-/// Users who create jobs all the time. Nothing is stored.
+/// Users who create jobs without a pause, in dry runs.
 struct Requests {
     stop: Arc<AtomicBool>,
     taken: Arc<AtomicUsize>,
@@ -269,12 +271,13 @@ impl Requests {
         Self { stop, taken, task }
     }
 
-    /// Waits until the controller serves with so many new certificates, and users were answered since.
+    /// Waits until the controller has loaded this number of new certificates, and until users were
+    /// answered since.
     async fn go_on(&self, controller: &processes::Running, renewals: usize) {
         eventually("the new certificate is in service", async || {
             let said = controller.said();
             let served = said.matches("a new certificate is in service").count();
-            // Its metrics are served with the same one.
+            // Its metrics use the same certificate.
             Seen::when(served, |served| *served >= 2 * renewals)
         })
         .await;

@@ -1,4 +1,4 @@
-//! A typing error of an admin in the list of V-IPU controllers.
+//! A typing error in the admin's list of V-IPU controllers.
 
 use cluster::wait::{Seen, until};
 use k8s_openapi::api::core::v1::ConfigMap;

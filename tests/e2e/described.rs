@@ -1,4 +1,4 @@
-//! Reads what `kubectl describe ipujob` says of a job, as the user of the job does.
+//! Reads the output of `kubectl describe ipujob`, as the user of the job does.
 
 use cluster::wait::{Seen, until};
 use lab::demo::KubectlError;
@@ -7,8 +7,8 @@ use tests::described::{Described, Expected};
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// Waits until `kubectl describe` of a job of the default namespace says this and nothing that warns: a condition that
-/// nobody expects, or a warning that stays, ends the wait with what was read instead.
+/// Waits until `kubectl describe` of a job of the default namespace shows this and no warning. If an unexpected
+/// condition or a warning remains, the wait ends with the text that was read instead.
 pub(crate) async fn once_described(
     fixture: &Fixture,
     name: &str,

@@ -55,7 +55,7 @@ const OWN: [(&str, &str); 6] = [
     ("pod1.example.com:8090", "pod1.vipu:8090"),
     ("pod1.example.com-8090", "pod1.vipu-8090"),
     ("pod2.example.com:8090", "pod2.vipu:8090"),
-    // A drain that does not end fails the run earlier.
+    // A drain that does not end fails the run before this limit.
     ("--timeout 1h", "--timeout 3m"),
     ("node-1", "node1"),
 ];

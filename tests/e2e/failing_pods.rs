@@ -65,9 +65,13 @@ pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
             "127.0.0.1:9/missing:1",
         ];
         fixture.described("unreachable", &pull).await?;
-        assert_eq!(fixture.partitions().await?.len(), 3, "they are kept");
-        // The kubelet reports ErrImagePull first: another reason of the same wait is no further event. The events of
-        // a job are in their order, so all of them exist once the last one does.
+        assert_eq!(
+            fixture.partitions().await?.len(),
+            3,
+            "the partitions are kept"
+        );
+        // The kubelet reports ErrImagePull first. Another reason of the same wait causes no further event. The
+        // events of a job are in order, so all of them exist once the last one does.
         let suspend = r#"--patch={"spec": {"suspend": true}}"#;
         fixture
             .kubectl(&["patch", "ipujob", "unreachable", "--type=merge", suspend])
@@ -92,7 +96,8 @@ pub(crate) fn init_container_fails(fixture: &Fixture) -> Result<(), Failed> {
     )
 }
 
-/// A worker that exceeds its memory limit: the kernel kills it, and the job says so, instead of only 137.
+/// A worker that exceeds its memory limit: the kernel kills it, and the job names the cause, not only
+/// 137.
 pub(crate) fn killed_for_memory(fixture: &Fixture) -> Result<(), Failed> {
     let hungry = json!({
         "command": ["python3", "-c", "kept = [bytearray(1 << 20) for _ in range(1 << 12)]"],

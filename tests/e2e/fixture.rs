@@ -48,11 +48,11 @@ pub(crate) struct Fixture {
     runtime: Runtime,
     /// The folders that the cluster uses.
     pub(crate) settings: Settings,
-    /// Prints the progress.
+    /// The progress of the run.
     pub(crate) progress: Progress,
     /// The programs of the cluster.
     pub(crate) tools: Tools,
-    /// What the demo runs on.
+    /// The installed operator, as the demo uses it.
     pub(crate) operated: Operated,
     /// The operator's Helm release.
     pub(crate) release: Release,
@@ -91,7 +91,7 @@ impl Fixture {
         }
     }
 
-    /// Stops the cluster. An error names the processes and files that are left.
+    /// Stops the cluster. The error names the remaining processes and files.
     pub(crate) fn tear_down(&self) -> anyhow::Result<()> {
         interrupt::ending();
         Ok(lifecycle::down(&self.settings, &self.progress)?)
@@ -134,7 +134,7 @@ impl Fixture {
         Ok(())
     }
 
-    /// Returns the facts about the cluster.
+    /// Returns the checks of the cluster.
     pub(crate) fn facts(&self) -> Facts<'_> {
         Facts::new(&self.operated)
     }

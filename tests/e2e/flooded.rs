@@ -34,7 +34,7 @@ use crate::fixture::{Fixture, PATIENCE};
 /// Duration of the load beside hostile policies, in seconds. `make flood` sets ten minutes.
 const SECONDS: &str = "IPU_OPERATOR_FLOOD_SECONDS";
 
-/// The default of it, and the duration of the measurement of others' waiting.
+/// The default of this duration, and the duration of the measurement of other users' delays.
 const SHORT: u64 = 40;
 
 /// A process of the operator: the component of its Pods, its container, and the ports that every Pod reaches.
@@ -46,9 +46,10 @@ const PROCESSES: [(&str, &str, &[u16]); 2] = [
 /// The port of the probes of both processes.
 const PROBES: u16 = 8081;
 
-/// Under any load, no container ends, every probe is answered, memory stays below its limit, and users wait at most a
-/// second longer than the machine delays everybody. With hostile policies the same holds, except for the waiting.
-pub(crate) fn nobody_notices(fixture: &Fixture) -> Result<(), Failed> {
+/// Under any load, no container ends, every probe is answered, memory stays below its limit, and a user waits at most
+/// a second longer, beyond the delay that the machine causes for everybody. With hostile policies the same holds,
+/// except for the delay.
+pub(crate) fn users_are_unaffected(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         // The cleanup always runs, because a policy would affect the following trials.
         let outcome = AssertUnwindSafe(loaded(fixture)).catch_unwind().await;
@@ -82,8 +83,8 @@ async fn loaded(fixture: &Fixture) -> Result<(), Failed> {
     let mut flood = Flood::begin(fixture, &pods).await?;
     let loaded = Waits::measure(fixture, &sent, Duration::from_secs(SHORT)).await?;
     loaded.are_within(&quiet)?;
-    // The admin defines the cost of such policies, and all share the same cores: others' waiting has no bound, and
-    // memory has one.
+    // The admin defines the cost of such policies, and all processes share the same cores. So the delay of other
+    // users has no limit here, and memory has one.
     hostile.apply_all().await?;
     let hostile_for = Duration::from_secs(hostile_for);
     let reloaded = tokio::time::timeout(hostile_for, hostile.reload());
@@ -95,7 +96,7 @@ async fn loaded(fixture: &Fixture) -> Result<(), Failed> {
     let load = flood.end()?;
     println!("the load: {load:?}");
     for (kind, count) in &load {
-        assert!(*count > 0, "nothing of the load was {kind:?}");
+        assert!(*count > 0, "the load contained no {kind:?}");
     }
     probes::were_answered(&probes, &probes::now(fixture, &pods).await?, &pods)?;
     let after = Running::all(fixture).await?;
@@ -106,12 +107,12 @@ async fn loaded(fixture: &Fixture) -> Result<(), Failed> {
     hostile.are_active().await
 }
 
-/// Creates a job beside the load, and waits until it has completed: the hostile placement policy is asked about its
-/// partition, and the built-in walk decides.
+/// Creates a job beside the load, and waits until it has completed. The operator calls the hostile placement policy
+/// for its partition, and the built-in walk decides.
 async fn is_placed(fixture: &Fixture, job: &IPUJob) -> Result<(), Failed> {
     until("the job to be accepted", PATIENCE, || async {
         match fixture.create(job).await {
-            // An earlier request created it, and its answer was late.
+            // An earlier request has created it, and its answer came too late.
             Err(kube::Error::Api(status)) if status.code == 409 => Ok(Seen::Yes(())),
             created => created.map(Seen::Yes),
         }

@@ -32,7 +32,7 @@ pub(crate) fn proxy(fixture: &Fixture) -> Result<(), Failed> {
 
         fixture.facts().completed(&job, PATIENCE).await?;
         let creates = fixture.creates_seen(first).await? - before;
-        assert_eq!(creates, 1, "the partition was taken over, not made again");
+        assert_eq!(creates, 1, "the partition was adopted, not created again");
         fixture.clear_orders(first).await?;
         fixture
             .delete_and_leave_nothing("01-single-worker.yaml")

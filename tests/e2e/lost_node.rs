@@ -16,7 +16,7 @@ use crate::pods::runs;
 
 /// Kubernetes deletes the Pod of an unreachable node, and no kubelet ends it. The operator force-deletes it, resets
 /// the partition and creates the Pod again, which runs once the node is back.
-pub(crate) fn lets_its_pods_go(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn pods_are_force_deleted(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let (_, second) = fixture.controllers();
         let mut job = fixture.example("06-inference.yaml")?;
@@ -41,7 +41,7 @@ pub(crate) fn lets_its_pods_go(fixture: &Fixture) -> Result<(), Failed> {
         let first = runs(fixture, &worker, None).await?;
 
         let silent = silence(&second.node)?;
-        let what = "the operator to give up the Pod of the silent node";
+        let what = "the operator to force-delete the Pod of the unreachable node";
         let events = until(what, PATIENCE, || async {
             let lost = ["get", "events", "--field-selector=reason=NodeLost"];
             let events = fixture.kubectl(&lost).await?;

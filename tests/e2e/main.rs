@@ -61,7 +61,7 @@ const TRIALS: [(&str, Check); 49] = [
         life::fails_and_starts_again,
     ),
     (
-        "sidecar_that_runs_on_keeps_no_job_from_completing",
+        "running_sidecar_does_not_prevent_completion",
         life::completes_beside_a_sidecar,
     ),
     (
@@ -93,8 +93,8 @@ const TRIALS: [(&str, Check); 49] = [
         parallel::reaches_sixty_four_workers,
     ),
     (
-        "service_grows_changes_and_heals",
-        service::grows_changes_and_heals,
+        "service_scales_updates_and_recovers",
+        service::scales_updates_and_recovers,
     ),
     (
         "interactive_job_runs_mpirun_by_exec_and_is_suspended",
@@ -110,7 +110,7 @@ const TRIALS: [(&str, Check); 49] = [
         failing_pods::init_container_fails,
     ),
     (
-        "worker_killed_for_memory_is_told_as_that",
+        "worker_killed_for_memory_is_reported_as_oom_killed",
         failing_pods::killed_for_memory,
     ),
     (
@@ -124,31 +124,34 @@ const TRIALS: [(&str, Check); 49] = [
         disruptions::parallel_job_is_drained,
     ),
     (
-        "quota_holds_a_job_up_and_is_told",
-        namespaces::quota_is_told,
+        "quota_delays_a_job_and_is_named",
+        namespaces::quota_is_named,
     ),
     (
         "limit_range_holds_for_all_containers",
         namespaces::limit_range_is_kept,
     ),
     (
-        "pod_security_baseline_takes_a_parallel_job",
-        namespaces::baseline_takes_a_parallel_job,
+        "pod_security_baseline_accepts_a_parallel_job",
+        namespaces::baseline_accepts_a_parallel_job,
     ),
     (
-        "pod_security_restricted_takes_a_job_that_says_so",
-        namespaces::restricted_takes_a_job_that_says_so,
+        "pod_security_restricted_accepts_a_job_with_the_required_fields",
+        namespaces::restricted_accepts_a_job_with_the_required_fields,
     ),
     (
         "stdout_of_a_worker_that_floods_arrives_whole",
-        streams::nothing_of_a_flood_is_lost,
+        streams::no_byte_of_a_flood_is_lost,
     ),
     ("longest_names_run_mpirun", long_names::run_mpirun),
     (
         "stream_is_not_needed_by_detached_ranks",
         streams::detached_ranks_need_no_stream,
     ),
-    ("flood_from_a_pod_disturbs_nobody", flooded::nobody_notices),
+    (
+        "flood_from_a_pod_disturbs_nobody",
+        flooded::users_are_unaffected,
+    ),
     (
         "two_jobs_share_a_quota_of_kueue",
         queued::two_jobs_share_a_quota,
@@ -158,7 +161,10 @@ const TRIALS: [(&str, Check); 49] = [
         "native_jobs_in_a_queue_of_kueue_wait_for_quota_and_partitions",
         native_pods::wait_for_quota_and_partitions,
     ),
-    ("guests_of_policies_decide_and_go", policies::decide_and_go),
+    (
+        "guests_of_policies_decide_until_they_are_deleted",
+        policies::decide_until_they_are_deleted,
+    ),
     (
         "live_requests_are_recorded_and_replayed",
         policies::are_recorded_and_replayed,
@@ -167,14 +173,14 @@ const TRIALS: [(&str, Check); 49] = [
         "bad_line_in_the_list_of_controllers",
         broken_list::the_rest_goes_on,
     ),
-    ("release_is_tried_by_helm_test", release::is_tried),
+    ("release_is_tested_by_helm_test", release::is_tested),
     (
         "release_is_upgraded_rolled_back_and_installed_again_under_jobs",
         release::lives_under_jobs,
     ),
     (
-        "release_before_is_upgraded_and_rolled_back_under_jobs",
-        upgraded::from_the_release_before,
+        "previous_release_is_upgraded_and_rolled_back_under_jobs",
+        upgraded::from_the_previous_release,
     ),
     (
         "native_pod_waits_for_ipus_though_the_operator_is_killed",
@@ -196,27 +202,30 @@ const TRIALS: [(&str, Check); 49] = [
         "native_manifests_of_graphcores_guide_run",
         native_pods::examples_run,
     ),
+    ("commands_of_the_quickstart_work", documents::quickstart),
     (
-        "newcomers_type_what_the_quickstart_says",
-        documents::quickstart,
+        "commands_of_the_documents_for_users_work",
+        documents::for_users,
     ),
-    ("users_type_what_the_documents_say", documents::for_users),
-    ("admins_type_what_the_documents_say", documents::for_admins),
+    (
+        "commands_of_the_documents_for_admins_work",
+        documents::for_admins,
+    ),
 ];
 
 /// Trials of `make test-full` only: they need more tools, or take minutes.
 const LONG: [(&str, Check); 7] = [
     ("autoscaler_counts_instances", autoscaled::counts_instances),
     (
-        "api_server_away_for_a_minute_is_survived",
+        "outage_of_the_api_server_for_a_minute_is_survived",
         api_outage::is_survived,
     ),
-    (
-        "silent_stream_is_waited_for",
-        streams::silence_is_waited_for,
-    ),
+    ("idle_stream_stays_open", streams::an_idle_stream_stays_open),
     ("stream_that_is_cut_is_noticed", streams::a_cut_is_noticed),
-    ("silent_node_lets_its_pods_go", lost_node::lets_its_pods_go),
+    (
+        "pods_of_an_unreachable_node_are_force_deleted",
+        lost_node::pods_are_force_deleted,
+    ),
     (
         "ipus_of_restarted_and_new_nodes_are_advertised_again",
         native_pods::are_advertised_again,
@@ -274,20 +283,20 @@ fn main() -> ExitCode {
     let fixture = match Fixture::set_up() {
         Ok(fixture) => fixture,
         Err(error) => {
-            eprintln!("the cluster did not come up: {error:#}");
+            eprintln!("the cluster did not start: {error:#}");
             return ExitCode::FAILURE;
         }
     };
     let conclusion = libtest_mimic::run(&arguments, trials(&chosen, Some(&fixture)));
     if let Err(error) = fixture.tear_down() {
-        eprintln!("the cluster left something behind: {error:#}");
+        eprintln!("the cluster was not removed completely: {error:#}");
         return ExitCode::FAILURE;
     }
     if interrupt::came() {
         return ExitCode::from(interrupt::STATUS);
     }
     if conclusion.num_passed + conclusion.num_failed == 0 {
-        eprintln!("no trial matches what was asked for");
+        eprintln!("no trial matches the arguments");
         return ExitCode::FAILURE;
     }
     conclusion.exit_code()

@@ -15,7 +15,7 @@ use crate::fixture::{Fixture, PATIENCE};
 
 /// A ResourceQuota allows one Pod less than the job needs: the job reports it, and continues as soon as the quota
 /// allows the Pod.
-pub(crate) fn quota_is_told(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn quota_is_named(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}});
         let namespace = Ruled::make(fixture, "quota", json!({})).await?;
@@ -70,7 +70,7 @@ pub(crate) fn limit_range_is_kept(fixture: &Fixture) -> Result<(), Failed> {
 
 /// Pod Security `baseline` refuses a template that shares the network of its node, and the job says so. It accepts a
 /// parallel job as in the examples.
-pub(crate) fn baseline_takes_a_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn baseline_accepts_a_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let namespace = Ruled::make(fixture, "baseline", enforce("baseline")).await?;
         let shares = json!({"hostNetwork": true});
@@ -93,7 +93,9 @@ pub(crate) fn baseline_takes_a_parallel_job(fixture: &Fixture) -> Result<(), Fai
 
 /// Pod Security `restricted` refuses a template without the required fields, and the job names them. It accepts a
 /// template with them, including the launcher and the operator's own containers.
-pub(crate) fn restricted_takes_a_job_that_says_so(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn restricted_accepts_a_job_with_the_required_fields(
+    fixture: &Fixture,
+) -> Result<(), Failed> {
     fixture.block_on(async {
         let namespace = Ruled::make(fixture, "restricted", enforce("restricted")).await?;
         namespace

@@ -11,7 +11,7 @@ use crate::fixture::{Fixture, PATIENCE};
 const ROOT: i64 = 0;
 const SOMEBODY: i64 = 1000;
 
-/// By default, the first workers would start the others, and only the launcher has the right to. Eight workers with a
+/// By default, the first workers would start the others, but only the launcher has the right to. Eight workers with a
 /// radix of two run nevertheless.
 pub(crate) fn four_reaches_more_workers_than_its_radix(fixture: &Fixture) -> Result<(), Failed> {
     let radix = ["--mca", "routed_radix", "2"];

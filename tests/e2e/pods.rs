@@ -7,7 +7,7 @@ use libtest_mimic::Failed;
 
 use crate::fixture::{Fixture, PATIENCE};
 
-/// The UID of a Pod of the default namespace once it runs and is another than before.
+/// Returns the UID of a Pod of the default namespace, once it runs and differs from the former UID.
 pub(crate) async fn runs(
     fixture: &Fixture,
     pod: &str,
@@ -26,7 +26,7 @@ pub(crate) async fn runs(
     Ok(found.await?)
 }
 
-/// The node that a Pod of the default namespace is on.
+/// Returns the node of a Pod of the default namespace.
 pub(crate) async fn node_of(fixture: &Fixture, pod: &str) -> Result<String, Failed> {
     let pods: Api<Pod> = Api::default_namespaced(fixture.operated.client.clone());
     let spec = pods.get(pod).await?.spec;

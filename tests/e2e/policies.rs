@@ -16,7 +16,7 @@ use crate::fixture::{Fixture, PATIENCE};
 
 /// A placement guest from a ConfigMap decides in every replica of the proxy, and a limit applies to its namespaces.
 /// After the deletion of both, the earlier policies decide again.
-pub(crate) fn decide_and_go(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn decide_until_they_are_deleted(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let module = fixture
             .operated
@@ -115,7 +115,7 @@ pub(crate) fn are_recorded_and_replayed(fixture: &Fixture) -> Result<(), Failed>
         let recorded = tokio::select! {
             recorded = fixture.kubectl(&record) => recorded?,
             stopped = jobs => return stopped,
-            () = tokio::time::sleep(PATIENCE) => return Err("nothing was recorded".into()),
+            () = tokio::time::sleep(PATIENCE) => return Err("no request was recorded".into()),
         };
         assert_eq!(recorded.lines().count(), 2, "{recorded}");
         assert!(!recorded.contains("a-long-secret"), "{recorded}");

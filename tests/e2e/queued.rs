@@ -164,7 +164,7 @@ async fn set_active(client: &Client, job: &str, active: bool) -> Result<(), Fail
 
 /// Removes the queue, and Kueue, because its webhooks are called for every Pod.
 pub(crate) async fn remove_kueue(fixture: &Fixture) -> Result<(), Failed> {
-    // A flavor and a check stay as long as a ClusterQueue names them.
+    // A flavor and a check remain while a ClusterQueue names them.
     for kind in [
         "localqueues",
         "clusterqueues",

@@ -24,7 +24,7 @@ const LEASE: &str = "ipu-operator-controller-manager";
 pub(crate) const SERVICE: &str = "job-inference-1";
 
 /// `helm test` runs a job, reports it, and leaves no object of it.
-pub(crate) fn is_tried(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn is_tested(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let test = ["test", NAMESPACE, "--logs", "--timeout", "120s"];
         let said = fixture.release.run(&test)?;
@@ -41,7 +41,7 @@ pub(crate) fn lives_under_jobs(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let lived = live(fixture).await;
         if lived.is_err() {
-            // Without an operator the finalizers of the jobs would stay.
+            // Without an operator, the finalizers of the jobs would remain.
             fixture.release.install()?;
         }
         lived
@@ -138,8 +138,8 @@ pub(crate) async fn once_replaced(
     Ok(found.await?)
 }
 
-/// Of two controllers the leader is killed after it has requested the partition of the job, and its whole Pod is
-/// deleted once the job's Pod has a node: the other one continues.
+/// Kills the leader of two controllers after it has requested the partition of the job. Deletes its whole Pod
+/// once the job's Pod has a node. The other controller continues both times.
 async fn leader_dies_while_a_job_starts(fixture: &Fixture) -> Result<(), Failed> {
     let file = "01-single-worker.yaml";
     let job = fixture.apply(file).await?;
@@ -161,7 +161,10 @@ async fn leader_dies_while_a_job_starts(fixture: &Fixture) -> Result<(), Failed>
         .await?;
     fixture.facts().completed(&job, PATIENCE).await?;
     let now = fixture.leader(LEASE).await?;
-    assert!(now.is_some_and(|now| now != leader), "{leader} leads still");
+    assert!(
+        now.is_some_and(|now| now != leader),
+        "{leader} is still the leader"
+    );
     fixture.kubectl(&["delete", "ipujob", &job.name]).await?;
     fixture.webhooks_answer().await?;
     let deployment = format!("deployment/{LEASE}");
@@ -203,7 +206,7 @@ pub(crate) async fn end_the_ranks(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The program ends, and with it the launcher, while there is no operator.
+/// Ends the program, and with it the launcher, while there is no operator.
 async fn finish_the_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     end_the_ranks(fixture).await?;
     until("the launcher to end", PATIENCE, || async {
@@ -222,8 +225,8 @@ async fn finish_the_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The new operator records the end that happened in its absence, and releases that partition. The service keeps its
-/// Pods and its partition.
+/// The new operator records the end that happened while there was none, and releases that partition. The service
+/// keeps its Pods and its partition.
 async fn picks_up(fixture: &Fixture, before: &Live) -> Result<(), Failed> {
     fixture.once("parallel", JobState::Completed).await?;
     until(

@@ -1,4 +1,5 @@
-//! The streams by which `mpirun` reaches its workers: full, idle for minutes, and cut without being closed.
+//! The streams through which `mpirun` reaches its workers: full, idle for minutes, and interrupted without
+//! a close.
 
 use cluster::fault::cut_from_the_api_server;
 use cluster::images::openmpi::OpenMpi;
@@ -18,15 +19,15 @@ const FLOOD: u64 = 64 << 20;
 /// Time without output of a rank: longer than the timeout of a connection without pings.
 const SILENCE: &str = "150";
 
-/// Makes the daemons of `mpirun` stay on the streams that have started them. By default they leave these.
+/// Makes the daemons of `mpirun` keep the streams that have started them. By default they close these.
 const ATTACHED: &str = "--leave-session-attached";
 
-/// A rank that runs until it is told to end.
+/// A rank that runs until the file `/tmp/go` exists.
 const WAITS: &str = "touch /tmp/runs; until [ -e /tmp/go ]; do sleep 0.1; done";
 
-/// Both workers print as fast as they can: no byte is lost on the way to the launcher, and the job shows the same as
-/// any completed job.
-pub(crate) fn nothing_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed> {
+/// Both workers print as fast as they can. No byte is lost on the way to the launcher, and the description of the
+/// job is that of any completed job.
+pub(crate) fn no_byte_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let rank = format!("head -c {FLOOD} /dev/zero");
         let counted = format!("mpirun -np 2 --bind-to none sh -c '{rank}' | wc -c");
@@ -41,9 +42,9 @@ pub(crate) fn nothing_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed
     })
 }
 
-/// The job waits for a rank that prints nothing for minutes, receives its last line, and shows the same as any completed
-/// job.
-pub(crate) fn silence_is_waited_for(fixture: &Fixture) -> Result<(), Failed> {
+/// The job waits for a rank that prints nothing for minutes, and receives its last line. Its description is that of any
+/// completed job.
+pub(crate) fn an_idle_stream_stays_open(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let rank = format!("sleep {SILENCE}; echo done");
         fixture.create(&ranks(fixture, &[ATTACHED], &rank)?).await?;
@@ -56,8 +57,8 @@ pub(crate) fn silence_is_waited_for(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// The streams are cut during `mpirun`: no connection is closed, and no data arrives. The job fails within minutes
-/// instead of never, its partition is released, and the launcher's log names the lost streams.
+/// The streams are interrupted during `mpirun`: no connection is closed, and no data arrives. The job fails within
+/// minutes instead of never, its partition is released, and the launcher's log names the lost streams.
 pub(crate) fn a_cut_is_noticed(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         fixture.create(&ranks(fixture, &[ATTACHED], WAITS)?).await?;
@@ -81,8 +82,8 @@ pub(crate) fn a_cut_is_noticed(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// By default the daemons of `mpirun` need no stream once they run: a launcher without access to the API server
-/// completes nevertheless.
+/// By default the daemons of `mpirun` need no stream once they run. So a launcher without access to the API
+/// server completes.
 pub(crate) fn detached_ranks_need_no_stream(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         fixture.create(&ranks(fixture, &[], WAITS)?).await?;
@@ -106,7 +107,7 @@ fn ranks(fixture: &Fixture, options: &[&str], rank: &str) -> Result<IPUJob, Fail
     )
 }
 
-/// Cuts the connection of the launcher to the API server once both ranks run.
+/// Interrupts the connection of the launcher to the API server once both ranks run.
 async fn cut_once_they_run(fixture: &Fixture) -> Result<(), Failed> {
     for worker in ["parallel-worker-0", "parallel-worker-1"] {
         until("the ranks to run", PATIENCE, || async {

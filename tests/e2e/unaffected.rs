@@ -11,12 +11,12 @@ use libtest_mimic::Failed;
 
 use crate::fixture::Fixture;
 
-/// Everything that runs for the jobs of the default namespace.
+/// The state of everything that runs for the jobs of the default namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Live {
-    /// By the name of the Pod.
+    /// Pods, by name.
     pub(crate) pods: BTreeMap<String, PodFact>,
-    /// By the name of the IPUPartition.
+    /// IPUPartitions, by name.
     pub(crate) partitions: BTreeMap<String, PartitionFact>,
     /// The jobs that have a partition.
     jobs: BTreeSet<String>,
@@ -75,12 +75,12 @@ impl Live {
             partitions: partitions.collect(),
             jobs,
             troubles: events
-                .map(|event| (event.uid().unwrap_or_default(), told(event)))
+                .map(|event| (event.uid().unwrap_or_default(), name_and_message(event)))
                 .collect(),
         })
     }
 
-    /// Compares it with the current state. An error names the change and the activity.
+    /// Compares it with the current state. The error names the change and the activity.
     pub(crate) async fn is_undisturbed_by(
         &self,
         fixture: &Fixture,
@@ -133,7 +133,7 @@ fn fact(pod: &Pod) -> PodFact {
     }
 }
 
-fn told(event: Event) -> (String, String) {
+fn name_and_message(event: Event) -> (String, String) {
     let about = event.involved_object.name.unwrap_or_default();
     let (reason, message) = (event.reason.unwrap_or_default(), event.message);
     (about, format!("{reason}: {}", message.unwrap_or_default()))

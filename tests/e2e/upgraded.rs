@@ -29,7 +29,7 @@ const NEWER: &str = "newer";
 
 /// Jobs of the previous release run through the upgrade to this version, the rollback, and the second upgrade, and
 /// this version completes them. The previous release completes a job of this version.
-pub(crate) fn from_the_release_before(fixture: &Fixture) -> Result<(), Failed> {
+pub(crate) fn from_the_previous_release(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         fixture.release.run(&["uninstall", NAMESPACE, "--wait"])?;
         let upgraded = upgrade(fixture).await;

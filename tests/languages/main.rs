@@ -1,8 +1,8 @@
-//! The example policies in JavaScript, Python and C: built by their own tools, loaded as the operator
-//! loads them, and asked. Needs npm, Python with pip, and Debian's packages.
+//! The example policies in JavaScript, Python and C: built with their own tools, loaded as the
+//! operator loads them, and called. Needs npm, Python with pip, and Debian's packages.
 #![allow(
     clippy::unwrap_used,
-    reason = "what a test's helper cannot do fails the test"
+    reason = "an error in a test's helper fails the test"
 )]
 
 use std::io::Write;
@@ -17,11 +17,11 @@ use ipu_guest_host::{BUILT_IN, GuestHost, GuestHostOptions, Limits};
 use serde_json::{Value, json};
 use tests::languages;
 
-/// Calls that are timed.
+/// Number of measured calls.
 const CALLS: u32 = 50;
 
-/// The component in the place of the built-in guest. How long that took is printed: an interpreter is
-/// compiled with its language.
+/// Loads the component in the place of the built-in guest, and prints the time. The time includes
+/// compiling the interpreter of the guest's language.
 async fn open(component: &Path, hook: Hook, settings: Value) -> GuestHost {
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(component, folder.path().join(built_in_file(hook))).unwrap();
@@ -33,7 +33,7 @@ async fn open(component: &Path, hook: Hook, settings: Value) -> GuestHost {
         settings,
         hooks: vec![hook],
         limits: Limits {
-            // The tests' profile compiles slowly, and other tests run beside this one.
+            // In the profile of tests, the compiler is slow, and other tests run beside this one.
             deadline: Duration::from_secs(30),
             ..Limits::default()
         },
@@ -48,7 +48,7 @@ async fn open(component: &Path, hook: Hook, settings: Value) -> GuestHost {
     policies
 }
 
-/// Times calls, each of which meets a fresh instance.
+/// Measures calls. Each call has a new instance.
 async fn time<T>(what: &str, mut call: impl AsyncFnMut() -> T) -> T {
     let mut last = call().await;
     let begin = Instant::now();
@@ -59,7 +59,7 @@ async fn time<T>(what: &str, mut call: impl AsyncFnMut() -> T) -> T {
     last
 }
 
-/// Prints a line. The runner captures what the macros print, and shows it where a test fails.
+/// Prints a line. The test runner captures what the macros print, and shows it if a test fails.
 fn print(line: &str) {
     let line = format!("{line}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();

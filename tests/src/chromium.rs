@@ -1,5 +1,5 @@
-//! Debian's Chromium without a window, pinned by `tests/tools/chromium.lock`, and axe-core, which finds what people with
-//! disabilities cannot use on a page. Both are kept in the cache folder.
+//! Debian's Chromium without a window, pinned by `tests/tools/chromium.lock`, and axe-core, which finds accessibility
+//! problems on a page. Both are kept in the cache folder.
 
 mod page;
 
@@ -33,10 +33,10 @@ const AXE: &str = "4.14.1";
 /// What Chromium prints when it listens.
 const LISTENING: &str = "DevTools listening on ";
 
-/// Why there is no Chromium, or no axe-core.
+/// Why Chromium or axe-core is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum ChromiumError {
-    /// The packages cannot be had.
+    /// The packages could not be fetched.
     #[error("failed to fetch Debian's Chromium")]
     Debian(#[from] DebianError),
     /// npm failed.
@@ -65,7 +65,7 @@ pub enum ChromiumError {
     Page(#[from] PageError),
 }
 
-/// A running Chromium. It ends with this value, and leaves nothing.
+/// A running Chromium. When it is dropped, it ends and its files are removed.
 #[derive(Debug)]
 pub struct Browser {
     _keeper: Keeper,
@@ -110,7 +110,7 @@ impl Browser {
     }
 }
 
-/// The text of axe-core; fetched if it is not there yet.
+/// The source of axe-core, downloaded if it is missing.
 pub fn axe() -> Result<String, ChromiumError> {
     static FETCHING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = FETCHING.lock();
@@ -137,7 +137,7 @@ pub fn axe() -> Result<String, ChromiumError> {
 
 /// The root folder of the unpacked Chromium.
 fn fetched() -> Result<PathBuf, ChromiumError> {
-    // Two tests that fetch at once would fill the same folder.
+    // Two tests that download at the same time would write to the same folder.
     static FETCHING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = FETCHING.lock();
     let lock = read(&checkout().join("tests/tools/chromium.lock"))?;
@@ -154,7 +154,8 @@ fn fetched() -> Result<PathBuf, ChromiumError> {
 
 fn arguments(profile: &Path) -> Vec<String> {
     let fixed = [
-        // Root has no sandbox of Chromium, and only this repository's pages are opened.
+        // Chromium's sandbox does not work for root, and this Chromium opens only pages of this
+        // repository.
         "--no-sandbox",
         "--disable-gpu",
         "--disable-dev-shm-usage",
@@ -187,7 +188,7 @@ fn environment(root: &Path, fonts: &Path) -> Vec<(&'static str, OsString)> {
     ]
 }
 
-/// The fonts of the packages alone, so that pictures look the same on every machine.
+/// Uses only the fonts of the packages, so that pictures look the same on every machine.
 fn fonts_of(root: &Path, cache: &Path) -> String {
     let alias = |family: &str, font: &str| {
         format!("<alias><family>{family}</family><prefer><family>{font}</family></prefer></alias>")
@@ -202,7 +203,7 @@ fn fonts_of(root: &Path, cache: &Path) -> String {
     )
 }
 
-/// The WebSocket that Chromium has named in its log.
+/// The WebSocket address in Chromium's log.
 fn endpoint(log: &str) -> Option<String> {
     let (_, rest) = log.split_once(LISTENING)?;
     let (address, _) = rest.split_once('\n')?;

@@ -1,5 +1,5 @@
-//! The operator's program and the plugin of kubectl as the suites build them, for tests that run them as processes of
-//! their own.
+//! Builds the operator's program and the plugin of kubectl as the suites do, for tests that run them as separate
+//! processes.
 
 use std::env;
 use std::io;
@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use release::cargo::cargo;
 use release::guests::checkout;
 
-/// Why there is no program.
+/// Why a program is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum DebugOperatorError {
     /// It could not be built.
@@ -21,12 +21,12 @@ pub enum DebugOperatorError {
     Folder(#[source] io::Error),
 }
 
-/// Path of the operator's program. It is built again if it is older than its sources.
+/// Path of the operator's program. Cargo builds it again if its sources are newer.
 pub fn program() -> Result<PathBuf, DebugOperatorError> {
     built("ipu-operator")
 }
 
-/// Path of the plugin of kubectl. It is built again if it is older than its sources.
+/// Path of the plugin of kubectl. Cargo builds it again if its sources are newer.
 pub fn plugin() -> Result<PathBuf, DebugOperatorError> {
     built("kubectl-ipu")
 }
@@ -35,8 +35,8 @@ fn built(program: &str) -> Result<PathBuf, DebugOperatorError> {
     static BUILDING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = BUILDING.lock();
     let mut build = cargo();
-    // Programs are built for a package's tests. So they have the features of all suites. With a suite of this package,
-    // which most callers are, nothing that they depend on is compiled again.
+    // Programs are built for a package's tests, so they have the features of all suites. Most callers are suites of
+    // this package, for which no dependency is compiled again.
     build
         .args(["test", "--locked", "--quiet", "--workspace", "--no-run"])
         .args(["--test", "policy_cli", "--test", "command_line"])

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Formatter, Result as Formatted};
 
-/// The columns of the events, in their order.
+/// The columns of the events, in order.
 const COLUMNS: [&str; 5] = ["Type", "Reason", "Age", "From", "Message"];
 
 /// What a user reads of a job.
@@ -23,7 +23,7 @@ pub struct Condition {
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Its word for programs.
+    /// Its reason.
     pub reason: String,
 }
 
@@ -32,26 +32,26 @@ pub struct Condition {
 pub struct Event {
     /// `Normal` or `Warning`.
     pub type_: String,
-    /// Its word for programs.
+    /// Its reason.
     pub reason: String,
-    /// Its sentence for people.
+    /// Its message.
     pub message: String,
 }
 
-/// What a user is to read of a job.
+/// The expected description of a job.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected {
     /// The state of the job.
     pub state: &'static str,
-    /// Type, status and reason of each condition that is to be there.
+    /// Type, status and reason of each required condition.
     pub conditions: &'static [[&'static str; 3]],
-    /// Conditions that may be there as well.
+    /// Optional conditions.
     pub optional: &'static [[&'static str; 3]],
-    /// Reasons of events that are to be there, and how many of each at least.
+    /// Reasons of required events, with the least number of each.
     pub events: &'static [(&'static str, usize)],
 }
 
-/// Exists only if the partitions were released later than a moment after the end.
+/// A condition that exists only if the partitions were released later than a moment after the end.
 const RELEASED: [&str; 3] = ["PartitionsReleased", "True", "PartitionsReleased"];
 
 /// A completed job whose partitions are released.
@@ -116,8 +116,8 @@ impl Described {
         described
     }
 
-    /// Compares it with what a user is to read. Returns each difference; a warning, and a condition that nobody
-    /// expects, is one.
+    /// Compares it with the expected description. Returns each difference. Warnings and unexpected conditions
+    /// are differences.
     pub fn differences(&self, expected: &Expected) -> Vec<String> {
         let mut found = Vec::new();
         if self.state != expected.state {
@@ -170,7 +170,7 @@ impl Display for Condition {
     }
 }
 
-/// Reads the table of the events, whose columns begin where the heads of the columns do.
+/// Reads the table of the events, whose columns begin below the column headings.
 fn parse_events(table: &str) -> Vec<Event> {
     let mut lines = table.lines().skip_while(|line| line.trim().is_empty());
     let Some(head) = lines.next() else {
@@ -247,7 +247,7 @@ Events:
     }
 
     #[test]
-    fn what_is_missing_and_what_is_too_much_is_a_difference() {
+    fn missing_and_unexpected_parts_are_differences() {
         let differences = Described::parse(RUNS).differences(&RUNNING);
         let expected = [
             "no condition Running True IPUJobRunning",
@@ -273,7 +273,7 @@ Events:
     }
 
     #[test]
-    fn a_job_as_expected_differs_in_nothing() {
+    fn an_expected_job_has_no_differences() {
         let conditions = COMPLETED.conditions.iter().chain(COMPLETED.optional);
         let conditions = conditions.map(|[type_, status, reason]| Condition {
             type_: (*type_).to_owned(),

@@ -1,7 +1,7 @@
-//! Pure: the documents whose commands the tests type, on real nodes or on an API server, in their order, and the blocks
-//! of a document.
+//! Pure: the documents whose commands the tests run, on real nodes or on an API server, in order, and the command
+//! blocks of a document.
 
-/// A document, and the marks of its blocks that are typed.
+/// A document, and the marks of its blocks that the tests run.
 #[derive(Clone, Copy, Debug)]
 pub struct Typed {
     /// Its path in the repository, without `.md`.
@@ -31,13 +31,13 @@ pub const API_SERVER: &str = "sh";
 /// Blocks for authors of policies.
 pub const AUTHOR: &str = "sh author";
 
-/// The quickstart, which begins without an operator.
+/// The quickstart, which starts without an operator.
 pub const QUICKSTART: Typed = Typed {
     document: "charts/ipu-operator/docs/quickstart",
     marks: &[NODES, REFUSED],
 };
 
-/// Documents for users: all that they say is done, in their order.
+/// Documents for users, in the order in which their commands run.
 pub const FOR_USERS: [Typed; 7] = [
     on_nodes("README"),
     on_nodes("charts/ipu-operator/docs/rest"),
@@ -48,10 +48,10 @@ pub const FOR_USERS: [Typed; 7] = [
     all_of("examples/docs/status"),
 ];
 
-/// The document of the plugin of kubectl, which names a job and a Pod that have to be there.
+/// The document of the plugin of kubectl, which needs an existing job and Pod.
 pub const PLUGIN: Typed = on_nodes("examples/docs/kubectl-ipu");
 
-/// Documents for admins, whose other blocks the tests on an API server run.
+/// Documents for admins. Tests on an API server run their other blocks.
 pub const FOR_ADMINS: [Typed; 7] = [
     on_nodes("charts/ipu-operator/docs/install"),
     on_nodes("charts/ipu-operator/docs/controllers"),
@@ -65,7 +65,7 @@ pub const FOR_ADMINS: [Typed; 7] = [
     on_nodes("charts/ipu-operator/docs/migrate"),
 ];
 
-/// The last document, which takes the operator away.
+/// The last document, which uninstalls the operator.
 pub const UNINSTALL: Typed = on_nodes("charts/ipu-operator/docs/uninstall");
 
 /// The tutorial for authors of policies.
@@ -74,7 +74,7 @@ pub const FOR_AUTHORS: Typed = Typed {
     marks: &[AUTHOR],
 };
 
-/// Documents for admins that need an API server, from the installation on.
+/// Documents for admins that need an API server, beginning with the installation.
 pub const ADMINS_ON_API_SERVER: [Typed; 8] = [
     on_api_server("charts/ipu-operator/docs/install"),
     on_api_server("charts/ipu-operator/docs/controllers"),
@@ -86,10 +86,10 @@ pub const ADMINS_ON_API_SERVER: [Typed; 8] = [
     on_api_server("charts/ipu-operator/docs/upgrade"),
 ];
 
-/// The end of the operator on an API server.
+/// The document that uninstalls the operator from an API server.
 pub const UNINSTALL_ON_API_SERVER: Typed = on_api_server("charts/ipu-operator/docs/uninstall");
 
-/// Releases for some namespaces, which need an API server of their own.
+/// The document about releases for some namespaces, which needs a separate API server.
 pub const SCOPE: Typed = on_api_server("charts/ipu-operator/docs/scope");
 
 /// Documents for users, on an API server without an operator.
@@ -117,7 +117,7 @@ const fn all_of(document: &'static str) -> Typed {
     Typed { document, marks }
 }
 
-/// Every document that is typed on nodes.
+/// Every document whose commands run on nodes.
 pub fn typed() -> Vec<Typed> {
     let mut all = vec![QUICKSTART];
     all.extend(FOR_USERS);
@@ -127,7 +127,7 @@ pub fn typed() -> Vec<Typed> {
     all
 }
 
-/// Every document that is typed on an API server.
+/// Every document whose commands run on an API server.
 pub fn typed_on_api_server() -> Vec<Typed> {
     let mut all = vec![SCOPE, UNINSTALL_ON_API_SERVER];
     all.extend(ADMINS_ON_API_SERVER);
@@ -136,7 +136,7 @@ pub fn typed_on_api_server() -> Vec<Typed> {
 }
 
 impl Typed {
-    /// The blocks of the document's text that are typed, in their order.
+    /// Returns the document's blocks that the tests run, in order.
     pub fn blocks<'a>(&self, text: &'a str) -> Vec<Block<'a>> {
         let parts = text.split("\n```").skip(1).step_by(2);
         let blocks = parts.filter_map(|part| {

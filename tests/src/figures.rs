@@ -16,7 +16,7 @@ use crate::operator_process::{OperatorProcess, ProcessError};
 /// Clock ticks of /proc in a second: fixed by the kernel's interface to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The figures of one of the two processes.
+/// The figures of one of the operator's two processes.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// `controller` or `vipu-proxy`.
@@ -27,16 +27,16 @@ pub struct Figures {
     pub ready_after: f64,
 }
 
-/// Something could not be measured.
+/// An error of a measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum FiguresError {
-    /// The process was not found or not readable.
+    /// The process was not found, or its figures could not be read.
     #[error(transparent)]
     Process(#[from] ProcessError),
     /// The API server failed.
     #[error("failed to list the operator's Pods")]
     Pods(#[source] kube::Error),
-    /// Something took too long.
+    /// A condition was not met in time.
     #[error(transparent)]
     Waited(#[from] WaitedTooLong),
     /// A Pod or a figure is missing.

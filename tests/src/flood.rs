@@ -1,5 +1,5 @@
-//! Useless load on the operator's ports, as any Pod can create it. It runs in its own process in the network of a Pod,
-//! and is a part of the load of several Pods.
+//! Useless load on the operator's ports, as any Pod can create it. It runs in a separate process in the network of a
+//! Pod. Several Pods together create the whole load.
 
 mod attacks;
 pub mod delays;
@@ -35,9 +35,9 @@ pub struct Targets {
     pub webhooks: Vec<SocketAddr>,
     /// Ports with TLS that ask for a token, and a path of each.
     pub guarded: Vec<(SocketAddr, String)>,
-    /// Ports in plain text that answer `POST /query`.
+    /// Ports in plain text that serve `POST /query`.
     pub queries: Vec<SocketAddr>,
-    /// Ports with TLS that take `POST /partitions`.
+    /// Ports with TLS that serve `POST /partitions`.
     pub partitions: Vec<SocketAddr>,
 }
 
@@ -49,24 +49,24 @@ pub enum Kind {
     Idle,
     /// Reviews whose trees would take too much memory.
     Hostile,
-    /// Reviews that a validation policy is asked about.
+    /// Reviews for a validation policy.
     Valid,
-    /// Reviews that a defaulting policy is asked about.
+    /// Reviews for a defaulting policy.
     Defaulted,
     /// Reviews with a `uid` of a mebibyte.
     LongUid,
-    /// Reviews of the largest allowed size, without their last byte.
+    /// Reviews of the largest allowed size, with the last byte missing.
     Unfinished,
-    /// Bodies that come byte by byte.
+    /// Bodies that are sent byte by byte.
     Dribbled,
     /// Invalid tokens.
     Token,
-    /// Questions.
+    /// Queries of capacity.
     Query,
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 9] = [
         Self::Idle,
         Self::Hostile,
@@ -80,7 +80,7 @@ impl Kind {
     ];
 }
 
-/// How often each kind of load came to its end: an answer, or a closed connection.
+/// How often each kind of load has ended: with an answer, or with a closed connection.
 #[derive(Debug, Default)]
 pub struct Counts([AtomicU64; Kind::ALL.len()]);
 
@@ -118,7 +118,7 @@ pub fn begin(targets: Targets, counts: &Arc<Counts>) -> JoinSet<()> {
     load
 }
 
-/// Loads the targets without end. Prints the counts each second as a line of JSON.
+/// Loads the targets until the process ends. Prints the counts each second as a line of JSON.
 pub async fn run(targets: Targets) -> anyhow::Result<()> {
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most)?;

@@ -1,4 +1,4 @@
-//! Guests that no release has: some that misbehave, and projects of `ipu-operator policy new`.
+//! Guests that are in no release: hostile guests, and projects of `ipu-operator policy new`.
 
 pub mod hostile;
 pub mod project;

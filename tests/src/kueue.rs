@@ -1,5 +1,5 @@
 //! The real Kueue: its chart's objects and its manager, as a process beside an API server that a test can
-//! kill and start again, or installed in the cluster of nodes.
+//! kill and start again, or installed on the cluster with nodes.
 
 mod chart;
 pub mod configuration;
@@ -35,7 +35,7 @@ use cluster::wait::{Seen, WaitedTooLong, until, until_or_ended};
 /// Kueue's namespace.
 pub const NAMESPACE: &str = "kueue-system";
 
-/// Kueue's Helm release, after which the chart names its objects.
+/// Kueue's Helm release. The chart names its objects after it.
 const RELEASE: &str = "kueue";
 
 /// The ServiceAccount of the manager.
@@ -47,13 +47,13 @@ const CERTIFICATE: &str = "kueue-webhook-server-cert";
 /// How long the manager may take to be ready on a busy machine.
 const READY: Duration = Duration::from_mins(3);
 
-/// Lines that are shown of its log where something failed.
+/// Lines of its log that a failure shows.
 const LINES: usize = 30;
 
-/// Why there is no Kueue.
+/// Why Kueue is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum KueueError {
-    /// The folders are not known.
+    /// The folders are unknown.
     #[error(transparent)]
     Settings(#[from] SettingsError),
     /// A program could not be built.
@@ -62,7 +62,7 @@ pub enum KueueError {
     /// An image could not be made.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// An image could not be brought to the nodes.
+    /// An image could not be imported on the nodes.
     #[error(transparent)]
     Cluster(#[from] cluster::lifecycle::ClusterError),
     /// A file could not be written.
@@ -71,44 +71,44 @@ pub enum KueueError {
     /// There is no client.
     #[error(transparent)]
     Client(#[from] ClientError),
-    /// The chart renders something that is no YAML.
+    /// The output of the chart is not YAML.
     #[error("failed to read what Helm makes of Kueue's chart")]
     Yaml(#[source] serde_saphyr::Error),
     /// A command failed.
     #[error("failed to {action}")]
     Command {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// What failed.
+        /// The error.
         #[source]
         source: CommandError,
     },
     /// The process or its folder could not be made.
     #[error("failed to start Kueue")]
     Start(#[source] io::Error),
-    /// It ended while it should have become ready.
+    /// It ended before it became ready.
     #[error("Kueue ended while it started; {0}")]
     Ended(LogTail),
-    /// An object that an admin applies is none.
+    /// The text of an object is not valid.
     #[error("failed to read an object of Kueue")]
     Object(#[source] serde_json::Error),
-    /// The API server did not take an object.
+    /// The API server refused an object.
     #[error(transparent)]
     Waited(#[from] WaitedTooLong),
     /// It did not become ready.
     #[error("Kueue is not ready: {waited}; {log}")]
     NotReady {
-        /// What did not happen.
+        /// The condition that was not met.
         waited: WaitedTooLong,
         /// The end of its log.
         log: LogTail,
     },
 }
 
-/// Kueue's manager beside an API server. It has the rights of its own account there and no others. When
-/// this is dropped, it ends without a chance to tidy up. Its logs stay where a test has failed.
+/// Kueue's manager beside an API server, with only the rights of its own account. When this is dropped,
+/// the manager is killed. Its logs remain if a test has failed.
 pub struct Kueue {
-    // Fields drop in this order: the process ends before its folder goes.
+    // Fields drop in this order: the process ends before its folder is removed.
     keeper: Option<Keeper>,
     program: Program,
     folder: tempfile::TempDir,
@@ -118,12 +118,12 @@ pub struct Kueue {
 }
 
 impl Kueue {
-    /// Installs Kueue on an API server without controller manager, and waits until it serves.
+    /// Installs Kueue on an API server without controller manager, and waits until it is ready.
     pub async fn start(plane: &ControlPlane) -> Result<Self, KueueError> {
         Self::start_with(plane, &json!({})).await
     }
 
-    /// The same, with changes of the manager's Configuration (as of a JSON merge patch).
+    /// Like `start`, with changes of the manager's Configuration as a JSON merge patch.
     pub async fn start_with(plane: &ControlPlane, changes: &Value) -> Result<Self, KueueError> {
         let settings = Settings::from_env()?;
         let names = ["helm", "kubernetes", "kueue"];
@@ -173,7 +173,7 @@ impl Kueue {
         self.keeper = None;
     }
 
-    /// Starts the manager, after it was killed where it runs. It returns when the API server calls the
+    /// Starts the manager, after killing it if it runs. Returns when the API server calls the
     /// webhooks.
     pub async fn restart(&mut self) -> Result<(), KueueError> {
         self.kill();
@@ -199,7 +199,7 @@ impl Kueue {
         LogTail::read(&self.program.log, LINES)
     }
 
-    /// Waits until the condition holds, as long as the manager runs.
+    /// Waits until the condition holds while the manager runs.
     async fn once(&self, what: &str, holds: impl AsyncFnMut() -> bool) -> Result<(), KueueError> {
         let check = || match self.keeper.as_ref().and_then(Keeper::first_dead) {
             None => Ok(()),
@@ -214,21 +214,21 @@ impl Kueue {
         })
     }
 
-    /// The kubelet: writes the Secret of the webhooks into the folder where the manager looks for it. Says
-    /// whether there is one.
+    /// Acts as the kubelet: writes the Secret of the webhooks into the folder in which the manager reads
+    /// it. Returns whether the Secret exists.
     async fn mount_certificate(&self) -> bool {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), NAMESPACE);
         let secret = secrets.get(CERTIFICATE).await.ok();
         let data = secret.and_then(|secret| secret.data).unwrap_or_default();
         let folder = certificates(self.folder.path());
-        // The manager waits for the certificate, and then reads both.
+        // The manager waits for the certificate, and then reads both files.
         ["tls.key", "tls.crt"].into_iter().all(|name| {
             let file = data.get(name);
             file.is_some_and(|file| write(&folder.join(name), &file.0).is_ok())
         })
     }
 
-    /// Whether the API server reaches the webhooks, and trusts them.
+    /// Whether the API server reaches the webhooks and trusts them.
     async fn is_called(&self) -> bool {
         let probe = objects::resource_flavor("probe", &[]);
         let Ok(probe) = serde_json::from_value::<DynamicObject>(probe) else {
@@ -252,8 +252,8 @@ impl Drop for Kueue {
     }
 }
 
-/// The admin: applies an object of Kueue, in its namespace where it names one. Objects of Kueue are
-/// refused while its webhooks do not answer, so that it is tried again.
+/// Acts as the admin: applies an object of Kueue, in its namespace if it names one. Kueue's
+/// webhooks refuse objects until they answer, so it repeats the request.
 pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject, KueueError> {
     let object: DynamicObject =
         serde_json::from_value(object.clone()).map_err(KueueError::Object)?;
@@ -267,7 +267,7 @@ pub async fn apply(client: &Client, object: &Value) -> Result<DynamicObject, Kue
     Ok(applied.await?)
 }
 
-/// The API of an object's kind, which is one of Kueue's.
+/// The API of an object's kind, which is a kind of Kueue.
 fn api(client: &Client, object: &DynamicObject) -> Api<DynamicObject> {
     let types = object.types.as_ref();
     let kind = types.map_or("", |types| types.kind.as_str());
@@ -311,7 +311,7 @@ fn install(
     run("wait for Kueue's CRDs", &established)
 }
 
-/// Waits until the account of the manager has its rights. A manager that is refused when it starts waits for
+/// Waits until the account of the manager has its rights. If a manager is refused at its start, it waits for
 /// ever.
 async fn once_allowed(kubeconfig: &Path) -> Result<(), KueueError> {
     let manager = kubeconfig::client(kubeconfig).await?;
@@ -323,7 +323,7 @@ async fn once_allowed(kubeconfig: &Path) -> Result<(), KueueError> {
     Ok(())
 }
 
-/// Where the manager looks for the certificate of its webhooks.
+/// The folder in which the manager reads the certificate of its webhooks.
 fn certificates(folder: &Path) -> PathBuf {
     folder.join("certificates")
 }

@@ -1,5 +1,5 @@
-//! Builds the example policies that are written in JavaScript, Python and C, with tools from the
-//! ordinary registries, pinned by `tests/tools` and kept in the cache folder.
+//! Builds the example policies in JavaScript, Python and C with tools from the usual registries.
+//! `tests/tools` pins the tools, and the cache folder keeps them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,31 +14,31 @@ use release::guests::{BuildError, cache, checkout};
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 
-/// Version of the tool for JavaScript, as its lock file has it.
+/// Version of the tool for JavaScript, as in its lock file.
 const COMPONENTIZE_QJS: &str = "0.4.5";
 
-/// Version of the tool for Python, as its list of requirements has it.
+/// Version of the tool for Python, as in its list of requirements.
 const COMPONENTIZE_PY: &str = "0.25.1";
 
-/// Version of the compiler for C, as its lock file has it.
+/// Version of the compiler for C, as in its lock file.
 const CLANG: &str = "14";
 
-/// Stack of a guest in C, in bytes; it is cleared for every call.
+/// Stack of a guest in C, in bytes. Every call clears it.
 const STACK: usize = 64 << 10;
 
 /// Why an example was not built.
 #[derive(Debug, thiserror::Error)]
 pub enum LanguageError {
-    /// A tool cannot be had.
+    /// A tool could not be installed.
     #[error("failed to install {tool}")]
     Install {
         /// The tool.
         tool: &'static str,
-        /// What its installer said.
+        /// The output of its installer.
         #[source]
         source: CommandError,
     },
-    /// Debian's compiler is not to be had.
+    /// Debian's compiler could not be fetched.
     #[error("failed to fetch Debian's clang")]
     Clang(#[from] DebianError),
     /// A tool refuses the example.
@@ -46,17 +46,17 @@ pub enum LanguageError {
     Build {
         /// The example.
         example: &'static str,
-        /// What the tool said.
+        /// The output of the tool.
         #[source]
         source: CommandError,
     },
-    /// The contract does not become C.
+    /// The contract could not be translated to C.
     #[error("failed to generate C of the contract")]
     Bindings(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The module is no component of the contract.
+    /// The module could not be made a component of the contract.
     #[error("failed to turn the module of C into a component")]
     Componentize(#[from] ComponentizeError),
-    /// The folder for caches is not known.
+    /// The folder for caches is unknown.
     #[error(transparent)]
     Cache(#[from] BuildError),
     /// A file cannot be used.
@@ -64,7 +64,7 @@ pub enum LanguageError {
     File(#[from] FileError),
 }
 
-/// Builds the example in JavaScript, and answers its component.
+/// Builds the example in JavaScript, and returns its component.
 pub fn javascript() -> Result<PathBuf, LanguageError> {
     let pins = pins().join("componentize-qjs");
     let tool = installed("componentize-qjs", COMPONENTIZE_QJS, &pins, |folder| {
@@ -93,7 +93,7 @@ pub fn javascript() -> Result<PathBuf, LanguageError> {
     Ok(output)
 }
 
-/// Builds the example in Python, and answers its component.
+/// Builds the example in Python, and returns its component.
 pub fn python() -> Result<PathBuf, LanguageError> {
     let pins = pins().join("componentize-py");
     let tool = installed("componentize-py", COMPONENTIZE_PY, &pins, |folder| {
@@ -125,7 +125,7 @@ pub fn python() -> Result<PathBuf, LanguageError> {
     Ok(output)
 }
 
-/// Builds the example in C, and answers its component.
+/// Builds the example in C, and returns its component.
 pub fn c() -> Result<PathBuf, LanguageError> {
     let pins = pins().join("clang.lock");
     let root = installed("clang", CLANG, &pins, |folder| {
@@ -171,7 +171,7 @@ pub fn c() -> Result<PathBuf, LanguageError> {
     Ok(output)
 }
 
-/// The C of the contract's world for placement, as `wit-bindgen c` makes it.
+/// The C code of the contract's world for placement, as `wit-bindgen c` generates it.
 fn bindings(folder: &Path) -> Result<(), LanguageError> {
     let failed = |error: anyhow::Error| LanguageError::Bindings(error.into());
     let mut resolve = Resolve::default();
@@ -208,8 +208,8 @@ fn built(example: &'static str, command: &mut Command) -> Result<(), LanguageErr
     command::run(command).map_err(|source| LanguageError::Build { example, source })
 }
 
-/// The folder of a tool in the cache, which `install` fills where it is not there as it was made of
-/// these pins.
+/// The folder of a tool in the cache. If it was made from other pins or is missing, `install` fills
+/// it.
 fn installed(
     tool: &'static str,
     version: &str,

@@ -1,4 +1,4 @@
-//! What the suites and the benchmarks share, and needs the operator's packages.
+//! Shared code of the suites and benchmarks that needs the operator's packages.
 //!
 //! [`load`], [`policy_load`], [`placement`], [`flood`], [`startup`] and [`figures`] measure; the programs `bench-*` print
 //! their results.

@@ -1,5 +1,5 @@
-//! Loads a real API server with jobs of one launcher and two workers, or with partitions alone, and
-//! measures what serves them: how fast, with how many writes, and with how much memory and CPU.
+//! Loads a real API server with jobs of one launcher and two workers, or only with partitions.
+//! Measures the speed of the operators and proxies, their writes, and their memory and CPU.
 
 mod admission;
 mod api_writes;
@@ -43,7 +43,7 @@ use cluster::settings::SettingsError;
 use cluster::tools::ToolsError;
 use cluster::wait::WaitedTooLong;
 
-/// How long all Pods of a load may take to be made.
+/// Longest time until all Pods of a load exist.
 const PATIENCE: Duration = Duration::from_mins(30);
 
 /// Namespace of the jobs.
@@ -70,25 +70,25 @@ pub enum LoadError {
     /// The API server refused a request.
     #[error("failed to {action}")]
     Api {
-        /// What was asked for.
+        /// The requested action.
         action: &'static str,
-        /// What it said.
+        /// The error.
         #[source]
         source: Box<kube::Error>,
     },
     /// A command failed.
     #[error("failed to {action}")]
     Command {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// What failed.
+        /// The error.
         #[source]
         source: CommandError,
     },
     /// A process could not be started.
     #[error("failed to start {0}")]
     Start(&'static str, #[source] std::io::Error),
-    /// A program ended while it should have become ready.
+    /// A program ended before it became ready.
     #[error("{name} ended while it started; {log}")]
     Ended {
         /// Name of the program.
@@ -108,7 +108,7 @@ pub enum LoadError {
     /// A probe did not answer.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// The Pods did not come.
+    /// The Pods were not created in time.
     #[error(transparent)]
     Waited(#[from] WaitedTooLong),
     /// Something is missing.
@@ -116,37 +116,38 @@ pub enum LoadError {
     Missing(String),
 }
 
-/// What one load showed.
+/// The measurements of one load.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// How many were submitted: jobs, or partitions.
+    /// The number of submitted jobs or partitions.
     pub count: usize,
     /// From the first submission until all Pods existed, or all partitions were ready.
     pub took: Duration,
-    /// Writes to the API server by all but the user and the kubelet, by what was written.
+    /// Writes to the API server by all clients except the user and the kubelet, by method and
+    /// resource.
     pub writes: BTreeMap<String, u64>,
-    /// Time on a processor that kube-apiserver took for all of them.
+    /// CPU time of kube-apiserver for all of them.
     pub api_server: Duration,
 }
 
 impl Load {
-    /// Time on a processor that kube-apiserver took for each, in milliseconds.
+    /// CPU time of kube-apiserver for each, in milliseconds.
     pub fn api_server_ms(&self) -> f64 {
         self.api_server.as_secs_f64() * 1000.0 / as_figure(self.count as u64)
     }
 
-    /// How many per second.
+    /// The number per second.
     pub fn rate(&self) -> f64 {
         self.took.as_secs_f64().recip() * as_figure(self.count as u64)
     }
 
-    /// A count over all of them, for each.
+    /// Returns a count divided by the number of them.
     pub fn of_each(&self, total: u64) -> f64 {
         as_figure(total) / as_figure(self.count as u64)
     }
 }
 
-/// A count, to reckon with.
+/// Returns a count as a floating-point number.
 #[expect(
     clippy::cast_precision_loss,
     reason = "the counts of a benchmark are far below 2^52"

@@ -1,4 +1,4 @@
-//! Finds the operator's two processes on the nodes of the run, to measure them and to kill them.
+//! Finds the operator's two processes on the nodes of the test cluster, to measure and kill them.
 
 use std::fs;
 use std::io;
@@ -11,19 +11,20 @@ use nix::unistd::Pid;
 pub struct OperatorProcess {
     /// Its number on this machine.
     pub pid: i32,
-    /// Clock ticks from the machine's start to its own: with the pid, its identity.
+    /// Start time in clock ticks since the machine started. With the pid, it identifies the
+    /// process.
     pub started: u64,
 }
 
 /// The process could not be found, read or killed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    /// There is none, or more than one.
+    /// No process, or more than one.
     #[error("found {found} processes `{program}`, not one")]
     NotOne {
         /// The program, and `controller` or `vipu-proxy`.
         program: String,
-        /// How many there are.
+        /// Number of processes.
         found: usize,
     },
     /// /proc could not be read.
@@ -31,7 +32,7 @@ pub enum ProcessError {
     Read {
         /// The file or folder.
         path: String,
-        /// Why.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -55,9 +56,9 @@ pub enum ProcessError {
 }
 
 impl OperatorProcess {
-    /// The one process of a subcommand that runs from the image's own path, in this Pod where one is
-    /// named. The operator of the run is the only one on this machine at that path: a container's
-    /// `/ipu-operator`.
+    /// Returns the one process of a subcommand that runs from the image's own path, in this Pod if
+    /// one is named. Only the operator under test has that path on this machine: `/ipu-operator` of
+    /// a container.
     pub fn find(subcommand: &str, pod: Option<&str>) -> Result<Self, ProcessError> {
         Self::of_program("/ipu-operator", Some(subcommand), pod)
     }
@@ -78,7 +79,7 @@ impl OperatorProcess {
             let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
                 continue;
             };
-            // A process that ends while it is looked at is not the one that is looked for.
+            // A process that ends during the search is not the wanted one.
             let Ok(command) = fs::read(entry.path().join("cmdline")) else {
                 continue;
             };
@@ -105,7 +106,7 @@ impl OperatorProcess {
         }
     }
 
-    /// Kills it without a chance to tidy up.
+    /// Kills it without a graceful shutdown.
     pub fn kill(self) -> Result<(), ProcessError> {
         if start_of(self.pid)? != self.started {
             return Ok(());
@@ -121,7 +122,7 @@ impl OperatorProcess {
         kib_of("VmRSS", &format!("/proc/{}/status", self.pid))
     }
 
-    /// The most resident memory that it has had so far, in KiB.
+    /// Maximum resident memory so far, in KiB.
     pub fn most_resident_kib(self) -> Result<u64, ProcessError> {
         kib_of("VmHWM", &format!("/proc/{}/status", self.pid))
     }
@@ -132,7 +133,7 @@ pub fn own_resident_kib() -> Result<u64, ProcessError> {
     kib_of("VmRSS", "/proc/self/status")
 }
 
-/// The most resident memory that this process has had so far, in KiB.
+/// Maximum resident memory of this process so far, in KiB.
 pub fn own_most_resident_kib() -> Result<u64, ProcessError> {
     kib_of("VmHWM", "/proc/self/status")
 }
@@ -157,7 +158,7 @@ fn is_in(pid: i32, pod: &str) -> bool {
     variables.any(|variable| variable == wanted.as_bytes())
 }
 
-/// Field 22 of /proc/PID/stat, counted behind the command name, which may hold blanks.
+/// Field 22 of /proc/PID/stat, counted after the command name, which may contain blanks.
 fn start_of(pid: i32) -> Result<u64, ProcessError> {
     let path = format!("/proc/{pid}/stat");
     let text = read(&path)?;

@@ -1,4 +1,4 @@
-//! Pure: the pictures of the dashboard in the documents: a test draws them, and another one compares them with the
+//! Pure: the pictures of the dashboard in the documents. One test draws them, and another compares them with the
 //! documents.
 
 /// A picture of a view, in each colour scheme.
@@ -6,7 +6,7 @@
 pub struct Picture {
     /// Name of the picture.
     pub name: &'static str,
-    /// Part of the URL behind the secret.
+    /// The part of the URL after the secret.
     pub place: &'static str,
     /// Texts of the view.
     pub texts: &'static [&'static str],

@@ -1,4 +1,5 @@
-//! Measures placement for BENCHMARKS.md: policies and settings of the queue on jobs of a real cluster, and the scale.
+//! Measures placement for BENCHMARKS.md: policies and settings of the queue with the jobs of a real cluster, and the
+//! growth with the scale.
 
 mod growth;
 mod policies;
@@ -13,5 +14,5 @@ pub use settings::{RealJobs, Replayed, SettingsError};
 /// The jobs of a real cluster, in the checkout.
 const JOBS: &str = "tests/evaluation/msr-jobs.csv";
 
-/// IPUs from which on a job counts as large: of the jobs, one of fifty is.
+/// The number of IPUs from which a job counts as large: one in fifty jobs is.
 const LARGE: u64 = 16;

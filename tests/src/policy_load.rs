@@ -1,5 +1,5 @@
-//! Loads the policy plane of one process: versions exchanged under load, a guest that burns its time
-//! beside others, memory, fuel, and the time to compile.
+//! Measures the policies of one process: swaps under load, a guest that uses its whole deadline,
+//! memory, fuel, and the time to compile.
 
 mod memory;
 mod neighbours;
@@ -39,30 +39,30 @@ pub enum PolicyLoadError {
     /// A guest of another language cannot be built.
     #[error(transparent)]
     Language(#[from] LanguageError),
-    /// The built-in guests do not load.
+    /// The built-in guests could not be loaded.
     #[error(transparent)]
     Open(#[from] OpenError),
     /// A guest is refused.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// A guest cannot be tried.
+    /// A guest could not be inspected.
     #[error("failed to try {file}")]
     Try {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The error.
         #[source]
         source: InspectError,
     },
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Something went wrong that must not.
+    /// A result is wrong.
     #[error("{0}")]
     Wrong(String),
 }
 
-/// The built-in guests of admission, as an operator has them, with this deadline.
+/// Opens the built-in guests of admission, as in an operator, with this deadline.
 async fn open(deadline: Duration) -> Result<(ActivePolicies, PathBuf), PolicyLoadError> {
     let built = tokio::task::spawn_blocking(release::guests::build).await;
     let folder = built.map_err(|error| PolicyLoadError::Wrong(error.to_string()))??;
@@ -78,7 +78,7 @@ async fn open(deadline: Duration) -> Result<(ActivePolicies, PathBuf), PolicyLoa
     Ok((ActivePolicies::new(GuestHost::open(options).await?), folder))
 }
 
-/// A guest as the one of an IPUPolicy.
+/// Returns a guest as an IPUPolicy activates it.
 async fn prepared(
     guests: &ActivePolicies,
     hook: Hook,
@@ -97,7 +97,7 @@ async fn prepared(
     })
 }
 
-/// The same module under another digest: a custom section more.
+/// Returns the same module with another digest, from an additional custom section.
 fn version(bytes: &[u8], number: u8) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     bytes.extend([0, 2, 1, number]);
@@ -115,7 +115,7 @@ fn creating() -> Admission {
     Admission::of(Operation::Create)
 }
 
-/// The API server asks about a job as users write it, with a note of so many bytes.
+/// The request of the API server for a job as users write it, with a note of this number of bytes.
 fn request(note: usize) -> Result<Arc<AdmissionRequest>, PolicyLoadError> {
     let spec = json!({
         "jobInstances": 1,
@@ -131,7 +131,7 @@ fn request(note: usize) -> Result<Arc<AdmissionRequest>, PolicyLoadError> {
     Ok(Arc::new(parsed))
 }
 
-/// The value that so many of a hundred are not above.
+/// The time that this percentage of the times does not exceed.
 fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
     ipu_authoring::percentile(times, percent)

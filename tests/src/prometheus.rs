@@ -8,13 +8,13 @@ use cluster::tools::stored;
 use parking_lot::Mutex;
 use release::guests::{BuildError, cache, checkout};
 
-/// Why there is no Prometheus.
+/// Why Prometheus is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum PrometheusError {
-    /// The package cannot be had.
+    /// The package could not be fetched.
     #[error("failed to fetch Debian's prometheus")]
     Debian(#[from] DebianError),
-    /// The folder for caches is not known.
+    /// The folder for caches is unknown.
     #[error(transparent)]
     Cache(#[from] BuildError),
     /// A file cannot be used.
@@ -24,7 +24,7 @@ pub enum PrometheusError {
 
 /// The path of `prometheus` or `promtool`, which is fetched if it is missing.
 pub fn program(name: &str) -> Result<PathBuf, PrometheusError> {
-    // Two tests that fetch at once would fill the same folder.
+    // Two tests that download at the same time would write to the same folder.
     static FETCHING: Mutex<()> = Mutex::new(());
     let _one_at_a_time = FETCHING.lock();
     let lock = read(&checkout().join("tests/tools/prometheus.lock"))?;

@@ -1,4 +1,5 @@
-//! A real OCI registry, Debian's docker-registry, on loopback: over TLS or plain, with a user or without.
+//! A real OCI registry, Debian's docker-registry, on loopback: with or without TLS, with or without a
+//! user.
 
 use std::{
     io,
@@ -20,7 +21,7 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 
-/// The user that a registry with users knows.
+/// The user of a registry with users.
 pub const USER: &str = "team";
 
 /// The password of that user.
@@ -32,13 +33,13 @@ const USERS: &str = "team:$2y$05$abcdefghijklmnopqrstuuNnUOSpw7zf/58okJM78yFwF6J
 /// Longest time until it answers.
 const READY: Duration = Duration::from_mins(1);
 
-/// Why there is no registry.
+/// Why the registry is not available.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// The folder for caches is not known.
+    /// The folder for caches is unknown.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The program is not to be had.
+    /// The program could not be fetched.
     #[error(transparent)]
     Tools(#[from] ToolsError),
     /// A file cannot be written.
@@ -61,7 +62,7 @@ pub enum RegistryError {
     },
 }
 
-/// How a registry is reached.
+/// The protocol and the users of a registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// Without TLS, for every client.
@@ -104,7 +105,7 @@ impl Registry {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// The authority's certificate, in PEM.
+    /// The certificate of its CA, in PEM.
     pub fn authority(&self) -> PathBuf {
         self.path("ca.crt")
     }

@@ -1,9 +1,9 @@
-//! What the API server asks the webhooks about a new job.
+//! The AdmissionReview requests of the API server for a new job.
 
 use ipu_admission::request::{AdmissionRequest, RequestError, parse};
 use serde_json::{Value, json};
 
-/// The request about a job of this spec, with a note of so many bytes.
+/// The request for a job with this spec and a note of this number of bytes.
 pub fn creating(name: &str, note: usize, spec: &Value) -> Result<AdmissionRequest, RequestError> {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1",

@@ -1,5 +1,5 @@
-//! Measures how long a program of a job takes to start, on real nodes with nothing else to do: an IPUJob's
-//! beside a batch Job's, and a launcher's with two workers beside that of mpi-operator.
+//! Measures how long a program of a job takes to start, on idle real nodes: an IPUJob compared with a
+//! batch Job, and a launcher with two workers compared with that of mpi-operator.
 
 mod contender;
 mod pods_made;
@@ -24,13 +24,14 @@ use pods_made::PodsMade;
 /// How often each contender starts. One start before these is not counted: it brings files into memory.
 const STARTS: usize = 10;
 
-/// How long one program may take to start, or to go.
+/// Longest time until one program has started, or is removed.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// What a V-IPU controller takes to form a partition by the simulator's own choice, in milliseconds.
+/// The time in which a V-IPU controller forms a partition, by the simulator's default, in
+/// milliseconds.
 const FORMING_MS: u64 = 1000;
 
-/// Why nothing was measured.
+/// Why the measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
     /// A tool could not be built.
@@ -39,19 +40,19 @@ pub enum StartupError {
     /// mpi-operator could not be started.
     #[error("failed to start what the operator is compared with")]
     Peer(#[from] LoadError),
-    /// A simulated V-IPU controller did not take its timings.
+    /// A simulated V-IPU controller refused its timings.
     #[error("failed to tell a V-IPU controller how long its work takes")]
     Timings(#[from] HttpError),
     /// The API server refused a request.
     #[error("failed to {action}")]
     Api {
-        /// What was asked for.
+        /// The requested action.
         action: &'static str,
-        /// What it said.
+        /// The error.
         #[source]
         source: Box<kube::Error>,
     },
-    /// Something took too long.
+    /// A condition was not met in time.
     #[error(transparent)]
     Waited(#[from] WaitedTooLong),
     /// A program did not print when it started.
@@ -59,19 +60,19 @@ pub enum StartupError {
     Printed {
         /// The program's Pod.
         pod: String,
-        /// What it printed.
+        /// Its output.
         printed: String,
     },
 }
 
-/// How often something started, and how long that took: in seconds from before its creation was asked for.
+/// The measurements of a contender. Each time is in seconds from before the creation request.
 #[derive(Clone, Debug)]
 pub struct Starts {
-    /// Who.
+    /// The contender.
     pub who: &'static str,
-    /// Until the Pod of the program was made.
+    /// Times until the Pod of the program existed.
     pub pod_made: Vec<f64>,
-    /// Until the program printed its first line.
+    /// Times until the program printed its first line.
     pub program: Vec<f64>,
 }
 
@@ -98,18 +99,18 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Two that started by turns.
+/// Two contenders that were measured alternately.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    /// What a V-IPU controller takes to form a partition, in milliseconds.
+    /// The time in which a V-IPU controller forms a partition, in milliseconds.
     pub forming_ms: u64,
-    /// What the operator is compared with.
+    /// The contender without the operator.
     pub peer: Starts,
-    /// The operator's.
+    /// The contender with the operator.
     pub ours: Starts,
 }
 
-/// Measures everything.
+/// Measures all pairs.
 pub async fn measure(
     installed: &Installed,
     operated: &Operated,
@@ -132,7 +133,7 @@ pub async fn measure(
     Ok(pairs)
 }
 
-/// A real controller's time is not the operator's, so it is taken out.
+/// Sets how long the simulated controllers take to form a partition. With 0, only the operator's own time counts.
 async fn form_within(operated: &Operated, forming_ms: u64) -> Result<(), HttpError> {
     for controller in &operated.controllers {
         let url = format!("http://{}/timings", controller.faults_at);
@@ -174,7 +175,7 @@ async fn pair(
     })
 }
 
-/// Starts one, and takes it away once its program has ended.
+/// Starts one, and deletes it when its program has ended.
 async fn start(
     client: &Client,
     made: &PodsMade,
@@ -211,7 +212,8 @@ async fn start(
     Ok((pod_made - begun, at - begun))
 }
 
-/// Deletes a job, and waits until nothing of it is left: the next one starts on an idle cluster.
+/// Deletes a job, and waits until all its objects are gone, so that the next one starts on an idle
+/// cluster.
 async fn remove(
     client: &Client,
     api_of: &Api<DynamicObject>,

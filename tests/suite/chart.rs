@@ -69,7 +69,7 @@ fn is_current(name: &str, made: &str) {
     }
     assert!(
         values::file(name) == made,
-        "charts/ipu-operator/{name} is not what values.yaml and old-values.yaml make of it; run \
+        "charts/ipu-operator/{name} does not match values.yaml and old-values.yaml; run \
          `UPDATE_CHART=1 cargo test --locked --workspace --test suite chart`"
     );
 }

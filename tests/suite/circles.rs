@@ -1,4 +1,5 @@
-//! Checks that the modules of a package form no circle: a reader of a module needs only the modules that it names.
+//! Checks that the modules of a package form no circle, so that a reader of a module needs only the modules that
+//! it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -100,7 +101,7 @@ fn modules_form_no_circle() {
 }
 
 #[test]
-fn the_check_sees_a_circle_and_what_hangs_on_it() {
+fn the_check_sees_a_circle_and_the_modules_that_lead_to_it() {
     let to = |names: &[&str]| names.iter().map(ToString::to_string).collect();
     let uses = Uses::from([
         ("a".to_owned(), to(&["b"])),

@@ -1,5 +1,5 @@
-//! The contract: each item names its first version, released items do not change, and guests of other versions are
-//! distinguished.
+//! The contract: each item names its first version, released items do not change, and the operator recognises
+//! guests of other versions.
 
 use std::path::Path;
 
@@ -18,7 +18,7 @@ fn parsed(contract: &str) -> (Resolve, PackageId) {
 }
 
 #[test]
-fn every_item_says_since_when_it_is_there() {
+fn every_item_names_its_first_version() {
     let (resolve, package) = parsed(CONTRACT);
     let version = resolve.packages[package].name.version.clone().unwrap();
     let mut items = 0;
@@ -52,7 +52,7 @@ fn every_item_says_since_when_it_is_there() {
 
 /// After the release of 0.1.0, this snapshot may only grow, by items of later versions.
 #[test]
-fn what_is_released_stays_as_it_is() {
+fn released_items_do_not_change() {
     let (resolve, package) = parsed(CONTRACT);
     let mut printer = WitPrinter::default();
     printer.emit_docs(false);
@@ -61,7 +61,7 @@ fn what_is_released_stays_as_it_is() {
 }
 
 #[test]
-fn an_item_of_a_version_that_is_to_come_is_no_part_of_the_contract() {
+fn an_item_of_a_future_version_is_not_part_of_the_contract() {
     let later = CONTRACT.replacen("@since(version = 0.1.0)", "@since(version = 0.1.1)", 1);
     let mut resolve = Resolve::default();
     let error = resolve.push_str(Path::new("policy.wit"), &later);
@@ -107,7 +107,7 @@ async fn loaded(version: &str) -> Result<Guest, LoadError> {
 }
 
 #[tokio::test]
-async fn what_a_guest_exports_beside_its_world_is_passed_over() {
+async fn exports_beside_the_world_are_ignored() {
     assert!(loaded("0.1.0").await.is_ok());
 }
 
@@ -115,7 +115,7 @@ async fn what_a_guest_exports_beside_its_world_is_passed_over() {
 async fn a_guest_of_a_later_version_is_refused_by_name() {
     for version in ["0.1.1", "0.2.0", "1.0.0"] {
         let LoadError::Imports(names) = loaded(version).await.unwrap_err() else {
-            panic!("{version} is not told apart by its imports");
+            panic!("{version} is not recognised by its imports");
         };
         assert_eq!(names, format!("ipu:policy/types@{version}"));
     }

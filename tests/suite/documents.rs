@@ -36,19 +36,19 @@ fn is_of_commands(mark: &str) -> bool {
     first.is_some_and(|first| shells.contains(&first.to_lowercase().as_str()))
 }
 
-/// Documents with indented commands: those of contributors, most of them of the Makefile, and that of the generated page
-/// of the chart.
+/// Documents with indented commands: those for contributors, most of them of the Makefile, and the generated page of
+/// the chart.
 const INDENTED: [&str; 3] = [
     "CONTRIBUTING.md",
     "README.md",
     "charts/ipu-operator/README.md",
 ];
 
-/// The lines of a text that no mark describes: commands after a prompt in a block that is not for a shell, and indented
-/// blocks, if they are not allowed.
+/// Returns the lines of a text that no mark describes: commands after a prompt in a block that is not for a shell, and
+/// indented blocks if they are not allowed.
 fn unmarked(text: &str, may_indent: bool) -> Vec<String> {
     let mut found = Vec::new();
-    // Of the block that is being read: whether it is indented. `None`: the text belongs to none that is checked.
+    // Whether the current block is indented. `None`: the text is in no block that is checked.
     let mut indented = None;
     for event in Parser::new_ext(text, Options::ENABLE_TABLES) {
         match event {
@@ -116,7 +116,7 @@ fn hold(typed: &[Typed], needing: &[&str]) {
     for (document, marks) in &marks {
         let found = typed.iter().filter(|one| one.document == document);
         let times = found.clone().count();
-        assert!(times <= 1, "{document}.md is typed {times} times");
+        assert!(times <= 1, "{document}.md runs {times} times");
         let is_needed = |mark: &str| needing.contains(&mark);
         let wanted: Vec<_> = marks.iter().filter(|mark| is_needed(mark)).collect();
         let text = fs::read_to_string(repository().join(format!("{document}.md"))).unwrap();
@@ -125,7 +125,7 @@ fn hold(typed: &[Typed], needing: &[&str]) {
         let blocks: Vec<_> = blocks.filter(|mark| is_needed(mark)).collect();
         assert_eq!(
             blocks, wanted,
-            "left: what tests/src/documents.rs has typed of {document}.md; right: what is in it"
+            "left: blocks of {document}.md that tests/src/documents.rs runs; right: its blocks"
         );
     }
     for one in typed {

@@ -17,7 +17,7 @@ fn packages(lock: &str) -> Vec<String> {
         .collect()
 }
 
-/// The name, the version and the checksum of a package, without what it depends on.
+/// The name, the version and the checksum of a package, without its dependencies.
 fn identity(package: &str) -> &str {
     let (identity, _) = package
         .split_once("dependencies = ")
@@ -26,7 +26,7 @@ fn identity(package: &str) -> &str {
 }
 
 #[test]
-fn what_is_fuzzed_is_made_of_what_is_shipped() {
+fn fuzz_targets_have_the_versions_of_the_shipped_crates() {
     let (ours, theirs) = (text("Cargo.lock"), text("tests/fuzz/Cargo.lock"));
     let ours = packages(&ours);
     let ours: BTreeSet<&str> = ours.iter().map(|package| identity(package)).collect();
@@ -37,13 +37,13 @@ fn what_is_fuzzed_is_made_of_what_is_shipped() {
     assert_eq!(
         names,
         ["name = \"fuzz-targets\"", "name = \"libfuzzer-sys\""],
-        "tests/fuzz/Cargo.lock has other versions than Cargo.lock; make it anew: \
+        "tests/fuzz/Cargo.lock has other versions than Cargo.lock; create it again: \
          cp Cargo.lock tests/fuzz && cargo metadata --manifest-path tests/fuzz/Cargo.toml"
     );
 }
 
 #[test]
-fn the_lock_file_of_the_fuzz_targets_knows_all_that_the_operator_depends_on() {
+fn the_lock_file_of_the_fuzz_targets_contains_all_dependencies_of_the_operator() {
     let lock = packages(&text("tests/fuzz/Cargo.lock"));
     let names: BTreeSet<String> = host_packages().iter().map(|one| name(one)).collect();
     let mut checked = BTreeSet::new();
@@ -57,7 +57,7 @@ fn the_lock_file_of_the_fuzz_targets_knows_all_that_the_operator_depends_on() {
             assert!(
                 locked.contains(&format!("\"{dependency}\""))
                     || locked.contains(&format!("\"{dependency} ")),
-                "tests/fuzz/Cargo.lock does not know {dependency} of {package}; run \
+                "tests/fuzz/Cargo.lock lacks {dependency} of {package}; run \
                  cargo metadata --manifest-path tests/fuzz/Cargo.toml"
             );
             if names.contains(&dependency) {

@@ -1,5 +1,6 @@
-//! Holds the plugin of kubectl to the operator, on whose packages it does not depend: the order of the queue, what to do
-//! about reasons, the states of IPU-hours, and the bounds of what it writes; and its commands to their document.
+//! Compares the plugin of kubectl with the operator, because it does not depend on the operator's packages: the order
+//! of the queue, the advice about reasons, the states of IPU-hours, and the limits of texts. Also compares its commands
+//! with their document.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::sources::{repository, rust_files};
 
-/// The page of messages without the marks of Markdown, which the plugin does not print.
+/// The page of messages without Markdown formatting, which the plugin does not print.
 fn messages() -> String {
     let path = repository().join("charts/ipu-operator/docs/messages.md");
     fs::read_to_string(path).unwrap().replace('`', "")
@@ -63,7 +64,7 @@ fn the_plugin_orders_the_queue_as_the_proxy_does() {
 }
 
 #[test]
-fn what_to_do_about_a_reason_is_what_the_page_of_messages_says() {
+fn the_advice_about_a_reason_is_that_of_the_page_of_messages() {
     let messages = messages();
     for (reasons, advice) in OPERATOR {
         for word in *reasons {

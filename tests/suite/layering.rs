@@ -34,7 +34,8 @@ const IMPURE: [&str; 24] = [
     "wasmtime",
 ];
 
-/// Values of these packages: events of a watch, contents of an error, and a time that a caller has read from the clock.
+/// Allowed values of these packages: events of a watch, contents of an error, and a time that a caller has read from
+/// the clock.
 const VALUES: [&str; 3] = [
     "kube::client::UpgradeConnectionError",
     "kube::runtime::watcher::Event",
@@ -44,7 +45,7 @@ const VALUES: [&str; 3] = [
 /// Last segments of paths that read a clock, of every type.
 const CLOCKS: [&str; 2] = ["now", "elapsed"];
 
-/// Pure files. If one is missing, the line between pure files and shells was moved.
+/// Pure files. If one is missing, the separation of pure files and shells has changed.
 const MUST_BE_PURE: [&str; 4] = [
     "host/jobs/src/validate.rs",
     "host/jobs/src/phase.rs",
@@ -52,10 +53,11 @@ const MUST_BE_PURE: [&str; 4] = [
     "host/jobs/src/report.rs",
 ];
 
-/// Most lines of a file. Clippy checks functions (`too-many-lines-threshold`).
+/// The maximum of lines in a file. Clippy checks functions (`too-many-lines-threshold`).
 const MOST_LINES: usize = 400;
 
-/// Every path that a file names: of imports with their groups resolved, and of expressions and types.
+/// Returns every path that a file names: in imports with their groups resolved, and in expressions
+/// and types.
 #[derive(Default)]
 pub(crate) struct Paths(pub(crate) Vec<String>);
 
@@ -78,7 +80,7 @@ impl<'ast> Visit<'ast> for Paths {
         syn::visit::visit_expr_method_call(self, call);
     }
 
-    /// The content of a macro is no syntax tree: each run of words and `::` counts as a path.
+    /// The content of a macro is not a syntax tree, so each run of words and `::` counts as a path.
     fn visit_macro(&mut self, called: &'ast syn::Macro) {
         let text = called.tokens.to_string().replace(" :: ", "::");
         let is_of_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
@@ -143,7 +145,7 @@ fn pure_files_name_no_client_clock_environment_or_runtime() {
 }
 
 #[test]
-fn the_check_of_pure_files_sees_groups_macros_and_what_stands_below_tests() {
+fn the_check_of_pure_files_sees_groups_macros_and_code_below_tests() {
     let text = "
         #[cfg(test)]
         mod tests { use std::fs; }

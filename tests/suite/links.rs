@@ -47,7 +47,7 @@ const FOLDER_NOTES: [&str; 10] = [
 fn the_table_of_contents_lists_every_document_once() {
     let absolute = |path: &str| repository().join(path).canonicalize().unwrap();
     let contents = absolute(CONTENTS);
-    // Rows of the tables count; the text around them may link again.
+    // Only rows of the tables count. The text around them may repeat links.
     let text = fs::read_to_string(&contents).unwrap();
     let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
     let listed = rows.flat_map(links).filter(|link| !link.contains("://"));
@@ -67,7 +67,7 @@ fn the_table_of_contents_lists_every_document_once() {
     assert!(missing.is_empty(), "not listed in {CONTENTS}: {missing:#?}");
 }
 
-/// Users read the reference, and do not know names of the code.
+/// Users who read the reference do not know names of the code.
 #[test]
 fn the_reference_of_the_fields_names_no_path_of_the_code() {
     let text = fs::read_to_string(repository().join("crds/REFERENCE.md")).unwrap();

@@ -2,7 +2,7 @@
 #![allow(
     clippy::panic,
     clippy::unwrap_used,
-    reason = "what a test's helper cannot do fails the test"
+    reason = "an error in a test's helper fails the test"
 )]
 
 mod agent;

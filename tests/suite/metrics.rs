@@ -48,7 +48,7 @@ fn asked_for(query: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// The metrics as `promtool check metrics` reads them, which does not know OpenMetrics: suffixes of counters and
+/// Converts the metrics for `promtool check metrics`, which does not know OpenMetrics: suffixes of counters and
 /// infos are in the names of their families, and samples have no exemplars.
 fn for_promtool(open: &str) -> String {
     let mut lines = Vec::new();
@@ -119,7 +119,7 @@ fn promtool_finds_the_alerts_firing_when_they_should_and_only_then() {
 }
 
 #[tokio::test]
-async fn alerts_and_dashboard_ask_for_metrics_that_are_served_and_none_is_left_out() {
+async fn alerts_and_dashboard_use_only_served_metrics_and_show_all_of_them() {
     let served: BTreeSet<String> = served().await.iter().flat_map(|text| names(text)).collect();
     let dashboard: Value = serde_json::from_str(&chart("files/dashboard.json")).unwrap();
     let panels = dashboard["panels"].as_array().unwrap().iter();
@@ -132,8 +132,8 @@ async fn alerts_and_dashboard_ask_for_metrics_that_are_served_and_none_is_left_o
         .flat_map(|(_, query)| asked_for(&query));
     let asked: BTreeSet<String> = shown.iter().cloned().chain(alerted).collect();
     let missing: Vec<_> = asked.difference(&served).collect();
-    assert!(missing.is_empty(), "nobody serves {missing:?}");
-    // A histogram is shown by one of its three parts.
+    assert!(missing.is_empty(), "no process serves {missing:?}");
+    // One of the three series of a histogram is enough.
     let of_family = |name: &str| {
         let mut parts = ["_bucket", "_count", "_sum"].iter();
         let family = parts.find_map(|part| name.strip_suffix(part));
@@ -154,7 +154,7 @@ async fn the_reference_lists_what_is_served() {
     }
     assert!(
         chart("docs/metrics.md") == made,
-        "charts/ipu-operator/docs/metrics.md is not what is served; run \
+        "charts/ipu-operator/docs/metrics.md does not match the served metrics; run \
          `UPDATE_CHART=1 cargo test --locked --workspace --test suite metrics`"
     );
 }
@@ -168,6 +168,9 @@ fn each_alert_has_its_entry_in_the_runbook_and_no_entry_is_without_alert() {
     assert_eq!(entries, alerts);
     for metric in asked_for(&runbook) {
         let is_known = chart("files/dashboard.json").contains(&metric);
-        assert!(is_known, "the runbook names {metric}, which nothing shows");
+        assert!(
+            is_known,
+            "the runbook names {metric}, which the dashboard does not show"
+        );
     }
 }

@@ -46,7 +46,7 @@ async fn fetched(fake: &Fake, version: &str, access: Access) -> Result<Vec<u8>, 
 }
 
 #[tokio::test]
-async fn an_honest_registry_is_believed() {
+async fn a_correct_registry_is_accepted() {
     let content = Content::new();
     let fake = Fake::start(|_| None).await;
     let by_digest = format!("@{}", content.digest());
@@ -61,7 +61,7 @@ async fn an_honest_registry_is_believed() {
     );
 }
 
-/// Answers the path that ends so, where it is given.
+/// Gives this reply to requests whose line ends with this text.
 fn at(
     end: impl Into<String>,
     answer: impl Fn() -> Response + Send + Sync + 'static,
@@ -130,7 +130,7 @@ fn lies(content: &Content) -> Vec<(String, String, Lie, String)> {
 }
 
 #[tokio::test]
-async fn a_registry_that_lies_is_caught() {
+async fn replies_of_a_false_registry_are_refused() {
     for (version, end, lie, words) in lies(&Content::new()) {
         let fake = Fake::start(at(end, lie)).await;
         let error = fetched(&fake, &version, Access::default())
@@ -160,7 +160,7 @@ async fn bodies_without_an_end_are_cut_off() {
 }
 
 #[tokio::test]
-async fn who_is_silent_is_not_waited_for() {
+async fn an_unresponsive_registry_ends_the_fetch_at_its_timeout() {
     let hasty = Access {
         timeout: Duration::from_millis(200),
         ..Access::default()
@@ -179,7 +179,7 @@ async fn who_is_silent_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_a_registry_says_is_wrong_is_told_in_short() {
+async fn the_error_of_a_registry_is_reported_in_short() {
     let told = |status: StatusCode, message: String| {
         let body = json!({"errors": [{"code": "SOME", "message": message}]});
         (status, Json(body)).into_response()
@@ -214,7 +214,7 @@ async fn what_a_registry_says_is_wrong_is_told_in_short() {
 }
 
 #[tokio::test]
-async fn user_and_password_are_shown_once_they_are_asked_for_and_to_nobody_else() {
+async fn user_and_password_are_sent_only_to_the_registry_and_only_after_its_challenge() {
     let other = Fake::start(|_| None).await;
     let blob = Content::new().blob();
     let to = format!("http://{}{blob}", other.host);
@@ -289,7 +289,7 @@ async fn with_tokens(answer: fn() -> Response) -> (Fake, Fake) {
 }
 
 #[tokio::test]
-async fn a_token_is_had_for_user_and_password_and_shown_in_their_place() {
+async fn a_token_is_requested_with_user_and_password_and_sent_instead_of_them() {
     for token in ["token", "access_token"] {
         let answer = match token {
             "token" => || Json(json!({"token": "good"})).into_response(),
@@ -312,7 +312,7 @@ async fn a_token_is_had_for_user_and_password_and_shown_in_their_place() {
 }
 
 #[tokio::test]
-async fn a_token_server_that_gives_none_is_told() {
+async fn a_token_server_without_a_token_is_an_error() {
     for (answer, words) in [
         (
             (|| "{}".into_response()) as fn() -> Response,
@@ -342,7 +342,7 @@ async fn a_token_server_that_gives_none_is_told() {
 }
 
 #[tokio::test]
-async fn signatures_that_cannot_be_read_are_none_and_a_registry_that_fails_is_not_unsigned() {
+async fn unreadable_signatures_do_not_count_and_a_failing_registry_is_an_error() {
     let keys: Vec<_> = Vec::new();
     let judged = async |fake: &Fake| {
         let registry = fake.client(Access::default());
@@ -363,7 +363,7 @@ async fn signatures_that_cannot_be_read_are_none_and_a_registry_that_fails_is_no
 }
 
 #[tokio::test]
-async fn an_upload_is_sent_to_where_the_registry_says_and_shown_no_credentials_elsewhere() {
+async fn an_upload_goes_to_the_location_of_the_registry_without_credentials_for_another_host() {
     let store = Fake::start(|_| Some(StatusCode::CREATED.into_response())).await;
     let to = format!("http://{}/store?upload=1", store.host);
     let fake = Fake::start(move |asked| {

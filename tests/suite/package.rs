@@ -49,7 +49,7 @@ fn json(name: &str) -> Value {
 }
 
 #[test]
-fn it_holds_all_that_an_install_needs() {
+fn it_contains_everything_that_an_installation_needs() {
     let at_top: BTreeSet<_> = FILES
         .keys()
         .map(|name| name.split('/').next().unwrap())

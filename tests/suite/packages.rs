@@ -5,7 +5,8 @@ use std::fs;
 
 use crate::sources::{host_packages, repository, test_packages};
 
-/// The packages of the operator that each of them may name. A package that is missing here names none.
+/// The packages of the operator that each of them may depend on. A package that is missing here
+/// depends on none.
 const MAY_NAME: [(&str, &[&str]); 14] = [
     ("agent", &["text"]),
     ("dashboard", &["api", "text"]),
@@ -32,7 +33,8 @@ const MAY_NAME: [(&str, &[&str]); 14] = [
     ),
 ];
 
-/// The packages of this repository that those of the tests may name. The suites (`tests`) may name all.
+/// The packages of this repository that those of the tests may depend on. The suites (`tests`) may
+/// depend on all.
 const TESTS_MAY_NAME: [(&str, &[&str]); 4] = [
     ("tests/cluster", &[]),
     ("tests/lab", &["api", "cluster", "release", "vipu"]),
@@ -40,17 +42,18 @@ const TESTS_MAY_NAME: [(&str, &[&str]); 4] = [
     ("tests/vipu-simulator", &["api", "vipu"]),
 ];
 
-/// The package that wires the others together, and may name all of them.
+/// The package that wires the others together, and may depend on all of them.
 const OPERATOR: &str = "host";
 
-/// The package that tests the others, and may name all of them.
+/// The package that tests the others, and may depend on all of them.
 const SUITES: &str = "tests";
 
 fn manifest(package: &str) -> String {
     fs::read_to_string(repository().join(package).join("Cargo.toml")).unwrap()
 }
 
-/// The packages of this repository that a package depends on, its tests aside, by their folders.
+/// The packages of this repository that a package depends on, without its dev-dependencies, by
+/// their folders.
 fn named(package: &str) -> BTreeSet<String> {
     let manifest = manifest(package);
     let (_, dependencies) = manifest.split_once("[dependencies]\n").unwrap();
@@ -97,7 +100,7 @@ fn every_package_forbids_unsafe_code_and_follows_the_lints() {
     let packages = host_packages();
     assert!(packages.len() > 10, "{packages:?}");
     for package in packages.into_iter().chain(test_packages()) {
-        // It loads compiled guests: one module of it allows `unsafe`.
+        // It loads compiled guests, so one of its modules allows `unsafe`.
         let level = match package.as_str() {
             "host/guest-host" => "deny",
             _ => "forbid",

@@ -1,4 +1,4 @@
-//! Compares the pictures of the dashboard that the documents show with those that a test draws, and with the files.
+//! Compares the dashboard's pictures in the documents with those that a test draws, and with the files.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -27,7 +27,10 @@ fn the_documents_show_the_pictures_that_a_test_draws_and_each_has_a_file() {
     let documents = documents();
     let shown = documents.iter().flat_map(|(_, text)| named(text));
     let shown: BTreeSet<String> = shown.map(ToOwned::to_owned).collect();
-    assert_eq!(shown, drawn, "left: in the documents; right: drawn");
+    assert_eq!(
+        shown, drawn,
+        "left: pictures in the documents; right: pictures that the test draws"
+    );
 
     let files = fs::read_dir(repository().join(FOLDER)).unwrap();
     let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());

@@ -1,4 +1,4 @@
-//! What `ipu-operator policy` tells the authors of policies, with the guests of this repository.
+//! The output of `ipu-operator policy` for policy authors, with the guests of this repository.
 
 mod cases;
 mod compare;
@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::wasm::guests;
 
-/// Runs the command as a shell would, and answers what it prints.
+/// Runs the command as a shell would, and returns its output.
 fn policy(arguments: &[&str]) -> Result<String, PolicyCliError> {
     let mut printed = Vec::new();
     run(arguments, &mut printed)?;
@@ -29,7 +29,7 @@ fn policy(arguments: &[&str]) -> Result<String, PolicyCliError> {
 
 #[expect(
     clippy::panic,
-    reason = "a command line that is about something else fails the test"
+    reason = "a command line of another subcommand fails the test"
 )]
 fn run(arguments: &[&str], out: &mut impl std::io::Write) -> Result<(), PolicyCliError> {
     let given = ["ipu-operator", "policy"].iter().chain(arguments);
@@ -39,12 +39,12 @@ fn run(arguments: &[&str], out: &mut impl std::io::Write) -> Result<(), PolicyCl
     ipu_authoring::run(arguments, out)
 }
 
-/// The error with its causes, as the program prints it.
+/// Returns the error with its causes, as the program prints it.
 fn complaint(arguments: &[&str]) -> String {
     failing(arguments).1
 }
 
-/// What a command that fails has printed before, and its error with the causes.
+/// Returns the output of a command that fails, and its error with the causes.
 fn failing(arguments: &[&str]) -> (String, String) {
     let mut printed = Vec::new();
     let error = run(arguments, &mut printed).expect_err("it fails");
@@ -56,7 +56,7 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// A file with these bytes, in a folder that goes when it is dropped.
+/// A file with these bytes. Its folder is removed when this is dropped.
 fn written(name: &str, bytes: &[u8]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(name);
@@ -64,7 +64,7 @@ fn written(name: &str, bytes: &[u8]) -> (TempDir, PathBuf) {
     (folder, file)
 }
 
-/// Asserts that the error of each command says these things.
+/// Asserts that the error of each command contains these texts.
 fn all_complain(cases: &[(&[&str], &[&str])]) {
     for (arguments, parts) in cases {
         let complaint = complaint(arguments);
@@ -78,7 +78,7 @@ fn all_complain(cases: &[(&[&str], &[&str])]) {
 }
 
 #[test]
-fn check_tells_what_a_policy_is() {
+fn check_describes_a_policy() {
     for guest in GUESTS {
         let file = guests().join(format!("{}.wasm", guest.name));
         let size = std::fs::metadata(&file).unwrap().len();
@@ -169,7 +169,7 @@ fn check_names_what_is_wrong() {
 }
 
 #[test]
-fn componentize_makes_what_the_operator_takes() {
+fn componentize_makes_a_component_that_the_operator_accepts() {
     let folder = tempfile::tempdir().unwrap();
     for guest in GUESTS {
         let output = folder.path().join(built_in_file(guest.hook));
@@ -235,7 +235,7 @@ fn an_output_that_cannot_be_written_is_named() {
 }
 
 #[test]
-fn the_contract_is_printed_as_it_stands() {
+fn the_contract_is_printed_without_changes() {
     let contract = std::fs::read_to_string(checkout().join("wit/policy.wit")).unwrap();
     assert_eq!(policy(&["contract"]).unwrap(), contract);
 }

@@ -19,7 +19,7 @@ const GOOD: [&str; 3] = ["Linux", "x86_64", "0"];
 fn preflight(target: &str, programs: &[&str], [system, machine, user]: [&str; 3]) -> Output {
     let path = tempfile::tempdir().unwrap();
     for program in programs {
-        // Of the compiler, the check also asks whether it has a nightly toolchain.
+        // The check also asks the compiler whether it has a nightly toolchain.
         let script = if *program == "rustc" {
             "exit 0"
         } else {
@@ -56,18 +56,28 @@ fn assert_refused(output: &Output, target: &str, reason: &str) {
 }
 
 #[test]
-fn a_machine_with_everything_is_let_through_in_silence() {
+fn a_suitable_machine_passes_without_output() {
     for target in [
-        "demo",
-        "up",
-        "down",
-        "dist",
-        "release",
-        "check",
-        "test",
-        "test-versions",
+        "advisories",
         "bench",
+        "bench-start",
+        "check",
+        "demo",
+        "dist",
+        "down",
+        "flood",
         "fuzz",
+        "mutants",
+        "placement",
+        "race",
+        "release",
+        "release-twice",
+        "soak",
+        "test",
+        "test-apiserver",
+        "test-nodes",
+        "test-versions",
+        "up",
     ] {
         let output = preflight(target, &PROGRAMS, GOOD);
         assert!(output.status.success(), "{target}: {output:?}");
@@ -113,6 +123,17 @@ fn a_missing_program_is_named_with_what_to_install() {
             "npm",
             "axe-core, which tests the dashboard, is an npm package (apt-get install npm)",
         ),
+        (
+            "test-apiserver",
+            "npm",
+            "axe-core, which tests the dashboard, is an npm package (apt-get install npm)",
+        ),
+        ("test-nodes", "go", "install Go 1.26 or later"),
+        (
+            "soak",
+            "cc",
+            "install a C compiler (apt-get install gcc libc6-dev)",
+        ),
     ] {
         let there = PROGRAMS.into_iter().filter(|name| *name != program);
         let output = preflight(target, &there.collect::<Vec<_>>(), GOOD);
@@ -131,7 +152,7 @@ fn without_a_nightly_compiler_nothing_is_fuzzed() {
 }
 
 #[test]
-fn another_machine_or_user_is_told_what_to_use() {
+fn another_machine_or_user_gets_advice() {
     let cases = [
         (
             ["Darwin", "x86_64", "0"],
@@ -153,9 +174,17 @@ fn another_machine_or_user_is_told_what_to_use() {
 }
 
 #[test]
-fn what_changes_nothing_needs_neither_root_nor_go() {
+fn targets_that_change_nothing_need_neither_root_nor_go() {
     let user = ["Linux", "x86_64", "1000"];
-    for target in ["check", "dist", "fuzz"] {
+    for target in [
+        "advisories",
+        "check",
+        "dist",
+        "fuzz",
+        "mutants",
+        "placement",
+        "soak",
+    ] {
         let output = preflight(target, &["cargo", "cc", "rustc", "c++", "basenc"], user);
         assert!(output.status.success(), "{target}: {output:?}");
     }

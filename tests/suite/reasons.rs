@@ -1,4 +1,4 @@
-//! The reasons of conditions and events that people build alerts on: all of them are documented.
+//! Checks that all reasons of conditions and events, on which users build alerts, are documented.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,8 +6,8 @@ use syn::visit::Visit;
 
 use crate::sources::{host_files, repository, shipped};
 
-/// Reasons that Kubernetes gives and documents: in status replies, in rules of CRDs, and the kubelet's for a
-/// container that ended with an exit code.
+/// Reasons that Kubernetes gives and documents: in status replies, in rules of CRDs, and in the kubelet's
+/// status of a container that ended with an exit code.
 const OF_KUBERNETES: [&str; 8] = [
     "Error",
     "FieldValueForbidden",
@@ -19,7 +19,7 @@ const OF_KUBERNETES: [&str; 8] = [
     "Unauthorized",
 ];
 
-/// Where every reason stands: what it means, and what to do.
+/// The documents that explain every reason and its remedy.
 const DOCUMENTS: [&str; 2] = ["crds/README.md", MESSAGES];
 
 const MESSAGES: &str = "charts/ipu-operator/docs/messages.md";
@@ -28,13 +28,13 @@ fn document(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap()
 }
 
-/// Where a function takes a reason: the place of the argument, and the place in it where it is a tuple.
+/// How a function takes a reason: the index of the argument, and the index in it if it is a tuple.
 type Place = (usize, Option<usize>);
 
-/// The functions that take a reason, by their names.
+/// The functions that take a reason, by name.
 type Parameters = BTreeMap<String, BTreeSet<Place>>;
 
-/// Finds the functions that take a reason, and where.
+/// Finds the functions that take a reason.
 #[derive(Default)]
 struct TakesReason(Parameters);
 
@@ -61,7 +61,7 @@ fn is_reason(pattern: &syn::Pat) -> bool {
     matches!(pattern, syn::Pat::Ident(name) if name.ident == "reason")
 }
 
-/// The constants that are one capitalised word, as reasons are, with their values by their names.
+/// The constants that consist of one capitalised word, as reasons do, by name.
 #[derive(Default)]
 struct Constants(BTreeMap<String, BTreeSet<String>>);
 
@@ -78,7 +78,7 @@ impl<'ast> Visit<'ast> for Constants {
 }
 
 /// Collects the words that become a reason, as literals or constants: values of fields and variables of that name,
-/// arguments of functions that take one, and what functions of that name answer.
+/// arguments of functions that take one, and results of functions of that name.
 struct Reasons<'a> {
     takes: &'a Parameters,
     constants: &'a Constants,
@@ -290,7 +290,10 @@ fn reasons_are_found_wherever_they_are_written() {
 #[test]
 fn every_reason_is_documented() {
     let written = reasons();
-    assert!(written.len() > 40, "the files are read: {written:?}");
+    assert!(
+        written.len() > 40,
+        "only these reasons were found: {written:?}"
+    );
     for path in DOCUMENTS {
         let document = document(path);
         let missing: Vec<_> = written
@@ -311,7 +314,10 @@ fn every_warning_of_the_logs_is_documented() {
         .filter(|(path, _)| !path.ends_with("tests.rs"))
         .flat_map(|(_, text)| warnings(without_tests(text)))
         .collect();
-    assert!(logged.len() > 30, "the files are read: {logged:?}");
+    assert!(
+        logged.len() > 30,
+        "only these warnings were found: {logged:?}"
+    );
     let missing: Vec<_> = logged
         .iter()
         .filter(|line| {
@@ -330,8 +336,8 @@ fn without_tests(text: &str) -> &str {
         .unwrap_or_default()
 }
 
-/// The sentences of `warn!` and `error!`: the last literal of each. Those that consist of a cause and
-/// nothing else are that cause's.
+/// The sentences of `warn!` and `error!`: the last literal of each. If a literal consists only of a
+/// cause, the sentence is that of the cause.
 fn warnings(text: &str) -> Vec<String> {
     let calls = ["warn!(", "error!("].map(|call| text.split(call).skip(1));
     let calls = calls.into_iter().flatten();
@@ -345,7 +351,7 @@ fn warnings(text: &str) -> Vec<String> {
     calls.filter_map(sentence).collect()
 }
 
-/// What stands before the parenthesis that ends a call.
+/// The text before the parenthesis that ends a call.
 fn arguments(call: &str) -> &str {
     let mut depth = 1;
     let end = call.find(|c| {

@@ -1,5 +1,5 @@
-//! The package of the release before: its checksum, and its CRDs, compared with those of this version: the additions of
-//! an upgrade, and the losses of a rollback.
+//! The package of the previous release: its checksum, and its CRDs, compared with those of this version: the additions
+//! of an upgrade, and the losses of a rollback.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -17,8 +17,24 @@ use crate::sources::repository;
 /// also refuse existing objects.
 const ADDED: &[&str] = &[
     "ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/nullable=true",
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="forming""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="idle""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="resetting""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="restarting""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="running""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="starting""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="suspended""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="waiting""#,
+    "ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/nullable=true",
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/type="string""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/currentRun/format="int64""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/currentRun/type="integer""#,
     r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/forming/format="int64""#,
     r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/forming/type="integer""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/idle/format="int64""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/idle/type="integer""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/resetting/format="int64""#,
+    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/resetting/type="integer""#,
     r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/restarting/format="int64""#,
     r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/restarting/type="integer""#,
     r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/running/format="int64""#,
@@ -70,7 +86,7 @@ fn the_crds_keep_what_was_released_and_add_what_is_listed() {
     assert_eq!(
         released.len(),
         3,
-        "CRDs of the release before: {released:?}"
+        "CRDs of the previous release: {released:?}"
     );
     let (mut lost, mut added) = (Vec::new(), Vec::new());
     for (name, older) in released {
@@ -82,7 +98,7 @@ fn the_crds_keep_what_was_released_and_add_what_is_listed() {
     assert_eq!(
         lost,
         <[String; 0]>::default(),
-        "objects of the release before need them"
+        "objects of the previous release need them"
     );
     assert_eq!(added, ADDED, "put it into ADDED, and into {UPGRADE}");
 }
@@ -99,7 +115,7 @@ fn the_package_of_the_release_before_is_the_one_that_the_readme_names() {
     }
 }
 
-/// The package of the release before.
+/// The package of the previous release.
 fn archive() -> PathBuf {
     let folder = fs::read_dir(repository().join("tests/releases")).unwrap();
     let mut archives: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
@@ -107,7 +123,7 @@ fn archive() -> PathBuf {
     archives.remove(0)
 }
 
-/// File name and text of each CRD in the package of the release before.
+/// File name and text of each CRD in the package of the previous release.
 fn released() -> Vec<(String, String)> {
     let mut archive = tar::Archive::new(GzDecoder::new(File::open(archive()).unwrap()));
     let mut found = Vec::new();
@@ -139,7 +155,8 @@ fn add_facts(facts: &mut BTreeSet<String>, path: &str, value: &Value) {
             let is_property = path.ends_with("/properties");
             for (field, value) in fields {
                 let is_for_people = matches!(field.as_str(), "description" | "message");
-                // A property may have such a name; text is text only beside properties.
+                // A property may have such a name. A text counts as a description or message only
+                // beside properties.
                 if is_property || !(is_for_people && value.is_string()) {
                     add_facts(facts, &format!("{path}/{field}"), value);
                 }
@@ -160,7 +177,7 @@ fn add_facts(facts: &mut BTreeSet<String>, path: &str, value: &Value) {
 }
 
 #[test]
-fn words_are_no_fact_and_fields_are() {
+fn texts_do_not_count_and_fields_do() {
     let facts = |text: &str| facts("a", text);
     let older = facts("{properties: {message: {type: string, description: A}}, enum: [X, Y]}");
     let same = facts("{enum: [Y, X], properties: {message: {description: B, type: string}}}");

@@ -15,7 +15,7 @@ const DOCUMENT: &str = "examples/docs/fields.md";
 /// The guest's own table: a valid job, and changes of it with the violations and warnings they bring.
 const CASES: &str = include_str!("../../guests/validation/src/rules/cases.json");
 
-/// Further ones, in the form of the guest's.
+/// Further cases, in the same form as the guest's.
 const MORE: &str = r#"[
   { "name": "replicas wrong", "change": { "spec": { "modelReplicasPerWorker": "0" } } },
   { "name": "interactive for no time", "change": { "spec": { "launcher": null, "interactive": { "ttl": 0 } } } },
@@ -229,7 +229,10 @@ fn each_row_is_what_the_guest_does() {
         }
         for name in refused {
             let violations = verdict(name).violations;
-            assert!(!violations.is_empty(), "{name} is taken, against: {rule}");
+            assert!(
+                !violations.is_empty(),
+                "{name} is accepted, against: {rule}"
+            );
             for violation in violations {
                 let found = violation.field.trim_start_matches("spec.");
                 let is_of_row = fields.iter().any(|field| found.starts_with(field));
@@ -251,7 +254,7 @@ fn the_document_has_these_rows_and_no_others() {
 }
 
 #[test]
-fn what_is_fixed_and_what_is_warned_of_is_told() {
+fn the_document_lists_fixed_fields_and_warnings() {
     let document = document();
     let words: Vec<_> = document.split_whitespace().collect();
     let document = words.join(" ");
@@ -274,7 +277,7 @@ fn what_is_fixed_and_what_is_warned_of_is_told() {
 }
 
 #[test]
-fn every_refusal_of_the_guest_is_told_somewhere() {
+fn every_refusal_of_the_guest_is_documented() {
     let shown = ROWS.iter().flat_map(|(_, _, refused, _)| refused.iter());
     let told: BTreeSet<&str> = shown.chain(FIXED.1).chain(&IN_REFERENCE).copied().collect();
     let table: Value = serde_json::from_str(CASES).unwrap();
@@ -284,5 +287,8 @@ fn every_refusal_of_the_guest_is_told_somewhere() {
         .filter(|case| case["violations"] != json!([]))
         .map(|case| case["name"].as_str().unwrap())
         .collect();
-    assert_eq!(told, refused, "left: told; right: refused by the guest");
+    assert_eq!(
+        told, refused,
+        "left: documented; right: refused by the guest"
+    );
 }

@@ -21,15 +21,15 @@ pub(crate) fn host_packages() -> Vec<String> {
     packages_of("host")
 }
 
-/// The folders of the packages of `tests`: the suites themselves, and those below it that others use. The fuzz targets are
-/// a workspace of their own.
+/// The folders of the packages of `tests`: the suites themselves, and the packages below it. The fuzz targets are a
+/// separate workspace.
 pub(crate) fn test_packages() -> Vec<String> {
     let mut packages = packages_of("tests");
     packages.retain(|package| package != "tests/fuzz");
     packages
 }
 
-/// A folder that is a package, and those of its folders that are packages too.
+/// A folder that is a package, and its subfolders that are packages.
 fn packages_of(folder: &str) -> Vec<String> {
     let entries = fs::read_dir(repository().join(folder)).expect("the folder can be listed");
     let names = entries.map(|entry| entry.expect("a folder entry can be read").file_name());
@@ -98,7 +98,7 @@ fn attributes(item: &syn::Item) -> &[syn::Attribute] {
     }
 }
 
-/// Whether this is `#[cfg(test)]`, or another condition that only tests meet.
+/// Whether this is `#[cfg(test)]`, or another condition that holds only in tests.
 fn is_for_tests(attribute: &syn::Attribute) -> bool {
     attribute.path().is_ident("cfg")
         && attribute

@@ -18,10 +18,10 @@ const WITH_VALUE: [&str; 5] = [
     "--target-dir",
 ];
 
-/// The start of a command that gives words to `cargo test`, each of which has to match a test.
+/// The start of a command that passes words to `cargo test`. Each word must match a test.
 const FILTERED: &str = "tests/filtered.sh \"";
 
-/// What ends a command in a shell.
+/// Characters that end a command in a shell.
 const ENDS: [&str; 4] = ["#", "&&", "|", "||"];
 
 /// Sets the number of random inputs.
@@ -30,13 +30,13 @@ const FUZZ_CASES: &str = "IPU_OPERATOR_FUZZ_CASES";
 /// A command that runs tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct TestCommand {
-    /// Its packages. Empty: all of them.
+    /// Its packages. If empty: all of them.
     packages: Vec<String>,
-    /// Its programs of tests. Empty, without `lib`: all of them.
+    /// Its programs of tests. If empty, without `lib`: all of them.
     programs: Vec<String>,
     /// Whether it runs unit tests of libraries.
     lib: bool,
-    /// It runs tests whose names contain one of these. Empty: all of them.
+    /// Words. It runs tests whose names contain one of them. If empty: all of them.
     filters: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ struct Program {
 }
 
 impl TestCommand {
-    /// Reads the words after `cargo test`.
+    /// Parses the words after `cargo test`.
     fn read(text: &str) -> Self {
         let mut command = Self::default();
         let mut is_all = false;
@@ -87,7 +87,7 @@ impl TestCommand {
         has_package && (is_any || is_named)
     }
 
-    /// Why it runs fewer tests than it names.
+    /// Returns why it runs fewer tests than it names.
     fn problem(&self, programs: &[Program]) -> Option<String> {
         let run: Vec<_> = programs.iter().filter(|one| self.runs(one)).collect();
         let is_there = |name: &&String| run.iter().any(|one| one.name.as_ref() == Some(*name));
@@ -142,7 +142,7 @@ fn texts() -> Vec<(PathBuf, String)> {
         let text = fs::read_to_string(&path).unwrap();
         texts.push((path, text));
     }
-    // Their own cases name no tests, and their commands are templates.
+    // The cases in this file name no tests, and its commands are templates.
     texts.retain(|(path, _)| {
         let own = ["suite/test_commands.rs", "suite/makefile.rs"];
         !own.iter().any(|own| path.ends_with(own))

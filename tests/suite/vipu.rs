@@ -1,9 +1,10 @@
-//! The V-IPU client against the simulated controller: every call, every way to fail, one process.
+//! The V-IPU client against the simulated controller, in one process: every call, and every kind of
+//! failure.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
-    reason = "helpers of tests, which the lint does not take for tests"
+    reason = "test helpers, which the lint does not recognise as tests"
 )]
 
 mod calls;
@@ -24,7 +25,7 @@ use vipu_client::model::CreateRequest;
 use vipu_client::{Deadlines, VipuClient};
 use vipu_simulator::{Options, Simulator};
 
-/// A pod of 16 IPUs that works in milliseconds.
+/// A pod of 16 IPUs whose work takes milliseconds.
 async fn pod1() -> Simulator {
     Simulator::start(Options::quick("pod1", 16)).await.unwrap()
 }
@@ -44,12 +45,12 @@ fn hasty_client(simulator: &Simulator) -> VipuClient {
     VipuClient::new(&simulator.controller("pod1"), deadlines).unwrap()
 }
 
-/// A ledger in which nobody holds anything.
+/// A ledger without partitions.
 fn no_partitions() -> Watched {
     watched(namespaces().0, Scope::default()).0
 }
 
-/// A partition of so many IPUs.
+/// A partition with this number of IPUs.
 fn partition(id: &str, ipus: u32) -> CreateRequest {
     CreateRequest {
         id: id.to_owned(),

@@ -98,14 +98,16 @@ pub struct RunStatus {
     pub ended: BTreeMap<String, InstanceEnd>,
 }
 
-/// Seconds of a job by what it did, since its creation. A job of an earlier version of the operator is counted from its next
-/// state on.
+/// Seconds of a job by what it did, since its creation. Each second is in one of them. A job of an earlier version of the
+/// operator is counted from its next state on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAccounting {
-    /// Until when they are counted: when the job came into the state that it is in, or a run failed. The time after it is
-    /// counted with the next change of the state.
+    /// Until when they are counted. The time after it is counted with a later status that the operator writes anyway.
     pub until: Time,
+    /// What the job does since then. Missing: it has ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<JobActivity>,
     /// Until V-IPU controllers were requested to create its partitions.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting: i64,
@@ -115,18 +117,68 @@ pub struct JobAccounting {
     /// From then until the job ran: images are pulled, init containers run, Pods wait for a node.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub starting: i64,
-    /// In the state `Running`, without the runs that failed.
+    /// In the state `Running`, without the runs that failed, and without idle time and resets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub running: i64,
-    /// In the state `Running`, in runs that failed.
+    /// Seconds of `running` in the run that has not ended. If it fails, they are wasted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub current_run: i64,
+    /// In the state `Running`, in runs that failed, without idle time and resets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub wasted: i64,
-    /// From the end of a run that is repeated until its partitions were ready again, and the back-off was over.
+    /// While a V-IPU controller reset a partition of the job, and no Pod of the job was ready.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resetting: i64,
+    /// While a partition was ready, and no Pod of the run was ready any more.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub idle: i64,
+    /// After a run that is repeated, until its partitions were ready again and the back-off was over, without the time in
+    /// which they were idle or reset.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarting: i64,
     /// In the state `Suspended`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub suspended: i64,
+}
+
+/// What a job does, as its accounting counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum JobActivity {
+    /// It waits for V-IPU controllers to be requested.
+    Waiting,
+    /// Its partitions are created.
+    Forming,
+    /// Its Pods start.
+    Starting,
+    /// It runs.
+    Running,
+    /// A partition is reset.
+    Resetting,
+    /// It has a partition, and no Pod of the run is ready any more.
+    Idle,
+    /// A run is about to be repeated.
+    Restarting,
+    /// It is suspended.
+    Suspended,
+}
+
+impl JobAccounting {
+    /// The sum of all seconds. It is the time from the creation of the job until `until`, if the accounting covers all of it.
+    pub fn total(&self) -> i64 {
+        let pending = [self.waiting, self.forming, self.starting, self.restarting];
+        let others = [
+            self.running,
+            self.wasted,
+            self.resetting,
+            self.idle,
+            self.suspended,
+        ];
+        pending
+            .iter()
+            .chain(&others)
+            .fold(0, |sum, one| sum.saturating_add(*one))
+    }
 }
 
 #[expect(

@@ -5,6 +5,7 @@ pub mod disruption;
 pub mod partition;
 pub mod pod;
 pub mod projection;
+pub mod readiness;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use self::deadlines::Deadlines;
 use self::partition::{PartitionState, PartitionTimes, PlacedPartition};
 use self::pod::{PodState, SidecarState};
 use self::projection::{ObservedPartition, ObservedPod};
+use self::readiness::Readiness;
 use super::build::pod_set;
 use super::report;
 use super::validate::ValidJob;
@@ -62,6 +64,9 @@ pub struct Facts {
     pub run: RunStatus,
     /// The deadlines that have passed.
     pub deadlines: Deadlines,
+    /// Whether Pods of the run are Ready, or were.
+    #[serde(skip)]
+    pub readiness: Readiness,
 }
 
 /// One instance: a partition and the Pods that share it.
@@ -137,21 +142,23 @@ pub fn facts(job: &ValidJob, observed: &Observed, now: Timestamp) -> Facts {
     };
     let desired = job.instances.saturating_add(surge);
     let surplus = existing_instances(observed).filter(|index| *index >= desired);
+    let beyond = job.instances..desired;
+    let surge: Vec<Instance> = beyond.map(|index| reader.instance(index)).collect();
+    let launcher = reader.member(naming::launcher(&job.name), None);
     Facts {
-        surge: (job.instances..desired)
-            .map(|index| reader.instance(index))
-            .collect(),
         surplus: surplus.map(|index| reader.instance(index)).collect(),
         launcher_started: reader.launcher_started(),
-        launcher: reader.member(naming::launcher(&job.name), None),
         has_run: report::is_condition_true(&observed.status, report::RUNNING),
         timed_out: observed.status.conditions.iter().any(|condition| {
             condition.type_ == report::FAILED && condition.reason == report::DEADLINE_EXCEEDED
         }),
         recorded: report::recorded_end(&observed.status),
         deadlines: deadlines::deadlines(job, &observed.status, now),
+        readiness: readiness::of_run(&reader.pods, [&instances, &surge], &launcher),
         run: reader.run,
         instances,
+        surge,
+        launcher,
     }
 }
 
@@ -381,13 +388,4 @@ fn existing_instances(observed: &Observed) -> impl Iterator<Item = u32> {
     let of_partitions = observed.partitions.iter().map(|found| found.slot);
     let all: BTreeSet<u32> = of_pods.chain(of_partitions).collect();
     all.into_iter()
-}
-
-/// Returns the time at which the deletion of an object was requested.
-pub(crate) fn deletion_requested(
-    metadata: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta,
-) -> Option<Timestamp> {
-    let due = metadata.deletion_timestamp.as_ref()?.0;
-    let grace = metadata.deletion_grace_period_seconds.unwrap_or(0);
-    Some(due - jiff::SignedDuration::from_secs(grace))
 }

@@ -1,6 +1,7 @@
 //! Pure: builds the status of a job from its facts, phase and plan, and from the obstacles of the last writes.
 
 mod accounting;
+mod activity;
 pub mod conditions;
 pub mod events;
 pub mod invalid;
@@ -71,6 +72,8 @@ pub(super) struct StatusInput<'a> {
     next: Option<Next>,
     /// By instance: the partition that new Pods will use.
     new_uses: &'a BTreeMap<String, String>,
+    /// Whether a reset of a partition is requested now.
+    requests_reset: bool,
     /// The obstacles of the last writes.
     obstacles: &'a [Obstacle],
 }
@@ -94,6 +97,7 @@ pub fn status(
         phase,
         next,
         new_uses: &plan.new_uses,
+        requests_reset: !plan.reset_partitions.is_empty(),
         obstacles,
     };
     let state = input.state();
@@ -101,20 +105,17 @@ pub fn status(
     let run = run::run_status(&input, state, now);
     let mut conditions = Conditions::new(&old.conditions, now);
     conditions.describe(&input, state, run.restarting.as_deref());
-    let accounting = accounting::accounting(&input, (state, run.number), old, now);
     let restarts = i32::from(matches!(input.next, Some(Next::Retry { .. })));
-    IPUJobStatus {
+    let mut status = IPUJobStatus {
         launcher_status: state,
         current_replicas: Some(if finished { 0 } else { count(current(facts)) }),
         desired_replicas: count(job.instances as usize),
         last_message: input.last_message(&run, old),
         ipu_partition_created: Some(has_all_partitions(facts)),
         restart_count: Some(old.restart_count.unwrap_or(0).saturating_add(restarts)),
-        start_time: match phase {
-            // As in a Kubernetes Job: the time while it is suspended does not count.
-            Phase::Suspended | Phase::Reserving => None,
-            _ => old.start_time.clone().or(Some(Time(now))),
-        },
+        // As in a Kubernetes Job: the time while it is suspended does not count.
+        start_time: (!matches!(phase, Phase::Suspended | Phase::Reserving))
+            .then(|| old.start_time.clone().unwrap_or(Time(now))),
         completion_time: old
             .completion_time
             .clone()
@@ -128,12 +129,16 @@ pub fn status(
             let ended = matches!(phase, Phase::Ended(_) | Phase::Finished(_));
             old.session_end_time.clone().filter(|_| ended)
         }),
-        run: (run != RunStatus::default()).then_some(run),
-        accounting,
+        run: (run != RunStatus::default()).then(|| run.clone()),
+        accounting: old.accounting.clone(),
         // `ipu-kueue` writes it.
         admission: old.admission.clone(),
         conditions: conditions.into_vec(),
+    };
+    if status != *old {
+        status.accounting = accounting::accounting(&input, (state, &run), old, now);
     }
+    status
 }
 
 /// Returns the status to write. `None` if nothing but times would change.

@@ -37,16 +37,19 @@ pub struct Views {
     pub partitions: View<IPUPartition>,
     /// Their Pods that were certainly not created.
     pub uncreated: UncreatedPods,
+    /// The references to jobs in all caches.
+    pub references: Arc<JobRefs>,
 }
 
 impl Default for Views {
     fn default() -> Self {
-        let jobs = Arc::default();
+        let references = Arc::default();
         Self {
-            jobs: View::new(&jobs),
-            pods: View::new(&jobs),
-            partitions: View::new(&jobs),
+            jobs: View::new(&references),
+            pods: View::new(&references),
+            partitions: View::new(&references),
             uncreated: UncreatedPods::default(),
+            references,
         }
     }
 }
@@ -99,8 +102,8 @@ impl UncreatedPods {
 }
 
 impl<K: JobObject> View<K> {
-    fn new(jobs: &Arc<JobRefs>) -> Self {
-        Self(Mutex::new(Cache::new(Arc::clone(jobs))))
+    fn new(references: &Arc<JobRefs>) -> Self {
+        Self(Mutex::new(Cache::new(Arc::clone(references))))
     }
 
     /// Returns the objects of a job, by its UID. `None` if the cache is stale.

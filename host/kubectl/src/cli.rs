@@ -139,6 +139,9 @@ pub struct WhyOptions {
     /// Form of the output.
     #[arg(long, short, value_enum, default_value_t)]
     pub output: PageFormat,
+    /// Show the page again after each change, until the object has ended or is gone, or until Ctrl-C.
+    #[arg(long, short)]
+    pub watch: bool,
 }
 
 /// Which figures are shown.
@@ -228,7 +231,12 @@ mod tests {
             };
             assert_eq!(options.target, expected);
             assert_eq!(options.output, PageFormat::Text);
+            assert!(!options.watch, "{word}");
         }
+        let Task::Why(options) = parse(&["why", "train", "-w", "-o=json"]).unwrap().task else {
+            panic!("train is explained");
+        };
+        assert!(options.watch && options.output == PageFormat::Json);
         for (word, expected) in [
             ("node/a", "give JOB, ipujob/JOB or pod/POD"),
             ("pod/", "is not the name of an object"),

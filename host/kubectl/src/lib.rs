@@ -6,8 +6,8 @@
 //!
 //! Entry points:
 //! - [`cli::Arguments`] is the command line, and [`run`] carries it out.
-//! - [`why`] makes a [`page::Page`] from what `gather` has read; [`top`] counts what `live` has read or watches. Both are
-//!   pure.
+//! - [`why`] makes a [`page::Page`] from what `gather` has read or `follow` watches; [`top`] counts what `live` has read or
+//!   watches. Both are pure.
 //! - [`cordon`] makes the patch of a VIPUController, [`drain`] says what is still on it, and `operate` sends and watches.
 //! - [`goodput`] sums up the accounting of VIPUControllers, and lists jobs for a replay. It is pure.
 //! - [`completion`] completes the command line, for shells and for kubectl.
@@ -29,6 +29,7 @@ pub mod cordon;
 pub mod drain;
 pub mod error;
 pub mod fact;
+mod follow;
 mod gather;
 pub mod goodput;
 mod live;
@@ -59,7 +60,7 @@ use crate::cordon::Request;
 use crate::error::KubectlError;
 use crate::goodput::JobCollector;
 use crate::live::View;
-use crate::output::{GoodputFormat, PageFormat};
+use crate::output::GoodputFormat;
 use crate::top::By;
 
 /// Carries out a command line. `is_terminal`: whether a person reads `out` on a terminal.
@@ -70,10 +71,7 @@ pub async fn run(
 ) -> Result<(), KubectlError> {
     let options = &arguments.connection;
     match &arguments.task {
-        Task::Why(task) => {
-            let text = explained(&options.connect().await?, task).await?;
-            output::write(out, &text)
-        }
+        Task::Why(task) => explain(&options.connect().await?, task, out, is_terminal).await,
         Task::Top(task) => count(options, task, out, is_terminal).await,
         Task::Goodput(task) if task.jobs => {
             let text = exported(options, task).await?;
@@ -110,9 +108,21 @@ pub async fn run(
     }
 }
 
-/// The page of an object.
-async fn explained(connection: &Connection, task: &WhyOptions) -> Result<String, KubectlError> {
+/// The page of an object, once or after each change.
+async fn explain(
+    connection: &Connection,
+    task: &WhyOptions,
+    out: &mut impl Write,
+    is_terminal: bool,
+) -> Result<(), KubectlError> {
+    let format = task.output;
+    let view = follow::View {
+        format,
+        is_terminal,
+    };
     let page = match &task.target {
+        Target::Job(name) if task.watch => return follow::job(connection, name, view, out).await,
+        Target::Pod(name) if task.watch => return follow::pod(connection, name, view, out).await,
         Target::Job(name) => {
             let (job, around) = gather::job(connection, name).await?;
             why::job(&job, &around, Timestamp::now())
@@ -122,11 +132,7 @@ async fn explained(connection: &Connection, task: &WhyOptions) -> Result<String,
             why::pod(&pod, &around, Timestamp::now())
         }
     };
-    match task.output {
-        PageFormat::Text => Ok(page.text(Timestamp::now())),
-        PageFormat::Json => output::json(&page),
-        PageFormat::Yaml => output::yaml(&page),
-    }
+    output::write(out, &output::page(&page, format, Timestamp::now())?)
 }
 
 /// Drains V-IPU controllers, and waits for them.

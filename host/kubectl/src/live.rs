@@ -20,9 +20,6 @@ use crate::store::Store;
 use crate::top::{By, Capacities, Usage, usage};
 use crate::watching::{Events, PERIOD, events, lasting};
 
-/// Clears a terminal, and starts at its top.
-const CLEAR: &str = "\x1b[2J\x1b[H";
-
 /// What is counted, and how it is shown.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
@@ -216,13 +213,8 @@ fn show(
     if text == *last {
         return Ok(());
     }
-    let (before, after) = match view.format {
-        TableFormat::Table | TableFormat::Wide if view.is_terminal => (CLEAR, ""),
-        TableFormat::Table | TableFormat::Wide => ("", "\n"),
-        TableFormat::Json => ("", ""),
-        TableFormat::Yaml => ("---\n", ""),
-    };
-    output::write(out, &format!("{before}{text}{after}"))?;
+    let shown = output::again(&text, view.format.into(), view.is_terminal);
+    output::write(out, &shown)?;
     *last = text;
     Ok(())
 }

@@ -3,12 +3,17 @@
 use std::io::Write;
 
 use clap::ValueEnum;
+use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::error::KubectlError;
 use crate::goodput::{self, Goodput};
+use crate::page::Page;
 use crate::table::table;
 use crate::top::Usage;
+
+/// Clears a terminal, and starts at its top.
+const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// The form of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
@@ -52,6 +57,61 @@ pub enum GoodputFormat {
     Csv,
 }
 
+/// Who reads an output that is shown again after changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reader {
+    /// A person.
+    Person,
+    /// A program that reads JSON.
+    Json,
+    /// A program that reads YAML.
+    Yaml,
+}
+
+impl From<PageFormat> for Reader {
+    fn from(format: PageFormat) -> Self {
+        match format {
+            PageFormat::Text => Self::Person,
+            PageFormat::Json => Self::Json,
+            PageFormat::Yaml => Self::Yaml,
+        }
+    }
+}
+
+impl From<TableFormat> for Reader {
+    fn from(format: TableFormat) -> Self {
+        match format {
+            TableFormat::Table | TableFormat::Wide => Self::Person,
+            TableFormat::Json => Self::Json,
+            TableFormat::Yaml => Self::Yaml,
+        }
+    }
+}
+
+/// An output among others: on a terminal it takes the place of the one before, and for programs it is a document.
+pub(crate) fn again(text: &str, reader: Reader, is_terminal: bool) -> String {
+    let (before, after) = match reader {
+        Reader::Person if is_terminal => (CLEAR, ""),
+        Reader::Person => ("", "\n"),
+        Reader::Json => ("", ""),
+        Reader::Yaml => ("---\n", ""),
+    };
+    format!("{before}{text}{after}")
+}
+
+/// A page in a form. `now` is the time of its ages.
+pub(crate) fn page(
+    page: &Page,
+    format: PageFormat,
+    now: Timestamp,
+) -> Result<String, KubectlError> {
+    match format {
+        PageFormat::Text => Ok(page.text(now)),
+        PageFormat::Json => json(page),
+        PageFormat::Yaml => yaml(page),
+    }
+}
+
 /// A sum of IPU-hours in a form. `lines`: the same as CSV.
 pub(crate) fn goodput(
     report: &Goodput,
@@ -93,4 +153,26 @@ pub(crate) fn write(out: &mut impl Write, text: &str) -> Result<(), KubectlError
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(KubectlError::Write)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_output_takes_the_place_of_the_one_before_only_on_a_terminal() {
+        for (reader, is_terminal, expected) in [
+            (Reader::from(PageFormat::Text), true, "\x1b[2J\x1b[Ha\n"),
+            (Reader::from(PageFormat::Text), false, "a\n\n"),
+            (Reader::from(PageFormat::Json), true, "a\n"),
+            (Reader::from(PageFormat::Yaml), true, "---\na\n"),
+            (Reader::from(TableFormat::Wide), true, "\x1b[2J\x1b[Ha\n"),
+            (Reader::from(TableFormat::Table), false, "a\n\n"),
+            (Reader::from(TableFormat::Yaml), false, "---\na\n"),
+            (Reader::from(TableFormat::Json), false, "a\n"),
+        ] {
+            let found = again("a\n", reader, is_terminal);
+            assert_eq!(found, expected, "{reader:?} {is_terminal}");
+        }
+    }
 }

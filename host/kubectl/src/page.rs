@@ -31,7 +31,7 @@ pub struct Page {
     /// What happened last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How long it did what, until it came into its state. Missing: it is a Pod, or not counted.
+    /// How long it did what, until the operator last counted it. Missing: it is a Pod, or not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accounting: Option<JobAccounting>,
     /// Its conditions that explain its state.
@@ -145,6 +145,8 @@ fn spent(accounting: &JobAccounting, now: Timestamp) -> Option<String> {
         ("forming", accounting.forming),
         ("starting", accounting.starting),
         ("running", accounting.running),
+        ("resetting", accounting.resetting),
+        ("idle", accounting.idle),
         ("restarting", accounting.restarting),
         ("wasted by failed runs", accounting.wasted),
     ];

@@ -22,9 +22,15 @@ pub(crate) fn events<K>(api: Api<K>) -> Events<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
-    watcher(api, watcher::Config::default())
-        .default_backoff()
-        .boxed()
+    selected(api, watcher::Config::default())
+}
+
+/// Watches the objects of a kind that the selectors of the configuration match.
+pub(crate) fn selected<K>(api: Api<K>, config: watcher::Config) -> Events<K>
+where
+    K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
+{
+    watcher(api, config).default_backoff().boxed()
 }
 
 /// An event. `None`: the watch was interrupted, and begins again. An error: the user has lost the right to watch.

@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Event, Pod};
 
-pub use self::job::job;
-pub use self::pod::pod;
+pub use self::job::{has_ended as has_job_ended, job};
+pub use self::pod::{has_ended as has_pod_ended, pod};
 
 use crate::access::Access;
 use crate::controllers::{self, Controllers};

@@ -1,5 +1,5 @@
-//! Pure: chooses a controller for an IPUPartition: the checks before the placement policy is asked, the request to it, and
-//! the result of its decision. The simulation and the model check call the same functions.
+//! Pure: prepares the request to the placement policy for an IPUPartition, and checks the policy's answer. The policy
+//! chooses the controller. The simulation and the model check call the same functions.
 
 pub mod request;
 

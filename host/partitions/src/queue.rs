@@ -1,4 +1,4 @@
-//! Pure: the queue of waiting requests: their order, and the capacity that is reserved for each.
+//! Pure: the capacity that each waiting request can use, and that is reserved for earlier ones. `entry` has their order.
 //!
 //! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an earlier
 //! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it: a
@@ -7,6 +7,7 @@
 
 mod entry;
 mod reservations;
+mod wait;
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,8 @@ use vipu_client::model::largest_partition;
 
 use entry::suits;
 use ipu_guest_host::model::ControllerView;
-use reservations::{DAY, Reservations, stage};
+use reservations::Reservations;
+use wait::Wait;
 
 pub use entry::{
     Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
@@ -63,12 +65,12 @@ pub fn capacity_for(
     let earlier_entries = earlier_entries.take_while(|other| other.position < me.position);
     let earlier_entries =
         earlier_entries.filter(|earlier| earlier.owner != me.owner && earlier.waits_for_capacity());
-    let limits = |earlier: &QueueEntry| limits(earlier, limit, now);
+    let wait = |earlier: &QueueEntry| Wait::new(earlier.since, now, limit);
     let has_precedence = |earlier: &QueueEntry| earlier.has_precedence;
     is_claimed |= reserve_for(
         earlier_entries,
         has_precedence,
-        limits,
+        wait,
         &mut views,
         &mut reserved,
     );
@@ -86,7 +88,7 @@ pub fn capacity_for(
 fn reserve_for<'a>(
     earlier_entries: impl Iterator<Item = &'a QueueEntry>,
     has_precedence: impl Fn(&QueueEntry) -> bool,
-    limits: impl Fn(&QueueEntry) -> usize,
+    wait: impl Fn(&QueueEntry) -> Wait,
     views: &mut [ControllerView],
     reserved: &mut BTreeMap<String, String>,
 ) -> bool {
@@ -100,24 +102,25 @@ fn reserve_for<'a>(
         if is_full {
             break;
         }
-        let (has_precedence, limits) = (has_precedence(earlier), limits(earlier));
+        let (has_precedence, wait) = (has_precedence(earlier), wait(earlier));
         let kind = (
             (earlier.ipus, earlier.gang, &earlier.node_selector),
             (has_precedence, earlier.is_refused),
         );
-        let stage = stage(limits);
+        let stage = wait.stage();
         if considered.get(&kind).is_some_and(|seen| *seen >= stage) {
             continue;
         }
-        let has_changed = if is_fragmented(earlier, limits, views)
-            && controllers.reserve(earlier, 1 + limits - DAY, views, reserved)
+        let has_changed = if let Some(wait) = wait.after_a_day()
+            && is_fragmented(earlier, views)
+            && controllers.reserve(earlier, wait, views, reserved)
         {
             true
         } else if has_precedence && reserve(earlier, views, reserved) {
             is_claimed = true;
             true
-        } else if limits > 0 && lacks_capacity(earlier, views) {
-            controllers.reserve(earlier, limits, views, reserved)
+        } else if wait.limits() > 0 && lacks_capacity(earlier, views) {
+            controllers.reserve(earlier, wait, views, reserved)
         } else {
             false
         };
@@ -182,15 +185,16 @@ pub fn capacity_after_queue<'a>(
         }
     }
     let waiting = entries.iter().filter(|entry| entry.missing_members == 0);
-    let limits = |entry: &QueueEntry| {
+    let wait = |entry: &QueueEntry| {
+        let wait = Wait::new(entry.since, now, limit);
         let is_earlier = entry.position < me.position && entry.owner != me.owner;
         if is_earlier && entry.waits_for_capacity() {
-            limits(entry, limit, now)
+            wait
         } else {
-            0
+            wait.ignored()
         }
     };
-    reserve_for(waiting, |_| true, limits, &mut views, &mut BTreeMap::new());
+    reserve_for(waiting, |_| true, wait, &mut views, &mut BTreeMap::new());
     views
 }
 
@@ -275,19 +279,11 @@ fn holder(earlier: &QueueEntry) -> String {
     format!("{owner_name} ({ipus} IPUs)")
 }
 
-/// How many times an earlier request has waited for the limit.
-fn limits(earlier: &QueueEntry, limit: SignedDuration, now: Timestamp) -> usize {
-    let waited = now.duration_since(earlier.since).as_secs().max(0);
-    usize::try_from(waited / limit.as_secs().max(1)).unwrap_or(usize::MAX)
-}
-
-/// Whether a request has waited for long although it seems to fit: controllers refuse it, because their free IPUs do not
-/// stand together. The jobs between them may be followed by others for ever. If one of the controllers is empty, they refuse
+/// Whether a request waits although it seems to fit: controllers refuse it, because their free IPUs do not stand together. The jobs between them may be followed by others for ever. If one of the controllers is empty, they refuse
 /// it for another reason, and no reservation would help.
-fn is_fragmented(earlier: &QueueEntry, limits: usize, views: &[ControllerView]) -> bool {
+fn is_fragmented(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
     let mut suited = views.iter().filter(|view| earlier.suits(view));
-    let is_refused_for_a_day = earlier.gang <= 1 && earlier.is_refused && limits >= DAY;
-    is_refused_for_a_day && suited.all(|view| view.used_ipus > 0)
+    earlier.gang <= 1 && earlier.is_refused && suited.all(|view| view.used_ipus > 0)
 }
 
 /// Whether an earlier request lacks capacity that can become free. A request that fits now waits for something else, and

@@ -7,13 +7,13 @@
 pub mod ca_bundle;
 pub mod clients;
 pub mod issue;
-pub mod manager;
 pub mod names;
 pub mod owner;
 pub mod registration;
 pub mod renewal;
 pub mod secret;
 pub mod serving;
+pub mod validity;
 
 pub use names::{ClusterDomain, service_names};
 

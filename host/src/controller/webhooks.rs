@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use ipu_runtime::certificates::manager::CertificateManager;
 use ipu_runtime::certificates::registration::{Registration, RegistrationError};
+use ipu_runtime::certificates::renewal::CertificateManager;
 use ipu_runtime::certificates::serving::{
     CHECK_PERIOD, CHECK_TIMEOUT, RETRY_DELAY, Serving, ServingError,
 };

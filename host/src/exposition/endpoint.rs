@@ -10,7 +10,7 @@ use axum::routing::get;
 use ipu_partitions::rest::authorizer::{Authorizer, Permission};
 use ipu_partitions::rest::problem::{Kind, Problem};
 use ipu_partitions::rest::{self, Caller};
-use ipu_runtime::certificates::manager::CertificateManager;
+use ipu_runtime::certificates::renewal::CertificateManager;
 use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::serve::{Port, ServeError};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use clap::Args;
 use ipu_partitions::rest::authorizer::Authorizer;
 use ipu_partitions::rest::{self, SecureState, Sources};
-use ipu_runtime::certificates::manager::CertificateManager;
+use ipu_runtime::certificates::renewal::CertificateManager;
 use ipu_runtime::certificates::{Source, service_names};
 use ipu_runtime::port::serve::{Port, SECURE_REST, ServeError};
 use ipu_runtime::release::ReleaseOptions;

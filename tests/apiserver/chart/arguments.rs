@@ -204,7 +204,7 @@ fn values_of_older_versions_start_them_too() {
 }
 
 #[test]
-fn the_network_policies_let_in_to_every_port_that_is_served_but_for_probes_and_to_no_other() {
+fn the_network_policies_allow_every_served_port_except_probes_and_no_other() {
     for values in [None, Some("everything.yaml")] {
         let policies = rendered("network-policies", values);
         for (process, name) in [

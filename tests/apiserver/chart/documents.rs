@@ -11,7 +11,7 @@ use super::admin::Admin;
 /// Release, namespace and fullname in the documents.
 const NAME: &str = "ipu-operator";
 
-/// The blocks of a document that are typed, in their order.
+/// The commands of a document that the tests run, in order.
 fn blocks(admin: &Admin, typed: &Typed) -> Vec<String> {
     let path = format!("{}/../../{}.md", admin.chart(), typed.document);
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
@@ -69,7 +69,7 @@ async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
 }
 
 #[tokio::test]
-async fn what_is_left_when_the_namespace_went_first_goes_too() {
+async fn the_remains_of_a_deleted_namespace_are_removed_too() {
     let control_plane = ControlPlane::start().await.unwrap();
     let admin = Admin::of(NAME, control_plane.kubeconfig());
     let [install, ..] = &ADMINS_ON_API_SERVER;

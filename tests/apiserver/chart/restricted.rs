@@ -38,7 +38,7 @@ fn refusal(admin: &Admin, job: &str) -> Option<String> {
 }
 
 /// The changes that remain possible on a job that broke the rules before they applied.
-fn an_older_job_can_rest_and_be_scaled(admin: &Admin) {
+fn an_older_job_can_be_suspended_and_scaled(admin: &Admin) {
     let patch = |patch: &Value| {
         let patch = patch.to_string();
         let merge = [
@@ -57,11 +57,11 @@ fn an_older_job_can_rest_and_be_scaled(admin: &Admin) {
     let mut both = suspend(true);
     both["spec"]["workers"] = json!({ "replicas": 1 });
     for refused in [&policy, &both] {
-        let refusal = patch(refused).unwrap_or_else(|| panic!("{refused} is taken"));
+        let refusal = patch(refused).unwrap_or_else(|| panic!("{refused} is accepted"));
         assert!(refusal.contains("privileged"), "{refusal}");
     }
     assert_eq!(patch(&suspend(true)), None);
-    let refusal = patch(&suspend(false)).expect("it may not go on");
+    let refusal = patch(&suspend(false)).expect("it may not continue");
     assert!(refusal.contains("privileged"), "{refusal}");
     let scale = ["scale", "ipujob/older", "--replicas=2", "--namespace"];
     admin
@@ -99,7 +99,7 @@ async fn jobs_of_a_restricted_namespace_cannot_become_root() {
     })
     .await;
 
-    an_older_job_can_rest_and_be_scaled(&admin);
+    an_older_job_can_be_suspended_and_scaled(&admin);
 
     let init = json!({ "initContainers": [{
         "name": "init", "image": "image", "securityContext": { "privileged": true },
@@ -118,7 +118,8 @@ async fn jobs_of_a_restricted_namespace_cannot_become_root() {
         (job(&none, &port), "hostPort"),
     ];
     for (job, expected) in refused {
-        let refusal = refusal(&admin, &job).unwrap_or_else(|| panic!("{expected} is taken: {job}"));
+        let refusal =
+            refusal(&admin, &job).unwrap_or_else(|| panic!("{expected} is accepted: {job}"));
         assert!(refusal.contains(expected), "{expected}: {refusal}");
     }
     let memory = json!({ "volumes": [{ "name": "shm", "emptyDir": { "medium": "Memory" } }] });

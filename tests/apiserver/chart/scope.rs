@@ -48,7 +48,7 @@ async fn as_controller(admin: &Admin) -> Client {
         .unwrap()
 }
 
-/// Whether a release that serves these namespaces is inactive, from the point of view of its controller.
+/// Whether a release that serves these namespaces is inactive, according to its controller.
 async fn conflicts(admin: &Admin, namespaces: &str, stop: &CancellationToken) -> Conflicts {
     let release = ReleaseOptions {
         namespace: admin.name.to_owned(),
@@ -81,7 +81,7 @@ fn submit(admin: &Admin, namespace: &str) {
     admin.kubectl(&create).unwrap();
 }
 
-/// Stands for the proxy: removes the finalizers of the IPUPartitions of a namespace that are being deleted.
+/// Acts as the proxy: removes the finalizers of the IPUPartitions of a namespace that are being deleted.
 fn give_back(admin: &Admin, namespace: &str) {
     let deleted = "jsonpath={range .items[?(@.metadata.deletionTimestamp)]}{.metadata.name} {end}";
     let listed = admin.kubectl(&["get", "ipupartitions", "--output", deleted]);
@@ -157,7 +157,7 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
     says(&one, "scope-c", "partition not ready yet!").await;
     untouched("scope-d");
 
-    // As in a namespace that is being deleted, which loses its Roles first.
+    // A namespace that is being deleted loses its Roles first.
     one.kubectl(&[
         "delete",
         "roles,rolebindings",
@@ -175,7 +175,7 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
         "scope-b",
     ];
     one.kubectl(&delete).unwrap();
-    eventually("the job is laid to rest without the Role", async || {
+    eventually("the job is deleted without the Role", async || {
         give_back(&one, "scope-b");
         let get = [
             "get",
@@ -206,7 +206,7 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
         assert_eq!(
             one.kubectl(&ask).unwrap().trim(),
             "yes",
-            "may it {verb} {what}?"
+            "the account may not {verb} {what}"
         );
     }
     for (namespace, may) in [("scope-a", "yes"), ("scope-c", "no"), ("scope-one", "no")] {
@@ -222,7 +222,7 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
             ];
             // kubectl exits with 1 if the answer is no.
             let can = one.kubectl(&ask).is_ok_and(|answer| answer.trim() == "yes");
-            assert_eq!(can, may == "yes", "may it create {what} in {namespace}?");
+            assert_eq!(can, may == "yes", "right to create {what} in {namespace}");
         }
     }
 }
@@ -251,7 +251,7 @@ async fn of_two_releases_for_one_namespace_the_second_is_inactive_until_the_firs
         first.kubectl(&["create", "namespace", namespace]).unwrap();
     }
     install(&first, "rest-a,rest-b");
-    // The API server's times are whole seconds. In the same second the name decides.
+    // The API server's times are whole seconds. Within one second, the name decides.
     install(&second, "rest-b,rest-c");
     let stop = CancellationToken::new();
     let of_first = conflicts(&first, "rest-a,rest-b", &stop).await;

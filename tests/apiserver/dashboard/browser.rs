@@ -1,5 +1,5 @@
-//! The page of the dashboard in a real Chromium: each view in light and dark, without an error in the console, and without
-//! anything that axe-core objects to.
+//! The page of the dashboard in a real Chromium: each view in light and dark, without an error in the console, and
+//! without a violation that axe-core finds.
 
 use std::env;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use tests::pictures::{FOLDER, PICTURES, SCHEMES};
 use super::fixture::{Dashboard, fill};
 use crate::kubectl_ipu::Office;
 
-/// Where the pictures go: beside the documents if somebody asks for that.
+/// The folder of the pictures: that of the documents if the user requests it.
 fn pictures() -> PathBuf {
     let folder = match env::var_os("UPDATE_SCREENSHOTS") {
         Some(_) => FOLDER,
@@ -63,7 +63,7 @@ async fn each_view_is_readable_by_everybody_in_light_and_dark() {
 }
 
 #[tokio::test]
-async fn keys_lead_from_the_queue_to_a_partition_and_the_end_of_rights_is_told() {
+async fn keys_lead_from_the_queue_to_a_partition_and_the_page_reports_the_end_of_rights() {
     let office = Office::new().await;
     office.grant("clusterrolebinding", "cluster-admin", "alice");
     fill(&office.client).await;

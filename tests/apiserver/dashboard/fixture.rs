@@ -26,7 +26,7 @@ pub(crate) struct Dashboard {
 }
 
 impl Dashboard {
-    /// Starts the dashboard of a user, and waits until it says where it is.
+    /// Starts the dashboard of a user, and waits until it prints its address.
     pub(crate) async fn start(office: &Office, user: &str, options: &[&str]) -> Self {
         let kubeconfig = office.kubeconfig(user);
         let mut arguments = vec!["dashboard"];
@@ -34,7 +34,7 @@ impl Dashboard {
         Self::of(office.command(&kubeconfig, &arguments)).await
     }
 
-    /// The same of a command of its own.
+    /// Starts the dashboard with this command.
     pub(crate) async fn of(command: process::Command) -> Self {
         let mut command = Command::from(command);
         let command = command.stdout(Stdio::piped()).kill_on_drop(true);
@@ -48,7 +48,7 @@ impl Dashboard {
         }
     }
 
-    /// The most memory that its process has had at a time, in KiB.
+    /// The peak memory of its process, in KiB.
     pub(crate) fn peak_memory(&self) -> u64 {
         let id = self.process.id().unwrap();
         let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap();
@@ -57,12 +57,12 @@ impl Dashboard {
         peak.trim().trim_end_matches(" kB").parse().unwrap()
     }
 
-    /// URL of the page, as it is printed.
+    /// URL of the page, as the command prints it.
     pub(crate) fn page(&self) -> &str {
         &self.page
     }
 
-    /// A URL behind the secret.
+    /// A URL behind the secret path.
     pub(crate) fn url(&self, path: &str) -> String {
         let (page, _) = self
             .page
@@ -143,7 +143,8 @@ pub(super) async fn partition(
     create::<IPUPartition>(client, None, object).await;
 }
 
-/// A V-IPU controller with this many IPUs, IPUs that are used, IPUs that others use, and the largest that is free.
+/// A V-IPU controller with these numbers: its IPUs, used IPUs, IPUs that others use, and the largest free
+/// partition.
 pub(super) fn controller(name: &str, [total, used, others, largest]: [u32; 4]) -> Value {
     let condition = json!({
         "type": "Ready", "status": "True", "reason": "Answers", "message": "",
@@ -189,8 +190,8 @@ fn accounting() -> Value {
     json!({"since": hours[0]["start"], "until": now, "total": hours[0], "hours": hours})
 }
 
-/// IPUs in each state: of partitions, of others, free ones that no request can use, and those of a V-IPU controller that
-/// does not answer and is cordoned; two requests that wait, and a policy in shadow.
+/// IPUs in each state: used by partitions, used by others, free but of no use to a request, and on a V-IPU controller
+/// that is cordoned and does not answer. Also two waiting requests, and a policy in shadow.
 pub(crate) async fn fill(client: &Client) {
     for name in ["team-a", "team-b"] {
         let namespaces: Api<Namespace> = Api::all(client.clone());

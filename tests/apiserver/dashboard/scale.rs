@@ -14,7 +14,7 @@ use crate::kubectl_ipu::Office;
 /// V-IPU controllers, of 64 IPUs each.
 const CONTROLLERS: u32 = 256;
 
-/// IPUPartitions, of which every fifth waits.
+/// IPUPartitions. Every fifth one waits.
 const PARTITIONS: u32 = 1_000;
 
 /// Rows of a page.
@@ -23,7 +23,7 @@ const ROWS: u64 = 50;
 /// Objects that are created at a time.
 const AT_A_TIME: usize = 16;
 
-/// The most memory of the dashboard, in KiB. A debug build takes more than a release.
+/// Maximum memory of the dashboard, in KiB. A debug build needs more than a release.
 const MEMORY: u64 = 200 * 1_024;
 
 fn waits(partition: u32) -> bool {
@@ -45,7 +45,7 @@ fn reasons() -> Vec<Value> {
     (0..CONTROLLERS).map(reason).collect()
 }
 
-/// Creates all objects, as the operator leaves them.
+/// Creates all objects, as the operator would.
 async fn fill(client: &Client) {
     let controllers = stream::iter(0..CONTROLLERS);
     controllers

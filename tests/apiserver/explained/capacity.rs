@@ -6,16 +6,16 @@ use super::fixture::{contains, job};
 use super::world::World;
 use crate::job::parallel;
 
-/// A cause: where it is made, and what is said about it.
+/// A cause: the cluster in which it occurs, and the expected explanations.
 struct Cause {
     world: World,
-    /// The request that waits.
+    /// The waiting request.
     job: Value,
     /// The same request as a query.
     query: Value,
     /// The reason, in all places.
     text: &'static str,
-    /// What else `kubectl ipu why` says.
+    /// Further text of `kubectl ipu why`.
     page: &'static [&'static str],
 }
 
@@ -84,7 +84,7 @@ async fn free_capacity_that_is_missing_or_scattered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_controller_that_could_is_closed() {
+async fn every_controller_that_could_serve_it_is_closed() {
     for cause in [
         of_single(
             World::Cordoned,

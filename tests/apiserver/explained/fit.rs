@@ -1,11 +1,12 @@
-//! A job of the size that is named as the largest fit gets its partition.
+//! A job of the size that is shown as the largest fit gets its partition.
 
 use serde_json::{Value, json};
 
 use super::fixture::{Explained, job};
 use super::world::{fragment, reserve, set_policy, use_up};
 
-/// Waits until all places name this size while a job waits, and a job of this size is served then.
+/// Waits until all places show this size while a job waits, and until a job of this size is served
+/// then.
 async fn runs(explained: &Explained, waiting: &Value, ipus: u32) {
     explained.submit(waiting).await;
     let name = waiting["metadata"]["name"].as_str().unwrap();
@@ -18,7 +19,7 @@ async fn runs(explained: &Explained, waiting: &Value, ipus: u32) {
     explained.once_served("fits").await;
 }
 
-/// Waits until a query names this size.
+/// Waits until a query returns this size.
 async fn is_queried(explained: &Explained, ipus: u32) {
     let is_named = |answer: &Value| answer["largestSize"] == ipus;
     let what = format!("names {ipus} IPUs");
@@ -27,7 +28,7 @@ async fn is_queried(explained: &Explained, ipus: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_free_and_open_runs() {
+async fn a_job_of_the_largest_free_size_runs() {
     let mut explained = Explained::prepare(&[16, 8, 4]).await;
     explained.start().await;
     let fixture = &explained.fixture;
@@ -38,7 +39,7 @@ async fn what_is_free_and_open_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_reserved_for_an_earlier_request_runs() {
+async fn a_job_of_the_largest_unreserved_size_runs() {
     let mut explained = Explained::prepare(&[8, 16]).await;
     explained.fixture.backfill_limit = 1;
     explained.start().await;
@@ -53,7 +54,7 @@ async fn what_is_not_reserved_for_an_earlier_request_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_together_runs() {
+async fn a_job_of_the_largest_contiguous_size_runs() {
     let mut explained = Explained::prepare(&[8]).await;
     explained.start().await;
     fragment(&explained).await;
@@ -61,13 +62,13 @@ async fn what_is_together_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_quota_allows_runs() {
+async fn a_job_of_the_largest_size_within_a_quota_runs() {
     let mut explained = Explained::prepare(&[16]).await;
     let settings = json!({"quota": {"ipus": 8}});
     set_policy(&mut explained, "namespace-quota", settings).await;
     explained.start().await;
     use_up(&explained, "other", 4).await;
-    // 12 IPUs are free, of which the namespace may have 4.
+    // 12 IPUs are free. The namespace may use 4 of them.
     is_queried(&explained, 4).await;
     explained.submit(&job("fits", 4)).await;
     explained.once_served("fits").await;

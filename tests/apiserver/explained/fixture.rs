@@ -1,4 +1,4 @@
-//! A vipu-proxy, the controller of IPUJobs, and a reader of all places that name why a job waits.
+//! A vipu-proxy, the controller of IPUJobs, and a reader of all places that show why a job waits.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ use crate::job_fixture::settings;
 use crate::partition::fixture::Fixture;
 use crate::plugin::Plugin;
 
-/// Reads what the plugin of kubectl, the dashboard and the REST API of the proxy say.
+/// Reads the plugin of kubectl, the dashboard and the REST API of the proxy.
 pub(super) struct Reader {
     plugin: Plugin,
     rest: u16,
@@ -55,7 +55,7 @@ impl Reader {
         self.plugin.why(job, parts).await
     }
 
-    /// Waits until `kubectl ipu why` names this size as the largest that fits. 0: none.
+    /// Waits until `kubectl ipu why` shows this size as the largest that fits. 0: none.
     pub(super) async fn why_names_fit(&self, job: &str, ipus: u32) {
         eventually(&format!("why {job} names {ipus} IPUs"), async || {
             let page = self.plugin.run(&["why", job, "--output", "json"])?;
@@ -94,7 +94,8 @@ impl Reader {
         self.dashboard.once("queue", is_wanted).await
     }
 
-    /// Waits until the dashboard shows a job among those that wait for something else than IPUs, with this text.
+    /// Waits until the dashboard shows a job among those that wait for something other than IPUs, with this
+    /// text.
     pub(super) async fn queue_blocks(&self, job: &str, text: &str) {
         self.queue(|json| {
             let rows = json["blocked"]["rows"].as_array().cloned();
@@ -193,8 +194,8 @@ impl Drop for Explained {
     }
 }
 
-/// Waits until a condition of a job is False, with this type and reason, and a message that contains this text. An empty
-/// reason is any.
+/// Waits until a condition of a job is False, with this type and reason, and a message that contains this text. An
+/// empty reason matches any.
 pub(super) async fn once_condition(
     jobs: &Api<DynamicObject>,
     job: &str,
@@ -219,7 +220,7 @@ pub(super) fn jobs(client: kube::Client) -> Api<DynamicObject> {
     Api::namespaced_with(client, "default", &ApiResource::erase::<IPUJob>(&()))
 }
 
-/// A job of one worker on so many IPUs, after defaulting.
+/// A job of one worker on this number of IPUs, after defaulting.
 pub(super) fn job(name: &str, ipus: u32) -> Value {
     let mut job = single(name);
     job["spec"]["ipusPerJobInstance"] = json!(ipus.to_string());

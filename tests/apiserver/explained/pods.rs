@@ -1,5 +1,5 @@
-//! What a job waits for once it has its partition: its Pods. No kubelet and no scheduler is there, so the tests write what
-//! they would.
+//! What a job waits for when it has its partition: its Pods. There is no kubelet and no scheduler, so the tests write
+//! what they would write.
 
 use cluster::wait::{Seen, eventually};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};
@@ -11,13 +11,13 @@ use super::fixture::{Explained, job};
 /// The only Pod of the job.
 const WORKER: &str = "train-worker-0";
 
-/// The reason of a Pod, and what is said about it.
+/// The reason of a Pod, and the expected explanations.
 struct Cause {
-    /// What the kubelet or the scheduler writes.
+    /// The text of the kubelet or the scheduler.
     status: Value,
     /// The reason, in all places.
     text: &'static str,
-    /// What to do.
+    /// The expected advice.
     advice: &'static str,
 }
 
@@ -70,8 +70,8 @@ fn pods(explained: &Explained) -> Api<Pod> {
     Api::namespaced(explained.fixture.client.clone(), "default")
 }
 
-/// Waits until the reason of the job's Pod is named in the condition, by the plugin and the dashboard. A query knows
-/// nothing of it: free capacity is not the cause.
+/// Waits until the condition, the plugin and the dashboard show the reason of the job's Pod. A query does not show
+/// it, because free capacity is not the cause.
 async fn is_named(explained: &Explained, text: &str, advice: &str) {
     let condition = ["PodsReady", "PodsWaiting", text];
     explained.once_condition("train", condition).await;
@@ -100,7 +100,7 @@ async fn the_scheduler_an_image_and_an_init_container() {
         pods.patch_status(WORKER, &params, &patch).await.unwrap();
         is_named(&explained, cause.text, cause.advice).await;
     }
-    // One that runs is no problem, so the conditions and the dashboard's queue do not name it.
+    // A running Pod is not a problem, so the conditions and the dashboard's queue do not name it.
     let running = json!([{
         "name": "prepare", "image": "", "imageID": "", "ready": false, "restartCount": 1,
         "state": {"running": {}},
@@ -127,7 +127,7 @@ async fn a_quota_for_pods() {
     let client = explained.fixture.client.clone();
     let quotas: Api<ResourceQuota> = Api::namespaced(client, "default");
     quotas.create(&PostParams::default(), &quota).await.unwrap();
-    // The quota's own controller is not there.
+    // The quota's own controller does not run here.
     let status = json!({"status": {"hard": none, "used": {"pods": "0"}}});
     let (params, patch) = (PatchParams::default(), Patch::Merge(&status));
     let patched = quotas.patch_status("no-pods", &params, &patch).await;

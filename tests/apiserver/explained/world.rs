@@ -1,4 +1,4 @@
-//! Clusters in which a request waits: what has happened in each before the request.
+//! Clusters in which a request waits, each prepared before the request.
 
 use ipu_api::ipupartition::PartitionPhase;
 use ipu_guest_host::model::{Hook, built_in_file};
@@ -9,7 +9,7 @@ use vipu_simulator::faults::{Down, Fail, Method, Order};
 
 use super::fixture::Explained;
 
-/// What has happened.
+/// The preparation of a cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum World {
     /// Every IPU is used.
@@ -18,30 +18,30 @@ pub(super) enum World {
     Fragmented,
     /// The only V-IPU controller is cordoned.
     Cordoned,
-    /// The only one that is large enough is cordoned.
+    /// The only V-IPU controller that is large enough is cordoned.
     LargeCordoned,
-    /// It is being drained.
+    /// The only V-IPU controller is being drained.
     Draining,
-    /// It does not answer.
+    /// The only V-IPU controller does not answer.
     Unreachable,
-    /// It refuses to create partitions.
+    /// The only V-IPU controller refuses to create partitions.
     Refusing,
-    /// No node has its label.
+    /// No node has the label of the V-IPU controller.
     WithoutNodes,
-    /// The one whose nodes the Pods ask for is full, and the other is free.
+    /// The V-IPU controller whose nodes the Pods select is full, and the other one is free.
     OtherNodes,
-    /// An earlier request has waited for the limit.
+    /// An earlier request has waited for the backfill limit.
     Reserved,
     /// Half of the IPUs are used.
     HalfFull,
     /// A policy gives the namespace no more IPUs.
     Quota,
-    /// A policy has words of its own.
+    /// A policy gives its own reason.
     Policy,
 }
 
 impl World {
-    /// Starts the operator in this world. The first V-IPU controller has 8 IPUs.
+    /// Starts the operator in this cluster. The first V-IPU controller has 8 IPUs.
     pub(super) async fn start(self) -> Explained {
         let sizes: &[u32] = match self {
             Self::OtherNodes => &[8, 8],
@@ -55,7 +55,7 @@ impl World {
         explained
     }
 
-    /// What the admin does before the operator starts.
+    /// The admin's actions before the operator starts.
     async fn configure(self, explained: &mut Explained) {
         let fixture = &mut explained.fixture;
         match self {
@@ -143,7 +143,7 @@ pub(super) async fn reserve(explained: &Explained, ipus: u32) {
     explained.reader.query(what, &asks, is_reserved).await;
 }
 
-/// An example policy decides about placement, with these settings.
+/// An example policy decides on placement, with these settings.
 pub(super) async fn set_policy(explained: &mut Explained, name: &str, settings: Value) {
     let built = tokio::task::spawn_blocking(|| guests::build_examples().unwrap());
     let module = built.await.unwrap().join(format!("{name}.wasm"));

@@ -14,7 +14,7 @@ use tokio::process::{Child, ChildStderr, Command};
 
 use super::{Office, ready, waiting};
 
-/// A time for conditions, of which the tests read no ages.
+/// A time for the conditions. The tests do not check ages.
 const SINCE: &str = "2026-01-01T00:00:00Z";
 
 impl Office {
@@ -22,7 +22,7 @@ impl Office {
         Api::all(self.client.clone())
     }
 
-    /// A V-IPU controller that answers, with this much free.
+    /// A V-IPU controller that answers, with this number of free IPUs.
     async fn controller(&self, host: &str, largest_free: u32, accounting: Value) {
         let name = format!("{host}-8090");
         let object = json!({
@@ -62,7 +62,8 @@ impl Office {
         patched.unwrap();
     }
 
-    /// A command of a user fails with all of this, as soon as the API server knows the rights of the user.
+    /// Waits until a command of a user fails with all of this. The API server follows new rights with a
+    /// short delay.
     async fn refused_with(&self, user: &str, arguments: &[&str], parts: &[&str]) {
         let what = format!("{user}: {arguments:?} is refused with {parts:?}");
         eventually(&what, async || {
@@ -193,7 +194,7 @@ async fn a_drain_shows_who_is_still_there_and_can_be_interrupted() {
 }
 
 #[tokio::test]
-async fn controllers_tell_what_fits_and_where_ipu_hours_went() {
+async fn the_plugin_shows_what_fits_and_where_ipu_hours_went() {
     let office = Office::new().await;
     let now = Timestamp::now();
     let hour = now.as_second() - now.as_second() % 3_600;

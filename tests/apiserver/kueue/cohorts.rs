@@ -14,7 +14,7 @@ use super::fixture::{Fixture, NAMESPACE, QUEUE, job};
 /// Name of the ClusterQueue of the second team, and of its LocalQueue. The first team has `QUEUE`.
 const OTHER: &str = "other";
 
-/// Name of the flavor of the first V-IPU controller, whose operations a test can hold.
+/// Name of the flavor of the first V-IPU controller, whose operations a test can delay.
 const FIRST: &str = "first";
 
 /// Quota of the cohort in IPUs.
@@ -185,7 +185,7 @@ async fn fair_sharing_divides_borrowed_ipus_by_the_weights_of_the_teams() {
     once_divided(&fixture, [1, 3]).await;
     assert_eq!(fixture.taken(), SHARED);
 
-    // What a team does not need goes to the other one, whatever its weight.
+    // Quota that a team does not need goes to the other team, regardless of its weight.
     for name in heavy {
         fixture.end(name).await;
     }

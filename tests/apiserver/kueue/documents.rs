@@ -1,5 +1,5 @@
-//! What the page about queues tells admins and users to do: every manifest and every command, done in their order, with a
-//! Kueue that is configured as the page says. Then two teams share the IPUs as the page says.
+//! The page about queues for admins and users: the test runs every manifest and every command in order, with a Kueue
+//! that is configured as the page describes. Then two teams share the IPUs as the page describes.
 
 use std::fs;
 
@@ -20,15 +20,16 @@ const PAGE: Typed = Typed {
     marks: &["yaml", "sh kueue"],
 };
 
-/// Where the part for admins begins, which comes after that for users.
+/// The beginning of the part for admins, which follows the part for users.
 const FOR_ADMINS: &str = "\n## For admins\n";
 
-/// Whether a block is a part of Kueue's configuration, which is a file of its manager and no object.
+/// Whether a block is a part of Kueue's configuration, which is a file of its manager and not an
+/// object.
 fn is_configuration(block: &Block<'_>) -> bool {
     block.mark == "yaml" && block.commands.contains("\nkind: Configuration\n")
 }
 
-/// Returns the parts of Kueue's configuration that the page shows, as one.
+/// Returns the parts of Kueue's configuration on the page, merged.
 fn configuration(text: &str) -> Value {
     let mut configuration = json!({});
     for block in PAGE.blocks(text).iter().filter(|one| is_configuration(one)) {
@@ -40,7 +41,7 @@ fn configuration(text: &str) -> Value {
     configuration
 }
 
-/// Applies a manifest, or types commands.
+/// Applies a manifest, or runs commands.
 fn follow(admin: &Admin, block: &Block<'_>) {
     let followed = if block.mark == "yaml" {
         let file = admin.file("block.yaml", block.commands);

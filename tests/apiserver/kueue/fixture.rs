@@ -32,7 +32,7 @@ pub(crate) const QUEUE: &str = "team";
 /// Name of the flavor of all nodes.
 pub(crate) const FLAVOR: &str = "any";
 
-/// Longer than any test.
+/// Longer than any test runs.
 const ENDLESS: u64 = 3_600_000;
 
 pub(crate) struct Fixture {
@@ -217,7 +217,7 @@ impl Fixture {
 
     /// Waits until no object of a deleted job is left, including its Workload.
     pub(crate) async fn once_gone(&self, job: &str) {
-        eventually(&format!("nothing of {job} is left"), async || {
+        eventually(&format!("no object of {job} is left"), async || {
             let found = self.place.jobs().get_opt(job).await.unwrap();
             let workloads = of_job(&self.place.client, NAMESPACE, job).await.unwrap();
             let partitions = self.place.partitions().await.into_iter();
@@ -247,9 +247,9 @@ impl Fixture {
         self.most_taken.load(Ordering::Relaxed)
     }
 
-    /// Counts the most IPUs from now on. Kueue 0.19 takes the quota of a Workload that somebody deactivates for free before it
-    /// evicts the Workload (`Update` of `pkg/controller/core/workload_controller.go`), so that two jobs may have IPUs until the
-    /// partition of the first one is gone.
+    /// Counts the maximum of IPUs from now on. When somebody deactivates a Workload, Kueue 0.19 treats its quota as
+    /// free before it evicts the Workload (`Update` of `pkg/controller/core/workload_controller.go`). So two jobs may
+    /// have IPUs until the partition of the first one is removed.
     pub(crate) fn count_anew(&self) {
         self.most_taken.store(0, Ordering::Relaxed);
     }
@@ -259,7 +259,8 @@ impl Fixture {
         taken(&self.place.simulator.server) + taken(&self.other.server)
     }
 
-    /// Lets the first V-IPU controller start operations and not finish them, or finish them as quickly as before.
+    /// Makes the first V-IPU controller start operations without finishing them, or finish them as quickly as
+    /// before.
     pub(crate) fn hold(&self, forming: bool, removing: bool) {
         let quick = Options::quick("", 1).timings;
         let held = |is_held: bool, quick: u64| if is_held { ENDLESS } else { quick };

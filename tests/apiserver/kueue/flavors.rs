@@ -22,7 +22,7 @@ fn ipunode(pod: &Pod) -> Option<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_flavor_leads_to_one_controller_and_is_taken_back_with_the_admission() {
+async fn a_flavor_leads_to_one_controller_and_ends_with_the_admission() {
     let queue = cluster_queue(QUEUE, &[("second", 4), ("first", 4)]);
     let mut fixture = Fixture::with_queue(queue).await;
     fixture.run_pods(false);

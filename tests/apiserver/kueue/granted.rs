@@ -1,4 +1,5 @@
-//! What Kueue grants to a job, no user can grant: neither by `spec.suspend`, nor by annotations, nor by the status.
+//! A user cannot grant what Kueue grants to a job: neither by `spec.suspend`, nor by annotations, nor by the
+//! status.
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
@@ -16,7 +17,7 @@ use crate::processes::RELEASE;
 /// A user whom the role for users of the chart is bound to.
 const USER: [&str; 3] = ["--as=alice", "--as-group=team", "--namespace=default"];
 
-/// How often a V-IPU controller was asked for a partition.
+/// Returns how often a V-IPU controller was requested to create a partition.
 fn requests(simulator: &Simulator) -> usize {
     let calls = simulator.server.calls(0).into_iter();
     calls

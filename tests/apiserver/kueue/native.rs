@@ -19,7 +19,7 @@ async fn submit(fixture: &Fixture, name: &str, ipus: u32) {
     created.unwrap();
 }
 
-/// A queued Job of a Pod with this number of IPUs. No controller of Jobs runs, so that nothing creates the Pod.
+/// A queued Job of a Pod with this number of IPUs. No controller of Jobs runs, so nothing creates the Pod.
 async fn submit_job(fixture: &Fixture, name: &str, ipus: u32) {
     let job = json!({
         "metadata": {"name": name, "labels": {QUEUE_LABEL: QUEUE}},
@@ -54,7 +54,7 @@ async fn once(
     .await
 }
 
-/// Waits until so many IPUs are in partitions.
+/// Waits until this number of IPUs is in partitions.
 async fn once_taken(fixture: &Fixture, ipus: u32) {
     eventually(&format!("{ipus} IPUs are taken"), async || {
         Seen::when(fixture.taken(), |taken| *taken == ipus)
@@ -75,7 +75,7 @@ async fn a_pod_is_admitted_once_its_partition_is_formed_and_takes_it_over() {
     let one = fixture.place.pods().get("one").await.unwrap();
     assert!(gates(&one).contains(&ADMISSION), "{one:#?}");
 
-    // Killed in the middle, the operator goes on with the same partition.
+    // The operator is killed in the middle, and continues with the same partition.
     fixture.kill_operator();
     fixture.hold(false, false);
     fixture.start_operator().await;
@@ -119,7 +119,7 @@ async fn a_pod_without_free_capacity_releases_its_quota_and_is_tried_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_that_can_never_be_created_are_rejected_with_the_reason() {
     let fixture = checked(3 * 64).await;
-    // The webhook refuses a Pod. Nothing refuses the Job, whose Pods would be refused one after the other.
+    // The webhook refuses a Pod. Nothing refuses the Job, whose Pods would be refused later.
     let create = PostParams::default();
     let refused = fixture
         .place

@@ -33,7 +33,8 @@ fn tracker(labels: Option<BTreeMap<String, String>>) -> ConfigMap {
     }
 }
 
-/// Creates the remains of Graphcore's operator: its tracker, in some form, and a partition on the second controller.
+/// Creates the remains of Graphcore's operator: its tracker, in some format, and a partition on the second
+/// controller.
 async fn left(fixture: &Fixture, id: &str) -> Api<ConfigMap> {
     fixture.put(1, id);
     let maps = Api::<ConfigMap>::namespaced(fixture.client.clone(), NAMESPACE);
@@ -111,7 +112,7 @@ async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_po
     let other = fixture.once_in(&other, PartitionPhase::Ready).await;
     assert_ne!(id(&other), "p-other-default-0");
     let made = [0, 1].map(|pod| fixture.calls(pod, Method::CreatePartition));
-    assert_eq!(made, [1, 0], "what was adopted is not made anew");
+    assert_eq!(made, [1, 0], "the adopted partition is not created again");
     eventually("the summary names both", async || {
         let data = maps.get(TRACKER).await.unwrap().data.unwrap_or_default();
         Seen::when(data, |data| {
@@ -123,7 +124,10 @@ async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_po
     assert!(again.contains("has it already"), "{again}");
     assert!(again.ends_with("0 adopted, 2 left alone\n"), "{again}");
     let tracker = maps.get(TRACKER).await.unwrap();
-    assert!(tracker.data.unwrap().contains_key("tracker"), "it stays");
+    assert!(
+        tracker.data.unwrap().contains_key("tracker"),
+        "the old tracker remains"
+    );
 
     fixture.kill_proxy().await;
     fixture.start_proxy().await;
@@ -143,7 +147,7 @@ async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_po
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_was_placed_meanwhile_is_left_alone_and_so_is_our_own_summary() {
+async fn the_command_skips_a_job_that_was_placed_meanwhile_and_the_operators_own_summary() {
     let mut fixture = Fixture::without_proxy(&[16, 16]).await;
     let maps = left(&fixture, ID).await;
     fixture.start_proxy().await;
@@ -170,7 +174,7 @@ async fn a_job_that_was_placed_meanwhile_is_left_alone_and_so_is_our_own_summary
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_was_adopted_and_given_up_by_force_is_left_for_the_admin_to_remove() {
+async fn an_adopted_partition_that_was_released_by_force_is_left_to_the_admin() {
     let mut fixture = Fixture::without_proxy(&[16, 16]).await;
     left(&fixture, ID).await;
     let pods: Vec<_> = fixture.pods.iter().collect();
@@ -200,7 +204,7 @@ async fn one_that_was_adopted_and_given_up_by_force_is_left_for_the_admin_to_rem
     assert_eq!(told, expected);
 
     fixture.pods[1].server.clear();
-    // This one goes with a sweep, which finds the adopted one too.
+    // A sweep removes this one. It finds the adopted one too.
     fixture.orphan(1, &notebook("gone")).await;
     fixture
         .once_ids("only the adopted one is left", |ids| ids[1] == [ID])

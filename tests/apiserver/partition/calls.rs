@@ -9,7 +9,7 @@ use super::fixture::Fixture;
 const WANTED: usize = 32;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_asked_of_a_controller_on_a_copy_that_was_read_before_the_last_write() {
+async fn an_outdated_copy_of_an_object_leads_to_no_call_to_a_controller() {
     let fixture = Fixture::start(&[64]).await;
     let mut wanted = Vec::new();
     for number in 0..WANTED {
@@ -23,7 +23,7 @@ async fn nothing_is_asked_of_a_controller_on_a_copy_that_was_read_before_the_las
     assert_eq!(
         count(Method::GetPartitionIpuofConfig),
         WANTED,
-        "each is looked at once, when it has become active; {} GetPartitionStatus",
+        "each is read once, when it has become active; {} GetPartitionStatus",
         count(Method::GetPartitionStatus)
     );
     for partition in &wanted {

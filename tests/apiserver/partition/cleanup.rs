@@ -59,7 +59,7 @@ async fn a_pod_of_another_namespace_does_not_prevent_the_release() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_on_a_controller_that_is_down_goes_when_it_is_back_or_by_force() {
+async fn a_partition_on_an_unreachable_controller_is_removed_when_it_returns_or_by_force() {
     let fixture = Fixture::start(&[16]).await;
     let patient = fixture.want("patient", 4).await;
     let forced = fixture.want("forced", 4).await;
@@ -72,11 +72,7 @@ async fn one_on_a_controller_that_is_down_goes_when_it_is_back_or_by_force() {
     fixture.delete(&patient).await;
     fixture.delete(&forced).await;
     fixture
-        .once(
-            &forced,
-            "it says what is in the way",
-            says("does not answer"),
-        )
+        .once(&forced, "it says what blocks it", says("does not answer"))
         .await;
     let annotation = json!({"metadata": {"annotations": {labels::FORCE_ANNOTATION: "true"}}});
     fixture
@@ -90,21 +86,17 @@ async fn one_on_a_controller_that_is_down_goes_when_it_is_back_or_by_force() {
         .unwrap();
     fixture.once_gone(&forced).await;
     fixture
-        .once(
-            &patient,
-            "it says what is in the way",
-            says("does not answer"),
-        )
+        .once(&patient, "it says what blocks it", says("does not answer"))
         .await;
     fixture.pods[0].server.clear();
     fixture.once_gone(&patient).await;
     fixture
-        .once_ids("what was given up is swept", |ids| ids[0].is_empty())
+        .once_ids("the abandoned partition is swept", |ids| ids[0].is_empty())
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_no_owner_is_swept_and_nothing_else() {
+async fn only_partitions_without_an_owner_are_swept() {
     let fixture = Fixture::start(&[64]).await;
     let stranger = fixture.want("stranger", 4).await;
     let stranger = fixture.once_in(&stranger, PartitionPhase::Ready).await;
@@ -130,7 +122,7 @@ async fn what_has_no_owner_is_swept_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_has_no_owner_stays_while_a_pod_on_a_node_uses_it() {
+async fn a_partition_without_an_owner_stays_while_a_pod_on_a_node_uses_it() {
     let mut fixture = Fixture::without_proxy(&[16]).await;
     let used = fixture.orphan(0, &notebook("used")).await;
     fixture.orphan(0, &notebook("unused")).await;
@@ -138,7 +130,7 @@ async fn what_has_no_owner_stays_while_a_pod_on_a_node_uses_it() {
     fixture.start_proxy().await;
     let only_used = |ids: &[Vec<String>]| ids == [[used.clone()]];
     fixture.once_ids("the unused one is swept", only_used).await;
-    // It is found after the grace of the other one has passed, and goes after its own.
+    // The sweep finds it after the grace period of the other one, and removes it after its own.
     fixture.orphan(0, &notebook("later")).await;
     fixture.once_ids("the later one is swept", only_used).await;
     let at_once = DeleteParams::default().grace_period(0);

@@ -1,4 +1,4 @@
-//! VIPUControllers: what they say of V-IPU controllers, and what admins ask in them.
+//! VIPUControllers: what they report about V-IPU controllers, and what admins request in them.
 
 use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};
@@ -22,7 +22,7 @@ fn status(object: &VIPUController) -> VIPUControllerStatus {
     object.status.clone().unwrap_or_default()
 }
 
-/// Status and reason of a condition. Without it, nothing.
+/// Status and reason of a condition. If there is none, both are empty.
 fn condition(object: &VIPUController, type_: &str) -> String {
     let mut conditions = status(object).conditions.into_iter();
     let found = conditions.find(|one| one.type_ == type_);
@@ -144,7 +144,7 @@ async fn a_cordon_holds_across_a_restart_and_ends_at_once() {
     let waiting = fixture.once_waiting(&before).await;
     assert_eq!(waiting_for(&waiting, &fixture.pods[0]), reason);
 
-    // The next proxy finds a request that it could serve, and knows of the cordon first.
+    // The next proxy finds a request that it could serve, but reads the cordon first.
     fixture.kill_proxy().await;
     let after = fixture.want("after", 4).await;
     fixture.start_proxy().await;
@@ -183,7 +183,7 @@ async fn a_drained_controller_says_when_it_is_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_left_the_list_stays_until_nothing_is_on_it() {
+async fn a_controller_that_left_the_list_keeps_its_object_until_it_is_empty() {
     let fixture = Fixture::start(&[8, 4]).await;
     let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
     let wanted = fixture.want("still", 4).await;
@@ -208,7 +208,7 @@ async fn one_that_left_the_list_stays_until_nothing_is_on_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_does_not_answer_keeps_its_figures() {
+async fn an_unreachable_controller_keeps_its_figures() {
     let fixture = Fixture::start(&[8]).await;
     let pod = &fixture.pods[0];
     let wanted = fixture.want("seen", 4).await;
@@ -235,7 +235,7 @@ async fn one_that_does_not_answer_keeps_its_figures() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_next_release_takes_over_what_the_last_one_left_and_its_cordon() {
+async fn the_next_release_takes_over_partitions_and_cordons_of_the_former_one() {
     let mut fixture = Fixture::start(&[8]).await;
     fixture.cordon(&[&fixture.pods[0]]).await;
     fixture.reinstall_in("ipu-controller-objects").await;
@@ -254,7 +254,7 @@ async fn the_next_release_takes_over_what_the_last_one_left_and_its_cordon() {
 
 /// Helm does not install new CRDs in an upgrade.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_definition_the_proxy_goes_on_and_finds_it_later() {
+async fn without_the_crd_the_proxy_continues_and_finds_it_later() {
     let plane = ControlPlane::start().await.unwrap();
     let client = plane.client().await.unwrap();
     let mut fixture = Fixture::on(client.clone(), &[8]).await;

@@ -15,7 +15,7 @@ use super::placement::get;
 use crate::chart::admin::Admin;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_is_gone_for_good_holds_up_nothing_once_an_admin_says_so() {
+async fn a_controller_that_is_gone_for_good_blocks_nothing_once_an_admin_says_so() {
     let fixture = Fixture::start(&[16, 16]).await;
     let wanted = fixture.want("departed", 4).await;
     fixture.once_in(&wanted, PartitionPhase::Ready).await;
@@ -46,7 +46,7 @@ async fn one_that_is_gone_for_good_holds_up_nothing_once_an_admin_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_left_the_list_is_swept_as_long_as_an_ipupartition_holds_something_there() {
+async fn a_controller_that_left_the_list_is_swept_while_an_ipupartition_refers_to_it() {
     let fixture = Fixture::start(&[16, 8]).await;
     let wanted = fixture.want("still", 4).await;
     let held = fixture.once_in(&wanted, PartitionPhase::Ready).await;
@@ -100,11 +100,11 @@ async fn a_renamed_controller_keeps_its_partitions_under_the_new_name() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_whose_old_name_leads_nowhere_is_told_by_kubectl_and_released_once_it_is_renamed() {
+async fn kubectl_names_an_unreachable_old_address_and_the_partition_is_released_after_a_rename() {
     let mut fixture = Fixture::start(&[16]).await;
     let wanted = fixture.want("nowhere", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
-    // As if the controller had been listed under a name that leads nowhere by now.
+    // As if the controller had been listed under an address that no longer exists.
     fixture.kill_proxy().await;
     let (name, params) = (wanted.name_any(), PatchParams::default());
     let address = fixture.pods[0].address;

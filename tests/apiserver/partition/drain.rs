@@ -78,7 +78,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     let used = fixture.want("a-used", 4).await;
     let used = fixture.once_in(&used, PartitionPhase::Ready).await;
     let pods = fixture.start_pod("user-of-drained", &id(&used)).await;
-    // Both can have the same time. Then the name decides.
+    // Both can have the same time. In that case, the name decides.
     let idle = fixture.want("b-idle", 4).await;
     let idle = fixture.once_in(&idle, PartitionPhase::Ready).await;
     assert_eq!(controller(&idle), first_address);
@@ -88,7 +88,7 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     let mut drain = drain(&plugin, &first_address);
     fixture.once_cordon(first, ",Draining").await;
     let asked = fixture
-        .once(&used, "its owner is asked to let it go", |object| {
+        .once(&used, "its owner is asked to release it", |object| {
             let status = object.status.as_ref().unwrap();
             partition_conditions::draining_since(status).is_some()
         })
@@ -117,14 +117,18 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     fixture
         .once(
             &idle,
-            "it is told that no other controller has free capacity",
+            "its status says that no other controller has free capacity",
             |object| {
                 let message = object.status.clone().unwrap().message.unwrap();
                 message.contains("no other controller has free capacity for 4 IPUs now")
             },
         )
         .await;
-    assert_eq!(drain.try_wait().unwrap(), None, "one is still there");
+    assert_eq!(
+        drain.try_wait().unwrap(),
+        None,
+        "one partition is still there"
+    );
     fixture.delete(&moved).await;
     fixture
         .once_ids("the other one has moved as well", |ids| {

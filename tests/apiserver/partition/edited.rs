@@ -13,7 +13,7 @@ use super::install::raw_partitions;
 use crate::definitions::{define, loose};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_spec_stays_as_it_was_asked_for() {
+async fn the_spec_cannot_change_after_the_request() {
     let fixture = Fixture::start(&[16]).await;
     let wanted = fixture.want("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;

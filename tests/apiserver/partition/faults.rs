@@ -7,7 +7,7 @@ use vipu_simulator::faults::{Fail, Lie, LostReply, Method, Order};
 use super::fixture::{Fixture, controller, id};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn killed_after_it_was_formed_and_before_that_was_noted() {
+async fn killed_after_it_was_formed_and_before_that_was_recorded() {
     let mut fixture = Fixture::start(&[16, 16]).await;
     fixture.pods[0].server.order(Order {
         lose_reply: Some(LostReply::Hang),
@@ -31,7 +31,7 @@ async fn killed_after_it_was_formed_and_before_that_was_noted() {
     fixture.pods[0].server.clear();
     fixture.start_proxy().await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
-    assert_eq!(id(&ready), made[0][0], "what was formed is taken");
+    assert_eq!(id(&ready), made[0][0], "the formed partition is used");
     assert_eq!(fixture.ids(), made);
     assert_eq!(fixture.calls(0, Method::CreatePartition), 1);
     assert_eq!(fixture.calls(1, Method::CreatePartition), 0);

@@ -58,11 +58,11 @@ pub(crate) struct Fixture {
     pub(crate) namespace: String,
     /// Namespaces whose partitions are served, read when a proxy starts.
     pub(crate) scope: Scope,
-    /// The folder and the settings of what is the built-in guest for placement; read when a proxy starts.
-    /// None: the built-in walk.
+    /// The folder and the settings of the built-in guest for placement, read when a proxy starts. None:
+    /// the built-in walk.
     pub(crate) policy: Option<(PathBuf, serde_json::Value)>,
-    /// Whether a proxy looks for older releases, which make it inactive; read when a proxy starts. Only on an API
-    /// server of the test's own: on the shared one, releases of other tests want everything.
+    /// Whether a proxy looks for older releases, which make it inactive. Read when a proxy starts. Only for an
+    /// API server of the test's own: on the shared one, releases of other tests serve all namespaces.
     pub(crate) looks_for_releases: bool,
     proxy: Option<Replica>,
     pub(crate) secure_port: u16,
@@ -83,7 +83,7 @@ impl Fixture {
         Self::on(client, sizes).await
     }
 
-    /// The same on an API server of the test's own.
+    /// Starts the same on an API server of the test's own.
     pub(crate) async fn on(client: Client, sizes: &[u32]) -> Self {
         let turn = ONE_AT_A_TIME.lock().await;
         install(&client).await;
@@ -147,8 +147,8 @@ impl Fixture {
         self.install_in(namespace).await;
     }
 
-    /// Another release is installed in another namespace, for the same controllers, beside this one. The fixture goes
-    /// on with the other one, and answers the proxy of this one.
+    /// Installs another release in another namespace beside this one, for the same controllers. The fixture continues
+    /// with the other one, and returns the proxy of this one.
     pub(crate) async fn install_beside(&mut self, namespace: &str) -> Replica {
         let former = self.proxy.take().unwrap();
         (self.port, self.secure_port) = (free_port(), free_port());

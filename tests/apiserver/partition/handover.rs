@@ -22,7 +22,8 @@ use super::placement::get;
 use crate::job::single;
 use crate::job_fixture;
 
-/// The namespace of the second release. Of two webhook configurations of one second, the first by name is the older.
+/// The namespace of the second release. If two webhook configurations were created in the same second, the first by
+/// name is the older.
 const SECOND: &str = "ipu-second";
 
 /// The job controller of a release.
@@ -62,7 +63,8 @@ async fn body(fixture: &Fixture, path: &str) -> serde_json::Value {
     serde_json::from_str(body).unwrap()
 }
 
-/// What the chart of a release tells other releases: a webhook configuration, whose webhooks nobody needs here.
+/// What the chart of a release shows to other releases: a webhook configuration. Nothing calls its webhooks
+/// here.
 async fn announce(fixture: &Fixture, namespace: &str) {
     let object = json!({"metadata": {
         "name": configuration(namespace),
@@ -77,7 +79,8 @@ async fn announce(fixture: &Fixture, namespace: &str) {
         .unwrap();
 }
 
-/// Two releases, each with a proxy; the second one is inactive. Answers the proxy of the first.
+/// Starts two releases, each with a proxy. The second one is inactive. Returns the proxy of the
+/// first.
 async fn install_second(fixture: &mut Fixture) -> Replica {
     announce(fixture, SECOND).await;
     let first = fixture.install_beside(SECOND).await;
@@ -91,7 +94,7 @@ async fn install_second(fixture: &mut Fixture) -> Replica {
     first
 }
 
-/// The first release goes, as its chart is uninstalled.
+/// Uninstalls the first release.
 async fn uninstall_first(fixture: &Fixture, proxy: Replica) {
     let leases = Api::<Lease>::namespaced(fixture.client.clone(), SECOND);
     let led = leases.get_opt("ipu-operator-vipu-proxy").await.unwrap();
@@ -106,7 +109,7 @@ async fn uninstall_first(fixture: &Fixture, proxy: Replica) {
     fixture.conflicts().wait_none().await;
 }
 
-/// Submits a job, and answers its Pod, which runs.
+/// Submits a job, and returns its running Pod.
 async fn running_pod(jobs: &Api<IPUJob>, pods: &Api<Pod>) -> Pod {
     let mnist: IPUJob = serde_json::from_value(single("mnist")).unwrap();
     jobs.create(&PostParams::default(), &mnist).await.unwrap();
@@ -126,7 +129,7 @@ async fn running_pod(jobs: &Api<IPUJob>, pods: &Api<Pod>) -> Pod {
     pod
 }
 
-/// The job runs, and REST says that its partition is the only one.
+/// Waits until the job runs, and until the REST API lists its partition as the only one.
 async fn runs_with_one_partition(fixture: &Fixture, jobs: &Api<IPUJob>) {
     let seen = eventually("the job is seen to run", async || {
         let job = jobs.get("mnist").await.unwrap();
@@ -141,7 +144,7 @@ async fn runs_with_one_partition(fixture: &Fixture, jobs: &Api<IPUJob>) {
     assert_eq!(stats["default"]["used"], json!(4), "{stats}");
 }
 
-/// Deletes the job; nobody runs its Pod, so that nobody else ends it.
+/// Deletes the job. No kubelet runs its Pod, so nothing else ends it.
 async fn delete_job(jobs: &Api<IPUJob>, pods: &Api<Pod>) {
     let at_once = DeleteParams::default().grace_period(0);
     jobs.delete("mnist", &DeleteParams::default())
@@ -155,9 +158,10 @@ async fn delete_job(jobs: &Api<IPUJob>, pods: &Api<Pod>) {
     .await;
 }
 
-/// The second release watches while it is inactive, and goes on without a restart once the first one is gone.
+/// The second release watches while it is inactive, and continues without a restart when the first one is
+/// uninstalled.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
+async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over() {
     let plane = ControlPlane::start().await.unwrap();
     let mut fixture = Fixture::on(plane.client().await.unwrap(), &[16]).await;
     fixture.looks_for_releases = true;
@@ -180,7 +184,7 @@ async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
     fixture.delete(&other).await;
     fixture.once_gone(&other).await;
     let ids = fixture.once_ids(
-        "what nobody owns is swept, whichever release gave it",
+        "partitions without an owner are swept, whichever release created them",
         |ids| !ids[0].contains(&late),
     );
     assert_eq!(ids.await, [[id(&before)]]);
@@ -200,7 +204,7 @@ async fn a_running_job_keeps_partition_and_pod_where_another_release_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_is_installed_again_elsewhere_and_back_sweeps_what_it_left() {
+async fn a_release_that_moves_to_another_namespace_and_back_sweeps_its_remains() {
     let mut fixture = Fixture::start(&[16]).await;
     let wanted = fixture.want("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;

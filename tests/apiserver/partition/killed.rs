@@ -140,7 +140,7 @@ async fn recover(fixture: &mut Fixture, partition: &IPUPartition, case: &Case) {
         arrive(fixture, &on_the_way);
     }
     fixture
-        .once_ids("there is what is ready, and nothing else", |ids| {
+        .once_ids("there is the ready partition, and nothing else", |ids| {
             ids.concat() == left
         })
         .await;
@@ -157,7 +157,7 @@ async fn recover(fixture: &mut Fixture, partition: &IPUPartition, case: &Case) {
 async fn once_done(fixture: &Fixture, partition: &IPUPartition, work: Work) -> IPUPartition {
     let resets = i64::from(work == Work::Reset);
     fixture
-        .once(partition, "what is wanted is there", |object| {
+        .once(partition, "it is ready", |object| {
             let status = object.status.clone().unwrap_or_default();
             status.phase == PartitionPhase::Ready && status.observed_reset_generation == resets
         })

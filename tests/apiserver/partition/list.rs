@@ -69,7 +69,7 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
         fixture.list_controllers(pods).await;
         let stored = begin.elapsed();
         let wanted: Vec<String> = pods.iter().map(|pod| pod.address.to_string()).collect();
-        eventually("the list is known", async || {
+        eventually("the new list is known", async || {
             let entries = registry.known().entries.clone();
             let names: Vec<String> = entries.into_iter().map(|entry| entry.name).collect();
             if names == wanted {
@@ -82,7 +82,11 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
         let known = begin.elapsed();
         println!("written after {stored:.1?}, known after {known:.1?}");
     }
-    assert_eq!(*asked.lock().unwrap(), before, "it was asked for again");
+    assert_eq!(
+        *asked.lock().unwrap(),
+        before,
+        "the list was requested again"
+    );
     following.abort();
 }
 
@@ -108,7 +112,7 @@ async fn users_see_a_changed_list_at_once() {
     let seen = seen.await.unwrap();
     shown(16).await;
     let took = seen.elapsed();
-    println!("shown {took:.1?} after the API server told a watch of it");
+    println!("shown {took:.1?} after the API server reported it to a watch");
     assert!(took < PROMISE, "{took:?}");
 }
 

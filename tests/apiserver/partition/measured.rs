@@ -1,11 +1,12 @@
-//! The replay against real parts: some of the real jobs in compressed time on a real API server, a real vipu-proxy and
-//! simulated V-IPU controllers, with one policy after the other. The replay has to predict the allocation.
+//! Compares the replay with a real run: some of the real jobs in compressed time on a real API server, a real
+//! vipu-proxy and simulated V-IPU controllers, with two policies in turn. The replay must predict the allocation.
 //!
 //! One second of the trace is one millisecond. The operator and the V-IPU controllers take some tenths of a second for
-//! each partition, which the replay does not know, and more on a slow machine. So the test measures what they take in
-//! this run, and adds it to the durations of the replayed jobs. What is left to predict is the order of the queue, the
-//! placements, and when which request is served. Durations are at least two seconds, so that these times and the second
-//! to which creation times are rounded stay small beside them, and at most twenty, so that enough jobs end in the test.
+//! each partition, and more on a slow machine. The replay does not contain these times, so the test measures them in
+//! this run, and adds them to the durations of the replayed jobs. The prediction then concerns the order of the queue,
+//! the placements, and the time at which each request is served. Durations are at least two seconds, so that these
+//! times, and the rounding of creation times to seconds, are small in comparison. They are at most twenty seconds, so
+//! that enough jobs end in the test.
 
 mod holds;
 mod users;
@@ -34,20 +35,20 @@ use super::policy;
 /// IPUs of the V-IPU controllers, in the order of the list.
 const SIZES: [u32; 3] = [64, 32, 32];
 
-/// Of the real jobs, one of so many is run: 306, over 100 seconds.
+/// One in this number of real jobs runs: 306, over 100 seconds.
 const STEP: usize = 50;
 
 /// Durations in milliseconds.
 const DURATIONS: (u64, u64) = (2_000, 20_000);
 
-/// Offered load in percent. Most of the jobs arrive in the first half of the time, and two of three wait. With more load,
-/// a hundred requests would wait at the same time, and a slow machine would be busy with them alone.
+/// Offered load in percent. Most of the jobs arrive in the first half of the time, and two of three wait. With more
+/// load, a hundred requests would wait at the same time and keep a slow machine busy.
 const LOAD: u32 = 70;
 
 /// Waiting time in seconds after which capacity is reserved.
 const BACKFILL_LIMIT: u64 = 30;
 
-/// The beginning of the owners' names.
+/// The prefix of the owners' names.
 const OWNERS: &str = "trace-";
 
 /// The policy that follows the serial walk.
@@ -59,10 +60,10 @@ const MODULE: &str = "fragmentation.wasm";
 /// Fuel of a call in the replay.
 const FUEL: u64 = 1_000_000_000;
 
-/// A request waited if it was served so long after it was made.
+/// A request counts as waiting if it was served this long after its creation.
 const WAITED: Duration = Duration::from_secs(1);
 
-/// The largest error of the prediction, relative to it.
+/// The largest relative error of the prediction.
 const ERROR_MAX: f64 = 0.05;
 
 /// Time limit for the end of all partitions on a busy machine.
@@ -82,21 +83,21 @@ fn part(controllers: &[Controller]) -> Vec<Job> {
     part
 }
 
-/// What the replay needs to know about the run.
+/// The properties of the run that the replay needs.
 struct Run<'a> {
     jobs: &'a [Job],
     controllers: &'a [Controller],
     observed: &'a Observed,
-    /// When the second policy was active.
+    /// The time from which the second policy was active.
     changed: Duration,
     /// How long a partition exists beyond the duration of its job.
     overhead: Duration,
-    /// How long IPUs are free before the next waiting request has them.
+    /// How long IPUs are free before the next waiting request gets them.
     handover: Duration,
 }
 
 impl Run<'_> {
-    /// Replays the jobs as they arrived in the run. Returns the holds that result.
+    /// Replays the jobs as they arrived in the run. Returns the resulting holds.
     fn predicted(&self, module: &Path) -> Vec<Hold> {
         let requested = self.observed.requested.iter();
         let replayed = self.jobs.iter().zip(requested).map(|(job, arrival)| Job {
@@ -152,12 +153,13 @@ impl Run<'_> {
     }
 }
 
-/// A time of the run as one of the replay, whose second is a millisecond.
+/// Converts a time of the run to a time of the replay, whose second is a millisecond.
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap()
 }
 
-/// The policy takes over as soon as half of the requests were made. Returns when it was active.
+/// Applies the second policy when half of the requests have been made. Returns the time from which
+/// it was active.
 async fn change_policy(fixture: &Fixture, module: &Path, half: &Notify) -> jiff::Timestamp {
     let bytes = std::fs::read(module).unwrap();
     let digest = policy::module(fixture, MODULE, bytes).await;
@@ -167,7 +169,7 @@ async fn change_policy(fixture: &Fixture, module: &Path, half: &Notify) -> jiff:
     jiff::Timestamp::now()
 }
 
-/// Deletes all IPUPartitions, and waits until nothing of them is left.
+/// Deletes all IPUPartitions, and waits until they and their partitions are gone.
 async fn clean_up(fixture: &Fixture) {
     let (partitions, params) = (fixture.partitions(), DeleteParams::default());
     let list = ListParams::default();
@@ -249,7 +251,8 @@ async fn the_replay_predicts_the_allocation_of_real_jobs_under_two_policies() {
     );
     println!("{told}");
     assert!((seen - predicted).abs() <= ERROR_MAX * predicted, "{told}");
-    // Otherwise nothing was predicted: without waiting requests, any replay is right.
+    // The test is meaningful only if requests waited: without waiting requests, any replay is
+    // right.
     assert!(seen > 0.5 && waited.len() > 40, "{told}");
     assert!(decided("built-in") > 40 && decided(POLICY) > 40, "{told}");
 }

@@ -64,8 +64,8 @@ async fn once(fixture: &Fixture, name: &str, module: (&str, &str), phase: Policy
     once_for(fixture, (name, "fits-"), module, phase).await
 }
 
-/// Applies a policy that matches only owners whose names begin like this, and waits until it has that phase. Returns its
-/// message.
+/// Applies a policy that matches only owners whose names begin like this, and waits until it has that phase. Returns
+/// its message.
 pub(super) async fn once_for(
     fixture: &Fixture,
     (name, owners): (&str, &str),
@@ -145,12 +145,16 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     assert_eq!(
         decided_by(&early),
         of_policy,
-        "it is loaded before anything is decided"
+        "it is loaded before the first decision"
     );
 
     let other = fixture.want("another", 4).await;
     let other = fixture.once_in(&other, PartitionPhase::Ready).await;
-    assert_eq!(controller(&other), large.to_string(), "it concerns others");
+    assert_eq!(
+        controller(&other),
+        large.to_string(),
+        "the policy matches other owners"
+    );
 
     let contradicted = once(&fixture, "tighter", best, PolicyPhase::Refused).await;
     assert!(contradicted.contains("tight"), "{contradicted}");
@@ -159,7 +163,11 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     once(&fixture, "tight", ("mars.wasm", &lies), PolicyPhase::Active).await;
     let third = fixture.want("fits-nowhere", 4).await;
     let third = fixture.once_in(&third, PartitionPhase::Ready).await;
-    assert_eq!(decided_by(&third), of_walk, "what it names is not there");
+    assert_eq!(
+        decided_by(&third),
+        of_walk,
+        "the controller that it names does not exist"
+    );
     let told = fixture
         .once_event(&third.name_any(), "PolicyOverruled")
         .await;

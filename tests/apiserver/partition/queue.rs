@@ -39,7 +39,7 @@ async fn backfill_passes_a_large_request_only_until_its_limit() {
 
     // Each new request triggers an evaluation, so one of them comes after the limit.
     let mut others = 0;
-    let held_up = eventually("one comes after the limit", async || {
+    let held_up = eventually("a request comes after the limit", async || {
         let small = fixture.want(&format!("small-{others}"), 1).await;
         others += 1;
         let seen = fixture
@@ -74,7 +74,7 @@ async fn backfill_passes_a_large_request_only_until_its_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_one_that_has_waited_longer_is_served_first() {
+async fn the_earlier_request_is_served_first() {
     let fixture = Fixture::start(&[8]).await;
     let first = fixture.want("first", 8).await;
     fixture.once_in(&first, PartitionPhase::Ready).await;
@@ -82,7 +82,7 @@ async fn the_one_that_has_waited_longer_is_served_first() {
     let earlier = fixture.want("z-earlier", 8).await;
     fixture.once_waiting(&earlier).await;
     let made = |partition: &IPUPartition| partition.metadata.creation_timestamp.clone().unwrap();
-    let later = eventually("one is made in a later second", async || {
+    let later = eventually("a request is created in a later second", async || {
         let later = fixture.want("a-later", 8).await;
         if made(&later) > made(&earlier) {
             return Some(later);

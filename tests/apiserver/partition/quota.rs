@@ -47,7 +47,7 @@ async fn concurrent_requests_stay_within_a_quota() {
     fixture.once_in(&other, PartitionPhase::Ready).await;
     let mut most = 0;
     eventually(
-        "four are served and eight are told why they wait",
+        "four are served and eight report why they wait",
         async || {
             let (held, waiting) = stand(&fixture).await;
             most = most.max(held);
@@ -55,7 +55,7 @@ async fn concurrent_requests_stay_within_a_quota() {
         },
     )
     .await;
-    assert_eq!(most, 5, "with the one of another namespace");
+    assert_eq!(most, 5, "including the partition of another namespace");
     let ids = fixture.ids();
     assert_eq!(ids.iter().map(Vec::len).sum::<usize>(), 5, "{ids:?}");
     let mut ready = None;
@@ -68,7 +68,7 @@ async fn concurrent_requests_stay_within_a_quota() {
         }
     }
     fixture.delete(ready.expect("one of them was served")).await;
-    eventually("another takes what was released", async || {
+    eventually("another gets the released IPUs", async || {
         Seen::when(stand(&fixture).await, |seen| *seen == (5, 7))
     })
     .await;

@@ -55,7 +55,7 @@ async fn ipus_in_use_on_a_controller_that_lost_its_state_are_not_allocated_again
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_operator_may_not_see_is_not_taken_for_gone() {
+async fn a_partition_that_the_operator_may_not_see_does_not_count_as_gone() {
     let fixture = Fixture::start(&[16]).await;
     let wanted = fixture.want("hidden", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
@@ -116,7 +116,9 @@ async fn a_controller_that_removes_nothing_delays_no_partition_that_fits_elsewhe
     );
     fixture.pods[0].server.clear();
     fixture
-        .once_ids("what is left is removed", |ids| ids[0].is_empty())
+        .once_ids("the remaining partition is removed", |ids| {
+            ids[0].is_empty()
+        })
         .await;
     let still = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!((controller(&still), id(&still)), (elsewhere, id(&after)));

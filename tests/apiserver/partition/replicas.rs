@@ -88,7 +88,7 @@ async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
         );
     }
     fixture
-        .once_ids("there is nothing that nobody wants", |found| {
+        .once_ids("every partition has an IPUPartition", |found| {
             found.iter().flatten().cloned().collect::<BTreeSet<_>>() == ids
         })
         .await;
@@ -102,7 +102,7 @@ async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
         assert_eq!(
             once.len(),
             made.len(),
-            "an id was asked for twice on controller {pod}"
+            "an id was requested twice on controller {pod}"
         );
     }
     for partition in &wanted {

@@ -46,7 +46,7 @@ async fn a_thousand_at_once_are_each_served_once_though_the_proxy_is_killed() {
                 let status = partition.status.clone().unwrap_or_default();
                 let is_new = partition.metadata.deletion_timestamp.is_none();
                 if is_new && status.phase == PartitionPhase::Ready {
-                    assert!(served.insert(id(&partition)), "an id is given once");
+                    assert!(served.insert(id(&partition)), "each id is used once");
                     let name = partition.name_any();
                     partitions.delete(&name, &DeleteParams::default()).await?;
                 }

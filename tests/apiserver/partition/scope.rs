@@ -19,7 +19,7 @@ fn owner(namespace: &str, kind: &str, name: &str) -> PartitionOwner {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn partitions_of_other_namespaces_are_left_to_whom_serves_them() {
+async fn partitions_of_other_namespaces_are_left_to_the_proxy_that_serves_them() {
     let mut fixture = Fixture::without_proxy(&[16]).await;
     fixture.scope = "default".parse().unwrap();
     // Both are requested before the proxy starts: first the partition of the other namespace, whose job is deleted.
@@ -54,7 +54,7 @@ async fn partitions_of_other_namespaces_are_left_to_whom_serves_them() {
     assert_eq!(
         fixture.ids(),
         [[id(&ready)]],
-        "what others wrote down has an owner"
+        "the other proxy's partition has an owner"
     );
     fixture.kill_proxy().await;
     fixture.scope = "default".parse().unwrap();

@@ -1,4 +1,4 @@
-//! Native Pods that name an existing partition, and share it.
+//! Native Pods that name an existing partition and share it.
 
 use std::collections::BTreeMap;
 

@@ -152,7 +152,7 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_registry_does_not_give_is_waited_for_and_named() {
+async fn a_module_that_a_registry_does_not_serve_is_awaited_and_named() {
     let fixture = Fixture::start().await;
     let example = include_str!("../../../examples/policies/registry.yaml");
     let example: Value = serde_saphyr::from_str(example).unwrap();
@@ -230,7 +230,7 @@ async fn what_a_registry_does_not_give_is_waited_for_and_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_pushed_is_pulled_again() {
+async fn a_pushed_module_is_pulled_again() {
     for access in [Access::Plain, Access::Tls, Access::TlsWithUser] {
         let author = Author::start(access).await;
         let pushed = author.push("1").await;

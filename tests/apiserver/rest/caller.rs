@@ -43,7 +43,7 @@ impl Caller {
         Self(Client::try_from(config).unwrap())
     }
 
-    /// Retries until the port responds: the proxy serves it once there is a certificate.
+    /// Retries until the port responds. The proxy serves it when there is a certificate.
     pub(super) async fn ask(&self, method: &str, path: &str, body: &Value) -> Answer {
         let what = format!("{method} {path} is answered");
         eventually(&what, async || self.try_ask(method, path, body).await).await

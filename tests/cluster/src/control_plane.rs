@@ -258,7 +258,7 @@ pub fn free_ports<const N: usize>() -> io::Result<[u16; N]> {
     Ok(ports)
 }
 
-/// A port that no other call of this process returns. It is none of the ephemeral ports: between the choice and its
+/// A port that no other call of this process returns. It is not an ephemeral port: between the choice and its
 /// use, the kernel could assign such a port to a connection.
 fn free_port() -> io::Result<u16> {
     static CHOSEN: AtomicU32 = AtomicU32::new(0);

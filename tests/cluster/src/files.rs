@@ -64,7 +64,7 @@ pub fn write_json(path: &Path, value: &impl Serialize) -> Result<(), FileError> 
     write(path, text)
 }
 
-/// Removes a file or a folder with its content. A missing one is no error.
+/// Removes a file, or a folder with its content. A missing one is not an error.
 pub fn remove(path: &Path) -> Result<(), FileError> {
     let result = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => fs::remove_dir_all(path),

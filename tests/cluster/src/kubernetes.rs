@@ -25,7 +25,7 @@ pub enum Kubernetes {
     Kubernetes::default().minor()
 )]
 pub struct UnknownKubernetes {
-    /// What was asked for.
+    /// The requested version.
     pub value: String,
 }
 
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_that_is_not_there_is_refused_with_those_that_are() {
+    fn the_error_of_an_unknown_version_lists_the_known_ones() {
         for value in ["1.33", "v1.35", "1.35.4", "latest"] {
             let error = value.parse::<Kubernetes>().unwrap_err().to_string();
             let expected = format!(

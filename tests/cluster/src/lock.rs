@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_second_taker_is_told_who_has_it() {
+    fn the_error_of_a_held_lock_names_its_holder() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("lock");
         let held = Lock::try_take(&path).unwrap();

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_log_says_so() {
+    fn a_missing_log_is_reported() {
         let tail = LogTail::read(Path::new("/nonexistent/log"), 3);
         assert_eq!(tail.to_string(), "its log /nonexistent/log is empty");
     }

@@ -90,7 +90,7 @@ impl Ip {
         symlink(debian.path(""), &link).at("make the link", &link)
     }
 
-    /// The one that the run folder names, otherwise the machine's own.
+    /// The program that the run folder names, otherwise the machine's own.
     pub fn recorded(run: &Path) -> Self {
         let debian = Root::new(record(run));
         Self {
@@ -170,7 +170,7 @@ pub fn add_routes(ip: &Ip) -> Result<(), CommandError> {
     ip.run(&["route", "replace", SERVICE_RANGE, "via", &NODES[0].ip()])
 }
 
-/// Removes the network. Missing parts are no error. [`left`] returns the remaining ones.
+/// Removes the network. Missing parts are not an error. [`left`] returns the remaining ones.
 pub fn remove(ip: &Ip) {
     let attempt = |args: &[&str]| {
         // `left` reports what could not be removed.
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn ip_is_taken_from_where_it_was_written_down() {
+    fn the_recorded_path_of_ip_is_used() {
         let run = tempfile::tempdir().unwrap();
         assert_eq!(Ip::recorded(run.path()).debian, None);
         let root = run.path().join("root");

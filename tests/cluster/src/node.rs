@@ -68,7 +68,7 @@ pub struct NodeSpec {
 /// The stage of a node. The node writes it to a file, which `up` reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Stage {
-    /// containerd takes images.
+    /// containerd accepts images.
     Containerd,
     /// kubelet and kube-proxy run, and the API server's Service answers.
     Ready,

@@ -91,10 +91,7 @@ impl Tools {
     pub fn source(settings: &Settings, folder: &str) -> Result<PathBuf, ToolsError> {
         let mut tools = go::TOOLS.iter();
         let tool = tools.find(|tool| tool.folder == folder);
-        go::source(
-            settings,
-            tool.expect("only tools that are pinned are asked for"),
-        )
+        go::source(settings, tool.expect("callers request only pinned tools"))
     }
 
     /// Path of a program that was built.
@@ -103,7 +100,7 @@ impl Tools {
     /// Panics for a name that was not fetched, which is a mistake in the caller.
     pub fn program(&self, name: &str) -> &Path {
         let found = self.go.iter().find(|(program, _)| *program == name);
-        &found.expect("only fetched programs are asked for").1
+        &found.expect("callers request only fetched programs").1
     }
 
     /// Name and path of every program that was built.

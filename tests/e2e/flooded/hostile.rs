@@ -1,5 +1,4 @@
-//! Active policies beside the load: one is slow, the answers of others are harmful, and one fails its check again and
-//! again.
+//! Active policies beside the load: one is slow, others give harmful answers, and one repeatedly fails its check.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -14,7 +13,7 @@ use tests::guests::hostile;
 use crate::fixture::Fixture;
 use crate::policies;
 
-/// Counts down from sixty million at an unused address: about a tenth of a second on an idle core.
+/// Counts down from sixty million in unused memory: about a tenth of a second on an idle core.
 const COUNTS: &str = "(i32.store (i32.const 8) (i32.const 60000000))
     (loop $next
       (i32.store (i32.const 8) (i32.sub (i32.load (i32.const 8)) (i32.const 1)))
@@ -75,7 +74,7 @@ impl<'a> Hostile<'a> {
         Ok(())
     }
 
-    /// Makes the operator check the failing one again and again, until this is dropped.
+    /// Makes the operator check the failing policy repeatedly, until this is dropped.
     pub(super) async fn reload(&self) -> Result<Infallible, Failed> {
         loop {
             let settings = json!({"attempt": self.refusals.get()});
@@ -90,14 +89,15 @@ impl<'a> Hostile<'a> {
     }
 
     /// Checks that they are still active regardless of the load, except the one that never was, and that each was
-    /// called: the load also counts reviews from before their activation.
+    /// called. The load also counts reviews from before their activation.
     pub(super) async fn are_active(&self) -> Result<(), Failed> {
-        assert!(self.refusals.get() > 0, "{REFUSED} was never tried");
+        assert!(self.refusals.get() > 0, "{REFUSED} was never checked");
         println!("{REFUSED}: refused {} times", self.refusals.get());
         for (name, _, _) in active_policies() {
             policies::once_active(self.fixture, name).await?;
             let calls = policies::once_called(self.fixture, name, |calls| match name {
-                // No answer of these is usable. Questions of the load do not count for the placement policy.
+                // None of these policies gives a valid answer. Queries of the load do not count for the
+                // placement policy.
                 "flood-objects" | "flood-waits" => calls.failed > 0,
                 _ => calls.answered + calls.failed > 0,
             });
@@ -130,7 +130,7 @@ fn active_policies() -> [ActivePolicy; 4] {
         (
             "flood-slow",
             hostile::validation(COUNTS),
-            // The machine is busy, and the order of waiting is under test, not the duration.
+            // The machine is busy, and the test concerns the order of waiting, not the duration.
             json!({"hook": "Validation", "limits": {"deadlineMilliseconds": 5_000}}),
         ),
         (

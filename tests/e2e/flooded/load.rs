@@ -1,5 +1,5 @@
-//! The load: a process in the network and the cgroups of each of several Pods. Each Pod has its own address, and no
-//! more processor time than Pods without requests.
+//! The load: one process for each of several Pods, in the network and the cgroups of that Pod. Each Pod has its own
+//! address, and no more processor time than Pods without requests.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,13 +17,13 @@ use tests::operator_process::{OperatorProcess, ProcessError};
 use super::{PROBES, Running};
 use crate::fixture::{Fixture, PATIENCE};
 
-/// Number of Pods: more than the shares of one address in any total of the ports.
+/// Number of Pods. Together, the shares of their addresses exceed the total limit of any port.
 const PODS: usize = 9;
 
 /// The requests of a process so far.
 type Sent = BTreeMap<Kind, u64>;
 
-/// The processes, the last of which started last, and their reports.
+/// The processes in the order of their start, and their reports.
 pub(super) struct Flood {
     children: Vec<Child>,
     told: TempDir,
@@ -79,7 +79,7 @@ impl Flood {
 impl Drop for Flood {
     fn drop(&mut self) {
         for child in &mut self.children {
-            // It has ended already if everything went well.
+            // It has ended already unless the test failed.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -95,7 +95,7 @@ fn last(told: &Path) -> Result<Sent, Failed> {
     let told = std::fs::read_to_string(told)?;
     let mut lines = told.lines().rev();
     let last = lines.find_map(|line| serde_json::from_str(line).ok());
-    last.ok_or_else(|| "a load told nothing".into())
+    last.ok_or_else(|| "a load printed no counts".into())
 }
 
 /// Runs a Pod without rights. Returns its process.

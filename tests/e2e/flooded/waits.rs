@@ -1,7 +1,7 @@
-//! The waiting times of other users of the operator: an API server's dry run, users of the REST API and of metrics,
-//! and probes; and their waiting times for servers without load.
+//! The delays of other users of the operator: an API server's dry run, users of the REST API and of metrics, and
+//! probes. Also the delays of requests to servers without load.
 //!
-//! Each kind of work that a request to the operator needs has a witness: the API server's own work (a dry run without
+//! Each kind of work in a request to the operator has a witness: the API server's own work (a dry run without
 //! webhooks), TLS with a new token that the API server reviews (a list from the API server), and a process in a Pod
 //! with the operator's share of the processors (a witness beside each Pod).
 
@@ -23,9 +23,9 @@ use crate::fixture::Fixture;
 
 /// How much longer than without load a user may wait, beyond the delay of the slowest witness.
 ///
-/// On a machine without idle processors, everybody waits for a processor, regardless of the operator: without
-/// witnesses, the limit would be one on the machine. Nothing else relaxes the limit: the durations of a witness
-/// without load do not count, and the table shows both, so that the operator's part is visible.
+/// On a machine without idle processors, every process waits for a processor, regardless of the operator.
+/// Without witnesses, the limit would apply to the machine. Nothing else relaxes the limit: the durations of a
+/// witness without load do not count, and the table shows both, so that the operator's part is visible.
 const DELAY: Duration = Duration::from_secs(1);
 
 /// Name of the account of a user, and of its ClusterRole.
@@ -34,7 +34,7 @@ const USER: &str = "flooded-user";
 /// Name of the binding that lets the user read metrics.
 const READER: &str = "flooded-reader";
 
-/// Requests that the operator serves, or takes part in.
+/// Requests that the operator serves or takes part in.
 const REQUESTS: [&str; 5] = [
     "a dry run of an IPUJob",
     "`GET /stats`",
@@ -43,7 +43,7 @@ const REQUESTS: [&str; 5] = [
     "a probe",
 ];
 
-/// Requests that it takes no part in.
+/// Requests in which the operator takes no part.
 const WITNESSES: [&str; 3] = [
     "a dry run of a ConfigMap",
     "IPUPartitions from the API server, with a new token",
@@ -98,7 +98,7 @@ impl User {
         Ok(())
     }
 
-    /// Creates a token for this audience (`None`: the API server's), which the operator must have reviewed.
+    /// Creates a token for this audience (`None`: the API server's). The operator must have it reviewed.
     async fn token(&self, audience: Option<&str>) -> Result<String, Failed> {
         let request = TokenRequest {
             spec: Some(TokenRequestSpec {
@@ -115,7 +115,7 @@ impl User {
 }
 
 impl Waits {
-    /// Sends every kind of request repeatedly for a period.
+    /// Sends every kind of request repeatedly during a period.
     pub(super) async fn measure(
         fixture: &Fixture,
         sent: &Sent<'_>,
@@ -123,7 +123,7 @@ impl Waits {
     ) -> Result<Self, Failed> {
         let end = Instant::now() + during;
         let mut waits = Self(Measured::default());
-        // The requests stay within the rate of one address and one user.
+        // The rate of the requests stays within the limits of one address and one user.
         let mut rounds = tokio::time::interval(Duration::from_millis(50));
         while Instant::now() < end {
             rounds.tick().await;
@@ -183,8 +183,8 @@ impl Waits {
         Ok(())
     }
 
-    /// Prints the durations without and under load. Checks that nobody waited more than a second longer than without
-    /// load, beyond the delay of the slowest witness.
+    /// Prints the durations without and under load. Checks that no user waited more than a second longer than
+    /// without load, beyond the delay of the slowest witness.
     pub(super) fn are_within(&self, quiet: &Self) -> Result<(), Failed> {
         let comparison = Comparison {
             requests: REQUESTS,

@@ -2,7 +2,7 @@
 //! resources.
 //!
 //! The node gives both the same share of its processors, for which the load competes. So the additional duration of a
-//! request to a witness under load is the delay of the machine, not of the operator.
+//! request to a witness under load is a delay of the machine, not of the operator.
 
 use std::net::{IpAddr, SocketAddr};
 

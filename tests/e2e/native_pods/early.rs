@@ -11,7 +11,7 @@ use crate::disruptions::SERVES;
 use crate::fixture::{Fixture, PATIENCE};
 use crate::simulators::{form_in, reset};
 
-/// Longer than the operator needs to notice and delete a Pod.
+/// Longer than the operator takes to notice and delete a Pod.
 const FORMING: u64 = 10_000;
 
 /// A Pod without an owner that requests this number of IPUs and serves until it is deleted.

@@ -46,7 +46,7 @@ pub(crate) fn are_advertised_again(fixture: &Fixture) -> Result<(), Failed> {
             .flatten()
             .map(|status| status.restart_count)
             .collect();
-        assert_eq!(restarts, [0], "its program went on");
+        assert_eq!(restarts, [0], "its program kept running");
         once(fixture, "app=limited", "one to run", one_runs).await?;
         until(
             "each of the two to have one partition",
@@ -131,8 +131,8 @@ async fn advertises(
     Ok(())
 }
 
-/// Whether a kubelet has reported since this time that the node is Ready. Times are whole seconds, and a kubelet
-/// reports at its start and afterwards only changes.
+/// Whether a kubelet has reported since this time that the node is Ready. Times are whole seconds. A kubelet
+/// reports at its start, and later only changes.
 fn is_ready(status: &NodeStatus, since: Timestamp) -> bool {
     let mut conditions = status.conditions.iter().flatten();
     let ready = conditions.find(|one| one.type_ == "Ready" && one.status == "True");

@@ -101,7 +101,11 @@ async fn stateful_set_creates_a_pod_again(fixture: &Fixture) -> Result<(), Faile
     for pod in before.iter().chain(&after) {
         ids.insert(partition(pod)?.to_owned());
     }
-    assert_eq!(ids.len(), 3, "one of them anew: {ids:?}");
+    assert_eq!(
+        ids.len(),
+        3,
+        "the Pod that was created again has a new one: {ids:?}"
+    );
     delete(fixture, "statefulset/set").await
 }
 

@@ -48,7 +48,7 @@ const OF_JOBSET: &str = "jobset.sigs.k8s.io/jobset-name=pair";
 /// The program of Pods that end at once. Without a partition they fail.
 const CHECKS: &str = "test -n \"$IPUOF_VIPU_API_PARTITION_ID\"";
 
-/// Longer than Kueue needs to admit a Workload that waits for nothing.
+/// Longer than Kueue takes to admit a Workload that waits for nothing.
 const FORMING: u64 = 10_000;
 
 /// The Job is admitted once its partitions are formed. A JobSet and a bare Pod wait for its quota without any IPU, and
@@ -147,7 +147,11 @@ async fn wait_for_quota(fixture: &Fixture) -> Result<(), Failed> {
     for gate in [ADMISSION_GATE, PARTITION_GATE] {
         assert!(gates.iter().any(|found| found == gate), "{gate}: {gates:?}");
     }
-    assert_eq!(fixture.partitions().await?.len(), 2, "those of the Job");
+    assert_eq!(
+        fixture.partitions().await?.len(),
+        2,
+        "only the partitions of the Job"
+    );
     Ok(())
 }
 
@@ -205,7 +209,8 @@ async fn once_workload(
     Ok(found.await?)
 }
 
-/// Waits until no Workload is left: Kueue removes their finalizers, and must not go before them.
+/// Waits until no Workload is left. Kueue removes their finalizers, so it must not be uninstalled
+/// before.
 async fn once_no_workload(fixture: &Fixture) -> Result<(), Failed> {
     let workloads = workloads(&fixture.operated.client, "default");
     until("the Workloads to go", PATIENCE, async || {

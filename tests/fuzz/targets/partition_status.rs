@@ -1,4 +1,4 @@
-//! Feeds to ipu_partitions::fuzzing::partition_status whatever leads libFuzzer on.
+//! Calls ipu_partitions::fuzzing::partition_status with the inputs of libFuzzer.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| ipu_partitions::fuzzing::partition_status(input));

@@ -1,4 +1,4 @@
-//! Feeds to ipu_partitions::fuzzing::rest_bodies whatever leads libFuzzer on.
+//! Calls ipu_partitions::fuzzing::rest_bodies with the inputs of libFuzzer.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| ipu_partitions::fuzzing::rest_bodies(input));

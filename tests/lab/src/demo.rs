@@ -1,7 +1,7 @@
-//! Takes three real manifests from `kubectl apply` to Completed, shows what happens, and checks it.
+//! Runs three real manifests from `kubectl apply` to Completed, shows each step, and checks it.
 //!
-//! The facts are checked on typed objects of the API server and on the V-IPU controllers' own
-//! lists; the text that is shown is what kubectl prints, because that is what users see.
+//! The checks read typed objects of the API server and the V-IPU controllers' own lists. The text
+//! that is shown is the output of kubectl, because users see that output.
 
 mod cleanup;
 mod facts;
@@ -18,14 +18,14 @@ pub use self::cleanup::{CleanupError, Controller, none_left, partitions_of};
 pub use self::facts::{Facts, JobFact};
 pub use self::kubectl::{Kubectl, KubectlError};
 
-/// How long a job may take from apply to its end, on a busy machine.
+/// Longest time from apply to the end of a job, on a busy machine.
 const JOB_PATIENCE: Duration = Duration::from_mins(3);
 
 /// A cluster with the operator installed.
 pub struct Operated {
-    /// Client of an administrator.
+    /// A client with the rights of an administrator.
     pub client: Client,
-    /// The kubectl of the run.
+    /// The kubectl of this run.
     pub kubectl: Kubectl,
     /// The top folder of the repository.
     pub repository: PathBuf,
@@ -37,31 +37,30 @@ pub struct Operated {
     pub controllers: Vec<Controller>,
 }
 
-/// Why the demo did not show what it promises.
+/// An error of the demo.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// kubectl failed.
     #[error(transparent)]
     Kubectl(#[from] KubectlError),
-    /// Something took too long.
+    /// A condition was not met in time.
     #[error(transparent)]
     Waited(#[from] WaitedTooLong),
-    /// Something is not as it should be.
+    /// A check failed.
     #[error("{0}")]
     Fact(String),
-    /// Something was left behind.
+    /// Partitions remain on a controller.
     #[error(transparent)]
     Leftover(#[from] CleanupError),
 }
 
-/// The jobs of the demo, by their files below `examples/`.
+/// The jobs of the demo, by their files in `examples/`.
 const SINGLE: &str = "01-single-worker.yaml";
 const PARALLEL: &str = "02-parallel.yaml";
 const LARGE: &str = "03-large.yaml";
 const BAD: &str = "bad/not-a-power-of-two.yaml";
 
-/// Runs the whole demo on a cluster with the operator installed. An error is the first thing that
-/// was not seen as promised.
+/// Runs the whole demo on a cluster with the operator installed. Returns the first error.
 pub async fn run(operated: &Operated, progress: &Progress) -> Result<(), DemoError> {
     let facts = Facts::new(operated);
     let examples = operated.repository.join("examples");
@@ -242,7 +241,7 @@ async fn leave_nothing(
     show_stats(operated, progress, "IPUs after").await
 }
 
-/// Prints a title and a block of output that belongs to it.
+/// Prints a title and the block of output below it.
 fn show(progress: &Progress, title: &str, text: &str) {
     println!("[{:7.1} s] {title}", progress.elapsed().as_secs_f64());
     for line in text.trim_end().lines() {

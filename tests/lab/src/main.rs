@@ -1,4 +1,4 @@
-//! The lab on the command line: fetch tools, start and stop the cluster, walk through the demo.
+//! The command line of the lab: fetches tools, starts and stops the cluster, and runs the demo.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -25,7 +25,7 @@ use release::{
     package::{Package, twice::compare},
 };
 
-/// A Kubernetes cluster of two nodes in processes, for trying the IPU Operator on real parts.
+/// A Kubernetes cluster of two nodes in processes, to try the IPU Operator on real components.
 #[derive(Parser)]
 #[command(version)]
 struct Cli {
@@ -37,7 +37,7 @@ struct Cli {
 enum Command {
     #[command(flatten)]
     Task(Task),
-    /// Live as the first process of a node.
+    /// Run as the first process of a node.
     #[command(hide = true)]
     Node {
         /// File that describes the node.
@@ -45,25 +45,26 @@ enum Command {
     },
 }
 
-// What people ask of the lab. A doc comment here would become the description of the program.
+// The subcommands of the lab. A doc comment here would become the description of the program.
 #[derive(Subcommand)]
 enum Task {
-    /// Build and download everything that the cluster is made of, and check what is there.
+    /// Build and download everything that the cluster needs, and check what is already there.
     Fetch,
-    /// Start the cluster and install the operator. It can be repeated.
+    /// Start the cluster and install the operator. You can repeat it.
     Up,
-    /// End the cluster and remove all that it has made. It can be repeated.
+    /// Stop the cluster and remove everything that it has created. You can repeat it.
     Down,
-    /// Start the cluster, install the operator, run jobs, check what is seen, end the cluster.
+    /// Start the cluster, install the operator, run and check the jobs of the demo, and stop the
+    /// cluster.
     Demo,
     /// Build the operator, the agent, the plugin of kubectl and the guests for release into `dist`.
     Dist,
     /// Build the package of a release into `dist/release`.
     Release {
-        /// Build the programs and the image for arm64, too.
+        /// Also build the programs and the image for arm64.
         #[arg(long)]
         arm64: bool,
-        /// Build it again in another folder, and compare every byte.
+        /// Build the package again in another folder, and compare every byte.
         #[arg(long)]
         twice: bool,
     },
@@ -111,23 +112,23 @@ fn run(task: &Task) -> Result<()> {
     Ok(())
 }
 
-/// What the first Ctrl-C does.
+/// Returns the effect of the first Ctrl-C.
 fn first_signal(task: &Task) -> First {
     match task {
         Task::Demo => First::EndCluster,
-        Task::Up => First::Leave("what was started stays; `make down` ends it"),
-        Task::Down => First::Leave("some of the cluster is left; `make down` ends the rest"),
+        Task::Up => First::Leave("the cluster keeps running; `make down` stops it"),
+        Task::Down => First::Leave("a part of the cluster remains; `make down` removes it"),
         Task::Fetch | Task::Dist | Task::Release { .. } => {
-            First::Leave("what is done is kept for the next run")
+            First::Leave("completed builds and downloads are kept for the next run")
         }
     }
 }
 
-/// A failed start leaves the cluster to be looked at, unless it is in the hands of another lab.
+/// A failed start leaves the cluster running for inspection, unless another lab uses it.
 fn say_what_stays(settings: &Settings, error: &OperatorError) {
     let is_ours = !matches!(error, OperatorError::Cluster(ClusterError::Lock(_)));
     if is_ours && lifecycle::is_there(settings) {
-        eprintln!("what was started stays, for you to look at; `make down` ends it");
+        eprintln!("the cluster keeps running, for you to inspect it; `make down` stops it");
     }
 }
 
@@ -135,7 +136,7 @@ fn runtime() -> Result<tokio::runtime::Runtime> {
     tokio::runtime::Runtime::new().context("failed to start the asynchronous runtime")
 }
 
-/// Walks through the demo. The cluster is ended in any case; logs of a failure stay in the run folder.
+/// Runs the demo. The cluster is stopped in any case; the logs of a failure remain in the run folder.
 async fn show_demo(settings: &Settings, progress: &Progress) -> Result<()> {
     let work = async {
         let installed = operator::up(settings, progress).await?;
@@ -154,7 +155,7 @@ async fn show_demo(settings: &Settings, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Builds the package of a release, and prints where it is and what it is known by.
+/// Builds the package of a release, and prints its path and its digests.
 fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -> Result<()> {
     let dist = Dist::build(settings, progress)?;
     let mut programs = vec![dist.programs().clone()];
@@ -187,15 +188,15 @@ fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -
     Ok(())
 }
 
-/// Says how to use the cluster. The last line is for the shell's `eval`.
+/// Prints how to use the cluster. The last line is for the shell's `eval`.
 fn print_usage(installed: &Installed) {
     let kubeconfig = installed.cluster.kubeconfig();
     let bin = bin(&installed.cluster.settings.run);
-    println!("The operator is installed. To use it, run what the last line says, and then:");
+    println!("The operator is installed. To use it, run the last line, and then:");
     println!("  kubectl apply -f examples/01-single-worker.yaml");
     println!("  kubectl get ipujobs --watch");
     println!("  kubectl ipu top");
-    println!("`make down` ends the cluster. Pods reach servers of this machine at {HOST_IP}.");
+    println!("`make down` stops the cluster. Pods reach servers on this machine at {HOST_IP}.");
     println!(
         "export KUBECONFIG='{}' PATH='{}':\"$PATH\" HOST_IP={HOST_IP}",
         kubeconfig.display(),

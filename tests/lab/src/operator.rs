@@ -1,5 +1,5 @@
-//! The operator on the cluster, installed as a user does it: simulated V-IPU controllers from the
-//! examples, and nothing but the files of the release's package.
+//! Installs the operator on the cluster as a user does: with the simulated V-IPU controllers of the
+//! examples, and only with files of the release's package.
 
 pub mod helm;
 
@@ -40,10 +40,10 @@ pub const VIPU_NAMESPACE: &str = "vipu";
 pub const CONTROLLERS: [(&str, u32); 2] = [("pod1", 16), ("pod2", 64)];
 /// Port of a V-IPU controller's user API.
 pub const VIPU_PORT: u16 = 8090;
-/// Port on which a simulated controller takes orders to fail.
+/// Port on which a simulated controller takes orders for faults.
 pub const FAULTS_PORT: u16 = 8091;
 
-/// Why the operator is not installed.
+/// Why the operator could not be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
     /// A file could not be written.
@@ -52,13 +52,13 @@ pub enum OperatorError {
     /// The release could not be built.
     #[error(transparent)]
     Dist(#[from] DistError),
-    /// An image could not be made.
+    /// An image could not be built.
     #[error(transparent)]
     Image(#[from] ImageError),
-    /// There is no package to install from.
+    /// The package could not be built or read.
     #[error(transparent)]
     Package(#[from] PackageError),
-    /// The cluster does not run.
+    /// The cluster could not be started.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
     /// A simulated V-IPU controller has no Pod.
@@ -70,15 +70,15 @@ pub enum OperatorError {
     /// kubectl or Helm failed.
     #[error("failed to {action}")]
     Command {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// What failed.
+        /// The error.
         #[source]
         source: CommandError,
     },
 }
 
-/// A cluster with the operator in it.
+/// A cluster with the operator installed.
 #[derive(Debug)]
 pub struct Installed {
     /// The cluster.
@@ -89,10 +89,10 @@ pub struct Installed {
     pub release: Release,
 }
 
-/// Builds what is missing, starts the cluster, and installs or upgrades the operator. Where that
-/// fails, what explains it is printed and saved, and what was started stays.
+/// Builds what is missing, starts the cluster, and installs or upgrades the operator. If this
+/// fails, the explaining logs are printed and saved, and the started processes keep running.
 pub async fn up(settings: &Settings, progress: &Progress) -> Result<Installed, OperatorError> {
-    // The builds may take long; this is known at once.
+    // Check this first, because the builds may take long.
     network::check().map_err(ClusterError::from)?;
     progress.stage("build the operator, the agent, the guests and the simulator");
     let dist = Dist::build(settings, progress)?;
@@ -118,7 +118,7 @@ fn install(
             package.unpack(&settings.run.join("package"))
         },
     )?;
-    // Of the operator the nodes get what lies in the package.
+    // The nodes get only the files of the package.
     let image = Image {
         archive: package.image(),
         ..image
@@ -151,10 +151,10 @@ fn install(
     Ok(installed)
 }
 
-/// Name under which kubectl asks the plugin to complete a command line.
+/// Name of the program that kubectl calls to complete a command line of the plugin.
 const COMPLETER: &str = "kubectl_complete-ipu";
 
-/// Puts the plugin of the package beside kubectl, which finds it there, also for the completion.
+/// Links the plugin of the package beside kubectl, where kubectl finds it, also for completion.
 fn put_on_path(settings: &Settings, plugin: &Path) -> Result<(), FileError> {
     for name in [PLUGIN, COMPLETER] {
         let link = bin(&settings.run).join(name);
@@ -165,7 +165,7 @@ fn put_on_path(settings: &Settings, plugin: &Path) -> Result<(), FileError> {
 }
 
 impl Installed {
-    /// kubectl, as a user of the cluster runs it.
+    /// kubectl, with the rights of the cluster's user.
     pub fn kubectl(&self) -> Command {
         let mut kubectl = Command::new(self.cluster.tools.program("kubectl"));
         kubectl
@@ -175,7 +175,7 @@ impl Installed {
         kubectl
     }
 
-    /// What the demo and end-to-end tests need to know of it.
+    /// What the demo and the end-to-end tests need to know about the installed operator.
     pub async fn operated(&self) -> Result<Operated, OperatorError> {
         let client = self.cluster.client().await?;
         let mut controllers = Vec::new();
@@ -223,7 +223,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Installs from the folder of an unpacked package, as its docs/release.md says.
+    /// Installs from the folder of an unpacked package, as docs/release.md in it describes.
     fn install(&self, package: &Path) -> Result<(), OperatorError> {
         let failed = |action| move |source| OperatorError::Command { action, source };
         let mut definitions = self.kubectl();
@@ -237,12 +237,12 @@ impl Installed {
     }
 }
 
-/// How the operator's list names a controller.
+/// The name of a controller in the operator's list.
 fn address(name: &str) -> String {
     format!("{name}.{VIPU_NAMESPACE}:{VIPU_PORT}")
 }
 
-/// Where the Pod of a simulated controller is reached from this machine.
+/// The address of a simulated controller's Pod, for this machine.
 async fn pod_ip(client: &Client, name: &str) -> Result<IpAddr, OperatorError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), VIPU_NAMESPACE);
     let selector = format!("app.kubernetes.io/instance={name}");
@@ -259,8 +259,8 @@ async fn pod_ip(client: &Client, name: &str) -> Result<IpAddr, OperatorError> {
         })
 }
 
-/// What is told to Helm. The image's tag is the chart's own version. The digest is in an annotation, so that an upgrade to a new image under the
-/// same name replaces the Pods.
+/// The values for Helm. The image's tag is the chart's own version. The digest is in an annotation, so that an upgrade
+/// to a new image with the same name replaces the Pods.
 fn values(image: &Image) -> Vec<String> {
     let controllers = CONTROLLERS
         .map(|(name, _)| format!("{}:ipunode={name}", address(name)))
@@ -273,11 +273,11 @@ fn values(image: &Image) -> Vec<String> {
         format!("vipuProxy.{annotation}"),
     ];
     let others = [
-        // The jobs of the demo need no RDMA, and Pods with networks of their own show more.
+        // The jobs of the demo need no RDMA, and Pods with their own network test more.
         "worker.hostNetwork=false",
-        // The runs kill and measure the one controller there is.
+        // One replica: the tests kill and measure this one.
         "controller.replicas=1",
-        // Nobody wants to wait ten minutes for a node of the lab.
+        // The default of ten minutes for a lost node would be too long for the tests.
         "controller.lostNodeSeconds=20",
     ];
     let texts = texts.map(|text| ["--set-string".to_owned(), text]);
@@ -290,7 +290,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn helm_is_told_the_controllers_in_one_value() {
+    fn helm_gets_the_controllers_in_one_value() {
         let image = Image {
             name: image::NAME.to_owned(),
             archive: "/x".into(),

@@ -15,7 +15,7 @@ use cluster::{
 /// Name of the image.
 pub const NAME: &str = "ipu-operator.local/vipu-simulator:dev";
 
-/// Makes the image of the static binary at `simulator`.
+/// Builds the image from the static binary at `simulator`.
 pub fn ensure(
     settings: &Settings,
     simulator: &Path,

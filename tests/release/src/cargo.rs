@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_of_this_package_is_passed_on() {
+    fn no_variable_of_this_package_is_passed_on() {
         let cargo = cargo();
         let removed: Vec<_> = cargo.get_envs().map(|(name, _)| name).collect();
         for name in ["CARGO_MANIFEST_DIR", "CARGO_PKG_NAME"] {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_sets_stays() {
+    fn variables_of_the_user_remain() {
         for name in [
             "CARGO_HOME",
             "CARGO_TARGET_DIR",

@@ -35,7 +35,7 @@ pub enum DistError {
     /// Cargo failed.
     #[error("failed to build {what}")]
     Cargo {
-        /// What was built.
+        /// The part that was built.
         what: &'static str,
         /// What failed.
         #[source]
@@ -47,11 +47,11 @@ pub enum DistError {
     /// The target folder of cargo is unknown.
     #[error("failed to read what `cargo metadata` prints")]
     Metadata(#[source] serde_json::Error),
-    /// There is no C compiler for arm64.
-    #[error("failed to prepare what compiles C for arm64")]
+    /// The C compiler for arm64 could not be prepared.
+    #[error("failed to prepare the C compiler for arm64")]
     Tools(#[from] ToolsError),
-    /// There is no Rust compiler for arm64.
-    #[error("failed to prepare what compiles Rust for arm64")]
+    /// The Rust compiler for arm64 could not be prepared.
+    #[error("failed to prepare the Rust compiler for arm64")]
     Rust(#[from] RustError),
     /// A program for arm64 does not run.
     #[error("failed to run a program for arm64 on an emulator")]
@@ -115,7 +115,7 @@ impl Dist {
         )?;
         progress.run("built the agent", || {
             let mut cargo = cargo_build(checkout, "agent");
-            // By itself: with other packages it would get their features.
+            // A build of its own: in one build with other packages, it would get their features.
             build("the agent", cargo.args(["--package", "ipu-agent"]))
         })?;
         let dir = checkout.join("dist");

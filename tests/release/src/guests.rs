@@ -19,7 +19,7 @@ use crate::cargo;
 /// Stack of a guest, in bytes. Every call clears it: with 1 MiB, this would take as long as the rest of the call.
 const STACK: usize = 256 << 10;
 
-/// A guest of this repository, written in Rust.
+/// A guest of this repository in Rust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guest {
     /// The name of its component, and of its folder.
@@ -94,7 +94,7 @@ pub enum BuildError {
     /// The folder for caches is not known.
     #[error("neither IPU_OPERATOR_CACHE nor HOME is set; set one of them")]
     NoCache,
-    /// A guest is no valid component.
+    /// A guest is not a valid component.
     #[error("failed to turn guest {guest} into a component")]
     Componentize {
         /// The guest.

@@ -1,4 +1,4 @@
-//! The operator's image, made of the repository's own Dockerfile by a real image builder.
+//! Builds the operator's image from the repository's Dockerfile with a real image builder.
 
 use std::{
     fs,
@@ -29,8 +29,8 @@ pub const NAME: &str = concat!(
     env!("CARGO_PKG_VERSION")
 );
 
-/// Makes the image of these programs. The Dockerfile's first stage builds these files for an
-/// ordinary user; here the folder takes the place of that stage, so no base image is pulled.
+/// Builds the image of these programs. The first stage of the Dockerfile builds these files for an
+/// ordinary user. Here, the folder replaces that stage, so no base image is pulled.
 pub fn ensure(
     settings: &Settings,
     tools: &Tools,
@@ -69,7 +69,8 @@ pub fn forget(settings: &Settings, platform: Platform) -> Result<(), FileError> 
     remove(&place(settings, platform))
 }
 
-/// Where the image for a platform is kept. The lab's own has the name of the image alone.
+/// Path of the image for a platform. The image for the lab's own platform has the name of the image
+/// alone.
 fn place(settings: &Settings, platform: Platform) -> PathBuf {
     if platform == AMD64 {
         return folder(settings, NAME);
@@ -90,7 +91,7 @@ fn build(
     dir: &Path,
 ) -> Result<(), ImageError> {
     let work = dir.join("work");
-    // The last stage copies from the first one only: the context may be empty.
+    // The last stage copies only from the first one, so the context may be empty.
     let context = work.join("context");
     make_dir(&context)?;
     write(&work.join("storage.conf"), "[storage]\ndriver = \"vfs\"\n")?;
@@ -124,7 +125,7 @@ fn build(
     Ok(remove(&work)?)
 }
 
-/// buildah with all its state in one folder, away from any storage of the user's own.
+/// buildah with all its state in one folder, separate from the user's own storage.
 fn buildah(tools: &Tools, work: &Path) -> Command {
     let debian = tools.debian();
     let mut buildah = debian.command("usr/bin/buildah");

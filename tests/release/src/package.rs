@@ -34,10 +34,10 @@ use crate::dist::{Dist, PLUGIN, Programs};
 use crate::image::joined::join;
 use crate::image::{self, compressed_size};
 
-/// The version of everything that is in it.
+/// The version of all files in the package.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Bytes that the image may have as a registry stores it.
+/// The maximum size of the image in bytes, as a registry stores it.
 const MOST_OF_IMAGE: u64 = 40 << 20;
 
 /// Files and folders that the package contains without changes.
@@ -68,7 +68,7 @@ pub enum PackageError {
     /// The files of the repository are unknown.
     #[error("failed to ask git which files belong to the repository; is git installed?")]
     Tracked(#[source] CommandError),
-    /// The time is no number.
+    /// The time is not a number.
     #[error("the time {0:?} is no number of seconds since 1970: check SOURCE_DATE_EPOCH")]
     Time(String),
     /// The image has grown.
@@ -277,7 +277,7 @@ pub fn files(settings: &Settings, parts: Parts, time: u64) -> Result<Files, Pack
     Ok(files)
 }
 
-/// The files of the repository. `None`: the checkout is a copy and no clone.
+/// The files of the repository. `None`: the checkout is a copy, not a clone.
 struct Tracked(Option<BTreeSet<String>>);
 
 impl Tracked {

@@ -1,5 +1,5 @@
-//! What the operator costs on real nodes: how long the program of a job takes to start, beside a batch Job and beside
-//! mpi-operator, and the size and memory of the operator.
+//! Measures the operator on real nodes: how long the program of a job takes to start, compared with a batch Job and
+//! with mpi-operator, and the size and memory of the operator.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -19,7 +19,7 @@ use tests::{
     startup::{self, Pair},
 };
 
-/// Measures the operator on a cluster of two nodes in processes, and ends the cluster.
+/// Measure the operator on a cluster of two nodes in processes, and stop the cluster.
 #[derive(Parser)]
 struct Cli {
     #[command(subcommand)]
@@ -32,7 +32,7 @@ enum Command {
     All,
     /// Print how long the program of a job takes to start.
     Start,
-    /// Live as the first process of a node.
+    /// Run as the first process of a node.
     #[command(hide = true)]
     Node {
         /// File that describes the node.
@@ -69,7 +69,7 @@ fn on_a_cluster(all: bool) -> Result<()> {
     }
 }
 
-/// Prints the figures of BENCHMARKS.md that need real nodes. The cluster is ended in any case.
+/// Prints the figures of BENCHMARKS.md that need real nodes. The cluster is stopped in any case.
 async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
     let work = async {
         let installed = operator::up(settings, progress).await?;
@@ -98,7 +98,7 @@ async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
     Ok(())
 }
 
-/// Prints how long programs take to start. The cluster is ended in any case.
+/// Prints how long programs take to start. The cluster is stopped in any case.
 async fn bench_start(settings: &Settings, progress: &Progress) -> Result<()> {
     let work = async {
         let installed = operator::up(settings, progress).await?;

@@ -1,5 +1,5 @@
-//! What WebAssembly costs: a call of a guest in a fresh instance beside the same code run natively,
-//! and the time from the bytes of a new module to its first answer.
+//! Measures the cost of WebAssembly: a call of a guest in a new instance, compared with the same
+//! code run natively, and the time from the bytes of a new module to its first answer.
 
 use std::hint::black_box;
 use std::path::Path;
@@ -49,9 +49,9 @@ fn options(guests: &Path, hooks: &[Hook]) -> GuestHostOptions {
     }
 }
 
-/// Both sides begin and end with a JSON value, as the webhook does. Native code is run where it is
-/// called, and again off the async threads, where guests always run: what lies between the latter
-/// and the guest is the price of WebAssembly, and the rest that of threads.
+/// Both sides begin and end with a JSON value, as the webhook does. Native code runs twice: in the
+/// calling thread, and off the async threads, where guests always run. The difference between the
+/// latter and the guest is the cost of WebAssembly. The rest is the cost of threads.
 fn calls(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
     let guests = release::guests::build().expect("the guests can be built");
@@ -106,7 +106,7 @@ fn native<T: Send + 'static>(
     });
 }
 
-/// From the bytes of a module that was never seen to the first answer of it.
+/// Measures from the bytes of a module that the host has never loaded to its first answer.
 fn swap(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("a runtime");
     let built = release::guests::build().expect("the guests can be built");

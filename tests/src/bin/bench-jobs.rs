@@ -1,29 +1,29 @@
-//! How many jobs the operator carries out in a second, beside mpi-operator and beside a loop that
-//! does the same writes; what becomes of a thousand jobs at once; what it uses with few and with many; how
-//! long a large job takes; and what an update of a job's status costs.
+//! Measures jobs per second, compared with mpi-operator and with a loop that sends the same writes; the
+//! result of a thousand jobs at once; the operator's usage with few and with many jobs; the time of a
+//! large job; and the cost of a status update.
 
 use clap::Parser;
 use tests::load::{self, LargeJob, Load, ManyJobs, Sizes, StatusWrites};
 
-/// Jobs under load, on a real API server with a node that is played.
+/// Measure jobs under load, on a real API server with a fake node.
 #[derive(Parser)]
 struct Cli {
-    /// Jobs of each contender in the race; 0: no race.
+    /// Jobs of each contender in the race. 0: no race.
     #[arg(long, default_value_t = 300)]
     jobs: usize,
-    /// Only the race.
+    /// Run only the race.
     #[arg(long)]
     race: bool,
-    /// Jobs at once on 16 V-IPU controllers with free capacity for 256 of them; 0: none.
+    /// Jobs at once on 16 V-IPU controllers with free capacity for 256 of them. 0: none.
     #[arg(long, default_value_t = 1000)]
     many_jobs: usize,
     /// Numbers of jobs for which memory and CPU are measured.
     #[arg(long, value_delimiter = ',', default_values_t = [100, 1000])]
     sizes: Vec<usize>,
-    /// Workers of the large jobs: multiples of 64 up to 256.
+    /// Numbers of workers of the large jobs: multiples of 64 up to 256.
     #[arg(long, value_delimiter = ',', default_values_t = [64, 128, 256])]
     workers: Vec<usize>,
-    /// Updates of a job's status in each way that there is; 0: none.
+    /// Updates of a job's status by each method. 0: none.
     #[arg(long, default_value_t = 0)]
     status_writes: usize,
 }
@@ -52,7 +52,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// All three in one run, so that they meet the same machine.
+/// Measures all three in one run, under the same conditions of the machine.
 async fn race(jobs: usize) -> anyhow::Result<()> {
     let peer = load::mpi_operator(jobs).await?;
     tell("mpi-operator", &peer);

@@ -1,21 +1,22 @@
-//! What the vipu-proxy costs: partitions per second beside a loop that does the same writes and calls,
-//! its decisions over many controllers, and what it uses and how long it sweeps with many partitions.
+//! Measures the vipu-proxy: partitions per second, compared with a loop that sends the same writes and
+//! calls; its decisions over many controllers; and its usage and the duration of its sweep with many
+//! partitions.
 
 use std::time::Duration;
 
 use clap::Parser;
 use tests::load::{self, Decided, Load, Many};
 
-/// Partitions under load, on a real API server with simulated V-IPU controllers.
+/// Measure partitions under load, on a real API server with simulated V-IPU controllers.
 #[derive(Parser)]
 struct Cli {
-    /// Partitions in the race with the bare loop; 0: no race.
+    /// Partitions in the race with the bare loop. 0: no race.
     #[arg(long, default_value_t = 300)]
     partitions: usize,
-    /// Numbers of controllers over which is decided.
+    /// Numbers of controllers for which decisions are measured.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256])]
     controllers: Vec<usize>,
-    /// Questions to `/query` over HTTP; 0: none.
+    /// Requests to `/query` over HTTP. 0: none.
     #[arg(long, default_value_t = 301)]
     queries: usize,
     /// Numbers of partitions for which memory and the sweep are measured.
@@ -49,7 +50,7 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Both in one run, so that they meet the same machine.
+/// Measures both in one run, under the same conditions of the machine.
 async fn race(count: usize) -> anyhow::Result<()> {
     let ours = load::record_partitions(count).await?;
     tell("vipu-proxy", &ours.load);
@@ -113,7 +114,7 @@ fn tell_many(many: &Many) {
     for (when, used) in [
         ("once the first is ready", many.one),
         ("once all are ready", many.ready),
-        ("at rest", many.at_rest),
+        ("in the minutes after", many.at_rest),
         ("after a sweep", many.swept),
     ] {
         println!(

@@ -1,5 +1,5 @@
-//! What placement policies and the settings of the queue reach on jobs of a real cluster, and how the time of a decision
-//! grows: prints the tables of BENCHMARKS.md, and draws the plots.
+//! Measures placement policies and settings of the queue with the jobs of a real cluster, and the growth of the time of
+//! a decision. Prints the tables of BENCHMARKS.md, and draws the plots.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ const POLICIES: [&str; 3] = ["built-in", "fragmentation.wasm", "best-fit.wasm"];
 /// A backfill limit that no request reaches, in seconds: longer than all jobs of the trace, one after the other.
 const NEVER: u64 = 1_000_000_000_000;
 
-/// Numbers of controllers and of waiting requests for which decisions are measured. One fit is over those with as many
-/// controllers as the first, the other over those with as many requests as the last.
+/// Numbers of controllers and of waiting requests for which decisions are measured. One fit is over the scales with
+/// the first number of controllers, the other over those with the last number of requests.
 const SCALES: [(usize, usize); 6] = [
     (256, 1_000),
     (256, 2_500),
@@ -32,7 +32,7 @@ const SCALES: [(usize, usize); 6] = [
     (64, 2_500),
 ];
 
-/// Measures placement. Takes a quarter of an hour.
+/// Measure placement. It takes a quarter of an hour.
 #[derive(Parser)]
 struct Cli {
     /// Offered loads in percent at which the policies are compared.
@@ -72,7 +72,7 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where the plots go: beside the documents if somebody asks for that.
+/// The folder of the plots: that of the documents if the user requests it.
 fn plots() -> anyhow::Result<PathBuf> {
     let folder = match std::env::var_os("UPDATE_FIGURES") {
         Some(_) => "charts/ipu-operator/docs/images",

@@ -1,21 +1,21 @@
-//! What the policy plane costs: swaps under load, a guest that burns its time, memory, fuel, compiling,
-//! and admission at an API server with a hundred clients.
+//! Measures the policies: swaps under load, a guest that uses its whole deadline, memory, fuel,
+//! compiling, and admission on an API server with a hundred clients.
 
 use anyhow::ensure;
 use clap::Parser;
 use tests::load;
 use tests::policy_load::{compiled, fuel, memory, neighbours, swaps};
 
-/// The policy plane under load.
+/// Measure the policies under load.
 #[derive(Parser)]
 struct Cli {
-    /// How often the active set is replaced.
+    /// Number of swaps of the active set.
     #[arg(long, default_value_t = 10_000)]
     swaps: u32,
-    /// Calls that are measured beside a guest that burns its time.
+    /// Calls that are measured beside a guest that uses its whole deadline.
     #[arg(long, default_value_t = 4_000)]
     calls: usize,
-    /// Jobs that a hundred clients create in dry runs; 0: no API server.
+    /// Jobs that a hundred clients create in dry runs. 0: no API server.
     #[arg(long, default_value_t = 5_000)]
     jobs: u64,
 }

@@ -1,4 +1,4 @@
-//! A page of Chromium, driven by its DevTools protocol.
+//! A page of Chromium, controlled by its DevTools protocol.
 
 use std::io;
 use std::path::Path;
@@ -27,7 +27,7 @@ pub enum PageError {
     /// The connection was closed.
     #[error("Chromium closed the connection")]
     Closed,
-    /// An answer is no JSON.
+    /// An answer is not JSON.
     #[error("failed to read what Chromium answers")]
     Json(#[from] serde_json::Error),
     /// A command failed.
@@ -95,7 +95,7 @@ impl Page {
         Ok(())
     }
 
-    /// The value of an expression of JavaScript, or of its promise.
+    /// Returns the value of a JavaScript expression, or of its promise.
     pub async fn evaluate(&mut self, expression: &str) -> Result<Value, PageError> {
         let asked = json!({
             "expression": expression, "awaitPromise": true, "returnByValue": true,
@@ -119,7 +119,7 @@ impl Page {
         if key == "Enter" {
             event["text"] = json!("\r");
             event["code"] = json!(key);
-            // Without it, a link or a button does not act.
+            // Without it, the key does not activate a link or a button.
             event["windowsVirtualKeyCode"] = json!(13);
         }
         self.send("Input.dispatchKeyEvent", event.clone()).await?;
@@ -162,7 +162,7 @@ impl Page {
         &self.problems
     }
 
-    /// Sends a command, and returns its result. Events that arrive before are noted.
+    /// Sends a command, and returns its result. Events that arrive before it are recorded.
     async fn send(&mut self, method: &'static str, params: Value) -> Result<Value, PageError> {
         self.commands += 1;
         let mut command = json!({"id": self.commands, "method": method, "params": params});

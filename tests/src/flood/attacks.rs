@@ -1,5 +1,5 @@
-//! What a Pod does to each port, again and again. One machine runs several such Pods and must leave itself to those
-//! whose waiting is measured, so that each does less than a hostile one could.
+//! The load of one Pod on each port. One machine runs several such Pods and must leave CPU to the Pods whose delay
+//! is measured, so each of them sends less than an attacker could.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,33 +15,34 @@ use super::exchange::{ANSWER, connect_tls, exchange, exchange_tls};
 use super::reviews::{NOTES, hostile_review, long_uid, valid};
 use super::{Counts, Kind};
 
-/// Idle connections that one Pod keeps open to each port: nine Pods keep 1,440, and so many restarted the proxy once.
+/// Idle connections that one Pod keeps open to each port. Nine Pods keep 1,440. This number has once restarted the
+/// proxy.
 const IDLE: usize = 160;
 
-/// Bodies that one Pod sends byte by byte to each port that takes one.
+/// Bodies that one Pod sends byte by byte to each port that reads bodies.
 const DRIBBLES: usize = 8;
 
 /// The time between two bytes of such a body.
 const BYTE: Duration = Duration::from_millis(100);
 
-/// Made-up tokens that one Pod sends to each port for tokens at the same time.
+/// Invalid tokens that one Pod sends to each port with tokens at the same time.
 const TOKENS: usize = 4;
 
-/// Questions that one Pod asks at the same time.
+/// Queries that one Pod sends at the same time.
 const QUERIES: usize = 4;
 
 /// The pause after an answer or a refusal.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How soon an idle connection that was closed is opened again. A node remembers each connection for two minutes
-/// after its end, 262,144 of them here: more than two thousand new ones in a second fill that table within these two
-/// minutes, and the node then drops packets of all of its Pods, whoever they are for.
+/// The pause before a closed idle connection is opened again. A node remembers each connection for two minutes after
+/// its end, 262,144 of them here. More than two thousand new ones per second fill that table within two minutes, and
+/// the node then drops packets of all its Pods, no matter for which port.
 const REOPENED: Duration = Duration::from_secs(15);
 
 /// Longest body that the webhooks read, in bytes.
 const BODY_LIMIT: usize = 8 << 20;
 
-/// What is sent to the webhooks. One of each is enough for all.
+/// The reviews for the webhooks. All tasks share one of each.
 pub(super) struct Sent {
     hostile: Vec<u8>,
     valid: Vec<Vec<u8>>,
@@ -63,7 +64,7 @@ impl Sent {
 
 type Shared<'a> = (&'a Arc<Sent>, &'a Arc<Counts>);
 
-/// Does something again and again; what has come to its end is counted.
+/// Repeats an action, and counts each time that it ends.
 fn again<F: Future<Output = std::io::Result<()>> + Send + 'static>(
     load: &mut JoinSet<()>,
     (kind, pause): (Kind, Duration),
@@ -81,7 +82,7 @@ fn again<F: Future<Output = std::io::Result<()>> + Send + 'static>(
     });
 }
 
-/// What is sent, what of it, and to which path of the webhooks.
+/// The kind of load, its body, and its path at the webhooks.
 type Review = (Kind, fn(&Sent) -> &[u8], &'static str);
 
 /// Loads a port of the webhooks.
@@ -101,7 +102,7 @@ pub(super) fn webhooks(load: &mut JoinSet<()>, address: SocketAddr, (sent, count
                 let body = body(&sent);
                 let head = post(path, body.len());
                 let answer = exchange_tls(address, &[head.as_bytes(), body]).await?;
-                // A review that was turned away has not reached a guest.
+                // A review that was refused for lack of capacity has not reached a guest.
                 let is_asked = matches!(kind, Kind::Valid | Kind::Defaulted);
                 if is_asked && !answer.starts_with("HTTP/1.1 200 ") {
                     return Err(std::io::ErrorKind::ConnectionRefused.into());
@@ -131,7 +132,7 @@ pub(super) fn webhooks(load: &mut JoinSet<()>, address: SocketAddr, (sent, count
     }
 }
 
-/// Sends made-up tokens to a port.
+/// Sends invalid tokens to a port.
 pub(super) fn tokens(
     load: &mut JoinSet<()>,
     address: SocketAddr,
@@ -150,7 +151,7 @@ pub(super) fn tokens(
     }
 }
 
-/// Loads a port in plain text that answers questions.
+/// Loads a port in plain text that answers queries.
 pub(super) fn queries(load: &mut JoinSet<()>, address: SocketAddr, (sent, counts): Shared<'_>) {
     const QUESTION: &str = r#"{"size": 1}"#;
     let head = |length| post("/query", length);
@@ -174,7 +175,7 @@ pub(super) fn queries(load: &mut JoinSet<()>, address: SocketAddr, (sent, counts
     }
 }
 
-/// Loads a port with TLS that takes IPUPartitions, which reads a body before it looks at a token.
+/// Loads a port with TLS that accepts IPUPartitions. It reads a body before it checks a token.
 pub(super) fn partitions(load: &mut JoinSet<()>, address: SocketAddr, (sent, counts): Shared<'_>) {
     for _ in 0..DRIBBLES {
         let sent = sent.clone();
@@ -188,7 +189,7 @@ pub(super) fn partitions(load: &mut JoinSet<()>, address: SocketAddr, (sent, cou
     }
 }
 
-/// Keeps connections open that say nothing.
+/// Keeps connections open without sending anything.
 pub(super) fn idle(load: &mut JoinSet<()>, address: SocketAddr, counts: &Arc<Counts>) {
     for _ in 0..IDLE {
         again(load, (Kind::Idle, REOPENED), counts, move |_| async move {
@@ -207,7 +208,7 @@ fn post(path: &str, length: usize) -> String {
     )
 }
 
-/// Sends a body byte by byte until the server has had enough.
+/// Sends a body byte by byte until the server closes the connection.
 async fn dribble(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     head: &str,
@@ -224,7 +225,7 @@ async fn dribble(
         Ok(())
     };
     let mut answer = [0; 64];
-    // An answer, or the end of the connection.
+    // The server has answered, or has closed the connection.
     tokio::select! {
         sent = timeout(ANSWER, send) => sent?,
         read = reader.read(&mut answer) => read.map(drop),

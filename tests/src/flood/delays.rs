@@ -1,25 +1,25 @@
-//! Pure: how long requests take without load and under load, and how much of that delay is not the machine's.
+//! Pure: how long requests take without load and under load, and which part of the delay is the operator's.
 
 use std::fmt::{Display, Formatter, Result as Formatted};
 use std::time::Duration;
 
-/// The percentile whose delay is bounded. Of some sixty requests the longest is the one that met a busy machine at its
-/// worst, which says more about the scheduler than about the operator.
+/// The bounded percentile. Of about sixty requests, the longest is the one that ran while the machine was busiest. It
+/// depends on the scheduler more than on the operator.
 const BOUNDED: usize = 95;
 
-/// Percentiles that are shown; the last one is the longest.
+/// The shown percentiles. The last one is the maximum.
 const SHOWN: [usize; 3] = [50, BOUNDED, 100];
 
 /// Durations of one kind of request.
 #[derive(Clone, Debug, Default)]
 pub struct Durations(Vec<Duration>);
 
-/// What was measured over a time.
+/// The durations of a period.
 #[derive(Clone, Debug)]
 pub struct Measured<const REQUESTS: usize, const WITNESSES: usize> {
-    /// Requests that the operator answers, or has a part in.
+    /// Requests that the operator answers or takes part in.
     pub requests: [Durations; REQUESTS],
-    /// Requests to servers on the same machine that have no load.
+    /// Requests to servers on the same machine that receive no load (the witnesses).
     pub witnesses: [Durations; WITNESSES],
 }
 
@@ -43,7 +43,7 @@ impl Durations {
         self.0.insert(place, duration);
     }
 
-    /// The shortest duration that so many of a hundred requests did not exceed. `None` if there is no request.
+    /// The shortest duration that this percentage of requests did not exceed. `None` if there is no request.
     fn percentile(&self, percent: usize) -> Option<Duration> {
         let rank = (self.0.len() * percent).div_ceil(100);
         self.0.get(rank.max(1) - 1).copied()
@@ -72,8 +72,8 @@ impl<const REQUESTS: usize, const WITNESSES: usize> Default for Measured<REQUEST
 }
 
 impl<const REQUESTS: usize, const WITNESSES: usize> Comparison<'_, REQUESTS, WITNESSES> {
-    /// Requests to which the load added more than `allowed` and what it added to the slowest witness. `None` if
-    /// something was not measured.
+    /// Requests to which the load added more than `allowed` plus what it added to the slowest witness. `None`
+    /// if a measurement is missing.
     pub fn exceeding(&self, allowed: Duration) -> Option<Vec<String>> {
         let witnesses = self.quiet.witnesses.iter().zip(&self.loaded.witnesses);
         let of_the_machine: Option<Vec<_>> = witnesses.map(added).collect();
@@ -91,7 +91,7 @@ impl<const REQUESTS: usize, const WITNESSES: usize> Comparison<'_, REQUESTS, WIT
     }
 }
 
-/// What the load added to the percentile that is bounded.
+/// The delay that the load added to the bounded percentile.
 fn added((quiet, loaded): (&Durations, &Durations)) -> Option<Duration> {
     let quiet = quiet.percentile(BOUNDED)?;
     Some(loaded.percentile(BOUNDED)?.saturating_sub(quiet))
@@ -166,9 +166,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_machine_adds_to_a_witness_is_not_the_operators() {
+    fn the_delay_of_a_witness_does_not_count_against_the_operator() {
         let quiet = measured([&[5, 10], &[20]], &[30]);
-        // The witness waits 470 ms longer, and so may everybody, beside the second.
+        // The witness waits 470 ms longer. Every request may add as much, in addition to the
+        // second.
         let within = measured([&[1_480, 3], &[1_490]], &[500]);
         let allowed = Duration::from_secs(1);
         let none: [String; 0] = [];
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_within_a_bound_that_was_not_measured() {
+    fn a_missing_measurement_is_within_no_bound() {
         let quiet = measured([&[1], &[1]], &[1]);
         for loaded in [measured([&[1], &[]], &[1]), measured([&[1], &[1]], &[])] {
             assert_eq!(

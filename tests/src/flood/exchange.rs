@@ -1,4 +1,4 @@
-//! Requests to servers with unverified certificates, each on its own connection.
+//! Sends requests to servers without verifying their certificates, each on a separate connection.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Longest time that anything waits for an answer.
+/// Longest wait for an answer.
 pub(super) const ANSWER: Duration = Duration::from_secs(30);
 
-/// Sends a request in plain text and answers all that comes until the connection ends.
+/// Sends a request in plain text, and returns everything that the server sends until the connection
+/// ends.
 pub async fn exchange(address: SocketAddr, request: &[&[u8]]) -> std::io::Result<String> {
     timeout(ANSWER, async {
         said(TcpStream::connect(address).await?, request).await
@@ -33,7 +34,7 @@ pub async fn exchange_tls(address: SocketAddr, request: &[&[u8]]) -> std::io::Re
     .await?
 }
 
-/// A connection with TLS, over which each piece is sent by itself.
+/// A connection with TLS. Each piece is sent in its own record.
 pub(super) async fn connect_tls(address: SocketAddr) -> std::io::Result<TlsStream<TcpStream>> {
     let stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
@@ -46,14 +47,14 @@ async fn said(
     request: &[&[u8]],
 ) -> std::io::Result<String> {
     for part in request {
-        // Who is refused before the end of the body can be answered all the same.
+        // A server can refuse a request before the end of the body, and still answer it.
         if stream.write_all(part).await.is_err() {
             break;
         }
     }
     let mut answer = Vec::new();
     match stream.read_to_end(&mut answer).await {
-        // A server that closes without a word to TLS has answered nevertheless.
+        // A server that closes the connection without a TLS close message has still answered.
         Err(error) if answer.is_empty() => Err(error),
         _ => Ok(String::from_utf8_lossy(&answer).into_owned()),
     }
@@ -70,7 +71,7 @@ fn connector() -> TlsConnector {
     TlsConnector::from(Arc::new(config))
 }
 
-/// Takes every server for the right one.
+/// Accepts every certificate.
 #[derive(Debug)]
 struct Anybody(Arc<CryptoProvider>);
 

@@ -1,4 +1,4 @@
-//! Pure: the probes of Pods as the kubelets count them, and the Events that say that a probe has failed.
+//! Pure: the probes of Pods as the kubelets count them, and the Events about failed probes.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +8,18 @@ use k8s_openapi::api::core::v1::Event;
 /// The kubelet's counter of probes, by kind and result.
 const COUNTER: &str = "prober_probe_total{";
 
-/// The result of a probe that was answered well.
+/// The result of a successful probe.
 const SUCCESSFUL: &str = "successful";
 
-/// Everything that is known of the probes of some Pods at one moment.
+/// The probe counters and Events of some Pods at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probes {
     counts: BTreeMap<Probe, u64>,
-    /// By the UID of the Event. An Event stands for all failures of one kind: it is counted up.
+    /// By the UID of the Event. An Event stands for all failures of one kind and has a count.
     events: BTreeMap<String, Report>,
 }
 
-/// Which probes a counter counts.
+/// The probes that a counter counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Probe {
     pod: String,
@@ -27,7 +27,7 @@ struct Probe {
     result: String,
 }
 
-/// An Event, and how often and when last it was reported.
+/// An Event, with the number and the time of its reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Report {
     pod: String,
@@ -61,12 +61,12 @@ impl Probes {
                 kind: label("probe_type"),
                 result: label("result"),
             };
-            // A counter that cannot be read counts nothing, so that its Pod is found to have had no probe.
+            // An unreadable counter counts nothing, so the test finds that its Pod had no probe.
             *self.counts.entry(probe).or_default() += value.trim().parse().unwrap_or(0);
         }
     }
 
-    /// Adds an Event that says that a probe has failed.
+    /// Adds an Event about a failed probe.
     pub fn add_event(&mut self, event: &Event) {
         let series = event.series.as_ref();
         let report = Report {
@@ -86,7 +86,7 @@ impl Probes {
         self.events.insert(uid.unwrap_or_default(), report);
     }
 
-    /// Number of probes of a Pod that were answered well since an earlier moment.
+    /// Number of successful probes of a Pod since an earlier moment.
     pub fn answered_since(&self, before: &Self, pod: &str) -> u64 {
         let of_pod = self.counts.keys().filter(|probe| probe.pod == pod);
         let good = of_pod.filter(|probe| probe.result == SUCCESSFUL);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_kubelet_counts_is_compared_with_what_it_had_counted() {
+    fn counts_of_a_kubelet_are_compared_with_its_earlier_counts() {
         let before = at(&counts(5, 2, 0), &[]);
         let after = at(&counts(9, 2, 7), &[]);
         assert_eq!(after.answered_since(&before, "a"), 4);

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-/// Bytes of a note that makes the memory of a review a small one, and a large one.
+/// Bytes of a note that makes the memory of a review small or large.
 pub(super) const NOTES: [usize; 2] = [100 << 10, 1 << 20];
 
 /// A review whose tree would take about seventy times its size.
@@ -13,7 +13,7 @@ pub fn hostile_review() -> String {
     )
 }
 
-/// A review of a new IPUJob with a note of so many bytes, which every policy is asked about.
+/// A review of a new IPUJob with a note of this number of bytes. It reaches every policy.
 pub(super) fn valid(note: usize) -> Value {
     json!({
         "apiVersion": "admission.k8s.io/v1",

@@ -1,4 +1,4 @@
-//! Every kind of load reaches its port, and comes to its end.
+//! Tests that every kind of load reaches its port and ends.
 
 use std::net::Ipv4Addr;
 
@@ -19,10 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-/// How long the port waits for a body: long enough for whole ones on a busy machine.
+/// How long the port waits for a body: long enough for a complete body on a busy machine.
 const BODY: Duration = Duration::from_secs(3);
 
-/// Leads connections with TLS to a port in plain text.
+/// Forwards connections with TLS to a port in plain text.
 async fn with_tls(port: SocketAddr, load: &mut JoinSet<()>) -> SocketAddr {
     let own = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(own.signing_key.serialize_der()).unwrap();
@@ -48,7 +48,7 @@ async fn with_tls(port: SocketAddr, load: &mut JoinSet<()>) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn every_kind_of_load_comes_to_its_end() {
+async fn every_kind_of_load_ends() {
     let first = Duration::from_millis(200);
     let port = Port::listen(0, Limits { first, ..REST }, &Refused::default()).unwrap();
     let plain = (Ipv4Addr::LOCALHOST, port.number().unwrap()).into();

@@ -1,9 +1,9 @@
-//! Components that misbehave, written by hand, once they are loaded.
+//! Guests that misbehave when they are called, written in WebAssembly text.
 
 use ipu_guest_host::componentize;
 use ipu_guest_host::model::Hook;
 
-/// Memory, and the allocation in it that a host asks for.
+/// The memory, and the allocator that the host requires.
 pub const MEMORY: &str = r#"
   (memory (export "memory") 2)
   (global $next (mut i32) (i32.const 1024))
@@ -13,18 +13,18 @@ pub const MEMORY: &str = r#"
     (global.set $next (i32.add (local.get $at) (local.get 3)))
     (local.get $at))"#;
 
-/// What a guest says that fails: nine bytes at address 528.
+/// The text of a guest that fails: nine bytes at address 528.
 const WORDS: &str = r#"(data (i32.const 528) "no prices")"#;
 
-/// The body of a policy of any world that says that it failed: an error (1) and its text.
+/// The body of a policy that reports a failure: an error (1) and its text. It fits every world.
 pub const FAIL: &str = "(i32.store (i32.const 32) (i32.const 1))
     (i32.store (i32.const 36) (i32.const 528))
     (i32.store (i32.const 40) (i32.const 9))
     (return (i32.const 32))";
 
-/// A validation policy that runs `body` where the object has over 4,096 bytes of JSON, and answers
-/// well where it has less: the length stands at byte 80 of the request. The body leaves the address of the answer; memory is zero, so that
-/// address 16 holds an empty one.
+/// A validation policy that runs `body` for objects of more than 4,096 bytes of JSON, and accepts all others. The
+/// length is at byte 80 of the request. The body returns the address of the answer. Memory is zero, so address 16
+/// contains an empty answer.
 pub fn validation(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -45,7 +45,8 @@ pub fn validation(body: &str) -> Vec<u8> {
     policy(&text, Hook::Validation)
 }
 
-/// A validation policy that accepts no settings, for a reason that controls a terminal and turns the line round.
+/// A validation policy that accepts no settings. Its reason contains terminal controls and reverses the order of
+/// letters.
 pub fn unsettled() -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -59,7 +60,8 @@ pub fn unsettled() -> Vec<u8> {
     policy(&text, Hook::Validation)
 }
 
-/// A validation policy that finds nothing wrong, with this many bytes of data, each of them this letter.
+/// A validation policy that accepts everything, with this number of bytes of data, all of them this
+/// letter.
 pub fn large(letter: char, bytes: usize) -> Vec<u8> {
     let pages = bytes.div_ceil(65_536) + 2;
     let data = letter.to_string().repeat(bytes);
@@ -75,8 +77,8 @@ pub fn large(letter: char, bytes: usize) -> Vec<u8> {
     policy(&text, Hook::Validation)
 }
 
-/// A validation policy of some kilobytes that is not compiled within gigabytes: loops within loops, each of which hands
-/// every local on to the next round.
+/// A validation policy of some kilobytes that needs gigabytes to compile: nested loops, each of which passes every
+/// local to the next iteration.
 pub fn compile_bomb() -> Vec<u8> {
     let (locals, depth) = (4000, 2000);
     let (types, starts) = (" i64".repeat(locals), " loop".repeat(depth));
@@ -95,10 +97,10 @@ pub fn compile_bomb() -> Vec<u8> {
     policy(&text, Hook::Validation)
 }
 
-/// A defaulting policy that runs `body` where the object has over 4,096 bytes of JSON, and answers it
-/// as it is where it has less: address and length of it stand at bytes 76 and 80 of the request. The
-/// answer `{}`, which takes all away from the object, stands at address 512 as a text of two bytes. `$answer` answers a
-/// text as the object, and `$refuse` refuses `spec` with a text.
+/// A defaulting policy that runs `body` for objects of more than 4,096 bytes of JSON, and returns all others unchanged.
+/// Address and length of the object are at bytes 76 and 80 of the request. The answer `{}`, which removes everything
+/// from the object, is a text of two bytes at address 512. `$answer` returns a text as the object, and `$refuse`
+/// refuses `spec` with a text.
 pub fn defaulting(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -129,22 +131,22 @@ pub fn defaulting(body: &str) -> Vec<u8> {
     policy(&text, Hook::Defaulting)
 }
 
-/// The body of a defaulting policy that leaves nothing of the object.
+/// The body of a defaulting policy that returns an empty object.
 pub const TAKE_ALL: &str = "(return (call $answer (i32.const 512) (i32.const 2)))";
 
 /// The body of a defaulting policy that refuses the object.
 pub const REFUSE: &str = "(return (call $refuse (i32.const 512) (i32.const 2)))";
 
-/// The body of a defaulting policy that refuses the object and names no rule that it breaks.
+/// The body of a defaulting policy that refuses the object without a violation.
 pub const REFUSE_FOR_NOTHING: &str = "(i32.store (i32.const 36) (i32.const 1))
     (return (i32.const 32))";
 
-/// Eight bytes that no text for people may have: an escape, a bell, a carriage return, a line feed, a NUL, and an
-/// override of the direction.
+/// Eight bytes that no text for users may contain: an escape, a bell, a carriage return, a line feed, a NUL, and
+/// an override of the text direction.
 const UNFIT: u64 = 0xae80_e200_0a0d_071b;
 
-/// The body of a defaulting policy that refuses the object with a text of `length` bytes, none of which is fit for
-/// people.
+/// The body of a defaulting policy that refuses the object with a text of `length` bytes, all of them unsafe for
+/// users.
 pub fn refuse_with(length: u32) -> String {
     let pages = length / 65_536 + 1;
     format!(
@@ -155,8 +157,8 @@ pub fn refuse_with(length: u32) -> String {
     )
 }
 
-/// The body of a validation policy that logs such a text, warns of it, and names it as the field and the message of a
-/// rule that is broken.
+/// The body of a validation policy that logs such a text, warns with it, and returns it as the field and the message
+/// of a violation.
 pub fn shout(length: u32) -> String {
     let pages = length / 65_536 + 1;
     let text = |at: u32| {
@@ -183,8 +185,8 @@ pub fn shout(length: u32) -> String {
     )
 }
 
-/// The body of a defaulting policy that answers `{"a":[{"":0},{"":0},…]}` with so many elements: seven bytes
-/// each, and a hundred times that as a tree.
+/// The body of a defaulting policy that returns `{"a":[{"":0},{"":0},…]}` with this number of elements:
+/// seven bytes each, and a hundred times that as a tree.
 pub fn many_objects(elements: u32) -> String {
     let (pages, end) = (7 * elements / 65_536 + 2, 65_542 + 7 * elements - 1);
     format!(
@@ -199,7 +201,7 @@ pub fn many_objects(elements: u32) -> String {
     )
 }
 
-/// Writes eight bytes `times` times from address 65,536 on, each `step` bytes after the one before.
+/// Writes eight bytes `times` times, from address 65,536 on. The distance is `step` bytes.
 fn repeated(bytes: u64, step: u32, times: u32) -> String {
     format!(
         "(local.set $at (i32.const 65536)) {}",
@@ -218,13 +220,13 @@ fn elements_at(bytes: u64, step: u32, times: u32) -> String {
     )
 }
 
-/// The same as the body, on small objects too.
+/// Also runs the body for small objects.
 pub fn always(body: &str) -> String {
     format!("{body}) (else {body}")
 }
 
-/// A placement policy that always chooses the controller `mars`: decision `try` (0) with the four bytes at address 64
-/// as the name.
+/// A placement policy that always chooses the controller `mars`: decision `try` (0), with the four bytes at address
+/// 64 as the name.
 pub fn placement() -> Vec<u8> {
     deciding(
         "\\00",
@@ -232,7 +234,7 @@ pub fn placement() -> Vec<u8> {
     )
 }
 
-/// A placement policy that waits (decision 1), with so many entries of empty texts.
+/// A placement policy that waits (decision 1), with this number of entries with empty texts.
 pub fn waiting(entries: u32) -> Vec<u8> {
     let pages = entries * 16 / 65_536 + 2;
     let [a, b, c, d] = entries.to_le_bytes();
@@ -243,14 +245,15 @@ pub fn waiting(entries: u32) -> Vec<u8> {
     deciding("\\01", &list)
 }
 
-/// A placement policy that rejects (decision 2) with letters that turn the line round and clear the screen.
+/// A placement policy that rejects (decision 2) with characters that reverse the text direction and clear
+/// the screen.
 pub fn rejecting() -> Vec<u8> {
     let words = r#"(data (i32.const 64) "no\e2\80\ae\1b[2J\0a\00!") (data (i32.const 40) "\40\00\00\00\0c\00\00\00")"#;
     deciding("\\02", words)
 }
 
-/// A placement policy that says that it failed, but for an owner whose name has six letters, as that of the request
-/// has that policies are tried on: the length stands at byte 20 of the request.
+/// A placement policy that reports a failure, except for an owner whose name has six letters, as in the request of
+/// the self-test. The length is at byte 20 of the request.
 pub fn failing_placement() -> Vec<u8> {
     placing(
         r#"(data (i32.const 32) "\01\00\00\00\10\02\00\00\09\00\00\00")"#,
@@ -259,13 +262,13 @@ pub fn failing_placement() -> Vec<u8> {
     )
 }
 
-/// A placement policy whose decision is of this kind, with its value at address 40.
+/// A placement policy with a decision of this kind, and its value at address 40.
 fn deciding(kind: &str, data: &str) -> Vec<u8> {
     let data = format!(r#"(data (i32.const 36) "{kind}") {data}"#);
     placing(&data, "(i32.const 32)")
 }
 
-/// A placement policy with this in its memory, and the address of its answer.
+/// A placement policy with this content of its memory, and the address of its answer.
 fn placing(data: &str, answer: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -285,7 +288,7 @@ fn policy(text: &str, hook: Hook) -> Vec<u8> {
     componentize(&component(text), Some(hook)).expect("the module fits its world")
 }
 
-/// The body of an answer with one warning of `length` bytes of zero at address 65,536.
+/// The body of an answer with one warning of `length` zero bytes at address 65,536.
 pub fn warning(length: u32) -> String {
     let pages = length / 65_536 + 1;
     format!(
@@ -298,10 +301,10 @@ pub fn warning(length: u32) -> String {
     )
 }
 
-/// A component or a module given as text.
+/// Returns a component or a module from its text.
 ///
 /// # Panics
-/// Where the text is none.
+/// Panics if the text is not WebAssembly.
 pub fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is WebAssembly")
 }

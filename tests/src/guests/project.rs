@@ -1,5 +1,5 @@
-//! Builds a project of `ipu-operator policy new` as its README says, with the compiler and the crates
-//! that the guests of this repository are built with.
+//! Builds a project of `ipu-operator policy new` as its README describes, with the compiler and the
+//! crates of this repository's guests.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use release::cargo::cargo;
 use release::guests::toolchain::{self, TARGET};
 use release::guests::{cache, checkout, target_dir};
 
-/// Runs the project's own tests, compiles it for wasm32, and answers its core module.
+/// Runs the project's own tests, compiles it for wasm32, and returns its core module.
 pub fn build(folder: &Path) -> Result<PathBuf> {
     let lock = checkout().join("Cargo.lock");
     fs::copy(&lock, folder.join("Cargo.lock")).context("failed to lend the project our lock")?;
@@ -32,9 +32,9 @@ pub fn build(folder: &Path) -> Result<PathBuf> {
     Ok(projects().join(TARGET).join("release").join(file))
 }
 
-/// Writes the programs `cargo` and `rustup` into a folder, so that a test can type a document's commands. This cargo
-/// builds as [`build`] does, into the project's own folder `target`, where a document looks for the result. And rustup
-/// does nothing.
+/// Writes the programs `cargo` and `rustup` into a folder, so that a test can run a document's commands. This cargo
+/// builds as [`build`] does, into the project's own folder `target`, where the document expects the result. This
+/// rustup does nothing.
 pub fn programs(folder: &Path) -> Result<()> {
     make_dir(&projects())?;
     let cargo = cargo();
@@ -64,7 +64,7 @@ pub fn programs(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Cargo in the project. What it needs is in the lock that was lent, and so on this machine.
+/// Cargo in the project. The copied lock file names only crates that are on this machine.
 fn project(folder: &Path) -> Command {
     let mut command = cargo();
     command
@@ -77,7 +77,7 @@ fn project(folder: &Path) -> Command {
     command
 }
 
-/// One folder for all, so that the crates that they share are compiled once.
+/// One folder for all projects, so that shared crates are compiled once.
 fn projects() -> PathBuf {
     target_dir().join("projects")
 }

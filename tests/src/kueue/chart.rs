@@ -1,4 +1,5 @@
-//! The objects of Kueue's own chart, fitted to a manager that is a process beside the API server.
+//! The objects of Kueue's own chart, adapted to a manager that runs as a process beside the API
+//! server.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,16 +12,16 @@ use cluster::command;
 /// Kinds of the chart that the process does not need: no node runs Pods, and the process serves no API.
 const LEFT_OUT: [&str; 2] = ["Deployment", "APIService"];
 
-/// What Helm makes of the chart.
+/// The output of Helm for the chart.
 pub(super) struct Rendered {
-    /// Its objects, but those of `LEFT_OUT`.
+    /// Its objects, without the kinds in `LEFT_OUT`.
     pub(super) objects: Vec<Value>,
-    /// The Configuration as the manager gets it, with the names of the chart's objects.
+    /// The manager's Configuration, with the names of the chart's objects.
     pub(super) configuration: String,
 }
 
-/// Renders the chart with this Configuration. The API server finds the webhooks at this port: the
-/// addresses of Services lead to this machine, so that the port of the Service is the manager's own.
+/// Renders the chart with this Configuration. The API server calls the webhooks at this port: the
+/// addresses of Services lead to this machine, so the port of the Service is the manager's own.
 pub(super) fn render(
     helm: &Path,
     chart: &Path,
@@ -44,7 +45,7 @@ pub(super) fn render(
     fitted(&text, webhook)
 }
 
-/// The option of Helm that gives the chart a Configuration.
+/// The option of Helm that sets the Configuration of the chart.
 pub(super) fn set_configuration(file: &Path) -> String {
     let file = file.display();
     format!("--set-file=managerConfig.controllerManagerConfigYaml={file}")
@@ -73,7 +74,7 @@ fn fitted(text: &str, webhook: u16) -> Result<Rendered, KueueError> {
     Ok(rendered)
 }
 
-/// Has the API server call the webhooks of an object at this port.
+/// Makes the API server call the webhooks of an object at this port.
 fn reach(object: &mut Value, port: u16) {
     let in_service = |clients: &mut Value| {
         if let Some(service) = clients.pointer_mut("/clientConfig/service") {
@@ -85,7 +86,7 @@ fn reach(object: &mut Value, port: u16) {
     }
     if let Some(webhooks) = object.get_mut("webhooks").and_then(Value::as_array_mut) {
         webhooks.iter_mut().for_each(in_service);
-        // The chart gives one to objects that belong to none.
+        // The chart also sets a namespace on cluster-scoped objects.
         if let Some(metadata) = object["metadata"].as_object_mut() {
             metadata.remove("namespace");
         }

@@ -1,13 +1,13 @@
-//! Pure: the Configuration of Kueue's manager, as an admin writes it who queues IPUJobs.
+//! Pure: the Configuration of Kueue's manager, as an admin who queues IPUJobs writes it.
 
 use std::path::Path;
 
 use serde_json::{Value, json};
 
-/// How `integrations.externalFrameworks` and `multiKueue.externalFrameworks` name IPUJobs.
+/// The name of IPUJobs in `integrations.externalFrameworks` and `multiKueue.externalFrameworks`.
 pub const FRAMEWORK: &str = "IPUJob.v1alpha1.graphcore.ai";
 
-/// Of the chart's Deployment: the ports are those that its Services and probes name.
+/// The Configuration of the chart's Deployment: the ports are those of its Services and probes.
 pub(super) fn in_cluster() -> Value {
     json!({
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
@@ -24,8 +24,8 @@ pub(super) fn in_cluster() -> Value {
     })
 }
 
-/// Of a process beside an API server. The on-demand API for pending Workloads is off: its server keeps
-/// its certificate in a folder at the root of the file system.
+/// The Configuration of a process beside an API server. The on-demand API for pending Workloads is
+/// off, because its server keeps its certificate in a folder at the root of the file system.
 pub(super) fn of_process(health: u16, webhook: u16, certificates: &Path) -> Value {
     let mut configuration = in_cluster();
     let changes = json!({

@@ -1,4 +1,4 @@
-//! Kueue and JobSet in the cluster of nodes, each installed from its own chart as an admin does it.
+//! Kueue and JobSet on the cluster with nodes, each installed from its own chart as an admin does.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ use cluster::{lifecycle::import, plan::kubeconfig};
 /// Namespace of JobSet's manager.
 const JOBSET_NAMESPACE: &str = "jobset-system";
 
-/// An admin of the cluster that runs.
+/// An admin of the running cluster.
 pub struct Admin<'a> {
     /// The folders that the cluster uses.
     pub settings: &'a Settings,
@@ -86,7 +86,8 @@ impl Admin<'_> {
         command::run(&mut uninstall).map_err(failed("remove a manager with Helm"))
     }
 
-    /// Installs the chart of a manager, of the same name as the release, with an image of the lab.
+    /// Installs the chart of a manager, which has the same name as the release, with an image of
+    /// the lab.
     fn install(
         &self,
         name: &str,

@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-/// The version of Kueue's API that all of them have.
+/// The version of Kueue's API that all objects have.
 pub const API_VERSION: &str = "kueue.x-k8s.io/v1beta2";
 
-/// The resource in which IPUs are counted.
+/// The resource that counts IPUs.
 pub const IPUS: &str = "graphcore.ai/ipu";
 
 /// The label of a job that names its LocalQueue.
@@ -17,7 +17,7 @@ pub const PRIORITY_LABEL: &str = "kueue.x-k8s.io/priority-class";
 /// The controller of the AdmissionChecks that the operator answers.
 pub const CHECK_CONTROLLER: &str = "graphcore.ai/partition";
 
-/// A ResourceFlavor. Jobs that get it run on nodes with these labels only.
+/// A ResourceFlavor. Jobs with it run only on nodes with these labels.
 pub fn resource_flavor(name: &str, node_labels: &[(&str, &str)]) -> Value {
     let labels = node_labels.iter().map(|(key, value)| (*key, *value));
     let labels: std::collections::BTreeMap<_, _> = labels.collect();
@@ -30,7 +30,7 @@ pub fn resource_flavor(name: &str, node_labels: &[(&str, &str)]) -> Value {
 }
 
 /// A ClusterQueue for every namespace, with a quota of IPUs for each flavor, in the order in which Kueue
-/// tries them. CPU and memory are counted too, and never short.
+/// tries them. It counts CPU and memory too, which never run out.
 pub fn cluster_queue(name: &str, ipus_by_flavor: &[(&str, u32)]) -> Value {
     let flavor = |(flavor, ipus): &(&str, u32)| {
         json!({"name": flavor, "resources": [
@@ -54,7 +54,7 @@ pub fn cluster_queue(name: &str, ipus_by_flavor: &[(&str, u32)]) -> Value {
     })
 }
 
-/// A LocalQueue, which puts the jobs of a namespace into a ClusterQueue.
+/// A LocalQueue, which connects a namespace to a ClusterQueue.
 pub fn local_queue(namespace: &str, name: &str, cluster_queue: &str) -> Value {
     json!({
         "apiVersion": API_VERSION,
@@ -85,8 +85,8 @@ pub fn admission_check(name: &str) -> Value {
     })
 }
 
-/// The rights on IPUJobs that Kueue's own chart does not give: before Kueue lets a Pod through, it looks at
-/// the Pod's owner, and without these rights every Pod of an IPUJob would be refused.
+/// The rights on IPUJobs that Kueue's own chart does not grant. Before Kueue admits a Pod, it reads the
+/// Pod's owner. Without these rights, it would refuse every Pod of an IPUJob.
 pub fn rights_on_jobs() -> [Value; 2] {
     let name = "kueue-ipujobs";
     let role = json!({
@@ -133,7 +133,7 @@ mod tests {
         for (flavor, ipus) in [(0, "16"), (1, "64")] {
             let resources = group["flavors"][flavor]["resources"].as_array().unwrap();
             assert_eq!(resources[0]["nominalQuota"], ipus);
-            // Kueue refuses a flavor that has others, or has them in another order.
+            // Kueue refuses a flavor with other resources, or with another order.
             let names: Vec<_> = resources.iter().map(|one| one["name"].clone()).collect();
             assert_eq!(&names, covered);
         }

@@ -1,4 +1,4 @@
-//! Workloads as Kueue and the operator have written them, found by the job that owns them.
+//! Workloads of Kueue and the operator, found by the job that owns them.
 
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -44,7 +44,7 @@ impl Workload {
         condition.map_or("", |found| found[field].as_str().unwrap_or_default())
     }
 
-    /// Whether Kueue counts it against a quota: it has a reservation and an admission.
+    /// Whether it counts against a quota: it has a reservation and an admission.
     pub fn holds_quota(&self) -> bool {
         self.is("QuotaReserved") && self.admission().is_some()
     }
@@ -55,14 +55,14 @@ impl Workload {
         admission.filter(|found| !found.is_null())
     }
 
-    /// The flavor that one of its podSets got for IPUs.
+    /// The flavor of IPUs of one of its podSets.
     pub fn flavor(&self, pod_set: &str) -> Option<&str> {
         let assignments = self.admission()?["podSetAssignments"].as_array()?;
         let mut found = assignments.iter().filter(|one| one["name"] == pod_set);
         found.next()?["flavors"][IPUS].as_str()
     }
 
-    /// The state of an AdmissionCheck of it: its name, `state`, `message`, and the rest.
+    /// The state of one of its AdmissionChecks: its name, `state`, `message`, and the rest.
     pub fn check(&self, name: &str) -> Option<&Value> {
         let checks = self.0.data["status"]["admissionChecks"].as_array()?;
         checks.iter().find(|found| found["name"] == name)
@@ -94,8 +94,8 @@ pub fn workloads(client: &Client, namespace: &str) -> Api<DynamicObject> {
     Api::namespaced_with(client.clone(), namespace, &ApiResource::from_gvk(&kind))
 }
 
-/// The Workloads that an IPUJob of this name owns. Of a job that was created again, the earlier one's may
-/// be among them for a while.
+/// The Workloads that an IPUJob of this name owns. If a job was created again, Workloads of the earlier
+/// job may remain among them for a while.
 pub async fn of_job(
     client: &Client,
     namespace: &str,
@@ -121,7 +121,7 @@ pub async fn of_owner(
     Ok(owned.map(Workload).collect())
 }
 
-/// The IPUs that a ClusterQueue has given away, by its own account.
+/// The IPUs that a ClusterQueue has reserved, according to its status.
 pub fn reserved_ipus(cluster_queue: &DynamicObject) -> u64 {
     let flavors = cluster_queue.data["status"]["flavorsReservation"].as_array();
     let resources = flavors.into_iter().flatten();
@@ -144,7 +144,7 @@ fn of_template(template: &Value) -> u64 {
     ipus.sum()
 }
 
-/// A whole number of things.
+/// A whole number.
 fn quantity(value: &Value) -> u64 {
     let text = value.as_str().and_then(|text| text.parse().ok());
     text.or(value.as_u64()).unwrap_or_default()
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_tells_its_reserved_ipus() {
+    fn a_queue_reports_its_reserved_ipus() {
         let queue: DynamicObject = serde_json::from_value(json!({
             "metadata": {"name": "q"},
             "status": {"flavorsReservation": [

@@ -25,7 +25,7 @@ const WEBHOOK: &str = "apiserver_admission_webhook_admission_duration_seconds";
 /// A request of a user.
 const REQUEST: &str = "apiserver_request_duration_seconds";
 
-/// What admission cost.
+/// The cost of admission.
 #[derive(Clone, Debug)]
 pub struct Admission {
     /// Calls of the webhooks, by their type: the share of them that ended within each bound, in seconds.
@@ -39,12 +39,12 @@ pub struct Admission {
 pub struct Times {
     count: f64,
     sum: f64,
-    /// Upper bounds in seconds, and how many were within them.
+    /// Upper bounds in seconds, with the number of calls within each.
     within: Vec<(f64, f64)>,
 }
 
 impl Times {
-    /// At the mean, in milliseconds.
+    /// The mean, in milliseconds.
     pub fn mean(&self) -> f64 {
         1_000.0 * self.sum / self.count
     }
@@ -73,7 +73,8 @@ impl Times {
     }
 }
 
-/// Creates so many jobs in dry runs, by many clients at once: at an even pace, and as fast as they can.
+/// Creates this number of jobs in dry runs with many clients at once: at an even rate, and as fast as
+/// they can.
 pub async fn admission(count: u64) -> Result<[Admission; 2], LoadError> {
     let product = Product::start().await?;
     create(&product.client, 500, Duration::ZERO).await?;
@@ -161,7 +162,7 @@ fn histogram(text: &str, name: &str, labels: &[(&str, &str)]) -> Times {
 }
 
 impl Admission {
-    /// The share that both webhooks have in the time of a creation, in percent.
+    /// The share of both webhooks in the time of a creation, in percent.
     pub fn share(&self) -> f64 {
         let of_webhooks: f64 = self.webhooks.values().map(|times| times.sum).sum();
         100.0 * of_webhooks / self.creation.sum
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_histogram_is_read_and_the_one_before_taken_off() {
+    fn a_histogram_is_read_and_the_former_one_subtracted() {
         let text = |count: u32| {
             format!(
                 "{WEBHOOK}_bucket{{name=\"a\",type=\"admit\",le=\"0.005\"}} {count}\n\

@@ -7,7 +7,7 @@ use kube::Client;
 
 use super::{LoadError, api};
 
-/// Writes so far, by what was written: `POST pods`, `PATCH ipujobs/status`.
+/// Writes so far, by method and resource: `POST pods`, `PATCH ipujobs/status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes(BTreeMap<String, u64>);
 
@@ -20,12 +20,12 @@ pub(super) async fn metrics(client: &Client) -> Result<String, LoadError> {
 }
 
 impl Writes {
-    /// What the API server has counted so far.
+    /// The counts of the API server so far.
     pub async fn so_far(client: &Client) -> Result<Self, LoadError> {
         Ok(Self::parse(&metrics(client).await?))
     }
 
-    /// What was written since `before`, without Leases and without `others`.
+    /// The writes since `before`, without Leases and without `others`.
     pub fn since(&self, before: &Self, others: &[&str]) -> BTreeMap<String, u64> {
         let counted = self.0.iter().filter_map(|(what, count)| {
             let new = count - before.0.get(what).unwrap_or(&0);
@@ -87,7 +87,7 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
 "#;
 
     #[test]
-    fn only_writes_that_went_well_are_counted() {
+    fn only_successful_writes_are_counted() {
         let writes = Writes::parse(METRICS);
         let before = Writes(BTreeMap::from([("POST pods".to_owned(), 2)]));
         let counted: Vec<_> = writes.since(&before, &[]).into_iter().collect();

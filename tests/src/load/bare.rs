@@ -1,4 +1,5 @@
-//! The writes of the operator, from a loop without decisions: the most that the API server allows.
+//! Sends the writes of the operator in a loop without decisions, which gives the maximum that the
+//! API server allows.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -57,7 +58,7 @@ pub async fn bare_loop(
     best.ok_or_else(|| LoadError::Missing("the bare loop did not run".to_owned()))
 }
 
-/// Makes the objects of one job, or one partition, under a new name, then updates them as the operator
+/// Creates the objects of one job or one partition under a new name, then updates them as the operator
 /// does.
 pub(super) async fn write_one(
     client: &Client,

@@ -11,14 +11,14 @@ use super::{LoadError, as_figure};
 /// Length of a clock tick of /proc: fixed by the kernel's interface to programs.
 const TICK: Duration = Duration::from_millis(10);
 
-/// What a process has used.
+/// The usage of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consumption {
     /// Resident memory now, in KiB.
     pub resident_kib: u64,
     /// Its part in pages of files, in KiB: the program itself, which all its processes on a node share.
     pub of_files_kib: u64,
-    /// Most resident memory so far, in KiB.
+    /// Maximum resident memory so far, in KiB.
     pub peak_kib: u64,
     /// Time on a processor, in user and kernel mode.
     pub cpu: Duration,
@@ -35,7 +35,7 @@ impl Consumption {
         as_figure(self.of_files_kib) / 1024.0
     }
 
-    /// Most resident memory so far, in MiB.
+    /// Maximum resident memory so far, in MiB.
     pub fn peak_mib(self) -> f64 {
         as_figure(self.peak_kib) / 1024.0
     }
@@ -46,7 +46,7 @@ impl Consumption {
         Ok(Self::of(plane.api_server().ok_or_else(missing)?)?.cpu)
     }
 
-    /// Of a process that runs.
+    /// The usage of a running process.
     pub(super) fn of(process: Process) -> Result<Self, LoadError> {
         let read = |file: &str| {
             let path = format!("/proc/{}/{file}", process.pid);
@@ -54,7 +54,7 @@ impl Consumption {
                 .map_err(|error| LoadError::Missing(format!("{path}: {error}")))
         };
         Self::parse(&read("status")?, &read("stat")?)
-            .ok_or_else(|| LoadError::Missing(format!("process {} tells no figures", process.pid)))
+            .ok_or_else(|| LoadError::Missing(format!("process {} has no figures", process.pid)))
     }
 
     fn parse(status: &str, stat: &str) -> Option<Self> {
@@ -62,7 +62,8 @@ impl Consumption {
             let line = status.lines().find_map(|line| line.strip_prefix(name))?;
             line.split_whitespace().next()?.parse().ok()
         };
-        // utime and stime are the fourteenth and fifteenth field; the name before may hold blanks.
+        // utime and stime are the fourteenth and fifteenth field. The name before them may contain
+        // blanks.
         let (_, rest) = stat.rsplit_once(')')?;
         let mut fields = rest.split_whitespace().skip(11);
         let mut ticks = || fields.next()?.parse::<u32>().ok();

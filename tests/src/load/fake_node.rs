@@ -39,12 +39,12 @@ impl FakeNode {
         }
     }
 
-    /// Waits until so many Pods were made.
+    /// Waits until this number of Pods exists.
     pub(super) async fn once_made(&self, pods: usize, patience: Duration) -> Result<(), LoadError> {
         Self::once(&self.made, "made", pods, patience).await
     }
 
-    /// Waits until so many Pods run.
+    /// Waits until this number of Pods runs.
     pub(super) async fn once_running(
         &self,
         pods: usize,

@@ -1,4 +1,5 @@
-//! Jobs of many workers, one after the other: how long the control plane takes to make and to start them.
+//! Measures jobs of many workers, one after the other: how long the control plane takes to create and
+//! start them.
 
 use std::time::{Duration, Instant};
 

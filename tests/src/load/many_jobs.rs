@@ -87,7 +87,7 @@ async fn once_completed(
     Ok(())
 }
 
-/// Deletes all jobs, and waits until nothing of them is left on the API server or a V-IPU controller.
+/// Deletes all jobs, and waits until none of their objects and partitions is left.
 async fn delete_all(product: &Product, of_jobs: &Api<DynamicObject>) -> Result<(), LoadError> {
     let all = ListParams::default();
     let deleted = of_jobs
@@ -95,7 +95,7 @@ async fn delete_all(product: &Product, of_jobs: &Api<DynamicObject>) -> Result<(
         .await;
     deleted.map_err(api("delete the jobs"))?;
     let partitions: Api<IPUPartition> = Api::all(product.client.clone());
-    until("nothing of the jobs to be left", PATIENCE, async || {
+    until("no object of the jobs to be left", PATIENCE, async || {
         let left = (
             of_jobs.list(&all).await?.items.len(),
             partitions.list(&all).await?.items.len(),

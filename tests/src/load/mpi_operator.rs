@@ -23,8 +23,8 @@ use super::{Load, LoadError, PATIENCE};
 /// A limit of requests per second that the test machines do not reach.
 const NO_LIMIT: &str = "100000";
 
-/// Measures jobs until their worker Pods and the launcher's batch Job are made. The launcher's Pod
-/// would be made by the controller manager, which is not part of the operator and does not run.
+/// Measures jobs until their worker Pods and the launcher's batch Job exist. The controller manager
+/// would create the launcher's Pod, but it is not part of the operator and does not run here.
 pub async fn mpi_operator(count: usize) -> Result<Load, LoadError> {
     let settings = Settings::from_env()?;
     let tools = Tools::fetch_some(
@@ -40,7 +40,7 @@ pub async fn mpi_operator(count: usize) -> Result<Load, LoadError> {
     let scratch = tempfile::tempdir().map_err(|error| LoadError::Start("mpi-operator", error))?;
     let _operator = start_mpi_operator(&tools, &plane.kubeconfig(), scratch.path())?;
     let node = FakeNode::start(client.clone());
-    // The first one shows that it leads and follows.
+    // When the first job has its Pods, the operator is the leader and its watches run.
     submit(&mpi_jobs, 1, |_| mpi_job("first")).await?;
     node.once_running(2, PATIENCE).await?;
     let launchers = jobs(&client, "batch", "v1", "Job");

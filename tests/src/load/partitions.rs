@@ -25,17 +25,17 @@ const CONTROLLERS: usize = 4;
 /// IPUs of each partition.
 const IPUS: u32 = 2;
 
-/// Simulated V-IPU controllers behind which `/query` is asked.
+/// Simulated V-IPU controllers behind `/query`.
 const ASKED_CONTROLLERS: usize = 16;
 
-/// How the partitions of one load were created.
+/// The measurements of one load of partitions.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    /// How fast, and with which writes.
+    /// The speed and the writes.
     pub load: Load,
-    /// With which calls of the V-IPU controllers.
+    /// The calls of the V-IPU controllers.
     pub calls: Calls,
-    /// One of the objects, for others to write the same.
+    /// One of the objects, as a sample for other clients.
     pub object: Value,
 }
 
@@ -50,20 +50,20 @@ pub struct Calls {
     pub configs: u64,
 }
 
-/// What the proxy used with one partition, and with many.
+/// The usage of the proxy with one partition, and with many.
 #[derive(Clone, Copy, Debug)]
 pub struct Many {
     /// How many partitions.
     pub count: usize,
-    /// Once the first one was ready.
+    /// When the first one was ready.
     pub one: Consumption,
-    /// Once all of them were ready.
+    /// When all of them were ready.
     pub ready: Consumption,
-    /// Most of the time in the minutes after that.
+    /// The median of the minutes after that.
     pub at_rest: Consumption,
     /// After a sweep of all of them.
     pub swept: Consumption,
-    /// How long that sweep took.
+    /// The duration of that sweep.
     pub sweep: Duration,
 }
 
@@ -103,7 +103,7 @@ pub async fn record_partitions(count: usize) -> Result<Recorded, LoadError> {
     let begun = Instant::now();
     proxy.record(&all).await?;
     let took = begun.elapsed();
-    // Besides the user's, the summary for people: one ConfigMap for all partitions.
+    // The proxy also writes the summary for users: one ConfigMap for all partitions.
     let others = [
         "POST ipupartitions",
         "PATCH configmaps",
@@ -145,8 +145,8 @@ pub async fn many_partitions(count: usize) -> Result<Many, LoadError> {
     })
 }
 
-/// How long the proxy takes to answer `/query` over HTTP, `runs` times, with 16 controllers that it
-/// reads anew every two seconds.
+/// The time of `/query` over HTTP, `runs` times, with 16 controllers whose inventories the proxy
+/// reads every two seconds.
 pub async fn queries(runs: usize) -> Result<Vec<Duration>, LoadError> {
     let proxy = Proxy::start(ASKED_CONTROLLERS, IPUS).await?;
     let mut took = Vec::new();
@@ -158,7 +158,7 @@ pub async fn queries(runs: usize) -> Result<Vec<Duration>, LoadError> {
     Ok(took)
 }
 
-/// IPUs of each controller, for its share of the partitions and one of them more.
+/// IPUs of each controller: its share of the partitions, and one partition more.
 fn ipus_for(count: usize) -> u32 {
     let share = u32::try_from(count.div_ceil(CONTROLLERS)).unwrap_or(u32::MAX);
     share.saturating_add(1).saturating_mul(IPUS)

@@ -110,7 +110,7 @@ pub async fn sizes(count: usize) -> Result<Sizes, LoadError> {
 
 /// Both processes, and what they need.
 pub(super) struct Product {
-    // Fields drop in this order: the programs end before what they talk to.
+    // Fields drop in this order: the programs end before their servers.
     programs: Keeper,
     pub(super) node: FakeNode,
     pub(super) client: Client,
@@ -125,7 +125,7 @@ impl Product {
         Self::start_with(CONTROLLERS, IPUS).await
     }
 
-    /// With so many V-IPU controllers of so many IPUs each.
+    /// With this number of V-IPU controllers of this number of IPUs each.
     pub(super) async fn start_with(controllers: usize, ipus: u32) -> Result<Self, LoadError> {
         let settings = Settings::from_env()?;
         let names = ["kubernetes", "helm"];
@@ -169,7 +169,7 @@ impl Product {
         self.node.once_running(3 * count, PATIENCE).await
     }
 
-    /// Waits until so many jobs have a STATUS.
+    /// Waits until this number of jobs has a STATUS.
     async fn once_all(&self, status: &str, count: usize) -> Result<(), LoadError> {
         let api = jobs(&self.client, "graphcore.ai", "v1alpha1", "IPUJob");
         until(format!("{count} jobs to be {status}"), PATIENCE, || async {
@@ -183,7 +183,7 @@ impl Product {
         Ok(())
     }
 
-    /// The job and all that belongs to it, in the order in which it was made.
+    /// The job and all its objects, in the order of their creation.
     async fn objects_of(&self, job: &str) -> Result<Vec<Value>, LoadError> {
         let no_json = |error: serde_json::Error| LoadError::Missing(error.to_string());
         let launcher = format!("{job}-launcher");
@@ -287,7 +287,7 @@ pub(super) async fn once_ready(
     .await?
 }
 
-/// What one of these programs has used so far.
+/// The usage of one of these programs so far.
 pub(super) fn consumption(programs: &Keeper, name: &str) -> Result<Consumption, LoadError> {
     let process: Option<Process> = programs.process(name);
     let ended = || LoadError::Missing(format!("the {name} has ended"));
@@ -309,7 +309,7 @@ fn programs(
     let proxy = [
         format!("--port={rest}"),
         format!("--secure-port={secure}"),
-        // Nobody probes it: any free one.
+        // Nothing probes it, so any free port will do.
         "--probe-port=0".to_owned(),
     ];
     vec![
@@ -318,7 +318,7 @@ fn programs(
     ]
 }
 
-/// One of the operator's processes as the chart starts it, with these options besides.
+/// One of the operator's processes, with the arguments of the chart and these additional options.
 pub(super) fn program(
     name: &'static str,
     args: &[String],

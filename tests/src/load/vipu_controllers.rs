@@ -5,7 +5,7 @@ use vipu_simulator::{Options, Simulator};
 
 use super::LoadError;
 
-/// V-IPU controllers of so many IPUs each.
+/// V-IPU controllers with the same number of IPUs each.
 pub(super) async fn simulators(count: usize, ipus: u32) -> Result<Vec<Simulator>, LoadError> {
     let mut simulators = Vec::new();
     for index in 0..count {
@@ -27,7 +27,7 @@ pub(super) fn label(index: usize) -> String {
     format!("pod{}", index + 1)
 }
 
-/// The admin's list of them, entry by entry.
+/// The admin's list of the simulated controllers, entry by entry.
 pub(super) fn entries(simulators: &[Simulator]) -> Vec<String> {
     let all = simulators.iter().enumerate();
     all.map(|(index, one)| format!("{}:ipunode={}", one.address, label(index)))

@@ -1,6 +1,6 @@
 //! Mistakes in the partition core.
 
-use super::{FoundBy, Mutation, Tests};
+use super::{FoundBy, Mutation, SAME_LIST, Tests};
 
 /// The tests of the accounts of IPU-seconds.
 const ACCOUNTING_TESTS: FoundBy = FoundBy::Tests(Tests {
@@ -15,6 +15,11 @@ const SHARE_TESTS: FoundBy = FoundBy::Tests(Tests {
     named: "queue::tests::share::",
     bound: None,
 });
+
+// Large bounds of the model check.
+const PAIRED: &str = "one owner, two of six faults";
+const CARELESS: &str = "a careless owner, a second use";
+const CONTROLLER_FAULTS: &str = "one owner, two faults of controllers, and the grace passes";
 
 const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";
 const QUEUE: &str = "host/partitions/src/queue.rs";
@@ -79,14 +84,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: NAMING,
         text: "                &nonce.to_string(),",
         instead: "                &(nonce - nonce).to_string(),",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation("the model restores nothing from a backup"),
     },
     Mutation {
         name: "a release does not recognise partitions that another release left",
         file: NAMING,
         text: "tag: hash(&[cluster], TAG),",
         instead: "tag: hash(&[cluster, namespace], TAG),",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Bound(PAIRED),
     },
     Mutation {
         name: "a partition of another cluster or release is released",
@@ -117,21 +122,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         text: "            Observation::Recorded(intent) => {
                 self.users.clear();",
         instead: "            Observation::Recorded(intent) => {",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Bound(CARELESS),
     },
     Mutation {
         name: "users are not counted again after the write of a status",
         file: OBSERVATIONS,
         text: "Observation::Written => self.users.clear(),",
         instead: "Observation::Written => {}",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation("the model has neither drains nor gangs"),
     },
     Mutation {
         name: "a partition is reset although the last count has found Pods",
         file: RESET,
         text: "Some(pods) => write(status_update::reset_put_off(status, waits(id, pods))),",
         instead: "Some(_) => Step::Reset(attempt.clone()),",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Bound(CARELESS),
     },
     Mutation {
         name: "the object is deleted while attempts are unsettled",
@@ -152,21 +157,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: RESET,
         text: "if status.observed_reset_generation < partition.spec.reset_generation {",
         instead: "if id.is_empty() {",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Bound(PAIRED),
     },
     Mutation {
         name: "refusals of controllers are not recorded",
         file: UNSETTLED_ATTEMPTS,
         text: "(AttemptOutcome::Refused, error.clone())",
         instead: "(AttemptOutcome::Removed, error.clone())",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation("a controller of the model refuses a request once only"),
     },
     Mutation {
         name: "another partition is created while Pods may use the old one",
         file: UNSETTLED_ATTEMPTS,
         text: "Blocker::InUse { .. } => false,",
         instead: "Blocker::InUse { .. } => true,",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Bound("a careless owner, any fault, and a second use"),
     },
     Mutation {
         name: "a controller that removes nothing delays requests for others",
@@ -175,7 +180,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             | Blocker::Busy { .. } => true,",
         instead: "            => true,
             Blocker::Refusing { .. } | Blocker::Busy { .. } => false,",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation("no controller of the model refuses all removals"),
     },
     Mutation {
         name: "IPUs of a partition that a controller has lost are allocated again while Pods use them",
@@ -188,28 +193,28 @@ pub(super) const MUTATIONS: &[Mutation] = &[
                 RemoteState::Absent => Ok(write(gone(status, attempt))),
                 _ => Err(blocker),
             });",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Both,
     },
     Mutation {
         name: "a hidden partition counts as gone",
         file: UNSETTLED_ATTEMPTS,
         text: "RemoteState::Absent => return Ok(write(gone(status, attempt))),",
         instead: "RemoteState::Absent | RemoteState::Denied(_) => return Ok(write(gone(status, attempt))),",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Bound(PAIRED),
     },
     Mutation {
         name: "only the controller's own figure counts as its free capacity",
         file: "host/partitions/src/capacity.rs",
         text: "let ipus = unlisted.lost.saturating_add(unlisted.hidden).min(free);",
         instead: "let ipus = (unlisted.lost / 1_000).saturating_add(unlisted.hidden).min(free);",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Both,
     },
     Mutation {
         name: "a controller that has lost partitions offers all IPUs without an allocation",
         file: "host/partitions/src/capacity.rs",
         text: "let besides = if unlisted.is_lost() { free - ipus } else { 0 };",
         instead: "let besides = if unlisted.is_lost() && ipus > free { free - ipus } else { 0 };",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation("the model check adds up IPUs and does not number them"),
     },
     Mutation {
         name: "a partition that is missing during a reset is abandoned at once",
@@ -217,14 +222,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         text: "            if is_missing_for_long(status, settings, now) =>",
         instead: "            if is_missing_for_long(status, settings, now)
                 || status.phase == PartitionPhase::Resetting =>",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Bound(CONTROLLER_FAULTS),
     },
     Mutation {
         name: "time in which a controller is unreachable counts as time in which a partition is missing",
         file: LIFECYCLE,
         text: "status_update::with_message(&status_update::without_missing(status), message)",
         instead: "status_update::with_message(status, message)",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Bound(CONTROLLER_FAULTS),
     },
     Mutation {
         name: "a partition that never forms is waited for",
@@ -240,7 +245,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
             let message",
         instead: "        HealthState::Busy if is_busy_for_long(status, now) && id.is_empty() => {
             let message",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Bound(CONTROLLER_FAULTS),
     },
     Mutation {
         name: "a partition that stays busy under its users is waited for",
@@ -254,29 +259,36 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "nothing is reserved for a request that has waited for the limit",
         file: QUEUE,
-        text: "} else if limits > 0 && lacks_capacity(earlier, views) {",
-        instead: "} else if limits > 1_000 && lacks_capacity(earlier, views) {",
-        found_by: FoundBy::Simulation,
+        text: "} else if wait.limits() > 0 && lacks_capacity(earlier, views) {",
+        instead: "} else if wait.limits() > 1_000 && lacks_capacity(earlier, views) {",
+        found_by: FoundBy::Simulation("the queue of the model has no clock"),
     },
     Mutation {
         name: "nothing is reserved for a request that controllers refuse",
         file: QUEUE,
-        text: "is_refused_for_a_day && suited.all(|view| view.used_ipus > 0)",
-        instead: "is_refused_for_a_day && suited.all(|view| view.used_ipus > view.total_ipus)",
+        text: "earlier.is_refused && suited.all(|view| view.used_ipus > 0)",
+        instead: "earlier.is_refused && suited.all(|view| view.used_ipus > view.total_ipus)",
         found_by: SHARE_TESTS,
     },
     Mutation {
         name: "each large request drains a controller of its own",
         file: RESERVATIONS,
-        text: "share(limits, suited.len()).saturating_sub(taken.unwrap_or(0))",
-        instead: "share(limits, suited.len()).saturating_sub(taken.unwrap_or(0).min(0))",
+        text: "share(wait, suited.len()).saturating_sub(taken.unwrap_or(0))",
+        instead: "share(wait, suited.len()).saturating_sub(taken.unwrap_or(0).min(0))",
         found_by: SHARE_TESTS,
     },
     Mutation {
         name: "a job that never ends makes a large request wait for weeks",
         file: RESERVATIONS,
-        text: "(suited / SHARE).max(1) + limits / WEEK;",
-        instead: "(suited / SHARE).max(1) + limits / WEEK / 168;",
+        text: "(suited / SHARE).max(1) + wait.weeks();",
+        instead: "(suited / SHARE).max(1) + wait.weeks() / 168;",
+        found_by: SHARE_TESTS,
+    },
+    Mutation {
+        name: "a request that only one controller suits keeps all others from it",
+        file: RESERVATIONS,
+        text: "chosen.len() == suited.len() && !wait.may_have_all();",
+        instead: "chosen.len() > suited.len() && !wait.may_have_all();",
         found_by: SHARE_TESTS,
     },
     Mutation {
@@ -289,8 +301,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a gang gets fewer controllers than it needs",
         file: RESERVATIONS,
-        text: "let is_enough = taken.is_some() || partitions >= earlier.gang;",
-        instead: "let is_enough = taken.is_some() || partitions >= 1;",
+        text: "let is_enough = !is_earliest || partitions >= earlier.gang;",
+        instead: "let is_enough = !is_earliest || partitions >= 1;",
         found_by: SHARE_TESTS,
     },
     Mutation {
@@ -298,21 +310,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: QUEUE_ENTRY,
         text: "(&one.position, &one.name).cmp(&(&other.position, &other.name))",
         instead: "(&other.position, &other.name).cmp(&(&one.position, &one.name))",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation("the model check has no rule for the order of requests"),
     },
     Mutation {
         name: "a gang never releases its partitions, no matter how long the others are missing",
         file: LIFECYCLE,
         text: "if is_partial && has_waited => Some(format!(",
         instead: "if is_partial && has_waited && gang == 1 => Some(format!(",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation("an owner of the model has one partition"),
     },
     Mutation {
         name: "a partition in error is never removed by force",
         file: UNSETTLED_ATTEMPTS,
         text: "force: state == HealthState::Failed,",
         instead: "force: state == HealthState::Removing,",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Bound(CONTROLLER_FAULTS),
     },
     Mutation {
         name: "an id that a user has chosen counts as the operator's",
@@ -340,7 +352,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "host/partitions/src/steps.rs",
         text: "if let Some(updated) = updated {",
         instead: "if let Some(updated) = updated.filter(|_| self.taken > STEPS_MAX) {",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation(SAME_LIST),
     },
     Mutation {
         name: "a partition on a controller that has left the list counts as gone",
@@ -351,14 +363,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         | RemoteState::NotListed(reason) => {",
         instead: "        RemoteState::Absent | RemoteState::NotListed(_) => return Ok(write(gone(status, attempt))),
         RemoteState::Unreachable(reason) | RemoteState::Denied(reason) => {",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation(SAME_LIST),
     },
     Mutation {
         name: "a refusal from the future stays fresh after the clock is set back",
         file: "host/partitions/src/status_update/waiting.rs",
         text: "now.duration_since(started.0).abs() < REFUSAL_LIFETIME",
         instead: "now.duration_since(started.0) < REFUSAL_LIFETIME",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation("the clock of the model is never set back"),
     },
     Mutation {
         name: "a time without observations counts as observed",

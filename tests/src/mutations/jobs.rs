@@ -82,17 +82,33 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: JOB_TESTS,
     },
     Mutation {
-        name: "the seconds of a job change with the time, so that each reconcile writes them",
-        file: "host/jobs/src/report/accounting.rs",
-        text: "    if !is_same {",
-        instead: "    if !is_same || !is_new {",
+        name: "the status of a job is written because its Pods are not ready any more",
+        file: "host/jobs/src/report.rs",
+        text: "    if status != *old {
+        status.accounting",
+        instead: "    {
+        status.accounting",
         found_by: JOB_TESTS,
     },
     Mutation {
-        name: "a job that Kueue stops was suspended before",
+        name: "the back-off after a reset counts as the reset",
+        file: "host/jobs/src/report/activity.rs",
+        text: "                changes.push((JobActivity::Restarting, ready));",
+        instead: "",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "a Pod that never became Ready makes its job idle",
+        file: "host/jobs/src/facts/readiness.rs",
+        text: "    if changed <= started {",
+        instead: "    if changed < started && changed > started {",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "what ran before a reset is not wasted with its run",
         file: "host/jobs/src/report/accounting.rs",
-        text: "if state != JobState::Suspended || is_condition_true(old, SUSPENDED) {",
-        instead: "if state != JobState::Suspended || !is_condition_true(old, SUSPENDED) {",
+        text: "            add(&mut accounting.wasted, failed);",
+        instead: "",
         found_by: JOB_TESTS,
     },
 ];

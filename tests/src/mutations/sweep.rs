@@ -1,6 +1,6 @@
 //! Mistakes in the sweep of the partition core.
 
-use super::{FoundBy, Mutation, Tests};
+use super::{FoundBy, Mutation, SAME_LIST, Tests};
 
 /// The tests of the sweep around a fake API server.
 const SWEEP_TESTS: FoundBy = FoundBy::Tests(Tests {
@@ -19,7 +19,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: ORPHANS,
         text: "if suspects.contains_key(&partition) && now.saturating_sub(since) >= grace {",
         instead: "if now >= since {",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation("the model restores no deleted IPUPartition"),
     },
     Mutation {
         name: "the sweep removes partitions of others",
@@ -34,7 +34,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         text: "        self.errors.push(error);",
         instead: "        self.tasks.clear();
         self.errors.push(error);",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation("no task of a sweep fails in the model"),
     },
     Mutation {
         name: "a list with an expired token is abandoned",
@@ -55,6 +55,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: ORPHANS,
         text: "names.filter(|name| !is_known(name)).collect()",
         instead: "names.filter(|name| !is_known(name) && is_known(name)).collect()",
-        found_by: FoundBy::Simulation,
+        found_by: FoundBy::Simulation(SAME_LIST),
     },
 ];

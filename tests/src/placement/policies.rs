@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use super::{JOBS, LARGE};
 
-/// Why the policies were not measured.
+/// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
-    /// The guests were not built.
+    /// The guests could not be built.
     #[error("failed to build the guests")]
     Build(#[from] BuildError),
     /// A file cannot be used.
@@ -26,10 +26,10 @@ pub enum PolicyError {
         #[source]
         source: std::io::Error,
     },
-    /// The command line is not understood.
+    /// The command line is invalid.
     #[error("failed to read the command line of `policy evaluate`")]
     Arguments(#[from] clap::Error),
-    /// The command line is about something else.
+    /// The command line is not `policy evaluate`.
     #[error("the command line is not about policies")]
     Task,
     /// The replay failed.
@@ -80,7 +80,7 @@ pub fn evaluate(run: &Run<'_>) -> Result<String, PolicyError> {
     let Task::Policy(parsed) = Arguments::try_parse_from(arguments)?.task else {
         return Err(PolicyError::Task);
     };
-    // Names in the table and in the drawing are those of the command line, which must not name this machine's folders.
+    // The table and the drawing contain the names of the command line, which must not contain this machine's folders.
     std::env::set_current_dir(folder.path()).map_err(at_path(folder.path()))?;
     let mut printed = Vec::new();
     let evaluated = ipu_authoring::run(parsed, &mut printed);

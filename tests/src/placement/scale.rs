@@ -37,7 +37,7 @@ const LIMIT: Duration = Duration::from_mins(10);
 /// Decisions on one request; the middle one of their times counts.
 const RUNS: usize = 31;
 
-/// What was measured with so many controllers and requests.
+/// The measurements with this number of controllers and requests.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Measured {
     /// How many controllers.
@@ -54,7 +54,7 @@ pub struct Measured {
     pub most_kib: u64,
 }
 
-/// Measures decisions with so many controllers and waiting requests. Its memory counts only in a process that has done
+/// Measures decisions with these numbers of controllers and waiting requests. Its memory counts only in a process that has done
 /// nothing else.
 pub fn scale(controllers: usize, waiting: usize) -> Result<Measured, ProcessError> {
     let before_kib = operator_process::own_resident_kib()?;
@@ -126,7 +126,7 @@ fn view(index: usize) -> ControllerView {
     }
 }
 
-/// A request with so many later ones.
+/// A request with this number of later ones.
 fn partition(number: usize, ipus: u32, now: Timestamp, later: usize) -> IPUPartition {
     let owner = format!("job-{number:06}");
     let spec = IPUPartitionSpec {

@@ -16,7 +16,7 @@ use release::guests::checkout;
 
 use super::{JOBS, LARGE};
 
-/// Why the settings were not measured.
+/// Why a replay failed.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The file of jobs cannot be read.
@@ -31,7 +31,7 @@ pub enum SettingsError {
     /// A line of the file is not valid.
     #[error("failed to read the jobs")]
     Jobs(#[from] JobsError),
-    /// The list of controllers is no YAML.
+    /// The list of controllers is not valid YAML.
     #[error("failed to read the list of controllers")]
     Yaml(#[source] serde_saphyr::Error),
     /// A controller is not valid.
@@ -75,7 +75,8 @@ impl RealJobs {
         }
     }
 
-    /// Returns the table of replays in Markdown. `compared` is what the named replays differ in.
+    /// Returns the table of replays in Markdown. `compared` names the setting in which the named
+    /// replays differ.
     pub fn markdown(&self, compared: &str, replays: &[(&str, &Replayed)]) -> String {
         let rows = replays.iter().map(|(name, replayed)| Evaluated {
             policy: (*name).to_owned(),
@@ -104,7 +105,7 @@ impl RealJobs {
     }
 }
 
-/// Decides as the built-in serial walk.
+/// Decides as the built-in serial walk does.
 fn walk(_: u64, placement: PlacementRequest) -> Decided {
     let PlacementRequest {
         request,

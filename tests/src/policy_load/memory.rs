@@ -1,4 +1,4 @@
-//! What a guest more takes of memory, and whether it comes back.
+//! Measures the memory of each additional guest, and whether it is released.
 
 use std::time::Duration;
 
@@ -13,28 +13,28 @@ use crate::operator_process::own_resident_kib;
 /// Resident memory of this process, in KiB.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// How many guests were made ready and asked.
+    /// The number of guests that were prepared and called.
     pub guests: u32,
     /// Before any of them.
     pub before: u64,
     /// With all of them.
     pub with: u64,
-    /// Once they have gone.
+    /// After they were dropped.
     pub after: u64,
 }
 
 impl Memory {
-    /// What each of them took, in KiB.
+    /// The memory of each of them, in KiB.
     pub fn of_each(&self) -> u64 {
         self.with.saturating_sub(self.before) / u64::from(self.guests.max(1))
     }
 }
 
-/// Makes so many guests ready, each another module, and asks each.
+/// Prepares this number of guests, each from another module, and calls each of them.
 pub async fn memory(count: u8) -> Result<Memory, PolicyLoadError> {
     let (guests, folder) = open(Duration::from_secs(5)).await?;
     let module = read(&folder, "validation.wasm")?;
-    // The first calls grow memory that all later ones use as well.
+    // The first calls grow memory that all later calls use as well.
     let warm = ready(&guests, &module, 0..2).await?;
     ask(&guests, warm).await?;
     let before = resident()?;

@@ -1,4 +1,4 @@
-//! A guest that burns its whole deadline on every call, beside others: how long they take then.
+//! Measures calls of other guests while one guest uses its whole deadline on every call.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,22 +14,23 @@ use crate::guests::hostile;
 /// Deadline of a call.
 const DEADLINE: Duration = Duration::from_millis(250);
 
-/// A note that makes the guest burn its time.
+/// A note that makes the guest use its whole deadline.
 const LARGE: usize = 5_000;
 
-/// How long calls of the neighbours took.
+/// The duration of the other guests' calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Neighbours {
     /// The 99th percentile without load.
     pub alone: Duration,
-    /// The 99th percentile while another guest burns its deadline on every call.
+    /// The 99th percentile while another guest uses its whole deadline on every call.
     pub beside: Duration,
-    /// How many calls were burnt meanwhile.
+    /// The number of calls that used their whole deadline meanwhile.
     pub burnt: u64,
 }
 
-/// Measures so many calls of the built-in defaulting guest, by itself and beside a validation guest
-/// that never ends. Both by turns, so that whatever else the machine does meets both alike.
+/// Measures this number of calls of the built-in defaulting guest, alone and beside a validation
+/// guest that never ends. It alternates between both, so that other work of the machine affects
+/// both.
 pub async fn neighbours(calls: usize) -> Result<Neighbours, PolicyLoadError> {
     let (guests, _) = open(DEADLINE).await?;
     let endless = hostile::validation("(loop (br 0))");

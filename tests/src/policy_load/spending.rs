@@ -1,4 +1,4 @@
-//! What calls of each guest take in fuel, and how long each takes to compile.
+//! Measures the fuel of calls of each guest, and the time to compile each.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -14,22 +14,22 @@ use crate::languages;
 
 const RULES: &str = include_str!("../../../guests/validation/src/rules/cases.json");
 
-/// Units of fuel of the calls of one guest, in order.
+/// Fuel of the calls of one guest, in ascending order.
 #[derive(Clone, Debug)]
 pub struct Fuel {
     /// Name of the guest.
     pub guest: String,
-    /// Calls.
+    /// Number of calls.
     pub calls: usize,
-    /// The least.
+    /// The minimum.
     pub least: u64,
-    /// At the median.
+    /// The median.
     pub median: u64,
-    /// The most.
+    /// The maximum.
     pub most: u64,
 }
 
-/// How long a module takes to become one that can be asked.
+/// The time to compile a module.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     /// Its language.
@@ -40,7 +40,8 @@ pub struct Compiled {
     pub took: Duration,
 }
 
-/// Fuel of the guests of admission, on the objects of the validation rules' own table.
+/// Returns the fuel of the guests of admission for the objects in the table of the validation
+/// rules.
 pub fn fuel() -> Result<Vec<Fuel>, PolicyLoadError> {
     let built = guests::build()?;
     let mut all = Vec::new();
@@ -84,7 +85,7 @@ fn policy_request(hook: Hook, object: Value) -> PolicyRequest {
     }
 }
 
-/// The time to compile one guest of each language, off the hot path.
+/// Returns the time to compile one guest of each language, outside of the request path.
 pub fn compiled() -> Result<Vec<Compiled>, PolicyLoadError> {
     let files: [(&str, PathBuf); 4] = [
         ("Rust", guests::build_examples()?.join("best-fit.wasm")),

@@ -1,4 +1,4 @@
-//! Versions exchanged while many are answered: no answer may fail, and none may be of two versions.
+//! Swaps active sets under load: no call may fail, and no request may get answers of two sets.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,23 +11,23 @@ use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, HookChain};
 
 use super::{PolicyLoadError, creating, open, percentile, prepared, read, request, version};
 
-/// Callers that ask all the time.
+/// Callers that send requests without a pause.
 const CALLERS: usize = 4;
 
-/// What became of the requests.
+/// The results of the requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps {
     /// How often the active set was replaced.
     pub swaps: u32,
-    /// Answers meanwhile.
+    /// Number of requests meanwhile.
     pub answers: u64,
-    /// Answers that were none.
+    /// Number of failed requests.
     pub failed: u64,
-    /// Answers of guests of two line-ups.
+    /// Number of requests with answers of guests of two active sets.
     pub mixed: u64,
-    /// From the exchange to the end of the first request that came after it, at the median.
+    /// From a swap to the end of the first request after it: the median.
     pub first_answer: Duration,
-    /// The same, of which one in a hundred took longer.
+    /// The same: the 99th percentile.
     pub first_answer_p99: Duration,
 }
 
@@ -38,7 +38,7 @@ struct Counts {
     mixed: AtomicU64,
 }
 
-/// Replaces an active set of two guests by two others, so many times.
+/// Replaces an active set of two guests by two other guests, this number of times.
 pub async fn swaps(swaps: u32) -> Result<Swaps, PolicyLoadError> {
     let (guests, folder) = open(Duration::from_secs(5)).await?;
     let module = read(&folder, "validation.wasm")?;

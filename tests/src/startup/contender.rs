@@ -1,4 +1,4 @@
-//! The compared objects: different controllers start the same program in the same image.
+//! The compared objects. Different controllers start the same program in the same image.
 
 use cluster::images::openmpi::OpenMpi;
 use ipu_api::ipupartition::IPUPartition;
@@ -87,7 +87,7 @@ pub(super) fn partitions(client: &Client) -> Api<IPUPartition> {
     Api::all(client.clone())
 }
 
-/// Prints the time of its start, because its output is read later.
+/// Prints the time of its start, because the output is read later.
 fn program() -> Value {
     json!(["date", "+%s.%N"])
 }
@@ -140,7 +140,7 @@ fn mpi_job() -> Value {
                 "restartPolicy": "Never",
                 "containers": [container(&program())],
             }}},
-            // `sleep` does not heed a signal as the first process of a container.
+            // As the first process of a container, `sleep` ignores signals.
             "Worker": {"replicas": 2, "template": {"spec": {
                 "terminationGracePeriodSeconds": 0,
                 "containers": [worker],

@@ -3,7 +3,7 @@
 use ipu_guest_host::Limits;
 use ipu_policies::source::cache_dir::CACHE_LIMIT;
 
-/// Bytes of the volume, as the chart's template says.
+/// Size of the volume in bytes, as in the chart's template.
 fn volume() -> u64 {
     let template = include_str!("../../../charts/ipu-operator/templates/_helpers.tpl");
     let limits: Vec<_> = template
@@ -18,8 +18,8 @@ fn volume() -> u64 {
 }
 
 #[test]
-fn what_is_kept_leaves_room_in_the_volume_for_what_is_compiled() {
-    // One module is compiled at a time.
+fn kept_modules_leave_enough_space_in_the_volume_for_a_compilation() {
+    // Only one module is compiled at a time.
     let Limits {
         module, compiled, ..
     } = Limits::default();

@@ -1,4 +1,4 @@
-//! The memory items of each process add up to no more than its container's limit, and the documents have the same sums.
+//! The memory items of each process fit its container's limit in total, and the documents show the same sums.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +42,7 @@ fn told(document: &str, process: &str) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn all_that_a_process_may_take_fits_its_container() {
+fn the_memory_items_of_a_process_fit_its_container() {
     let values: Value = serde_saphyr::from_str(&file("values.yaml")).unwrap();
     let document = file("docs/security.md");
     for (process, section, items) in processes() {
@@ -58,11 +58,14 @@ fn all_that_a_process_may_take_fits_its_container() {
             let (told, takes) = (told.get(what).copied(), mib(bytes));
             assert!(
                 told.is_some_and(|told| takes <= told),
-                "docs/security.md says that of the {process} `{what}` takes {told:?} MiB; it may take {takes}"
+                "docs/security.md: `{what}` of the {process} has {told:?} MiB; the process may take {takes}"
             );
         }
         let together: usize = told.values().sum();
-        assert!(together <= limit, "{process}: {together} MiB are told");
+        assert!(
+            together <= limit,
+            "{process}: the document has {together} MiB in total"
+        );
         let end = format!(" | {together} | {limit} |");
         assert!(document.contains(&end), "docs/security.md lacks `{end}`");
     }

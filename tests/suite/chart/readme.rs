@@ -9,7 +9,7 @@ use super::values::{Entry, OldValues};
 /// The text before and after the generated part.
 pub(super) const MARKS: [&str; 2] = ["<!-- values: begin -->\n", "<!-- values: end -->\n"];
 
-/// `readme` with the present table in it.
+/// Returns `readme` with the current table.
 pub(super) fn with_table(readme: &str, entries: &[Entry], old: &OldValues) -> String {
     let (before, rest) = readme.split_once(MARKS[0]).expect("the table begins");
     let (_, after) = rest.split_once(MARKS[1]).expect("the table ends");
@@ -53,7 +53,7 @@ fn shown(default: &Value) -> String {
     }
 }
 
-/// Escapes a text, so that it does not end a table's cell and is no HTML.
+/// Escapes a text, so that it does not end a table's cell and is not read as HTML.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace('<', "&lt;")
 }

@@ -79,7 +79,8 @@ fn insert(root: &mut Value, path: &[&str], schema: Value) {
     into["properties"][name] = schema;
 }
 
-/// A value that is missing, by null or by `--reuse-values` from an older chart, is named.
+/// The error names a value that is missing because of null, or because of `--reuse-values` from an
+/// older chart.
 fn require(root: &mut Value, path: &[&str]) {
     let (into, name) = inside(root, path);
     let section = into.as_object_mut().expect("a section is an object");

@@ -13,7 +13,7 @@ pub(super) struct Entry {
     pub(super) path: Vec<String>,
     /// Its comment, on one line.
     pub(super) text: String,
-    /// Whether it is a section: its values are entries of their own.
+    /// Whether it is a section. The values of a section are separate entries.
     pub(super) is_section: bool,
     /// Its default.
     pub(super) default: Value,
@@ -25,9 +25,9 @@ pub(super) struct Entry {
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OldValues {
-    /// The present name of each that is still used.
+    /// The current name of each old name that still works.
     pub(super) used: BTreeMap<String, String>,
-    /// Why each of the others has no effect.
+    /// Why each of the other old names has no effect.
     pub(super) ignored: BTreeMap<String, String>,
 }
 
@@ -83,7 +83,7 @@ fn is_key(text: &str) -> bool {
 
 fn entry(path: Vec<String>, said: &[&str], defaults: &Value) -> Entry {
     let default = defaults.pointer(&format!("/{}", path.join("/")));
-    let default = default.expect("what stands in the text was parsed").clone();
+    let default = default.expect("the text was parsed").clone();
     let rules = said.iter().filter_map(|line| line.strip_prefix("@schema "));
     let rule = rules.fold(Map::new(), |mut all, rule| {
         let rule: Map<String, Value> = serde_saphyr::from_str(rule)

@@ -1,4 +1,4 @@
-//! Generates the reference of the metrics from what the processes serve.
+//! Generates the reference of the metrics from the output of the processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

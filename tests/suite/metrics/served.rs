@@ -1,4 +1,4 @@
-//! Both processes' metrics after everything that they count has happened once.
+//! Both processes' metrics after every counted event has happened once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ async fn sources(simulator: &Simulator) -> Sources {
     }
 }
 
-/// The accounts of a controller that has answered once.
+/// The accounts of a controller that has answered one call.
 fn accounts() -> AccountStore {
     let answered = ControllerUse {
         total: Some(16),

@@ -29,7 +29,7 @@ type Answer = dyn Fn(&Asked) -> Option<Response> + Send + Sync;
 
 /// A registry on loopback.
 pub(super) struct Fake {
-    /// Host and port.
+    /// Its host and port.
     pub host: String,
     asked: Arc<Mutex<Vec<Asked>>>,
 }
@@ -39,7 +39,7 @@ pub(super) struct Fake {
 pub(super) struct Content {
     /// The component.
     pub component: Vec<u8>,
-    /// Its artefact's manifest.
+    /// The manifest of its artefact.
     pub manifest: Vec<u8>,
     config: Vec<u8>,
 }
@@ -112,14 +112,14 @@ impl Fake {
         }
     }
 
-    /// The reference of its component.
+    /// Returns the reference of its component.
     pub(super) fn reference(&self, version: &str) -> Reference {
         format!("{}/team/policy{version}", self.host)
             .parse()
             .unwrap()
     }
 
-    /// A client of it.
+    /// Returns a client for it.
     pub(super) fn client(&self, access: Access) -> Registry {
         let access = Access {
             plain_http: true,

@@ -80,7 +80,7 @@ async fn fetched(fake: &Fake, authority: Option<&[u8]>) -> Result<Vec<u8>, Strin
 }
 
 #[tokio::test]
-async fn the_authority_that_is_given_counts_and_no_other() {
+async fn only_the_given_authority_is_trusted() {
     let front = Front::new().await;
     let authority = front.authority.clone();
     let fake = front.before(Fake::start(|_| None).await);

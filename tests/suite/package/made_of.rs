@@ -76,14 +76,14 @@ fn every_part_is_listed_with_version_and_licence() {
         );
     }
     let is_there = |name: &str| components.iter().any(|component| component["name"] == name);
-    // A crate of the lab, and one that only a build script uses.
+    // A crate of the lab, and a crate that only a build script uses.
     for name in ["tests", "cluster", "indicatif", "criterion", "protox"] {
         assert!(!is_there(name), "{name}");
     }
 }
 
 #[test]
-fn what_each_part_needs_is_listed_too() {
+fn the_dependencies_of_each_part_are_listed_too() {
     let list = json("sbom.cdx.json");
     let listed: BTreeSet<_> = components()
         .iter()
@@ -98,7 +98,7 @@ fn what_each_part_needs_is_listed_too() {
     assert_eq!(
         dependencies.len(),
         crates + 1,
-        "those of the release itself, and of every crate"
+        "one entry for the release itself, and one for every crate"
     );
     let mut edges = 0;
     for dependency in dependencies {

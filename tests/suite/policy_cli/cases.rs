@@ -1,4 +1,4 @@
-//! `policy test`: cases that pass, cases that fail, and files that are no cases.
+//! `policy test`: cases that pass, cases that fail, and files that are not valid cases.
 
 use std::path::Path;
 
@@ -18,13 +18,13 @@ fn write(folder: &Path, name: &str, expect: &str) {
     std::fs::write(folder.join(name), format!("{REQUEST}expect: {expect}\n")).unwrap();
 }
 
-/// The output without the path. It never contains the time of the run.
+/// The output without the path. It does not contain the duration of the run.
 fn shown(printed: &str, file: &Path) -> String {
     printed.replace(text(file), "serial-walk.wasm")
 }
 
 #[test]
-fn cases_that_pass_are_told_one_by_one() {
+fn passing_cases_are_listed() {
     let walk = guests().join("serial-walk.wasm");
     let folder = tempfile::tempdir().unwrap();
     write(

@@ -1,10 +1,10 @@
-//! `policy bench` and `policy diff`: two components beside each other.
+//! `policy bench` and `policy diff`: comparisons of two components.
 
 use super::{all_complain, failing, policy, text, written};
 use crate::wasm::guests;
 use tests::guests::hostile;
 
-/// The fuel in a line of the table, which is the last word.
+/// The fuel in a line of the table: the last word.
 fn fuel(table: &str, name: &str) -> u64 {
     let line = table.lines().find(|line| line.contains(name)).unwrap();
     line.split_whitespace().last().unwrap().parse().unwrap()
@@ -65,7 +65,7 @@ fn without_a_built_in_one_it_is_measured_alone() {
 }
 
 #[test]
-fn what_fails_is_not_measured() {
+fn a_failing_component_is_not_measured() {
     let (_one, trapping) = written("trap.wasm", &hostile::validation("unreachable"));
     let object = format!(
         "{{operation: create, object: {{spec: {}}}}}",
@@ -94,7 +94,7 @@ fn what_fails_is_not_measured() {
 }
 
 #[test]
-fn new_imports_and_exports_are_told() {
+fn new_imports_and_exports_are_listed() {
     let (_one, a) = written(
         "a.wasm",
         &hostile::component(

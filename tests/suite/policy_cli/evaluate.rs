@@ -11,10 +11,10 @@ use super::{all_complain, policy, text, written};
 use crate::sources::repository;
 use crate::wasm::{examples, guests};
 
-/// Controllers that are large enough for all but a few of the real jobs.
+/// Controllers that are large enough for most of the real jobs.
 const CONTROLLERS: &str = "[{name: pod, ipus: 16, count: 4}]";
 
-/// One of this number of real jobs is replayed, because the test runs in a debug build. They are from 13 of 15
+/// One in this number of real jobs is replayed, because the test runs in a debug build. They are from 13 of 15
 /// namespaces.
 const STEP: usize = 30;
 
@@ -226,7 +226,7 @@ fn a_policy_that_gives_no_valid_decision_is_overruled() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_named() {
+fn invalid_input_for_a_replay_is_named() {
     let (_one, jobs) = real_jobs();
     let (_two, broken) = written("broken.csv", b"namespace,ipus\n");
     let (_three, controllers) = written("controllers.yaml", CONTROLLERS.as_bytes());

@@ -25,7 +25,7 @@ fn a_guest_that_fits_is_shown_with_its_functions() {
 }
 
 #[test]
-fn what_stands_in_the_way_is_named() {
+fn obstacles_are_named() {
     let wrong = hostile::component(
         r#"(component
           (import "wasi:http/outgoing-handler@0.2.0" (instance))
@@ -35,7 +35,7 @@ fn what_stands_in_the_way_is_named() {
 }
 
 #[test]
-fn json_tells_the_same() {
+fn json_contains_the_same() {
     for guest in GUESTS {
         let file = guests().join(format!("{}.wasm", guest.name));
         let printed = policy(&["inspect", text(&file), "--json"]).unwrap();
@@ -55,7 +55,7 @@ fn json_tells_the_same() {
 }
 
 #[test]
-fn what_is_no_component_is_refused() {
+fn a_file_that_is_not_a_component_is_refused() {
     let (_one, empty) = written("empty.wasm", b"");
     let (_two, core) = written("core.wasm", &hostile::component("(module)"));
     let (_three, huge) = written("huge.wasm", b"");

@@ -1,4 +1,5 @@
-//! `policy new`: the project of every world builds, passes its own tests and cases, and is accepted.
+//! `policy new`: the project for each world builds, passes its own tests and cases, and the operator
+//! accepts the result.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use tests::guests::project;
 
 use super::{all_complain, policy, text};
 
-/// Creates a project, builds it as its README says, and returns the output of its commands.
+/// Creates a project, builds it as its README describes, and returns the output of its commands.
 fn made_and_tested(hook: Hook) {
     let folder = tempfile::tempdir().unwrap();
     let world = hook.world();
@@ -65,7 +66,7 @@ fn a_validation_project_builds_and_passes() {
 }
 
 #[test]
-fn what_is_there_is_never_overwritten() {
+fn existing_files_are_never_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let into = text(folder.path());
     let taken = folder.path().join("taken");
@@ -87,7 +88,7 @@ fn what_is_there_is_never_overwritten() {
 }
 
 #[test]
-fn a_name_that_would_not_build_is_no_name() {
+fn a_name_that_would_not_build_is_refused() {
     for name in ["Mine", "../mine", "my_policy", "2fast", ""] {
         let line = [
             "ipu-operator",

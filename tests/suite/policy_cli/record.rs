@@ -30,7 +30,7 @@ struct Live {
 impl Live {
     async fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        // The remains of a killed process do not disturb another one.
+        // The remains of a killed process do not prevent a new one.
         std::fs::write(folder.path().join(SOCKET), "").unwrap();
         let policies = open(options(&[Hook::Defaulting, Hook::Validation])).await;
         let stop = CancellationToken::new();
@@ -54,7 +54,7 @@ impl Live {
         self.folder.path().join(SOCKET)
     }
 
-    /// One job through both guests, with a note of so many bytes.
+    /// Sends one job through both guests, with a note of this number of bytes.
     async fn admit(&self, note: usize) {
         let (job, admission, policies) = (job(note), create(), &self.policies);
         let defaulted = policies.default_object(&BUILT_IN, &admission, &job, None);
@@ -107,14 +107,14 @@ async fn listening(live: &Live, socket: &Path) -> BufReader<UnixStream> {
     let stream = UnixStream::connect(socket).unwrap();
     stream.set_nonblocking(true).unwrap();
     let mut lines = BufReader::new(stream);
-    eventually("a call to be told of", async || {
+    eventually("a call to be reported", async || {
         live.admit(0).await;
         let told = lines.fill_buf().map(<[u8]>::to_vec);
         Seen::from(told.map_err(|error| error.to_string()))
     })
     .await;
     lines.get_ref().set_nonblocking(false).unwrap();
-    // A line that never comes fails the test that reads it.
+    // If an expected line never comes, the test fails.
     let patience = Some(Duration::from_secs(90));
     lines.get_ref().set_read_timeout(patience).unwrap();
     lines
@@ -171,7 +171,7 @@ async fn a_recording_ends_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_reads_too_slowly_is_told_what_was_left_out_and_holds_nothing_up() {
+async fn a_slow_reader_learns_the_number_of_omitted_records_and_delays_nothing() {
     const REQUESTS: usize = 40;
     let live = Live::start().await;
     let mut slow = listening(&live, &live.socket()).await;
@@ -179,10 +179,10 @@ async fn whoever_reads_too_slowly_is_told_what_was_left_out_and_holds_nothing_up
         live.admit(256 << 10).await;
     }
     let mut line = String::new();
-    // Each request asks two guests, and a notice stands between two records at most.
+    // Each request calls two guests, and at most one notice is between two records.
     let missed = (0..4 * REQUESTS).find_map(|_| {
         line.clear();
-        assert!(slow.read_line(&mut line).unwrap() > 0, "it is told");
+        assert!(slow.read_line(&mut line).unwrap() > 0, "a line follows");
         match serde_json::from_str(&line) {
             Ok(Notice::Missed(missed)) => Some(missed),
             _ => None,
@@ -192,7 +192,7 @@ async fn whoever_reads_too_slowly_is_told_what_was_left_out_and_holds_nothing_up
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn there_are_only_so_many_recordings_at_once() {
+async fn the_number_of_concurrent_recordings_is_limited() {
     let live = Live::start().await;
     let socket = live.socket();
     let mut others = Vec::new();
@@ -206,7 +206,7 @@ async fn there_are_only_so_many_recordings_at_once() {
         "{refused}"
     );
     drop(others);
-    eventually("a free place for another", async || {
+    eventually("another recording to be accepted", async || {
         let mut line = String::new();
         let mut other = listening(&live, &socket).await;
         other.read_line(&mut line).unwrap();
@@ -217,7 +217,7 @@ async fn there_are_only_so_many_recordings_at_once() {
 }
 
 #[test]
-fn where_no_operator_is_it_says_where_to_run() {
+fn without_an_operator_the_error_says_where_to_run_it() {
     let nowhere = complaint(&["record", "--socket", "/nowhere/requests.sock"]);
     for part in [
         "no operator reports its requests at /nowhere/requests.sock",

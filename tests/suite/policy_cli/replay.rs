@@ -1,4 +1,5 @@
-//! `policy replay`: the requests for which two components answer differently, always as the same text.
+//! `policy replay`: the requests for which two components answer differently, always with the same
+//! text.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +13,7 @@ use super::{all_complain, failing, policy, text, written};
 use crate::wasm::guests;
 use tests::guests::hostile;
 
-/// Records of requests with the answers given, as an operator would write them.
+/// Records of requests with the answers of the time, as an operator would write them.
 fn recorded(records: &[(Hook, Value, Answer)], digest: &str) -> (TempDir, PathBuf) {
     let lines = records.iter().map(|(hook, request, answer)| {
         let question = PolicyRequest::parse(*hook, request.clone()).unwrap();
@@ -56,7 +57,7 @@ fn digest(file: &Path) -> String {
 }
 
 #[test]
-fn what_would_have_differed_is_told_and_the_same_each_time() {
+fn differences_are_reported_and_the_same_each_time() {
     let walk = guests().join("serial-walk.wasm");
     let (_one, liar) = written("liar.wasm", &hostile::placement());
     let other_hook = (
@@ -115,7 +116,7 @@ fn a_guest_that_never_ends_is_ended_by_fuel_at_the_same_place() {
 }
 
 #[test]
-fn settings_of_the_candidate_may_be_others() {
+fn the_candidate_may_have_other_settings() {
     let validation = guests().join("validation.wasm");
     let job = json!({
         "metadata": {"name": "a", "namespace": "n"},
@@ -152,7 +153,7 @@ fn settings_of_the_candidate_may_be_others() {
 }
 
 #[test]
-fn records_that_are_none_are_named_by_their_line() {
+fn invalid_records_are_named_by_their_line() {
     let walk = guests().join("serial-walk.wasm");
     let validation = guests().join("validation.wasm");
     let (_one, good) = recorded(&[tried(4, "mars")], "sha256:1");

@@ -1,4 +1,4 @@
-//! `policy run`: answers, their effect in the host, and guests without an answer.
+//! `policy run`: answers, their effect in the host, and guests that give no answer.
 
 use serde_json::{Value, json};
 
@@ -53,7 +53,7 @@ fn yaml_and_admission_reviews_are_requests() {
 }
 
 #[test]
-fn a_liar_is_overruled() {
+fn an_invalid_answer_is_overruled() {
     let (_one, liar) = written("liar.wasm", &hostile::placement());
     let report = ran(&[text(&liar)]);
     assert_eq!(report["answer"], json!({"try": "mars"}));
@@ -62,7 +62,7 @@ fn a_liar_is_overruled() {
 }
 
 #[test]
-fn a_guest_without_an_answer_is_told_by_what_ended_it() {
+fn the_error_of_a_guest_without_an_answer_names_the_cause() {
     let object = json!({"operation": "create", "object": {"spec": "x".repeat(8192)}});
     let (_one, request) = written("a.json", object.to_string().as_bytes());
     let limit = ipu_guest_host::Limits::default().memory;

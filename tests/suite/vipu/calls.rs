@@ -73,7 +73,7 @@ async fn the_inventory_counts_partitions_of_everybody() {
 }
 
 #[tokio::test]
-async fn each_gcd_is_told_its_own_devices() {
+async fn each_gcd_gets_its_own_devices() {
     let simulator = pod1().await;
     let client = client(&simulator);
     let request = CreateRequest {
@@ -94,7 +94,7 @@ async fn the_version_is_the_servers_own() {
     assert_eq!(client(&simulator).version().await.unwrap(), "1.18.0");
 }
 
-/// Readers see a partition that is being formed while its maker still waits.
+/// Readers see a partition that is being formed while the creating call still waits.
 #[tokio::test]
 async fn a_partition_that_is_being_formed_is_seen_and_uses_ipus() {
     let simulator = pod1().await;
@@ -121,7 +121,7 @@ async fn a_partition_that_is_being_formed_is_seen_and_uses_ipus() {
     making.abort();
 }
 
-/// Many callers share one connection and none of their changes is sent twice.
+/// Many callers share one connection, and none of their changes is sent twice.
 #[tokio::test]
 async fn clones_of_a_client_work_at_the_same_time() {
     let simulator = pod1().await;

@@ -1,4 +1,4 @@
-//! Every way in which a call fails, the client's result, and the actual state.
+//! Every kind of failed call, the client's result, and the actual state.
 
 use cluster::wait::eventually;
 use tonic::Code;
@@ -27,10 +27,10 @@ async fn is_active(client: &VipuClient, id: &str) -> bool {
 
 /// With every code of a refusal, the client finds the actual state and sends nothing twice.
 #[tokio::test]
-async fn every_code_is_told_apart_and_the_truth_is_the_same() {
+async fn every_code_leads_to_the_same_actual_state() {
     let simulator = pod1().await;
     let client = client(&simulator);
-    // Every code that is an error, by number; those of trouble half-way leave the outcome open.
+    // Every code that is an error, by number. For some of them, the outcome of the call is unknown.
     for number in 1..=16 {
         let name: CodeName = serde_json::from_str(&format!("{:?}", wire_name(number))).unwrap();
         let before = times(&simulator, Method::CreatePartition);
@@ -70,7 +70,7 @@ async fn every_code_is_told_apart_and_the_truth_is_the_same() {
 
 /// The code for "there is no such partition" is not published, so the result must not depend on it.
 #[tokio::test]
-async fn absent_is_absent_whatever_code_says_so() {
+async fn a_missing_partition_is_absent_with_every_code() {
     let simulator = pod1().await;
     let client = client(&simulator);
     for unknown in [
@@ -91,7 +91,7 @@ async fn absent_is_absent_whatever_code_says_so() {
 }
 
 #[tokio::test]
-async fn a_reply_that_is_cut_off_leaves_a_partition_that_the_truth_shows() {
+async fn a_partition_whose_reply_was_cut_off_is_found() {
     let simulator = pod1().await;
     let client = client(&simulator);
     simulator.server.order(Order {
@@ -142,7 +142,7 @@ async fn a_reply_that_never_comes_ends_at_the_deadline_and_the_client_goes_on() 
 
 /// The deadline passes during the work: the partition is created late, and the client sees it.
 #[tokio::test]
-async fn a_create_that_takes_too_long_still_makes_its_partition() {
+async fn a_create_that_exceeds_its_deadline_still_creates_the_partition() {
     let simulator = pod1().await;
     simulator
         .server
@@ -161,7 +161,7 @@ async fn a_create_that_takes_too_long_still_makes_its_partition() {
                 assert_eq!(state.operation_state, OperationState::Creating);
                 Err(format!("{state:?}"))
             }
-            Lookup::Absent => panic!("the partition was given up"),
+            Lookup::Absent => panic!("the partition was abandoned"),
         }
     })
     .await;
@@ -195,7 +195,11 @@ async fn a_server_that_is_down_is_unreachable_and_nothing_was_sent() {
 
     simulator.server.with(|world, _| world.orders.cancel(down));
     let back = eventually("the server answers again", async || client.list().await).await;
-    assert_eq!(back.len(), 1, "a partition outlives its server's pause");
+    assert_eq!(
+        back.len(),
+        1,
+        "a partition outlives the outage of its server"
+    );
 }
 
 #[tokio::test]
@@ -250,7 +254,7 @@ async fn a_full_pod_and_a_pod_in_pieces_refuse() {
     }
     client.remove("p-0", false).await.unwrap();
     client.remove("p-2", false).await.unwrap();
-    // Eight IPUs are free, in two pieces: the estimate says 8 and the server knows better.
+    // Eight IPUs are free, in two pieces. The estimate is 8, but the server refuses.
     assert_eq!(client.inventory().await.unwrap().largest_free(), 8);
     let error = client.create(&partition("p-4", 8)).await.unwrap_err();
     let VipuError::Refused { code, message, .. } = error else {
@@ -285,7 +289,7 @@ async fn a_partition_that_breaks_while_it_forms_is_there_and_in_error() {
 
 /// A port whose server does not use gRPC, and one without a listener.
 #[tokio::test]
-async fn what_is_no_v_ipu_controller_is_an_error_and_no_hang() {
+async fn a_server_that_is_not_a_v_ipu_controller_is_an_error_and_not_a_hang() {
     let simulator = pod1().await;
     let mut reference = simulator.controller("pod1");
     reference.port = simulator.control.port();

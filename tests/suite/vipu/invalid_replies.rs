@@ -31,7 +31,7 @@ const EVERY_LIE: [Lie; 11] = [
     Lie::Bare,
 ];
 
-/// Gives every reply this fault, until the next order.
+/// Applies this fault to every reply, until the next order.
 fn lie(simulator: &Simulator, lie: Lie) {
     simulator.server.clear();
     simulator.server.order(Order {
@@ -56,7 +56,7 @@ async fn fixture() -> (Simulator, VipuClient) {
 }
 
 #[tokio::test]
-async fn an_answer_about_another_partition_is_no_answer() {
+async fn an_answer_about_another_partition_does_not_count() {
     let (simulator, client) = fixture().await;
     lie_on(&simulator, Method::GetPartitionStatus, Lie::OtherId);
     let error = client.status("p-1").await.unwrap_err();
@@ -103,7 +103,7 @@ async fn unknown_enums_are_undefined() {
 }
 
 #[tokio::test]
-async fn what_is_listed_twice_counts_once() {
+async fn a_partition_that_is_listed_twice_counts_once() {
     let (simulator, client) = fixture().await;
     let honest = client.inventory().await.unwrap();
     lie(&simulator, Lie::Twice);
@@ -126,7 +126,7 @@ async fn huge_texts_are_cut_and_empty_ones_are_harmless() {
     assert!(client.create(&partition("p-3", 1)).await.is_ok());
 }
 
-/// Everything that the client reports about a controller, as text.
+/// Returns everything that the client reports about a controller, as text.
 async fn everything_told(client: &VipuClient) -> Vec<String> {
     let failed = |error: VipuError| error.reason();
     vec![
@@ -146,7 +146,7 @@ async fn everything_told(client: &VipuClient) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn nothing_that_a_controller_says_controls_a_terminal() {
+async fn no_text_of_a_controller_controls_a_terminal() {
     let (simulator, client) = fixture().await;
     lie(&simulator, Lie::HostileTexts);
     let mut told = everything_told(&client).await;
@@ -167,7 +167,7 @@ async fn nothing_that_a_controller_says_controls_a_terminal() {
     }
     for told in told {
         assert!(told.chars().all(is_plain), "{told:?}");
-        // As Rust writes such characters in quotes.
+        // The form in which Rust writes such characters in quotes.
         for escaped in ["\\u{", "\\r", "\\n", "\\0"] {
             assert!(!told.contains(escaped), "{told}");
         }
@@ -175,7 +175,7 @@ async fn nothing_that_a_controller_says_controls_a_terminal() {
 }
 
 #[tokio::test]
-async fn a_partition_that_vanishes_from_the_list_is_still_told_by_its_status() {
+async fn a_partition_that_vanishes_from_the_list_is_still_found_by_its_status() {
     let (simulator, client) = fixture().await;
     lie(&simulator, Lie::Nothing);
     assert_eq!(client.inventory().await.unwrap(), Inventory::default());
@@ -192,7 +192,7 @@ async fn a_partition_that_vanishes_from_the_list_is_still_told_by_its_status() {
 }
 
 #[tokio::test]
-async fn a_partition_that_appears_takes_room_and_is_nobodys() {
+async fn an_unknown_partition_takes_capacity_and_has_no_owner() {
     let (simulator, client) = fixture().await;
     let honest = client.inventory().await.unwrap();
     lie(&simulator, Lie::Appearing);
@@ -206,7 +206,7 @@ async fn a_partition_that_appears_takes_room_and_is_nobodys() {
 }
 
 #[tokio::test]
-async fn a_partition_of_another_size_is_found_out() {
+async fn a_partition_of_another_size_is_noticed() {
     let (simulator, client) = fixture().await;
     assert_eq!(client.size_mismatch("p-1", 4, 1).await, None);
     lie(&simulator, Lie::HalfTheSize);
@@ -226,7 +226,7 @@ async fn a_partition_of_another_size_is_found_out() {
 
 /// With every fault, calls end, and all counts stay within their limits.
 #[tokio::test]
-async fn no_lie_stops_the_client() {
+async fn no_invalid_reply_stops_the_client() {
     let (simulator, client) = fixture().await;
     for (number, told) in EVERY_LIE.into_iter().enumerate() {
         lie(&simulator, told);
@@ -237,7 +237,7 @@ async fn no_lie_stops_the_client() {
         assert!(inventory.total <= 16 && inventory.used <= 16, "{told:?}");
         assert!(inventory.largest_free() <= 16, "{told:?}");
         assert!(client.devices(&id, 1).await.len() <= 4, "{told:?}");
-        // Accepted or refused: in both cases, with texts of bounded length.
+        // Each reply is accepted or refused. In both cases, the texts have bounded length.
         for reason in [created.err(), status.err()].into_iter().flatten() {
             assert!(reason.reason().len() < 1_000, "{told:?}: {reason}");
         }
@@ -252,7 +252,7 @@ async fn no_lie_stops_the_client() {
 }
 
 #[tokio::test]
-async fn an_ipu_that_keeps_failing_shows_up_on_its_controller() {
+async fn a_repeatedly_failing_ipu_is_reported_for_its_controller() {
     let (simulator, client) = fixture().await;
     let registry = Arc::new(Registry::new(Deadlines::default()));
     let pool = ControllerPool::new(registry, node_labels().0, no_partitions());

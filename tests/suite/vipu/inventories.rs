@@ -91,7 +91,7 @@ async fn callers_at_the_same_time_share_one_read() {
 }
 
 #[tokio::test]
-async fn what_was_read_before_a_change_is_not_told_after_it() {
+async fn no_inventory_from_before_a_change_is_returned_after_it() {
     let pod1 = pod1().await;
     let (registry, inventories) = listing(&[&pod1]).await;
     let entry = registry.known().entries[0].clone();
@@ -104,7 +104,7 @@ async fn what_was_read_before_a_change_is_not_told_after_it() {
 }
 
 #[tokio::test]
-async fn what_was_taken_since_is_counted_without_another_read() {
+async fn new_partitions_count_without_another_read() {
     let pod1 = pod1().await;
     let (registry, inventories) = listing(&[&pod1]).await;
     let entry = registry.known().entries[0].clone();
@@ -117,16 +117,12 @@ async fn what_was_taken_since_is_counted_without_another_read() {
     }
     assert_eq!(reads(&pod1), 1);
     let read_again = inventories.all(Duration::ZERO).await;
-    assert_eq!(
-        free(&read_again),
-        [Some(8)],
-        "the reading holds both by now"
-    );
+    assert_eq!(free(&read_again), [Some(8)], "the inventory contains both");
     assert_eq!(reads(&pod1), 2);
 }
 
 #[tokio::test]
-async fn a_reader_who_gives_up_leaves_the_others_theirs() {
+async fn a_cancelled_reader_does_not_affect_the_others() {
     let pod1 = pod1().await;
     let (registry, inventories) = listing(&[&pod1]).await;
     let entry = registry.known().entries[0].clone();
@@ -148,9 +144,9 @@ fn version_reads(simulator: &Simulator) -> usize {
     reads.count()
 }
 
-/// The version is read at first and after failures, and not with each inventory.
+/// The version is read at first and after failures, not with each inventory.
 #[tokio::test]
-async fn the_version_is_read_seldom_and_told_with_each_report() {
+async fn the_version_is_read_seldom_and_is_in_each_report() {
     let pod1 = pod1().await;
     let (registry, inventories) = listing(&[&pod1]).await;
     let entry = registry.known().entries[0].clone();
@@ -169,11 +165,15 @@ async fn the_version_is_read_seldom_and_told_with_each_report() {
     });
     let report = inventories.of(&entry, Duration::ZERO).await;
     assert!(report.inventory.is_err());
-    assert_eq!(report.version.as_deref(), Some("1.18.0"), "as it was last");
+    assert_eq!(
+        report.version.as_deref(),
+        Some("1.18.0"),
+        "the last known version"
+    );
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_tell_its_version_is_none_the_worse() {
+async fn a_server_without_a_version_works_as_any_other() {
     let pod1 = pod1().await;
     let (_, inventories) = listing(&[&pod1]).await;
     pod1.server.order(Order {
@@ -186,7 +186,7 @@ async fn a_server_that_does_not_tell_its_version_is_none_the_worse() {
     let reports = inventories.all(LONG).await;
     assert_eq!(free(&reports), [Some(16)]);
     assert_eq!(reports[0].version, None);
-    // A controller that never answers the question does not delay the inventory for long.
+    // A controller that never answers the version request does not delay the inventory for long.
     let pod2 = Simulator::start(Options::quick("pod2", 16)).await.unwrap();
     let (_, inventories) = listing(&[&pod2]).await;
     pod2.server.order(Order {
@@ -196,8 +196,8 @@ async fn a_server_that_does_not_tell_its_version_is_none_the_worse() {
     assert_eq!(free(&inventories.all(LONG).await), [Some(16)]);
 }
 
-/// An edit of the list counts with the next look; what was made on a controller that has left the
-/// list can still be reached, and nothing new is put there.
+/// A change of the list applies from the next read. Partitions on a controller that has left the
+/// list can still be reached, and nothing new is created there.
 #[tokio::test]
 async fn a_controller_that_leaves_the_list_is_reached_and_not_offered() {
     let pod1 = pod1().await;

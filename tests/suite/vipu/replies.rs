@@ -15,11 +15,11 @@ const LIARS: usize = 16;
 /// Concurrent reads of each of them.
 const READS: usize = 16;
 
-/// What may be read at most: eight replies, what a connection may send before it is read, and the beginning of each of
-/// the eight reads of one controller that are under way.
+/// The maximum of bytes read: eight replies, the bytes that a connection may send before they are read, and the
+/// beginning of each of the eight concurrent reads of one controller.
 const MOST: usize = 8 * CLAIMED as usize + LIARS * ((256 << 10) + 8 * (64 << 10));
 
-/// Controllers that block every read after as much of a reply as the operator accepts.
+/// Controllers that block every read after as many bytes of a reply as the operator accepts.
 async fn liars() -> Vec<Simulator> {
     let started = (0..LIARS).map(|number| Options::quick(&format!("liar{number}"), 16));
     let liars = join_all(started.map(Simulator::start)).await;
@@ -34,7 +34,7 @@ async fn liars() -> Vec<Simulator> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn controllers_that_lie_take_a_bounded_memory_together_and_hold_up_nobody() {
+async fn controllers_with_endless_replies_take_bounded_memory_together_and_delay_nobody() {
     let liars = liars().await;
     let honest = Simulator::start(Options::quick("honest", 1024));
     let honest = honest.await.unwrap();

@@ -19,7 +19,8 @@ use super::partition;
 
 const KEY: &str = "a-key-that-nobody-guesses";
 
-/// A Secret's volume as a kubelet writes it: files are links through `..data`, which is replaced.
+/// A Secret's volume as a kubelet writes it: files are links through `..data`, which the kubelet
+/// replaces.
 struct Volume {
     folder: TempDir,
     swaps: u32,
@@ -154,7 +155,7 @@ async fn every_call_is_served_over_tls_with_the_right_certificate_and_key() {
 }
 
 #[tokio::test]
-async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
+async fn a_refused_connection_is_reported_with_who_must_fix_it() {
     let fixture = Fixture::new("127.0.0.1").await;
     let other = Fixture::new("127.0.0.1").await;
     let (tls, right_key) = fixture.volumes();
@@ -214,7 +215,7 @@ async fn what_a_controller_does_not_accept_is_told_with_who_has_to_mend_it() {
 }
 
 #[tokio::test]
-async fn one_name_can_stand_in_every_controllers_certificate() {
+async fn all_controllers_can_have_the_same_name_in_their_certificates() {
     let fixture = Fixture::new("v-ipu.example").await;
     let (tls, credentials) = fixture.volumes();
     let client = fixture.client(options(&tls, &credentials)).await;
@@ -271,7 +272,7 @@ async fn renewed_files_are_used_without_a_restart_and_bad_ones_leave_the_last() 
 }
 
 #[tokio::test]
-async fn files_that_are_bad_at_the_start_hold_every_call_back_until_they_are_mended() {
+async fn invalid_files_at_the_start_block_every_call_until_they_are_fixed() {
     let fixture = Fixture::new("127.0.0.1").await;
     let (certificate, key) = fixture.identity();
     let ca = fixture.ca();
@@ -310,7 +311,7 @@ async fn files_that_are_bad_at_the_start_hold_every_call_back_until_they_are_men
 }
 
 #[tokio::test]
-async fn an_option_that_can_never_be_right_is_an_error_at_once() {
+async fn an_impossible_option_is_an_error_at_once() {
     let named = |user: &str, key: &str| AuthOptions {
         vipu_user_id_metadata: user.to_owned(),
         vipu_api_key_metadata: key.to_owned(),

@@ -1,4 +1,4 @@
-//! The simulator as its users run it: orders over HTTP, and partitions that outlive a process.
+//! The simulator as its users run it: orders over HTTP, and partitions that outlive the process.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn state(simulator: &Simulator) -> Value {
 }
 
 #[tokio::test]
-async fn faults_are_ordered_seen_and_taken_back_over_http() {
+async fn faults_are_ordered_shown_and_removed_over_http() {
     let simulator = pod1().await;
     let client = client(&simulator);
     let order = json!({
@@ -69,7 +69,7 @@ async fn faults_are_ordered_seen_and_taken_back_over_http() {
 }
 
 #[tokio::test]
-async fn partitions_are_taken_broken_and_made_to_vanish_over_http() {
+async fn partitions_are_created_broken_and_removed_over_http() {
     let simulator = pod1().await;
     let client = client(&simulator);
     let wanted = r#"{"id": "by-hand", "ipus": 8}"#;
@@ -102,7 +102,7 @@ async fn partitions_are_taken_broken_and_made_to_vanish_over_http() {
 }
 
 #[tokio::test]
-async fn garbage_on_either_port_harms_nobody() {
+async fn invalid_input_on_either_port_affects_nobody() {
     let simulator = pod1().await;
     for (request, body, expected) in [
         ("POST /faults", "{", 400),

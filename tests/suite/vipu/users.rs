@@ -8,10 +8,10 @@ use vipu_simulator::{Options, Simulator};
 
 use super::partition;
 
-/// A list shows what its caller may see. If a partition of another user is missing from it, the partition may still
-/// exist.
+/// A list shows only what its caller may see. If a partition of another user is missing from it, the partition may
+/// still exist.
 #[tokio::test]
-async fn what_another_user_made_is_never_taken_for_absent() {
+async fn a_partition_of_another_user_never_counts_as_absent() {
     let simulator = Simulator::start(Options::quick("pod1", 16)).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let name_user = |user: &str| fs::write(folder.path().join("user-id"), user).unwrap();
@@ -41,7 +41,7 @@ async fn what_another_user_made_is_never_taken_for_absent() {
         let (is_denial, reason) = asked(Some(code), "p-1").await.unwrap_err();
         assert!(is_denial && reason.contains("it does not let the operator do GetPartitionStatus"));
         let own = second.lookup("p-1").await.unwrap_err();
-        assert!(own.is_denial(), "whoever asked for it: {own}");
+        assert!(own.is_denial(), "for every requester: {own}");
     }
     // An ambiguous code, and a list that does not show it.
     for code in [

@@ -1,4 +1,4 @@
-//! A condition that may take too many steps for an object: nothing is evaluated, and `onError` decides.
+//! A condition that may take too many steps for an object is not evaluated, and `onError` decides.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use tests::review;
 
 use super::{create, open, options};
 
-/// What becomes of a request about an object with so many items, at a policy that compares them all with
-/// one another.
+/// Returns the result of a request about an object with this number of items, for a policy whose
+/// condition compares all of them with one another.
 async fn answer(items: usize, on_error: OnError) -> (Answer, CallCounts) {
     let guests = ActivePolicies::new(open(options(&[Hook::Validation])).await);
     let wanted = json!({"matchConditions": [{

@@ -1,4 +1,4 @@
-//! The example policies that are written in Rust decide as their READMEs say, as components.
+//! The example policies in Rust decide as their READMEs describe, as components.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -19,12 +19,12 @@ pub(crate) fn built() -> &'static Path {
     BUILT.get_or_init(|| release::guests::build_examples().expect("the examples can be built"))
 }
 
-/// The example of this name in the place of the built-in guest.
+/// Loads the example of this name in the place of the built-in guest.
 async fn policy(name: &str, hook: Hook, settings: Value) -> GuestHost {
     replaced(&built().join(format!("{name}.wasm")), hook, settings).await
 }
 
-/// The component of this file in the place of the built-in guest.
+/// Loads the component of this file in the place of the built-in guest.
 async fn replaced(file: &Path, hook: Hook, settings: Value) -> GuestHost {
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(file, folder.path().join(built_in_file(hook))).unwrap();
@@ -90,7 +90,7 @@ async fn decided(
 }
 
 #[tokio::test]
-async fn best_fit_packs_the_fullest_controller_that_has_room() {
+async fn best_fit_chooses_the_fullest_controller_with_enough_capacity() {
     let policies = policy("best-fit", Hook::Placement, json!({})).await;
     let controllers = [
         view("empty", 64, 0),
@@ -161,7 +161,7 @@ async fn the_quota_is_held_at_placement() {
 }
 
 #[tokio::test]
-async fn the_quota_is_told_at_admission_and_refuses_nothing() {
+async fn the_quota_warns_at_admission_and_refuses_nothing() {
     let policies = policy("namespace-quota", Hook::Validation, quota()).await;
     let mut admission = create();
     admission.namespace = "vision".to_owned();

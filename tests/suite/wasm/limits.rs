@@ -1,4 +1,4 @@
-//! Every limit has a guest that violates it, and the error says by its type which one it was.
+//! Every limit has a guest that violates it, and the type of the error names the limit.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ async fn guest(body: &str, limits: Limits) -> GuestHost {
     serving(Hook::Validation, hostile::validation(body), limits).await
 }
 
-/// The component in the place of the built-in one.
+/// Loads the component in the place of the built-in one.
 async fn serving(hook: Hook, component: Vec<u8>, limits: Limits) -> GuestHost {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(built_in_file(hook)), component).unwrap();
@@ -28,7 +28,7 @@ async fn serving(hook: Hook, component: Vec<u8>, limits: Limits) -> GuestHost {
     open(options).await
 }
 
-/// A guest that loops on large objects, with one turn that is not waited for long.
+/// A guest that loops on large objects, with one permit and a short wait for it.
 async fn one_at_a_time() -> GuestHost {
     let limits = Limits {
         concurrent: 1,
@@ -38,7 +38,7 @@ async fn one_at_a_time() -> GuestHost {
     guest("(loop (br 0))", limits).await
 }
 
-/// Asks the guest, which must fail, and must have harmed nobody: the next call is answered.
+/// Calls the guest, which must fail without an effect on others: the next call is answered.
 async fn failure(body: &str) -> GuestError {
     let policies = guest(body, Limits::default()).await;
     let error = policies
@@ -53,7 +53,7 @@ async fn failure(body: &str) -> GuestError {
     error
 }
 
-/// Whether a call was ended for its time: of its own, or on a busy machine by the clock.
+/// Whether a call was ended for its time: by its own limit, or on a busy machine by the clock.
 fn is_ended(error: &GuestError) -> bool {
     matches!(error, GuestError::Deadline(_) | GuestError::Starved { .. })
 }
@@ -101,7 +101,7 @@ async fn async_threads_go_on_while_a_guest_loops() {
 }
 
 #[tokio::test]
-async fn turns_that_do_not_come_up_are_not_waited_for() {
+async fn a_call_waits_only_briefly_for_a_permit() {
     let policies = one_at_a_time().await;
     let (object, admission) = (large(), create());
     let (first, second) = tokio::join!(
@@ -113,7 +113,7 @@ async fn turns_that_do_not_come_up_are_not_waited_for() {
 }
 
 #[tokio::test]
-async fn a_call_that_nobody_waits_for_keeps_its_turn() {
+async fn an_abandoned_call_keeps_its_permit() {
     let policies = one_at_a_time().await;
     let (object, admission) = (large(), create());
     {
@@ -143,7 +143,7 @@ async fn a_table_that_grows_meets_the_limit_of_tables() {
 }
 
 #[tokio::test]
-async fn an_object_that_is_nested_without_end_is_not_taken() {
+async fn an_endlessly_nested_object_is_refused() {
     let body = "(memory.fill (i32.const 4096) (i32.const 91) (i32.const 40000))
         (memory.fill (i32.const 44096) (i32.const 93) (i32.const 40000))
         (return (call $answer (i32.const 4096) (i32.const 80000)))";
@@ -159,11 +159,11 @@ async fn an_object_that_is_nested_without_end_is_not_taken() {
     assert_eq!(next.unwrap().object, small);
 }
 
-/// 3.5 MiB of text, and some 350 MiB as a tree.
+/// 3.5 MiB of text, which take about 350 MiB as a tree.
 const OBJECTS: u32 = 1 << 19;
 
 #[tokio::test]
-async fn an_object_that_would_fill_the_memory_is_not_taken() {
+async fn an_object_that_would_fill_the_memory_is_refused() {
     let component = hostile::defaulting(&hostile::many_objects(OBJECTS));
     let policies = serving(Hook::Defaulting, component, Limits::default()).await;
     let (admission, object) = (create(), large());
@@ -181,7 +181,7 @@ async fn an_object_that_would_fill_the_memory_is_not_taken() {
 }
 
 #[tokio::test]
-async fn a_module_that_answers_so_is_refused_when_it_is_tried() {
+async fn a_module_with_such_answers_fails_its_check() {
     let policies = open(options(&[Hook::Defaulting])).await;
     let body = hostile::always(&hostile::many_objects(OBJECTS));
     let config = ModuleConfig {
@@ -197,7 +197,7 @@ async fn a_module_that_answers_so_is_refused_when_it_is_tried() {
 }
 
 #[tokio::test]
-async fn traps_are_told_as_traps() {
+async fn traps_are_reported_as_traps() {
     for body in [
         "unreachable",
         "(return (call $recurse (i32.const 0)))",
@@ -210,7 +210,7 @@ async fn traps_are_told_as_traps() {
 }
 
 #[tokio::test]
-async fn an_answer_over_the_limit_is_not_taken() {
+async fn an_answer_over_the_limit_is_refused() {
     let error = failure(&hostile::warning(6 << 20)).await;
     assert!(
         matches!(error, GuestError::OutputTooLarge { .. }),
@@ -221,7 +221,7 @@ async fn an_answer_over_the_limit_is_not_taken() {
 }
 
 #[tokio::test]
-async fn an_answer_that_cannot_be_read_is_not_taken() {
+async fn an_unreadable_answer_is_refused() {
     let no_text = format!(
         "(i32.store (i32.const 65536) (i32.const -1)) {}",
         hostile::warning(4)

@@ -1,4 +1,4 @@
-//! The three guests answer as components what their code answers natively.
+//! The three guests answer as components in the same way as their native code.
 
 use std::collections::BTreeSet;
 
@@ -96,7 +96,7 @@ async fn defaulting_answers_as_its_code() {
     }
 }
 
-/// What can be the matter with a controller.
+/// The possible problems of a controller.
 #[derive(Clone, Copy, Debug)]
 enum State {
     Free,

@@ -1,4 +1,4 @@
-//! A slow policy beside others: they are answered meanwhile, and nothing of its time is charged to them.
+//! A slow policy beside others: their calls are answered meanwhile, and its time is not charged to them.
 
 use std::time::Duration;
 
@@ -15,10 +15,11 @@ use tests::review;
 
 use super::{create, open, options};
 
-/// A guest that never ends where the object is large.
+/// A guest that never ends for large objects.
 const ENDLESS: &str = "(loop (br 0))";
 
-/// Longer than anything else in a test takes; its deadline ends what is left at the end of the test.
+/// Longer than any other step of a test. The deadline ends the calls that remain at the end of the
+/// test.
 const LONG: Duration = Duration::from_secs(5);
 
 async fn host(limits: Limits) -> GuestHost {
@@ -44,7 +45,7 @@ fn large() -> Value {
 
 type Call<'a> = BoxFuture<'a, Result<Served<Verdict>, GuestError>>;
 
-/// So many calls that do not end, begun in this order.
+/// Starts this number of calls that do not end, in this order.
 async fn endless<'a>(policies: &'a GuestHost, guest: &'a Guest, count: usize) -> Vec<Call<'a>> {
     let mut calls: Vec<Call<'a>> = Vec::new();
     for _ in 0..count {
@@ -57,7 +58,7 @@ async fn endless<'a>(policies: &'a GuestHost, guest: &'a Guest, count: usize) ->
 }
 
 #[tokio::test]
-async fn a_slow_policy_takes_nothing_of_its_neighbours() {
+async fn a_slow_policy_does_not_delay_other_policies() {
     let limits = Limits::default();
     let policies = host(limits).await;
     let (slow, fast) = (
@@ -78,7 +79,7 @@ async fn a_slow_policy_takes_nothing_of_its_neighbours() {
     }
 }
 
-/// A chain of one policy, and how its calls are counted.
+/// A chain of one policy, and the counts of its calls.
 fn chain_of(guests: &ActivePolicies, guest: Guest) -> BoundPolicy {
     let entry = BoundPolicy {
         name: "policy".into(),
@@ -91,7 +92,7 @@ fn chain_of(guests: &ActivePolicies, guest: Guest) -> BoundPolicy {
     entry
 }
 
-/// Why a request was refused.
+/// The reason of a refused request.
 async fn refused(guests: &ActivePolicies, chain: &ChainRun<'_>) -> String {
     let answer = chain.run_validation().await;
     assert!(guests.chain(Hook::Validation).shadows.is_empty());
@@ -119,7 +120,8 @@ async fn waiting_for_a_permit_is_not_charged_to_the_policy() {
     assert_eq!(entry.stats.counts().calls, CallCounts::default());
 }
 
-/// Before it ends by its own deadline, the time of the whole request is over, which others may have taken.
+/// The deadline of the whole request passes before the policy's own deadline. Other policies may have used
+/// that time.
 #[tokio::test]
 async fn the_end_of_the_requests_time_is_not_charged_to_the_policy() {
     let policies = host(Limits::default()).await;

@@ -1,4 +1,4 @@
-//! Files that do not become guests: each is refused with its reason, and those in use go on.
+//! Files that are not valid guests: each is refused with its reason, and active guests continue.
 
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{BUILT_IN, GuestHost, Limits, ModuleConfig, OpenError};
@@ -8,7 +8,8 @@ use tests::guests::hostile;
 
 use super::{create, guests, open, options};
 
-/// The reason why a module is refused as a guest for validation, beside which the built-in one answers.
+/// Returns the reason why a module is refused as a guest for validation. The built-in guest continues
+/// to answer.
 async fn reason(policies: &GuestHost, bytes: &[u8]) -> String {
     let config = ModuleConfig {
         settings: "{}".to_owned(),
@@ -25,7 +26,7 @@ async fn reason(policies: &GuestHost, bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn what_is_no_policy_is_refused_with_its_reason() {
+async fn a_file_that_is_not_a_policy_is_refused_with_the_reason() {
     let policies = open(options(&[Hook::Validation])).await;
     let placement = std::fs::read(guests().join("serial-walk.wasm")).unwrap();
     let mut cut = std::fs::read(guests().join("validation.wasm")).unwrap();
@@ -99,7 +100,7 @@ async fn a_file_over_the_limit_is_not_read() {
 }
 
 #[tokio::test]
-async fn settings_that_a_policy_does_not_take_are_told() {
+async fn refused_settings_are_reported_with_the_reason() {
     let mut options = options(&[Hook::Validation]);
     options.settings = json!({ "maxIpusPerJob": 0 });
     let error = GuestHost::open(options).await.map(drop).unwrap_err();

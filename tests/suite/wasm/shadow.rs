@@ -1,4 +1,5 @@
-//! What a tried guest is compared with, and what it is held to, as the one that counts is.
+//! Shadow guests: the answer with which each is compared, and the same checks as for the active
+//! guest.
 
 use cluster::wait::{Seen, eventually};
 use ipu_admission::chain_run::ChainRun;
@@ -47,7 +48,7 @@ fn set_chain(guests: &ActivePolicies, enforced: BoundPolicy, shadow: BoundPolicy
     );
 }
 
-/// Counts of the one comparison of a request that `enforced` answers and `shadow` answers too.
+/// Returns the counts of the comparison of one request, which `enforced` and `shadow` both answer.
 async fn compared(enforced: Option<&str>, shadow: Option<&str>) -> ShadowCounts {
     let guests = ActivePolicies::new(open(options(&[Hook::Defaulting])).await);
     let of = async |body: Option<&str>| match body {

@@ -1,4 +1,4 @@
-//! Guests change while they are asked: at once, without a failed call, without a restart.
+//! Guests are replaced while they are called: immediately, without a failed call, without a restart.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ fn version(name: u8) -> Vec<u8> {
     bytes
 }
 
-/// What the built-in rules allow.
+/// The limit of the built-in rules.
 fn spec() -> Value {
     json!({
         "jobInstances": 1,
@@ -34,7 +34,7 @@ fn spec() -> Value {
     })
 }
 
-/// Activates a version of a policy, and answers its digest.
+/// Activates a version of a policy, and returns its digest.
 async fn put(guests: &ActivePolicies, version: Vec<u8>) -> String {
     let config = ModuleConfig {
         settings: "{}".to_owned(),
@@ -53,7 +53,7 @@ async fn put(guests: &ActivePolicies, version: Vec<u8>) -> String {
     digest
 }
 
-/// What callers that ask all the time have met.
+/// The results of callers that send requests without a pause.
 #[derive(Default)]
 struct Met {
     done: AtomicBool,
@@ -76,7 +76,7 @@ impl Met {
     }
 
     async fn once_served_by(&self, digest: &str) {
-        eventually("the version that was put serves", async || {
+        eventually("the new version serves", async || {
             Seen::when(self.digests.lock().unwrap().clone(), |seen| {
                 seen.contains(digest)
             })
@@ -111,7 +111,7 @@ async fn swaps_under_load_fail_no_call() {
     assert_eq!(
         *met.digests.lock().unwrap(),
         swapped,
-        "none but these serve"
+        "only these versions serve"
     );
     let calls = met.calls.load(Ordering::Relaxed);
     assert!(calls > 100, "only {calls} calls");

@@ -1,4 +1,4 @@
-//! What hostile guests write, and what of it reaches people.
+//! Texts of hostile guests, and the part of them that reaches users.
 
 use ipu_admission::answer::Decision as Verdict;
 use ipu_admission::chain_run::ChainRun;
@@ -15,7 +15,7 @@ use tests::review;
 
 use super::{create, open, options};
 
-/// Guests of one hook, of which this component is the one that is asked.
+/// Loads guests of one hook with this component.
 async fn asking(hook: Hook, component: Vec<u8>) -> ActivePolicies {
     let guests = ActivePolicies::new(open(options(&[hook])).await);
     let config = ModuleConfig {
@@ -72,7 +72,7 @@ async fn placed(component: Vec<u8>) -> (ActivePolicies, Placed) {
 }
 
 #[tokio::test]
-async fn a_refusal_of_megabytes_is_told_in_its_first_words() {
+async fn a_refusal_of_megabytes_is_cut_to_its_first_words() {
     let component = hostile::defaulting(&hostile::refuse_with(3 << 20));
     let guests = asking(Hook::Defaulting, component).await;
     let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
@@ -92,7 +92,7 @@ async fn a_refusal_of_megabytes_is_told_in_its_first_words() {
     }
 }
 
-/// What the webhook says of a large job where this component is asked.
+/// Returns the webhook's answer about a large job, with this component.
 async fn reviewed(hook: Hook, component: Vec<u8>) -> Verdict {
     let guests = asking(hook, component).await;
     let spec = json!({"jobInstances": 1, "ipusPerJobInstance": "2"});
@@ -139,7 +139,7 @@ async fn a_guest_that_fails_says_nothing_about_the_object() {
 }
 
 #[tokio::test]
-async fn a_wait_that_names_nobody_decides_nothing() {
+async fn a_wait_that_names_no_controller_is_overruled() {
     for entries in [0, 1, 170_000] {
         let (guests, placed) = placed(hostile::waiting(entries)).await;
         let walk = serial_walk(&wanted(), &controllers(), &[]);
@@ -156,7 +156,7 @@ async fn a_wait_that_names_nobody_decides_nothing() {
 }
 
 #[tokio::test]
-async fn what_a_rejection_says_is_plain() {
+async fn the_text_of_a_rejection_is_printable() {
     let (_, placed) = placed(hostile::rejecting()).await;
     let why = "no\u{fffd}\u{fffd}[2J \u{fffd}!".to_owned();
     assert_eq!(placed.decision, Decision::Reject(why));

@@ -1,4 +1,4 @@
-//! The empty WASI: nothing waits, nothing differs between two calls, and there is no way out.
+//! The empty WASI: no call waits, no two calls differ, and nothing outside can be reached.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use wit_parser::Resolve;
 
 use super::{create, open, options};
 
-/// What the guests here import of WASI, as its packages say.
+/// The WASI interfaces that the guests import here, in the form of their packages.
 const PACKAGES: [&str; 4] = [
     "package wasi:io@0.2.3;
      interface poll { resource pollable { block: func(); } }",
@@ -44,7 +44,7 @@ const WORLD: &str = "package test:guest;
       include ipu:policy/validation@0.1.0;
     }";
 
-/// A validation policy that runs `body` and then answers with one warning: the eight bytes at 512.
+/// A validation policy that runs `body` and then returns one warning: the eight bytes at 512.
 fn guest(body: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
@@ -92,14 +92,15 @@ fn guest(body: &str) -> Vec<u8> {
     encoded.expect("the module fits its world")
 }
 
-/// What the guest answers when its body runs, each time in a process of its own as it were.
+/// Returns the answer of the guest after its body, each time with a new host.
 async fn answer(body: &str) -> Result<Verdict, GuestError> {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join(built_in_file(Hook::Validation));
     std::fs::write(file, guest(body)).expect("a file");
     let mut options = options(&[Hook::Validation]);
     options.guests_dir = folder.path().to_owned();
-    // So long that a guest which sleeps for an hour would be noticed, and a slow machine is not.
+    // The limit is so long that the test notices a guest that sleeps for an hour, and so that a
+    // slow machine is no problem.
     options.limits = Limits {
         deadline: Duration::from_mins(1),
         ..Limits::default()
@@ -111,7 +112,7 @@ async fn answer(body: &str) -> Result<Verdict, GuestError> {
 }
 
 #[tokio::test]
-async fn a_pause_of_a_century_is_over_at_once() {
+async fn a_sleep_of_a_century_ends_at_once() {
     let pause = "(call $block (call $sleep (i64.const 3155760000000000000)))
         (call $block (call $sleep (i64.const -1)))";
     let asked = tokio::time::timeout(Duration::from_mins(2), answer(pause));
@@ -120,7 +121,7 @@ async fn a_pause_of_a_century_is_over_at_once() {
 }
 
 #[tokio::test]
-async fn time_stands_still_and_chance_is_the_same_in_every_call() {
+async fn time_does_not_advance_and_random_numbers_are_the_same_in_every_call() {
     // Eight letters, one for the lower half of each byte.
     let letters = |number: &str| {
         format!(
@@ -138,7 +139,7 @@ async fn time_stands_still_and_chance_is_the_same_in_every_call() {
 }
 
 #[tokio::test]
-async fn there_is_no_network_and_no_flood_of_chance() {
+async fn there_is_no_network_and_random_bytes_are_limited() {
     let error = answer("(drop (call $network))").await.unwrap_err();
     let GuestError::UnsupportedWasi(what) = &error else {
         panic!("{error:?}");

@@ -1,4 +1,4 @@
-//! `/query` asks the placement guest that is in use, as a component.
+//! `/query` calls the active placement guest, as a component.
 
 use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{ControllerView, Hook};
@@ -7,7 +7,7 @@ use ipu_policies::active_policies::ActivePolicies;
 
 use super::{open, options};
 
-/// Controllers of 64 IPUs of which only the last has free capacity.
+/// Controllers of 64 IPUs. Only the last one has free capacity.
 fn crowded(count: usize) -> Vec<ControllerView> {
     let controllers = (1..=count).map(|number| ControllerView {
         name: format!("pod{number}:8090"),
@@ -32,7 +32,7 @@ async fn ask(guests: &ActivePolicies, body: &str, views: &[ControllerView]) -> w
 }
 
 #[tokio::test]
-async fn the_guest_says_where_it_would_be_made_and_why_not_elsewhere() {
+async fn the_guest_names_the_controller_and_why_it_skips_the_others() {
     let guests = ActivePolicies::new(open(options(&[Hook::Placement])).await);
     for count in [1, 16, 256] {
         let views = crowded(count);
@@ -48,7 +48,7 @@ async fn the_guest_says_where_it_would_be_made_and_why_not_elsewhere() {
 }
 
 #[tokio::test]
-async fn the_guest_says_why_it_waits_or_never_comes() {
+async fn the_guest_says_why_a_request_waits_or_is_rejected() {
     let guests = ActivePolicies::new(open(options(&[Hook::Placement])).await);
     let full = &crowded(17)[..16];
     let waits = ask(&guests, r#"{"size": 2}"#, full).await;

@@ -6,7 +6,7 @@
 pub struct Block {
     /// Number of the first IPU, from 0.
     pub first: u32,
-    /// How many.
+    /// Number of IPUs.
     pub size: u32,
 }
 
@@ -30,7 +30,7 @@ pub fn place(size: u32, total: u32, taken: &[Block]) -> Option<Block> {
         .find(|block| taken.iter().all(|other| !other.overlaps(*block)))
 }
 
-/// The largest power of two for which `place` finds a block; 0 where there is none.
+/// The largest power of two for which `place` finds a block, or 0.
 pub fn largest(total: u32, taken: &[Block]) -> u32 {
     (0..u32::BITS)
         .rev()
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn free_ipus_in_pieces_hold_no_large_partition() {
+    fn fragmented_free_ipus_fit_no_large_partition() {
         // 12 of 16 IPUs are free, but no aligned block of 8.
         let taken = blocks(&[(0, 2), (8, 2)]);
         assert_eq!(largest(16, &taken), 4);

@@ -11,31 +11,31 @@ use crate::pod::Rejection;
 pub enum CodeName {
     /// The call was cancelled.
     Cancelled = 1,
-    /// What a Go server sends for an error without a code.
+    /// The code that a Go server sends for an error without a code.
     Unknown = 2,
-    /// The request makes no sense.
+    /// The request is invalid.
     InvalidArgument = 3,
-    /// It took too long.
+    /// The deadline has passed.
     DeadlineExceeded = 4,
-    /// There is no such thing.
+    /// The object does not exist.
     NotFound = 5,
-    /// There is such a thing already.
+    /// The object exists already.
     AlreadyExists = 6,
-    /// The caller may not.
+    /// The caller has no permission.
     PermissionDenied = 7,
-    /// There is not enough.
+    /// A resource is exhausted.
     ResourceExhausted = 8,
-    /// Not in this state.
+    /// The state of the object does not allow the request.
     FailedPrecondition = 9,
-    /// Another call was faster.
+    /// Another call won a conflict.
     Aborted = 10,
-    /// Past the end.
+    /// A value is out of range.
     OutOfRange = 11,
-    /// No such method.
+    /// The method does not exist.
     Unimplemented = 12,
-    /// Something broke.
+    /// An internal error.
     Internal = 13,
-    /// Not now.
+    /// The service is unavailable.
     Unavailable = 14,
     /// Data is lost.
     DataLoss = 15,
@@ -57,9 +57,9 @@ pub struct Codes {
     pub invalid: CodeName,
     /// Something else is being done to the partition.
     pub busy: CodeName,
-    /// The partition is in error.
+    /// The partition is in the state ERROR.
     pub broken: CodeName,
-    /// The caller's credentials are not those that are required.
+    /// The caller's credentials are not the required ones.
     pub stranger: CodeName,
 }
 

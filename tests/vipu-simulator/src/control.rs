@@ -7,12 +7,12 @@
 //! | `GET /calls?after=N` | every call after number N, and how it ended |
 //! | `POST /faults` | adds an order (`faults::Order`) and returns its number |
 //! | `DELETE /faults`, `DELETE /faults/N` | removes all orders, or one |
-//! | `PUT /timings` | how long work takes (`pod::Timings`) |
+//! | `PUT /timings` | sets how long work takes (`pod::Timings`) |
 //! | `PUT /codes` | which gRPC code is sent in which case (`codes::Codes`) |
 //! | `POST /partitions` | makes a partition by hand, at once (`pod::Wanted`) |
 //! | `DELETE /partitions/ID` | deletes a partition at once |
 //! | `POST /partitions/ID/error` | breaks it: `{"message": "…", "needs_force": false}` |
-//! | `POST /partitions/ID/auto-reset` | the server resets it by itself |
+//! | `POST /partitions/ID/auto-reset` | resets it as the server does by itself |
 
 use std::sync::Arc;
 

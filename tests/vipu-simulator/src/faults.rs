@@ -24,17 +24,17 @@ pub enum Method {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "snake_case")]
 pub struct Order {
-    /// The methods that it applies to. Missing: all.
+    /// The methods that it applies to. If missing: all.
     pub method: Option<Method>,
-    /// The number of calls that it applies to. Missing: all, until it is removed.
+    /// The number of calls that it applies to. If missing: all, until it is removed.
     pub times: Option<u32>,
-    /// Wait so many milliseconds before anything else.
+    /// Wait for this number of milliseconds before anything else.
     pub slow_ms: Option<u64>,
-    /// Do nothing and answer this.
+    /// Do no work, and reply with this refusal.
     pub fail: Option<Fail>,
     /// Answer CreatePartition as if no IPU were free.
     pub full: bool,
-    /// The partition that CreatePartition forms goes to ERROR with these words.
+    /// The partition that CreatePartition forms goes to ERROR with this text.
     pub breaks: Option<String>,
     /// Do the work, and send an invalid reply.
     pub lie: Option<Lie>,
@@ -62,7 +62,7 @@ impl Order {
 pub struct Fail {
     /// Its code.
     pub code: CodeName,
-    /// Its words.
+    /// Its message.
     #[serde(default)]
     pub message: String,
 }
@@ -92,7 +92,7 @@ pub enum Lie {
     HostileTexts,
     /// Numbers are the largest possible, and times are beyond every calendar.
     HugeNumbers,
-    /// The reply lacks its messages.
+    /// The reply contains no messages.
     Bare,
 }
 
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_strikes_its_method_as_often_as_it_says() {
+    fn an_order_applies_to_its_method_as_often_as_it_says() {
         let mut orders = Orders::default();
         orders.add(Order {
             times: Some(2),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_without_a_number_stands_until_it_is_taken_back() {
+    fn an_order_without_a_number_is_active_until_it_is_removed() {
         let mut orders = Orders::default();
         let id = orders.add(Order {
             slow_ms: Some(5),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::faults::Method;
 
-/// How many calls are kept; older ones are forgotten.
+/// Number of calls that are kept. Older ones are dropped.
 const CALLS_MAX: usize = 100_000;
 
 /// One call.
@@ -13,13 +13,13 @@ const CALLS_MAX: usize = 100_000;
 pub struct Call {
     /// Its number, from 1.
     pub number: u64,
-    /// What was called.
+    /// The method.
     pub method: Method,
-    /// The partition that it was for; empty where it was for none.
+    /// The partition of the call. Empty if the call is for no partition.
     pub partition: String,
-    /// When it came.
+    /// The time of its start.
     pub began: Timestamp,
-    /// When it ended. Missing: it is in progress.
+    /// The time of its end. Missing: it is in progress.
     pub ended: Option<Timestamp>,
     /// `ok`, `lost` (done, but no reply was sent), `left` (the caller went away), or the refusal.
     pub outcome: Option<String>,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_stand_in_order_and_end_once() {
+    fn calls_are_listed_in_order_and_end_once() {
         let mut journal = Journal::default();
         let at = |second| Timestamp::from_second(second).unwrap();
         let first = journal.begin(Method::CreatePartition, "p-1", at(1));

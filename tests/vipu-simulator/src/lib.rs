@@ -1,4 +1,4 @@
-//! A simulated V-IPU controller: the user API on a real port, and a second port to make it fail.
+//! A simulated V-IPU controller: the user API on a real port, and a second port that orders faults.
 //!
 //! [`Simulator::start`] runs one within the process of a test, which orders faults through [`Simulator::server`]. The program
 //! `vipu-simulator` runs one alone, and takes orders by HTTP (`control`). `pod` is the V-IPU pod with its partitions, and
@@ -39,29 +39,30 @@ use pod::{Pod, Timings};
 pub use server::{Server, World};
 use tls::{TlsError, TlsFiles};
 
-/// How to start a simulator.
+/// The settings of a simulator.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Name of the pod.
     pub name: String,
     /// IPUs of the pod.
     pub ipus: u32,
-    /// Where to speak the user API; port 0: any free one.
+    /// Address of the user API. Port 0: any free one.
     pub listen: SocketAddr,
-    /// Where to take orders; port 0: any free one.
+    /// Address of the control port. Port 0: any free one.
     pub control: SocketAddr,
     /// How long its work takes.
     pub timings: Timings,
-    /// Where to keep the partitions.
+    /// File in which the partitions are kept.
     pub file: Option<PathBuf>,
-    /// How the user API speaks TLS. Missing: in plain text.
+    /// The TLS settings of the user API. Missing: plain text.
     pub tls: Option<TlsFiles>,
-    /// gRPC metadata without which no call is served, by name.
+    /// The required gRPC metadata, by name. Calls without it are refused.
     pub required: BTreeMap<String, String>,
 }
 
 impl Options {
-    /// A pod for a test: on free ports of this machine's loopback, with work that takes a moment.
+    /// Returns a pod for a test: on free ports of this machine's loopback, with work that takes a
+    /// moment.
     pub fn quick(name: &str, ipus: u32) -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         Options {
@@ -92,7 +93,7 @@ pub enum StartError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why not.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -101,7 +102,7 @@ pub enum StartError {
     Load {
         /// The file.
         file: PathBuf,
-        /// Why not.
+        /// The error of the file.
         #[source]
         source: std::io::Error,
     },
@@ -122,9 +123,9 @@ pub enum StartError {
 pub struct Simulator {
     /// Its state: orders, calls, partitions.
     pub server: Arc<Server>,
-    /// Where it speaks the user API.
+    /// Address of the user API.
     pub address: SocketAddr,
-    /// Where it takes orders.
+    /// Address of the control port.
     pub control: SocketAddr,
     _stop: DropGuard,
 }
@@ -163,7 +164,7 @@ impl Simulator {
         })
     }
 
-    /// This controller as an entry of `controllers.yaml` names it, with the label `ipunode=<label>`.
+    /// Returns this controller as an entry of `controllers.yaml`, with the label `ipunode=<label>`.
     pub fn controller(&self, label: &str) -> ControllerRef {
         ControllerRef {
             name: self.address.to_string(),

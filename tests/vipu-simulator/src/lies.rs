@@ -14,7 +14,7 @@ const HUGE: usize = 100_000;
 /// Characters that no text for users may contain.
 const HOSTILE: &str = "\u{1b}[31m\u{7}\r\n\0\u{9b}\u{202e}\u{2066}\u{200f}\u{2028}";
 
-/// A reply that can lie.
+/// A reply that can be made invalid.
 pub(super) trait Twist {
     /// Makes the reply invalid. A reply without such content does not change.
     fn twist(&mut self, lie: Lie);

@@ -22,7 +22,7 @@ use crate::faults::Down;
 use crate::server::Server;
 use crate::service::{Connection, Service, User};
 
-/// Serves the user API on `listener` until `stop`, over TLS where there is an acceptor.
+/// Serves the user API on `listener` until `stop`. With an acceptor, it uses TLS.
 pub(super) async fn serve(
     listener: TcpListener,
     server: Arc<Server>,
@@ -59,7 +59,7 @@ pub(super) async fn serve(
     }
 }
 
-/// What a connection meets.
+/// How a connection is treated.
 #[derive(Clone)]
 struct Entrance {
     router: Router,

@@ -1,4 +1,4 @@
-//! Runs one simulated V-IPU controller until it is told to stop.
+//! Runs one simulated V-IPU controller until it gets SIGTERM or Ctrl-C.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,40 +9,40 @@ use vipu_simulator::pod::Timings;
 use vipu_simulator::tls::TlsFiles;
 use vipu_simulator::{Options, Simulator};
 
-/// A simulated V-IPU controller: the user API on one port, orders to fail on another.
+/// A simulated V-IPU controller: the user API on one port, orders for faults on another.
 #[derive(Parser)]
 struct Cli {
-    /// Name of the pod, which is also that of its allocation.
+    /// Name of the pod, which is also the name of its allocation.
     #[arg(long, default_value = "pod1")]
     name: String,
     /// IPUs of the pod.
     #[arg(long, default_value_t = 16)]
     ipus: u32,
-    /// Where to speak the V-IPU user API (gRPC).
+    /// Address of the V-IPU user API (gRPC).
     #[arg(long, default_value = "0.0.0.0:8090")]
     listen: SocketAddr,
-    /// Where to take orders (HTTP); `GET /state` is a good start.
+    /// Address for orders of faults (HTTP); start with `GET /state`.
     #[arg(long, default_value = "0.0.0.0:8091")]
     control: SocketAddr,
     /// Milliseconds from CreatePartition to ACTIVE.
     #[arg(long, default_value_t = 1000)]
     forming_ms: u64,
-    /// Milliseconds from RemovePartition to gone.
+    /// Milliseconds from RemovePartition until the partition is gone.
     #[arg(long, default_value_t = 300)]
     removing_ms: u64,
     /// Milliseconds from ResetPartition to ACTIVE.
     #[arg(long, default_value_t = 500)]
     resetting_ms: u64,
-    /// File in which to keep the partitions, so that they outlive this process.
+    /// File that stores the partitions, so that they outlive this process.
     #[arg(long)]
     partitions_file: Option<PathBuf>,
-    /// The server's certificate (PEM): the user API then speaks TLS.
+    /// The server's certificate (PEM). With it, the user API uses TLS.
     #[arg(long, requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// Its private key (PEM).
     #[arg(long, requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// The CA (PEM) of the certificate that callers must then have.
+    /// The CA (PEM) of callers' certificates. With it, callers need a certificate.
     #[arg(long, requires = "tls_cert")]
     client_ca: Option<PathBuf>,
     /// Serve only callers that send this as the gRPC metadata `user-id`.

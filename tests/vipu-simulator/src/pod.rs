@@ -21,14 +21,14 @@ pub const AUTO_RESETS_MAX: u32 = 3;
 /// A pod of IPUs, and the partitions that use them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pod {
-    /// Its name, and that of its allocation and its cluster.
+    /// Its name, which is also the name of its allocation and of its cluster.
     pub name: String,
-    /// How many IPUs it has.
+    /// Number of its IPUs.
     pub ipus: u32,
     /// How long its work takes.
     pub timings: Timings,
     partitions: BTreeMap<String, Partition>,
-    /// The partitions that are gone, and the IPUs of all.
+    /// The IPUs of all partitions, past and present, and the time of those that are gone.
     #[serde(default)]
     occupancy: Occupancy,
 }
@@ -41,15 +41,15 @@ pub struct Wanted {
     pub id: String,
     /// IPUs.
     pub ipus: u32,
-    /// GCDs; 0: one.
+    /// GCDs. 0 means one.
     pub gcds: u32,
-    /// Replicas; 0: as many as GCDs.
+    /// Replicas. 0 means one for each GCD.
     pub replicas: u32,
     /// Whether it may be reconfigured.
     pub reconfigurable: bool,
     /// Whether it may be moved to other IPUs.
     pub relocatable: bool,
-    /// The allocation to take it from; empty: the pod's own.
+    /// The allocation to take it from. If empty: the pod's own.
     pub allocation: String,
 }
 
@@ -74,15 +74,15 @@ pub struct Partition {
     pub relocatable: bool,
     /// Its stage.
     pub stage: Stage,
-    /// What is wrong with it.
+    /// Its errors.
     pub errors: Vec<String>,
-    /// What will be wrong with it once it is formed.
+    /// The error that it gets once it is formed.
     pub doom: Option<String>,
-    /// Whether it can only be removed by force.
+    /// Whether only a forced removal succeeds.
     pub needs_force: bool,
-    /// Resets that the server made by itself.
+    /// Number of resets that the server made by itself.
     pub auto_resets: u32,
-    /// When the last one was.
+    /// The time of the last one.
     pub last_auto_reset: Option<Timestamp>,
 }
 
@@ -98,7 +98,7 @@ pub enum Stage {
     Resetting(Timestamp),
     /// It is being removed until this time.
     Removing(Timestamp),
-    /// Broken.
+    /// In error.
     Failed,
 }
 

@@ -25,15 +25,15 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct World {
     /// The pod and its partitions.
     pub pod: Pod,
-    /// What goes wrong.
+    /// The active faults.
     pub orders: Orders,
-    /// What was asked.
+    /// The calls.
     pub journal: Journal,
-    /// Which codes are sent.
+    /// The codes of refusals.
     pub codes: Codes,
-    /// gRPC metadata without which no call is served, by name.
+    /// The required gRPC metadata, by name.
     pub required: BTreeMap<String, String>,
-    /// Who sees which partitions.
+    /// The users that see each partition.
     pub users: Users,
 }
 

@@ -1,17 +1,17 @@
-//! Pure: what the simulated pod looks like on the wire. Addresses and versions are plausible and made up.
+//! Pure: the gRPC messages about the simulated pod. Addresses and versions are plausible and made up.
 
 use proto::list_ipu_attributes_reply::{Attributes, Entry};
 use vipu_client::proto;
 
 use crate::pod::{AUTO_RESETS_MAX, Partition, Pod, Stage, Wanted};
 
-/// The version that the simulated server gives as its own: the newest that was seen of real ones.
+/// The version that the simulated server reports: the newest that real servers have reported.
 pub(super) const SERVER_VERSION: &str = "1.18.0";
 
-/// IPUs of one IPU-Machine, each of which has an agent of its own.
+/// IPUs of one IPU-Machine. Each IPU-Machine has its own agent.
 const IPUS_PER_AGENT: u32 = 4;
 
-/// What a create request asks for.
+/// Reads the properties of a partition from a create request.
 pub(super) fn wanted(request: proto::CreatePartitionRequest) -> Wanted {
     let requirements = request.requirements.unwrap_or_default();
     Wanted {
@@ -72,7 +72,7 @@ pub(super) fn status(partition: &Partition) -> proto::PartitionStatus {
     }
 }
 
-/// How processes attach to a partition: to one GCD, or to all. Nothing where there is no such GCD.
+/// How processes attach to a partition: to one GCD, or to all. Empty if the GCD does not exist.
 pub(super) fn ipuof_config(
     partition: &Partition,
     gcd: Option<u32>,
@@ -102,7 +102,7 @@ pub(super) fn ipuof_config(
     })
 }
 
-/// Every IPU of the pod, by agent; only these agents where any are named.
+/// Every IPU of the pod, by agent. If agents are named, only theirs.
 pub(super) fn attributes(pod: &Pod, agents: &[String]) -> proto::ListIpuAttributesReply {
     let entries = (0..pod.ipus.div_ceil(IPUS_PER_AGENT))
         .map(|agent| Entry {

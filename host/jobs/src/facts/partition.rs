@@ -43,13 +43,17 @@ pub struct Broken {
     pub reason: String,
 }
 
-/// When a partition was requested and became ready, as far as its status records that.
+/// When a partition was requested and became ready, and whether it is reset, as far as its status records that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionTimes {
     /// When its V-IPU controller was requested to create it.
     pub requested: Option<Timestamp>,
     /// Since when it can be used.
     pub ready: Option<Timestamp>,
+    /// Whether its V-IPU controller resets it, is at work on it, or is about to reset it.
+    pub is_resetting: bool,
+    /// Since when its V-IPU controller has been doing that.
+    pub reset_began: Option<Timestamp>,
 }
 
 /// A partition that exists on a controller.
@@ -149,12 +153,28 @@ fn serialize_shared<T: Serialize, S: Serializer>(
 }
 
 /// Returns the times of an IPUPartition.
-pub fn times(status: &IPUPartitionStatus) -> PartitionTimes {
+pub fn times(partition: &IPUPartition) -> PartitionTimes {
+    let Some(status) = &partition.status else {
+        return PartitionTimes::default();
+    };
+    let reset_pending = partition.spec.reset_generation > status.observed_reset_generation;
+    let busy_since = partition_conditions::busy_since(status);
+    let (is_resetting, reset_began) = match status.phase {
+        PartitionPhase::Resetting => (true, partition_conditions::not_ready_since(status)),
+        PartitionPhase::Ready => (reset_pending || busy_since.is_some(), busy_since),
+        PartitionPhase::Error => (reset_pending, None),
+        PartitionPhase::Pending
+        | PartitionPhase::Creating
+        | PartitionPhase::Rejected
+        | PartitionPhase::Releasing => (false, None),
+    };
     let mut attempts = status.attempts.iter();
     let current = attempts.find(|one| Some(&one.id) == status.partition_id.as_ref());
     PartitionTimes {
         requested: current.and_then(|attempt| Some(attempt.started.as_ref()?.0)),
         ready: partition_conditions::ready_since(status),
+        is_resetting,
+        reset_began,
     }
 }
 

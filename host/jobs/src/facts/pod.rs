@@ -3,9 +3,10 @@
 use ipu_api::labels;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use super::{deletion_requested, disruption};
+use super::disruption;
 
 /// The state of a Pod, as its job sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -147,6 +148,13 @@ pub fn state(pod: &Pod) -> PodState {
     PodState::Pending(pending_reason(status))
 }
 
+/// Returns the time at which the deletion of an object was requested.
+fn deletion_requested(metadata: &ObjectMeta) -> Option<Timestamp> {
+    let due = metadata.deletion_timestamp.as_ref()?.0;
+    let grace = metadata.deletion_grace_period_seconds.unwrap_or(0);
+    Some(due - jiff::SignedDuration::from_secs(grace))
+}
+
 /// Whether a Pod is deleted with a grace period of 0. The kubelet requests that when the containers of a deleted Pod have
 /// ended. This overwrites the time of the first request, which was any time before the program's end.
 fn has_no_grace_left(pod: &Pod) -> bool {
@@ -209,7 +217,10 @@ fn ended(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> PodState {
 }
 
 /// Returns the main container, whose end is the Pod's end. `None` before the kubelet reports it.
-fn main_container<'a>(pod: &'a Pod, status: &'a PodStatus) -> Option<&'a ContainerStatus> {
+pub(super) fn main_container<'a>(
+    pod: &'a Pod,
+    status: &'a PodStatus,
+) -> Option<&'a ContainerStatus> {
     let annotations = pod.metadata.annotations.as_ref();
     let name = annotations
         .and_then(|annotations| annotations.get(labels::MAIN_CONTAINER_ANNOTATION))
@@ -222,7 +233,7 @@ fn main_container<'a>(pod: &'a Pod, status: &'a PodStatus) -> Option<&'a Contain
 }
 
 /// Returns the time at which a container ended. A runtime that does not know the time reports 1970.
-fn finished_at(end: &ContainerStateTerminated) -> Option<Timestamp> {
+pub(super) fn finished_at(end: &ContainerStateTerminated) -> Option<Timestamp> {
     let at = end.finished_at.as_ref()?.0;
     (at > Timestamp::UNIX_EPOCH).then_some(at)
 }
@@ -244,7 +255,7 @@ fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
         .chain(status.container_statuses.iter().flatten())
 }
 
-fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
+pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
     container.state.as_ref()?.terminated.as_ref()
 }
 

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 use super::partition::{self, PartitionState, PartitionTimes};
 use super::pod::{self, PodState, SidecarState};
+use super::readiness::{self, Readiness};
 use crate::job_object::{self, JobObject, JobRef, NameAndUid};
 
 /// A Pod of a job.
@@ -26,6 +27,8 @@ pub struct ObservedPod {
     pub sidecars: SidecarState,
     /// Start time of its main container, if that runs.
     pub running_since: Option<Box<Timestamp>>,
+    /// Its readiness.
+    pub readiness: Readiness,
     /// The run of the job that it belongs to.
     run: i64,
     /// Digest of the id of its partition. The default is that of no partition.
@@ -59,6 +62,7 @@ impl ObservedPod {
             termination: termination(pod).map(Box::new),
             sidecars: pod::sidecars(pod),
             running_since: pod::running_since(pod).map(Box::new),
+            readiness: readiness::of_pod(pod),
             run: run.unwrap_or(0),
             partition: digest(label(labels::PARTITION_ID_LABEL)),
             template: digest(annotation(labels::TEMPLATE_HASH_ANNOTATION)),
@@ -115,7 +119,7 @@ pub struct ObservedPartition {
     pub is_terminating: bool,
     /// Whether a V-IPU partition of it may exist.
     pub is_placed: bool,
-    /// When it was requested and became ready.
+    /// When it was requested and became ready, and whether it is reset.
     pub times: PartitionTimes,
     /// Its state, for Pods without a node selector.
     pub state: PartitionState,
@@ -135,7 +139,7 @@ impl ObservedPartition {
             is_pinned: spec.options.pinned,
             is_terminating: object.metadata.deletion_timestamp.is_some(),
             is_placed: status.is_some_and(IPUPartitionStatus::is_placed),
-            times: status.map(partition::times).unwrap_or_default(),
+            times: partition::times(object),
             state: partition::state_with(object, |controller| controllers.shared(controller)),
         })
     }

@@ -1,123 +1,132 @@
-//! Pure: counts the seconds of a job by what it did.
+//! Pure: counts the seconds of a job by what it does.
 //!
-//! They change only in statuses that report another state or another run, so they need no write of their own. The times
-//! of the IPUPartitions divide a time in the state `Pending`.
+//! They change only in statuses that are written anyway, so they need no write of their own. The times of IPUPartitions
+//! and Pods divide the time since the last change.
 
-use ipu_api::ipujob_status::{IPUJobStatus, JobAccounting, JobState};
+use ipu_api::ipujob_status::{IPUJobStatus, JobAccounting, JobActivity, JobState, RunStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{RUNNING, SUSPENDED, StatusInput, is_condition_true};
-use crate::facts::Instance;
+use super::StatusInput;
+use super::activity::{activity, known_changes};
 use crate::phase::{Outcome, Phase};
 
-/// Builds the accounting of a job whose new status reports this state and the run of this number.
+/// Builds the accounting of a job whose new status reports this state and this run.
 pub(super) fn accounting(
     input: &StatusInput<'_>,
-    (state, run): (JobState, i64),
+    (state, run): (JobState, &RunStatus),
     old: &IPUJobStatus,
     now: Timestamp,
 ) -> Option<JobAccounting> {
     let old_run = old.run.as_ref().map_or(0, |run| run.number);
-    let is_same = state == state_until_now(old) && run == old_run;
-    let is_new = old.conditions.is_empty();
+    let is_same_run = run.number == old_run;
+    let activity = activity(input, state, run);
     let mut accounting = match &old.accounting {
         Some(accounting) => accounting.clone(),
-        None if is_new => since(input.job.created.unwrap_or(now)),
+        None if old.conditions.is_empty() => {
+            let created = input.job.created.unwrap_or(now);
+            since(created, Some(JobActivity::Waiting))
+        }
         // Of an earlier version of the operator: nothing is known of the time before.
-        None => return (!is_same).then(|| since(now)),
+        None => {
+            let is_same = is_same_run && state == old.launcher_status;
+            return (!is_same).then(|| since(now, activity));
+        }
     };
-    if !is_same {
-        let now = whole_second(now).max(accounting.until.0);
-        count(&mut accounting, input, old, now);
-        accounting.until = Time(now);
+    if accounting.current != activity || !is_same_run {
+        advance(&mut accounting, input, activity, now);
     }
     Some(accounting)
 }
 
-/// What a job did until now. Of a job that Kueue stops, `ipu-kueue` sets only the state to `Suspended`, so that its
-/// conditions still tell what it did.
-fn state_until_now(old: &IPUJobStatus) -> JobState {
-    let state = old.launcher_status;
-    if state != JobState::Suspended || is_condition_true(old, SUSPENDED) {
-        state
-    } else if is_condition_true(old, RUNNING) {
-        JobState::Running
-    } else {
-        JobState::Pending
-    }
-}
-
 /// An accounting that begins at this time.
-fn since(begin: Timestamp) -> JobAccounting {
+fn since(begin: Timestamp, current: Option<JobActivity>) -> JobAccounting {
     JobAccounting {
         until: Time(whole_second(begin)),
+        current,
         waiting: 0,
         forming: 0,
         starting: 0,
         running: 0,
+        current_run: 0,
         wasted: 0,
+        resetting: 0,
+        idle: 0,
         restarting: 0,
         suspended: 0,
     }
 }
 
-/// Counts the time since the last change.
-fn count(
+/// Counts the time until now, from which on the job does something else.
+fn advance(
     accounting: &mut JobAccounting,
     input: &StatusInput<'_>,
-    old: &IPUJobStatus,
+    next: Option<JobActivity>,
     now: Timestamp,
 ) {
     let begin = accounting.until.0;
-    let has_failed = matches!(input.phase, Phase::Ended(Outcome::Failed(_)));
-    match state_until_now(old) {
-        JobState::Running if has_failed => accounting.wasted += seconds(begin, now),
-        JobState::Running => accounting.running += seconds(begin, now),
-        JobState::Suspended => accounting.suspended += seconds(begin, now),
-        // A job that has failed and goes on was invalid, or could not be placed.
-        JobState::Pending | JobState::Failed => count_pending(accounting, input, old, now),
-        JobState::Completed => {}
+    let now = whole_second(now).max(begin);
+    let known = accounting
+        .current
+        .map(|before| known_changes(input.facts, before, begin));
+    for (activity, at) in known.into_iter().flatten() {
+        count(accounting, whole_second(at).min(now));
+        accounting.current = Some(activity);
     }
+    count(accounting, now);
+    accounting.current = next;
+    end_run(accounting, input.phase);
 }
 
-/// Divides a time in the state `Pending` by the times of the partitions.
-fn count_pending(
-    accounting: &mut JobAccounting,
-    input: &StatusInput<'_>,
-    old: &IPUJobStatus,
-    now: Timestamp,
-) {
+/// Counts the time until `at` as what the job does. A time before the last change counts as that of the change.
+fn count(accounting: &mut JobAccounting, at: Timestamp) {
     let begin = accounting.until.0;
-    // The partition of an instance that has ended may be released already.
-    let instances = input.facts.instances.iter();
-    let instances = instances.filter(|one| one.times.ready.is_some() || !one.ended());
-    let requested = |one: &Instance| one.times.requested.or(one.times.ready);
-    let requested = last(instances.clone().map(requested));
-    let ready = last(instances.map(|one| one.times.ready));
-    let requested = requested.unwrap_or(now).clamp(begin, now);
-    let mut ready = ready.unwrap_or(now).clamp(requested, now);
-    let run = old.run.as_ref();
-    if run.is_some_and(|run| run.restarting.is_some()) {
-        if let Some(not_before) = run.and_then(|run| run.not_before.as_ref()) {
-            ready = ready.max(not_before.0).min(now);
+    let at = at.max(begin);
+    let seconds = at.as_second() - begin.as_second();
+    accounting.until = Time(at);
+    let Some(activity) = accounting.current else {
+        return;
+    };
+    if activity == JobActivity::Running {
+        add(&mut accounting.current_run, seconds);
+    }
+    add(
+        match activity {
+            JobActivity::Waiting => &mut accounting.waiting,
+            JobActivity::Forming => &mut accounting.forming,
+            JobActivity::Starting => &mut accounting.starting,
+            JobActivity::Running => &mut accounting.running,
+            JobActivity::Resetting => &mut accounting.resetting,
+            JobActivity::Idle => &mut accounting.idle,
+            JobActivity::Restarting => &mut accounting.restarting,
+            JobActivity::Suspended => &mut accounting.suspended,
+        },
+        seconds,
+    );
+}
+
+/// Counts the time of a run that has failed as wasted. Instances without a launcher can run for a part of it, be reset, and
+/// run again.
+fn end_run(accounting: &mut JobAccounting, phase: &Phase) {
+    match phase {
+        Phase::Waiting | Phase::Starting | Phase::Running => return,
+        Phase::Ended(Outcome::Failed(_)) => {
+            let failed = accounting.current_run.clamp(0, accounting.running.max(0));
+            accounting.running -= failed;
+            add(&mut accounting.wasted, failed);
         }
-        accounting.restarting += seconds(begin, ready);
-    } else {
-        accounting.waiting += seconds(begin, requested);
-        accounting.forming += seconds(requested, ready);
+        Phase::Ended(Outcome::Completed)
+        | Phase::Restart(_)
+        | Phase::Suspended
+        | Phase::Reserving
+        | Phase::Finished(_) => {}
     }
-    accounting.starting += seconds(ready, now);
+    accounting.current_run = 0;
 }
 
-/// The last of these times. `None` if one of them is missing, or if there are none.
-fn last(times: impl Iterator<Item = Option<Timestamp>>) -> Option<Timestamp> {
-    let times: Option<Vec<Timestamp>> = times.collect();
-    times?.into_iter().max()
-}
-
-fn seconds(from: Timestamp, until: Timestamp) -> i64 {
-    until.as_second() - from.as_second()
+/// Adds seconds. A status may have been written by hand.
+fn add(sum: &mut i64, seconds: i64) {
+    *sum = sum.saturating_add(seconds);
 }
 
 /// A time in a status has whole seconds.

@@ -111,7 +111,8 @@ fn read(job: &DynamicObject, created: Timestamp) -> Option<Ended> {
     let end = status.completion_time.as_ref()?.0;
     let accounting = status.accounting.as_ref();
     let seconds = match accounting.filter(|one| is_complete(one, created)) {
-        Some(one) => one.starting + one.running + one.wasted + one.restarting,
+        // The rest of them.
+        Some(one) => one.total() - one.waiting - one.forming - one.suspended,
         None => end.as_second() - partitions_ready(&status)?.as_second(),
     };
     let instances = number(spec.get("jobInstances")?)?;
@@ -131,9 +132,7 @@ fn read(job: &DynamicObject, created: Timestamp) -> Option<Ended> {
 
 /// Whether an accounting covers the whole life of its job: that of a job of an earlier version of the operator does not.
 fn is_complete(one: &JobAccounting, created: Timestamp) -> bool {
-    let pending = one.waiting + one.forming + one.starting + one.restarting;
-    let all = pending + one.running + one.wasted + one.suspended;
-    all == one.until.0.as_second() - created.as_second()
+    one.total() == one.until.0.as_second() - created.as_second()
 }
 
 /// Since when every instance last had its partition.
@@ -203,7 +202,7 @@ mod tests {
     #[test]
     fn a_job_lasts_from_its_partitions_to_its_end() {
         let waited = json!({"waiting": 50, "forming": 10, "starting": 20, "running": 40});
-        let failed = json!({"wasted": 30, "restarting": 10, "running": 20, "suspended": 60});
+        let failed = json!({"wasted": 20, "resetting": 6, "idle": 9, "restarting": 5, "running": 20, "suspended": 60});
         let launcher = json!({"jobInstances": 2, "launcher": {"command": ["mpirun"]}});
         let elastic = json!({"jobInstances": 2, "ipusPerJobInstance": 16, "launcher": null});
         let none = json!({});

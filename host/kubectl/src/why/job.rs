@@ -67,6 +67,12 @@ pub fn job(job: &DynamicObject, around: &Around, now: Timestamp) -> Page {
     page
 }
 
+/// Whether an IPUJob has ended for good. One that is invalid has not: it continues when it is corrected.
+pub fn has_ended(job: &DynamicObject) -> bool {
+    let completion = job.data.pointer("/status/completionTime");
+    completion.is_some_and(|time| !time.is_null())
+}
+
 /// Whether something on the page waits for a V-IPU controller.
 pub(super) fn waits(page: &Page) -> bool {
     let has_reason = page.conditions.iter().any(|fact| fact.reason == WAITING);

@@ -73,6 +73,15 @@ pub fn pod(pod: &Pod, around: &Around, now: Timestamp) -> Page {
     page
 }
 
+/// Whether a Pod has ended.
+pub fn has_ended(pod: &Pod) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
 fn label(metadata: &ObjectMeta, key: &str) -> Option<String> {
     let value = metadata.labels.as_ref()?.get(key)?;
     Some(shown(value)).filter(|value| !value.is_empty())

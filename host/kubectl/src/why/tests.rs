@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
-use super::{Around, Partitions, job, pod};
+use super::{Around, Partitions, has_job_ended, has_pod_ended, job, pod};
 use crate::access::Access;
 use crate::controllers::Controllers;
 
@@ -252,9 +252,11 @@ fn how_long_a_job_did_what() {
     let mut status = status("Running", "Successfully reconciled IPUJob", &[]);
     let without = page(status.clone(), &around(&[], &[], &[]));
     assert!(!without.contains("Time until"), "{without}");
-    status["accounting"] = json!({"until": SINCE, "waiting": 7_300, "forming": 10, "wasted": 180});
+    status["accounting"] =
+        json!({"until": SINCE, "waiting": 7_300, "idle": 10, "resetting": 20, "wasted": 180});
     let page = page(status, &around(&[], &[], &[]));
-    let line = "Time until 12m ago: waiting 2h, forming 10s, wasted by failed runs 3m\n";
+    let line =
+        "Time until 12m ago: waiting 2h, resetting 20s, idle 10s, wasted by failed runs 3m\n";
     assert!(page.contains(line), "{page}");
 }
 
@@ -271,6 +273,30 @@ fn failed() {
         }],
     }));
     assert_snapshot!(page(status, &around(&[], &[pod], &[])));
+}
+
+#[test]
+fn a_watch_ends_with_its_object() {
+    let job_of = |status: Value| {
+        let job = json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "metadata": {"name": "train"},
+            "status": status,
+        });
+        has_job_ended(&serde_json::from_value(job).unwrap())
+    };
+    assert!(!job_of(Value::Null));
+    assert!(!job_of(
+        json!({"launcherStatus": "Failed", "completionTime": null})
+    ));
+    assert!(job_of(
+        json!({"launcherStatus": "Completed", "completionTime": SINCE})
+    ));
+    let pod_of = |phase: &str| {
+        let pod = json!({"status": {"phase": phase}});
+        has_pod_ended(&serde_json::from_value(pod).unwrap())
+    };
+    assert!(!pod_of("Pending") && !pod_of("Running"));
+    assert!(pod_of("Succeeded") && pod_of("Failed"));
 }
 
 #[test]

@@ -85,6 +85,16 @@ const REPLICAS: &[Fault] = &[
     Fault::JobDeleted,
 ];
 
+/// Faults of V-IPU controllers, and actions of owners.
+const CONTROLLER_FAULTS: &[Fault] = &[
+    Fault::Emptied,
+    Fault::Down,
+    Fault::Failed,
+    Fault::Stuck,
+    Fault::JobDeleted,
+    Fault::UsedAgain,
+];
+
 /// What a plain test run explores.
 pub(super) const SMALL: &[Bound] = &[ONE, TWO];
 
@@ -100,6 +110,13 @@ pub(super) const LARGE: &[Bound] = &[
         name: "one owner, two of six faults",
         faults: PAIRED,
         most: 2,
+        ..ONE
+    },
+    Bound {
+        name: "one owner, two faults of controllers, and the grace passes",
+        faults: CONTROLLER_FAULTS,
+        most: 2,
+        ticks: 1,
         ..ONE
     },
     Bound {

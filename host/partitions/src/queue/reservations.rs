@@ -9,8 +9,9 @@
 //! controller may never end. Therefore the share grows by one controller after each week, up to half of the controllers: in
 //! the replay of real jobs, growth after each day left 2 % more of the IPUs idle, and doubled the median wait. After four
 //! weeks, the two halves take turns, and each turn is twice as long as the one before, so that the turn of a controller
-//! whose jobs end is long enough at some time. Half of the controllers always stay open to others: a request that can never
-//! be served must not stop a cluster.
+//! whose jobs end is long enough at some time. The other half stays open: a request that can never be served must not stop
+//! a cluster. For the same reason, where all controllers that suit a request would be reserved, for example the only one,
+//! they are for half of the time.
 //!
 //! A request may seem to fit, and controllers refuse it, because their free IPUs do not stand together. In the replay of real
 //! jobs, reservations for such requests cost more than they gained, so their time begins to count after a day. Nothing else
@@ -22,20 +23,11 @@ use std::collections::BTreeMap;
 use ipu_guest_host::model::ControllerView;
 
 use super::entry::QueueEntry;
+use super::wait::Wait;
 use super::{holder, use_up};
 
 /// Of so many controllers that suit a request, one is reserved at the same time, and always one.
 const SHARE: usize = 8;
-
-/// Limits after which one is also reserved for a request that seems to fit, but that controllers refuse: a day with the
-/// default limit of ten minutes.
-pub(super) const DAY: usize = 144;
-
-/// Limits after each of which a request gets one more controller.
-const WEEK: usize = 7 * DAY;
-
-/// Limits after which the two halves of the controllers take turns.
-const TURN: usize = 4 * WEEK;
 
 /// The reservations of whole controllers, for one decision.
 #[derive(Debug, Default)]
@@ -46,13 +38,13 @@ pub(super) struct Reservations {
 }
 
 impl Reservations {
-    /// Reserves controllers for an earlier request that has waited for the limit so many times: those with the most free
-    /// capacity, which will serve it soonest. A gang may need several at the same time: the earliest request gets them
-    /// whatever the share is. Returns whether there was one.
+    /// Reserves controllers for an earlier request that has waited for the limit: those with the most free capacity, which
+    /// will serve it soonest. A gang may need several at the same time: the earliest request gets them whatever the share
+    /// is. Returns whether there was one.
     pub(super) fn reserve(
         &mut self,
         earlier: &QueueEntry,
-        limits: usize,
+        wait: Wait,
         views: &mut [ControllerView],
         reserved: &mut BTreeMap<String, String>,
     ) -> bool {
@@ -60,50 +52,61 @@ impl Reservations {
         let suited = numbered.filter(|(_, view)| earlier.suits(view));
         let suited: Vec<usize> = suited.map(|(index, _)| index).collect();
         let taken = self.taken.get(&suited).copied();
-        let most = share(limits, suited.len()).saturating_sub(taken.unwrap_or(0));
-        let (mut count, mut partitions) = (0, 0_u32);
-        let mut places: Vec<usize> = (0..suited.len()).collect();
-        places.sort_by_key(|&place| {
-            let free = views[suited[place]].free_ipus();
-            (!has_turn(limits, place), Reverse(free))
-        });
-        let by_turn = places.into_iter().map(|place| suited[place]);
-        for index in by_turn.take(limits) {
-            let is_enough = taken.is_some() || partitions >= earlier.gang;
-            if count >= most && is_enough {
-                break;
-            }
+        let most = share(wait, suited.len()).saturating_sub(taken.unwrap_or(0));
+        let chosen = chosen(earlier, wait, &suited, views, (most, taken.is_none()));
+        let is_others_turn = chosen.len() == suited.len() && !wait.may_have_all();
+        *self.taken.entry(suited).or_default() += chosen.len();
+        if is_others_turn {
+            return false;
+        }
+        for &index in &chosen {
             let view = &mut views[index];
-            let fits = view.total_ipus.checked_div(earlier.ipus).unwrap_or(0);
-            partitions = partitions.saturating_add(fits);
-            count += 1;
             use_up(view, u32::MAX);
-            let name = view.name.clone();
-            let whom = reserved.entry(name);
+            let whom = reserved.entry(view.name.clone());
             whom.or_insert_with(|| lasting(earlier));
         }
-        *self.taken.entry(suited).or_default() += count;
-        count > 0
+        !chosen.is_empty()
     }
 }
 
-/// How many of so many controllers are reserved for a request that has waited for the limit so many times.
-fn share(limits: usize, suited: usize) -> usize {
-    let share = (suited / SHARE).max(1) + limits / WEEK;
+/// The controllers that are reserved for a request: at most `most`, and as many as a gang needs if it is the earliest.
+fn chosen(
+    earlier: &QueueEntry,
+    wait: Wait,
+    suited: &[usize],
+    views: &[ControllerView],
+    (most, is_earliest): (usize, bool),
+) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..suited.len()).collect();
+    places.sort_by_key(|&place| {
+        let free = views[suited[place]].free_ipus();
+        (!has_turn(wait, place), Reverse(free))
+    });
+    let (mut chosen, mut partitions) = (Vec::new(), 0_u32);
+    for place in places.into_iter().take(wait.limits()) {
+        let is_enough = !is_earliest || partitions >= earlier.gang;
+        if chosen.len() >= most && is_enough {
+            break;
+        }
+        let index = suited[place];
+        let fits = views[index].total_ipus.checked_div(earlier.ipus);
+        partitions = partitions.saturating_add(fits.unwrap_or(0));
+        chosen.push(index);
+    }
+    chosen
+}
+
+/// How many of so many controllers are reserved for a request.
+fn share(wait: Wait, suited: usize) -> usize {
+    let share = (suited / SHARE).max(1) + wait.weeks();
     share.min(suited.div_ceil(2))
 }
 
-/// Whether the controller in this place of the list comes first for a request that has waited for the limit so many times.
-/// After four weeks, every other controller does: those in even places in the next four weeks, the others in the eight
-/// weeks after them, and so on.
-fn has_turn(limits: usize, place: usize) -> bool {
-    let turn = (limits / TURN).checked_ilog2();
+/// Whether the controller in this place of the list comes first. After four weeks, every other controller does: those in
+/// even places in the next four weeks, the others in the eight weeks after them, and so on.
+fn has_turn(wait: Wait, place: usize) -> bool {
+    let turn = wait.turn();
     turn.is_none_or(|turn| place % 2 == usize::from(turn % 2 == 1))
-}
-
-/// The stage of a request that has waited for the limit so many times: in a later stage, more is reserved for it.
-pub(super) fn stage(limits: usize) -> usize {
-    if limits == 0 { 0 } else { 1 + limits / WEEK }
 }
 
 /// The request with a reservation that lasts until it is served, for users.

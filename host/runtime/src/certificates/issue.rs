@@ -73,7 +73,7 @@ impl Authority {
     pub(super) fn is_valid_at(&self, at: Timestamp) -> bool {
         let names = ["probe".to_owned()];
         self.sign(&names, at)
-            .is_ok_and(|bundle| super::renewal::verify(&bundle, &names, at).is_ok())
+            .is_ok_and(|bundle| super::validity::verify(&bundle, &names, at).is_ok())
     }
 
     fn sign(&self, names: &[String], now: Timestamp) -> Result<CertificateBundle, rcgen::Error> {

@@ -7,7 +7,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 
-use super::renewal::Stored;
+use super::validity::Stored;
 use super::{CertificateBundle, Source};
 
 const CERTIFICATE: &str = "tls.crt";
@@ -90,7 +90,7 @@ mod tests {
     use k8s_openapi::ByteString;
 
     use super::{build, read};
-    use crate::certificates::renewal::Stored;
+    use crate::certificates::validity::Stored;
     use crate::certificates::{CertificateBundle, Source};
 
     fn bundle() -> CertificateBundle {

@@ -15,7 +15,7 @@ use rustls::server::danger::ClientCertVerifier;
 use tracing::{info, warn};
 
 use super::CertificateBundle;
-use super::manager::{CertificateManager, ManagerError};
+use super::renewal::{CertificateManager, ManagerError};
 use crate::clock;
 
 /// Period at which the certificate is checked.

@@ -22,7 +22,7 @@ use super::entrance::{Connection, Entrance};
 use super::listen;
 use super::patience::PatientAcceptor;
 use super::places::Share;
-use crate::certificates::manager::CertificateManager;
+use crate::certificates::renewal::CertificateManager;
 use crate::certificates::serving::Serving;
 use crate::port::metrics::Refused;
 

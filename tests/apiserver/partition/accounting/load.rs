@@ -1,5 +1,5 @@
-//! Users of many short-lived IPUPartitions: they run Pods on some, and release them as the accounts of their time are
-//! written. Other partitions fail or are reset.
+//! Users of many short-lived IPUPartitions: they run Pods on some of them, and release them depending on when the
+//! accounts are written. Other partitions fail or are reset.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
 use serde_json::json;
+use vipu_simulator::Simulator;
 
 use super::super::fixture::{Fixture, controller, id};
 use super::{CONTROLLERS, WANTED, accounts};
@@ -29,7 +30,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Uses partitions and releases them, until so many were served. In each round, half of those that are ready are
+    /// Uses partitions and releases them, until this number was served. In each round, half of the ready ones are
     /// released.
     pub(super) async fn serve(&mut self, fixture: &Fixture, goal: usize) {
         while self.served.len() < goal {
@@ -104,9 +105,11 @@ impl Load {
     }
 }
 
-/// Waits until half of the accounts are written again.
+/// Waits until half of the accounts are written again. A cordon is written at once, and the account with it.
 async fn once_written(fixture: &Fixture) {
     let before = accounts(fixture).await.unwrap();
+    let half: Vec<&Simulator> = fixture.pods.iter().take(CONTROLLERS / 2).collect();
+    fixture.cordon(&half).await;
     eventually("half of the accounts are written again", async || {
         let accounts = accounts(fixture).await.unwrap_or_default();
         let pairs = accounts.iter().zip(&before);
@@ -114,6 +117,7 @@ async fn once_written(fixture: &Fixture) {
         Seen::when(written.count(), |written| *written >= CONTROLLERS / 2)
     })
     .await;
+    fixture.uncordon(&half).await;
 }
 
 /// The partitions that are ready or in error and are not being deleted, the oldest first.

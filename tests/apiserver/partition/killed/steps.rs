@@ -80,7 +80,7 @@ fn making() -> Vec<Case> {
     let asked = |snapshot: &Snapshot| snapshot.under_way(CreatePartition) == 1;
     vec![
         case(
-            "the finalizer is on, and a controller is being looked for",
+            "the finalizer is set, and a controller is being chosen",
             vec![unheard(&[ListIPUAttributes], |snapshot| {
                 snapshot.has_finalizer() && snapshot.under_way(ListIPUAttributes) > 0
             })],
@@ -100,7 +100,7 @@ fn making() -> Vec<Case> {
             2,
         ),
         case(
-            "it is created, the reply is lost, and another is made while that controller is down",
+            "it is created, the reply is lost, and another is created while that controller is down",
             vec![
                 unanswered(CreatePartition, |snapshot| {
                     snapshot.lost(CreatePartition) == 1
@@ -114,7 +114,7 @@ fn making() -> Vec<Case> {
             2,
         ),
         case(
-            "it forms, and again after that was noted",
+            "it forms, and again after that was recorded",
             vec![
                 endless(|snapshot| {
                     snapshot.in_stage(|stage| matches!(stage, Stage::Creating(_))) == 1
@@ -125,7 +125,7 @@ fn making() -> Vec<Case> {
             1,
         ),
         case(
-            "it is ready, and that was just written",
+            "it is ready, and the status was just written",
             vec![life(|snapshot| {
                 snapshot.status().phase == PartitionPhase::Ready
             })],
@@ -133,7 +133,7 @@ fn making() -> Vec<Case> {
             1,
         ),
         case(
-            "again, while it asks what became of the create",
+            "again, while it reads the result of the create",
             vec![
                 unheard(&[CreatePartition, GetPartitionStatus], asked),
                 unheard(&[CreatePartition, GetPartitionStatus], |snapshot| {
@@ -178,7 +178,7 @@ fn resetting() -> Vec<Case> {
             Arrival::Late,
         ),
         case(
-            "the reset is done and not noted",
+            "the reset is done and not recorded",
             unanswered(ResetPartition, |snapshot| {
                 snapshot.lost(ResetPartition) == 1
             }),
@@ -201,17 +201,17 @@ fn removing() -> Vec<Case> {
         |snapshot: &Snapshot| snapshot.in_stage(|stage| matches!(stage, Stage::Removing(_))) == 1;
     vec![
         case(
-            "the removal is asked for, and arrives before the restart",
+            "the removal is requested, and arrives before the restart",
             vec![unheard(&[RemovePartition], asked)],
             Arrival::Down,
         ),
         case(
-            "the removal is asked for, and arrives long after the restart",
+            "the removal is requested, and arrives long after the restart",
             vec![unheard(&[RemovePartition], asked)],
             Arrival::Late,
         ),
         case(
-            "it is being removed, and again while that is waited for",
+            "it is being removed, and again while the proxy waits for that",
             vec![
                 endless(begun),
                 endless(|snapshot| snapshot.says("removes partition")),
@@ -219,7 +219,7 @@ fn removing() -> Vec<Case> {
             Arrival::Never,
         ),
         case(
-            "it is removed, and the finalizer is still on",
+            "it is removed, and the finalizer is still set",
             vec![unanswered(RemovePartition, |snapshot| {
                 snapshot.lost(RemovePartition) == 1
                     && snapshot.in_stage(|_| true) == 0

@@ -1,4 +1,5 @@
-//! Pure: which IPUs were in partitions, and for how long, by the journals of the V-IPU controllers.
+//! Pure: which IPUs were in partitions, and for how long, according to the journals of the V-IPU
+//! controllers.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -39,7 +40,8 @@ pub(super) fn holds(calls: &[Vec<Call>], observed: &Observed, jobs: &[Job]) -> V
             .collect();
         for call in done.filter(|call| call.method == Method::CreatePartition) {
             let Some(&job) = observed.ids.get(&call.partition) else {
-                // The controller was called after the attempt was written, so the last list has all before it.
+                // The controller was called after the attempt was written, so the last list contains all
+                // earlier attempts.
                 assert!(
                     observed.since_begin(call.began) >= observed.listed,
                     "{call:?}"
@@ -59,7 +61,7 @@ pub(super) fn holds(calls: &[Vec<Call>], observed: &Observed, jobs: &[Job]) -> V
     holds
 }
 
-/// Returns the share of the IPUs that were in partitions from the begin until `end`.
+/// Returns the share of the IPUs that were in partitions, from the beginning until `end`.
 pub(super) fn allocation(holds: &[Hold], end: Duration, capacity: u32) -> f64 {
     let held = holds.iter().map(|hold| {
         let time = hold.to.min(end).saturating_sub(hold.from);
@@ -88,7 +90,7 @@ pub(super) fn handover(holds: &[Hold], waited: &[&Hold]) -> Duration {
     }))
 }
 
-/// Returns the value in the middle; zero without values.
+/// Returns the median, or zero without values.
 fn median(values: impl Iterator<Item = Duration>) -> Duration {
     let mut values: Vec<Duration> = values.collect();
     values.sort_unstable();

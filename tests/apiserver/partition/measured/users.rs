@@ -1,4 +1,5 @@
-//! The users of the jobs: request each partition at its arrival, and delete it when its job has run from Ready on.
+//! The users of the jobs: they request each partition at its arrival, and delete it when its job has run since
+//! Ready.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -20,7 +21,7 @@ use tokio::time::{Instant, sleep_until};
 use super::OWNERS;
 use crate::partition::fixture::{Fixture, notebook};
 
-/// What the users saw. Times are since its begin.
+/// The observations of the users. Times are since the beginning.
 pub(super) struct Observed {
     begun: Timestamp,
     /// When each job was requested.
@@ -36,12 +37,12 @@ pub(super) struct Observed {
 }
 
 impl Observed {
-    /// Returns a time since the begin.
+    /// Returns the time since the beginning.
     pub(super) fn since_begin(&self, time: Timestamp) -> Duration {
         Duration::try_from(time.duration_since(self.begun)).unwrap_or_default()
     }
 
-    /// Notes the attempts of a job. Returns the job once, when it is Ready.
+    /// Records the attempts of a job. Returns the job once, when it is Ready.
     fn note(&mut self, partition: &IPUPartition) -> Option<usize> {
         let number = partition.spec.owner.name.strip_prefix(OWNERS)?;
         let job = number.parse().ok()?;
@@ -103,7 +104,7 @@ pub(super) async fn run(fixture: &Fixture, jobs: &[Job], half: &Notify) -> Obser
         }
     }
     while calls.next().await.is_some() {}
-    // Attempts of the last moment, which the watch has not reported.
+    // The last attempts, which the watch has not reported.
     observed.listed = observed.since_begin(Timestamp::now());
     let partitions = fixture.partitions().list(&ListParams::default()).await;
     for partition in partitions.unwrap() {
@@ -112,7 +113,8 @@ pub(super) async fn run(fixture: &Fixture, jobs: &[Job], half: &Notify) -> Obser
     observed
 }
 
-/// The owner of a job. Names are in the order of the arrivals, as they decide between requests of the same second.
+/// The owner of a job. Names are in the order of the arrivals, because they decide between requests of the same
+/// second.
 fn owner(number: usize) -> PartitionOwner {
     notebook(&format!("{OWNERS}{number:04}"))
 }

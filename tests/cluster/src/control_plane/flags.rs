@@ -6,7 +6,7 @@ use crate::pki::{
     cluster_ca, front_proxy_ca, identity, service_account_key, service_account_public_key,
 };
 
-/// Keeps a program from listening at all.
+/// The port number that keeps a program from listening.
 const NO_PORT: &str = "--secure-port=0";
 
 /// Where etcd keeps its data and listens. It listens on loopback only, without TLS.
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn controllers_listen_nowhere() {
+    fn controllers_listen_on_no_port() {
         let path = Path::new("/x");
         for args in [controller_manager(path, path, path), scheduler(path)] {
             assert!(args.contains(&"--secure-port=0".to_owned()), "{args:?}");

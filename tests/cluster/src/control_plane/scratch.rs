@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_the_dead_go_and_others_stay() {
+    fn folders_of_ended_processes_are_removed_and_others_remain() {
         let parent = tempfile::tempdir().unwrap();
         let own = i32::try_from(std::process::id()).unwrap();
         let own = Process::find(own).unwrap();

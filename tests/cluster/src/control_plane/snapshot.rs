@@ -26,10 +26,10 @@ pub enum SnapshotError {
     /// etcd returned none.
     #[error(transparent)]
     Http(#[from] HttpError),
-    /// The reply of etcd is no snapshot.
+    /// The reply of etcd is not a snapshot.
     #[error("failed to read the snapshot that etcd gave")]
     Malformed(#[source] serde_json::Error),
-    /// A part of it is not in base64.
+    /// A part of it is not valid base64.
     #[error("failed to read a part of the snapshot that etcd gave")]
     Encoding(#[source] base64::DecodeError),
     /// A file could not be written or removed.
@@ -49,7 +49,7 @@ pub enum SnapshotError {
     Start(#[from] ControlPlaneError),
 }
 
-/// One message of `Maintenance/Snapshot`, as etcd's gateway gives it.
+/// One message of `Maintenance/Snapshot`, as etcd's gateway sends it.
 #[derive(Deserialize)]
 struct Message {
     result: Part,

@@ -1,4 +1,4 @@
-//! Asks the V-IPU controllers themselves whether anything was left behind.
+//! Reads from the V-IPU controllers themselves whether partitions remain.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,39 +8,39 @@ use ipu_api::ipupartition::ControllerRef;
 use vipu_client::client::{Deadlines, VipuClient};
 use vipu_client::error::VipuError;
 
-/// A simulated V-IPU controller of the run.
+/// A simulated V-IPU controller of this run.
 #[derive(Clone, Debug)]
 pub struct Controller {
-    /// How people call it: `pod1`.
+    /// Its short name: `pod1`.
     pub name: String,
-    /// `host:port` as the operator's list has it.
+    /// `host:port`, as in the operator's list.
     pub address: String,
-    /// Where this machine reaches it.
+    /// Its address for this machine.
     pub reached_at: SocketAddr,
-    /// Where this machine orders its faults.
+    /// The address of its fault orders, for this machine.
     pub faults_at: SocketAddr,
-    /// The node that carries its label.
+    /// The node that has its label.
     pub node: String,
 }
 
-/// Something was left behind, or it could not be found out.
+/// Partitions remain, or the controller did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CleanupError {
-    /// The controller could not be asked.
+    /// The controller did not answer.
     #[error("failed to list the partitions of {controller}")]
     List {
         /// Name of the controller.
         controller: String,
-        /// Why.
+        /// The error of the request.
         #[source]
         source: VipuError,
     },
-    /// There are partitions that should be gone.
+    /// Partitions remain that should have been removed.
     #[error(transparent)]
     Left(#[from] WaitedTooLong),
 }
 
-/// Ids of all partitions on a controller, whoever made them.
+/// Ids of all partitions on a controller, no matter who created them.
 pub async fn partitions_of(controller: &Controller) -> Result<Vec<String>, CleanupError> {
     let failed = |source| CleanupError::List {
         controller: controller.name.clone(),

@@ -1,4 +1,4 @@
-//! What must be true of the demo's jobs, read from typed objects.
+//! Checks of the demo's jobs on typed objects.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,14 +16,14 @@ use kube::api::ListParams;
 
 use super::{DemoError, Operated};
 
-/// One job of the demo, as its file names it.
+/// A job of the demo, as in its file.
 #[derive(Clone, Debug)]
 pub struct JobFact {
-    /// Namespace; `default` where the file gives none.
+    /// Namespace; `default` if the file names none.
     pub namespace: String,
     /// Name.
     pub name: String,
-    /// Worker Pods.
+    /// Number of worker Pods.
     pub workers: u32,
 }
 
@@ -47,18 +47,18 @@ impl JobFact {
     }
 }
 
-/// Looks at the cluster of the demo.
+/// Reads the cluster of the demo.
 pub struct Facts<'a> {
     operated: &'a Operated,
 }
 
 impl<'a> Facts<'a> {
-    /// Facts of one cluster.
+    /// Returns the checks of one cluster.
     pub fn new(operated: &'a Operated) -> Self {
         Self { operated }
     }
 
-    /// Waits until a job is Completed; one that has Failed ends the wait at once.
+    /// Waits until a job is Completed. A job that has Failed ends the wait at once.
     pub async fn completed(&self, job: &JobFact, patience: Duration) -> Result<(), DemoError> {
         let jobs: Api<IPUJob> = Api::namespaced(self.operated.client.clone(), &job.namespace);
         let end = until(format!("{} to end", job.name), patience, || async {
@@ -92,8 +92,8 @@ impl<'a> Facts<'a> {
         Ok(())
     }
 
-    /// Waits until a job's first partition is Ready and its first worker is on a node; answers the
-    /// controller and the node.
+    /// Waits until the first partition of a job is Ready and its first worker is on a node. Returns
+    /// the controller and the node.
     pub async fn placed(
         &self,
         job: &JobFact,
@@ -117,13 +117,13 @@ impl<'a> Facts<'a> {
         Ok(found)
     }
 
-    /// Checks that the launcher's log has one rank of every worker Pod, each with a GCD of its own
-    /// and all with the partition of the job.
+    /// Checks that the launcher's log has one rank for each worker Pod, that each rank has its own
+    /// GCD, and that all ranks have the partition of the job.
     pub fn ranks_ran_on_their_workers(&self, job: &JobFact, log: &str) -> Result<(), DemoError> {
         let mut gcds = BTreeSet::new();
         for index in 0..job.workers {
             let worker = naming::worker(&job.name, index);
-            // A rank says who it is in one line and what it was given in those that follow.
+            // A rank prints its name in one line, and its partition and GCD in the following lines.
             let said = log
                 .split("rank ")
                 .find(|said| said.contains(&format!(" on {worker} ")))
@@ -140,14 +140,14 @@ impl<'a> Facts<'a> {
         Err(DemoError::Fact(format!("the ranks share GCDs: {gcds:?}")))
     }
 
-    /// Waits until the API has no IPUJob, no Pod of a job and no IPUPartition.
+    /// Waits until the API server has no IPUJob, no Pod of a job and no IPUPartition.
     pub async fn nothing_in_the_api(&self, patience: Duration) -> Result<(), DemoError> {
         let client = &self.operated.client;
         let jobs: Api<IPUJob> = Api::all(client.clone());
         let partitions: Api<IPUPartition> = Api::all(client.clone());
         let pods: Api<Pod> = Api::all(client.clone());
         let of_jobs = ListParams::default().labels(labels::JOB_UID_LABEL);
-        until("the API to hold nothing of any job", patience, || async {
+        until("the API to have no object of a job", patience, || async {
             let left = [
                 (
                     "IPUJobs",
@@ -184,7 +184,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// Checks the six columns that users know, in their order.
+/// Checks the six columns of `kubectl get ipujobs`, in their order.
 pub(super) fn six_columns(table: &str) -> Result<(), DemoError> {
     let header: Vec<&str> = table
         .lines()
@@ -201,7 +201,7 @@ pub(super) fn six_columns(table: &str) -> Result<(), DemoError> {
     )))
 }
 
-/// The word after `key`, up to the next blank.
+/// Returns the word after `key`, up to the next blank.
 fn value_of<'a>(said: &'a str, key: &str) -> Option<&'a str> {
     said.split(key)
         .nth(1)?

@@ -6,16 +6,16 @@ use std::process::Output;
 use cluster::interrupt;
 use tokio::process::Command;
 
-/// A kubectl with the configuration of one cluster.
+/// A kubectl with the kubeconfig of one cluster.
 #[derive(Clone, Debug)]
 pub struct Kubectl {
     /// The program.
     pub program: PathBuf,
-    /// Its configuration file.
+    /// Its kubeconfig.
     pub kubeconfig: PathBuf,
 }
 
-/// kubectl did not do what was asked.
+/// An error of kubectl.
 #[derive(Debug, thiserror::Error)]
 pub enum KubectlError {
     /// The program could not be run.
@@ -23,24 +23,24 @@ pub enum KubectlError {
     Start {
         /// The program.
         program: PathBuf,
-        /// Why.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// It ended with another status than it should have.
+    /// It ended with an unexpected exit status.
     #[error("`kubectl {arguments}` ended with {status}, and said: {said}")]
     Ended {
         /// Its arguments.
         arguments: String,
         /// Its exit status.
         status: std::process::ExitStatus,
-        /// What it wrote.
+        /// Its output.
         said: String,
     },
 }
 
 impl Kubectl {
-    /// Runs it and answers its standard output.
+    /// Runs kubectl and returns its standard output.
     pub async fn run(&self, arguments: &[&str]) -> Result<String, KubectlError> {
         let output = self.output(arguments).await?;
         if output.status.success() {
@@ -54,7 +54,7 @@ impl Kubectl {
         self.run(&["apply", "-f", &file.to_string_lossy()]).await
     }
 
-    /// `kubectl apply -f FILE` for a file that must be refused; answers the words of the refusal.
+    /// `kubectl apply -f FILE` for a file that must be refused. Returns the message of the refusal.
     pub async fn apply_refused(&self, file: &Path) -> Result<String, KubectlError> {
         let file = file.to_string_lossy();
         let arguments = ["apply", "-f", file.as_ref()];

@@ -1,4 +1,4 @@
-//! The operator's Helm release on the cluster, as an admin has it: installed from an unpacked package.
+//! The operator's Helm release on the cluster, installed from an unpacked package as an admin does.
 
 use std::{path::PathBuf, process::Command};
 
@@ -8,22 +8,22 @@ use release::package::Unpacked;
 
 use super::NAMESPACE;
 
-/// The release, and what its admin runs.
+/// The release, and the files and options of its installation.
 #[derive(Clone, Debug)]
 pub struct Release {
     /// Helm.
     helm: PathBuf,
     kubeconfig: PathBuf,
-    /// Where Helm keeps its own files.
+    /// Folder of Helm's own files.
     home: PathBuf,
-    /// What it is installed from.
+    /// The chart.
     package: Unpacked,
-    /// The options that it is installed with.
+    /// The options of the installation.
     values: Vec<String>,
 }
 
 impl Release {
-    /// The release of a cluster, which is not installed yet.
+    /// The release of a cluster. It is not installed yet.
     pub fn new(cluster: &Cluster, package: Unpacked, values: Vec<String>) -> Self {
         Self {
             helm: cluster.tools.program("helm").to_owned(),
@@ -34,7 +34,8 @@ impl Release {
         }
     }
 
-    /// Installs it, or gives it back the values that it was installed with; waits until it is ready.
+    /// Installs the release, or resets its values to those of the installation. Waits until it is
+    /// ready.
     pub fn install(&self) -> Result<(), CommandError> {
         let chart = self.package.chart();
         let mut helm = self.helm(&["upgrade", "--install", NAMESPACE]);
@@ -45,7 +46,8 @@ impl Release {
         command::run(&mut helm)
     }
 
-    /// Upgrades it: all values stay but these (`name=value`). Waits until it is ready.
+    /// Upgrades the release: these values change (`name=value`), all others remain. Waits until it
+    /// is ready.
     pub fn upgrade(&self, values: &[&str]) -> Result<(), CommandError> {
         let chart = self.package.chart();
         let mut helm = self.helm(&["upgrade", NAMESPACE]);
@@ -66,12 +68,12 @@ impl Release {
         }
     }
 
-    /// The folder of the CRDs of its package.
+    /// The folder with the CRDs of its package.
     pub fn definitions(&self) -> PathBuf {
         self.package.folder.join("crds")
     }
 
-    /// Runs Helm in the namespace of the release, and gives what it prints.
+    /// Runs Helm in the namespace of the release, and returns its output.
     pub fn run(&self, arguments: &[&str]) -> Result<String, CommandError> {
         command::output(&mut self.helm(arguments))
     }

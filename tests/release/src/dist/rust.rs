@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_is_there_where_its_standard_library_is() {
+    fn a_target_with_its_standard_library_is_available() {
         let sysroot = tempfile::tempdir().unwrap();
         let libraries = sysroot.path().join("lib/rustlib/some-target/lib");
         fs::create_dir_all(&libraries).unwrap();

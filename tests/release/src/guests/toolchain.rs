@@ -53,7 +53,7 @@ pub enum ToolchainError {
          toolchain (rustup does), or add the target with `rustup target add wasm32-unknown-unknown`"
     )]
     NoLinker(PathBuf),
-    /// The toolchain has no such target, and the machine is no Debian.
+    /// The toolchain does not have this target, and the machine does not run Debian.
     #[error(
         "the Rust toolchain cannot compile for wasm32-unknown-unknown and this machine has no \
          apt-get to fetch one that can: run `rustup target add wasm32-unknown-unknown`"

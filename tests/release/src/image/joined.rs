@@ -75,7 +75,8 @@ mod tests {
     use super::*;
     use cluster::images::oci::pack;
 
-    /// An archive of an image for this processor, as the lab makes it of what an image builder wrote.
+    /// An archive of an image for this processor, as the lab converts it from the output of an image
+    /// builder.
     fn archive(dir: &Path, architecture: &str) -> std::path::PathBuf {
         let layout = dir.join(architecture);
         let blobs = layout.join("blobs/sha256");

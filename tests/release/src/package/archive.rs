@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_files_give_the_same_bytes_in_whatever_order_they_came() {
+    fn the_order_of_files_does_not_change_the_bytes() {
         let long = "folder/".repeat(30) + "file";
         let one = [("b".to_owned(), b"2".to_vec()), (long, b"1".to_vec())];
         let mut other = one.clone();

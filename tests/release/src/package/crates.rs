@@ -39,12 +39,12 @@ pub struct Crates {
     pub libcs: BTreeSet<String>,
 }
 
-/// A crate, and those that it needs when it runs, as places in the list.
+/// A crate, and the crates that it needs at run time, as indices in the list.
 #[derive(Clone, Debug)]
 pub struct Crate {
-    /// What cargo knows of it.
+    /// Its data from cargo.
     pub package: Package,
-    /// What it needs.
+    /// Its dependencies.
     pub needs: Vec<usize>,
 }
 
@@ -97,7 +97,8 @@ fn second_word(text: &str) -> String {
         .to_owned()
 }
 
-/// The operator, its agent, the plugin of kubectl, the guests, and all that they need. What only build scripts use is not shipped.
+/// The operator, its agent, the plugin of kubectl, the guests, and all their dependencies. The dependencies of build
+/// scripts are not shipped.
 fn shipped(metadata: &Metadata) -> Vec<Crate> {
     let needed = needed(metadata);
     let is_root = |package: &&Package| {
@@ -138,7 +139,7 @@ fn shipped(metadata: &Metadata) -> Vec<Crate> {
     crates.collect()
 }
 
-/// What each crate needs when it runs.
+/// The run-time dependencies of each crate.
 fn needed(metadata: &Metadata) -> HashMap<&PackageId, Vec<&PackageId>> {
     let nodes = metadata.resolve.iter().flat_map(|resolve| &resolve.nodes);
     let of_node = nodes.map(|node| {

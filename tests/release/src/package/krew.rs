@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chart_without_a_home_page_leaves_it_to_who_publishes_the_plugin() {
+    fn without_a_home_page_in_the_chart_the_manifest_has_none() {
         for chart in ["name: ipu-operator\n", "home: \"\"\n"] {
             let manifest = manifest(&files(chart), &[AMD64], "9f86d0").unwrap();
             let manifest: Value =

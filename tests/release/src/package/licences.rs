@@ -34,7 +34,7 @@ pub fn render(crates: &Crates) -> Result<Vec<u8>, FileError> {
     let libcs: Vec<_> = crates.libcs.iter().map(String::as_str).collect();
     let libc = libcs.join(" and ");
     let mut list = format!(
-        "What others wrote and the IPU Operator's programs and guests hold.\n\n\
+        "Third-party code in the programs and guests of the IPU Operator.\n\n\
          Rust's standard library {}: {RUST_LICENCE}\n\
          The GNU C library {libc}: {LIBC_LICENCE}. It is linked into the static programs; with the sources\n\
          of this release and `make dist` they are linked with any other version of it.\n\n",

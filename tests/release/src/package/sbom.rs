@@ -23,7 +23,7 @@ pub enum SbomError {
     /// A name cannot be made into a URL of a package.
     #[error("failed to name the package {0}")]
     Name(String, #[source] UriError),
-    /// A licence is no SPDX expression.
+    /// A licence is not an SPDX expression.
     #[error("failed to understand the licence of {0}")]
     Licence(String, #[source] SpdxExpressionError),
     /// It could not be written.

@@ -18,7 +18,7 @@ pub enum SumsError {
     #[error(transparent)]
     File(#[from] FileError),
     /// Files differ, are missing, or were added.
-    #[error("{} does not say the same as the files beside it: {names:?}", path.display())]
+    #[error("{} does not match the files beside it: {names:?}", path.display())]
     Differ {
         /// The file with the checksums.
         path: PathBuf,
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_added_or_taken_away_is_found() {
+    fn changed_added_and_removed_files_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let files = ["a", "b/c", "d"].map(|name| (name.to_owned(), name.as_bytes().to_vec()));
         fs::create_dir(dir.path().join("b")).unwrap();

@@ -27,7 +27,9 @@ pub enum TwiceError {
     #[error("failed to {0}")]
     Command(&'static str, #[source] CommandError),
     /// The second build would use other sources.
-    #[error("there are changes that are not committed, and the second build would be without them")]
+    #[error(
+        "there are uncommitted changes, which the second build would not contain: commit or stash them"
+    )]
     Changed,
     /// The bytes differ.
     #[error("the two releases differ: {}", .0.join(", "))]

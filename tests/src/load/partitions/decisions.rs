@@ -28,7 +28,7 @@ const WANTED: u32 = 4;
 /// IPUs of the earlier requests, which fit on no controller.
 const WANTED_BY_EARLIER: u32 = 16;
 
-/// How long the decisions take with so many controllers.
+/// How long the decisions take with a number of controllers.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided {
     /// How many controllers.
@@ -45,7 +45,7 @@ pub struct Decided {
     pub query: Duration,
 }
 
-/// Measures each decision with so many controllers, in this process.
+/// Measures each decision with this number of controllers, in this process.
 pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
     let guest = placement_guest().await?;
     let views: Vec<_> = (0..controllers)
@@ -97,7 +97,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
     })
 }
 
-/// The time to compute the capacity behind so many earlier requests, all with precedence.
+/// The time to compute the capacity behind this number of earlier requests, all with precedence.
 fn capacity_for(earlier_entries: usize, views: &[ControllerView]) -> Duration {
     let now = Timestamp::now();
     let limit = SignedDuration::from_mins(10);

@@ -42,7 +42,7 @@ const TRIES: usize = 3;
 
 /// The process, and what it needs.
 pub(super) struct Proxy {
-    // Fields drop in this order: the program ends before what it talks to.
+    // Fields drop in this order: the program ends before its servers.
     programs: Keeper,
     pub(super) client: Client,
     pub(super) simulators: Vec<Simulator>,
@@ -53,7 +53,7 @@ pub(super) struct Proxy {
 }
 
 impl Proxy {
-    /// A proxy of so many controllers with so many IPUs each, ready to make partitions.
+    /// Starts a proxy with this number of controllers, with this number of IPUs each. It is ready to create partitions.
     pub(super) async fn start(controllers: usize, ipus: u32) -> Result<Self, LoadError> {
         let settings = Settings::from_env()?;
         let (plane, client) = api_server().await?;
@@ -110,7 +110,7 @@ impl Proxy {
         wanted.collect()
     }
 
-    /// The object of the owner of this name.
+    /// The object of the partition of this owner.
     pub(super) async fn object_of(&self, owner: &str) -> Result<Value, LoadError> {
         let found = self.partitions().list(&ListParams::default()).await;
         let found = found.map_err(api("list the IPUPartitions"))?;
@@ -157,7 +157,8 @@ impl Proxy {
         let (mut unread, mut last) = (Vec::new(), None);
         let what = format!("a sweep of {partitions} partitions");
         let took = until(what, PATIENCE, async || {
-            // The log of many partitions is long, and is read once. Its last line may be half written.
+            // The log of many partitions is long, so this reads it once. Its last line may be
+            // incomplete.
             log.read_to_end(&mut unread)?;
             let whole = unread.iter().rposition(|byte| *byte == b'\n');
             let lines: Vec<u8> = unread.drain(..whole.map_or(0, |end| end + 1)).collect();
@@ -207,7 +208,7 @@ impl Proxy {
                 let Some(change) = changes.next().await else {
                     break;
                 };
-                // The watch begins again by itself; what it cannot do at all ends by patience.
+                // The watch restarts by itself. A permanent failure ends with the timeout.
                 let Ok(object) = change else { continue };
                 let status = object.status.as_ref();
                 if status.is_some_and(|status| status.phase == PartitionPhase::Ready) {

@@ -14,12 +14,12 @@ pub struct Occupancy {
 }
 
 impl Occupancy {
-    /// A partition with so many IPUs is created.
+    /// Counts a new partition with this number of IPUs.
     pub(super) fn begin(&mut self, ipus: u32) {
         self.ipus += u64::from(ipus);
     }
 
-    /// The partition is gone, or is counted until now.
+    /// Counts a partition until its removal, or until now.
     pub(super) fn add(&mut self, ipus: u32, since: Timestamp, until: Timestamp) {
         let milliseconds = until.as_millisecond() - since.as_millisecond();
         let milliseconds = u64::try_from(milliseconds).unwrap_or(0);

@@ -8,9 +8,9 @@ pub enum Rejection {
     /// No block of IPUs is free.
     #[error("no {ipus} connected IPUs are free: the largest free block has {largest}")]
     Full {
-        /// What was asked for.
+        /// The requested number of IPUs.
         ipus: u32,
-        /// What would fit.
+        /// The size of the largest free block.
         largest: u32,
     },
     /// The id is taken.
@@ -22,20 +22,20 @@ pub enum Rejection {
     /// The request breaks a rule.
     #[error("{0}")]
     Invalid(String),
-    /// Something else is being done to the partition.
+    /// Another operation on the partition is in progress.
     #[error("partition {id:?} is busy: {stage:?}")]
     Busy {
         /// The partition.
         id: String,
-        /// What is being done to it.
+        /// The operation.
         stage: Stage,
     },
-    /// The partition is in error.
+    /// The partition is in the state ERROR.
     #[error("partition {id:?} is in error: {errors}")]
     Broken {
         /// The partition.
         id: String,
-        /// What is wrong with it.
+        /// Its errors.
         errors: String,
     },
 }

@@ -31,7 +31,7 @@ fn stage(pod: &mut Pod, id: &str, now: i64) -> Stage {
 }
 
 #[test]
-fn a_partition_forms_works_is_reset_and_goes() {
+fn a_partition_is_formed_reset_and_removed() {
     let mut pod = pod();
     assert_eq!(pod.create(&wanted("p", 4), None, at(0)), Ok(at(100)));
     assert_eq!(stage(&mut pod, "p", 99), Stage::Creating(at(100)));
@@ -143,7 +143,7 @@ fn an_id_is_taken_until_its_partition_is_gone() {
 }
 
 #[test]
-fn what_is_at_work_is_busy() {
+fn a_partition_is_busy_during_an_operation() {
     let mut pod = pod();
     pod.create(&wanted("p", 4), None, at(0)).unwrap();
     let busy = |result: Result<Timestamp, Rejection>| {
@@ -160,7 +160,7 @@ fn what_is_at_work_is_busy() {
 }
 
 #[test]
-fn a_doomed_partition_breaks_once_it_is_formed_and_a_reset_mends_it() {
+fn a_doomed_partition_breaks_once_it_is_formed_and_a_reset_repairs_it() {
     let mut pod = pod();
     let doom = Some("link training failed".to_owned());
     pod.create(&wanted("p", 4), doom, at(0)).unwrap();
@@ -176,7 +176,7 @@ fn a_doomed_partition_breaks_once_it_is_formed_and_a_reset_mends_it() {
 }
 
 #[test]
-fn a_stuck_partition_goes_by_force_only() {
+fn only_force_removes_a_stuck_partition() {
     let mut pod = pod();
     pod.take(&wanted("p", 4), at(0)).unwrap();
     pod.break_down("p", "agent lost", true, at(0)).unwrap();
@@ -188,7 +188,7 @@ fn a_stuck_partition_goes_by_force_only() {
 }
 
 #[test]
-fn the_server_gives_up_after_so_many_resets_of_its_own() {
+fn the_server_stops_after_a_number_of_automatic_resets() {
     let mut pod = pod();
     pod.take(&wanted("p", 4), at(0)).unwrap();
     for count in 1..=AUTO_RESETS_MAX {
@@ -203,7 +203,7 @@ fn the_server_gives_up_after_so_many_resets_of_its_own() {
 }
 
 #[test]
-fn a_pod_that_was_kept_is_the_same_again() {
+fn a_stored_pod_is_restored_unchanged() {
     let mut pod = pod();
     pod.create(&wanted("p", 4), Some("bad".to_owned()), at(0))
         .unwrap();

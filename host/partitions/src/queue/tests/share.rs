@@ -47,6 +47,24 @@ fn only_a_share_of_the_controllers_is_reserved() {
     bound.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod03".to_owned())]);
     let both = [bound, one("large", 16, 50)];
     assert_eq!(reserved(&both, &pods(7)), 2);
+    // The only controller serves others for half of the time, also if more than one request waits for it.
+    for (minutes, expected) in [(50, 1), (DAY - 10, 1), (DAY, 0), (2 * DAY, 1), (4 * DAY, 0)] {
+        for count in [1, 5] {
+            assert_eq!(
+                reserved(&large(count, minutes), &pods(1)),
+                expected,
+                "{minutes}"
+            );
+        }
+    }
+    // So do all controllers, if a gang needs all of them.
+    let gang = |minutes| QueueEntry {
+        gang: 2,
+        ..one("gang", 16, minutes)
+    };
+    for (minutes, expected) in [(10, 1), (20, 2), (DAY, 0), (2 * DAY, 2)] {
+        assert_eq!(reserved(&[gang(minutes)], &pods(2)), expected, "{minutes}");
+    }
     // The earliest gang gets as many controllers as it needs, one after each limit.
     let gang = |minutes| QueueEntry {
         gang: 3,
@@ -106,6 +124,7 @@ fn jobs_that_never_end_delay_a_large_request_but_not_for_ever() {
         // Only the last controller can become empty: its turn begins after eight weeks.
         (8, 7, 8 * WEEK / 60 + 1),
         (2, 1, 8 * WEEK / 60 + 1),
+        (1, 0, 1),
     ];
     for (controllers, endless, most) in cases {
         let hours = hours_until_served(controllers, endless);

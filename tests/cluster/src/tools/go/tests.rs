@@ -1,4 +1,4 @@
-//! What is read from the pins of the Go tools.
+//! Tests of the pinned versions of the Go tools.
 
 use super::*;
 use crate::kubernetes::Kubernetes;
