@@ -116,12 +116,12 @@ pub fn of<'a>(
 /// Evaluates `me` on a controller that is not drained, with the partitions of its owner.
 pub fn of_owner(me: &IPUPartition, all: &[Sibling]) -> EvictionState {
     let me = Sibling::of(me);
-    let others = || all.iter().filter(|one| one.slot != me.slot);
-    let lacking = others().filter(|one| !one.is_placed);
-    let placed = others().filter(|one| one.is_placed).count() + usize::from(me.is_placed);
+    let others = all.iter().filter(|one| one.slot != me.slot);
+    let (placed, lacking): (Vec<&Sibling>, Vec<&Sibling>) = others.partition(|one| one.is_placed);
+    let held = placed.len() + usize::from(me.is_placed);
     EvictionState {
-        held: u32::try_from(placed).unwrap_or(u32::MAX),
-        lacking_since: lacking.filter_map(|one| one.waits_since).max(),
+        held: u32::try_from(held).unwrap_or(u32::MAX),
+        lacking_since: lacking.iter().filter_map(|one| one.waits_since).max(),
         eviction: Eviction::No,
     }
 }
