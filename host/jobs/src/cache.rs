@@ -2,62 +2,57 @@
 //! has not reported yet.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ipu_api::uid::Uid;
-use ipu_runtime::compressed::{Compressed, ObjectCompressor};
 use ipu_runtime::watch_store::{Expectations, Store, version};
 use kube::runtime::watcher::Event;
 
-use super::pruned::{JobObject, JobRef};
+use super::job_object::{JobObject, JobRef, JobRefs};
+use super::raw::RawJob;
 
 /// Maximum time until the watch reports a write. An interrupted watch restarts within half a minute after the API server
 /// is available again, and lists everything; this limit is for writes that it never reports.
 const WRITE_TIMEOUT: Duration = Duration::from_mins(2);
 
 /// All objects of one kind that belong to jobs.
-pub struct Cache<K> {
-    store: Store<Key, Entry>,
+pub struct Cache<K: JobObject> {
+    store: Store<Key, Entry<K::Stored>>,
     expectations: Expectations,
-    compressor: ObjectCompressor,
-    undecodable: Option<(Arc<JobRef>, serde_json::Error)>,
-    kind: PhantomData<fn() -> K>,
+    shared: K::Shared,
+    jobs: Arc<JobRefs>,
 }
 
 /// The UIDs of a job and of its object.
 type Key = (Uid, Uid);
 
-#[derive(Debug)]
-struct Entry {
+struct Entry<S> {
     /// Shared by all objects of the job.
     job: Arc<JobRef>,
     /// A version that is not a number is 0, and no write waits for it.
     version: u64,
-    compressed: Compressed,
-}
-
-impl<K> Default for Cache<K> {
-    fn default() -> Self {
-        Self {
-            store: Store::default(),
-            expectations: Expectations::new(WRITE_TIMEOUT),
-            compressor: ObjectCompressor::default(),
-            undecodable: None,
-            kind: PhantomData,
-        }
-    }
+    object: S,
 }
 
 impl<K: JobObject> Cache<K> {
+    /// Creates an empty cache, which shares its references to jobs with others.
+    pub fn new(jobs: Arc<JobRefs>) -> Self {
+        Self {
+            store: Store::default(),
+            expectations: Expectations::new(WRITE_TIMEOUT),
+            shared: K::Shared::default(),
+            jobs,
+        }
+    }
+
     /// Applies a watch event. Returns the jobs to reconcile.
     pub fn apply_event(&mut self, event: Event<K>) -> Vec<Arc<JobRef>> {
         let Self {
             store,
             expectations,
-            compressor,
-            ..
+            shared,
+            jobs,
         } = self;
         let (is_delete, is_complete) = (
             matches!(event, Event::Delete(_)),
@@ -69,9 +64,9 @@ impl<K: JobObject> Cache<K> {
             let known = of_job(known, job).next();
             let job = known.map(|(_, other)| Arc::clone(&other.job));
             Some(Entry {
-                job: job.or_else(|| object.job().map(Arc::new))?,
+                job: job.or_else(|| Some(jobs.shared(object.job()?)))?,
                 version,
-                compressed: compressor.compress(&object.prune()),
+                object: object.store(shared)?,
             })
         });
         for (job, uid) in changes.iter().map(|change| change.key) {
@@ -108,26 +103,13 @@ impl<K: JobObject> Cache<K> {
         }
     }
 
-    /// Returns the objects of a job, by its UID, sorted by name. `None` if the cache is stale.
-    pub fn of(&mut self, job: Uid, now: Instant) -> Option<Vec<K>> {
+    /// Returns the objects of a job, by its UID. `None` if the cache is stale.
+    pub fn of(&self, job: Uid, now: Instant) -> Option<Vec<K::Stored>> {
         if !self.store.is_listed() || self.expectations.remaining(job, now).is_some() {
             return None;
         }
-        let decompressed = of_job(self.store.objects(), job).map(|(_, entry)| {
-            let decompressed = self.compressor.decompress(&entry.compressed);
-            decompressed.map_err(|error| (Arc::clone(&entry.job), error))
-        });
-        let decompressed = decompressed.collect::<Result<Vec<K>, _>>();
-        let decompressed = decompressed.map_err(|undecodable| self.undecodable = Some(undecodable));
-        let mut objects = decompressed.ok()?;
-        // The keys are in the order of UIDs.
-        objects.sort_by(|one, other| one.meta().name.cmp(&other.meta().name));
-        Some(objects)
-    }
-
-    /// Takes the job of the last object that could not be decoded, and the error.
-    pub fn take_undecodable(&mut self) -> Option<(Arc<JobRef>, serde_json::Error)> {
-        self.undecodable.take()
+        let objects = of_job(self.store.objects(), job);
+        Some(objects.map(|(_, entry)| entry.object.clone()).collect())
     }
 
     /// Whether the cache has an object of the job, or expects one.
@@ -144,12 +126,24 @@ impl<K: JobObject> Cache<K> {
     }
 }
 
+impl Cache<RawJob> {
+    /// Returns a job, by its UID, or the error of decoding it. `None` if the cache is stale.
+    pub fn job(&mut self, job: Uid, now: Instant) -> Option<serde_json::Result<Option<RawJob>>> {
+        let stored = self.of(job, now)?;
+        let job = stored.first().map(|job| self.shared.decompress(job));
+        Some(job.transpose())
+    }
+}
+
 fn key<K: JobObject>(object: &K) -> Option<Key> {
     let uid = object.meta().uid.as_deref().unwrap_or_default();
     Some((object.job()?.uid, Uid::of(uid)))
 }
 
-fn of_job(objects: &BTreeMap<Key, Entry>, job: Uid) -> impl Iterator<Item = (&Key, &Entry)> {
+fn of_job<S>(
+    objects: &BTreeMap<Key, Entry<S>>,
+    job: Uid,
+) -> impl Iterator<Item = (&Key, &Entry<S>)> {
     let from = objects.range((job, Uid::default())..);
     from.take_while(move |((of, _), _)| *of == job)
 }

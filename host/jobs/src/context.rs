@@ -19,9 +19,9 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::cache_sync::CacheSync;
+use super::job_object::JobObject;
 use super::observe::Snapshot;
 use super::plan::{Applicable, Plan};
-use super::pruned::JobObject;
 use super::raw::RawJob;
 use super::report::events;
 use super::report::{self, Obstacle};
@@ -112,14 +112,10 @@ impl Context {
         let objects: &[Applicable] = if is_fresh { &[] } else { &plan.apply };
         // They are created before the first Pod.
         let expected = self.verified().contains(job) || !snapshot.observed.pods.is_empty();
-        if !objects.is_empty() {
-            snapshot
-                .job
-                .job()
-                .into_iter()
-                .for_each(|job| self.verified().begin(job));
-        }
         let views = &self.views;
+        if let (false, Some(job)) = (objects.is_empty(), snapshot.job.job()) {
+            self.verified().begin(views.references.shared(job));
+        }
         let objects = (objects, expected);
         let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
         let applied = applied.await?;

@@ -17,8 +17,8 @@ use kube::core::PartialObjectMeta;
 use kube::runtime::watcher::{self, Event};
 
 use super::context::Context;
+use super::job_object::{self, JobRef};
 use super::plan::DependentKind;
-use super::pruned::{self, JobRef};
 use super::verified::Verified;
 use super::watches::follow_kind;
 
@@ -64,7 +64,7 @@ pub(super) fn apply_event<K>(
         Event::Apply(object) | Event::InitApply(object) => (object, false),
         Event::Delete(object) => (object, true),
     };
-    let Some(job) = pruned::owner(&object.metadata) else {
+    let Some(job) = job_object::owner(&object.metadata) else {
         return Vec::new();
     };
     let changed = if is_delete {

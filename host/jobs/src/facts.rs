@@ -4,33 +4,35 @@ pub mod deadlines;
 pub mod disruption;
 pub mod partition;
 pub mod pod;
+pub mod projection;
 pub mod readiness;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ipu_api::ipujob_status::{IPUJobStatus, InstanceEnd, RunStatus};
-use ipu_api::ipupartition::{IPUPartition, IPUPartitionStatus};
-use ipu_api::labels;
 use ipu_api::naming;
+use ipu_api::uid::Uid;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 
 use self::deadlines::Deadlines;
 use self::partition::{PartitionState, PartitionTimes, PlacedPartition};
 use self::pod::{PodState, SidecarState};
+use self::projection::{ObservedPartition, ObservedPod};
 use self::readiness::Readiness;
 use super::build::pod_set;
+use super::report;
 use super::validate::ValidJob;
-use super::{pruned, report};
 
 /// Everything that was read from the cluster for one job.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
-    /// Pods that the job owns.
-    pub pods: Vec<Pod>,
-    /// Partitions that the job owns.
-    pub partitions: Vec<IPUPartition>,
+    /// Pods that the job owns, by name.
+    pub pods: Vec<Arc<ObservedPod>>,
+    /// Partitions that the job owns, by name.
+    pub partitions: Vec<Arc<ObservedPartition>>,
     /// Nodes of Pods whose grace period is over.
     pub nodes: Vec<Node>,
     /// Names of Pods that this process certainly failed to create.
@@ -240,8 +242,8 @@ impl Member {
 /// Finds the objects of an instance among all objects of the job.
 struct Reader<'a> {
     job: &'a ValidJob,
-    pods: BTreeMap<&'a str, &'a Pod>,
-    partitions: BTreeMap<u32, &'a IPUPartition>,
+    pods: BTreeMap<&'a str, &'a ObservedPod>,
+    partitions: BTreeMap<u32, &'a ObservedPartition>,
     uncreated: &'a BTreeSet<String>,
     /// Labels that the workers' nodes must have.
     node_selector: BTreeMap<String, String>,
@@ -254,11 +256,9 @@ impl<'a> Reader<'a> {
         let partitions = observed.partitions.iter();
         Self {
             job,
-            pods: pods
-                .filter_map(|pod| Some((pod.metadata.name.as_deref()?, pod)))
-                .collect(),
+            pods: pods.map(|pod| (pod.object.name(), &**pod)).collect(),
             partitions: partitions
-                .map(|partition| (partition.spec.slot, partition))
+                .map(|partition| (partition.slot, &**partition))
                 .collect(),
             uncreated: &observed.uncreated,
             node_selector: pod_set::worker_node_selector(job),
@@ -269,13 +269,15 @@ impl<'a> Reader<'a> {
     fn instance(&self, index: u32) -> Instance {
         let job = self.job;
         let found = self.partitions.get(&index).copied();
-        let state = partition::state(found, Some(&self.node_selector));
-        let id = state.id().map(ToOwned::to_owned);
+        let state = found.map_or(PartitionState::Absent, |found| {
+            found.state(&self.node_selector)
+        });
+        let id = state.id().map(Uid::of);
         let key = index.to_string();
         let workers: Vec<Member> = (0..job.size.workers)
             .map(|gcd| {
                 let name = naming::worker(&job.name, job.worker_index(index, gcd));
-                self.member(name, id.as_deref())
+                self.member(name, id)
             })
             .collect();
         let refusal = self.refusal(found, &state, &workers);
@@ -293,14 +295,13 @@ impl<'a> Reader<'a> {
             uncreated: self.unmade_of(&workers),
             end: self.run.ended.get(&key).cloned(),
             outdated: self.outdated(&workers),
-            automatic_resets: partition::automatic_resets(found),
-            times: partition::times(found),
-            pinned: found.is_some_and(|found| found.spec.options.pinned),
+            automatic_resets: found.map_or(0, |found| found.automatic_resets),
+            times: found.map(|found| found.times).unwrap_or_default(),
+            pinned: found.is_some_and(|found| found.is_pinned),
             partition: Owned {
                 name: naming::partition_object(&job.partition_owner(), index),
-                uid: found.and_then(|partition| partition.metadata.uid.clone()),
-                is_terminating: found
-                    .is_some_and(|found| found.metadata.deletion_timestamp.is_some()),
+                uid: found.map(|found| found.object.uid().to_owned()),
+                is_terminating: found.is_some_and(|found| found.is_terminating),
                 sidecars: SidecarState::None,
                 state,
             },
@@ -312,7 +313,7 @@ impl<'a> Reader<'a> {
     /// instance that has started continues. Instances of one launcher start together.
     fn refusal(
         &self,
-        found: Option<&IPUPartition>,
+        found: Option<&ObservedPartition>,
         state: &PartitionState,
         workers: &[Member],
     ) -> Option<PartitionState> {
@@ -320,12 +321,12 @@ impl<'a> Reader<'a> {
         let has_not_started = match state {
             PartitionState::Absent => true,
             PartitionState::Waiting(_) | PartitionState::Rejected(_) => {
-                self.job.start.unreadable().is_none() && !found.is_some_and(is_placed)
+                self.job.start.unreadable().is_none() && !found.is_some_and(|found| found.is_placed)
             }
             _ => false,
         };
         let started = if self.job.launcher.is_some() {
-            self.partitions.values().any(|one| is_placed(one))
+            self.partitions.values().any(|one| one.is_placed)
                 || !self.pods.is_empty()
                 || !self.run.used.is_empty()
         } else {
@@ -335,8 +336,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether Pods may have used this partition.
-    fn has_used(&self, found: Option<&IPUPartition>) -> bool {
-        found.is_some_and(|found| self.run.used.contains_key(&found.spec.slot.to_string()))
+    fn has_used(&self, found: Option<&ObservedPartition>) -> bool {
+        found.is_some_and(|found| self.run.used.contains_key(&found.slot.to_string()))
     }
 
     fn unmade_of(&self, workers: &[Member]) -> BTreeSet<String> {
@@ -345,14 +346,14 @@ impl<'a> Reader<'a> {
         uncreated.cloned().collect()
     }
 
-    fn member(&self, name: String, partition: Option<&str>) -> Member {
+    fn member(&self, name: String, partition: Option<Uid>) -> Member {
         let pod = self.pods.get(name.as_str());
         Member {
-            uid: pod.and_then(|pod| pod.metadata.uid.clone()),
-            is_terminating: pod.is_some_and(|pod| pod.metadata.deletion_timestamp.is_some()),
-            sidecars: pod.map_or(SidecarState::None, |pod| pod::sidecars(pod)),
+            uid: pod.map(|pod| pod.object.uid().to_owned()),
+            is_terminating: pod.is_some_and(|pod| pod.termination.is_some()),
+            sidecars: pod.map_or(SidecarState::None, |pod| pod.sidecars),
             state: pod.map_or(PodState::Absent, |pod| {
-                pod::state(pod, partition, self.run.number)
+                pod.state(partition, self.run.number)
             }),
             name,
         }
@@ -360,19 +361,17 @@ impl<'a> Reader<'a> {
 
     fn launcher_started(&self) -> Option<Timestamp> {
         let launcher = self.pods.get(naming::launcher(&self.job.name).as_str())?;
-        pod::running_since(launcher)
+        launcher.running_since.as_deref().copied()
     }
 
     fn outdated(&self, workers: &[Member]) -> Vec<String> {
         if self.job.start.unreadable().is_some() {
             return Vec::new();
         }
+        let template = Uid::of(&self.job.template.hash);
         let other_template = |member: &&Member| {
             let pod = self.pods.get(member.name.as_str());
-            let annotations = pod.and_then(|pod| pod.metadata.annotations.as_ref());
-            annotations
-                .and_then(|annotations| annotations.get(labels::TEMPLATE_HASH_ANNOTATION))
-                .is_some_and(|hash| *hash != self.job.template.hash)
+            pod.is_some_and(|pod| pod.is_of_other_template(template))
         };
         workers
             .iter()
@@ -383,16 +382,10 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Whether a V-IPU partition of it may exist.
-fn is_placed(partition: &IPUPartition) -> bool {
-    let status = partition.status.as_ref();
-    status.is_some_and(IPUPartitionStatus::is_placed)
-}
-
 /// The indexes of instances that have a Pod or a partition, sorted and unique.
 fn existing_instances(observed: &Observed) -> impl Iterator<Item = u32> {
-    let of_pods = observed.pods.iter().filter_map(pruned::instance);
-    let of_partitions = observed.partitions.iter().map(|found| found.spec.slot);
+    let of_pods = observed.pods.iter().filter_map(|pod| pod.instance);
+    let of_partitions = observed.partitions.iter().map(|found| found.slot);
     let all: BTreeSet<u32> = of_pods.chain(of_partitions).collect();
     all.into_iter()
 }

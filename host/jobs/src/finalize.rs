@@ -1,12 +1,12 @@
 //! Pure: decides the next step of the deletion of a job.
 
+use std::sync::Arc;
+
 use ipu_api::ipujob_status::IPUJobStatus;
-use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
 
-use super::facts::partition;
+use super::facts::projection::{ObservedPartition, ObservedPod};
 use super::plan::{Deletion, Plan};
 use super::report::conditions::Conditions;
 use super::report::{PARTITIONS_RELEASED, PENDING};
@@ -33,26 +33,26 @@ pub enum Deleting {
 }
 
 /// Decides the next step from the remaining objects.
-pub fn deleting(pods: &[Pod], partitions: &[IPUPartition]) -> Deleting {
+pub fn deleting(pods: &[Arc<ObservedPod>], partitions: &[Arc<ObservedPartition>]) -> Deleting {
     if !pods.is_empty() {
+        let live = pods.iter().filter(|pod| pod.termination.is_none());
+        let names = pods.iter().map(|pod| pod.object.name().to_owned());
         return Deleting::Pods {
             plan: Plan {
-                delete_pods: pods.iter().filter_map(deletion).collect(),
+                delete_pods: live.map(|pod| Deletion::of(&pod.object)).collect(),
                 ..Plan::default()
             },
-            remaining: pods
-                .iter()
-                .filter_map(|pod| pod.metadata.name.clone())
-                .collect(),
+            remaining: names.collect(),
         };
     }
     if !partitions.is_empty() {
+        let live = partitions.iter().filter(|one| !one.is_terminating);
         return Deleting::Partitions {
             plan: Plan {
-                delete_partitions: partitions.iter().filter_map(deletion).collect(),
+                delete_partitions: live.map(|one| Deletion::of(&one.object)).collect(),
                 ..Plan::default()
             },
-            remaining: partitions.iter().map(describe).collect(),
+            remaining: partitions.iter().map(|one| describe(one)).collect(),
         };
     }
     Deleting::Done
@@ -89,19 +89,10 @@ pub fn status(deleting: &Deleting, old: &IPUJobStatus, now: Timestamp) -> IPUJob
     }
 }
 
-fn describe(partition: &IPUPartition) -> String {
-    let name = partition.metadata.name.as_deref().unwrap_or_default();
-    match partition::state(Some(partition), None).unusable_reason() {
+fn describe(partition: &ObservedPartition) -> String {
+    let name = partition.object.name();
+    match partition.state.unusable_reason() {
         Some(reason) => format!("IPUPartition {name}: {reason}"),
         None => format!("IPUPartition {name} is being released"),
     }
-}
-
-/// Returns the deletion of an object, unless it is terminating.
-fn deletion<K: kube::Resource>(object: &K) -> Option<Deletion> {
-    let metadata = object.meta();
-    if metadata.deletion_timestamp.is_some() {
-        return None;
-    }
-    Deletion::of(metadata)
 }

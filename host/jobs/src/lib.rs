@@ -16,12 +16,12 @@ mod context;
 mod dependents_watch;
 pub mod facts;
 pub mod finalize;
+pub mod job_object;
 pub mod lost_node;
 pub mod metrics;
 pub mod observe;
 pub mod phase;
 pub mod plan;
-pub mod pruned;
 pub mod raw;
 pub mod report;
 pub mod restart;
@@ -54,9 +54,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::build::PodSettings;
 use self::context::Context;
+use self::job_object::JobRef;
 use self::metrics::JobMetrics;
 use self::observe::ObserveError;
-use self::pruned::JobRef;
 use self::raw::RawJob;
 use self::writes::WriteError;
 
@@ -107,6 +107,7 @@ impl work_queue::StepError for StepError {
     fn category(&self) -> &'static str {
         match self {
             Self::Observe(ObserveError::Node(..)) => "ObserveNode",
+            Self::Observe(ObserveError::Job(_)) => "ObserveJob",
             Self::Write(_) => "Write",
         }
     }

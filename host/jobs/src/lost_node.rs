@@ -4,11 +4,13 @@
 //! containers of an unreachable node still run, so their Pods remain terminating. The operator can delete them: after a
 //! reset or a removal on its V-IPU controller, a partition is useless to a program that still runs.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, NodeCondition, Pod};
+use k8s_openapi::api::core::v1::{Node, NodeCondition};
 
+use super::facts::projection::ObservedPod;
 use super::plan::Deletion;
 
 /// A Pod whose node has been unreachable for too long.
@@ -23,14 +25,19 @@ pub struct LostPod {
 }
 
 /// Returns the node of a terminating Pod whose grace period is over.
-pub fn overdue_node(pod: &Pod, now: Timestamp) -> Option<&str> {
-    let due = pod.metadata.deletion_timestamp.as_ref()?.0;
-    let node = pod.spec.as_ref()?.node_name.as_deref()?;
-    (due < now).then_some(node)
+pub fn overdue_node(pod: &ObservedPod, now: Timestamp) -> Option<&str> {
+    let termination = pod.termination.as_ref()?;
+    let node = termination.node.as_deref()?;
+    (termination.due < now).then_some(node)
 }
 
 /// Returns the overdue Pods whose node has been unreachable for `timeout`.
-pub fn lost_pods(pods: &[Pod], nodes: &[Node], timeout: Duration, now: Timestamp) -> Vec<LostPod> {
+pub fn lost_pods(
+    pods: &[Arc<ObservedPod>],
+    nodes: &[Node],
+    timeout: Duration,
+    now: Timestamp,
+) -> Vec<LostPod> {
     let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
     let on_unreachable_nodes = pods.iter().filter_map(|pod| {
         let name = overdue_node(pod, now)?;
@@ -40,12 +47,10 @@ pub fn lost_pods(pods: &[Pod], nodes: &[Node], timeout: Duration, now: Timestamp
     });
     on_unreachable_nodes
         .filter(|(_, _, since)| now.duration_since(*since) >= timeout)
-        .filter_map(|(pod, node, since)| {
-            Some(LostPod {
-                pod: Deletion::of(&pod.metadata)?,
-                node: node.to_owned(),
-                since,
-            })
+        .map(|(pod, node, since)| LostPod {
+            pod: Deletion::of(&pod.object),
+            node: node.to_owned(),
+            since,
         })
         .collect()
 }
@@ -68,6 +73,7 @@ fn unreachable_since(node: &Node) -> Option<Timestamp> {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::api::core::v1::Pod;
     use serde_json::{Value, json};
 
     use super::*;
@@ -91,7 +97,8 @@ mod tests {
     }
 
     fn lost(pod: &Pod, node: &Node, now: &str) -> Vec<String> {
-        let (pods, nodes) = ([pod.clone()], [node.clone()]);
+        let pod = ObservedPod::of(pod).unwrap();
+        let (pods, nodes) = ([Arc::new(pod)], [node.clone()]);
         lost_pods(&pods, &nodes, TIMEOUT, now.parse().unwrap())
             .into_iter()
             .map(|lost| format!("{} on {}", lost.pod.uid, lost.node))

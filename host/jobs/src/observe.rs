@@ -1,16 +1,18 @@
 //! Reads everything that decisions about one job need, from the watch caches.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use ipu_api::uid::Uid;
 use ipu_runtime::clock;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::Api;
 use serde_json::Value;
 use thiserror::Error;
 
 use super::facts::Observed;
+use super::facts::projection::ObservedPod;
 use super::lost_node::overdue_node;
 use super::raw::RawJob;
 use super::validate::decode_status;
@@ -33,6 +35,9 @@ pub enum ObserveError {
     /// A Pod's Node could not be read.
     #[error("failed to read the Node {0}")]
     Node(String, #[source] kube::Error),
+    /// The job in the cache could not be decoded.
+    #[error("failed to decode the job in the cache")]
+    Job(#[from] serde_json::Error),
 }
 
 /// The result of reading a job.
@@ -53,14 +58,17 @@ pub async fn observe(
     uid: Uid,
 ) -> Result<Observation, ObserveError> {
     let found = (
-        views.jobs.of(uid),
+        views.jobs.job(uid),
         views.pods.of(uid),
         views.partitions.of(uid),
     );
-    let (Some(jobs), Some(pods), Some(partitions)) = found else {
+    let (Some(job), Some(mut pods), Some(mut partitions)) = found else {
         return Ok(Observation::CacheStale);
     };
-    let Some(job) = jobs.into_iter().next() else {
+    // The caches have them in the order of UIDs.
+    pods.sort_by(|one, other| one.object.name().cmp(other.object.name()));
+    partitions.sort_by(|one, other| one.object.name().cmp(other.object.name()));
+    let Some(job) = job? else {
         return Ok(Observation::NotFound);
     };
     let object = job.as_json();
@@ -78,7 +86,7 @@ pub async fn observe(
 }
 
 /// Reads the nodes of Pods whose grace period has expired, because the nodes may be lost. Usually there is none.
-async fn nodes(client: &Client, pods: &[Pod]) -> Result<Vec<Node>, ObserveError> {
+async fn nodes(client: &Client, pods: &[Arc<ObservedPod>]) -> Result<Vec<Node>, ObserveError> {
     let api: Api<Node> = Api::all(client.clone());
     let now = clock::now();
     let overdue = pods.iter().filter_map(|pod| overdue_node(pod, now));

@@ -9,13 +9,13 @@ use ipu_api::ipujob::CleanPodPolicy;
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
 use super::build::{PodSettings, access, partitions, pod_set};
 use super::facts::partition::PartitionState;
 use super::facts::pod::SidecarState;
 use super::facts::{Facts, Instance, Owned};
+use super::job_object::NameAndUid;
 use super::phase::Phase;
 use super::validate::ValidJob;
 
@@ -63,11 +63,11 @@ pub struct Deletion {
 
 impl Deletion {
     /// Creates the deletion of an object.
-    pub fn of(metadata: &ObjectMeta) -> Option<Self> {
-        Some(Self {
-            name: metadata.name.clone()?,
-            uid: metadata.uid.clone()?,
-        })
+    pub fn of(object: &NameAndUid) -> Self {
+        Self {
+            name: object.name().to_owned(),
+            uid: object.uid().to_owned(),
+        }
     }
 }
 

@@ -2,12 +2,13 @@
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::uid::Uid;
+use ipu_runtime::compressed::{Compressed, ObjectCompressor};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::pruned::{JobObject, JobRef};
+use super::job_object::{JobObject, JobRef};
 
 /// Annotation of kubectl with the last applied manifest, which is the whole job once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -39,7 +40,11 @@ impl RawJob {
     }
 }
 
+/// A job is stored whole, because a write of its status contains it.
 impl JobObject for RawJob {
+    type Stored = Compressed;
+    type Shared = ObjectCompressor;
+
     fn job(&self) -> Option<JobRef> {
         Some(JobRef {
             namespace: self.metadata.namespace.as_deref()?.into(),
@@ -48,12 +53,12 @@ impl JobObject for RawJob {
         })
     }
 
-    fn prune(mut self) -> Self {
+    fn store(mut self, compressor: &mut ObjectCompressor) -> Option<Compressed> {
         self.metadata.managed_fields = None;
         if let Some(annotations) = &mut self.metadata.annotations {
             annotations.remove(LAST_APPLIED);
         }
-        self
+        Some(compressor.compress(&self))
     }
 }
 

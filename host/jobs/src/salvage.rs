@@ -9,10 +9,10 @@ use serde_json::Value;
 
 use super::facts::Observed;
 use super::raw::RawJob;
+use super::report;
 use super::restart::RestartRule;
 use super::rollout::Strategy;
 use super::validate::{Size, Start, Suspension, Template, ValidJob, ValidLauncher, ValidateError};
-use super::{pruned, report};
 
 /// Reconstructs a job whose spec is unreadable: its size from its objects, and its clean-up from the readable fields.
 /// Returns `None` if it has no objects and has not finished.
@@ -31,9 +31,7 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
     let metadata = &job.metadata;
     let name = metadata.name.clone().unwrap_or_default();
     let launcher = naming::launcher(&name);
-    let has_launcher = pods
-        .iter()
-        .any(|pod| pod.metadata.name.as_ref() == Some(&launcher))
+    let has_launcher = pods.iter().any(|pod| pod.object.name() == launcher)
         || is_set(&job.spec, "launcher")
         || is_set(&job.spec, "interactive");
     let clean_pod_policy: CleanPodPolicy = field(&job.spec, "cleanPodPolicy").unwrap_or_default();
@@ -87,8 +85,8 @@ fn is_set(spec: &Value, name: &str) -> bool {
 
 /// Returns the highest index of an existing or finished instance, plus one.
 fn instances(observed: &Observed) -> u32 {
-    let of_pods = observed.pods.iter().filter_map(pruned::instance);
-    let of_partitions = observed.partitions.iter().map(|found| found.spec.slot);
+    let of_pods = observed.pods.iter().filter_map(|pod| pod.instance);
+    let of_partitions = observed.partitions.iter().map(|found| found.slot);
     let run = observed.status.run.as_ref();
     let ended = run.into_iter().flat_map(|run| run.ended.keys());
     let ended = ended.filter_map(|index| index.parse().ok());
@@ -101,12 +99,12 @@ fn instances(observed: &Observed) -> u32 {
 fn size(observed: &Observed) -> Size {
     if let Some(found) = observed.partitions.first() {
         return Size {
-            ipus: found.spec.ipus,
-            workers: found.spec.gcds.max(1),
+            ipus: found.ipus,
+            workers: found.gcds.max(1),
             replicas_per_worker: 1,
         };
     }
-    let instances = || observed.pods.iter().filter_map(pruned::instance);
+    let instances = || observed.pods.iter().filter_map(|pod| pod.instance);
     let workers =
         instances().map(|instance| instances().filter(|other| *other == instance).count());
     let workers = workers

@@ -14,10 +14,10 @@ use super::StepError;
 use super::context::Context;
 use super::facts;
 use super::finalize::{self, Deleting};
+use super::job_object::JobRef;
 use super::observe::{self, Observation, Snapshot};
 use super::phase;
 use super::plan;
-use super::pruned::JobRef;
 use super::raw::RawJob;
 use super::report::postponed::postponed;
 use super::report::{self, Obstacle};
@@ -182,7 +182,7 @@ async fn finalize(context: &Context, mut snapshot: Box<Snapshot>) -> RequeueDela
 /// Whether Pods are terminating. No watch reports that a node is lost.
 fn has_terminating_pods(snapshot: &Snapshot) -> bool {
     let mut pods = snapshot.observed.pods.iter();
-    pods.any(|pod| pod.metadata.deletion_timestamp.is_some())
+    pods.any(|pod| pod.termination.is_some())
 }
 
 fn has_finalizer(job: &RawJob) -> bool {

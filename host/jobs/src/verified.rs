@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use ipu_api::uid::Uid;
 
+use super::job_object::JobRef;
 use super::plan::{Applicable, DependentKind};
-use super::pruned::JobRef;
 
 /// The version of each dependent object of one job.
 pub type Versions = [u64; DependentKind::COUNT];
@@ -55,9 +55,9 @@ impl Verified {
     }
 
     /// Begins the verification of a job's objects.
-    pub fn begin(&mut self, job: JobRef) {
+    pub fn begin(&mut self, job: Arc<JobRef>) {
         let entry = self.jobs.entry(job.uid).or_insert_with(|| Entry {
-            job: job.into(),
+            job,
             in_progress: true,
             verified: None,
             latest: Versions::default(),
@@ -182,12 +182,12 @@ mod tests {
         [Applicable::ServiceAccount(account)]
     }
 
-    fn job() -> JobRef {
-        JobRef {
+    fn job() -> Arc<JobRef> {
+        Arc::new(JobRef {
             namespace: "n".into(),
             name: "a".into(),
             uid: Uid::of("a"),
-        }
+        })
     }
 
     /// All kinds are listed, and the objects of a job are verified at these versions.
@@ -254,10 +254,7 @@ mod tests {
         let mut verified = verified_at([5; 3]);
         verified.begin_list(DependentKind::Role, "");
         assert!(verified.is_fresh(job().uid, &account("x")));
-        assert_eq!(
-            verified.end_list(DependentKind::Role, ""),
-            [Arc::new(job())]
-        );
+        assert_eq!(verified.end_list(DependentKind::Role, ""), [job()]);
         assert!(!verified.is_fresh(job().uid, &account("x")));
         let mut verified = verified_at([5; 3]);
         verified.begin_list(DependentKind::Role, "");
@@ -288,10 +285,7 @@ mod tests {
         }
         assert!(verified.is_fresh(uid, &account("x")));
         verified.begin_list(DependentKind::Role, "n");
-        assert_eq!(
-            verified.end_list(DependentKind::Role, "n"),
-            [Arc::new(job())]
-        );
+        assert_eq!(verified.end_list(DependentKind::Role, "n"), [job()]);
     }
 
     #[test]

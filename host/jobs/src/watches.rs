@@ -21,14 +21,13 @@ use parking_lot::{Mutex, MutexGuard};
 use super::cache::Cache;
 use super::cache_sync::CacheSync;
 use super::context::Context;
-use super::pruned::{JobObject, JobRef};
+use super::job_object::{JobObject, JobRef, JobRefs};
 use super::raw::RawJob;
 
 /// The cache of one kind, shared by its watch and by the reconciles that write the objects.
-pub struct View<K>(Mutex<Cache<K>>);
+pub struct View<K: JobObject>(Mutex<Cache<K>>);
 
 /// The caches of jobs and of their objects.
-#[derive(Default)]
 pub struct Views {
     /// The jobs themselves.
     pub jobs: View<RawJob>,
@@ -38,6 +37,21 @@ pub struct Views {
     pub partitions: View<IPUPartition>,
     /// Their Pods that were certainly not created.
     pub uncreated: UncreatedPods,
+    /// The references to jobs in all caches.
+    pub references: Arc<JobRefs>,
+}
+
+impl Default for Views {
+    fn default() -> Self {
+        let references = Arc::default();
+        Self {
+            jobs: View::new(&references),
+            pods: View::new(&references),
+            partitions: View::new(&references),
+            uncreated: UncreatedPods::default(),
+            references,
+        }
+    }
 }
 
 /// By job: names of Pods that the operator tried to create and that were not created, according to replies and the watch.
@@ -87,22 +101,14 @@ impl UncreatedPods {
     }
 }
 
-impl<K> Default for View<K> {
-    fn default() -> Self {
-        Self(Mutex::default())
-    }
-}
-
 impl<K: JobObject> View<K> {
+    fn new(references: &Arc<JobRefs>) -> Self {
+        Self(Mutex::new(Cache::new(Arc::clone(references))))
+    }
+
     /// Returns the objects of a job, by its UID. `None` if the cache is stale.
-    pub fn of(&self, job: Uid) -> Option<Vec<K>> {
-        let mut cache = self.cache();
-        let objects = cache.of(job, Instant::now());
-        if let Some((job, error)) = cache.take_undecodable() {
-            let error: &dyn std::error::Error = &error;
-            tracing::error!(error, %job, "an object of the job cannot be read again");
-        }
-        objects
+    pub fn of(&self, job: Uid) -> Option<Vec<K::Stored>> {
+        self.cache().of(job, Instant::now())
     }
 
     /// Records a write: the job's objects are stale until the watch reports it.
@@ -127,6 +133,13 @@ impl<K: JobObject> View<K> {
 
     fn cache(&self) -> MutexGuard<'_, Cache<K>> {
         self.0.lock()
+    }
+}
+
+impl View<RawJob> {
+    /// Returns a job, by its UID, or the error of decoding it. `None` if the cache is stale.
+    pub fn job(&self, job: Uid) -> Option<serde_json::Result<Option<RawJob>>> {
+        self.cache().job(job, Instant::now())
     }
 }
 

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tracing::Instrument;
 
+use super::job_object::JobObject;
 use super::plan::{Deletion, PinUpdate, Reset};
-use super::pruned::JobObject;
 use super::raw::RawJob;
 use super::report::Obstacle;
 use super::watches::View;

@@ -37,7 +37,7 @@ impl JobPartition {
             },
             instance: object.spec.slot,
             // The job itself compares the node selector.
-            state: state(Some(object), None),
+            state: state(Some(object)),
             requested: requested.map(|time| time.0),
         }
     }

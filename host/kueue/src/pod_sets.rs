@@ -1,6 +1,7 @@
 //! Pure: the pod sets of an IPUJob: its Pods as Kueue counts them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ipu_api::ipupartition::ControllerRef;
 use ipu_api::labels::IPU_RESOURCE;
@@ -89,13 +90,13 @@ fn pod_set(name: &str, count: u32, pod: Pod) -> PodSet {
 /// The partition of a Pod that has none yet. Its label of nodes is removed again.
 fn nowhere() -> PlacedPartition {
     PlacedPartition {
-        controller: ControllerRef {
+        controller: Arc::new(ControllerRef {
             name: String::new(),
             host: String::new(),
             port: 0,
             label_key: String::new(),
             label_value: String::new(),
-        },
+        }),
         id: String::new(),
         resets: 0,
     }

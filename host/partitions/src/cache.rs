@@ -21,7 +21,7 @@ use kube::runtime::watcher::Event;
 
 use self::other_releases::Other;
 use super::capacity::{self, Allocation, Allocations};
-use super::eviction::{controller, open_requests};
+use super::eviction::{Sibling, controller};
 use super::queue::{self, Member, QueueEntry};
 use super::reconcile::Guarded;
 use super::state_unknown;
@@ -84,8 +84,8 @@ pub struct Brief {
     pub state_unknown: Option<&'static str>,
     /// Whether it belongs to a gang.
     pub is_in_gang: bool,
-    /// Whether it has an attempt with an unknown outcome.
-    pub has_open_request: bool,
+    /// What the other partitions of its owner read.
+    pub sibling: Sibling,
     /// The partitions of its attempts with an unknown outcome.
     pub requested: Box<[Allocation]>,
     /// The id of the partition that it uses.
@@ -125,7 +125,7 @@ impl Brief {
             held: Box::default(),
             state_unknown: None,
             is_in_gang: false,
-            has_open_request: false,
+            sibling: Sibling::default(),
             requested: Box::default(),
             current: None,
             is_adopted: false,
@@ -342,7 +342,7 @@ fn brief(partition: &IPUPartition, words: &mut BTreeSet<Arc<str>>) -> Brief {
         held: capacity::allocations(partition, |name| word(words, name)),
         state_unknown: status.and_then(state_unknown::of),
         is_in_gang: spec.options.gang_size.is_some(),
-        has_open_request: open_requests(partition).next().is_some(),
+        sibling: Sibling::of(partition),
         requested: capacity::requested(partition, |name| word(words, name)),
         current: current.map(Uid::of),
         is_adopted: current

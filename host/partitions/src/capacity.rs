@@ -81,8 +81,17 @@ pub struct Allocations {
     controllers: HashMap<Arc<str>, Held>,
 }
 
-/// The allocations on one controller by id, each with the name of its IPUPartition.
-type Held = HashMap<Uid, (Arc<str>, Allocation)>;
+/// The allocations on one controller, by id.
+type Held = HashMap<Uid, Holder>;
+
+/// The holder of an allocation.
+#[derive(Debug)]
+struct Holder {
+    /// Name of its IPUPartition.
+    name: Arc<str>,
+    ipus: u32,
+    account: Option<Arc<str>>,
+}
 
 /// Allocations that their controller does not list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,7 +123,10 @@ impl Allocations {
             let Some(there) = self.controllers.get_mut(&one.controller) else {
                 continue;
             };
-            if there.get(&one.id).is_some_and(|(holder, _)| holder == name) {
+            if there
+                .get(&one.id)
+                .is_some_and(|holder| holder.name == *name)
+            {
                 there.remove(&one.id);
             }
             if there.is_empty() {
@@ -123,8 +135,12 @@ impl Allocations {
         }
         for one in now {
             let there = self.controllers.entry(Arc::clone(&one.controller));
-            let held = (Arc::clone(name), one.clone());
-            there.or_default().insert(one.id, held);
+            let holder = Holder {
+                name: Arc::clone(name),
+                ipus: one.ipus,
+                account: one.account.clone(),
+            };
+            there.or_default().insert(one.id, holder);
         }
     }
 
@@ -135,8 +151,8 @@ impl Allocations {
 
     /// All of them: each with its controller, and its IPUs.
     pub fn held(&self) -> impl Iterator<Item = (&str, u32)> {
-        let all = self.controllers.values().flat_map(HashMap::values);
-        all.map(|(_, one)| (&*one.controller, one.ipus))
+        let all = self.controllers.iter();
+        all.flat_map(|(name, held)| held.values().map(move |one| (&**name, one.ipus)))
     }
 
     /// The allocations on this controller that its inventory, read as `account`, does not list.
@@ -148,7 +164,7 @@ impl Allocations {
     ) -> Unlisted {
         let mut unlisted = Unlisted::default();
         let there = self.controllers.get(controller).into_iter().flatten();
-        for (_, (name, one)) in there.filter(|(id, _)| !inventory.accounts_for(id)) {
+        for (_, one) in there.filter(|(id, _)| !inventory.accounts_for(id)) {
             let ipus = if one.account.as_deref() == account {
                 &mut unlisted.lost
             } else {
@@ -156,8 +172,8 @@ impl Allocations {
             };
             *ipus = ipus.saturating_add(one.ipus);
             unlisted.count += 1;
-            let first = unlisted.first.take().filter(|first| first < name);
-            unlisted.first = first.or_else(|| Some(Arc::clone(name)));
+            let first = unlisted.first.take().filter(|first| *first < one.name);
+            unlisted.first = first.or_else(|| Some(Arc::clone(&one.name)));
         }
         unlisted
     }

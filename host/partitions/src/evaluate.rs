@@ -8,9 +8,8 @@ use ipu_runtime::clock;
 use ipu_runtime::events;
 use kube::ResourceExt;
 
-use super::cache::Cache;
 use super::context::Context;
-use super::eviction::{self, EvictionState, RequiredData};
+use super::eviction::{self, EvictionState, RequiredData, Sibling};
 use super::execute::publish;
 use super::observations::Answer;
 use super::placement::request::{self, shortened};
@@ -101,24 +100,25 @@ pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> Evi
     let name = match eviction::required_data(partition, &cordons) {
         RequiredData::Nothing => return EvictionState::default(),
         RequiredData::Siblings => {
-            let siblings = siblings(context, partition);
-            return eviction::of(partition, siblings.iter(), &cordons, &[], clock::now());
+            return eviction::of_owner(partition, &siblings(context, partition));
         }
         RequiredData::Everything(name) => name,
     };
     let (now, watched) = (clock::now(), &context.watched);
-    let siblings = siblings(context, partition);
+    let owner = Uid::of(&partition.spec.owner.uid);
+    let siblings = watched.read(|cache| cache.some(|one| one.is_of(owner)));
     let open = context.pool.candidates().await.open;
     // The queue is read again: a partition that has just left the controller waits in it, and needs the capacity that it
     // left for.
     let (asked, mut entries) = watched.read(|cache| {
-        let asked = cache.some(|one| one.has_open_request);
+        let asked = cache.briefs().flat_map(|(one, _)| &one.requested);
+        let asked: Vec<_> = asked.cloned().collect();
         (asked, cache.queue(now))
     });
     context.queue_state.update(&mut entries);
     let limit = context.settings.backfill_limit;
-    let asking = asked.iter();
-    let open = eviction::capacity_after_queue(partition, &entries, asking, open, limit, now);
+    let asked = asked.iter().map(|one| (&*one.controller, one.ipus));
+    let open = eviction::capacity_after_queue(partition, &entries, asked, open, limit, now);
     // Cached data are enough: a partition that has left since then still leaves first.
     let there = context.queue_state.on_drained(watched, name);
     let is_other = |one: &&IPUPartition| siblings.iter().all(|other| other.uid() != one.uid());
@@ -131,14 +131,17 @@ fn held(context: &Context, partition: &IPUPartition) -> u32 {
     if partition.spec.options.gang_size.is_none() {
         return 0;
     }
-    eviction::held(partition, siblings(context, partition).iter())
+    eviction::of_owner(partition, &siblings(context, partition)).held
 }
 
 /// All readable partitions of its owner, with this one.
-fn siblings(context: &Context, partition: &IPUPartition) -> Vec<IPUPartition> {
+fn siblings(context: &Context, partition: &IPUPartition) -> Vec<Sibling> {
     let owner = Uid::of(&partition.spec.owner.uid);
-    let are_its = |cache: &mut Cache| cache.some(|one| one.is_of(owner));
-    context.watched.read(are_its)
+    context.watched.read(|cache| {
+        let all = cache.briefs().map(|(one, _)| one);
+        let siblings = all.filter(|one| one.is_of(owner));
+        siblings.map(|one| one.sibling).collect()
+    })
 }
 
 fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {

@@ -25,6 +25,31 @@ pub struct EvictionState {
     pub eviction: Eviction,
 }
 
+/// What the evaluation reads of a partition of the same owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sibling {
+    /// Its slot.
+    pub slot: u32,
+    /// Whether it has a partition, or is getting one. A created partition that the slot does not use is being removed: if it
+    /// counted, its siblings would take capacity that is too small for all.
+    pub is_placed: bool,
+    /// Since when it waits, if it does.
+    pub waits_since: Option<Timestamp>,
+}
+
+impl Sibling {
+    /// Reads an IPUPartition.
+    pub fn of(one: &IPUPartition) -> Self {
+        let status = one.status.as_ref();
+        let is_made = status.is_some_and(|status| status.partition_id.is_some());
+        Self {
+            slot: one.spec.slot,
+            is_placed: is_made || open_requests(one).next().is_some(),
+            waits_since: status.and_then(partition_conditions::not_ready_since),
+        }
+    }
+}
+
 /// Whether a partition leaves its controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Eviction {
@@ -57,18 +82,17 @@ pub fn required_data<'a>(me: &'a IPUPartition, cordons: &CordonStates) -> Requir
     }
 }
 
-/// The capacity of the open controllers for `me`, after the queue and the open requests. `asking` contains at least the
-/// IPUPartitions with open requests; `backfill_limit` is the waiting time after which capacity is reserved.
+/// The capacity of the open controllers for `me`, after the queue and the open requests `asked`, each a controller and IPUs.
+/// `backfill_limit` is the waiting time after which capacity is reserved.
 pub fn capacity_after_queue<'a>(
     me: &IPUPartition,
     entries: &[QueueEntry],
-    asking: impl Iterator<Item = &'a IPUPartition>,
+    asked: impl Iterator<Item = (&'a str, u32)>,
     open: Vec<ControllerView>,
     backfill_limit: Duration,
     now: Timestamp,
 ) -> Vec<ControllerView> {
     let me = queue::own_entry(me, entries, now);
-    let asked = asking.flat_map(open_requests);
     let limit = SignedDuration::try_from(backfill_limit).unwrap_or(SignedDuration::MAX);
     queue::capacity_after_queue(&me, entries, asked, open, limit, now)
 }
@@ -82,23 +106,24 @@ pub fn of<'a>(
     open: &[ControllerView],
     now: Timestamp,
 ) -> EvictionState {
-    let lacking = siblings(me, others.clone()).filter(|one| !is_placed(one));
-    let since = |one: &IPUPartition| {
-        one.status
-            .as_ref()
-            .and_then(partition_conditions::not_ready_since)
-    };
+    let siblings: Vec<_> = siblings(me, others.clone()).map(Sibling::of).collect();
     EvictionState {
-        lacking_since: lacking.filter_map(since).max(),
-        held: held(me, others.clone()),
         eviction: evict(me, others, cordons, open, now),
+        ..of_owner(me, &siblings)
     }
 }
 
-/// Partitions that the owner of `me` has or is getting, with `me`.
-pub fn held<'a>(me: &IPUPartition, others: impl Iterator<Item = &'a IPUPartition>) -> u32 {
-    let placed = siblings(me, others).filter(|one| is_placed(one)).count();
-    u32::try_from(placed + usize::from(is_placed(me))).unwrap_or(u32::MAX)
+/// Evaluates `me` on a controller that is not drained, with the partitions of its owner.
+pub fn of_owner(me: &IPUPartition, all: &[Sibling]) -> EvictionState {
+    let me = Sibling::of(me);
+    let others = all.iter().filter(|one| one.slot != me.slot);
+    let (placed, lacking): (Vec<&Sibling>, Vec<&Sibling>) = others.partition(|one| one.is_placed);
+    let held = placed.len() + usize::from(me.is_placed);
+    EvictionState {
+        held: u32::try_from(held).unwrap_or(u32::MAX),
+        lacking_since: lacking.iter().filter_map(|one| one.waits_since).max(),
+        eviction: Eviction::No,
+    }
 }
 
 /// The controller of this partition, if it is being drained.
@@ -127,19 +152,11 @@ pub fn attempts(
 }
 
 /// The other partitions of the owner of `me`.
-fn siblings<'a>(
+pub(super) fn siblings<'a>(
     me: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition>,
 ) -> impl Iterator<Item = &'a IPUPartition> {
     others.filter(|one| one.spec.owner.uid == me.spec.owner.uid && one.spec.slot != me.spec.slot)
-}
-
-/// Whether it has a partition, or is getting one. A created partition that the slot does not use is being removed: if it
-/// counted, its siblings would take capacity that is too small for all.
-fn is_placed(one: &IPUPartition) -> bool {
-    let status = one.status.as_ref();
-    let is_made = status.is_some_and(|status| status.partition_id.is_some());
-    is_made || open_requests(one).next().is_some()
 }
 
 /// Owners leave a controller one after the other, oldest first, each when other controllers have capacity for it. Pinned
@@ -327,9 +344,9 @@ mod tests {
             large.metadata.uid = Some("large".to_owned());
             (large.spec.ipus, large.status) = (16, None);
             let entries = queue::entries(std::iter::once(&large), now);
-            let (asking, limit) = (std::iter::empty(), Duration::from_mins(5));
+            let (asked, limit) = (std::iter::empty(), Duration::from_mins(5));
             let open = vec![view("pod2", 16, 8)];
-            let left = capacity_after_queue(&me, &entries, asking, open, limit, now);
+            let left = capacity_after_queue(&me, &entries, asked, open, limit, now);
             let found = of(&me, std::iter::once(&me), &cordons, &left, now);
             let leaves = found.eviction == Eviction::Now;
             assert_eq!(leaves, expected, "{:?}", found.eviction);

@@ -15,7 +15,7 @@ use vipu_client::cordon::CordonStates;
 use vipu_client::model::{Inventory, PartitionState};
 
 use crate::capacity::{self, Allocations};
-use crate::eviction::{self, EvictionState, RequiredData};
+use crate::eviction::{self, EvictionState, RequiredData, Sibling};
 use crate::observations::{Answer, Observation, RemoteState};
 use crate::orphans::{self, Orphans, RemotePartition, Suspects};
 use crate::placement::{self, Candidates, Placement, QueueView, request};
@@ -108,13 +108,13 @@ pub(super) fn evaluate_eviction<'a>(
 ) -> EvictionState {
     match eviction::required_data(object, cordons) {
         RequiredData::Nothing => EvictionState::default(),
-        RequiredData::Siblings => eviction::of(object, others, cordons, &[], now),
+        RequiredData::Siblings => of_owner(object, others),
         RequiredData::Everything(_) => {
             let open = Candidates::of(views, cordons.clone()).open;
             let entries = queue(others.clone(), |_| {}, now);
-            let asking = others.clone();
+            let asked = others.clone().flat_map(eviction::open_requests);
             let limit = backfill_limit;
-            let open = eviction::capacity_after_queue(object, &entries, asking, open, limit, now);
+            let open = eviction::capacity_after_queue(object, &entries, asked, open, limit, now);
             eviction::of(object, others, cordons, &open, now)
         }
     }
@@ -171,7 +171,17 @@ pub(super) fn held_by_owner<'a>(
     object: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition>,
 ) -> u32 {
-    eviction::held(object, others)
+    of_owner(object, others).held
+}
+
+fn of_owner<'a>(
+    object: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition>,
+) -> EvictionState {
+    let siblings: Vec<_> = eviction::siblings(object, others)
+        .map(Sibling::of)
+        .collect();
+    eviction::of_owner(object, &siblings)
 }
 
 /// Requeue delay in milliseconds. `None`: wait for a change.

@@ -1,7 +1,8 @@
 //! Pure: compresses objects of one kind in memory.
 //!
-//! Ten thousand jobs have tens of thousands of objects, and objects of one kind differ in little but names and times.
-//! Therefore an earlier object of the kind is the dictionary for the compression of the next ones.
+//! Only for objects that a write contains as a whole: whatever else is read of an object is stored as typed fields. Objects of
+//! one kind differ in little but names and times. Therefore an earlier object of the kind is the dictionary for the
+//! compression of the next ones.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,7 +19,7 @@ const DICTIONARIES_MAX: usize = 6;
 const DICTIONARY_MAX: usize = 16 << 10;
 
 /// A compressed object.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Compressed {
     bytes: Box<[u8]>,
     /// Size of its JSON, in bytes.

@@ -30,11 +30,13 @@ fn at(second: u64) -> Instant {
 
 fn names(cache: &mut Cache<Pod>, now: Instant) -> Option<Vec<String>> {
     let pods = cache.of(Uid::of("job-uid"), now)?.into_iter();
-    Some(pods.filter_map(|pod| pod.metadata.name).collect())
+    let mut names: Vec<_> = pods.map(|pod| pod.object.name().to_owned()).collect();
+    names.sort();
+    Some(names)
 }
 
 fn listed(pods: &[Pod]) -> Cache<Pod> {
-    let mut cache = Cache::default();
+    let mut cache = Cache::new(Arc::default());
     cache.apply_event(Event::Init);
     for pod in pods {
         cache.apply_event(Event::InitApply(pod.clone()));
@@ -45,13 +47,13 @@ fn listed(pods: &[Pod]) -> Cache<Pod> {
 
 #[test]
 fn nothing_is_known_before_the_first_list_is_complete() {
-    let mut cache = Cache::default();
+    let mut cache = Cache::new(Arc::default());
     cache.apply_event(Event::Init);
     cache.apply_event(Event::InitApply(pod("a", 1)));
     assert_eq!(names(&mut cache, at(0)), None);
     cache.apply_event(Event::InitDone);
     assert_eq!(names(&mut cache, at(0)).unwrap(), ["a"]);
-    assert_eq!(cache.of(Uid::of("another"), at(0)).unwrap(), []);
+    assert!(cache.of(Uid::of("another"), at(0)).unwrap().is_empty());
 }
 
 #[test]
@@ -154,11 +156,32 @@ fn what_was_known_and_is_not_in_a_list_is_gone_whatever_was_written_to_it_meanwh
 }
 
 #[test]
-fn only_what_decisions_read_is_kept() {
-    let mut cache = listed(&[pod("a", 1)]);
-    let kept = cache.of(Uid::of("job-uid"), at(0)).unwrap().remove(0);
-    assert_eq!(kept.metadata.labels.unwrap().len(), 1);
-    assert_eq!(kept.metadata.owner_references, None);
-    let container = kept.spec.unwrap().containers.remove(0);
-    assert_eq!((container.name.as_str(), container.image), ("main", None));
+fn a_pod_without_a_uid_is_left_out_and_the_others_are_kept() {
+    let mut odd = pod("b", 2);
+    odd.metadata.uid = None;
+    let mut cache = listed(&[pod("a", 1), odd, pod("c", 3)]);
+    assert_eq!(names(&mut cache, at(0)).unwrap(), ["a", "c"]);
+}
+
+#[test]
+fn caches_share_the_references_to_jobs_that_exist() {
+    let jobs = JobRefs::default();
+    let job = |number: u32| JobRef {
+        namespace: "n".into(),
+        name: format!("job-{number}").into(),
+        uid: Uid::of(&number.to_string()),
+    };
+    let kept = jobs.shared(job(0));
+    assert!(Arc::ptr_eq(&kept, &jobs.shared(job(0))));
+    let others: Vec<_> = (1..1_000).map(|number| jobs.shared(job(number))).collect();
+    let last = Arc::downgrade(&others[998]);
+    drop(others);
+    // Until the table is full.
+    for number in 1_000.. {
+        jobs.shared(job(number));
+        if last.upgrade().is_none() {
+            break;
+        }
+    }
+    assert!(Arc::ptr_eq(&kept, &jobs.shared(job(0))));
 }

@@ -1,10 +1,11 @@
 //! Pure: the state of an IPUPartition, as its job sees it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase};
 use jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use ipu_api::partition_conditions;
 
@@ -59,7 +60,8 @@ pub struct PartitionTimes {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlacedPartition {
     /// The V-IPU controller.
-    pub controller: ControllerRef,
+    #[serde(serialize_with = "serialize_shared")]
+    pub controller: Arc<ControllerRef>,
     /// Id of the partition.
     pub id: String,
     /// Number of resets that its owner has requested.
@@ -143,10 +145,16 @@ impl PartitionState {
     }
 }
 
+fn serialize_shared<T: Serialize, S: Serializer>(
+    shared: &Arc<T>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    T::serialize(shared, serializer)
+}
+
 /// Returns the times of an IPUPartition.
-pub fn times(partition: Option<&IPUPartition>) -> PartitionTimes {
-    let Some((partition, status)) = partition.and_then(|one| Some((one, one.status.as_ref()?)))
-    else {
+pub fn times(partition: &IPUPartition) -> PartitionTimes {
+    let Some(status) = &partition.status else {
         return PartitionTimes::default();
     };
     let reset_pending = partition.spec.reset_generation > status.observed_reset_generation;
@@ -170,22 +178,17 @@ pub fn times(partition: Option<&IPUPartition>) -> PartitionTimes {
     }
 }
 
-/// Returns the number of resets that the V-IPU controller did by itself.
-pub fn automatic_resets(partition: Option<&IPUPartition>) -> u32 {
-    let status = partition.and_then(|one| one.status.as_ref());
-    let resets = status.and_then(|status| status.auto_resets.as_ref());
-    resets.map_or(0, |resets| resets.count)
+/// Computes the state of an IPUPartition, for Pods without a node selector.
+pub fn state(partition: Option<&IPUPartition>) -> PartitionState {
+    let share = |controller: &ControllerRef| Arc::new(controller.clone());
+    partition.map_or(PartitionState::Absent, |one| state_with(one, share))
 }
 
-/// Computes the state of an IPUPartition. `selector` is the node selector of the job's Pods. They cannot reach a partition
-/// whose controller has another node label.
-pub fn state(
-    partition: Option<&IPUPartition>,
-    selector: Option<&BTreeMap<String, String>>,
+/// Computes the state of an existing IPUPartition, with a controller that `share` returns.
+pub(super) fn state_with(
+    partition: &IPUPartition,
+    share: impl FnOnce(&ControllerRef) -> Arc<ControllerRef>,
 ) -> PartitionState {
-    let Some(partition) = partition else {
-        return PartitionState::Absent;
-    };
     let nothing = IPUPartitionStatus::default();
     let status = partition.status.as_ref().unwrap_or(&nothing);
     if partition.metadata.deletion_timestamp.is_some() {
@@ -193,10 +196,10 @@ pub fn state(
     }
     let placed = status
         .controller
-        .clone()
+        .as_ref()
         .zip(status.partition_id.clone())
         .map(|(controller, id)| PlacedPartition {
-            controller,
+            controller: share(controller),
             id,
             resets: status.observed_reset_generation,
         });
@@ -218,10 +221,7 @@ pub fn state(
             let reason = status.message.clone().unwrap_or_default();
             PartitionState::Draining(placed, reason)
         }
-        (PartitionPhase::Ready, Some(placed)) => match selector_conflict(&placed, selector) {
-            None => PartitionState::Ready(placed),
-            Some(reason) => PartitionState::Unusable(placed, reason),
-        },
+        (PartitionPhase::Ready, Some(placed)) => PartitionState::Ready(placed),
         // The rest of it is still broken for its Pods, and a reset waits until they end.
         (PartitionPhase::Error, placed) if placed.is_some() || !reset_pending => {
             let message = || status.message.clone().unwrap_or_default();
@@ -244,17 +244,18 @@ pub fn state(
     }
 }
 
-fn selector_conflict(
+/// Returns the reason for which Pods with this node selector cannot reach a partition.
+pub(super) fn selector_conflict(
     placed: &PlacedPartition,
-    selector: Option<&BTreeMap<String, String>>,
+    selector: &BTreeMap<String, String>,
 ) -> Option<String> {
     let ControllerRef {
         name,
         label_key,
         label_value,
         ..
-    } = &placed.controller;
-    let requested = selector?.get(label_key)?;
+    } = &*placed.controller;
+    let requested = selector.get(label_key)?;
     (requested != label_value).then(|| {
         format!(
             "spec.workers.template.spec.nodeSelector requests {label_key}={requested}, but partition \

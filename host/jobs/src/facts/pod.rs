@@ -26,7 +26,7 @@ pub enum PodState {
     /// It belongs to an earlier run, or uses an earlier partition.
     Stale,
     /// It was disrupted, and its program did not fail: its node was lost, drained or full, for example.
-    Lost(Failure),
+    Lost(Box<Failure>),
     /// Its containers have not started, for this reason if it is known.
     Pending(Option<String>),
     /// Its containers run.
@@ -37,7 +37,7 @@ pub enum PodState {
     /// It ended with exit code 0, at this time.
     Succeeded(Option<Timestamp>),
     /// It failed.
-    Failed(Failure),
+    Failed(Box<Failure>),
 }
 
 /// How a Pod failed.
@@ -114,17 +114,13 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Computes the state of a Pod. `partition` is the current partition id of its instance, if it is known; `run` is the
-/// current run of the job.
+/// Computes the state of a Pod in its own run, with its own partition.
 ///
 /// A Pod ends with its main container: a running sidecar does not prevent the completion of a job.
-pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
+pub fn state(pod: &Pod) -> PodState {
     let nothing = PodStatus::default();
     let status = pod.status.as_ref().unwrap_or(&nothing);
     let phase = status.phase.as_deref().unwrap_or("Pending");
-    if run_of(pod) < run {
-        return PodState::Stale;
-    }
     let end = main_container(pod, status).and_then(terminated);
     let at = match end {
         Some(end) => finished_at(end),
@@ -143,9 +139,6 @@ pub fn state(pod: &Pod, partition: Option<&str>, run: i64) -> PodState {
     }
     if has_ended {
         return ended(pod, status, at);
-    }
-    if is_stale(pod, partition) {
-        return PodState::Stale;
     }
     if phase == "Running" {
         return PodState::Running {
@@ -206,14 +199,6 @@ pub fn running_since(pod: &Pod) -> Option<Timestamp> {
     running.started_at.as_ref().map(|time| time.0)
 }
 
-/// Returns the run of the job that a Pod belongs to.
-fn run_of(pod: &Pod) -> i64 {
-    let labels = pod.metadata.labels.as_ref();
-    labels
-        .and_then(|labels| labels.get(labels::RUN_LABEL)?.parse().ok())
-        .unwrap_or(0)
-}
-
 fn ended(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> PodState {
     let main = main_container(pod, status).and_then(terminated);
     let succeeded = match main {
@@ -223,7 +208,7 @@ fn ended(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> PodState {
     if succeeded {
         return PodState::Succeeded(at);
     }
-    let failure = failure(pod, status, at);
+    let failure = Box::new(failure(pod, status, at));
     if disruption::is_disrupted(status, containers(status).any(has_started)) {
         PodState::Lost(failure)
     } else {
@@ -251,18 +236,6 @@ pub(super) fn main_container<'a>(
 pub(super) fn finished_at(end: &ContainerStateTerminated) -> Option<Timestamp> {
     let at = end.finished_at.as_ref()?.0;
     (at > Timestamp::UNIX_EPOCH).then_some(at)
-}
-
-fn is_stale(pod: &Pod, partition: Option<&str>) -> bool {
-    let used = pod
-        .metadata
-        .labels
-        .as_ref()
-        .and_then(|labels| labels.get(labels::PARTITION_ID_LABEL));
-    match (used, partition) {
-        (Some(used), Some(current)) => used != current,
-        _ => false,
-    }
 }
 
 fn is_ready(status: &PodStatus) -> bool {

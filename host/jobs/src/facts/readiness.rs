@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::pod::{PodState, finished_at, main_container, terminated};
+use super::projection::ObservedPod;
 use super::{Instance, Member};
 
 /// The readiness of a Pod, or of all Pods of a run.
@@ -37,7 +38,7 @@ impl Readiness {
 /// Computes the readiness of the Pods of the current run, by the Pods of the job by their names. The Pods of an instance
 /// that has ended, and whose partition is released, count only if all instances have ended.
 pub(super) fn of_run(
-    pods: &BTreeMap<&str, &Pod>,
+    pods: &BTreeMap<&str, &ObservedPod>,
     [desired, surge]: [&[Instance]; 2],
     launcher: &Member,
 ) -> Readiness {
@@ -49,13 +50,13 @@ pub(super) fn of_run(
     let current = members.filter(|member| member.state != PodState::Stale);
     current
         .filter_map(|member| pods.get(member.name.as_str()))
-        .map(|pod| of_pod(pod))
+        .map(|pod| pod.readiness)
         .fold(Readiness::Never, Readiness::or)
 }
 
 /// Computes the readiness of a Pod. The kubelet reports only the last change of the condition `Ready`, and a Pod that was
 /// never Ready has had it since before its container started.
-fn of_pod(pod: &Pod) -> Readiness {
+pub(super) fn of_pod(pod: &Pod) -> Readiness {
     let Some(status) = &pod.status else {
         return Readiness::Never;
     };

@@ -8,7 +8,7 @@ use ipu_runtime::watch_store::{Store, by_ref};
 use kube::runtime::watcher::Event;
 
 use super::milestones::phase;
-use crate::pruned::JobObject;
+use crate::job_object::JobObject;
 use crate::raw::RawJob;
 
 /// The phase of a job that is being deleted.

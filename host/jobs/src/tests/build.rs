@@ -1,5 +1,7 @@
 //! What Pods get beyond what the examples show: host networks, many workers, the user's own words.
 
+use std::sync::Arc;
+
 use ipu_api::ipujob::IPUJob;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -11,7 +13,7 @@ use crate::facts::partition::PlacedPartition;
 
 fn held() -> PlacedPartition {
     PlacedPartition {
-        controller: controller(),
+        controller: Arc::new(controller()),
         id: "p-sample-0".to_owned(),
         resets: 0,
     }

@@ -19,9 +19,9 @@ use tower::service_fn;
 
 use super::fixtures::{JobFixture, MAX_IPUS, settings};
 use crate::context::Context;
+use crate::job_object::{JobObject, JobRef};
 use crate::metrics::JobMetrics;
 use crate::plan::DependentKind;
-use crate::pruned::{JobObject, JobRef};
 use crate::raw::RawJob;
 use crate::watches::View;
 use crate::{JobSettings, dependents_watch};

@@ -15,7 +15,7 @@ fn pods_go_first_then_partitions_then_the_finalizer() {
     world.ready([0]);
     world.settle(&job);
 
-    let seen = &world.observed;
+    let seen = world.observed.read();
     let Deleting::Pods { plan, remaining } = deleting(&seen.pods, &seen.partitions) else {
         panic!("Pods go first");
     };
@@ -41,7 +41,8 @@ fn what_is_being_deleted_is_waited_for_and_named() {
     for pod in &mut world.observed.pods {
         pod.metadata.deletion_timestamp = Some(Time(now));
     }
-    let first = deleting(&world.observed.pods, &world.observed.partitions);
+    let seen = world.observed.read();
+    let first = deleting(&seen.pods, &seen.partitions);
     let Deleting::Pods { plan, .. } = &first else {
         panic!("a Pod is still there");
     };
@@ -53,9 +54,9 @@ fn what_is_being_deleted_is_waited_for_and_named() {
     );
 
     world.waits(0, "does not answer: connection refused");
-    let mut found = world.observed.partitions[0].clone();
+    let found = &mut world.observed.partitions[0];
     found.metadata.deletion_timestamp = Some(Time(now));
-    let second = deleting(&[], &[found]);
+    let second = deleting(&[], &world.observed.read().partitions);
     let message = finalize::status(&second, world.status(), now).last_message;
     for part in [
         "pod1:8090: does not answer: connection refused",

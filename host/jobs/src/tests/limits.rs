@@ -5,8 +5,7 @@ use ipu_api::ipujob_status::JobState;
 use serde_json::{Value, json};
 
 use super::fixtures::{JobFixture, MAX_IPUS};
-use super::world::World;
-use crate::facts::Observed;
+use super::world::{Objects, World};
 use crate::raw::RawJob;
 use crate::report::{self, events};
 use crate::salvage::salvage;
@@ -211,12 +210,12 @@ fn a_job_that_has_ended_is_cleaned_and_deleted_in_its_time() {
 }
 
 /// A job whose spec is no longer understood, with what there is of it.
-fn unreadable(job: &IPUJob, patch: &Value, observed: &Observed) -> Option<ValidJob> {
+fn unreadable(job: &IPUJob, patch: &Value, objects: &Objects) -> Option<ValidJob> {
     let mut object = job.object();
     json_patch::merge(&mut object, patch);
     let error = read(&object, MAX_IPUS).unwrap_err();
     let raw: RawJob = serde_json::from_value(object).unwrap();
-    salvage(&raw, observed, error)
+    salvage(&raw, &objects.read(), error)
 }
 
 #[test]
@@ -276,7 +275,7 @@ fn the_end_of_a_job_that_cannot_be_read_is_seen_and_its_partitions_are_given_bac
 fn nothing_is_made_for_a_job_that_cannot_be_read() {
     let job = IPUJob::sample().workers("2");
     let patch = json!({"spec": {"ipusPerJobInstance": "3"}});
-    assert_eq!(unreadable(&job, &patch, &Observed::default()), None);
+    assert_eq!(unreadable(&job, &patch, &Objects::default()), None);
     let mut world = running(&job);
     world.lose("sample-worker-1");
     let salvaged = unreadable(&job, &patch, &world.observed).unwrap();

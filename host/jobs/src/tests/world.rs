@@ -1,9 +1,12 @@
 //! A cluster in values: plays API server, kubelet and V-IPU proxy for the pure part of a reconcile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobCondition};
-use ipu_api::ipupartition::{ControllerRef, IPUPartitionStatus, PartitionPhase, WaitingReason};
+use ipu_api::ipupartition::{
+    ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
+};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -11,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::fixtures::settings;
 use super::kubelet::{ended, main_container, running};
 use crate::build::PodSettings;
+use crate::facts::projection::{Controllers, ObservedPartition, ObservedPod};
 use crate::facts::{Facts, Observed, facts};
 use crate::phase::{Phase, phase};
 use crate::plan::{Plan, plan};
@@ -19,11 +23,37 @@ use crate::validate::ValidJob;
 
 /// What there is in the cluster for one job, and the time.
 pub(crate) struct World {
-    pub(crate) observed: Observed,
+    pub(crate) observed: Objects,
     pub(crate) settings: PodSettings,
     pub(crate) now: Timestamp,
     /// Partitions that a reset was asked for, in order.
     pub(crate) resets: Vec<String>,
+}
+
+/// The objects of one job, as the API server has them, and what the controller knows beside them.
+#[derive(Default)]
+pub(crate) struct Objects {
+    pub(crate) pods: Vec<Pod>,
+    pub(crate) partitions: Vec<IPUPartition>,
+    pub(crate) uncreated: BTreeSet<String>,
+    pub(crate) status: IPUJobStatus,
+}
+
+impl Objects {
+    /// What the controller reads of them.
+    pub(crate) fn read(&self) -> Observed {
+        let pods = self.pods.iter().filter_map(ObservedPod::of);
+        let mut controllers = Controllers::default();
+        let partitions = self.partitions.iter();
+        let partitions = partitions.filter_map(|one| ObservedPartition::of(one, &mut controllers));
+        Observed {
+            pods: pods.map(Arc::new).collect(),
+            partitions: partitions.map(Arc::new).collect(),
+            nodes: Vec::new(),
+            uncreated: self.uncreated.clone(),
+            status: self.status.clone(),
+        }
+    }
 }
 
 /// When a process is killed.
@@ -46,7 +76,7 @@ pub(crate) struct Step {
 impl World {
     pub(crate) fn new() -> Self {
         Self {
-            observed: Observed::default(),
+            observed: Objects::default(),
             settings: settings(),
             now: "2026-01-01T00:00:00Z".parse().unwrap(),
             resets: Vec::new(),
@@ -125,7 +155,7 @@ impl World {
     }
 
     pub(crate) fn facts(&self, job: &ValidJob) -> Facts {
-        facts(job, &self.observed, self.now)
+        facts(job, &self.observed.read(), self.now)
     }
 
     pub(crate) fn status(&self) -> &IPUJobStatus {

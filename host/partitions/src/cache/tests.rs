@@ -167,13 +167,16 @@ fn what_is_asked_of_all_finds_the_few_that_are_wanted() {
         some.map(|one| one.name_any()).collect()
     };
     assert_eq!(some(&|one| one.is_of(Uid::of("o"))), ["a", "b"]);
-    assert_eq!(some(&|one| one.has_open_request), ["b"]);
+    assert_eq!(some(&|one| !one.requested.is_empty()), ["b"]);
     assert_eq!(
         some(&|one| one.controller.as_deref() == Some("pod1:8090")),
         ["a"]
     );
     assert_eq!(some(&|_| true), ["a", "b", "c"], "one cannot be read");
     assert_eq!(cache.names_of(|one| one.phase.is_none()).len(), 1);
+    let siblings = cache.briefs().map(|(one, _)| one.sibling);
+    let placed: Vec<_> = siblings.map(|one| one.is_placed).collect();
+    assert_eq!(placed, [true, true, false, false]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Small {
             }
             return state.faults.may(Fault::UsedAgain).then_some(Deed::UseAgain);
         }
-        match partition::state(object, None) {
+        match partition::state(object) {
             PartitionState::Absent => Some(Deed::Ask),
             PartitionState::Ready(held) if owner.pod.is_none() => {
                 if owner.used.as_ref() != Some(&held.use_key()) {
@@ -118,7 +118,7 @@ impl Small {
         let Some(object) = state.api.get(&key).map(|one| one.object.clone()) else {
             return;
         };
-        let use_key = partition::state(Some(&object), None)
+        let use_key = partition::state(Some(&object))
             .placed()
             .map(PlacedPartition::use_key);
         if let Some(id) = api_server::offered(&object) {

@@ -210,7 +210,7 @@ impl World {
         let object = stored.object.clone();
         let pods = self.pods_of(key);
         let offered = api_server::offered(&object).map(str::to_owned);
-        let state = partition::state(Some(&object), None);
+        let state = partition::state(Some(&object));
         if let (true, Some(id)) = (self.jobs[job].is_stranger, &offered) {
             // It checks neither who used the partition before, nor whether a reset is requested.
             if pods.is_empty() {

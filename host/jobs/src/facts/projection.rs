@@ -1,0 +1,209 @@
+//! Pure: the projections of Pods and IPUPartitions that the caches store: the fields that decisions read, ready to use.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
+use ipu_api::labels;
+use ipu_api::uid::Uid;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::partition::{self, PartitionState, PartitionTimes};
+use super::pod::{self, PodState, SidecarState};
+use super::readiness::{self, Readiness};
+use crate::job_object::{self, JobObject, JobRef, NameAndUid};
+
+/// A Pod of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObservedPod {
+    /// Its name and UID.
+    pub object: NameAndUid,
+    /// Index of its instance, if it is a worker.
+    pub instance: Option<u32>,
+    /// Its termination, if it is terminating. In a box, because few Pods are.
+    pub termination: Option<Box<Termination>>,
+    /// Its sidecars.
+    pub sidecars: SidecarState,
+    /// Start time of its main container, if that runs.
+    pub running_since: Option<Box<Timestamp>>,
+    /// Its readiness.
+    pub readiness: Readiness,
+    /// The run of the job that it belongs to.
+    run: i64,
+    /// Digest of the id of its partition. The default is that of no partition.
+    partition: Uid,
+    /// Digest of the hash of its template. The default is that of no hash.
+    template: Uid,
+    /// Its state, unless it is stale.
+    state: PodState,
+}
+
+/// The termination of a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Termination {
+    /// When its grace period ends.
+    pub due: Timestamp,
+    /// Its node.
+    pub node: Option<Box<str>>,
+}
+
+impl ObservedPod {
+    /// Reads a Pod. `None` if it has no name or no UID.
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let metadata = &pod.metadata;
+        let label = |key: &str| metadata.labels.as_ref()?.get(key);
+        let annotation = |key: &str| metadata.annotations.as_ref()?.get(key);
+        let digest = |text: Option<&String>| text.map_or_else(Uid::default, |text| Uid::of(text));
+        let run = label(labels::RUN_LABEL).and_then(|run| run.parse().ok());
+        Some(Self {
+            object: NameAndUid::of(metadata)?,
+            instance: label(labels::INSTANCE_LABEL).and_then(|index| index.parse().ok()),
+            termination: termination(pod).map(Box::new),
+            sidecars: pod::sidecars(pod),
+            running_since: pod::running_since(pod).map(Box::new),
+            readiness: readiness::of_pod(pod),
+            run: run.unwrap_or(0),
+            partition: digest(label(labels::PARTITION_ID_LABEL)),
+            template: digest(annotation(labels::TEMPLATE_HASH_ANNOTATION)),
+            state: pod::state(pod),
+        })
+    }
+
+    /// Returns its state in the current run of the job. `partition` is the digest of the current partition id of its
+    /// instance, if that is known.
+    pub fn state(&self, partition: Option<Uid>, run: i64) -> PodState {
+        let has_not_ended = matches!(self.state, PodState::Pending(_) | PodState::Running { .. });
+        let uses_another = partition.is_some_and(|current| differs(self.partition, current));
+        if self.run < run || (has_not_ended && uses_another) {
+            return PodState::Stale;
+        }
+        self.state.clone()
+    }
+
+    /// Whether it was created from another template than that with this digest.
+    pub fn is_of_other_template(&self, template: Uid) -> bool {
+        differs(self.template, template)
+    }
+}
+
+/// Whether a digest is known and differs from the current one.
+fn differs(digest: Uid, current: Uid) -> bool {
+    digest != Uid::default() && digest != current
+}
+
+fn termination(pod: &Pod) -> Option<Termination> {
+    let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    Some(Termination {
+        due: pod.metadata.deletion_timestamp.as_ref()?.0,
+        node: node.map(Into::into),
+    })
+}
+
+/// An IPUPartition of a job.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObservedPartition {
+    /// Its name and UID.
+    pub object: NameAndUid,
+    /// Index of its instance.
+    pub slot: u32,
+    /// Its number of IPUs.
+    pub ipus: u32,
+    /// Its number of GCDs.
+    pub gcds: u32,
+    /// Number of resets that the V-IPU controller did by itself.
+    pub automatic_resets: u32,
+    /// Whether it is pinned to its IPUs.
+    pub is_pinned: bool,
+    /// Whether it has a deletion timestamp.
+    pub is_terminating: bool,
+    /// Whether a V-IPU partition of it may exist.
+    pub is_placed: bool,
+    /// When it was requested and became ready, and whether it is reset.
+    pub times: PartitionTimes,
+    /// Its state, for Pods without a node selector.
+    pub state: PartitionState,
+}
+
+impl ObservedPartition {
+    /// Reads an IPUPartition. `None` if it has no name or no UID.
+    pub fn of(object: &IPUPartition, controllers: &mut Controllers) -> Option<Self> {
+        let (spec, status) = (&object.spec, object.status.as_ref());
+        let resets = status.and_then(|status| status.auto_resets.as_ref());
+        Some(Self {
+            object: NameAndUid::of(&object.metadata)?,
+            slot: spec.slot,
+            ipus: spec.ipus,
+            gcds: spec.gcds,
+            automatic_resets: resets.map_or(0, |resets| resets.count),
+            is_pinned: spec.options.pinned,
+            is_terminating: object.metadata.deletion_timestamp.is_some(),
+            is_placed: status.is_some_and(IPUPartitionStatus::is_placed),
+            times: partition::times(object),
+            state: partition::state_with(object, |controller| controllers.shared(controller)),
+        })
+    }
+
+    /// Returns its state for Pods with this node selector. They cannot reach a partition whose controller has another node
+    /// label.
+    pub fn state(&self, selector: &BTreeMap<String, String>) -> PartitionState {
+        match &self.state {
+            PartitionState::Ready(placed) => match partition::selector_conflict(placed, selector) {
+                None => PartitionState::Ready(placed.clone()),
+                Some(reason) => PartitionState::Unusable(placed.clone(), reason),
+            },
+            other => other.clone(),
+        }
+    }
+}
+
+/// The V-IPU controllers of all stored IPUPartitions, each once.
+#[derive(Debug, Default)]
+pub struct Controllers(HashSet<Arc<ControllerRef>>);
+
+impl Controllers {
+    fn shared(&mut self, controller: &ControllerRef) -> Arc<ControllerRef> {
+        if let Some(known) = self.0.get(controller) {
+            return Arc::clone(known);
+        }
+        // Drops unused ones: controllers leave the list.
+        self.0.retain(|one| Arc::strong_count(one) > 1);
+        let controller = Arc::new(controller.clone());
+        self.0.insert(Arc::clone(&controller));
+        controller
+    }
+}
+
+impl JobObject for Pod {
+    type Stored = Arc<ObservedPod>;
+    type Shared = ();
+
+    fn job(&self) -> Option<JobRef> {
+        job_object::owner(&self.metadata)
+    }
+
+    fn store(self, _: &mut ()) -> Option<Arc<ObservedPod>> {
+        ObservedPod::of(&self).map(Arc::new)
+    }
+}
+
+impl JobObject for IPUPartition {
+    type Stored = Arc<ObservedPartition>;
+    type Shared = Controllers;
+
+    fn job(&self) -> Option<JobRef> {
+        let owner = &self.spec.owner;
+        (owner.kind == "IPUJob").then(|| JobRef {
+            namespace: owner.namespace.as_str().into(),
+            name: owner.name.as_str().into(),
+            uid: Uid::of(&owner.uid),
+        })
+    }
+
+    fn store(self, controllers: &mut Controllers) -> Option<Arc<ObservedPartition>> {
+        ObservedPartition::of(&self, controllers).map(Arc::new)
+    }
+}
+
+#[cfg(test)]
+mod tests;
