@@ -7,7 +7,7 @@ use ipu_api::ipupartition::{
     OwnerMetadata, PartitionOptions, PartitionOwner, PartitionPhase, WaitingReason,
 };
 use ipu_api::partition_conditions;
-use ipu_partitions::eviction;
+use ipu_partitions::eviction::{self, Sibling};
 use ipu_partitions::queue::{self, QueueEntry};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -52,7 +52,8 @@ impl Requested {
         if me.spec.options.gang_size.is_none() {
             return 0;
         }
-        eviction::held(me, self.partitions.iter())
+        let all: Vec<_> = self.partitions.iter().map(Sibling::of).collect();
+        eviction::of_owner(me, &all).held
     }
 
     /// Returns the entries of those that wait, each with its slot.

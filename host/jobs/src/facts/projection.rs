@@ -182,7 +182,7 @@ impl JobObject for Pod {
         job_object::owner(&self.metadata)
     }
 
-    fn store(self, _: &mut ()) -> Option<Arc<ObservedPod>> {
+    fn store(self, (): &mut ()) -> Option<Arc<ObservedPod>> {
         ObservedPod::of(&self).map(Arc::new)
     }
 }
