@@ -7,9 +7,10 @@ use std::fmt::Debug;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
 use ipu_api::uid::Uid;
+use ipu_runtime::requests;
 use ipu_runtime::watch_store::version;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{NamespaceResourceScope, Request, Resource};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
@@ -58,7 +59,7 @@ where
     K: JobObject + Clone + Debug,
 {
     let span = tracing::trace_span!("create", object = object_name(object));
-    match api.create(&post_params(), object).instrument(span).await {
+    match api.create(&requests::post(), object).instrument(span).await {
         Ok(created) => {
             view.expect_update(&created);
             Ok(None)
@@ -101,7 +102,7 @@ where
     let api: Api<K> = Api::namespaced(client.clone(), namespace);
     let name = object.name_any();
     if !expected {
-        match api.create(&post_params(), object).await {
+        match api.create(&requests::post(), object).await {
             Ok(created) => return Ok(Ok(version(created.meta()))),
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             Err(error) => return refused_or_failed("create", object, error).map(Err),
@@ -139,7 +140,7 @@ pub async fn delete<K>(
 where
     K: JobObject + Clone + Debug,
 {
-    delete_with(api, deletion, DeleteParams::background(), (job, view)).await
+    delete_with(api, deletion, of_uid(deletion), (job, view)).await
 }
 
 /// Deletes a Pod of a job with a grace period of 0, because its node is lost.
@@ -149,8 +150,12 @@ pub async fn force_delete(
     job: &str,
     view: &View<Pod>,
 ) -> Result<(), WriteError> {
-    let now = DeleteParams::background().grace_period(0);
+    let now = of_uid(deletion).grace_period(0);
     delete_with(pods, deletion, now, (job, view)).await
+}
+
+fn of_uid(deletion: &Deletion) -> DeleteParams {
+    requests::delete(Some(deletion.uid.clone()), None)
 }
 
 async fn delete_with<K>(
@@ -162,13 +167,6 @@ async fn delete_with<K>(
 where
     K: JobObject + Clone + Debug,
 {
-    let parameters = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some(deletion.uid.clone()),
-            resource_version: None,
-        }),
-        ..parameters
-    };
     match api.delete(&deletion.name, &parameters).await {
         Ok(deleted) => match deleted.left() {
             Some(terminating) => view.expect_update(&terminating),
@@ -235,11 +233,8 @@ async fn merge<K>(
 where
     K: JobObject + Clone + Debug,
 {
-    let parameters = PatchParams {
-        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
-    let sent = api.patch(name, &parameters, &Patch::Merge(patch)).await;
+    let sent = api.patch(name, &requests::patch(), &Patch::Merge(patch));
+    let sent = sent.await;
     record_write(action, name, sent.map(Some), view)?;
     Ok(())
 }
@@ -250,13 +245,7 @@ pub async fn delete_job(
     job: &RawJob,
     view: &View<RawJob>,
 ) -> Result<(), WriteError> {
-    let parameters = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: job.uid(),
-            resource_version: job.resource_version(),
-        }),
-        ..DeleteParams::background()
-    };
+    let parameters = requests::delete(job.uid(), job.resource_version());
     let name = job.name_any();
     let terminating = match jobs.delete(&name, &parameters).await {
         Ok(deleted) => Ok(deleted.left()),
@@ -341,12 +330,5 @@ fn record_write<K: JobObject>(
             object: format!("{} {name}", K::kind(&())),
             source,
         }),
-    }
-}
-
-fn post_params() -> PostParams {
-    PostParams {
-        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
     }
 }

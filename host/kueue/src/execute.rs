@@ -6,15 +6,14 @@ mod priority;
 
 use ipu_api::ipujob_status::JobCondition;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::labels::{self, JOB_UID_LABEL};
+use ipu_api::labels::JOB_UID_LABEL;
 use ipu_jobs::raw::RawJob;
 use ipu_runtime::clock;
+use ipu_runtime::requests;
 use ipu_runtime::work_queue::StepError;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::Client;
-use kube::api::{
-    Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions,
-};
+use kube::api::{Api, DynamicObject, ListParams, Patch};
 use kube::core::PartialObjectMeta;
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
@@ -199,11 +198,7 @@ async fn create(client: &Client, job: &QueuedJob) -> Result<(), RequestError> {
     let kind = ApiResource::erase::<Workload>(&());
     let workloads: Api<DynamicObject> =
         Api::namespaced_with(client.clone(), &job.reference.namespace, &kind);
-    let parameters = PostParams {
-        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match workloads.create(&parameters, &object).await {
+    match workloads.create(&requests::post(), &object).await {
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         created => created.map(drop).map_err(failed_to(action)),
     }
@@ -243,7 +238,7 @@ pub(super) async fn set_conditions(
     let reference = &*job.reference;
     let patch = build::job_status(job, json!({"conditions": conditions}));
     let sent = jobs(client, reference)
-        .patch_status(&reference.name, &parameters(), &Patch::Merge(patch))
+        .patch_status(&reference.name, &requests::patch(), &Patch::Merge(patch))
         .await;
     sent.map(drop)
         .map_err(failed_to("write the condition of the IPUJob"))
@@ -279,7 +274,7 @@ pub(super) async fn activate(client: &Client, check: &AdmissionCheck) -> Result<
     let checks: Api<AdmissionCheck> = Api::all(client.clone());
     let name = metadata.name.as_deref().unwrap_or_default();
     let sent = checks
-        .patch_status(name, &parameters(), &Patch::Merge(patch))
+        .patch_status(name, &requests::patch(), &Patch::Merge(patch))
         .await;
     sent.map(drop)
         .map_err(failed_to("activate the AdmissionCheck"))
@@ -339,7 +334,7 @@ async fn patch_workload(
 ) -> Result<(), RequestError> {
     let (workloads, name) = named(client, workload);
     let sent = workloads
-        .patch(name, &parameters(), &Patch::Merge(patch))
+        .patch(name, &requests::patch(), &Patch::Merge(patch))
         .await;
     sent.map(drop).map_err(failed_to(action))
 }
@@ -353,20 +348,14 @@ async fn patch_status(
     let (workloads, name) = named(client, workload);
     let patch = build::status(workload, fields);
     let sent = workloads
-        .patch_status(name, &parameters(), &Patch::Merge(patch))
+        .patch_status(name, &requests::patch(), &Patch::Merge(patch))
         .await;
     sent.map(drop).map_err(failed_to(action))
 }
 
 async fn delete(client: &Client, workload: &Workload) -> Result<(), RequestError> {
     let (workloads, name) = named(client, workload);
-    let parameters = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: workload.metadata.uid.clone(),
-            resource_version: None,
-        }),
-        ..DeleteParams::background()
-    };
+    let parameters = requests::delete(workload.metadata.uid.clone(), None);
     let deleted = workloads.delete(name, &parameters).await;
     deleted.map(drop).map_err(failed_to("delete the Workload"))
 }
@@ -376,13 +365,6 @@ fn named<'a>(client: &Client, workload: &'a Workload) -> (Api<Workload>, &'a str
     let namespace = metadata.namespace.as_deref().unwrap_or_default();
     let workloads = Api::namespaced(client.clone(), namespace);
     (workloads, metadata.name.as_deref().unwrap_or_default())
-}
-
-fn parameters() -> PatchParams {
-    PatchParams {
-        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    }
 }
 
 /// Removes unset fields, which a merge patch may contain and a new object may not.

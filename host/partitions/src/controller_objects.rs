@@ -20,9 +20,9 @@ use futures::{StreamExt, stream};
 use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
 use ipu_api::{API_VERSION, labels};
 use ipu_runtime::scope::Conflicts;
-use ipu_runtime::{clock, panics};
+use ipu_runtime::{clock, panics, requests};
 use jiff::Timestamp;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{Api, Patch};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 use vipu_client::registry::{self, Source};
@@ -275,7 +275,8 @@ async fn execute(
             let patch = json!({"metadata": {
                 "uid": uid, "resourceVersion": resource_version, "labels": marks(keeper),
             }});
-            let patched = api.patch(&name, &params(), &Patch::Merge(&patch)).await;
+            let params = requests::patch();
+            let patched = api.patch(&name, &params, &Patch::Merge(&patch)).await;
             if patched.is_ok() {
                 tracing::info!(name, "this release keeps a VIPUController from now on");
             }
@@ -288,13 +289,7 @@ async fn execute(
             uid,
             resource_version,
         } => {
-            let exactly = DeleteParams {
-                preconditions: Some(Preconditions {
-                    uid: Some(uid),
-                    resource_version: Some(resource_version),
-                }),
-                ..DeleteParams::default()
-            };
+            let exactly = requests::delete(Some(uid), Some(resource_version));
             let deleted = api.delete(&name, &exactly).await;
             if deleted.is_ok() {
                 tracing::info!(name, "deleted a VIPUController, which is not in the list");
@@ -317,7 +312,8 @@ async fn create(
         "metadata": {"name": name, "labels": marks(keeper)},
         "spec": {},
     });
-    let created = match api.patch(&name, &params(), &Patch::Apply(&object)).await {
+    let params = requests::patch();
+    let created = match api.patch(&name, &params, &Patch::Apply(&object)).await {
         Ok(created) => created,
         Err(error) if is_stale(&error) => return Ok(()),
         Err(source) => return Err(WriteError::Create { name, source }),
@@ -333,7 +329,7 @@ async fn write_status(
     patch: &Value,
 ) -> Result<(), WriteError> {
     let patched = api
-        .patch_status(&name, &params(), &Patch::Merge(patch))
+        .patch_status(&name, &requests::patch(), &Patch::Merge(patch))
         .await;
     unless_stale(patched).map_err(|source| WriteError::Status { name, source })
 }
@@ -350,10 +346,6 @@ fn marks(keeper: &Keeper) -> BTreeMap<String, String> {
             keeper.namespace.clone(),
         ),
     ])
-}
-
-fn params() -> PatchParams {
-    PatchParams::apply(labels::FIELD_MANAGER)
 }
 
 /// Whether the object is there already, was changed meanwhile, or is gone.

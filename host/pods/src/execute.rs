@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use ipu_api::dns1123::can_exist;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::labels;
 use ipu_runtime::clock;
+use ipu_runtime::requests;
 use ipu_runtime::work_queue::StepError;
 use ipu_text::explain;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use thiserror::Error;
 
 use super::Context;
@@ -83,11 +83,7 @@ pub(super) async fn step(
 async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), WriteError> {
     let partitions: Api<IPUPartition> = Api::all(context.client.clone());
     let wanted = build::partition(pod, ipus);
-    let parameters = PostParams {
-        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
-    match partitions.create(&parameters, &wanted).await {
+    match partitions.create(&requests::post(), &wanted).await {
         Ok(created) => context.observed.expect_partition(created, Instant::now()),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
             let name = wanted.metadata.name.unwrap_or_default();
@@ -105,12 +101,10 @@ async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), Wri
 /// Claims an IPUPartition of the Pod's Workload. Where another Pod was faster, the next reconcile chooses another one.
 async fn claim(context: &Context, pod: &PodRef, partition: &Partition) -> Result<(), WriteError> {
     let partitions: Api<IPUPartition> = Api::all(context.client.clone());
-    let parameters = PatchParams {
-        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
     let patch = Patch::Merge(build::claim(pod, partition, clock::now()));
-    let sent = partitions.patch(&partition.name, &parameters, &patch).await;
+    let sent = partitions
+        .patch(&partition.name, &requests::patch(), &patch)
+        .await;
     let claimed = sent.map_err(failed_to("claim an IPUPartition of the Workload"))?;
     context.observed.expect_partition(claimed, Instant::now());
     Ok(())
@@ -118,14 +112,10 @@ async fn claim(context: &Context, pod: &PodRef, partition: &Partition) -> Result
 
 /// Gives a Pod its partition and removes its gate, in one patch.
 async fn bind(context: &Context, pod: &NativePod, place: &Place) -> Result<(), WriteError> {
-    let parameters = PatchParams {
-        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
-        ..PatchParams::default()
-    };
     let patch = Patch::Merge(build::binding(pod, place));
     let name = &pod.reference.name;
     let sent = pods(context, &pod.reference)
-        .patch(name, &parameters, &patch)
+        .patch(name, &requests::patch(), &patch)
         .await;
     wrote(context, sent, "remove the scheduling gate of the Pod")
 }
@@ -226,13 +216,7 @@ fn unless_gone(error: kube::Error, action: &'static str) -> Result<(), WriteErro
 }
 
 fn of_uid(uid: &str) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some(uid.to_owned()),
-            resource_version: None,
-        }),
-        ..DeleteParams::background()
-    }
+    requests::delete(Some(uid.to_owned()), None)
 }
 
 fn pods(context: &Context, pod: &PodRef) -> Api<Pod> {

@@ -19,6 +19,7 @@ pub mod metrics;
 pub mod panics;
 pub mod port;
 pub mod release;
+pub mod requests;
 pub mod scope;
 pub mod served_group;
 pub mod telemetry;

@@ -2,11 +2,12 @@
 
 use ipu_api::ipujob_status::{JobAdmission, PodSetUpdate};
 use ipu_jobs::raw::RawJob;
+use ipu_runtime::requests;
 use kube::Client;
 use kube::api::{Api, Patch};
 use serde_json::Value;
 
-use super::{RequestError, failed_to, jobs, parameters};
+use super::{RequestError, failed_to, jobs};
 use crate::build;
 use crate::job::QueuedJob;
 
@@ -73,7 +74,7 @@ async fn write(
     let reference = &job.reference;
     let jobs: Api<RawJob> = Api::namespaced(client.clone(), &reference.namespace);
     let sent = jobs
-        .patch_status(&reference.name, &parameters(), &Patch::Merge(patch))
+        .patch_status(&reference.name, &requests::patch(), &Patch::Merge(patch))
         .await;
     sent.map_err(failed_to(action))
 }
@@ -87,7 +88,7 @@ async fn suspend(
 ) -> Result<(), RequestError> {
     let patch = Patch::Merge(build::suspension(job, is_suspended, version));
     let sent = jobs(client, &job.reference)
-        .patch(&job.reference.name, &parameters(), &patch)
+        .patch(&job.reference.name, &requests::patch(), &patch)
         .await;
     sent.map(drop).map_err(failed_to(action))
 }

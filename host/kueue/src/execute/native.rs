@@ -1,9 +1,9 @@
 //! Creates and deletes the IPUPartitions of Workloads that belong to no IPUJob, and answers their admission checks.
 
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::labels;
+use ipu_runtime::requests;
 use kube::Client;
-use kube::api::{Api, DeleteParams, PostParams, Preconditions};
+use kube::api::Api;
 
 use super::{RequestError, answer_check, failed_to};
 use crate::native::slots::{Slot, partition};
@@ -29,12 +29,8 @@ pub(crate) async fn step(
 /// Creates partitions. One that exists already was created a moment ago: its name contains a hash of the Workload's UID.
 async fn create(client: &Client, workload: &Workload, slots: &[Slot]) -> Result<(), RequestError> {
     let partitions: Api<IPUPartition> = Api::all(client.clone());
-    let parameters = PostParams {
-        field_manager: Some(labels::FIELD_MANAGER.to_owned()),
-        ..PostParams::default()
-    };
     for wanted in slots.iter().filter_map(|slot| partition(workload, slot)) {
-        match partitions.create(&parameters, &wanted).await {
+        match partitions.create(&requests::post(), &wanted).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             Err(source) => {
@@ -48,13 +44,8 @@ async fn create(client: &Client, workload: &Workload, slots: &[Slot]) -> Result<
 /// Deletes a partition. The version makes it fail if a Pod has claimed it meanwhile.
 async fn release(client: &Client, reserved: &Reserved) -> Result<(), RequestError> {
     let partitions: Api<IPUPartition> = Api::all(client.clone());
-    let parameters = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: Some(reserved.uid.clone()),
-            resource_version: Some(reserved.resource_version.clone()),
-        }),
-        ..DeleteParams::background()
-    };
+    let (uid, version) = (reserved.uid.clone(), reserved.resource_version.clone());
+    let parameters = requests::delete(Some(uid), Some(version));
     let deleted = partitions.delete(&reserved.name, &parameters).await;
     deleted
         .map(drop)

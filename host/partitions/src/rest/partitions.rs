@@ -14,9 +14,10 @@ use axum::routing::{delete, get, post};
 use ipu_api::dns1123;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
-use ipu_api::labels::{FIELD_MANAGER, REQUESTED_BY_ANNOTATION};
+use ipu_api::labels::REQUESTED_BY_ANNOTATION;
+use ipu_runtime::requests;
 use ipu_runtime::scope::{Conflicts, Scope};
-use kube::api::{Api, DeleteParams, DynamicObject, PostParams, Preconditions};
+use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
@@ -268,24 +269,14 @@ impl SecureState {
         let requested = serde_json::to_value(requested).and_then(serde_json::from_value);
         let requested: DynamicObject =
             requested.expect("an IPUPartition is an object of Kubernetes");
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
         let api = self.partitions();
-        answer(&action, api.create(&params, &requested)).await
+        answer(&action, api.create(&requests::post(), &requested)).await
     }
 
     /// Deletes the object that was `found`, but not another one that has got its name meanwhile.
     async fn delete(&self, name: &str, found: DynamicObject) -> Result<DynamicObject, Problem> {
         let action = format!("delete the IPUPartition {name}");
-        let exactly = DeleteParams {
-            preconditions: Some(Preconditions {
-                uid: found.uid(),
-                resource_version: None,
-            }),
-            ..DeleteParams::default()
-        };
+        let exactly = requests::delete(found.uid(), None);
         let api = self.partitions();
         let deleted = answer(&action, api.delete(name, &exactly)).await?;
         // Without a finalizer it is gone already.

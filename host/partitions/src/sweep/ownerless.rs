@@ -7,9 +7,10 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 use ipu_api::labels::{POD_UID_LABEL, WORKLOAD_UID_LABEL};
 use ipu_api::uid::Uid;
+use ipu_runtime::requests;
 use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, DynamicObject, Preconditions};
+use kube::api::{Api, DynamicObject};
 use kube::{Client, ResourceExt};
 
 use super::{SweepError, lists};
@@ -143,13 +144,7 @@ pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<
         owner = owner.name,
         "deleting it, since its owner is gone"
     );
-    let exactly = DeleteParams {
-        preconditions: Some(Preconditions {
-            uid: partition.uid(),
-            resource_version: partition.resource_version(),
-        }),
-        ..DeleteParams::default()
-    };
+    let exactly = requests::delete(partition.uid(), partition.resource_version());
     match Api::<IPUPartition>::all(client.clone())
         .delete(&name, &exactly)
         .await

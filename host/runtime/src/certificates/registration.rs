@@ -1,11 +1,10 @@
 //! Sets the caBundles and the owner of the webhook configurations.
 
-use ipu_api::labels::FIELD_MANAGER;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, Patch, PatchParams};
+use kube::api::{Api, Patch};
 use kube::core::{ClusterResourceScope, Resource};
 use kube::{Client, Error, ResourceExt};
 use serde::Serialize;
@@ -15,6 +14,7 @@ use tracing::info;
 
 use super::ca_bundle::{self, WebhookBundle};
 use super::owner;
+use crate::requests;
 
 /// Why setting the caBundles or the owner failed.
 #[derive(Debug, thiserror::Error)]
@@ -166,11 +166,7 @@ impl Registration {
     ) -> Result<(), Error> {
         let patch: json_patch::Patch =
             serde_json::from_value(patch).expect("the patch is written as RFC 6902 has it");
-        let params = PatchParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PatchParams::default()
-        };
-        let patch = Patch::<K>::Json(patch);
+        let (params, patch) = (requests::patch(), Patch::<K>::Json(patch));
         let patched = configurations.patch(&self.configuration, &params, &patch);
         patched.await.map(drop)
     }

@@ -1,15 +1,15 @@
 //! Renews the certificate in a Secret before it expires, and issues the first one. The I/O around the decisions of `validity`.
 
-use ipu_api::labels::FIELD_MANAGER;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Api, PostParams};
+use kube::api::Api;
 use kube::{Client, Error};
 use tracing::{info, warn};
 
 use super::issue::IssueError;
 use super::validity::{Action, Stored, decide};
 use super::{CertificateBundle, Source, issue, secret};
+use crate::requests;
 
 /// Most attempts after conflicting writes of the Secret.
 const ATTEMPTS: usize = 5;
@@ -168,10 +168,7 @@ impl CertificateManager {
         seen: Option<&Secret>,
     ) -> Result<bool, ManagerError> {
         let secret = secret::build(&self.secret, &self.namespace, bundle, seen);
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
+        let params = requests::post();
         let written = if seen.is_some() {
             secrets.replace(&self.secret, &params, &secret).await
         } else {
