@@ -1,6 +1,7 @@
 //! The context of all reconciles of IPUPartitions.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use ipu_api::uid::Uid;
@@ -46,28 +47,12 @@ pub struct Shared {
     pub reconciles: Reconciles,
 }
 
-/// The context that all reconciles and the sweep share while the replica leads.
+/// The context that all reconciles and the sweep share while the replica leads: that of the replica, and what is of the
+/// leader alone.
 pub struct Context {
-    /// The API server.
-    pub client: Client,
-    /// The V-IPU controllers.
-    pub pool: Arc<ControllerPool>,
-    /// The placement policy.
-    pub guests: ActivePolicies,
-    /// This installation and its times.
-    pub settings: Settings,
-    /// The IPUPartitions, as the watch last saw them.
-    pub watched: Watched,
-    /// The usage of every namespace.
-    pub namespaces: Namespaces,
-    /// The namespaces whose partitions this release creates.
-    pub scope: Scope,
-    /// The accounts of IPU-seconds.
-    pub accounts: AccountStore,
+    shared: Shared,
     /// The leadership of this replica.
     pub leadership: Arc<Leadership>,
-    /// Counts the reconciles.
-    pub(super) reconciles: Reconciles,
     /// Events about IPUPartitions.
     pub events: EventQueue,
     /// Notified after a release of IPUs: waiting requests are evaluated again.
@@ -81,38 +66,26 @@ pub struct Context {
     reported: Mutex<HashMap<String, String>>,
 }
 
+impl Deref for Context {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
 impl Context {
     /// The context of a replica that leads.
     pub fn new(shared: Shared, leadership: Arc<Leadership>) -> Self {
-        let Shared {
-            client,
-            pool,
-            guests,
-            settings,
-            watched,
-            namespaces,
-            scope,
-            accounts,
-            instance,
-            reconciles,
-        } = shared;
         Context {
             events: EventQueue::new(
-                &client,
+                &shared.client,
                 "ipu-operator-vipu-proxy",
-                instance.as_deref(),
-                reconciles.events_lost.clone(),
+                shared.instance.as_deref(),
+                shared.reconciles.events_lost.clone(),
             ),
-            client,
-            pool,
-            guests,
-            settings,
-            watched,
-            namespaces,
-            scope,
-            accounts,
+            shared,
             leadership,
-            reconciles,
             released: Arc::default(),
             queue_state: QueueState::new(),
             read_your_writes: ReadYourWrites::default(),
