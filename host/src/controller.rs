@@ -2,6 +2,7 @@
 //! shutdown.
 
 pub mod jobs;
+mod options;
 pub mod probes;
 pub mod webhooks;
 
@@ -31,42 +32,15 @@ use kube::Client;
 use rustls::server::NoClientAuth;
 use rustls::server::danger::ClientCertVerifier;
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use self::jobs::Reconcilers;
 use self::probes::{Readiness, Step};
 use crate::exposition::{self, Metrics};
+use crate::shutdown;
 
-/// What the controller process is told by its command line.
-#[derive(Clone, Debug)]
-pub struct ControllerOptions {
-    /// The release; the certificate's Secret is in its namespace.
-    pub release: ReleaseOptions,
-    /// Port of the probes.
-    pub probe_port: u16,
-    /// Port of the metrics.
-    pub metrics_port: u16,
-    /// Port of the webhooks.
-    pub webhook_port: u16,
-    /// Name of the webhooks' Service.
-    pub webhook_service: String,
-    /// Name of the Secret with the webhooks' certificate.
-    pub webhook_secret: String,
-    /// Who makes the webhooks' certificate.
-    pub webhook_certificate: Source,
-    /// Whether the operator writes the caBundles of both webhook configurations.
-    pub webhook_ca_bundle: bool,
-    /// The CA (PEM) of the API server's client certificate; none: every client may call the webhooks.
-    pub webhook_client_ca: Option<String>,
-    /// Whether native Pods are reconciled.
-    pub native_pods: bool,
-    /// Whether jobs wait in the queues of Kueue, where it is installed.
-    pub kueue: bool,
-    /// What an admin sets about jobs.
-    pub jobs: JobSettings,
-}
+pub use self::options::ControllerOptions;
 
 /// Why the controller process ended.
 #[derive(Debug, thiserror::Error)]
@@ -118,15 +92,20 @@ impl ControllerOptions {
         KueueSettings {
             scope: self.release.scope.clone(),
             instance: self.release.pod_name.clone(),
-            pods: self.jobs.pods.clone(),
+            pods: self.jobs().pods,
             has_native_pods: self.native_pods,
-            max_ipus_per_job: self.jobs.max_ipus_per_job,
+            max_ipus_per_job: self.max_ipus_per_job,
         }
     }
 
-    fn reconcilers<'a>(&'a self, kueue: ServedGroup, metrics: &'a Metrics) -> Reconcilers<'a> {
+    fn reconcilers<'a>(
+        &self,
+        jobs: &'a JobSettings,
+        kueue: ServedGroup,
+        metrics: &'a Metrics,
+    ) -> Reconcilers<'a> {
         Reconcilers {
-            jobs: &self.jobs,
+            jobs,
             native_pods: self.native_pods.then(|| self.native_pods()),
             kueue: self.kueue.then(|| (self.kueue(), kueue)),
             metrics,
@@ -146,10 +125,10 @@ impl ControllerOptions {
         CertificateManager {
             client: client.clone(),
             namespace: namespace.clone(),
-            secret: self.webhook_secret.clone(),
+            secret: self.webhook_secret(),
             names: service_names(
                 self.webhook_certificate,
-                &self.webhook_service,
+                &self.webhook_service(),
                 namespace,
                 &self.release.cluster_domain,
             ),
@@ -180,7 +159,7 @@ impl ControllerOptions {
 /// Runs until SIGTERM or SIGINT; requests and reconciles that are under way are finished first.
 pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), ControllerError> {
     let stop = CancellationToken::new();
-    stop_on_signals(&stop)?;
+    shutdown::on_signals(&stop).map_err(ControllerError::Signals)?;
     let readiness = Readiness::default();
     let ended = CancellationToken::new();
     let (metrics, conflicts) = Metrics::of_release(&options.release);
@@ -247,7 +226,8 @@ async fn serve(
         callers,
         kueue: kueue_watch,
     };
-    let reconcilers = options.reconcilers(served_kueue, &metrics);
+    let jobs = options.jobs();
+    let reconcilers = options.reconcilers(&jobs, served_kueue, &metrics);
     let (served, measured, _, (), (), ()) = tokio::join!(
         ends_all(webhooks, stop),
         Box::pin(ends_all(measured, stop)),
@@ -313,22 +293,7 @@ fn kueue(options: &ControllerOptions) -> (ServedGroup, Option<ServedGroupWatch>)
 }
 
 fn policy_options(options: &ControllerOptions) -> GuestHostOptions {
-    let settings = json!({ "maxIpusPerJob": options.jobs.max_ipus_per_job });
+    let settings = json!({ "maxIpusPerJob": options.max_ipus_per_job });
     let hooks = [Hook::Defaulting, Hook::Validation];
     ipu_policies::host_options(&options.release, &hooks, settings)
-}
-
-fn stop_on_signals(stop: &CancellationToken) -> Result<(), ControllerError> {
-    let mut term = signal(SignalKind::terminate()).map_err(ControllerError::Signals)?;
-    let mut int = signal(SignalKind::interrupt()).map_err(ControllerError::Signals)?;
-    let stop = stop.clone();
-    tokio::spawn(async move {
-        let name = tokio::select! {
-            _ = term.recv() => "SIGTERM",
-            _ = int.recv() => "SIGINT",
-        };
-        info!("{name}: ending");
-        stop.cancel();
-    });
-    Ok(())
 }

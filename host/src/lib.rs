@@ -18,5 +18,6 @@ pub mod controller;
 pub mod exposition;
 pub mod memory;
 pub mod proxy;
+mod shutdown;
 pub mod support;
 pub mod verify;

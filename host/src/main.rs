@@ -46,11 +46,11 @@ fn run(task: Task) -> anyhow::Result<()> {
     // An error would mean that it is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match task {
-        Task::Controller(arguments) => {
+        Task::Controller(options) => {
             let runtime = runtime()?;
             let _within = runtime.enter();
-            let (log, _traces) = start_log(&arguments.log, Process::Controller)?;
-            runtime.block_on(controller::run(arguments.into(), log))?;
+            let (log, _traces) = start_log(&options.log, Process::Controller)?;
+            runtime.block_on(controller::run(*options, log))?;
         }
         Task::VipuProxy(arguments) => {
             let runtime = runtime()?;

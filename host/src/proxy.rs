@@ -30,7 +30,6 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::api::Api;
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use vipu_client::auth::AuthError;
@@ -38,12 +37,10 @@ use vipu_client::registry::Source;
 use vipu_client::{AuthFiles, Deadlines, Registry};
 
 use crate::exposition::{Exposed, Metrics};
+use crate::shutdown;
 
 pub use self::options::{ProxyArguments, ProxyOptions, Times};
 pub use self::secure::SecureOptions;
-
-/// How long calls under way may take once the process is told to stop; shorter than Kubernetes waits.
-const DRAIN: Duration = Duration::from_secs(15);
 
 /// Why the process could not start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -73,17 +70,7 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
     let (metrics, conflict_watch) = Metrics::of_release(&options.release);
     let client = metrics.api.client().await.map_err(ProxyError::Client)?;
     let stop = CancellationToken::new();
-    let on_signal = stop.clone();
-    let mut terminate = signal(SignalKind::terminate()).map_err(ProxyError::Signal)?;
-    let mut interrupt = signal(SignalKind::interrupt()).map_err(ProxyError::Signal)?;
-    tokio::spawn(async move {
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
-        tracing::info!("stopping on a signal; work under way is finished first");
-        on_signal.cancel();
-    });
+    shutdown::on_signals(&stop).map_err(ProxyError::Signal)?;
     let (asking, release, stopping) = (client.clone(), options.release.clone(), stop.clone());
     tokio::spawn(async move {
         let following = log.follow(asking, &release, Process::VipuProxy, stopping);
@@ -282,19 +269,13 @@ async fn run_as_leader(
                 tokio::spawn(async move { context.events.close().await });
                 continue;
             }
-            () = drained(&stop) => {}
+            // A partition that forms may take minutes; the next leader finds it.
+            () = shutdown::drained(&stop) => {}
             () = lead(context.clone(), (&objects, &keeper), &options, stop.clone()) => {}
         }
         futures::join!(context.events.close(), elector.release(&leadership));
         return;
     }
-}
-
-/// Ends once what was under way when the process was told to stop has had its time. A partition that
-/// forms may take minutes; the next leader finds it.
-async fn drained(stop: &CancellationToken) {
-    stop.cancelled().await;
-    tokio::time::sleep(DRAIN).await;
 }
 
 /// What the leader does until `stop`. Begins once the list of controllers was read, since an empty

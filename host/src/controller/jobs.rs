@@ -14,12 +14,10 @@ use tokio_util::sync::CancellationToken;
 use tracing::error;
 
 use crate::exposition::Metrics;
+use crate::shutdown::drained;
 
 /// Delay before the job reconciler is restarted after a failed start.
 const RETRY_DELAY: Duration = Duration::from_secs(5);
-
-/// Time limit of the reconciles in progress when the process stops. It is shorter than the Pod's grace period.
-const DRAIN: Duration = Duration::from_secs(15);
 
 /// The reconcilers of the leader.
 pub struct Reconcilers<'a> {
@@ -64,18 +62,12 @@ pub async fn run_as_leader(
                 elector.release(&leadership).await;
                 return;
             }
-            () = drain_timeout(stop) => {
+            () = drained(stop) => {
                 elector.release(&leadership).await;
                 return;
             }
         }
     }
-}
-
-/// Waits until the process stops and the time limit of the reconciles in progress is over.
-async fn drain_timeout(stop: &CancellationToken) {
-    stop.cancelled().await;
-    tokio::time::sleep(DRAIN).await;
 }
 
 /// Runs the reconcilers. If that of jobs cannot start, for example because a CRD is missing, the webhooks continue.

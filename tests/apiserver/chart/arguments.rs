@@ -24,7 +24,7 @@ fn started(values: Option<&str>) -> (ControllerOptions, ProxyOptions, [String; 2
         panic!("the proxy's Deployment starts the proxy");
     };
     let levels = [&controller.log, &proxy.log].map(|log| log.log_level.clone());
-    (controller.into(), proxy.proxy, levels)
+    (*controller, proxy.proxy, levels)
 }
 
 fn parsed(process: &str, values: Option<&str>) -> Task {
@@ -110,8 +110,8 @@ fn by_default_the_processes_start_as_the_chart_says() {
         (8081, 9443)
     );
     assert_eq!(controller.metrics_port, 8443);
-    assert_eq!(controller.webhook_service, "ipu-operator-webhook-svc");
-    assert_eq!(controller.webhook_secret, "ipu-operator-admission");
+    assert_eq!(controller.webhook_service(), "ipu-operator-webhook-svc");
+    assert_eq!(controller.webhook_secret(), "ipu-operator-admission");
     for release in [&controller.release, &proxy.release] {
         assert_eq!(release.scope, Scope::Cluster);
         assert_eq!(release.configuration(), "ipu-operator");
@@ -119,7 +119,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
     assert_eq!(controller.webhook_certificate, Source::Made);
     assert!(controller.webhook_ca_bundle);
     assert_eq!(controller.webhook_client_ca, None);
-    let pods = &controller.jobs.pods;
+    let pods = controller.jobs().pods;
     assert!(pods.worker_host_network);
     let own = format!("ipu-operator:{}", env!("CARGO_PKG_VERSION"));
     assert_eq!(pods.launcher_image, own);
@@ -127,8 +127,8 @@ fn by_default_the_processes_start_as_the_chart_says() {
         pods.launcher_image_pull_policy.as_deref(),
         Some("IfNotPresent")
     );
-    assert_eq!(controller.jobs.max_ipus_per_job, 64);
-    assert_eq!(controller.jobs.lost_node, Some(Duration::from_mins(10)));
+    assert_eq!(controller.jobs().max_ipus_per_job, 64);
+    assert_eq!(controller.jobs().lost_node, Some(Duration::from_mins(10)));
     assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (8080, 300));
     assert_eq!(proxy.secure.secure_port, 8443);
     assert_eq!(proxy.probe_port, 8081);
@@ -151,11 +151,11 @@ fn every_value_reaches_the_process_that_it_is_for() {
     }
     let scope = "default,kube-public".parse().unwrap();
     assert_eq!(controller.release.scope, scope);
-    assert_eq!(controller.jobs.scope, scope);
+    assert_eq!(controller.jobs().scope, scope);
     assert_eq!(proxy.release.scope, scope);
     assert_eq!(controller.webhook_port, 9444);
-    assert_eq!(controller.webhook_service, "my-ipus-webhook-svc");
-    assert_eq!(controller.webhook_secret, "my-webhook-certificate");
+    assert_eq!(controller.webhook_service(), "my-ipus-webhook-svc");
+    assert_eq!(controller.webhook_secret(), "my-webhook-certificate");
     assert_eq!(controller.webhook_certificate, Source::Given);
     assert!(!controller.webhook_ca_bundle);
     let client_ca = controller.webhook_client_ca.as_deref().unwrap();
@@ -163,12 +163,12 @@ fn every_value_reaches_the_process_that_it_is_for() {
     for release in [&controller.release, &proxy.release] {
         assert_eq!(release.configuration(), "my-ipus.ipu");
     }
-    let pods = &controller.jobs.pods;
+    let pods = controller.jobs().pods;
     assert!(!pods.worker_host_network);
     assert_eq!(pods.launcher_image, "images.example.com/agent:7");
     assert_eq!(pods.launcher_image_pull_policy.as_deref(), Some("Always"));
-    assert_eq!(controller.jobs.max_ipus_per_job, 16);
-    assert_eq!(controller.jobs.lost_node, Some(Duration::from_secs(30)));
+    assert_eq!(controller.jobs().max_ipus_per_job, 16);
+    assert_eq!(controller.jobs().lost_node, Some(Duration::from_secs(30)));
     assert_eq!((proxy.port, proxy.vipu_timeout_seconds), (9090, 60));
     assert_eq!(proxy.secure.secure_port, 9445);
     assert_eq!(proxy.secure.audience, "my-audience");

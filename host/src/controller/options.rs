@@ -1,0 +1,111 @@
+//! The options of the controller process.
+
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+use ipu_jobs::JobSettings;
+use ipu_jobs::build::PodSettings;
+use ipu_runtime::certificates::Source;
+use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::telemetry::LogArguments;
+
+/// Options of the controller process.
+#[derive(Clone, Debug, Args)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is one option of the command line"
+)]
+pub struct ControllerOptions {
+    /// How the log is written.
+    #[command(flatten)]
+    pub log: LogArguments,
+    /// The release.
+    #[command(flatten)]
+    pub release: ReleaseOptions,
+    /// Port of the probes.
+    #[arg(long, env = "IPU_OPERATOR_PROBE_PORT", default_value_t = 8081)]
+    pub probe_port: u16,
+    /// Port of the webhooks.
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_PORT", default_value_t = 9443)]
+    pub webhook_port: u16,
+    /// Port of the metrics, over TLS.
+    #[arg(long, env = "IPU_OPERATOR_METRICS_PORT", default_value_t = 8443)]
+    pub metrics_port: u16,
+    /// Name of the webhooks' Service [default: <fullname>-webhook-svc].
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_SERVICE")]
+    pub webhook_service: Option<String>,
+    /// Name of the Secret with the webhooks' certificate [default: <fullname>-admission].
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_SECRET")]
+    pub webhook_secret: Option<String>,
+    /// Who makes the webhooks' certificate.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_WEBHOOK_CERTIFICATE",
+        value_enum,
+        default_value = "made"
+    )]
+    pub webhook_certificate: Source,
+    /// Whether the operator writes the caBundles of the webhook configurations; false: cert-manager or
+    /// an admin does.
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CA_BUNDLE", action = ArgAction::Set, default_value_t = true)]
+    pub webhook_ca_bundle: bool,
+    /// The CA (PEM, not its file) of the client certificate with which the API server calls the webhooks. A client without
+    /// such a certificate is refused in the handshake. Missing: every client may call them.
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CLIENT_CA")]
+    pub webhook_client_ca: Option<String>,
+    /// Whether workers run on the host's network, privileged.
+    #[arg(long, env = "IPU_OPERATOR_WORKER_HOST_NETWORK", action = ArgAction::Set, default_value_t = true)]
+    pub worker_host_network: bool,
+    /// Whether Pods that request IPUs and belong to no IPUJob get partitions.
+    #[arg(long, env = "IPU_OPERATOR_NATIVE_PODS", action = ArgAction::Set, default_value_t = true)]
+    pub native_pods: bool,
+    /// Whether jobs with the label kueue.x-k8s.io/queue-name wait until Kueue admits them, where Kueue is installed.
+    #[arg(long, env = "IPU_OPERATOR_KUEUE", action = ArgAction::Set, default_value_t = true)]
+    pub kueue: bool,
+    /// Image that holds /ipu-agent; the operator's own image does.
+    #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE")]
+    pub launcher_image: String,
+    /// When that image is pulled: Always, IfNotPresent or Never.
+    #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE_PULL_POLICY")]
+    pub launcher_image_pull_policy: Option<String>,
+    /// Most IPUs of one partition.
+    #[arg(long, env = "IPU_OPERATOR_MAX_IPUS_PER_JOB", default_value_t = 64)]
+    pub max_ipus_per_job: u32,
+    /// Seconds for which a node may be unreachable before Pods there that should have ended are deleted by
+    /// force, so that their job continues elsewhere; 0: for ever.
+    #[arg(long, env = "IPU_OPERATOR_LOST_NODE_SECONDS", default_value_t = 600)]
+    pub lost_node_seconds: u32,
+}
+
+impl ControllerOptions {
+    /// Name of the webhooks' Service.
+    pub fn webhook_service(&self) -> String {
+        self.named(self.webhook_service.as_ref(), "-webhook-svc")
+    }
+
+    /// Name of the Secret with the webhooks' certificate, which is in the namespace of the release.
+    pub fn webhook_secret(&self) -> String {
+        self.named(self.webhook_secret.as_ref(), "-admission")
+    }
+
+    /// What an admin sets about jobs.
+    pub fn jobs(&self) -> JobSettings {
+        let patience = Duration::from_secs(self.lost_node_seconds.into());
+        JobSettings {
+            pods: PodSettings {
+                worker_host_network: self.worker_host_network,
+                launcher_image: self.launcher_image.clone(),
+                launcher_image_pull_policy: self.launcher_image_pull_policy.clone(),
+            },
+            max_ipus_per_job: self.max_ipus_per_job,
+            lost_node: Some(patience).filter(|patience| !patience.is_zero()),
+            instance: self.release.pod_name.clone(),
+            scope: self.release.scope.clone(),
+        }
+    }
+
+    fn named(&self, given: Option<&String>, suffix: &str) -> String {
+        let by_default = || format!("{}{suffix}", self.release.fullname);
+        given.cloned().unwrap_or_else(by_default)
+    }
+}
