@@ -7,7 +7,7 @@
 //! - [`labels`] has the labels, annotations and finalizers that the operator gives, [`naming`] the names of its objects
 //!   and the ids of V-IPU partitions. [`dns1123`] tells which names Kubernetes accepts.
 //! - [`pod_request`] reads the IPUs that a Pod of any owner requests.
-//! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory.
+//! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory, and [`object_ref`] names an object.
 //!
 //! It does no I/O and decides nothing. It must not know the V-IPU, guests, registries, or any other package of this
 //! workspace, and it needs no client of Kubernetes.
@@ -23,6 +23,7 @@ pub mod ipupartition;
 pub mod ipupolicy;
 pub mod labels;
 pub mod naming;
+pub mod object_ref;
 pub mod owner_metadata;
 pub mod partition_conditions;
 pub mod pod_request;

@@ -7,6 +7,7 @@ mod priority;
 use ipu_api::ipujob_status::JobCondition;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels::JOB_UID_LABEL;
+use ipu_api::object_ref::ObjectRef;
 use ipu_jobs::raw::RawJob;
 use ipu_runtime::clock;
 use ipu_runtime::requests;
@@ -22,7 +23,7 @@ use thiserror::Error;
 use super::Context;
 use super::build::{self};
 use super::check::Answer;
-use super::job::{JobRef, QueuedJob};
+use super::job::QueuedJob;
 use super::objects::{AdmissionCheck, Workload};
 use super::plan::Step;
 
@@ -283,7 +284,7 @@ pub(super) async fn activate(client: &Client, check: &AdmissionCheck) -> Result<
 /// Removes the finalizer of a Workload whose job is gone. Returns whether nothing is left to do.
 pub(super) async fn release_of_gone(
     client: &Client,
-    job: &JobRef,
+    job: &ObjectRef,
     workload: &Workload,
 ) -> Result<bool, RequestError> {
     let found = jobs(client, job)
@@ -312,7 +313,7 @@ pub(super) async fn release_of_gone(
 }
 
 /// Whether the API server has a partition of the job. The watch may be late.
-async fn has_partitions(client: &Client, job: &JobRef) -> Result<bool, RequestError> {
+async fn has_partitions(client: &Client, job: &ObjectRef) -> Result<bool, RequestError> {
     let partitions: Api<PartialObjectMeta<IPUPartition>> = Api::all(client.clone());
     let label = format!("{JOB_UID_LABEL}={}", job.uid);
     let one = ListParams::default().labels(&label).limit(1);
@@ -322,7 +323,7 @@ async fn has_partitions(client: &Client, job: &JobRef) -> Result<bool, RequestEr
 }
 
 /// The jobs of a job's namespace.
-fn jobs(client: &Client, job: &JobRef) -> Api<PartialObjectMeta<RawJob>> {
+fn jobs(client: &Client, job: &ObjectRef) -> Api<PartialObjectMeta<RawJob>> {
     Api::namespaced(client.clone(), &job.namespace)
 }
 

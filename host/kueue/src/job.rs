@@ -1,71 +1,23 @@
 //! Pure: what decisions read of an IPUJob that waits in a queue of Kueue.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use ipu_api::ipujob_status::{IPUJobStatus, JobAdmission, JobCondition, JobState, PodSetUpdate};
+use ipu_api::object_ref::ObjectRef;
 use ipu_api::queueing::{
     self, ADMISSION_GATED_BY_ANNOTATION, MAX_EXECUTION_TIME_LABEL, PREBUILT_WORKLOAD,
     PRIORITY_CLASS_LABEL, QUEUE_LABEL,
 };
-use ipu_api::uid::Uid;
 use ipu_api::{API_VERSION, ipujob};
 use ipu_jobs::build::PodSettings;
 use ipu_jobs::facts::Recorded;
 use ipu_jobs::raw::RawJob;
 use ipu_jobs::report;
 use ipu_jobs::validate::{self, Suspension, ValidJob};
-use k8s_openapi::api::core::v1::ObjectReference;
 
 use crate::objects::PodSet;
 use crate::pod_sets;
-
-/// An IPUJob by its names and its UID: another job of the same name is another job.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobRef {
-    /// Its namespace.
-    pub namespace: Box<str>,
-    /// Its name.
-    pub name: Box<str>,
-    /// Its UID.
-    pub uid: Box<str>,
-}
-
-impl Display for JobRef {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.namespace, self.name)
-    }
-}
-
-impl JobRef {
-    /// Reads the names of a job.
-    pub fn of(job: &RawJob) -> Option<Self> {
-        let metadata = &job.metadata;
-        Some(Self {
-            namespace: metadata.namespace.as_deref()?.into(),
-            name: metadata.name.as_deref()?.into(),
-            uid: metadata.uid.as_deref()?.into(),
-        })
-    }
-
-    /// The key of the job in memory.
-    pub fn key(&self) -> Uid {
-        Uid::of(&self.uid)
-    }
-
-    /// The job as the object of an event.
-    pub fn object_reference(&self) -> ObjectReference {
-        ObjectReference {
-            api_version: Some(API_VERSION.to_owned()),
-            kind: Some("IPUJob".to_owned()),
-            namespace: Some(self.namespace.to_string()),
-            name: Some(self.name.to_string()),
-            uid: Some(self.uid.to_string()),
-            ..ObjectReference::default()
-        }
-    }
-}
 
 /// How a job ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +36,7 @@ pub struct End {
 )]
 pub struct QueuedJob {
     /// Its names.
-    pub reference: Arc<JobRef>,
+    pub reference: Arc<ObjectRef>,
     /// The version of the object, for preconditions.
     pub resource_version: String,
     /// Its LocalQueue.
@@ -144,7 +96,7 @@ impl QueuedJob {
         let is_elsewhere = ipujob::is_managed_by_another(&object);
         let max_execution = labels.get(MAX_EXECUTION_TIME_LABEL);
         Some(Self {
-            reference: Arc::new(JobRef::of(job)?),
+            reference: Arc::new(ObjectRef::of(&job.metadata)?),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             queue: labels.get(QUEUE_LABEL).cloned()?,
             priority_class: labels.get(PRIORITY_CLASS_LABEL).cloned(),
@@ -194,12 +146,12 @@ impl QueuedJob {
 }
 
 /// The names of a job, from the owner reference of its Workload.
-pub fn controlling_job(metadata: &kube::api::ObjectMeta) -> Option<JobRef> {
+pub fn controlling_job(metadata: &kube::api::ObjectMeta) -> Option<ObjectRef> {
     let mut owners = metadata.owner_references.iter().flatten();
     let owner = owners.find(|owner| {
         owner.controller == Some(true) && owner.kind == "IPUJob" && owner.api_version == API_VERSION
     })?;
-    Some(JobRef {
+    Some(ObjectRef {
         namespace: metadata.namespace.as_deref()?.into(),
         name: owner.name.as_str().into(),
         uid: owner.uid.as_str().into(),

@@ -31,7 +31,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::channel::mpsc;
-use ipu_api::labels;
+use ipu_api::object_ref::ObjectRef;
+use ipu_api::{API_VERSION, labels};
 use ipu_jobs::build::PodSettings;
 use ipu_runtime::clock;
 use ipu_runtime::events::{Event, EventQueue, normal, warning};
@@ -44,7 +45,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use self::execute::RequestError;
-use self::job::{JobRef, QueuedJob};
+use self::job::QueuedJob;
 use self::mirror::Due;
 use self::objects::Workload;
 use self::observed::{Key, Lookup, Observed};
@@ -176,10 +177,7 @@ async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, Requ
     match execute::step(context, job, workload, &step).await {
         Ok(is_done) => {
             if is_done {
-                let event = event(&step, workload).into_iter().collect();
-                context
-                    .events
-                    .publish(job.reference.object_reference(), event);
+                publish(context, job, event(&step, workload).into_iter().collect());
             }
             Ok((!is_done).then_some(BLOCKED))
         }
@@ -198,10 +196,12 @@ async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, Requ
 
 /// Publishes the event of a step that failed, and that no retry alone can carry out.
 fn report_failure(context: &Context, job: &QueuedJob, note: String) {
-    let event = vec![warning("QueueingFailed", "Queue", note)];
-    context
-        .events
-        .publish(job.reference.object_reference(), event);
+    publish(context, job, vec![warning("QueueingFailed", "Queue", note)]);
+}
+
+fn publish(context: &Context, job: &QueuedJob, events: Vec<Event>) {
+    let job = job.reference.object_reference(API_VERSION, "IPUJob");
+    context.events.publish(job, events);
 }
 
 /// The event of a step that users must know of.
@@ -223,7 +223,7 @@ fn event(step: &Step, workload: Option<&Workload>) -> Option<Event> {
 /// Removes the finalizers of Workloads whose job is gone.
 async fn of_gone(
     context: &Context,
-    job: &JobRef,
+    job: &ObjectRef,
     workloads: &[Arc<Workload>],
 ) -> Result<Option<Duration>, RequestError> {
     if context.observed.has_partitions(job) {

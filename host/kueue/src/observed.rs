@@ -7,6 +7,7 @@ use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::object_ref::ObjectRef;
 use ipu_api::queueing::PARTITION_CHECK_CONTROLLER;
 use ipu_api::uid::Uid;
 use ipu_jobs::build::PodSettings;
@@ -15,7 +16,7 @@ use ipu_runtime::watch_store::Store;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
-use crate::job::{JobRef, QueuedJob, controlling_job};
+use crate::job::{QueuedJob, controlling_job};
 use crate::native::{self, Reserved, slots};
 use crate::objects::{AdmissionCheck, ResourceFlavor, ResourceFlavorSpec, Workload};
 use crate::partitions::JobPartition;
@@ -26,7 +27,7 @@ use crate::pod_sets::relevant;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// An IPUJob and its Workload.
-    Job(Arc<JobRef>),
+    Job(Arc<ObjectRef>),
     /// A Workload that belongs to no IPUJob, by namespace and name.
     Workload(Box<str>, Box<str>),
     /// An AdmissionCheck.
@@ -77,7 +78,9 @@ impl Observed {
         let mut inner = self.inner.lock();
         // A job that is being deleted is not stored any more, and its Workload waits for its end.
         let reported = match &event {
-            Event::Apply(job) | Event::InitApply(job) | Event::Delete(job) => JobRef::of(job),
+            Event::Apply(job) | Event::InitApply(job) | Event::Delete(job) => {
+                ObjectRef::of(&job.metadata)
+            }
             Event::Init | Event::InitDone => None,
         };
         let key = |job: &RawJob| job.metadata.uid.as_deref().map(Uid::of);
@@ -191,7 +194,7 @@ impl Observed {
     }
 
     /// What is known of a job.
-    pub fn job(&self, reference: &JobRef) -> Lookup {
+    pub fn job(&self, reference: &ObjectRef) -> Lookup {
         let inner = self.inner.lock();
         let uid = reference.key();
         let mut workloads = of_job(inner.workloads.objects(), uid);
@@ -220,7 +223,7 @@ impl Observed {
     }
 
     /// Whether a job has partitions.
-    pub fn has_partitions(&self, reference: &JobRef) -> bool {
+    pub fn has_partitions(&self, reference: &ObjectRef) -> bool {
         let inner = self.inner.lock();
         !of_job(inner.partitions.objects(), reference.key()).is_empty()
     }

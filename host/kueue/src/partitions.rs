@@ -1,16 +1,15 @@
 //! Pure: what decisions read of the IPUPartitions of an IPUJob.
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::object_ref::ObjectRef;
 use ipu_jobs::facts::partition::{PartitionState, state};
 use jiff::Timestamp;
-
-use crate::job::JobRef;
 
 /// An IPUPartition of an IPUJob.
 #[derive(Clone, Debug, PartialEq)]
 pub struct JobPartition {
     /// Its job.
-    pub job: JobRef,
+    pub job: ObjectRef,
     /// Index of the job's instance.
     pub instance: u32,
     /// Its state.
@@ -27,14 +26,9 @@ impl JobPartition {
 
     /// Reads an IPUPartition of any owner, which takes the place of the job.
     pub(crate) fn of_owner(object: &IPUPartition) -> Self {
-        let owner = &object.spec.owner;
         let requested = object.metadata.creation_timestamp.as_ref();
         Self {
-            job: JobRef {
-                namespace: owner.namespace.as_str().into(),
-                name: owner.name.as_str().into(),
-                uid: owner.uid.as_str().into(),
-            },
+            job: ObjectRef::of_owner(&object.spec.owner),
             instance: object.spec.slot,
             // The job itself compares the node selector.
             state: state(Some(object)),

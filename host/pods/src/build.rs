@@ -5,18 +5,19 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
 use ipu_api::labels;
 use ipu_api::naming;
+use ipu_api::object_ref::ObjectRef;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
 use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::partition::{Partition, Place};
-use crate::pod::{NativePod, PodRef};
+use crate::pod::{NativePod, owner};
 
 /// The IPUPartition that a Pod requests. It has no ownerReference, because it is cluster-scoped and must survive the Pod
 /// until nothing of it is left on any V-IPU controller.
 pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
-    let owner = pod.reference.owner();
+    let owner = owner(&pod.reference);
     IPUPartition {
         metadata: ObjectMeta {
             name: Some(naming::partition_object(&owner, 0)),
@@ -54,7 +55,7 @@ pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
 
 /// The merge patch by which a Pod claims an IPUPartition of its Workload. The version makes it fail if another Pod was
 /// faster.
-pub fn claim(pod: &PodRef, partition: &Partition, now: Timestamp) -> Value {
+pub fn claim(pod: &ObjectRef, partition: &Partition, now: Timestamp) -> Value {
     json!({"metadata": {
         "uid": partition.uid,
         "resourceVersion": partition.version.to_string(),
@@ -88,7 +89,7 @@ pub fn binding(pod: &NativePod, place: &Place) -> Value {
 }
 
 /// The server-side apply of the condition. The UID makes it fail for another Pod of the name.
-pub fn status(pod: &PodRef, condition: &PodCondition) -> Value {
+pub fn status(pod: &ObjectRef, condition: &PodCondition) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use ipu_api::dns1123::can_exist;
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::object_ref::ObjectRef;
 use ipu_runtime::clock;
 use ipu_runtime::requests;
 use ipu_runtime::work_queue::StepError;
@@ -17,7 +18,7 @@ use super::build;
 use super::observed::Seen;
 use super::partition::{Partition, Place, State};
 use super::plan::Step;
-use super::pod::{NativePod, PodRef};
+use super::pod::NativePod;
 use super::report::{self, Report};
 
 /// Field manager of the condition: another one than that of the gate, so that neither apply removes fields of the other.
@@ -99,7 +100,11 @@ async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), Wri
 }
 
 /// Claims an IPUPartition of the Pod's Workload. Where another Pod was faster, the next reconcile chooses another one.
-async fn claim(context: &Context, pod: &PodRef, partition: &Partition) -> Result<(), WriteError> {
+async fn claim(
+    context: &Context,
+    pod: &ObjectRef,
+    partition: &Partition,
+) -> Result<(), WriteError> {
     let partitions: Api<IPUPartition> = Api::all(context.client.clone());
     let patch = Patch::Merge(build::claim(pod, partition, clock::now()));
     let sent = partitions
@@ -123,7 +128,7 @@ async fn bind(context: &Context, pod: &NativePod, place: &Place) -> Result<(), W
 /// Writes the condition of a Pod.
 pub(super) async fn set_condition(
     context: &Context,
-    pod: &PodRef,
+    pod: &ObjectRef,
     condition: &PodCondition,
 ) -> Result<(), WriteError> {
     let parameters = PatchParams::apply(STATUS_MANAGER).force();
@@ -166,7 +171,7 @@ async fn release(context: &Context, partition: &Partition) -> Result<(), WriteEr
 }
 
 /// Deletes a Pod whose partition is lost.
-async fn delete_pod(context: &Context, pod: &PodRef) -> Result<(), WriteError> {
+async fn delete_pod(context: &Context, pod: &ObjectRef) -> Result<(), WriteError> {
     match pods(context, pod)
         .delete(&pod.name, &of_uid(&pod.uid))
         .await
@@ -185,7 +190,7 @@ async fn delete_pod(context: &Context, pod: &PodRef) -> Result<(), WriteError> {
 /// so that the API server has the last word. Returns whether nothing is left to do.
 pub(super) async fn release_of_gone(
     context: &Context,
-    pod: &PodRef,
+    pod: &ObjectRef,
     partition: &Partition,
 ) -> Result<bool, WriteError> {
     if matches!(partition.state, State::Releasing(_)) {
@@ -219,6 +224,6 @@ fn of_uid(uid: &str) -> DeleteParams {
     requests::delete(Some(uid.to_owned()), None)
 }
 
-fn pods(context: &Context, pod: &PodRef) -> Api<Pod> {
+fn pods(context: &Context, pod: &ObjectRef) -> Api<Pod> {
     Api::namespaced(context.client.clone(), &pod.namespace)
 }

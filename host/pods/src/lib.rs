@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use futures::channel::mpsc;
 use ipu_api::labels;
+use ipu_api::object_ref::ObjectRef;
 use ipu_runtime::clock;
 use ipu_runtime::events::EventQueue;
 use ipu_runtime::scope::Scope;
@@ -39,7 +40,6 @@ use tokio_util::sync::CancellationToken;
 use self::execute::WriteError;
 use self::observed::{Lookup, Observed};
 use self::plan::Plan;
-use self::pod::PodRef;
 use self::report::Due;
 use self::watches::CacheSync;
 
@@ -115,13 +115,13 @@ pub async fn run(
 }
 
 /// Carries out the next step of one Pod.
-async fn reconcile(pod: Arc<PodRef>, context: Arc<Context>) -> Requeue {
+async fn reconcile(pod: Arc<ObjectRef>, context: Arc<Context>) -> Requeue {
     let step = step(&context, &pod);
     guarded(&pod, &context.reconciles, DEADLINE, step).await
 }
 
 /// Observes, plans, executes and reports. Returns the requeue delay; `None` waits for the next event.
-async fn step(context: &Context, pod: &PodRef) -> Result<Option<Duration>, WriteError> {
+async fn step(context: &Context, pod: &ObjectRef) -> Result<Option<Duration>, WriteError> {
     let seen = match context.observed.get(pod, Instant::now()) {
         Lookup::CacheStale => return Ok(Some(CACHE_STALE)),
         Lookup::Gone(None) => return Ok(None),
@@ -165,9 +165,8 @@ async fn write_condition(
             let (condition, event) = *written;
             execute::set_condition(context, &pod.reference, &condition).await?;
             let event = event.into_iter().collect();
-            context
-                .events
-                .publish(pod.reference.object_reference(), event);
+            let regarding = pod.reference.object_reference("v1", "Pod");
+            context.events.publish(regarding, event);
             Ok(None)
         }
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::naming::partition_object;
+use ipu_api::object_ref::ObjectRef;
 use ipu_api::pod_request::PodRequest;
 use ipu_api::uid::Uid;
 use ipu_runtime::watch_store::{Change, Expectations, Store, version};
@@ -15,7 +16,7 @@ use parking_lot::Mutex;
 
 use crate::claims::{claimable, claimed};
 use crate::partition::Partition;
-use crate::pod::{NativePod, PodRef};
+use crate::pod::{NativePod, owner};
 
 /// Timeout of an expected event.
 const EXPECTATION_TIMEOUT: Duration = Duration::from_mins(2);
@@ -73,7 +74,7 @@ impl<K: Clone + Ord, V> Default for Kind<K, V> {
 
 impl Observed {
     /// Applies an event of the watch of Pods. Returns the Pods to reconcile.
-    pub fn apply_pod_event(&self, event: Event<Pod>) -> Vec<Arc<PodRef>> {
+    pub fn apply_pod_event(&self, event: Event<Pod>) -> Vec<Arc<ObjectRef>> {
         let mut inner = self.inner.lock();
         let kind = &mut inner.pods;
         let is_end = matches!(event, Event::Delete(_));
@@ -106,7 +107,7 @@ impl Observed {
     }
 
     /// Applies an event of the watch of IPUPartitions. Returns the Pods to reconcile.
-    pub fn apply_partition_event(&self, event: Event<IPUPartition>) -> Vec<Arc<PodRef>> {
+    pub fn apply_partition_event(&self, event: Event<IPUPartition>) -> Vec<Arc<ObjectRef>> {
         let mut inner = self.inner.lock();
         let Inner { pods, partitions } = &mut *inner;
         let is_end = matches!(event, Event::Delete(_));
@@ -167,7 +168,7 @@ impl Observed {
     }
 
     /// What is known of a Pod.
-    pub fn get(&self, pod: &PodRef, now: Instant) -> Lookup {
+    pub fn get(&self, pod: &ObjectRef, now: Instant) -> Lookup {
         let inner = self.inner.lock();
         let Inner { pods, partitions } = &*inner;
         let is_late =
@@ -176,7 +177,7 @@ impl Observed {
             return Lookup::CacheStale;
         }
         let partition = |name: &str| partitions.store.objects().get(name).cloned();
-        let own = partition(&partition_object(&pod.owner(), 0)).filter(|own| own.is_of_pod);
+        let own = partition(&partition_object(&owner(pod), 0)).filter(|own| own.is_of_pod);
         let own = own.or_else(|| claimed(partitions.store.objects(), pod.key()));
         let Some(pod) = pods.store.objects().get(&pod.key()) else {
             return Lookup::Gone(own.map(Box::new));
@@ -215,7 +216,7 @@ fn keys(partition: &Partition) -> Option<(Uid, Uid)> {
 }
 
 /// The Pods that an IPUPartition concerns: the one that it was created for, or those that name it.
-fn users(partition: &Partition, pods: &BTreeMap<Uid, NativePod>) -> Vec<Arc<PodRef>> {
+fn users(partition: &Partition, pods: &BTreeMap<Uid, NativePod>) -> Vec<Arc<ObjectRef>> {
     if let Some(pod) = partition.pod() {
         return vec![Arc::new(pod)];
     }
@@ -245,11 +246,11 @@ mod tests {
         observed
     }
 
-    fn reference() -> PodRef {
+    fn reference() -> ObjectRef {
         (*NativePod::of(&pod(|_| {})).unwrap().reference).clone()
     }
 
-    fn names(pods: &[Arc<PodRef>]) -> Vec<String> {
+    fn names(pods: &[Arc<ObjectRef>]) -> Vec<String> {
         pods.iter().map(ToString::to_string).collect()
     }
 
@@ -332,7 +333,7 @@ mod tests {
             names(&observed.apply_partition_event(Event::Apply(partition(free)))),
             [""; 0]
         );
-        let seen = |reference: &PodRef| match observed.get(reference, now) {
+        let seen = |reference: &ObjectRef| match observed.get(reference, now) {
             Lookup::Seen(seen) => seen,
             other => panic!("{other:?}"),
         };

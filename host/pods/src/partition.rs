@@ -7,10 +7,9 @@ use ipu_api::ipupartition::{
 };
 use ipu_api::labels::{CLAIMED_BY_ANNOTATION, POD_UID_LABEL, WORKLOAD_UID_LABEL};
 use ipu_api::naming::partition_object;
+use ipu_api::object_ref::ObjectRef;
 use ipu_api::partition_conditions::{draining_since, is_being_created, waiting_reasons};
 use ipu_runtime::watch_store::version;
-
-use crate::pod::PodRef;
 
 /// A V-IPU partition that Pods may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +53,7 @@ pub struct Partition {
     /// Whether it was created for a Pod of the Workload that is its owner.
     pub is_of_workload: bool,
     /// The Pod that has claimed such a partition. From then on it is that Pod's alone.
-    pub claim: Option<PodRef>,
+    pub claim: Option<ObjectRef>,
     /// Its number of IPUs.
     pub ipus: u32,
     /// Its number of GCDs.
@@ -79,11 +78,13 @@ impl Partition {
         let claim = labels
             .get(POD_UID_LABEL)
             .zip(annotations.get(CLAIMED_BY_ANNOTATION));
-        let claim = claim.filter(|_| is_of_workload).map(|(uid, name)| PodRef {
-            namespace: owner.namespace.as_str().into(),
-            name: name.as_str().into(),
-            uid: uid.as_str().into(),
-        });
+        let claim = claim
+            .filter(|_| is_of_workload)
+            .map(|(uid, name)| ObjectRef {
+                namespace: owner.namespace.as_str().into(),
+                name: name.as_str().into(),
+                uid: uid.as_str().into(),
+            });
         let is_of_pod = labels.contains_key(POD_UID_LABEL)
             && (owner.kind.as_str(), owner.api_version.as_str()) == ("Pod", "v1")
             && name == partition_object(&owner, 0);
@@ -107,12 +108,8 @@ impl Partition {
     }
 
     /// The native Pod that it was created for, or that has claimed it.
-    pub fn pod(&self) -> Option<PodRef> {
-        let owner = self.is_of_pod.then(|| PodRef {
-            namespace: self.owner.namespace.as_str().into(),
-            name: self.owner.name.as_str().into(),
-            uid: self.owner.uid.as_str().into(),
-        });
+    pub fn pod(&self) -> Option<ObjectRef> {
+        let owner = self.is_of_pod.then(|| ObjectRef::of_owner(&self.owner));
         owner.or_else(|| self.claim.clone())
     }
 }

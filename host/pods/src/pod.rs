@@ -1,7 +1,6 @@
 //! Pure: what decisions read of a native Pod.
 
 use std::collections::BTreeMap;
-use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use ipu_api::ipupartition::PartitionOwner;
@@ -9,57 +8,21 @@ use ipu_api::labels::{
     JOB_UID_LABEL, PARTITION_GATE, PARTITION_ID_LABEL, PARTITION_READY_CONDITION,
     WORKLOAD_ANNOTATION,
 };
+use ipu_api::object_ref::ObjectRef;
 use ipu_api::owner_metadata::{bounded_annotations, bounded_labels};
 use ipu_api::pod_request::{PodRequest, PodRequestError};
-use ipu_api::uid::Uid;
 use ipu_runtime::watch_store::version;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ObjectReference, Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
-/// A Pod by its names and its UID: another Pod of the same name is another Pod.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PodRef {
-    /// Its namespace.
-    pub namespace: Box<str>,
-    /// Its name.
-    pub name: Box<str>,
-    /// Its UID.
-    pub uid: Box<str>,
-}
-
-impl Display for PodRef {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}/{}", self.namespace, self.name)
-    }
-}
-
-impl PodRef {
-    /// The Pod as the owner of an IPUPartition.
-    pub fn owner(&self) -> PartitionOwner {
-        PartitionOwner {
-            api_version: "v1".to_owned(),
-            kind: "Pod".to_owned(),
-            namespace: self.namespace.to_string(),
-            name: self.name.to_string(),
-            uid: self.uid.to_string(),
-        }
-    }
-
-    /// The Pod as the object of an event.
-    pub fn object_reference(&self) -> ObjectReference {
-        ObjectReference {
-            api_version: Some("v1".to_owned()),
-            kind: Some("Pod".to_owned()),
-            namespace: Some(self.namespace.to_string()),
-            name: Some(self.name.to_string()),
-            uid: Some(self.uid.to_string()),
-            ..ObjectReference::default()
-        }
-    }
-
-    /// The key of the Pod in memory.
-    pub fn key(&self) -> Uid {
-        Uid::of(&self.uid)
+/// A Pod as the owner of an IPUPartition.
+pub fn owner(pod: &ObjectRef) -> PartitionOwner {
+    PartitionOwner {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        namespace: pod.namespace.to_string(),
+        name: pod.name.to_string(),
+        uid: pod.uid.to_string(),
     }
 }
 
@@ -78,7 +41,7 @@ pub enum Stage {
 #[derive(Clone, Debug, PartialEq)]
 pub struct NativePod {
     /// Its names.
-    pub reference: Arc<PodRef>,
+    pub reference: Arc<ObjectRef>,
     /// The version of the object, for preconditions.
     pub resource_version: String,
     /// The same as a number.
@@ -135,11 +98,7 @@ impl NativePod {
         let conditions = status.and_then(|status| status.conditions.as_ref());
         let ours = |condition: &&PodCondition| condition.type_ == PARTITION_READY_CONDITION;
         Some(Self {
-            reference: Arc::new(PodRef {
-                namespace: metadata.namespace.as_deref()?.into(),
-                name: metadata.name.as_deref()?.into(),
-                uid: metadata.uid.as_deref()?.into(),
-            }),
+            reference: Arc::new(ObjectRef::of(metadata)?),
             resource_version: metadata.resource_version.clone().unwrap_or_default(),
             version: version(metadata),
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),

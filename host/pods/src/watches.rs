@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::channel::mpsc::UnboundedSender;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels::{JOB_UID_LABEL, NATIVE_POD_LABEL};
+use ipu_api::object_ref::ObjectRef;
 use ipu_runtime::scope;
 use ipu_runtime::trimmed::{Guarded, readable};
 use k8s_openapi::api::core::v1::Pod;
@@ -14,7 +15,6 @@ use kube::runtime::watcher::{self, watcher};
 use tokio::sync::SetOnce;
 
 use super::Context;
-use super::pod::PodRef;
 
 /// Which first lists are complete. No Pod is reconciled before both are.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ impl CacheSync {
 }
 
 /// Follows both kinds until it is dropped. Pods to reconcile go to `trigger`, after the new state is known.
-pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Arc<PodRef>>) {
+pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Arc<ObjectRef>>) {
     let (client, scope) = (&context.client, &context.settings.scope);
     let native = watcher::Config::default().labels(&format!("{NATIVE_POD_LABEL}=true"));
     let pods = scope::watch::everywhere::<Guarded<Pod>>(client, scope, native);
