@@ -6,8 +6,9 @@ use clap::Args;
 use ipu_guest_host::componentize;
 use ipu_guest_host::model::Hook;
 
-use super::PolicyCliError;
+use super::registry::read;
 use super::world::World;
+use super::{PolicyCliError, failed_to};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ComponentizeArgs {
@@ -27,14 +28,8 @@ pub(super) fn run(args: ComponentizeArgs) -> Result<(), PolicyCliError> {
         world,
         output,
     } = args;
-    let core = match std::fs::read(&file) {
-        Ok(core) => core,
-        Err(source) => return Err(PolicyCliError::Read { file, source }),
-    };
+    let core = read(&file)?;
     let component = componentize(&core, world.map(Hook::from))
         .map_err(|source| PolicyCliError::Componentize { file, source })?;
-    std::fs::write(&output, component).map_err(|source| PolicyCliError::Write {
-        file: output,
-        source,
-    })
+    std::fs::write(&output, component).map_err(failed_to("write", &output))
 }

@@ -21,7 +21,7 @@ use ipu_guest_host::{Budget, Limits, OfflineGuest, serial_walk};
 use super::document::{document, text};
 use super::host_verdict::placement_verdict;
 use super::settings::settings;
-use super::{PolicyCliError, no_answer, no_policy, write_json};
+use super::{PolicyCliError, failed_to, no_answer, no_policy, unusable, write_json};
 
 /// The name of the built-in serial walk.
 const BUILT_IN: &str = "built-in";
@@ -125,10 +125,7 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut impl io::Write) -> Result<(), P
     if let Some(file) = &args.svg {
         let named: Vec<_> = timelines.iter().map(|(name, one)| (*name, one)).collect();
         let drawn = plot::svg(&named, controllers::capacity(&controllers));
-        fs::write(file, drawn).map_err(|source| PolicyCliError::Write {
-            file: file.clone(),
-            source,
-        })?;
+        fs::write(file, drawn).map_err(failed_to("write", file))?;
     }
     let report = Report::new(input, &policies);
     if args.json {
@@ -142,21 +139,16 @@ pub(super) fn run(args: &EvaluateArgs, out: &mut impl io::Write) -> Result<(), P
 }
 
 fn read_controllers(file: &Path) -> Result<Vec<Controller>, PolicyCliError> {
-    controllers::parse(document(file)?).map_err(|source| PolicyCliError::Controllers {
-        file: file.to_owned(),
-        source,
-    })
+    let problem = "lists no V-IPU controllers for a replay";
+    controllers::parse(document(file)?).map_err(unusable(file, problem))
 }
 
 /// Returns the jobs of the file or of the seed, at the offered load.
 fn read_jobs(args: &EvaluateArgs, controllers: &[Controller]) -> Result<Vec<Job>, PolicyCliError> {
     let (mut found, load) = match (&args.jobs, args.generate) {
         (Some(file), _) => {
-            let found =
-                jobs::parse(&text(file, JOBS_LIMIT)?).map_err(|source| PolicyCliError::Jobs {
-                    file: file.clone(),
-                    source,
-                })?;
+            let found = jobs::parse(&text(file, JOBS_LIMIT)?);
+            let found = found.map_err(unusable(file, "has no jobs that can be replayed"))?;
             (found, args.load)
         }
         (None, seed) => {

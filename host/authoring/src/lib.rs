@@ -36,6 +36,7 @@ mod settings;
 mod test;
 mod world;
 
+use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -43,11 +44,8 @@ use clap::{Args, Subcommand};
 
 pub use bench::percentile;
 pub use document::DocumentError;
-use ipu_evaluation::{ControllersError, JobsError};
-use ipu_guest_host::policy_request::PolicyRequestError;
 use ipu_guest_host::record::RecordError;
 use ipu_guest_host::{CONTRACT, CompileError, ComponentizeError, GuestError, InspectError};
-use ipu_policies::oci::cosign::KeyError;
 pub use registry::RegistryCliError;
 
 /// Options of `ipu-operator policy`.
@@ -97,32 +95,27 @@ enum PolicyCommand {
 /// Why a subcommand of `ipu-operator policy` failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyCliError {
-    /// The file is not a valid policy.
-    #[error("{file} is no policy for this operator")]
-    Check {
+    /// A file cannot be read or written.
+    #[error("failed to {action} {file}")]
+    File {
+        /// What was to be done with it.
+        action: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file is not what the command needs, or the policy in it gave no answer.
+    #[error("{file} {problem}")]
+    Unusable {
         /// The file.
         file: PathBuf,
         /// What is wrong with it.
-        #[source]
-        source: InspectError,
-    },
-    /// A file cannot be read.
-    #[error("failed to read {file}")]
-    Read {
-        /// The file.
-        file: PathBuf,
+        problem: &'static str,
         /// Why.
         #[source]
-        source: io::Error,
-    },
-    /// A file cannot be written.
-    #[error("failed to write {file}")]
-    Write {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// The module cannot become a component.
     #[error("failed to turn {file} into a component")]
@@ -136,24 +129,6 @@ pub enum PolicyCliError {
     /// A document cannot be read.
     #[error(transparent)]
     Document(#[from] DocumentError),
-    /// A document is not a request.
-    #[error("{file} is no request")]
-    Request {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: PolicyRequestError,
-    },
-    /// The policy failed.
-    #[error("{file} gave no answer")]
-    NoAnswer {
-        /// The component.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: GuestError,
-    },
     /// Cases failed.
     #[error("{failed} of {cases} cases failed")]
     CasesFailed {
@@ -191,24 +166,6 @@ pub enum PolicyCliError {
         #[source]
         source: RecordError,
     },
-    /// A file has no jobs for a replay.
-    #[error("{file} has no jobs that can be replayed")]
-    Jobs {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: JobsError,
-    },
-    /// A file lists no V-IPU controllers for a replay.
-    #[error("{file} lists no V-IPU controllers for a replay")]
-    Controllers {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: ControllersError,
-    },
     /// Two components answer differently (`--exit-code`).
     #[error("{0} answers differ")]
     AnswersDiffer(usize),
@@ -226,15 +183,6 @@ pub enum PolicyCliError {
     /// The operator would refuse the component.
     #[error("{0} would be refused by the operator; `ipu-operator policy inspect` says why")]
     NotLinkable(PathBuf),
-    /// A file has no valid keys.
-    #[error("{file} cannot be used as a key")]
-    Key {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: KeyError,
-    },
     /// A registry failed.
     #[error(transparent)]
     Registry(#[from] RegistryCliError),
@@ -269,14 +217,34 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
 
 /// Returns the error of an invalid policy.
 fn no_policy(file: &Path) -> impl FnOnce(InspectError) -> PolicyCliError {
-    let file = file.to_owned();
-    |source| PolicyCliError::Check { file, source }
+    unusable(file, "is no policy for this operator")
 }
 
 /// Returns the error of a policy that failed.
 fn no_answer(file: &Path) -> impl FnOnce(GuestError) -> PolicyCliError {
+    unusable(file, "gave no answer")
+}
+
+/// Returns the error of a file with this problem.
+fn unusable<E>(file: &Path, problem: &'static str) -> impl FnOnce(E) -> PolicyCliError
+where
+    E: Error + Send + Sync + 'static,
+{
     let file = file.to_owned();
-    |source| PolicyCliError::NoAnswer { file, source }
+    move |source| PolicyCliError::Unusable {
+        file,
+        problem,
+        source: source.into(),
+    }
+}
+
+/// Returns the error of a file that cannot be read or written.
+fn failed_to(action: &'static str, file: &Path) -> impl Fn(io::Error) -> PolicyCliError {
+    move |source| PolicyCliError::File {
+        action,
+        file: file.to_owned(),
+        source,
+    }
 }
 
 /// Writes a value as indented JSON.

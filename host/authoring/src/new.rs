@@ -5,14 +5,14 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use ipu_guest_host::CONTRACT;
 use ipu_guest_host::model::Hook;
 
-use super::PolicyCliError;
 use super::world::World;
+use super::{PolicyCliError, failed_to};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct NewArgs {
@@ -37,24 +37,20 @@ enum Language {
 
 pub(super) fn run(args: &NewArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
     let folder = args.into.join(&args.name);
-    let failed = |file: &Path| {
-        let file = file.to_owned();
-        |source| PolicyCliError::Write { file, source }
-    };
     // Making the folder is what tells that nothing was there.
     match fs::create_dir(&folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(PolicyCliError::Exists(folder));
         }
-        made => made.map_err(failed(&folder))?,
+        made => made.map_err(failed_to("write", &folder))?,
     }
     let Language::Rust = args.language;
     for (path, text) in files(&args.name, args.world.into()) {
         let file = folder.join(path);
         if let Some(parent) = file.parent() {
-            fs::create_dir_all(parent).map_err(failed(parent))?;
+            fs::create_dir_all(parent).map_err(failed_to("write", parent))?;
         }
-        fs::write(&file, text).map_err(failed(&file))?;
+        fs::write(&file, text).map_err(failed_to("write", &file))?;
     }
     writeln!(
         out,

@@ -9,8 +9,8 @@ use ipu_policies::oci::cosign::public_keys;
 use ipu_policies::oci::fetch::{FetchError, component, find, signer};
 use ipu_policies::oci::reference::Reference;
 
-use super::PolicyCliError;
 use super::registry::{RegistryArgs, RegistryCliError, read, wait};
+use super::{PolicyCliError, failed_to, unusable};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct PullArgs {
@@ -30,13 +30,11 @@ pub(super) fn run(args: &PullArgs, out: &mut impl io::Write) -> Result<(), Polic
     let mut keys = Vec::new();
     for file in &args.key {
         let read = public_keys(&read(file)?);
-        keys.extend(read.map_err(|source| PolicyCliError::Key {
-            file: file.clone(),
-            source,
-        })?);
+        keys.extend(read.map_err(unusable(file, "cannot be used as a key"))?);
     }
     let registry = args.registry.registry(&args.reference)?;
-    let failed = |source: FetchError| RegistryCliError::Pull {
+    let failed = |source: FetchError| RegistryCliError::Transfer {
+        action: "pull",
         reference: args.reference.to_string(),
         source: Box::new(source),
     };
@@ -57,10 +55,7 @@ pub(super) fn run(args: &PullArgs, out: &mut impl io::Write) -> Result<(), Polic
         .output
         .clone()
         .unwrap_or_else(|| file_name(&args.reference));
-    std::fs::write(&file, &bytes).map_err(|source| PolicyCliError::Write {
-        file: file.clone(),
-        source,
-    })?;
+    std::fs::write(&file, &bytes).map_err(failed_to("write", &file))?;
     write!(
         out,
         "pulled     {}\ncomponent  {}\nmanifest   {}\nsigned by  {signed}\nwritten    {}\n",

@@ -47,7 +47,8 @@ pub(super) fn run(args: &PushArgs, out: &mut impl io::Write) -> Result<(), Polic
     let registry = args.registry.registry(&args.reference)?;
     wait(async {
         let pushed = push(&registry, &args.reference, &component, artefact).await;
-        pushed.map_err(|source| RegistryCliError::Push {
+        pushed.map_err(|source| RegistryCliError::Transfer {
+            action: "push",
             reference: args.reference.to_string(),
             source: Box::new(source),
         })

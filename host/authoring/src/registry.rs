@@ -1,5 +1,6 @@
 //! The options by which `policy push` and `policy pull` reach a registry.
 
+use std::error::Error;
 use std::future::Future;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -7,11 +8,10 @@ use std::time::Duration;
 
 use clap::Args;
 use ipu_policies::oci::credentials::{Credentials, CredentialsError};
-use ipu_policies::oci::fetch::FetchError;
 use ipu_policies::oci::reference::Reference;
 use ipu_policies::oci::registry::{Access, Registry, RegistryError};
 
-use super::PolicyCliError;
+use super::{PolicyCliError, failed_to};
 
 /// Longest time that pushing or pulling may take.
 const LONGEST: Duration = Duration::from_mins(10);
@@ -70,23 +70,16 @@ pub enum RegistryCliError {
         /// The digest of the manifest that would be pushed.
         made: String,
     },
-    /// The registry does not take it.
-    #[error("failed to push {reference}")]
-    Push {
-        /// Where to.
+    /// The registry does not take it, or does not give it.
+    #[error("failed to {action} {reference}")]
+    Transfer {
+        /// `push` or `pull`.
+        action: &'static str,
+        /// Where to, or where from.
         reference: String,
         /// Why.
         #[source]
-        source: Box<RegistryError>,
-    },
-    /// The registry does not give it.
-    #[error("failed to pull {reference}")]
-    Pull {
-        /// Where from.
-        reference: String,
-        /// Why.
-        #[source]
-        source: Box<FetchError>,
+        source: Box<dyn Error + Send + Sync>,
     },
     /// The registry cannot be spoken to.
     #[error(transparent)]
@@ -158,10 +151,7 @@ pub(super) fn wait<T>(
 
 /// Reads a file.
 pub(super) fn read(file: &Path) -> Result<Vec<u8>, PolicyCliError> {
-    std::fs::read(file).map_err(|source| PolicyCliError::Read {
-        file: file.to_owned(),
-        source,
-    })
+    std::fs::read(file).map_err(failed_to("read", file))
 }
 
 /// A password without the end of its line.

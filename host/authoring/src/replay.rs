@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::host_verdict::host_verdict;
 use super::settings::settings;
-use super::{PolicyCliError, no_answer, no_policy};
+use super::{PolicyCliError, failed_to, no_answer, no_policy};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct ReplayArgs {
@@ -197,15 +197,12 @@ fn for_each_record(
     file: &Path,
     mut each: impl FnMut(usize, &Record, &PolicyRequest) -> Result<(), PolicyCliError>,
 ) -> Result<(), PolicyCliError> {
-    let failed = |source| PolicyCliError::Read {
-        file: file.to_owned(),
-        source,
-    };
-    let mut reader = BufReader::new(File::open(file).map_err(failed)?);
+    let failed = failed_to("read", file);
+    let mut reader = BufReader::new(File::open(file).map_err(&failed)?);
     for number in 1.. {
         let mut line = String::new();
         let mut limited = reader.by_ref().take(LONGEST + 1);
-        if limited.read_line(&mut line).map_err(failed)? == 0 {
+        if limited.read_line(&mut line).map_err(&failed)? == 0 {
             return Ok(());
         }
         if line.len() as u64 > LONGEST {

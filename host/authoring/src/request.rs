@@ -5,8 +5,8 @@ use std::path::Path;
 use ipu_guest_host::OfflineGuest;
 use ipu_guest_host::policy_request::PolicyRequest;
 
-use super::PolicyCliError;
 use super::document::document;
+use super::{PolicyCliError, unusable};
 
 /// Reads the request from a file. Without a file it is the sample request of the operator.
 pub(super) fn read_request(
@@ -17,8 +17,5 @@ pub(super) fn read_request(
         return Ok(guest.sample_request());
     };
     let value = document(file)?;
-    PolicyRequest::parse(guest.hook(), value).map_err(|source| PolicyCliError::Request {
-        file: file.to_owned(),
-        source,
-    })
+    PolicyRequest::parse(guest.hook(), value).map_err(unusable(file, "is no request"))
 }

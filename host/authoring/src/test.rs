@@ -15,7 +15,7 @@ use super::document::{DocumentError, document, is_yaml};
 use super::host_verdict::host_verdict;
 use super::junit;
 use super::world::World;
-use super::{PolicyCliError, no_policy};
+use super::{PolicyCliError, failed_to, no_policy};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct TestArgs {
@@ -66,10 +66,7 @@ pub(super) fn run(args: &TestArgs, out: &mut impl io::Write) -> Result<(), Polic
     summarize(&outcomes, out)?;
     if let Some(file) = &args.junit {
         let report = junit::report(&args.file.display().to_string(), &outcomes);
-        fs::write(file, report).map_err(|source| PolicyCliError::Write {
-            file: file.clone(),
-            source,
-        })?;
+        fs::write(file, report).map_err(failed_to("write", file))?;
     }
     let failed = failed(&outcomes).count();
     if failed > 0 {
@@ -83,13 +80,10 @@ pub(super) fn run(args: &TestArgs, out: &mut impl io::Write) -> Result<(), Polic
 
 /// Returns the files of the cases in a folder, by name.
 fn cases(folder: &Path) -> Result<Vec<PathBuf>, PolicyCliError> {
-    let failed = |source| PolicyCliError::Read {
-        file: folder.to_owned(),
-        source,
-    };
+    let failed = failed_to("read", folder);
     let mut files = Vec::new();
-    for entry in fs::read_dir(folder).map_err(failed)? {
-        let file = entry.map_err(failed)?.path();
+    for entry in fs::read_dir(folder).map_err(&failed)? {
+        let file = entry.map_err(&failed)?.path();
         let is_json = file
             .extension()
             .is_some_and(|extension| extension == "json");
