@@ -60,31 +60,11 @@ pub struct Keeper {
 
 /// Why an object is not up to date. The next pass tries again.
 #[derive(Debug, thiserror::Error)]
-enum WriteError {
-    #[error("failed to create VIPUController {name}")]
-    Create {
-        name: String,
-        #[source]
-        source: kube::Error,
-    },
-    #[error("failed to take over VIPUController {name}")]
-    TakeOver {
-        name: String,
-        #[source]
-        source: kube::Error,
-    },
-    #[error("failed to write the status of VIPUController {name}")]
-    Status {
-        name: String,
-        #[source]
-        source: kube::Error,
-    },
-    #[error("failed to delete VIPUController {name}")]
-    Delete {
-        name: String,
-        #[source]
-        source: kube::Error,
-    },
+#[error("failed to {action} VIPUController {name}")]
+struct WriteError {
+    action: &'static str,
+    name: String,
+    source: kube::Error,
 }
 
 /// What one pass leaves to the next one.
@@ -280,7 +260,7 @@ async fn execute(
             if patched.is_ok() {
                 tracing::info!(name, "this release keeps a VIPUController from now on");
             }
-            unless_stale(patched).map_err(|source| WriteError::TakeOver { name, source })
+            unless_stale(patched, "take over", name)
         }
         Action::Write { uid, status, .. } => {
             write_status(&api, name, &status::patch(&uid, &status)).await
@@ -294,7 +274,7 @@ async fn execute(
             if deleted.is_ok() {
                 tracing::info!(name, "deleted a VIPUController, which is not in the list");
             }
-            unless_stale(deleted).map_err(|source| WriteError::Delete { name, source })
+            unless_stale(deleted, "delete", name)
         }
     }
 }
@@ -315,8 +295,7 @@ async fn create(
     let params = requests::patch();
     let created = match api.patch(&name, &params, &Patch::Apply(&object)).await {
         Ok(created) => created,
-        Err(error) if is_stale(&error) => return Ok(()),
-        Err(source) => return Err(WriteError::Create { name, source }),
+        failed => return unless_stale(failed, "create", name),
     };
     tracing::info!(name, "created a VIPUController");
     let uid = created.metadata.uid.unwrap_or_default();
@@ -331,7 +310,7 @@ async fn write_status(
     let patched = api
         .patch_status(&name, &requests::patch(), &Patch::Merge(patch))
         .await;
-    unless_stale(patched).map_err(|source| WriteError::Status { name, source })
+    unless_stale(patched, "write the status of", name)
 }
 
 /// The labels of an object that this release keeps.
@@ -348,15 +327,19 @@ fn marks(keeper: &Keeper) -> BTreeMap<String, String> {
     ])
 }
 
-/// Whether the object is there already, was changed meanwhile, or is gone.
-fn is_stale(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if status.code == 404 || status.code == 409)
-}
-
-fn unless_stale<T>(result: Result<T, kube::Error>) -> Result<(), kube::Error> {
+/// An object that is there already, was changed meanwhile, or is gone, is no failure.
+fn unless_stale<T>(
+    result: Result<T, kube::Error>,
+    action: &'static str,
+    name: String,
+) -> Result<(), WriteError> {
     match result {
         Ok(_) => Ok(()),
-        Err(error) if is_stale(&error) => Ok(()),
-        Err(error) => Err(error),
+        Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
+        Err(source) => Err(WriteError {
+            action,
+            name,
+            source,
+        }),
     }
 }

@@ -53,18 +53,9 @@ impl Default for Times {
 /// Why a sweep was not complete. The next one does the rest.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
-    /// The IPUPartitions could not be listed.
-    #[error("failed to list the IPUPartitions")]
-    ListPartitions(#[source] kube::Error),
-    /// The IPUJobs could not be listed.
-    #[error("failed to list the IPUJobs")]
-    ListJobs(#[source] kube::Error),
-    /// The native Pods could not be listed.
-    #[error("failed to list the Pods that request IPUs")]
-    ListNativePods(#[source] kube::Error),
-    /// The Workloads of Kueue could not be listed.
-    #[error("failed to list the Workloads of Kueue, which own IPUPartitions")]
-    ListWorkloads(#[source] kube::Error),
+    /// The IPUPartitions, or the owners of one kind, could not be listed.
+    #[error("failed to list {0}")]
+    List(&'static str, #[source] kube::Error),
     /// The owner could not be read.
     #[error("failed to look for the owner of IPUPartition {partition}")]
     GetOwner {

@@ -27,14 +27,9 @@ pub const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// A failed read or write of the Lease.
 #[derive(Debug, thiserror::Error)]
 enum LeaseError {
-    #[error("failed to read the Lease {name}")]
-    Read {
-        name: String,
-        #[source]
-        source: Box<kube::Error>,
-    },
-    #[error("failed to write the Lease {name}")]
-    Write {
+    #[error("failed to {action} the Lease {name}")]
+    Request {
+        action: &'static str,
         name: String,
         #[source]
         source: Box<kube::Error>,
@@ -247,7 +242,8 @@ impl Elector {
 
     async fn read(&self) -> Result<Option<Lease>, LeaseError> {
         let found = self.api.get_opt(&self.name).await;
-        found.map_err(|source| LeaseError::Read {
+        found.map_err(|source| LeaseError::Request {
+            action: "read",
             name: self.name.clone(),
             source: Box::new(source),
         })
@@ -326,7 +322,8 @@ fn attempt_result(written: Result<Lease, kube::Error>, name: &str) -> Result<Att
     match written {
         Ok(_) => Ok(Attempt::Acquired),
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(Attempt::Conflict),
-        Err(source) => Err(LeaseError::Write {
+        Err(source) => Err(LeaseError::Request {
+            action: "write",
             name: name.to_owned(),
             source: Box::new(source),
         }),

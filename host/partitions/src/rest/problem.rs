@@ -75,61 +75,46 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// The HTTP status, the last part of the URI that names the kind, and a short sentence.
+    const fn described(self) -> (u16, &'static str, &'static str) {
+        match self {
+            Self::Malformed => (400, "malformed", "A part of the request breaks a rule"),
+            Self::Unauthenticated => (401, "unauthenticated", "It is not known who asks"),
+            Self::Forbidden => (403, "forbidden", "A right is missing"),
+            Self::Absent => (404, "absent", "There is no such thing"),
+            Self::WrongMethod => (405, "wrong-method", "This is not done by that method"),
+            Self::Slow => (408, "slow", "The request did not arrive in time"),
+            Self::Conflict => (
+                409,
+                "conflict",
+                "It is there already, or was changed meanwhile",
+            ),
+            Self::TooLarge => (413, "too-large", "The body is too long"),
+            Self::WrongType => (415, "wrong-type", "The body is of another type"),
+            Self::Refused => (422, "refused", "The API server refused it"),
+            Self::TooMany => (429, "too-many", "Too many requests"),
+            Self::Unavailable => (
+                503,
+                "unavailable",
+                "Something that is needed is not there now",
+            ),
+            Self::Late => (504, "late", "The answer took too long"),
+        }
+    }
+
     /// The HTTP status.
     pub const fn status(self) -> u16 {
-        match self {
-            Self::Malformed => 400,
-            Self::Unauthenticated => 401,
-            Self::Forbidden => 403,
-            Self::Absent => 404,
-            Self::WrongMethod => 405,
-            Self::Slow => 408,
-            Self::Conflict => 409,
-            Self::TooLarge => 413,
-            Self::WrongType => 415,
-            Self::Refused => 422,
-            Self::TooMany => 429,
-            Self::Unavailable => 503,
-            Self::Late => 504,
-        }
+        self.described().0
     }
 
     /// A short sentence, the same for every problem of the kind.
     pub const fn title(self) -> &'static str {
-        match self {
-            Self::Malformed => "A part of the request breaks a rule",
-            Self::Unauthenticated => "It is not known who asks",
-            Self::Forbidden => "A right is missing",
-            Self::Absent => "There is no such thing",
-            Self::WrongMethod => "This is not done by that method",
-            Self::Slow => "The request did not arrive in time",
-            Self::Conflict => "It is there already, or was changed meanwhile",
-            Self::TooLarge => "The body is too long",
-            Self::WrongType => "The body is of another type",
-            Self::Refused => "The API server refused it",
-            Self::TooMany => "Too many requests",
-            Self::Unavailable => "Something that is needed is not there now",
-            Self::Late => "The answer took too long",
-        }
+        self.described().2
     }
 
     /// Last part of the URI that names the kind.
     const fn slug(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::Unauthenticated => "unauthenticated",
-            Self::Forbidden => "forbidden",
-            Self::Absent => "absent",
-            Self::WrongMethod => "wrong-method",
-            Self::Slow => "slow",
-            Self::Conflict => "conflict",
-            Self::TooLarge => "too-large",
-            Self::WrongType => "wrong-type",
-            Self::Refused => "refused",
-            Self::TooMany => "too-many",
-            Self::Unavailable => "unavailable",
-            Self::Late => "late",
-        }
+        self.described().1
     }
 }
 

@@ -4,15 +4,11 @@ use std::collections::HashSet;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::labels::NATIVE_POD_LABEL;
-use ipu_api::queueing;
 use ipu_api::uid::Uid;
-use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
-use kube::core::{ApiResource, GroupVersionKind};
+use kube::core::{ApiResource, PartialObjectMeta};
 
 use super::SweepError;
 use crate::orphans;
@@ -59,58 +55,27 @@ pub(super) async fn holdings(
     let api = &api;
     let list = |params: ListParams| async move { api.list(&params).await }.boxed();
     let listed = each(list, take).await;
-    listed.map_err(SweepError::ListPartitions)
+    listed.map_err(|source| SweepError::List("the IPUPartitions", source))
 }
 
-/// UIDs of all IPUJobs. One list for all: a request for the owner of each IPUPartition would be thousands of
-/// requests, one after the other.
-pub(super) async fn living_jobs(client: &Client) -> Result<HashSet<Uid>, SweepError> {
-    let api = Api::<IPUJob>::all(client.clone());
-    let api = &api;
-    let list = |params: ListParams| async move { api.list_metadata(&params).await }.boxed();
-    let take = |living: &mut HashSet<Uid>, job: kube::core::PartialObjectMeta<IPUJob>| {
-        living.extend(job.metadata.uid.as_deref().map(Uid::of));
-    };
-    let listed = each(list, take).await;
-    listed.map_err(SweepError::ListJobs)
-}
-
-/// UIDs of all native Pods. A Pod that has lost the label is read by its name.
-pub(super) async fn living_pods(client: &Client) -> Result<HashSet<Uid>, SweepError> {
-    let api = Api::<Pod>::all(client.clone());
-    let api = &api;
+/// UIDs of all objects of a kind, with these labels. One list for all: a request for the owner of each IPUPartition would
+/// be thousands of requests, one after the other.
+pub(super) async fn uids(
+    api: &Api<DynamicObject>,
+    labels: Option<&str>,
+) -> Result<HashSet<Uid>, kube::Error> {
     let list = |params: ListParams| {
-        let params = params.labels(NATIVE_POD_LABEL);
+        let label_selector = labels.map(str::to_owned);
+        let params = ListParams {
+            label_selector,
+            ..params
+        };
         async move { api.list_metadata(&params).await }.boxed()
     };
-    let take = |living: &mut HashSet<Uid>, pod: kube::core::PartialObjectMeta<Pod>| {
-        living.extend(pod.metadata.uid.as_deref().map(Uid::of));
+    let take = |uids: &mut HashSet<Uid>, one: PartialObjectMeta<DynamicObject>| {
+        uids.extend(one.metadata.uid.as_deref().map(Uid::of));
     };
-    let listed = each(list, take).await;
-    listed.map_err(SweepError::ListNativePods)
-}
-
-/// UIDs of all Workloads of Kueue. Without Kueue there are none.
-pub(super) async fn living_workloads(client: &Client) -> Result<HashSet<Uid>, SweepError> {
-    let api = Api::<DynamicObject>::all_with(client.clone(), &workload());
-    let api = &api;
-    let list = |params: ListParams| async move { api.list_metadata(&params).await }.boxed();
-    let take = |living: &mut HashSet<Uid>, found: kube::core::PartialObjectMeta<DynamicObject>| {
-        living.extend(found.metadata.uid.as_deref().map(Uid::of));
-    };
-    match each(list, take).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(HashSet::new()),
-        listed => listed.map_err(SweepError::ListWorkloads),
-    }
-}
-
-/// The kind of Kueue's Workloads.
-pub(super) fn workload() -> ApiResource {
-    ApiResource::from_gvk(&GroupVersionKind::gvk(
-        queueing::GROUP,
-        queueing::VERSION,
-        "Workload",
-    ))
+    each(list, take).await
 }
 
 /// Handles every object of a list, page by page. Where the continue token has expired, the whole list is

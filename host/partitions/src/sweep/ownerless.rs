@@ -5,12 +5,14 @@ use std::collections::HashSet;
 use ipu_api::dns1123;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
-use ipu_api::labels::{POD_UID_LABEL, WORKLOAD_UID_LABEL};
+use ipu_api::labels::{NATIVE_POD_LABEL, POD_UID_LABEL, WORKLOAD_UID_LABEL};
+use ipu_api::queueing;
 use ipu_api::uid::Uid;
 use ipu_runtime::requests;
 use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, DynamicObject};
+use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 
 use super::{SweepError, lists};
@@ -41,33 +43,41 @@ impl Owner {
         }
     }
 
-    async fn living(self, client: &Client) -> Result<HashSet<Uid>, SweepError> {
+    fn kind(self) -> ApiResource {
         match self {
-            Self::IPUJob => lists::living_jobs(client).await,
-            Self::NativePod => lists::living_pods(client).await,
-            Self::Workload => lists::living_workloads(client).await,
+            Self::IPUJob => ApiResource::erase::<IPUJob>(&()),
+            Self::NativePod => ApiResource::erase::<Pod>(&()),
+            Self::Workload => ApiResource::from_gvk(&GroupVersionKind::gvk(
+                queueing::GROUP,
+                queueing::VERSION,
+                "Workload",
+            )),
+        }
+    }
+
+    /// The UIDs of all that exist. A Pod that has lost the label is read by its name.
+    async fn living(self, client: &Client) -> Result<HashSet<Uid>, SweepError> {
+        let (what, labels) = match self {
+            Self::IPUJob => ("the IPUJobs", None),
+            Self::NativePod => ("the Pods that request IPUs", Some(NATIVE_POD_LABEL)),
+            Self::Workload => ("the Workloads of Kueue, which own IPUPartitions", None),
+        };
+        let all = Api::<DynamicObject>::all_with(client.clone(), &self.kind());
+        match lists::uids(&all, labels).await {
+            // Without Kueue there are none.
+            Err(kube::Error::Api(status)) if status.code == 404 && self == Self::Workload => {
+                Ok(HashSet::new())
+            }
+            listed => listed.map_err(|source| SweepError::List(what, source)),
         }
     }
 
     /// The UID of the object of this name.
     async fn uid(self, client: &Client, owner: &PartitionOwner) -> kube::Result<Option<String>> {
-        let (client, namespace, name) = (client.clone(), &owner.namespace, &owner.name);
-        Ok(match self {
-            Self::IPUJob => {
-                let jobs = Api::<IPUJob>::namespaced(client, namespace);
-                jobs.get_metadata_opt(name).await?.and_then(|job| job.uid())
-            }
-            Self::NativePod => {
-                let pods = Api::<Pod>::namespaced(client, namespace);
-                pods.get_metadata_opt(name).await?.and_then(|pod| pod.uid())
-            }
-            Self::Workload => {
-                let kind = lists::workload();
-                let workloads = Api::<DynamicObject>::namespaced_with(client, namespace, &kind);
-                let found = workloads.get_metadata_opt(name).await?;
-                found.and_then(|workload| workload.uid())
-            }
-        })
+        let (client, kind) = (client.clone(), self.kind());
+        let all = Api::<DynamicObject>::namespaced_with(client, &owner.namespace, &kind);
+        let found = all.get_metadata_opt(&owner.name).await?;
+        Ok(found.and_then(|one| one.uid()))
     }
 }
 

@@ -185,7 +185,10 @@ async fn a_list_whose_token_has_expired_is_read_anew_and_not_for_ever() {
     assert_eq!(world.lock().unwrap().asked.len(), 6);
     world.lock().unwrap().expired = usize::MAX;
     let expired = lists::holdings(&client, judged).await;
-    assert!(matches!(expired, Err(SweepError::ListPartitions(_))));
+    assert!(matches!(
+        expired,
+        Err(SweepError::List("the IPUPartitions", _))
+    ));
 }
 
 /// Deletes the suspects without an owner, as a sweep does. Returns what failed.

@@ -17,18 +17,11 @@ const ATTEMPTS: usize = 5;
 /// Why there is no valid certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
-    /// The Secret cannot be read.
-    #[error("failed to read the Secret {name}")]
-    Read {
-        /// Name of the Secret.
-        name: String,
-        /// Why.
-        #[source]
-        source: Box<Error>,
-    },
-    /// The Secret cannot be written.
-    #[error("failed to write the Secret {name}")]
-    Write {
+    /// The Secret cannot be read or written.
+    #[error("failed to {action} the Secret {name}")]
+    Request {
+        /// What was to be done with it.
+        action: &'static str,
         /// Name of the Secret.
         name: String,
         /// Why.
@@ -101,7 +94,8 @@ impl CertificateManager {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.namespace);
         for _ in 0..ATTEMPTS {
             let seen = secrets.get_opt(&self.secret).await;
-            let seen = seen.map_err(|source| ManagerError::Read {
+            let seen = seen.map_err(|source| ManagerError::Request {
+                action: "read",
                 name: self.secret.clone(),
                 source: Box::new(source),
             })?;
@@ -178,7 +172,8 @@ impl CertificateManager {
             Ok(_) => Ok(true),
             // 409: created or changed since the read; 404: deleted since the read.
             Err(Error::Api(status)) if status.code == 409 || status.code == 404 => Ok(false),
-            Err(source) => Err(ManagerError::Write {
+            Err(source) => Err(ManagerError::Request {
+                action: "write",
                 name: self.secret.clone(),
                 source: Box::new(source),
             }),
