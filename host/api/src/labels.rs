@@ -1,5 +1,7 @@
 //! Labels, annotations, finalizers, scheduling gates and other keys that the operator gives, in one place.
 
+use std::collections::BTreeMap;
+
 /// Field manager of every server-side apply.
 pub const FIELD_MANAGER: &str = "ipu-operator";
 
@@ -118,6 +120,12 @@ pub const OPERATOR_NAMESPACE: &str = "graphcore.ai/operator-namespace";
 /// Annotation of a webhook configuration: the namespaces whose jobs its release serves, with commas
 /// between them; empty: all.
 pub const WATCH_NAMESPACES: &str = "graphcore.ai/watch-namespaces";
+
+/// The labels of an object that the operator makes, with this one.
+pub fn managed(label: &str, value: &str) -> BTreeMap<String, String> {
+    let labels = [(MANAGED_BY_LABEL, MANAGED_BY), (label, value)];
+    BTreeMap::from(labels.map(|(label, value)| (label.to_owned(), value.to_owned())))
+}
 
 /// Whether a finalizer of an IPUJob is this operator's, or that of Graphcore's operator, which it takes care of.
 pub fn is_job_finalizer(finalizer: &str) -> bool {

@@ -6,7 +6,7 @@
 //! - [`crd`] generates their CustomResourceDefinitions, and `crds/REFERENCE.md` from these.
 //! - [`labels`] has the labels, annotations and finalizers that the operator gives, [`naming`] the names of its objects
 //!   and the ids of V-IPU partitions. [`dns1123`] tells which names Kubernetes accepts.
-//! - [`pod_request`] reads the IPUs that a Pod of any owner requests.
+//! - [`pod_request`] reads the IPUs that a Pod of any owner requests, and [`partition_request`] makes an IPUPartition.
 //! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory, and [`object_ref`] names an object.
 //!
 //! It does no I/O and decides nothing. It must not know the V-IPU, guests, registries, or any other package of this
@@ -26,6 +26,7 @@ pub mod naming;
 pub mod object_ref;
 pub mod owner_metadata;
 pub mod partition_conditions;
+pub mod partition_request;
 pub mod pod_request;
 pub mod pod_template;
 pub mod queueing;

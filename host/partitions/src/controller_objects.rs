@@ -315,16 +315,7 @@ async fn write_status(
 
 /// The labels of an object that this release keeps.
 fn marks(keeper: &Keeper) -> BTreeMap<String, String> {
-    BTreeMap::from([
-        (
-            labels::MANAGED_BY_LABEL.to_owned(),
-            labels::MANAGED_BY.to_owned(),
-        ),
-        (
-            labels::OPERATOR_NAMESPACE.to_owned(),
-            keeper.namespace.clone(),
-        ),
-    ])
+    labels::managed(labels::OPERATOR_NAMESPACE, &keeper.namespace)
 }
 
 /// An object that is there already, was changed meanwhile, or is gone, is no failure.

@@ -1,56 +1,38 @@
 //! Pure: the IPUPartition of a native Pod, and the patches of the Pod.
 
-use std::collections::BTreeMap;
-
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
 use ipu_api::labels;
-use ipu_api::naming;
 use ipu_api::object_ref::ObjectRef;
+use ipu_api::partition_request::new_partition;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
-use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::partition::{Partition, Place};
 use crate::pod::{NativePod, owner};
 
-/// The IPUPartition that a Pod requests. It has no ownerReference, because it is cluster-scoped and must survive the Pod
-/// until nothing of it is left on any V-IPU controller.
+/// The IPUPartition that a Pod requests.
 pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
-    let owner = owner(&pod.reference);
-    IPUPartition {
-        metadata: ObjectMeta {
-            name: Some(naming::partition_object(&owner, 0)),
-            labels: Some(BTreeMap::from([
-                (
-                    labels::MANAGED_BY_LABEL.to_owned(),
-                    labels::MANAGED_BY.to_owned(),
-                ),
-                (labels::POD_UID_LABEL.to_owned(), owner.uid.clone()),
-            ])),
-            finalizers: Some(vec![labels::PARTITION_FINALIZER.to_owned()]),
-            ..ObjectMeta::default()
+    let spec = IPUPartitionSpec {
+        owner: owner(&pod.reference),
+        slot: 0,
+        ipus,
+        gcds: 1,
+        options: PartitionOptions {
+            // A Pod cannot move to another controller: its values of annotations are in its environment.
+            pinned: true,
+            node_selector: pod.node_selector.clone(),
+            ..PartitionOptions::default()
         },
-        spec: IPUPartitionSpec {
-            owner,
-            slot: 0,
-            ipus,
-            gcds: 1,
-            options: PartitionOptions {
-                // A Pod cannot move to another controller: its values of annotations are in its environment.
-                pinned: true,
-                node_selector: pod.node_selector.clone(),
-                ..PartitionOptions::default()
-            },
-            owner_metadata: OwnerMetadata {
-                labels: pod.labels.clone(),
-                annotations: pod.annotations.clone(),
-                priority_class_name: pod.priority_class_name.clone(),
-            },
-            reset_generation: 0,
+        owner_metadata: OwnerMetadata {
+            labels: pod.labels.clone(),
+            annotations: pod.annotations.clone(),
+            priority_class_name: pod.priority_class_name.clone(),
         },
-        status: None,
-    }
+        reset_generation: 0,
+    };
+    let labels = labels::managed(labels::POD_UID_LABEL, &spec.owner.uid);
+    new_partition(spec, Some(labels))
 }
 
 /// The merge patch by which a Pod claims an IPUPartition of its Workload. The version makes it fail if another Pod was
@@ -100,6 +82,8 @@ pub fn status(pod: &ObjectRef, condition: &PodCondition) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::samples::{native, place};
 

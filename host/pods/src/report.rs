@@ -169,13 +169,14 @@ pub fn due(pod: &NativePod, report: &Report, now: Timestamp) -> Due {
         if same.message.as_deref() == Some(report.message.as_str()) {
             return Due::Never;
         }
-        if let Some(delay) = remaining(same.last_probe_time.as_ref(), REWRITE, now) {
+        let written = same.last_probe_time.as_ref();
+        if let Some(delay) = written.and_then(|at| clock::remaining(at.0, REWRITE, now)) {
             return Due::Later(delay);
         }
     }
     if report.reason == FORMING && old.is_none() {
-        let created = pod.created.map(Time);
-        if let Some(delay) = remaining(created.as_ref(), PROGRESS, now) {
+        let created = pod.created;
+        if let Some(delay) = created.and_then(|at| clock::remaining(at, PROGRESS, now)) {
             return Due::Later(delay);
         }
     }
@@ -201,13 +202,6 @@ fn event(report: &Report) -> Option<Event> {
         EventType::Normal => Some(normal(report.reason, "Partition", note)),
         EventType::Warning => Some(warning(report.reason, "Partition", note)),
     }
-}
-
-/// The time that is left of this duration. A time in the future is of a clock that was set back since.
-fn remaining(since: Option<&Time>, duration: SignedDuration, now: Timestamp) -> Option<Duration> {
-    let since = since?.0;
-    let until = clock::later(since, duration);
-    (since <= now && now < until).then(|| until.duration_since(now).unsigned_abs())
 }
 
 #[cfg(test)]

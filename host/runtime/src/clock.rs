@@ -6,6 +6,7 @@
 //! server's: every answer tells it. Until the first one it is that of the own machine.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::DATE;
@@ -31,6 +32,12 @@ pub fn now() -> Timestamp {
 /// When a duration after this time is over. A time in an object may be any, up to the end of all times.
 pub fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
     time.checked_add(duration).unwrap_or(Timestamp::MAX)
+}
+
+/// The time that is left of a duration since then. A time in the future is of a clock that was set back meanwhile.
+pub fn remaining(since: Timestamp, duration: SignedDuration, now: Timestamp) -> Option<Duration> {
+    let until = later(since, duration);
+    (since <= now && now < until).then(|| until.duration_since(now).unsigned_abs())
 }
 
 /// Takes in when an answer was sent. `asked` is when its request was, by the clock of this machine.

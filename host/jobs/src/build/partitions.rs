@@ -1,50 +1,37 @@
 //! Pure: builds the IPUPartition of one instance.
 
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions};
-use ipu_api::labels;
-use ipu_api::naming;
 use ipu_api::owner_metadata;
-use kube::api::ObjectMeta;
+use ipu_api::partition_request::new_partition;
 
 use super::{job_labels, pod_set};
 use crate::validate::ValidJob;
 
-/// Builds the IPUPartition of an instance. It has no owner reference, because it is cluster-scoped and must outlive the job
-/// until all V-IPU controllers have removed the partition.
+/// Builds the IPUPartition of an instance.
 pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
-    let owner = job.partition_owner();
     let replicas = job.size.replicas();
-    IPUPartition {
-        metadata: ObjectMeta {
-            name: Some(naming::partition_object(&owner, instance)),
-            labels: Some(job_labels(job)),
-            // Set at the creation, so that it needs no further write. The proxy removes it.
-            finalizers: Some(vec![labels::PARTITION_FINALIZER.to_owned()]),
-            ..ObjectMeta::default()
+    let spec = IPUPartitionSpec {
+        owner: job.partition_owner(),
+        slot: instance,
+        ipus: job.size.ipus,
+        gcds: job.size.workers,
+        options: PartitionOptions {
+            replicas: (replicas != job.size.workers).then_some(replicas),
+            reconfigurable: job.reconfigurable,
+            // The launcher starts when the workers of all instances are Ready.
+            gang_size: (job.launcher.is_some() && job.instances > 1).then_some(job.instances),
+            pinned: is_pinned(job),
+            relocatable: job.relocatable,
+            node_selector: pod_set::worker_node_selector(job),
         },
-        spec: IPUPartitionSpec {
-            owner,
-            slot: instance,
-            ipus: job.size.ipus,
-            gcds: job.size.workers,
-            options: PartitionOptions {
-                replicas: (replicas != job.size.workers).then_some(replicas),
-                reconfigurable: job.reconfigurable,
-                // The launcher starts when the workers of all instances are Ready.
-                gang_size: (job.launcher.is_some() && job.instances > 1).then_some(job.instances),
-                pinned: is_pinned(job),
-                relocatable: job.relocatable,
-                node_selector: pod_set::worker_node_selector(job),
-            },
-            owner_metadata: OwnerMetadata {
-                labels: owner_metadata::bounded_labels(&job.labels),
-                annotations: owner_metadata::bounded_annotations(&job.annotations),
-                priority_class_name: job.template.spec.priority_class_name.clone(),
-            },
-            reset_generation: 0,
+        owner_metadata: OwnerMetadata {
+            labels: owner_metadata::bounded_labels(&job.labels),
+            annotations: owner_metadata::bounded_annotations(&job.annotations),
+            priority_class_name: job.template.spec.priority_class_name.clone(),
         },
-        status: None,
-    }
+        reset_generation: 0,
+    };
+    new_partition(spec, Some(job_labels(job)))
 }
 
 /// Whether the job's partitions are pinned, because its run could not restart elsewhere.

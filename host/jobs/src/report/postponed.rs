@@ -23,7 +23,7 @@ pub fn postponed(
     now: Timestamp,
 ) -> Option<Duration> {
     if let Some(ended) = &old.completion_time {
-        return remaining(Some(ended), now);
+        return clock::remaining(ended.0, MAX_DELAY, now);
     }
     let is_pending = |status: &IPUJobStatus| status.launcher_status == JobState::Pending;
     let is_new = old.conditions.is_empty();
@@ -39,14 +39,7 @@ pub fn postponed(
     } else {
         old.last_reconcile_time.as_ref()
     };
-    remaining(last, now)
-}
-
-/// Returns the rest of the delay after an event, if it is not over.
-fn remaining(at: Option<&Time>, now: Timestamp) -> Option<Duration> {
-    let until = clock::later(at?.0, MAX_DELAY);
-    // A time in the future comes from a clock that was set back meanwhile.
-    (at?.0 <= now && now < until).then(|| until.duration_since(now).unsigned_abs())
+    clock::remaining(last?.0, MAX_DELAY, now)
 }
 
 /// Whether a Pod does not start, or an object of the job cannot be created.

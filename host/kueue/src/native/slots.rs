@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::{
     IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions, PartitionOwner,
 };
+use ipu_api::labels;
 use ipu_api::owner_metadata::{bounded_annotations, bounded_labels};
+use ipu_api::partition_request::new_partition;
 use ipu_api::pod_request::PodRequest;
 use ipu_api::queueing::{GROUP, VERSION};
-use ipu_api::{labels, naming};
-use kube::api::ObjectMeta;
 use serde_json::{Value, json};
 
 use crate::objects::{PodSet, ResourceFlavorSpec, Workload};
@@ -124,8 +124,7 @@ fn text(object: Option<&Value>) -> BTreeMap<String, String> {
     entries.collect()
 }
 
-/// The IPUPartition of a slot. It has no ownerReference, because it is cluster-scoped and must survive its owner until
-/// nothing of it is left on any V-IPU controller.
+/// The IPUPartition of a slot.
 pub fn partition(workload: &Workload, slot: &Slot) -> Option<IPUPartition> {
     let metadata = &workload.metadata;
     let owner = PartitionOwner {
@@ -135,33 +134,20 @@ pub fn partition(workload: &Workload, slot: &Slot) -> Option<IPUPartition> {
         name: metadata.name.clone()?,
         uid: metadata.uid.clone()?,
     };
-    Some(IPUPartition {
-        metadata: ObjectMeta {
-            name: Some(naming::partition_object(&owner, slot.index)),
-            labels: Some(BTreeMap::from([
-                (
-                    labels::MANAGED_BY_LABEL.to_owned(),
-                    labels::MANAGED_BY.to_owned(),
-                ),
-                (labels::WORKLOAD_UID_LABEL.to_owned(), owner.uid.clone()),
-            ])),
-            finalizers: Some(vec![labels::PARTITION_FINALIZER.to_owned()]),
-            ..ObjectMeta::default()
+    let labels = labels::managed(labels::WORKLOAD_UID_LABEL, &owner.uid);
+    let spec = IPUPartitionSpec {
+        owner,
+        slot: slot.index,
+        ipus: slot.ipus,
+        gcds: 1,
+        options: PartitionOptions {
+            // As that of a native Pod, which cannot move to another V-IPU controller.
+            pinned: true,
+            node_selector: slot.node_selector.clone(),
+            ..PartitionOptions::default()
         },
-        spec: IPUPartitionSpec {
-            owner,
-            slot: slot.index,
-            ipus: slot.ipus,
-            gcds: 1,
-            options: PartitionOptions {
-                // As that of a native Pod, which cannot move to another V-IPU controller.
-                pinned: true,
-                node_selector: slot.node_selector.clone(),
-                ..PartitionOptions::default()
-            },
-            owner_metadata: slot.owner_metadata.clone(),
-            reset_generation: 0,
-        },
-        status: None,
-    })
+        owner_metadata: slot.owner_metadata.clone(),
+        reset_generation: 0,
+    };
+    Some(new_partition(spec, Some(labels)))
 }

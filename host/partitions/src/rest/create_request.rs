@@ -4,8 +4,7 @@ use ipu_api::dns1123::{is_label, is_subdomain};
 use ipu_api::ipupartition::{
     IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions, PartitionOwner,
 };
-use ipu_api::labels;
-use ipu_api::naming;
+use ipu_api::partition_request::new_partition;
 use schemars::{JsonSchema, Schema, SchemaGenerator, generate::SchemaSettings};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -115,11 +114,8 @@ pub fn read(body: &[u8]) -> Result<CreateRequest, Problem> {
     }
 }
 
-/// Builds the IPUPartition. It has the finalizer from the start, which saves the proxy a write.
+/// Builds the IPUPartition.
 pub fn object(request: CreateRequest) -> IPUPartition {
-    let name = request
-        .name
-        .unwrap_or_else(|| naming::partition_object(&request.owner, request.slot));
     let spec = IPUPartitionSpec {
         owner: request.owner,
         slot: request.slot,
@@ -129,8 +125,8 @@ pub fn object(request: CreateRequest) -> IPUPartition {
         owner_metadata: request.owner_metadata,
         reset_generation: 0,
     };
-    let mut partition = IPUPartition::new(&name, spec);
-    partition.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
+    let mut partition = new_partition(spec, None);
+    partition.metadata.name = request.name.or(partition.metadata.name);
     partition
 }
 
