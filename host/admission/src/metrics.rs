@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::{Registry, Unit};
@@ -20,11 +19,7 @@ pub struct Admission {
 
 type Durations = HistogramWithExemplars<[(&'static str, String); 1]>;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    webhook: &'static str,
-    verdict: &'static str,
-}
+type Labels = [(&'static str, &'static str); 2];
 
 impl Default for Admission {
     fn default() -> Self {
@@ -46,7 +41,8 @@ impl Admission {
         // A UID of the API server has 36 characters; an exemplar may have 128.
         let request = request.filter(|uid| uid.len() <= 64);
         let exemplar = request.map(|uid| [("request_uid", uid.to_owned())]);
-        let histogram = self.durations.get_or_create(&Labels { webhook, verdict });
+        let labels = [("webhook", webhook), ("verdict", verdict)];
+        let histogram = self.durations.get_or_create(&labels);
         histogram.observe(duration.as_secs_f64(), exemplar, None);
     }
 

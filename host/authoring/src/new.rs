@@ -84,50 +84,28 @@ struct Template {
     cases: [(&'static str, &'static str); 2],
 }
 
+/// The template of a world, from the files of its folder and the names of its two cases.
+macro_rules! template {
+    ($world:literal, $one:literal, $other:literal) => {
+        Template {
+            shell: include_str!(concat!("new/", $world, "/lib.rs")),
+            policy: include_str!(concat!("new/", $world, "/policy.rs")),
+            cases: [template!(@case $world, $one), template!(@case $world, $other)],
+        }
+    };
+    (@case $world:literal, $case:literal) => {
+        (
+            concat!("cases/", $case, ".yaml"),
+            include_str!(concat!("new/", $world, "/cases/", $case, ".yaml")),
+        )
+    };
+}
+
 fn template(hook: Hook) -> Template {
     match hook {
-        Hook::Placement => Template {
-            shell: include_str!("new/placement/lib.rs"),
-            policy: include_str!("new/placement/policy.rs"),
-            cases: [
-                (
-                    "cases/fullest-that-fits.yaml",
-                    include_str!("new/placement/cases/fullest-that-fits.yaml"),
-                ),
-                (
-                    "cases/too-large.yaml",
-                    include_str!("new/placement/cases/too-large.yaml"),
-                ),
-            ],
-        },
-        Hook::Defaulting => Template {
-            shell: include_str!("new/defaulting/lib.rs"),
-            policy: include_str!("new/defaulting/policy.rs"),
-            cases: [
-                (
-                    "cases/adds-labels.yaml",
-                    include_str!("new/defaulting/cases/adds-labels.yaml"),
-                ),
-                (
-                    "cases/keeps-labels.yaml",
-                    include_str!("new/defaulting/cases/keeps-labels.yaml"),
-                ),
-            ],
-        },
-        Hook::Validation => Template {
-            shell: include_str!("new/validation/lib.rs"),
-            policy: include_str!("new/validation/policy.rs"),
-            cases: [
-                (
-                    "cases/label-is-missing.yaml",
-                    include_str!("new/validation/cases/label-is-missing.yaml"),
-                ),
-                (
-                    "cases/label-is-there.yaml",
-                    include_str!("new/validation/cases/label-is-there.yaml"),
-                ),
-            ],
-        },
+        Hook::Placement => template!("placement", "fullest-that-fits", "too-large"),
+        Hook::Defaulting => template!("defaulting", "adds-labels", "keeps-labels"),
+        Hook::Validation => template!("validation", "label-is-missing", "label-is-there"),
     }
 }
 

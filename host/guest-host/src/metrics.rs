@@ -21,10 +21,10 @@ const BUCKETS: [f64; 12] = [
 #[derive(Clone, Debug)]
 pub struct GuestCalls {
     durations: Family<Call, Histogram, fn() -> Histogram>,
-    waits: Family<HookLabel, Histogram, fn() -> Histogram>,
-    skipped: Family<Skipped, Counter>,
-    swaps: Family<HookLabel, Counter>,
-    fallbacks: Family<PolicyLabel, Counter>,
+    waits: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    skipped: Family<Labels<2>, Counter>,
+    swaps: Family<Labels<1>, Counter>,
+    fallbacks: Family<[(&'static str, String); 1], Counter>,
     digests: Values,
     policies: Values,
 }
@@ -36,16 +36,8 @@ struct Call {
     outcome: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HookLabel {
-    hook: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Skipped {
-    hook: &'static str,
-    reason: &'static str,
-}
+/// Labels with their values.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// Why the operator skipped a guest, without a fault of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,11 +48,6 @@ pub enum SkipReason {
     OutOfTime,
     /// The evaluation of `spec.match` failed.
     MatchFailed,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct PolicyLabel {
-    policy: String,
 }
 
 impl Default for GuestCalls {
@@ -80,7 +67,7 @@ impl Default for GuestCalls {
 impl GuestCalls {
     /// Records the wait of a call for its permit.
     pub fn record_wait(&self, hook: Hook, waited: Duration) {
-        let label = HookLabel { hook: hook.world() };
+        let label = [("hook", hook.world())];
         self.waits
             .get_or_create(&label)
             .observe(waited.as_secs_f64());
@@ -88,14 +75,12 @@ impl GuestCalls {
 
     /// Counts a skipped guest.
     pub fn count_skipped(&self, hook: Hook, reason: SkipReason) {
-        let skipped = Skipped {
-            hook: hook.world(),
-            reason: match reason {
-                SkipReason::Busy => "busy",
-                SkipReason::OutOfTime => "out_of_time",
-                SkipReason::MatchFailed => "match_failed",
-            },
+        let reason = match reason {
+            SkipReason::Busy => "busy",
+            SkipReason::OutOfTime => "out_of_time",
+            SkipReason::MatchFailed => "match_failed",
         };
+        let skipped = [("hook", hook.world()), ("reason", reason)];
         self.skipped.get_or_create(&skipped).inc();
     }
 
@@ -119,14 +104,14 @@ impl GuestCalls {
 
     /// Counts a change of the active guests of a hook.
     pub fn count_swap(&self, hook: Hook) {
-        let label = HookLabel { hook: hook.world() };
+        let label = [("hook", hook.world())];
         self.swaps.get_or_create(&label).inc();
     }
 
     /// Counts a decision of the built-in serial walk instead of this policy.
     pub fn count_fallback(&self, policy: &str) {
         let policy = self.policies.bounded(policy);
-        self.fallbacks.get_or_create(&PolicyLabel { policy }).inc();
+        self.fallbacks.get_or_create(&[("policy", policy)]).inc();
     }
 
     /// Registers these metrics.

@@ -37,6 +37,7 @@ use ipu_jobs::build::PodSettings;
 use ipu_runtime::clock;
 use ipu_runtime::events::{Event, EventQueue, normal, warning};
 use ipu_runtime::scope::Scope;
+use ipu_runtime::scope::watch::FirstLists;
 use ipu_runtime::work_queue::metrics::Reconciles;
 use ipu_runtime::work_queue::{self, Limits, Requeue, guarded};
 use ipu_text::{explain, sanitize};
@@ -50,7 +51,6 @@ use self::mirror::Due;
 use self::objects::Workload;
 use self::observed::{Key, Lookup, Observed};
 use self::plan::{Plan, Seen, Step};
-use self::watches::CacheSync;
 
 /// Longest time of one reconcile.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -88,7 +88,7 @@ struct Context {
     settings: KueueSettings,
     events: EventQueue,
     observed: Observed,
-    cache_sync: CacheSync,
+    cache_sync: FirstLists,
     reconciles: Reconciles,
 }
 
@@ -109,7 +109,7 @@ pub async fn run(
         client,
         settings,
         observed: Observed::default(),
-        cache_sync: CacheSync::default(),
+        cache_sync: FirstLists::new(watches::WATCHES),
         reconciles: reconciles.clone(),
     });
     let (trigger, triggers) = mpsc::unbounded();

@@ -12,39 +12,13 @@ use ipu_runtime::trimmed::{Guarded, readable};
 use kube::api::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
-use tokio::sync::watch;
 
 use super::Context;
 use super::objects::{AdmissionCheck, ResourceFlavor, Workload};
 use super::observed::Key;
 
 /// Number of watches.
-const WATCHES: usize = 6;
-
-/// How many first lists are complete. Nothing is reconciled before all are.
-pub(super) struct CacheSync(watch::Sender<usize>);
-
-impl Default for CacheSync {
-    fn default() -> Self {
-        Self(watch::Sender::new(0))
-    }
-}
-
-impl CacheSync {
-    /// Waits until all are complete.
-    pub(super) async fn wait_synced(&self) {
-        // The sender lives as long as this value.
-        let _ = self
-            .0
-            .subscribe()
-            .wait_for(|complete| *complete == WATCHES)
-            .await;
-    }
-
-    fn complete_one(&self) {
-        self.0.send_modify(|complete| *complete += 1);
-    }
-}
+pub(super) const WATCHES: usize = 6;
 
 /// Follows all kinds until it is dropped. What to reconcile goes to `trigger`, after the new state is known.
 pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Key>) {

@@ -31,6 +31,7 @@ use ipu_api::object_ref::ObjectRef;
 use ipu_runtime::clock;
 use ipu_runtime::events::EventQueue;
 use ipu_runtime::scope::Scope;
+use ipu_runtime::scope::watch::FirstLists;
 use ipu_runtime::work_queue::metrics::Reconciles;
 use ipu_runtime::work_queue::{self, Limits, Requeue, guarded};
 use kube::Client;
@@ -41,7 +42,6 @@ use self::execute::WriteError;
 use self::observed::{Lookup, Observed};
 use self::plan::Plan;
 use self::report::Due;
-use self::watches::CacheSync;
 
 /// Longest time of one reconcile.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -70,7 +70,7 @@ struct Context {
     settings: NativePodSettings,
     events: EventQueue,
     observed: Observed,
-    cache_sync: CacheSync,
+    cache_sync: FirstLists,
     reconciles: Reconciles,
 }
 
@@ -91,7 +91,7 @@ pub async fn run(
         client,
         settings,
         observed: Observed::default(),
-        cache_sync: CacheSync::default(),
+        cache_sync: FirstLists::new(watches::WATCHES),
         reconciles: reconciles.clone(),
     });
     let (trigger, triggers) = mpsc::unbounded();

@@ -12,24 +12,11 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, watcher};
-use tokio::sync::SetOnce;
 
 use super::Context;
 
-/// Which first lists are complete. No Pod is reconciled before both are.
-#[derive(Debug, Default)]
-pub(super) struct CacheSync {
-    pods: SetOnce<()>,
-    partitions: SetOnce<()>,
-}
-
-impl CacheSync {
-    /// Waits until both are complete.
-    pub(super) async fn wait_synced(&self) {
-        self.pods.wait().await;
-        self.partitions.wait().await;
-    }
-}
+/// Number of watches.
+pub(super) const WATCHES: usize = 2;
 
 /// Follows both kinds until it is dropped. Pods to reconcile go to `trigger`, after the new state is known.
 pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Arc<ObjectRef>>) {
@@ -49,22 +36,14 @@ pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Arc<O
         Some(event) => context.observed.apply_partition_event(event),
         None => Vec::new(),
     };
-    let sync = &context.cache_sync;
-    // Each first list is complete only once.
-    let synced = |kind: &SetOnce<()>| drop(kind.set(()));
+    let complete = || context.cache_sync.complete_one();
     tokio::join!(
-        scope::watch::follow(
-            "Pod",
-            pods,
-            apply_pod_event,
-            || synced(&sync.pods),
-            &trigger
-        ),
+        scope::watch::follow("Pod", pods, apply_pod_event, complete, &trigger),
         scope::watch::follow(
             "IPUPartition",
             partitions,
             apply_partition_event,
-            || synced(&sync.partitions),
+            complete,
             &trigger
         ),
     );

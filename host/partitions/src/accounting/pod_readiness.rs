@@ -27,7 +27,7 @@ pub(crate) struct PodCounts {
 }
 
 /// The Pods that use partitions, as a watch last saw them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct PodReadiness {
     pods: Mutex<Pods>,
     changes: watch::Sender<u64>,
@@ -53,15 +53,6 @@ enum Stage {
     Waiting,
     Ready,
     Started,
-}
-
-impl Default for PodReadiness {
-    fn default() -> Self {
-        Self {
-            pods: Mutex::default(),
-            changes: watch::Sender::new(0),
-        }
-    }
 }
 
 impl PodReadiness {

@@ -1,6 +1,5 @@
 //! What the ports refused, because one address or all together asked for more than there is.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
@@ -12,23 +11,19 @@ pub struct Refused {
     requests: Family<Labels, Counter>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Labels {
-    port: &'static str,
-    limit: &'static str,
-}
+type Labels = [(&'static str, &'static str); 2];
 
 impl Refused {
     /// A port closed a connection, because of this limit: `address`, `total` or `rate`, at once; or it was `preempted`.
     pub fn connection(&self, port: &'static str, limit: &'static str) {
-        self.connections
-            .get_or_create(&Labels { port, limit })
-            .inc();
+        let labels = [("port", port), ("limit", limit)];
+        self.connections.get_or_create(&labels).inc();
     }
 
     /// A port did not carry out a request, because of this limit: `address`, `total` or `rate`.
     pub fn request(&self, port: &'static str, limit: &'static str) {
-        self.requests.get_or_create(&Labels { port, limit }).inc();
+        let labels = [("port", port), ("limit", limit)];
+        self.requests.get_or_create(&labels).inc();
     }
 
     /// Registers these metrics.

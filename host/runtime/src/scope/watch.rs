@@ -12,6 +12,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
+use tokio::sync::watch;
 
 use super::Scope;
 use crate::panics;
@@ -63,6 +64,32 @@ where
         (namespace, events)
     });
     watches.collect()
+}
+
+/// The first lists of some watches. Nothing is reconciled before all are complete.
+#[derive(Debug)]
+pub struct FirstLists {
+    missing: watch::Sender<usize>,
+}
+
+impl FirstLists {
+    /// Of so many watches.
+    pub fn new(watches: usize) -> Self {
+        let missing = watch::Sender::new(watches);
+        Self { missing }
+    }
+
+    /// The first list of a watch is complete, which each tells once.
+    pub fn complete_one(&self) {
+        self.missing.send_modify(|missing| *missing -= 1);
+    }
+
+    /// Waits until all are complete.
+    pub async fn wait_synced(&self) {
+        let mut missing = self.missing.subscribe();
+        // The sender lives as long as this value.
+        let _ = missing.wait_for(|missing| *missing == 0).await;
+    }
 }
 
 fn is_served<K: Resource>(scope: &Scope, event: &Event<K>) -> bool {

@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -19,20 +18,20 @@ const BUCKETS: [f64; 12] = [
 /// Metrics of the reconciles of all kinds in one process. Clones share the values.
 #[derive(Clone, Debug)]
 pub struct AllReconciles {
-    results: Family<End, Counter>,
-    errors: Family<Failed, Counter>,
-    duration: Family<Kind, Histogram, fn() -> Histogram>,
-    running: Family<Kind, Gauge>,
-    waiting: Family<Kind, Gauge>,
-    events_lost: Family<Kind, Counter>,
+    results: Family<Labels<2>, Counter>,
+    errors: Family<Labels<2>, Counter>,
+    duration: Family<Labels<1>, Histogram, fn() -> Histogram>,
+    running: Family<Labels<1>, Gauge>,
+    waiting: Family<Labels<1>, Gauge>,
+    events_lost: Family<Labels<1>, Counter>,
 }
 
 /// Metrics of the reconciles of one kind. Clones share the values.
 #[derive(Clone, Debug)]
 pub struct Reconciles {
     kind: &'static str,
-    results: Family<End, Counter>,
-    errors: Family<Failed, Counter>,
+    results: Family<Labels<2>, Counter>,
+    errors: Family<Labels<2>, Counter>,
     duration: Histogram,
     running: Gauge,
     waiting: Gauge,
@@ -40,22 +39,8 @@ pub struct Reconciles {
     pub events_lost: Counter,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Kind {
-    controller: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct End {
-    controller: &'static str,
-    result: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Failed {
-    controller: &'static str,
-    category: &'static str,
-}
+/// Labels with their values.
+type Labels<const N: usize> = [(&'static str, &'static str); N];
 
 /// A reconcile in progress, until this is dropped.
 #[derive(Debug)]
@@ -112,7 +97,7 @@ impl Reconciles {
 impl AllReconciles {
     /// The metrics of one kind, which is their label `controller`.
     pub fn of_kind(&self, kind: &'static str) -> Reconciles {
-        let label = Kind { controller: kind };
+        let label = [("controller", kind)];
         Reconciles {
             kind,
             results: self.results.clone(),
@@ -174,13 +159,12 @@ impl Running {
         } = &self.reconciles;
         duration.observe(self.began.elapsed().as_secs_f64());
         let result = if error.is_some() { "error" } else { "success" };
-        let controller = self.reconciles.kind;
-        results.get_or_create(&End { controller, result }).inc();
+        let controller = ("controller", self.reconciles.kind);
+        results
+            .get_or_create(&[controller, ("result", result)])
+            .inc();
         if let Some(category) = error {
-            let failed = Failed {
-                controller,
-                category,
-            };
+            let failed = [controller, ("category", category)];
             errors.get_or_create(&failed).inc();
         }
     }
@@ -211,11 +195,8 @@ mod tests {
         assert_eq!((reconciles.waiting.get(), reconciles.running.get()), (2, 1));
         running.end(Some("Write"));
         assert_eq!(reconciles.running.get(), 0);
-        let category = Failed {
-            controller: "",
-            category: "Write",
-        };
-        assert_eq!(reconciles.errors.get_or_create(&category).get(), 1);
+        let failed = [("controller", ""), ("category", "Write")];
+        assert_eq!(reconciles.errors.get_or_create(&failed).get(), 1);
         drop(depth);
         assert_eq!(reconciles.waiting.get(), 0);
     }
