@@ -26,6 +26,15 @@ pub fn renewed(
     }
 }
 
+/// Puts a condition in the place of the one of its type, or behind the others.
+pub fn put(conditions: &mut Vec<Condition>, condition: Condition) {
+    let mut all = conditions.iter_mut();
+    match all.find(|one| one.type_ == condition.type_) {
+        Some(one) => *one = condition,
+        None => conditions.push(condition),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -110,10 +110,7 @@ pub fn ready(
 /// Makes a condition true with what is said now.
 pub fn renew(status: &mut IPUPartitionStatus, type_: &str, said: (&str, String), now: Timestamp) {
     let renewed = condition::renewed(&status.conditions, type_, true, said, now);
-    match status.conditions.iter_mut().find(|one| one.type_ == type_) {
-        Some(one) => *one = renewed,
-        None => status.conditions.push(renewed),
-    }
+    condition::put(&mut status.conditions, renewed);
 }
 
 /// Makes a condition true from `now` on, where it is not yet.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipu_api::API_VERSION;
+use ipu_api::condition;
 use ipu_api::ipujob_status::{JobAdmission, JobState, PodSetUpdate};
 use ipu_api::labels;
 use ipu_api::naming;
@@ -12,7 +13,7 @@ use ipu_api::queueing::{
 };
 use ipu_jobs::raw::RawJob;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde_json::{Value, json};
 
 use crate::job::QueuedJob;
@@ -123,14 +124,7 @@ pub fn status(workload: &Workload, fields: &Value) -> Value {
 
 /// The fields of the status of a finished Workload.
 pub fn finished(workload: &Workload, reason: &str, message: &str, now: Timestamp) -> Value {
-    let mut conditions = conditions(workload);
-    set(
-        &mut conditions,
-        workload,
-        (FINISHED, true, reason, message),
-        now,
-    );
-    json!({"conditions": conditions})
+    json!({"conditions": conditions(workload, &[(FINISHED, true, reason, message)], now)})
 }
 
 /// The fields of the status with the condition `PodsReady`.
@@ -140,20 +134,12 @@ pub fn pods_ready(workload: &Workload, is_ready: bool, reason: &str, now: Timest
         (false, "WaitForRecovery") => "At least one pod has failed, waiting for recovery",
         (false, _) => "Not all pods are ready or succeeded",
     };
-    let mut conditions = conditions(workload);
-    set(
-        &mut conditions,
-        workload,
-        (PODS_READY, is_ready, reason, message),
-        now,
-    );
-    json!({"conditions": conditions})
+    json!({"conditions": conditions(workload, &[(PODS_READY, is_ready, reason, message)], now)})
 }
 
 /// The fields of the status of an evicted Workload whose quota is released. After the retry of a check, the operator
 /// requeues it.
 pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
-    let mut conditions = conditions(workload);
     let evicted = workload.condition(EVICTED, "True");
     let (reason, message) = evicted.map_or(("Evicted", ""), |one| (&*one.reason, &*one.message));
     let is_requeued = REQUEUED_AT_ONCE.contains(&reason);
@@ -163,27 +149,14 @@ pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
         deactivated if deactivated.starts_with(DEACTIVATED) => DEACTIVATED,
         other => other,
     };
-    set(
-        &mut conditions,
-        workload,
+    let mut set = vec![
         (REQUEUED, is_requeued, reason, message),
-        now,
-    );
-    set(
-        &mut conditions,
-        workload,
         (QUOTA_RESERVED, false, "Pending", message),
-        now,
-    );
+    ];
     let mut fields = json!({"admission": null});
     if let Some(admitted) = workload.condition(ADMITTED, "True") {
         let text = "The workload has no reservation";
-        set(
-            &mut conditions,
-            workload,
-            (ADMITTED, false, "NoReservation", text),
-            now,
-        );
+        set.push((ADMITTED, false, "NoReservation", text));
         let before = workload.status.as_ref();
         let before = before.and_then(|status| status.accumulated_past_execution_time_seconds);
         let seconds = now
@@ -193,17 +166,15 @@ pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
         fields["accumulatedPastExecutionTimeSeconds"] =
             json!(i32::try_from(seconds).unwrap_or(i32::MAX));
     }
-    fields["conditions"] = json!(conditions);
+    fields["conditions"] = json!(conditions(workload, &set, now));
     fields
 }
 
 /// The fields of the status of a Workload that is in the queue again.
 pub fn requeued(workload: &Workload, now: Timestamp) -> Value {
-    let mut conditions = conditions(workload);
     let message = "the delay of the admission check is over";
     let requeued = (REQUEUED, true, "BackoffFinished", message);
-    set(&mut conditions, workload, requeued, now);
-    json!({"conditions": conditions})
+    json!({"conditions": conditions(workload, &[requeued], now)})
 }
 
 /// The admission that starts a job. The partitions that a check waited for stay.
@@ -271,37 +242,24 @@ fn with_version(workload: &Workload, mut metadata: Value) -> Value {
     metadata
 }
 
-fn conditions(workload: &Workload) -> Vec<Condition> {
-    workload
-        .status
-        .as_ref()
-        .map_or_else(Vec::new, |status| status.conditions.clone())
-}
-
-/// Sets a condition. Its time changes with its status.
-fn set(
-    conditions: &mut Vec<Condition>,
+/// The conditions of a Workload once these are set.
+fn conditions(
     workload: &Workload,
-    (type_, status, reason, message): (&str, bool, &str, &str),
+    set: &[(&str, bool, &str, &str)],
     now: Timestamp,
-) {
-    let status = if status { "True" } else { "False" };
-    let old = conditions
-        .iter()
-        .find(|one| one.type_ == type_ && one.status == status);
-    let since = old.map_or(Time(now), |old| old.last_transition_time.clone());
-    let set = Condition {
-        type_: type_.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message: message[..message.floor_char_boundary(MESSAGE_MAX)].to_owned(),
-        last_transition_time: since,
-        observed_generation: workload.metadata.generation,
-    };
-    match conditions.iter_mut().find(|one| one.type_ == type_) {
-        Some(one) => *one = set,
-        None => conditions.push(set),
+) -> Vec<Condition> {
+    let status = workload.status.as_ref();
+    let mut conditions = status.map_or_else(Vec::new, |status| status.conditions.clone());
+    for &(type_, is_true, reason, message) in set {
+        let message = message[..message.floor_char_boundary(MESSAGE_MAX)].to_owned();
+        let renewed = condition::renewed(&conditions, type_, is_true, (reason, message), now);
+        let new = Condition {
+            observed_generation: workload.metadata.generation,
+            ..renewed
+        };
+        condition::put(&mut conditions, new);
     }
+    conditions
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ mod admission;
 pub(super) mod native;
 mod priority;
 
+use ipu_api::condition;
 use ipu_api::ipujob_status::JobCondition;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels::JOB_UID_LABEL;
@@ -12,7 +13,7 @@ use ipu_jobs::raw::RawJob;
 use ipu_runtime::clock;
 use ipu_runtime::requests;
 use ipu_runtime::work_queue::StepError;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, Patch};
 use kube::core::PartialObjectMeta;
@@ -247,26 +248,21 @@ pub(super) async fn set_conditions(
 
 /// Sets an AdmissionCheck to active, which Kueue requires before it uses a ClusterQueue with the check.
 pub(super) async fn activate(client: &Client, check: &AdmissionCheck) -> Result<(), RequestError> {
-    let conditions = check
-        .status
-        .as_ref()
-        .map_or(&[][..], |status| &status.conditions);
+    let status = check.status.as_ref();
+    let mut conditions = status.map_or_else(Vec::new, |status| status.conditions.clone());
     if conditions
         .iter()
         .any(|one| one.type_ == ACTIVE && one.status == "True")
     {
         return Ok(());
     }
+    let message = "the IPU operator answers the admission check".to_owned();
+    let said = ("Active", message);
     let active = Condition {
-        type_: ACTIVE.to_owned(),
-        status: "True".to_owned(),
-        reason: "Active".to_owned(),
-        message: "the IPU operator answers the admission check".to_owned(),
-        last_transition_time: Time(clock::now()),
         observed_generation: check.metadata.generation,
+        ..condition::renewed(&conditions, ACTIVE, true, said, clock::now())
     };
-    let others = conditions.iter().filter(|one| one.type_ != ACTIVE).cloned();
-    let conditions: Vec<Condition> = others.chain([active]).collect();
+    condition::put(&mut conditions, active);
     let metadata = &check.metadata;
     let patch = json!({
         "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
