@@ -9,7 +9,7 @@ use std::time::Duration;
 use ipu_api::naming::Identity;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, OpenError};
-use ipu_partitions::accounting::{AccountStore, Recorder};
+use ipu_partitions::accounting::{AccountStore, recorder};
 use ipu_partitions::controller_objects::{self, ControllerObjects, Keeper};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
@@ -312,14 +312,7 @@ async fn lead(
     };
     let (objects, keeper) = (objects.clone(), keeper.clone());
     let objects = controller_objects::run(context.clone(), objects, keeper, stop.clone());
-    let recorder = Recorder {
-        client: context.client.clone(),
-        pool: context.pool.clone(),
-        ledger: context.watched.clone(),
-        scope: context.scope.clone(),
-        store: context.accounts.clone(),
-    };
-    let accounting = recorder.run(stop.clone());
+    let accounting = recorder::run(context.clone(), stop.clone());
     let reconcile = ipu_partitions::run(context.clone(), stop.clone());
     futures::join!(reconcile, sweep, summary, advertise, objects, accounting);
 }

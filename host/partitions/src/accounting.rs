@@ -22,7 +22,6 @@ use parking_lot::{Mutex, MutexGuard};
 pub use account::Account;
 pub use accounts::Accounts;
 pub use ipu_states::{ControllerUse, IpuGroup, IpuState};
-pub use recorder::Recorder;
 
 /// The accounts of the leader; those of any other replica are empty. Clones are cheap and share the data.
 #[derive(Clone, Debug, Default)]

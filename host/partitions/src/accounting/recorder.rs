@@ -7,18 +7,16 @@ use std::time::Duration;
 use futures::StreamExt;
 use ipu_api::vipu_controller::VIPUController;
 use ipu_runtime::clock;
-use ipu_runtime::scope::Scope;
 use kube::Client;
 use kube::api::{Api, ListParams};
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use vipu_client::inventory::Report;
 
+use super::Accounts;
 use super::observation::{ControllerReport, LedgerUse, UsedPartitions};
 use super::pod_readiness::PodReadiness;
-use super::{AccountStore, Accounts};
-use crate::controller_pool::ControllerPool;
-use crate::watched::Watched;
+use crate::context::Context;
 
 /// Time between two reads of the controllers. A partition that others create is seen as late as that.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -36,53 +34,42 @@ const PAGE: u32 = 32;
 const RETRY: Duration = Duration::from_secs(10);
 
 /// Keeps the accounts of the leader.
-#[derive(Clone)]
-pub struct Recorder {
-    /// The API server.
-    pub client: Client,
-    /// The V-IPU controllers.
-    pub pool: Arc<ControllerPool>,
-    /// The IPUPartitions.
-    pub ledger: Watched,
-    /// The namespaces whose Pods are watched.
-    pub scope: Scope,
-    /// The accounts.
-    pub store: AccountStore,
-}
-
-/// The working data of the recorder.
-#[derive(Default)]
-struct Working {
+struct Recorder {
+    context: Arc<Context>,
     pods: PodReadiness,
     used: Mutex<UsedPartitions>,
     reports: Mutex<Vec<ControllerReport>>,
 }
 
-impl Recorder {
-    /// Keeps the accounts until `stop`.
-    pub async fn run(self, stop: CancellationToken) {
-        let working = Working::default();
-        let recording = async {
-            self.resume().await;
-            self.ledger.once_listed().await;
-            futures::join!(
-                self.read_controllers(&working),
-                self.follow_changes(&working)
-            )
-        };
-        let following = working.pods.follow(&self.client, &self.scope);
-        let both = Box::pin(async { futures::join!(recording, following) });
-        let _ = stop.run_until_cancelled(both).await;
-    }
+/// Keeps the accounts until `stop`.
+pub async fn run(context: Arc<Context>, stop: CancellationToken) {
+    let recorder = Recorder {
+        context,
+        pods: PodReadiness::default(),
+        used: Mutex::default(),
+        reports: Mutex::default(),
+    };
+    let context = &recorder.context;
+    let recording = async {
+        recorder.resume().await;
+        context.watched.once_listed().await;
+        futures::join!(recorder.read_controllers(), recorder.follow_changes())
+    };
+    let following = recorder.pods.follow(&context.client, &context.scope);
+    let both = Box::pin(async { futures::join!(recording, following) });
+    let _ = stop.run_until_cancelled(both).await;
+}
 
+impl Recorder {
     /// Continues the accounts of the leader before, who may have been this replica. Nothing is counted until the statuses
     /// are read: a status must not replace what it continues.
     async fn resume(&self) {
         loop {
-            match previous(&self.client).await {
+            match previous(&self.context.client).await {
                 Ok(mut accounts) => {
-                    accounts.prefer_own(self.store.aside());
-                    *self.store.accounts() = accounts;
+                    let store = &self.context.accounts;
+                    accounts.prefer_own(store.aside());
+                    *store.accounts() = accounts;
                     return;
                 }
                 // The kind is not served, so nobody has written accounts.
@@ -99,18 +86,19 @@ impl Recorder {
     }
 
     /// Reads all controllers again and again.
-    async fn read_controllers(&self, working: &Working) {
+    async fn read_controllers(&self) {
         loop {
-            let reports = self.pool.reports().await;
-            self.take_reports(&reports, working);
+            let reports = self.context.pool.reports().await;
+            self.take_reports(&reports);
             tokio::time::sleep(PERIOD).await;
         }
     }
 
     /// Observes after each change of an IPUPartition or a Pod.
-    async fn follow_changes(&self, working: &Working) {
-        let mut names = pin!(self.ledger.names().ready_chunks(BATCH));
-        let (mut released, mut pods) = (self.ledger.released(), working.pods.changes());
+    async fn follow_changes(&self) {
+        let ledger = &self.context.watched;
+        let mut names = pin!(ledger.names().ready_chunks(BATCH));
+        let (mut released, mut pods) = (ledger.released(), self.pods.changes());
         loop {
             tokio::select! {
                 Some(_) = names.next() => {}
@@ -118,34 +106,34 @@ impl Recorder {
                 Ok(()) = pods.changed() => {}
                 else => return,
             }
-            self.observe(&self.ledger_use(working), working);
+            self.observe(&self.ledger_use());
             tokio::time::sleep(BATCH_DELAY).await;
         }
     }
 
-    fn take_reports(&self, reports: &[Report], working: &Working) {
-        let ledger = self.ledger_use(working);
+    fn take_reports(&self, reports: &[Report]) {
+        let ledger = self.ledger_use();
         let reports = reports.iter().map(|report| ledger.report(report));
-        *working.reports.lock() = reports.collect();
-        self.observe(&ledger, working);
+        *self.reports.lock() = reports.collect();
+        self.observe(&ledger);
     }
 
-    fn ledger_use(&self, working: &Working) -> LedgerUse {
-        let pods = |namespace: &Arc<str>, id| working.pods.of(namespace, id);
-        let mut used = working.used.lock();
-        self.ledger.read(|cache| {
+    fn ledger_use(&self) -> LedgerUse {
+        let pods = |namespace: &Arc<str>, id| self.pods.of(namespace, id);
+        let mut used = self.used.lock();
+        self.context.watched.read(|cache| {
             let smallest_waiting = cache.smallest_waiting();
             let briefs = cache.briefs().map(|(brief, _)| brief);
             LedgerUse::of(briefs, smallest_waiting, pods, &mut used, clock::now())
         })
     }
 
-    fn observe(&self, ledger: &LedgerUse, working: &Working) {
-        let observed = ledger.observed(&working.reports.lock());
+    fn observe(&self, ledger: &LedgerUse) {
+        let observed = ledger.observed(&self.reports.lock());
         let is_kept = |name: &str| ledger.has_controller(name);
         // Before the first reports, no controller counts as gone.
-        if !observed.is_empty() || self.pool.controllers().is_empty() {
-            let mut accounts = self.store.accounts();
+        if !observed.is_empty() || self.context.pool.controllers().is_empty() {
+            let mut accounts = self.context.accounts.accounts();
             accounts.observe(&observed, is_kept, clock::now());
         }
     }
