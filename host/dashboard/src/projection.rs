@@ -8,4 +8,4 @@ mod policy;
 pub use self::controller::{Accounted, Controller};
 pub use self::job::{Job, Obstacle};
 pub use self::partition::{Owner, Partition, Reason};
-pub use self::policy::{Policy, Shadow};
+pub use self::policy::Policy;

@@ -5,6 +5,7 @@ use ipu_api::vipu_controller::{ControllerIpus, VIPUController};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::core::DynamicObject;
+use serde::Serialize;
 
 use crate::shown::shown;
 
@@ -12,9 +13,11 @@ use crate::shown::shown;
 const HOURS_MAX: usize = 25;
 
 /// A V-IPU controller.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Controller {
-    /// Name of the object.
+    /// Name of the object. Empty: the user may not list them, and partitions name this one.
+    #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
     /// `host:port`, as partitions name it.
     pub address: String,
@@ -23,28 +26,37 @@ pub struct Controller {
     /// Whether it answers.
     pub is_ready: bool,
     /// When that last changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Whether new partitions can be created on it.
+    #[serde(skip)]
     pub is_open: bool,
     /// Who has cordoned or drained it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
     /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Key and value of the label of the nodes that reach it.
+    #[serde(skip)]
     pub label: (String, String),
     /// How many nodes have it.
     pub nodes: u32,
     /// Version of its server.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
     /// Its IPUs.
+    #[serde(skip)]
     pub ipus: ControllerIpus,
     /// The request that its free IPUs are reserved for.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<String>,
     /// How many partitions went to ERROR within the last day.
     pub failed_partitions: u32,
     /// How often it reset a partition by itself within the last day.
     pub auto_resets: u32,
     /// Where its IPU-seconds went, hour by hour.
+    #[serde(skip)]
     pub accounted: Option<Accounted>,
 }
 

@@ -1,6 +1,6 @@
 //! Pure: what the dashboard keeps of an IPUPolicy.
 
-use ipu_api::ipupolicy::IPUPolicy;
+use ipu_api::ipupolicy::{IPUPolicy, ShadowCounts};
 use jiff::Timestamp;
 use kube::core::DynamicObject;
 use serde::Serialize;
@@ -36,26 +36,13 @@ pub struct Policy {
     pub answered: i64,
     /// Calls without one.
     pub failed: i64,
-    /// How its answers compare with those that count.
+    /// How its answers compare with those that count, without samples.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub shadow: Option<Shadow>,
+    pub shadow: Option<ShadowCounts>,
     /// The number of replicas that report about it.
     pub replicas: usize,
     /// The number of replicas with a problem.
     pub replicas_with_problem: usize,
-}
-
-/// How the answers of a shadow policy compare with those that count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Shadow {
-    /// Equal answers.
-    pub equal: i64,
-    /// Different answers.
-    pub different: i64,
-    /// Calls without an answer.
-    pub failed: i64,
-    /// Requests that it was not asked about.
-    pub skipped: i64,
 }
 
 impl Policy {
@@ -77,11 +64,9 @@ impl Policy {
             desired_digest: status.desired_digest.as_deref().map(shown),
             answered: status.calls.answered,
             failed: status.calls.failed,
-            shadow: status.shadow.as_ref().map(|counts| Shadow {
-                equal: counts.equal,
-                different: counts.different,
-                failed: counts.failed,
-                skipped: counts.skipped,
+            shadow: status.shadow.map(|counts| ShadowCounts {
+                samples: Vec::new(),
+                ..counts
             }),
             replicas: replicas.len(),
             replicas_with_problem: problems.count(),

@@ -14,42 +14,15 @@ use crate::projection::{Controller, Partition};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerRow {
-    /// Name of the VIPUController. Missing: the user may not list them, and partitions name this one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// `host:port`.
-    pub address: String,
-    /// Its state in words.
-    pub summary: String,
-    /// Whether it answers.
-    pub is_ready: bool,
-    /// When that last changed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub since: Option<Timestamp>,
-    /// Who has cordoned or drained it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub requested_by: Option<String>,
-    /// Why.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-    /// How many nodes reach it.
-    pub nodes: u32,
-    /// Version of its server.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub version: Option<String>,
+    /// What is kept of it.
+    #[serde(flatten)]
+    pub controller: Controller,
     /// All of its IPUs. Missing: the user may not list VIPUControllers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<u32>,
     /// The largest partition that could be created now: an estimate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub largest_free: Option<u32>,
-    /// The request that its free IPUs are reserved for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reserved_for: Option<String>,
-    /// How many partitions went to ERROR within the last day.
-    pub failed_partitions: u32,
-    /// How often it reset a partition by itself within the last day.
-    pub auto_resets: u32,
     /// Its IPUs: partitions by name, then the others.
     pub blocks: Vec<Block>,
 }
@@ -103,11 +76,19 @@ pub fn controllers(
             Some(controller) => {
                 let known = cluster.partitions.is_known();
                 blocks.extend(rest(controller, &blocks, known, smallest));
-                row(controller, blocks)
+                ControllerRow {
+                    controller: (*controller).clone(),
+                    total: Some(controller.ipus.total),
+                    largest_free: Some(controller.ipus.largest_free),
+                    blocks,
+                }
             }
             None => ControllerRow {
-                address: (*address).to_owned(),
-                summary: "Unknown".to_owned(),
+                controller: Controller {
+                    address: (*address).to_owned(),
+                    summary: "Unknown".to_owned(),
+                    ..Controller::default()
+                },
                 blocks,
                 ..ControllerRow::default()
             },
@@ -173,26 +154,6 @@ fn rest(
     .collect()
 }
 
-fn row(controller: &Controller, blocks: Vec<Block>) -> ControllerRow {
-    ControllerRow {
-        name: Some(controller.name.clone()),
-        address: controller.address.clone(),
-        summary: controller.summary.clone(),
-        is_ready: controller.is_ready,
-        since: controller.since,
-        requested_by: controller.requested_by.clone(),
-        reason: controller.reason.clone(),
-        nodes: controller.nodes,
-        version: controller.version.clone(),
-        total: Some(controller.ipus.total),
-        largest_free: Some(controller.ipus.largest_free),
-        reserved_for: controller.reserved_for.clone(),
-        failed_partitions: controller.failed_partitions,
-        auto_resets: controller.auto_resets,
-        blocks,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -210,7 +171,7 @@ mod tests {
         let block = |one: &Block| format!("{:?} {}", one.state, one.ipus);
         let row = |one: &ControllerRow| {
             let blocks: Vec<_> = one.blocks.iter().map(block).collect();
-            format!("{}: {}", one.address, blocks.join(", "))
+            format!("{}: {}", one.controller.address, blocks.join(", "))
         };
         rows.iter().map(row).collect()
     }
@@ -280,6 +241,6 @@ mod tests {
         };
         let listed = super::controllers(&known, None, page, now());
         assert_eq!((listed.total, listed.rows.len()), (256, 6));
-        assert_eq!(listed.rows[5].address, "pod255:8090");
+        assert_eq!(listed.rows[5].controller.address, "pod255:8090");
     }
 }
