@@ -14,6 +14,7 @@ use futures::future::join_all;
 use futures::stream;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::object_ref::ObjectRef;
 use ipu_partitions::placement::request::shortened;
 use ipu_partitions::status_update;
 use ipu_runtime::clock;
@@ -25,7 +26,7 @@ use kube::{Client, ResourceExt};
 use vipu_client::auth::AuthError;
 use vipu_client::{AuthFiles, Registry};
 
-use self::plan::{Adoption, Controller, Entry, Findings, Job};
+use self::plan::{Adoption, Controller, Entry, Findings};
 use crate::proxy::{ProxyArguments, ProxyOptions, deadlines};
 
 /// What is adopted, and whether that is done.
@@ -126,12 +127,8 @@ async fn look(client: &Client, options: &ProxyOptions) -> Result<Vec<Entry>, Ado
     let jobs = Api::<IPUJob>::all(client.clone());
     let jobs = jobs.list_metadata(&ListParams::default()).await;
     let jobs = jobs.map_err(unread("the IPUJobs"))?.into_iter();
-    let jobs: Vec<Job> = jobs
-        .map(|job| Job {
-            namespace: job.namespace().unwrap_or_default(),
-            name: job.name_any(),
-            uid: job.uid().unwrap_or_default(),
-        })
+    let jobs: Vec<ObjectRef> = jobs
+        .filter_map(|job| ObjectRef::of(&job.metadata))
         .collect();
     let partitions = partitions(client).await?;
     Ok(plan::plan(&Findings {

@@ -24,7 +24,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use self::bundle::{Bundle, Contents};
-use self::plan::{Form, Read, Target};
+use self::plan::{Form, Read};
 
 /// Longest time of one read.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -82,8 +82,8 @@ pub enum SupportError {
 
 /// Gathers the bundle and writes it; what cannot be read is named in it. Answers a line for people.
 pub async fn run(client: Client, options: &SupportOptions) -> Result<String, SupportError> {
-    let target = target(options)?;
-    let contents = gather(client, &target, options.metrics_token.as_deref()).await;
+    check_names(options)?;
+    let contents = gather(client, options).await;
     let (files, missing) = (contents.files.len(), contents.missing);
     let written = write(options, &contents);
     written.map_err(|source| SupportError::Write {
@@ -97,7 +97,7 @@ pub async fn run(client: Client, options: &SupportOptions) -> Result<String, Sup
     ))
 }
 
-fn target(options: &SupportOptions) -> Result<Target, SupportError> {
+fn check_names(options: &SupportOptions) -> Result<(), SupportError> {
     let names = [
         (
             "namespace",
@@ -111,16 +111,11 @@ fn target(options: &SupportOptions) -> Result<Target, SupportError> {
         let value = value.clone();
         return Err(SupportError::Name { option, value });
     }
-    Ok(Target {
-        namespace: options.namespace.clone(),
-        fullname: options.fullname.clone(),
-        tracker: options.tracker.clone(),
-        log_lines: options.log_lines,
-    })
+    Ok(())
 }
 
 /// Reads everything, one after the other: a cluster in trouble is not asked for more at once.
-async fn gather(client: Client, target: &Target, token: Option<&str>) -> Contents {
+async fn gather(client: Client, target: &SupportOptions) -> Contents {
     let mut bundle = Bundle::default();
     for one in plan::reads(target) {
         let answer = read(&client, &one).await;
@@ -140,6 +135,7 @@ async fn gather(client: Client, target: &Target, token: Option<&str>) -> Content
                 bundle.add(one, answer);
             }
             for port in plan::metrics(&pods) {
+                let token = target.metrics_token.as_deref();
                 let answer = metrics::read(&client, &target.namespace, &port, token).await;
                 bundle.add(port.read(), answer);
             }

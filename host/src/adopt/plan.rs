@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::labels;
 use ipu_api::naming;
+use ipu_api::object_ref::ObjectRef;
 use kube::ResourceExt;
 use vipu_client::model::ListedPartition;
 
@@ -19,21 +20,13 @@ pub(super) struct Findings<'a> {
     /// The ids in the tracker.
     pub tracked: &'a BTreeSet<String>,
     /// Every IPUJob of the cluster.
-    pub jobs: &'a [Job],
+    pub jobs: &'a [ObjectRef],
     /// Every IPUPartition of the cluster that can be read.
     pub partitions: &'a [IPUPartition],
     /// What every V-IPU controller of the list has, or why it cannot be asked.
     pub controllers: &'a [Controller],
     /// Whose jobs this release serves.
     pub scope: &'a Scope,
-}
-
-/// An IPUJob, by what identifies it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Job {
-    pub namespace: String,
-    pub name: String,
-    pub uid: String,
 }
 
 /// A V-IPU controller of the list.
@@ -121,21 +114,21 @@ fn judge(findings: &Findings<'_>, id: &str) -> Result<Adoption, Refusal> {
     if !findings.tracked.contains(id) {
         return Err(Refusal::NotTracked);
     }
-    let candidates: Vec<Candidate> = candidates(findings, id).into_iter().collect();
-    let candidate = match &candidates[..] {
+    let candidates: Vec<_> = candidates(findings, id).into_iter().collect();
+    let (candidate, kind) = match &candidates[..] {
         [] => return Err(Refusal::Nobody),
         [candidate] => candidate,
         several => {
-            let names = several.iter().map(|one| one.name.clone());
+            let names = several.iter().map(|(one, kind)| format!("{kind} {one}"));
             return Err(Refusal::Ambiguous(names.collect()));
         }
     };
     if !findings.scope.contains(&candidate.namespace) {
-        return Err(Refusal::NotServed(candidate.namespace.clone()));
+        return Err(Refusal::NotServed(candidate.namespace.to_string()));
     }
     let mut partitions = findings.partitions.iter();
     let partition = partitions.find(|one| is_meant(one, id));
-    let partition = partition.ok_or_else(|| Refusal::NotWanted(candidate.name.clone()))?;
+    let partition = partition.ok_or_else(|| Refusal::NotWanted(format!("{kind} {candidate}")))?;
     can_take(partition)?;
     let (controller, found) = holder(findings.controllers, id)?;
     let spec = &partition.spec;
@@ -153,34 +146,18 @@ fn judge(findings: &Findings<'_>, id: &str) -> Result<Adoption, Refusal> {
     })
 }
 
-/// Whose partition an id can be.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Candidate {
-    namespace: String,
-    /// For people.
-    name: String,
-    uid: String,
-}
-
-/// Everybody that an id can be meant for: `p-a-b-c-0` is both of `a` in `b-c` and of `a-b` in `c`.
-fn candidates(findings: &Findings<'_>, id: &str) -> BTreeSet<Candidate> {
+/// Everybody that an id can be meant for, with their kinds: `p-a-b-c-0` is both of `a` in `b-c` and of `a-b` in `c`.
+fn candidates<'a>(findings: &Findings<'a>, id: &str) -> BTreeSet<(ObjectRef, &'a str)> {
     let jobs = findings.jobs.iter().filter(|job| could_have(job, id));
-    let jobs = jobs.map(|job| Candidate {
-        namespace: job.namespace.clone(),
-        name: format!("IPUJob {}/{}", job.namespace, job.name),
-        uid: job.uid.clone(),
-    });
+    let jobs = jobs.map(|job| (job.clone(), "IPUJob"));
     let owners = findings.partitions.iter().filter(|one| is_meant(one, id));
-    let owners = owners.map(|one| &one.spec.owner).map(|owner| Candidate {
-        namespace: owner.namespace.clone(),
-        name: format!("{} {}/{}", owner.kind, owner.namespace, owner.name),
-        uid: owner.uid.clone(),
-    });
+    let owners = owners.map(|one| &one.spec.owner);
+    let owners = owners.map(|owner| (ObjectRef::of_owner(owner), owner.kind.as_str()));
     jobs.chain(owners).collect()
 }
 
 /// Whether Graphcore's operator would have called a partition of this job so, for any of its instances.
-fn could_have(job: &Job, id: &str) -> bool {
+fn could_have(job: &ObjectRef, id: &str) -> bool {
     let start = format!("p-{}-{}-", job.name, job.namespace);
     let instance = id.strip_prefix(&start);
     let number = instance.and_then(|instance| instance.parse::<u32>().ok());

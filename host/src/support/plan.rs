@@ -5,6 +5,8 @@ use serde_json::Value;
 
 use ipu_api::labels;
 
+use super::SupportOptions;
+
 /// Most objects of one list.
 const OBJECTS: u32 = 500;
 
@@ -13,19 +15,6 @@ pub(super) const LOGS: &str = "logs/";
 
 /// Selects what the chart makes.
 const OPERATORS: &str = "app.kubernetes.io/part-of=ipu-operator";
-
-/// The release that the bundle is about.
-#[derive(Clone, Debug)]
-pub(super) struct Target {
-    /// Namespace of the release.
-    pub namespace: String,
-    /// Start of the names of the release's objects.
-    pub fullname: String,
-    /// Name of the ConfigMap with the summary of partitions.
-    pub tracker: String,
-    /// Most lines of one log, from its end.
-    pub log_lines: u32,
-}
 
 /// How an answer is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,8 +52,8 @@ impl Read {
 }
 
 /// Everything but what depends on which Pods there are.
-pub(super) fn reads(target: &Target) -> Vec<Read> {
-    let Target {
+pub(super) fn reads(target: &SupportOptions) -> Vec<Read> {
+    let SupportOptions {
         namespace,
         fullname,
         tracker,
@@ -125,13 +114,13 @@ pub(super) fn reads(target: &Target) -> Vec<Read> {
 }
 
 /// Where the operator's own Pods are listed.
-pub(super) fn pods(target: &Target) -> String {
+pub(super) fn pods(target: &SupportOptions) -> String {
     let path = format!("/api/v1/namespaces/{}/pods", target.namespace);
     list(&path, &[("labelSelector", OPERATORS)])
 }
 
 /// The logs of every container in a list of Pods, and those of the ones before, where there were any.
-pub(super) fn logs(target: &Target, pods: &Value) -> Vec<Read> {
+pub(super) fn logs(target: &SupportOptions, pods: &Value) -> Vec<Read> {
     let mut reads = Vec::new();
     for pod in items(pods) {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
@@ -192,7 +181,7 @@ pub(super) fn items(answer: &Value) -> &[Value] {
     items.map_or_else(|| std::slice::from_ref(answer), Vec::as_slice)
 }
 
-fn log(target: &Target, pod: &str, container: &str, previous: bool) -> Read {
+fn log(target: &SupportOptions, pod: &str, container: &str, previous: bool) -> Read {
     let mut query = Serializer::new(String::new());
     query.append_pair("container", container);
     query.append_pair("tailLines", &target.log_lines.to_string());
@@ -225,12 +214,14 @@ mod tests {
 
     use super::*;
 
-    fn target() -> Target {
-        Target {
+    fn target() -> SupportOptions {
+        SupportOptions {
             namespace: "ipu".to_owned(),
             fullname: "ipus".to_owned(),
             tracker: "tracker".to_owned(),
+            output: "bundle".into(),
             log_lines: 100,
+            metrics_token: None,
         }
     }
 

@@ -36,11 +36,11 @@ fn partition(namespace: &str, name: &str, status: &Value) -> IPUPartition {
     .unwrap()
 }
 
-fn job(namespace: &str, name: &str) -> Job {
-    Job {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: format!("uid-of-{name}"),
+fn job(namespace: &str, name: &str) -> ObjectRef {
+    ObjectRef {
+        namespace: namespace.into(),
+        name: name.into(),
+        uid: format!("uid-of-{name}").into(),
     }
 }
 
@@ -64,7 +64,7 @@ fn controller(name: &str, ids: &[(&str, u32, u32)]) -> Controller {
 /// A world in which `ID` can be adopted, to be changed by each case.
 struct World {
     tracked: Vec<&'static str>,
-    jobs: Vec<Job>,
+    jobs: Vec<ObjectRef>,
     partitions: Vec<IPUPartition>,
     controllers: Vec<Controller>,
     scope: Scope,
