@@ -35,10 +35,7 @@ use super::{MUTATE_PATH, MUTATE_POD_PATH, VALIDATE_PATH, pods};
 struct WebhookState {
     active: ActivePolicies,
     namespaces: Namespaces,
-    callers: Callers,
-    metrics: Admission,
-    conflicts: Conflicts,
-    kueue: ServedGroup,
+    context: WebhookContext,
     intake: Arc<Intake>,
 }
 
@@ -54,7 +51,7 @@ impl WebhookState {
     /// otherwise. `None` if the release is active.
     fn standby_answer(&self, request: &AdmissionRequest) -> Option<Answer> {
         let (namespace, reviewed) = (&request.namespace, request.reviewed);
-        let conflicts = self.conflicts.current();
+        let conflicts = self.context.conflicts.current();
         let first = conflicts.first()?;
         if conflicts.iter().any(|one| one.theirs.contains(namespace)) {
             return Some(Answer::allowed());
@@ -89,7 +86,7 @@ impl WebhookState {
             active: &self.active,
             context: self.namespaces.context(&request.namespace, ""),
             caller: Some(origin.address),
-            is_trusted: self.callers.is_api_server(origin.address, request),
+            is_trusted: self.context.callers.is_api_server(origin.address, request),
         };
         pods::reviewed(request, &hooks).await
     }
@@ -97,11 +94,11 @@ impl WebhookState {
     fn run<'a>(&'a self, origin: ReviewOrigin, request: &'a AdmissionRequest) -> ChainRun<'a> {
         let context = self.namespaces.context(&request.namespace, "");
         let admission = request.admission(origin.operation, context);
-        let is_trusted = self.callers.is_api_server(origin.address, request);
+        let is_trusted = self.context.callers.is_api_server(origin.address, request);
         ChainRun::new(&self.active, request, admission)
             .for_caller(Some(origin.address))
             .trusted(is_trusted)
-            .with_kueue(self.kueue.is_served())
+            .with_kueue(self.context.kueue.is_served())
     }
 }
 
@@ -131,11 +128,8 @@ pub fn router(active: ActivePolicies, namespaces: Namespaces, context: WebhookCo
         .with_state(WebhookState {
             active,
             namespaces,
-            metrics: context.admission,
-            callers: context.callers,
-            conflicts: context.conflicts,
-            kueue: context.kueue,
-            intake: Arc::new(Intake::new(context.refused)),
+            intake: Arc::new(Intake::new(context.refused.clone())),
+            context,
         })
 }
 
@@ -164,7 +158,7 @@ async fn answered(
     call: Request,
     answer: impl AsyncFnOnce(ReviewOrigin, &mut AdmissionRequest) -> Answer,
 ) -> Response {
-    let (began, metrics) = (Instant::now(), &state.metrics);
+    let (began, metrics) = (Instant::now(), &state.context.admission);
     let (parts, body) = call.into_parts();
     let mut admitted = match state.intake.read(&parts, body, reviewed).await {
         Ok(admitted) => admitted,

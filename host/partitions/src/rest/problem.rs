@@ -15,9 +15,9 @@ const RULE_MAX: usize = 512;
 /// Most faults in one answer. A client that sends a thousand has made one mistake.
 const FAULTS_MAX: usize = 16;
 
-/// One part of a request that breaks a rule: the field, its value, the rule, and all of it in one
-/// sentence.
+/// One part of a request that breaks a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "ProblemError")]
 pub struct Fault {
     /// The part of the request.
     pub field: String,
@@ -25,7 +25,8 @@ pub struct Fault {
     pub value: String,
     /// What is allowed.
     pub rule: String,
-    /// A sentence for people.
+    /// All of it in a sentence for people.
+    #[serde(skip)]
     pub message: String,
 }
 
@@ -173,14 +174,13 @@ impl Problem {
 
     /// The format of port 8443; `instance` is the requested path.
     pub fn document(&self, instance: &str) -> ProblemDocument {
-        let errors = self.faults.iter();
         ProblemDocument {
             kind: format!("urn:ipu-operator:problem:{}", self.kind.slug()),
             title: self.kind.title().to_owned(),
             status: self.kind.status(),
             detail: self.detail.clone(),
             instance: shown(instance),
-            errors: errors.map(ProblemError::from).collect(),
+            errors: self.faults.clone(),
         }
     }
 
@@ -212,28 +212,7 @@ pub struct ProblemDocument {
     /// The path that was asked for.
     pub instance: String,
     /// The parts of the request that break a rule.
-    pub errors: Vec<ProblemError>,
-}
-
-/// One part of a request that breaks a rule.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
-pub struct ProblemError {
-    /// The part of the request.
-    pub field: String,
-    /// What was found there, cut where it is long.
-    pub value: String,
-    /// What is allowed.
-    pub rule: String,
-}
-
-impl From<&Fault> for ProblemError {
-    fn from(fault: &Fault) -> Self {
-        Self {
-            field: fault.field.clone(),
-            value: fault.value.clone(),
-            rule: fault.rule.clone(),
-        }
-    }
+    pub errors: Vec<Fault>,
 }
 
 /// An error of port 8080, in the format of Graphcore's proxy.
