@@ -92,14 +92,9 @@ pub struct Figures {
     pub figures: Vec<Figure>,
     /// The figures of each namespace.
     pub namespaces: Vec<NamespaceFigures>,
-    /// Decisions of the policy.
-    pub decisions: u64,
-    /// Decisions that a controller refused.
-    pub refused: u64,
-    /// Decisions of the policy that the host overruled.
-    pub overruled: u64,
-    /// Why it overruled the first one.
-    pub first_overruled: Option<String>,
+    /// Counts of the replay.
+    #[serde(flatten)]
+    pub counts: Counts,
 }
 
 /// A job that ran.
@@ -124,12 +119,6 @@ pub fn figures(input: Input<'_>, replay: &Replay) -> Figures {
     let runs = runs(input.jobs, &replay.outcomes);
     let is_rejected = |outcome: &&Outcome| matches!(outcome, Outcome::Rejected(_));
     let rejected = replay.outcomes.iter().filter(is_rejected).count();
-    let Counts {
-        decisions,
-        refused,
-        overruled,
-        first_overruled,
-    } = replay.counts.clone();
     let large = runs.iter().filter(|run| run.job.all_ipus() >= input.large);
     Figures {
         ran: runs.len(),
@@ -138,10 +127,7 @@ pub fn figures(input: Input<'_>, replay: &Replay) -> Figures {
         large: large.count(),
         namespaces: namespaces(&runs),
         figures: all(input, &runs, replay),
-        decisions,
-        refused,
-        overruled,
-        first_overruled,
+        counts: replay.counts.clone(),
     }
 }
 

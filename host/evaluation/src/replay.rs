@@ -14,6 +14,7 @@ use ipu_guest_host::model::Decision;
 use ipu_guest_host::policy_request::PlacementRequest;
 use ipu_partitions::queue::QueueEntry;
 use jiff::Timestamp;
+use serde::Serialize;
 
 use crate::controllers::Controller;
 use crate::jobs::Job;
@@ -86,7 +87,8 @@ pub enum Outcome {
 }
 
 /// Counts of a replay.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Counts {
     /// Decisions of the policy.
     pub decisions: u64,

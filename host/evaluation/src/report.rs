@@ -153,6 +153,7 @@ fn columns(one: &Evaluated) -> impl Iterator<Item = &Figure> {
 /// Returns the counts of a policy as sentences.
 fn counts(one: &Evaluated, large: u64) -> String {
     let figures = &one.figures;
+    let counts = &figures.counts;
     let mut text = format!(
         "\n{}: {} jobs ran, {} of them large ({large} IPUs or more); {} rejected, {} never served\n\
          {} decisions, {} of them refused by a controller without an aligned block\n",
@@ -161,14 +162,14 @@ fn counts(one: &Evaluated, large: u64) -> String {
         figures.large,
         figures.rejected,
         figures.waiting,
-        figures.decisions,
-        figures.refused,
+        counts.decisions,
+        counts.refused,
     );
-    if let Some(why) = &figures.first_overruled {
+    if let Some(why) = &counts.first_overruled {
         let _ = writeln!(
             text,
             "{} decisions overruled by the host; the first one: {why}",
-            figures.overruled
+            counts.overruled
         );
     }
     text
@@ -209,6 +210,7 @@ mod tests {
     use super::*;
     use crate::controllers::Controller;
     use crate::jobs::Job;
+    use crate::replay::Counts;
 
     fn evaluated(policy: &str, value: f64, bound: Option<f64>) -> Evaluated {
         let gap = bound.map(|bound| (value - bound).abs());
@@ -233,10 +235,11 @@ mod tests {
                     figure("waitMean", "wait, mean", Unit::Seconds),
                 ],
                 namespaces: Vec::new(),
-                decisions: 7,
-                refused: 3,
-                overruled: 0,
-                first_overruled: None,
+                counts: Counts {
+                    decisions: 7,
+                    refused: 3,
+                    ..Counts::default()
+                },
             },
         }
     }
