@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use ipu_api::vipu_controller::VIPUController;
 use ipu_runtime::panics;
+use ipu_runtime::scope::watch::refused;
 use ipu_runtime::trimmed::{Guarded, readable};
 use ipu_runtime::watch_store::Store;
 use kube::api::Api;
@@ -150,7 +151,7 @@ impl ControllerObjectWatch {
     /// Without a definition there are no objects, and no controller is cordoned: the proxy goes on without them until
     /// somebody applies it. After any other error, what was known stays.
     fn apply_error(&self, error: &watcher::Error) {
-        if !is_not_found(error) {
+        if refused(error) != Some(404) {
             tracing::warn!(
                 %error,
                 "failed to watch VIPUControllers, whose cordons stay as they were; nothing is placed before a first list"
@@ -185,15 +186,6 @@ fn requests(objects: &BTreeMap<String, Object>) -> CordonRequests {
 fn essence(object: &Object) -> (Option<&str>, ObservedSpec, bool) {
     let release = object.release.as_deref();
     (release, object.spec, object.is_deleted)
-}
-
-fn is_not_found(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) =
-        error
-    else {
-        return false;
-    };
-    matches!(source, kube::Error::Api(status) if status.code == 404)
 }
 
 #[cfg(test)]

@@ -157,7 +157,7 @@ impl UsageCounter {
         let mut usage = self.namespaces.get(namespace).copied().unwrap_or_default();
         let own = self.partitions.objects().get(&Uid::of(excluded));
         if let Some(own) = own.filter(|own| *own.namespace == *namespace) {
-            subtract(&mut usage, own.usage());
+            adjust(&mut usage, own.usage(), u32::saturating_sub);
         }
         Some(usage)
     }
@@ -214,7 +214,7 @@ impl UsageCounter {
         self.placements += u64::from(has.ipus > had.unwrap_or_default().ipus);
         if let Some(now) = now {
             let usage = self.namespaces.entry(Arc::clone(&now.namespace));
-            add(usage.or_default(), has);
+            adjust(usage.or_default(), has, u32::saturating_add);
         }
         if let Some(before) = change.before {
             self.subtract(&before);
@@ -225,29 +225,19 @@ impl UsageCounter {
         let Some(usage) = self.namespaces.get_mut(&partition.namespace) else {
             return;
         };
-        subtract(usage, partition.usage());
+        adjust(usage, partition.usage(), u32::saturating_sub);
         if *usage == Usage::default() {
             self.namespaces.remove(&partition.namespace);
         }
     }
 }
 
-fn add(usage: &mut Usage, more: Usage) {
-    usage.ipus = usage.ipus.saturating_add(more.ipus);
-    usage.partitions = usage.partitions.saturating_add(more.partitions);
-    usage.waiting_ipus = usage.waiting_ipus.saturating_add(more.waiting_ipus);
-    usage.waiting_partitions = usage
-        .waiting_partitions
-        .saturating_add(more.waiting_partitions);
-}
-
-fn subtract(usage: &mut Usage, less: Usage) {
-    usage.ipus = usage.ipus.saturating_sub(less.ipus);
-    usage.partitions = usage.partitions.saturating_sub(less.partitions);
-    usage.waiting_ipus = usage.waiting_ipus.saturating_sub(less.waiting_ipus);
-    usage.waiting_partitions = usage
-        .waiting_partitions
-        .saturating_sub(less.waiting_partitions);
+/// Adds or subtracts.
+fn adjust(usage: &mut Usage, by: Usage, changed: fn(u32, u32) -> u32) {
+    usage.ipus = changed(usage.ipus, by.ipus);
+    usage.partitions = changed(usage.partitions, by.partitions);
+    usage.waiting_ipus = changed(usage.waiting_ipus, by.waiting_ipus);
+    usage.waiting_partitions = changed(usage.waiting_partitions, by.waiting_partitions);
 }
 
 #[cfg(test)]

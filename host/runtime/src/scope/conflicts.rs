@@ -12,6 +12,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::conflict::{self, Claim};
+use super::watch::refused;
 use super::{Conflict, Scope};
 
 /// Selects the webhook configurations of this operator.
@@ -138,7 +139,9 @@ impl ConflictWatch {
                         self.look(&all.iter().map(|found| claim(found)).collect::<Vec<_>>());
                     }
                 }
-                Err(error) if is_forbidden(&error) => self.tell_that_nobody_may_look(&error),
+                Err(error) if refused(&error) == Some(403) => {
+                    self.tell_that_nobody_may_look(&error);
+                }
                 Err(error) => {
                     tracing::warn!(%error, "failed to watch the webhook configurations of other releases; trying again");
                 }
@@ -213,13 +216,4 @@ fn claim(found: &Configuration) -> Claim {
             .unwrap_or_default(),
         since: since.map(|time| time.0),
     }
-}
-
-fn is_forbidden(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source)) =
-        error
-    else {
-        return false;
-    };
-    matches!(source, kube::Error::Api(status) if status.code == 403)
 }

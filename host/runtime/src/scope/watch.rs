@@ -34,6 +34,15 @@ where
     events.try_filter(is_served)
 }
 
+/// The HTTP status by which the API server has refused a list, or the start of a watch.
+pub fn refused(error: &watcher::Error) -> Option<u16> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    }
+}
+
 /// One watch for each namespace that is served, or one for all of them. It is for kinds that a release for some
 /// namespaces may read there alone. The namespace is empty where it is all of them.
 pub fn in_each<K>(
