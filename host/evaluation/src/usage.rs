@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use ipu_guest_host::context::{NamespaceContext, OTHERS_MAX, Usage};
+use ipu_guest_host::context::{NamespaceContext, Usage, others};
 
 /// The usage of all namespaces.
 #[derive(Debug, Default)]
@@ -52,17 +52,7 @@ impl Usages {
             labels: None,
             usage: Some(own),
         };
-        let used = self
-            .0
-            .iter()
-            .filter(|(_, usage)| **usage != Usage::default());
-        let mut others: Vec<_> = used.filter(|(name, _)| ***name != *namespace).collect();
-        let total = |usage: &Usage| u64::from(usage.ipus) + u64::from(usage.waiting_ipus);
-        others.sort_by(|(one, a), (other, b)| total(b).cmp(&total(a)).then(one.cmp(other)));
-        others.truncate(OTHERS_MAX);
-        let others = others.into_iter();
-        let others = others.map(|(name, usage)| (name.to_string(), *usage));
-        (context, others.collect())
+        (context, others(&self.0, namespace))
     }
 
     /// Returns the IPUs of the partitions of a namespace.

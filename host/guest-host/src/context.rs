@@ -1,6 +1,7 @@
 //! Pure: the context of a request, beside the object or the partition, as plain values.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -24,6 +25,19 @@ pub struct Usage {
     pub waiting_ipus: u32,
     /// Number of these partitions.
     pub waiting_partitions: u32,
+}
+
+/// The usage of the other namespaces with the most IPUs, of those that have or request any.
+pub fn others(all: &BTreeMap<Arc<str>, Usage>, namespace: &str) -> BTreeMap<String, Usage> {
+    let used = all.iter().filter(|(_, usage)| **usage != Usage::default());
+    let mut others: Vec<_> = used.filter(|(name, _)| ***name != *namespace).collect();
+    let total = |usage: &Usage| u64::from(usage.ipus) + u64::from(usage.waiting_ipus);
+    others.sort_by(|(one, a), (other, b)| total(b).cmp(&total(a)).then(one.cmp(other)));
+    others.truncate(OTHERS_MAX);
+    let pairs = others.into_iter();
+    pairs
+        .map(|(name, usage)| (name.to_string(), *usage))
+        .collect()
 }
 
 /// How many partitions, or free blocks of IPUs, have one size.

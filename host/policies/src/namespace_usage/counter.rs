@@ -13,7 +13,7 @@ use kube::Resource;
 use kube::core::DeserializeGuard;
 use kube::runtime::watcher::Event;
 
-use ipu_guest_host::context::{OTHERS_MAX, Usage};
+use ipu_guest_host::context::{Usage, others};
 use ipu_runtime::watch_store::{Change, Store, by_ref};
 
 /// The usage of all namespaces.
@@ -171,15 +171,7 @@ impl UsageCounter {
 
     /// Returns the usage of the other namespaces with the most IPUs.
     pub fn others(&self, namespace: &str) -> BTreeMap<String, Usage> {
-        let others = self.namespaces.iter();
-        let mut others: Vec<_> = others.filter(|(name, _)| ***name != *namespace).collect();
-        let total = |usage: &Usage| u64::from(usage.ipus) + u64::from(usage.waiting_ipus);
-        others.sort_by(|(one, a), (other, b)| total(b).cmp(&total(a)).then(one.cmp(other)));
-        others.truncate(OTHERS_MAX);
-        let pairs = others.into_iter();
-        pairs
-            .map(|(name, usage)| (name.to_string(), *usage))
-            .collect()
+        others(&self.namespaces, namespace)
     }
 
     /// Counts a partition as placed, unless another partition was placed since `version`. Returns whether it was counted.
