@@ -81,33 +81,23 @@ impl ControllerOptions {
         }
     }
 
-    fn native_pods(&self) -> NativePodSettings {
-        NativePodSettings {
-            scope: self.release.scope.clone(),
-            instance: self.release.pod_name.clone(),
-        }
-    }
-
-    fn kueue(&self) -> KueueSettings {
-        KueueSettings {
-            scope: self.release.scope.clone(),
-            instance: self.release.pod_name.clone(),
-            pods: self.jobs().pods,
-            has_native_pods: self.native_pods,
-            max_ipus_per_job: self.max_ipus_per_job,
-        }
-    }
-
     fn reconcilers<'a>(
         &self,
         jobs: &'a JobSettings,
         kueue: ServedGroup,
         metrics: &'a Metrics,
     ) -> Reconcilers<'a> {
+        let queued = KueueSettings {
+            jobs: jobs.clone(),
+            has_native_pods: self.native_pods,
+        };
         Reconcilers {
             jobs,
-            native_pods: self.native_pods.then(|| self.native_pods()),
-            kueue: self.kueue.then(|| (self.kueue(), kueue)),
+            native_pods: self.native_pods.then(|| NativePodSettings {
+                scope: jobs.scope.clone(),
+                instance: jobs.instance.clone(),
+            }),
+            kueue: self.kueue.then(|| (queued, kueue)),
             metrics,
         }
     }

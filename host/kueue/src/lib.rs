@@ -33,10 +33,9 @@ use std::time::Duration;
 use futures::channel::mpsc;
 use ipu_api::object_ref::ObjectRef;
 use ipu_api::{API_VERSION, labels};
-use ipu_jobs::build::PodSettings;
+use ipu_jobs::JobSettings;
 use ipu_runtime::clock;
 use ipu_runtime::events::{Event, EventQueue, normal, warning};
-use ipu_runtime::scope::Scope;
 use ipu_runtime::scope::watch::FirstLists;
 use ipu_runtime::work_queue::metrics::Reconciles;
 use ipu_runtime::work_queue::{self, Limits, Requeue, guarded};
@@ -70,16 +69,10 @@ const NOTE_MAX: usize = 1_000;
 /// Settings of the reconciler.
 #[derive(Clone, Debug)]
 pub struct KueueSettings {
-    /// Namespaces whose jobs are reconciled.
-    pub scope: Scope,
-    /// Name of this process in events, such as the name of its Pod.
-    pub instance: Option<String>,
-    /// Settings of the jobs' Pods, which Kueue counts.
-    pub pods: PodSettings,
+    /// The admin's settings for jobs. Kueue counts the jobs' Pods, and a Pod has no more IPUs than a job either.
+    pub jobs: JobSettings,
     /// Whether Pods that request IPUs themselves are reconciled.
     pub has_native_pods: bool,
-    /// Most IPUs of such a Pod.
-    pub max_ipus_per_job: u32,
 }
 
 /// State that all reconciles share. A restart loses nothing of it.
@@ -103,7 +96,7 @@ pub async fn run(
         events: EventQueue::new(
             &client,
             labels::FIELD_MANAGER,
-            settings.instance.as_deref(),
+            settings.jobs.instance.as_deref(),
             reconciles.events_lost.clone(),
         ),
         client,
@@ -247,7 +240,7 @@ async fn of_other(
     let settings = &context.settings;
     let max_ipus = settings
         .has_native_pods
-        .then_some(settings.max_ipus_per_job);
+        .then_some(settings.jobs.max_ipus_per_job);
     let native::Plan { step, requeue } = native::plan(&seen, max_ipus, clock::now());
     let Some(step) = step else {
         return Ok(requeue);

@@ -22,7 +22,7 @@ pub(super) const WATCHES: usize = 6;
 
 /// Follows all kinds until it is dropped. What to reconcile goes to `trigger`, after the new state is known.
 pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Key>) {
-    let (client, scope) = (&context.client, &context.settings.scope);
+    let (client, scope) = (&context.client, &context.settings.jobs.scope);
     let observed = &context.observed;
     let queued = watcher::Config::default().labels(QUEUE_LABEL);
     let jobs = scope::watch::everywhere::<Guarded<RawJob>>(client, scope, queued);
@@ -38,7 +38,7 @@ pub(super) async fn follow(context: Arc<Context>, trigger: UnboundedSender<Key>)
     let flavors = watcher(flavors, all()).default_backoff();
     let checks = Api::<Guarded<AdmissionCheck>>::all(client.clone());
     let checks = watcher(checks, all()).default_backoff();
-    let settings = &context.settings.pods;
+    let settings = &context.settings.jobs.pods;
     let job_event = |event| read(event, |event| observed.apply_job_event(event, settings));
     let workload_event = |event| read(event, |event| observed.apply_workload_event(event));
     let partition_event = |event| match scope::watch::partitions_in_scope(event, scope) {
