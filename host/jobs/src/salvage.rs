@@ -2,8 +2,6 @@
 
 use ipu_api::ipujob::CleanPodPolicy;
 use ipu_api::naming;
-use k8s_openapi::api::core::v1::{Container, PodSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -45,18 +43,8 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
         created: metadata.creation_timestamp.as_ref().map(|time| time.0),
         instances: instances(observed),
         size: size(observed),
-        launcher: has_launcher.then(|| ValidLauncher {
-            command: Vec::new(),
-            env: Vec::new(),
-            interactive_seconds: None,
-        }),
-        template: Template {
-            metadata: ObjectMeta::default(),
-            spec: PodSpec::default(),
-            first: Container::default(),
-            others: Vec::new(),
-            hash: String::new(),
-        },
+        launcher: has_launcher.then(ValidLauncher::default),
+        template: Template::default(),
         clean_pod_policy,
         // The operator cannot build Pods of another run.
         restart: RestartRule::new(None, clean_pod_policy),

@@ -112,7 +112,7 @@ impl Size {
 }
 
 /// The launcher of a parallel job, which runs a command, or of an interactive job, which waits.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ValidLauncher {
     /// The command and its arguments. Empty for an interactive job.
     pub command: Vec<String>,
@@ -123,7 +123,7 @@ pub struct ValidLauncher {
 }
 
 /// The user's Pod template.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Template {
     /// Labels and annotations.
     pub metadata: ObjectMeta,
@@ -366,9 +366,8 @@ fn launcher(spec: IPUJobSpec) -> Result<Option<ValidLauncher>, ValidateError> {
                 )
             })?;
             Ok(Some(ValidLauncher {
-                command: Vec::new(),
-                env: Vec::new(),
                 interactive_seconds: Some(seconds),
+                ..ValidLauncher::default()
             }))
         }
         (None, None) => Ok(None),
