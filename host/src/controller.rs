@@ -97,7 +97,7 @@ impl ControllerOptions {
                 scope: jobs.scope.clone(),
                 instance: jobs.instance.clone(),
             }),
-            kueue: self.kueue.then(|| (queued, kueue)),
+            kueue: self.kueue.then_some((queued, kueue)),
             metrics,
         }
     }

@@ -233,8 +233,8 @@ async fn merge<K>(
 where
     K: JobObject + Clone + Debug,
 {
-    let sent = api.patch(name, &requests::patch(), &Patch::Merge(patch));
-    let sent = sent.await;
+    let (parameters, patch) = (requests::patch(), Patch::Merge(patch));
+    let sent = api.patch(name, &parameters, &patch).await;
     record_write(action, name, sent.map(Some), view)?;
     Ok(())
 }
