@@ -18,7 +18,17 @@ pub const SCHEMES: [&str; 2] = ["light", "dark"];
 /// Folder of the pictures in the repository.
 pub const FOLDER: &str = "charts/ipu-operator/docs/images";
 
-/// All pictures.
+/// The queue after the rights of the user have ended.
+pub const WITHOUT_RIGHTS: Picture = Picture {
+    name: "without-rights",
+    place: "#queue",
+    texts: &[
+        "This page does not follow the cluster any more",
+        "start kubectl ipu dashboard again",
+    ],
+};
+
+/// Pictures of the views.
 pub const PICTURES: [Picture; 7] = [
     Picture {
         name: "controllers",
@@ -70,6 +80,11 @@ pub const PICTURES: [Picture; 7] = [
         texts: &["4 partitions in namespace team-b", "team-b.broken-0"],
     },
 ];
+
+/// All pictures.
+pub fn all() -> impl Iterator<Item = Picture> {
+    PICTURES.into_iter().chain([WITHOUT_RIGHTS])
+}
 
 impl Picture {
     /// Name of the file in a colour scheme.

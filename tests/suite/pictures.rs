@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use tests::pictures::{FOLDER, PICTURES, SCHEMES};
+use tests::pictures::{self, FOLDER, SCHEMES};
 
 use crate::sources::{documents, repository};
 
@@ -19,10 +19,10 @@ fn named(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn the_documents_show_the_pictures_that_a_test_draws_and_each_has_a_file() {
-    let drawn = PICTURES.into_iter();
+    let drawn = pictures::all();
     let drawn = drawn.flat_map(|picture| SCHEMES.map(|scheme| picture.file(scheme)));
     let drawn: BTreeSet<String> = drawn.collect();
-    assert_eq!(drawn.len(), PICTURES.len() * SCHEMES.len());
+    assert_eq!(drawn.len(), pictures::all().count() * SCHEMES.len());
 
     let documents = documents();
     let shown = documents.iter().flat_map(|(_, text)| named(text));

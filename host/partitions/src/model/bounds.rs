@@ -131,7 +131,7 @@ pub(super) const LARGE: &[Bound] = &[
         ..ONE
     },
     Bound {
-        name: "one owner, three of what befalls replicas, calls and releases",
+        name: "one owner, three faults of replicas, calls and releases",
         faults: REPLICAS,
         most: 3,
         ..ONE
@@ -153,6 +153,7 @@ pub(super) const LARGE: &[Bound] = &[
     Bound {
         name: "two owners, any fault",
         faults: &Fault::ALL,
+        ticks: 0,
         ..TWO
     },
 ];
