@@ -32,7 +32,8 @@ mod step;
 pub(crate) mod tests;
 pub mod validate;
 pub mod verified;
-pub mod watches;
+pub mod views;
+mod watches;
 pub mod writes;
 
 use std::sync::Arc;
