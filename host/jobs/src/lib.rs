@@ -20,6 +20,7 @@ pub mod job_object;
 pub mod lost_node;
 pub mod metrics;
 pub mod observe;
+pub mod outcome;
 pub mod phase;
 pub mod plan;
 pub mod raw;

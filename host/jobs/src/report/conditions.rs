@@ -13,7 +13,8 @@ use super::{
 use crate::facts::partition::PartitionState;
 use crate::facts::pod::PodState;
 use crate::facts::{Facts, Instance};
-use crate::phase::{Outcome, Phase};
+use crate::outcome::Outcome;
+use crate::phase::Phase;
 use crate::restart::Next;
 use crate::validate::ValidJob;
 
