@@ -25,7 +25,7 @@ pub struct RunFailure {
 }
 
 impl Outcome {
-    /// The run failed, and its restart policy decides what follows.
+    /// Creates a failure after which the restart policy decides.
     pub(super) fn failed(message: String, exit_code: Option<i32>) -> Self {
         Self::Failed(RunFailure {
             message,
