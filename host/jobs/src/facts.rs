@@ -22,7 +22,7 @@ use self::partition::{PartitionState, PartitionTimes, PlacedPartition};
 use self::pod::{PodState, SidecarState};
 use self::projection::{ObservedPartition, ObservedPod};
 use self::readiness::Readiness;
-use super::build::pod_set;
+use super::pod_set;
 use super::report;
 use super::validate::ValidJob;
 

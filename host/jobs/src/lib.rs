@@ -23,6 +23,7 @@ pub mod observe;
 pub mod outcome;
 pub mod phase;
 pub mod plan;
+pub mod pod_set;
 pub mod raw;
 pub mod report;
 pub mod restart;

@@ -11,12 +11,13 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde::Serialize;
 
-use super::build::{PodSettings, access, partitions, pod_set};
+use super::build::{PodSettings, access, partitions};
 use super::facts::partition::PartitionState;
 use super::facts::pod::SidecarState;
 use super::facts::{Facts, Instance, Owned};
 use super::job_object::NameAndUid;
 use super::phase::Phase;
+use super::pod_set;
 use super::rollout::Strategy;
 use super::validate::ValidJob;
 
