@@ -16,6 +16,7 @@ mod context;
 mod dependents_watch;
 pub mod facts;
 pub mod finalize;
+pub mod job_conditions;
 pub mod job_object;
 pub mod lost_node;
 pub mod metrics;

@@ -4,9 +4,9 @@ use serde::Serialize;
 
 use super::facts::partition::PartitionState;
 use super::facts::pod::{Failure, PodState};
-use super::facts::{Facts, Instance, Recorded};
+use super::facts::{Facts, Instance};
+use super::job_conditions::{DEADLINE_EXCEEDED, Recorded};
 use super::outcome::{Outcome, RunFailure};
-use super::report::DEADLINE_EXCEEDED;
 use super::validate::{Suspension, ValidJob};
 
 /// The phase of a job.

@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::fixtures::{JobFixture, launching, parallel, running};
 use super::world::World;
-use crate::facts::Recorded;
+use crate::job_conditions::Recorded;
 use crate::outcome::Outcome;
 use crate::phase::Phase;
 
