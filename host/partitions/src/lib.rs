@@ -1,7 +1,7 @@
 //! Reconciles IPUPartitions: each is the request for a V-IPU partition, the record of the attempts to create it, and the
 //! object to watch.
 //!
-//! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `steps` decides on the next
+//! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `next_step` decides on the next
 //! step of one IPUPartition from its status (`status_update`) and the observations of the reconcile (`observations`); it is
 //! pure. `execute` carries a step out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome, which
 //! `unsettled_attempts` settles. `lifecycle` decides on desired partitions, `finalize` on deleted ones. `placement` chooses
@@ -34,6 +34,7 @@ mod finalize;
 pub mod fuzzing;
 mod lifecycle;
 pub mod metrics;
+mod next_step;
 pub mod node_labels;
 pub mod observations;
 pub mod orphans;
