@@ -75,8 +75,8 @@ use std::time::Duration;
 use futures::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
+pub use cache::Guarded;
 pub use context::{Context, Shared};
-pub use reconcile::Guarded;
 
 use cache::Brief;
 use ipu_runtime::clock;

@@ -3,23 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipu_api::ipupartition::IPUPartition;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
 use ipu_runtime::work_queue::{self, ReconcileError, measured};
 use kube::ResourceExt;
-use kube::core::DeserializeGuard;
 use tracing::Instrument;
 
+use super::cache::Guarded;
 use super::context::Context;
 use super::execute::{self, ExecuteError, Outcome};
 use super::requeue;
 use super::step::{Requeue, Step};
 use super::steps::{Circle, Steps};
 use super::unreadable;
-
-/// An object as the watch delivers it. An unreadable one does not stop the others.
-pub type Guarded = DeserializeGuard<IPUPartition>;
 
 /// A failed step of a reconcile.
 #[derive(Debug, thiserror::Error)]

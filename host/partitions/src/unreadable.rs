@@ -5,10 +5,10 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
 
+use super::cache::Guarded;
 use super::context::Context;
 use super::events;
 use super::execute;
-use super::reconcile::Guarded;
 
 /// Logs the problem of the object and writes an event. `error` comes from the watch and names no field, so this reads the
 /// object again.
