@@ -4,9 +4,8 @@ use ipu_api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
 use ipu_api::labels;
-use ipu_runtime::events::Event;
+use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::{Resource, ResourceExt};
 use ring::rand::SystemRandom;
 use serde_json::json;
 use vipu_client::model::CreateRequest;
@@ -160,7 +159,7 @@ async fn write(
     }
     log_change(&before, &written, &observation);
     if let Some(note) = note {
-        publish(context, &written, note);
+        context.publish(&written, note);
     }
     Ok(Outcome::Wrote(Box::new(written), observation))
 }
@@ -206,7 +205,7 @@ async fn release(
     }
     context.released.notify_one();
     if let Some(note) = note {
-        publish(context, partition, note);
+        context.publish(partition, note);
     }
     Ok(())
 }
@@ -355,14 +354,6 @@ async fn reset(
 fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
     let client = context.pool.client(&attempt.controller);
     client.map_err(|error| shortened(&error.reason()))
-}
-
-/// Queues an event about an IPUPartition.
-pub(super) fn publish<K>(context: &Context, object: &K, event: Event)
-where
-    K: Resource<DynamicType = ()>,
-{
-    context.events.publish(object.object_ref(&()), vec![event]);
 }
 
 fn unless_conflict(
