@@ -17,7 +17,7 @@ use super::evaluate;
 use super::events::{self, Sweep};
 use super::observations::{HealthState, Intent, Observation, RemoteState, Reply};
 use super::placement::request::shortened;
-use super::pod_users;
+use super::pod_users::{self, ListPodsError};
 use super::refusals;
 use super::remote_state;
 use super::step::{Requeue, Step};
@@ -37,7 +37,7 @@ pub(super) enum Outcome {
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ExecuteError {
+pub(super) enum ExecuteError {
     /// The object was changed meanwhile, or is gone: the reconcile starts again with the current one.
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
@@ -54,14 +54,8 @@ pub enum ExecuteError {
     #[error("failed to write the status")]
     WriteStatus(#[source] kube::Error),
     /// The Pods that use the partition could not be listed.
-    #[error("failed to list the Pods that use partition {id}")]
-    ListPods {
-        /// The partition.
-        id: String,
-        /// What the API server said.
-        #[source]
-        source: kube::Error,
-    },
+    #[error(transparent)]
+    ListPods(#[from] ListPodsError),
     /// The kernel gave no random number for the id of the next attempt.
     #[error("failed to draw a random number for the id of a partition")]
     Nonce,

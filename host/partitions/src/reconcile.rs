@@ -36,7 +36,7 @@ impl work_queue::StepError for StepError {
             Self::Execute(ExecuteError::AddFinalizer(_)) => "AddFinalizer",
             Self::Execute(ExecuteError::RemoveFinalizer(_)) => "RemoveFinalizer",
             Self::Execute(ExecuteError::WriteStatus(_)) => "WriteStatus",
-            Self::Execute(ExecuteError::ListPods { .. }) => "ListPods",
+            Self::Execute(ExecuteError::ListPods(_)) => "ListPods",
             Self::Execute(ExecuteError::Nonce) => "Nonce",
             Self::Circle(Circle) => "Circle",
         }
@@ -134,7 +134,7 @@ fn after_error(
                 | ExecuteError::AddFinalizer(_)
                 | ExecuteError::RemoveFinalizer(_)
                 | ExecuteError::WriteStatus(_)
-                | ExecuteError::ListPods { .. }
+                | ExecuteError::ListPods(_)
                 | ExecuteError::Nonce,
             )
             | StepError::Circle(Circle),
