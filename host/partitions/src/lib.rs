@@ -12,6 +12,7 @@
 //! IPUJobs.
 #![forbid(unsafe_code)]
 
+pub mod account_recorder;
 pub mod accounting;
 pub mod advertise;
 pub mod cache;
