@@ -1,7 +1,7 @@
 //! Reconciles IPUPartitions: each is the request for a V-IPU partition, the record of the attempts to create it, and the
 //! object to watch.
 //!
-//! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `steps` decides on the next
+//! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `next_step` decides on the next
 //! step of one IPUPartition from its status (`status_update`) and the observations of the reconcile (`observations`); it is
 //! pure. `execute` carries a step out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome, which
 //! `unsettled_attempts` settles. `lifecycle` decides on desired partitions, `finalize` on deleted ones. `placement` chooses
@@ -12,6 +12,7 @@
 //! IPUJobs.
 #![forbid(unsafe_code)]
 
+pub mod account_recorder;
 pub mod accounting;
 pub mod advertise;
 pub mod cache;
@@ -34,6 +35,7 @@ mod finalize;
 pub mod fuzzing;
 mod lifecycle;
 pub mod metrics;
+mod next_step;
 pub mod node_labels;
 pub mod observations;
 pub mod orphans;
@@ -74,8 +76,8 @@ use std::time::Duration;
 use futures::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
+pub use cache::Guarded;
 pub use context::{Context, Shared};
-pub use reconcile::Guarded;
 
 use cache::Brief;
 use ipu_runtime::clock;
