@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use ipu_admission::request::AdmissionRequest;
 use ipu_api::ipupolicy::Hook;
-use ipu_guest_host::context::Admission;
-use ipu_guest_host::model::Operation;
+use ipu_guest_host::context::{Admission, Operation};
 use ipu_guest_host::{
     GuestHost, GuestHostOptions, InspectError, Limits, LoadError, ModuleConfig, OpenError,
 };
