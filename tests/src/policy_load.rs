@@ -16,7 +16,8 @@ use ipu_guest_host::context::{Admission, Operation};
 use ipu_guest_host::{
     GuestHost, GuestHostOptions, InspectError, Limits, LoadError, ModuleConfig, OpenError,
 };
-use ipu_policies::active_policies::{ActivePolicies, BoundPolicy};
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::bound_policy::BoundPolicy;
 use serde_json::json;
 
 use cluster::files::FileError;
