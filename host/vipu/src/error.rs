@@ -8,6 +8,7 @@ use ipu_text::sanitize;
 use tonic::{Code, ConnectError, Status};
 
 use super::auth::AuthError;
+use super::causes::{causes, chain};
 
 /// Longest text of a server, or of whoever answers in its place, that is kept, in bytes.
 const MESSAGE_MAX: usize = 512;
@@ -233,12 +234,6 @@ fn tls_failure(status: &Status) -> Option<String> {
     })
 }
 
-/// An error and all that it was caused by, in one line.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
-    let texts: Vec<String> = causes(error).map(ToString::to_string).collect();
-    texts.join(": ")
-}
-
 /// The words of the innermost cause: "connection refused" says more than "transport error". Some hold what the
 /// peer sent as it closed the connection.
 fn root(error: &(dyn Error + 'static)) -> String {
@@ -248,11 +243,6 @@ fn root(error: &(dyn Error + 'static)) -> String {
         None => innermost.to_string(),
     };
     sanitize(&words, MESSAGE_MAX)
-}
-
-/// The error itself and everything that it was caused by, outermost first.
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
 }
 
 #[cfg(test)]
