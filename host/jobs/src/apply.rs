@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::Api;
 
+use super::job_object::job_uid;
 use super::plan::{Applicable, Plan};
 use super::report::{Applied, Obstacle};
 use super::verified::Versions;
@@ -35,9 +36,10 @@ pub async fn apply(
             .filter_map(|pod| pod.metadata.name.as_deref())
     };
     // Until each exists. The plan recreates no Pod that may have used its partition.
-    to_create().for_each(|pod| views.uncreated.insert(Uid::of(owner), pod));
+    let job = job_uid(namespace, owner);
+    to_create().for_each(|pod| views.uncreated.insert(job, pod));
     for deletion in &plan.delete_pods {
-        writes::delete(&pods, deletion, owner, &views.pods).await?;
+        writes::delete(&pods, deletion, job, &views.pods).await?;
     }
     for pod in &plan.end_pods {
         writes::end_pod(&pods, pod, &views.pods).await?;
@@ -65,11 +67,11 @@ pub async fn apply(
     if !blocked {
         // In order: if a quota allows only some of them, the first ones are created.
         for pod in &plan.create_pods {
-            obstacles.extend(create_pod(&pods, pod, owner, views).await?);
+            obstacles.extend(create_pod(&pods, pod, (owner, job), views).await?);
         }
     }
     for deletion in &plan.delete_partitions {
-        writes::delete(&partitions, deletion, owner, &views.partitions).await?;
+        writes::delete(&partitions, deletion, job, &views.partitions).await?;
     }
     Ok(Applied {
         obstacles,
@@ -105,7 +107,7 @@ async fn apply_all(
 async fn create_pod(
     pods: &Api<Pod>,
     pod: &Pod,
-    owner: &str,
+    (owner, job): (&str, Uid),
     views: &Views,
 ) -> Result<Option<Obstacle>, WriteError> {
     let obstacle = writes::create(pods, pod, owner, &views.pods).await?;
@@ -114,7 +116,7 @@ async fn create_pod(
         .is_none_or(|obstacle| !obstacle.is_not_created())
     {
         let name = pod.metadata.name.as_deref().unwrap_or_default();
-        views.uncreated.remove(Uid::of(owner), name);
+        views.uncreated.remove(job, name);
     }
     Ok(obstacle)
 }

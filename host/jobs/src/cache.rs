@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ipu_api::labels;
 use ipu_api::uid::Uid;
 use ipu_runtime::watch_store::{Expectations, Store, version};
 use kube::runtime::watcher::Event;
 
-use super::job_object::{JobObject, JobRef, JobRefs};
+use super::job_object::{JobObject, JobRef, JobRefs, job_uid};
 use super::raw::RawJob;
 
 /// Maximum time until the watch reports a write. An interrupted watch restarts within half a minute after the API server
@@ -59,12 +60,15 @@ impl<K: JobObject> Cache<K> {
             matches!(event, Event::InitDone),
         );
         let changes = store.apply_event(event, key, |&(job, uid), object, known| {
-            let version = version(object.meta());
-            expectations.observe(job, uid, version);
+            let (owner, version) = (object.job(), version(object.meta()));
+            // An object that has lost its owner reference counts as deleted.
+            let observed = owner.as_ref().map_or(u64::MAX, |_| version);
+            expectations.observe(job, uid, observed);
+            let owner = owner?;
             let known = of_job(known, job).next();
             let job = known.map(|(_, other)| Arc::clone(&other.job));
             Some(Entry {
-                job: job.or_else(|| Some(jobs.shared(object.job()?)))?,
+                job: job.unwrap_or_else(|| jobs.shared(owner)),
                 version,
                 object: object.store(shared)?,
             })
@@ -90,14 +94,14 @@ impl<K: JobObject> Cache<K> {
 
     /// Records a write, or a read of a newer version. The job's objects are stale until the watch reports it.
     pub fn expect_update(&mut self, object: &K, now: Instant) {
-        if let Some(key) = key(object) {
+        if let (Some(_), Some(key)) = (object.job(), key(object)) {
             self.expect(key, version(object.meta()), now);
         }
     }
 
     /// Records that an object was deleted without a grace period.
-    pub fn expect_delete(&mut self, job: &str, uid: &str, now: Instant) {
-        let key = (Uid::of(job), Uid::of(uid));
+    pub fn expect_delete(&mut self, job: Uid, uid: &str, now: Instant) {
+        let key = (job, Uid::of(uid));
         if self.store.objects().get(&key).is_some() {
             self.expect(key, u64::MAX, now);
         }
@@ -136,8 +140,15 @@ impl Cache<RawJob> {
 }
 
 fn key<K: JobObject>(object: &K) -> Option<Key> {
-    let uid = object.meta().uid.as_deref().unwrap_or_default();
-    Some((object.job()?.uid, Uid::of(uid)))
+    let metadata = object.meta();
+    let uid = metadata.uid.as_deref().unwrap_or_default();
+    // The garbage collector removes the owner reference of an object that it orphans, and not the label.
+    let former = || {
+        let job = metadata.labels.as_ref()?.get(labels::JOB_UID_LABEL)?;
+        Some(job_uid(metadata.namespace.as_deref()?, job))
+    };
+    let job = object.job().map(|job| job.uid).or_else(former)?;
+    Some((job, Uid::of(uid)))
 }
 
 fn of_job<S>(

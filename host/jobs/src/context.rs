@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::cache_sync::CacheSync;
-use super::job_object::JobObject;
+use super::job_object::{JobObject, job_uid};
 use super::observe::Snapshot;
 use super::plan::{Applicable, Plan};
 use super::raw::RawJob;
@@ -107,7 +107,7 @@ impl Context {
     ) -> Result<Vec<Obstacle>, WriteError> {
         let namespace = snapshot.job.namespace().unwrap_or_default();
         let uid = snapshot.job.uid().unwrap_or_default();
-        let job = Uid::of(&uid);
+        let job = job_uid(&namespace, &uid);
         let is_fresh = self.verified().is_fresh(job, &plan.apply);
         let objects: &[Applicable] = if is_fresh { &[] } else { &plan.apply };
         // They are created before the first Pod.
@@ -141,8 +141,9 @@ impl Context {
         let namespace = snapshot.job.namespace().unwrap_or_default();
         let uid = snapshot.job.uid().unwrap_or_default();
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &namespace);
+        let job = job_uid(&namespace, &uid);
         for lost in &lost_pods {
-            writes::force_delete(&pods, &lost.pod, &uid, &self.views.pods).await?;
+            writes::force_delete(&pods, &lost.pod, job, &self.views.pods).await?;
         }
         let events = lost_pods.iter().map(events::pod_force_deleted).collect();
         self.publish(&snapshot.job, events);

@@ -11,15 +11,21 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Reference to an IPUJob. The UID distinguishes it from other jobs of the same name.
+/// Reference to an IPUJob.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobRef {
     /// Its namespace.
     pub namespace: Box<str>,
     /// Its name.
     pub name: Box<str>,
-    /// Its UID.
+    /// Its namespace and UID ([`job_uid`]), which distinguish it from other jobs of the same name.
     pub uid: Uid,
+}
+
+/// Returns what identifies a job. A user of another namespace can create objects whose owner reference has the UID of any
+/// job, so the UID alone does not.
+pub fn job_uid(namespace: &str, uid: &str) -> Uid {
+    Uid::of(&format!("{namespace}/{uid}"))
 }
 
 impl Display for JobRef {
@@ -95,9 +101,10 @@ pub trait JobObject: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
 pub fn owner(metadata: &ObjectMeta) -> Option<JobRef> {
     let mut owners = metadata.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.kind == "IPUJob")?;
+    let namespace = metadata.namespace.as_deref()?;
     Some(JobRef {
-        namespace: metadata.namespace.as_deref()?.into(),
+        namespace: namespace.into(),
         name: owner.name.as_str().into(),
-        uid: Uid::of(&owner.uid),
+        uid: job_uid(namespace, &owner.uid),
     })
 }

@@ -1,14 +1,13 @@
 //! Pure: an IPUJob as the API server returned it, with a spec that may be invalid.
 
 use ipu_api::ipujob::IPUJob;
-use ipu_api::uid::Uid;
 use ipu_runtime::compressed::{Compressed, ObjectCompressor};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::job_object::{JobObject, JobRef};
+use super::job_object::{JobObject, JobRef, job_uid};
 
 /// Annotation of kubectl with the last applied manifest, which is the whole job once more.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -46,10 +45,11 @@ impl JobObject for RawJob {
     type Shared = ObjectCompressor;
 
     fn job(&self) -> Option<JobRef> {
+        let namespace = self.metadata.namespace.as_deref()?;
         Some(JobRef {
-            namespace: self.metadata.namespace.as_deref()?.into(),
+            namespace: namespace.into(),
             name: self.metadata.name.as_deref()?.into(),
-            uid: Uid::of(self.metadata.uid.as_deref()?),
+            uid: job_uid(namespace, self.metadata.uid.as_deref()?),
         })
     }
 

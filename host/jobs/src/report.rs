@@ -110,8 +110,9 @@ pub fn status(
         admission: old.admission.clone(),
         conditions: conditions.into_vec(),
     };
-    if status != *old {
-        status.accounting = accounting::accounting(&input, (state, &run), old, now);
+    let accounting = accounting::accounting(&input, (state, &run), old, now);
+    if status != *old || accounting::runs_again(old, accounting.as_ref()) {
+        status.accounting = accounting;
     }
     status
 }

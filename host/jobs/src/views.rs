@@ -107,7 +107,7 @@ impl<K: JobObject> View<K> {
     }
 
     /// Records that an object of a job was deleted without a grace period.
-    pub fn expect_delete(&self, job: &str, uid: &str) {
+    pub fn expect_delete(&self, job: Uid, uid: &str) {
         self.cache().expect_delete(job, uid, Instant::now());
     }
 

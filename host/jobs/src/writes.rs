@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use thiserror::Error;
 use tracing::Instrument;
 
-use super::job_object::JobObject;
+use super::job_object::{JobObject, job_uid};
 use super::plan::{Deletion, PinUpdate, Reset};
 use super::raw::RawJob;
 use super::report::Obstacle;
@@ -134,7 +134,7 @@ where
 pub async fn delete<K>(
     api: &Api<K>,
     deletion: &Deletion,
-    job: &str,
+    job: Uid,
     view: &View<K>,
 ) -> Result<(), WriteError>
 where
@@ -147,7 +147,7 @@ where
 pub async fn force_delete(
     pods: &Api<Pod>,
     deletion: &Deletion,
-    job: &str,
+    job: Uid,
     view: &View<Pod>,
 ) -> Result<(), WriteError> {
     let now = of_uid(deletion).grace_period(0);
@@ -162,7 +162,7 @@ async fn delete_with<K>(
     api: &Api<K>,
     deletion: &Deletion,
     parameters: DeleteParams,
-    (job, view): (&str, &View<K>),
+    (job, view): (Uid, &View<K>),
 ) -> Result<(), WriteError>
 where
     K: JobObject + Clone + Debug,
@@ -305,7 +305,11 @@ pub async fn has_pods(
         object: format!("the Pods of instance {instance}"),
         source,
     })?;
-    let is_owned = |pod: &&Pod| pod.job().is_some_and(|owner| owner.uid == Uid::of(job));
+    let is_owned = |pod: &&Pod| {
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or_default();
+        pod.job()
+            .is_some_and(|owner| owner.uid == job_uid(namespace, job))
+    };
     let owned = found.iter().filter(is_owned);
     Ok(owned.inspect(|pod| view.expect_update(pod)).count() > 0)
 }

@@ -315,9 +315,8 @@ fn usable(partition: &Reserved) -> JobPartition {
     if partition.is_claimed {
         // It does not count as a request without free capacity.
         of.requested = None;
-        of.state = PartitionState::Waiting(vec![
-            "a Pod of an earlier admission still uses the partition".to_owned(),
-        ]);
+        let reason = "a Pod of an earlier admission still uses the partition".to_owned();
+        of.state = PartitionState::Waiting([reason].into());
     }
     of
 }

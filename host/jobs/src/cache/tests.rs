@@ -29,7 +29,7 @@ fn at(second: u64) -> Instant {
 }
 
 fn names(cache: &mut Cache<Pod>, now: Instant) -> Option<Vec<String>> {
-    let pods = cache.of(Uid::of("job-uid"), now)?.into_iter();
+    let pods = cache.of(job_uid("n", "job-uid"), now)?.into_iter();
     let mut names: Vec<_> = pods.map(|pod| pod.object.name().to_owned()).collect();
     names.sort();
     Some(names)
@@ -53,7 +53,7 @@ fn nothing_is_known_before_the_first_list_is_complete() {
     assert_eq!(names(&mut cache, at(0)), None);
     cache.apply_event(Event::InitDone);
     assert_eq!(names(&mut cache, at(0)).unwrap(), ["a"]);
-    assert!(cache.of(Uid::of("another"), at(0)).unwrap().is_empty());
+    assert!(cache.of(job_uid("n", "another"), at(0)).unwrap().is_empty());
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn an_older_version_will_not_do() {
 #[test]
 fn what_was_removed_at_once_is_waited_for_until_it_is_gone() {
     let mut cache = listed(&[pod("a", 1)]);
-    cache.expect_delete("job-uid", "uid-of-a", at(0));
+    cache.expect_delete(job_uid("n", "job-uid"), "uid-of-a", at(0));
     cache.apply_event(Event::Apply(pod("a", 2)));
     assert_eq!(names(&mut cache, at(1)), None);
     cache.apply_event(Event::Delete(pod("a", 3)));
@@ -96,7 +96,7 @@ fn what_is_gone_before_the_answer_arrives_is_not_waited_for() {
     cache.apply_event(Event::Delete(pod("a", 3)));
     cache.expect_update(&pod("a", 2), at(0));
     cache.apply_event(Event::Delete(pod("b", 4)));
-    cache.expect_delete("job-uid", "uid-of-b", at(0));
+    cache.expect_delete(job_uid("n", "job-uid"), "uid-of-b", at(0));
     assert_eq!(names(&mut cache, at(0)).unwrap(), [""; 0]);
 }
 
@@ -142,7 +142,7 @@ fn what_was_made_before_a_list_and_is_not_in_it_is_gone() {
     cache.apply_event(Event::Init);
     cache.apply_event(Event::InitDone);
     assert_eq!(names(&mut cache, at(1)).unwrap(), [""; 0]);
-    assert!(!cache.contains(Uid::of("job-uid")));
+    assert!(!cache.contains(job_uid("n", "job-uid")));
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_was_known_and_is_not_in_a_list_is_gone_whatever_was_written_to_it_meanwh
     let mut cache = listed(&[pod("a", 1), pod("b", 1)]);
     cache.apply_event(Event::Init);
     cache.expect_update(&pod("a", 5), at(0));
-    cache.expect_delete("job-uid", "uid-of-b", at(0));
+    cache.expect_delete(job_uid("n", "job-uid"), "uid-of-b", at(0));
     cache.apply_event(Event::InitDone);
     assert_eq!(names(&mut cache, at(1)).unwrap(), [""; 0]);
 }
@@ -184,4 +184,35 @@ fn caches_share_the_references_to_jobs_that_exist() {
         }
     }
     assert!(Arc::ptr_eq(&kept, &jobs.shared(job(0))));
+}
+
+#[test]
+fn a_pod_of_another_namespace_belongs_to_no_job_whose_uid_it_names() {
+    let mut foreign = pod("b", 1);
+    foreign.metadata.namespace = Some("m".to_owned());
+    let mut cache = listed(&[foreign.clone(), pod("a", 1)]);
+    assert_eq!(names(&mut cache, at(0)).unwrap(), ["a"]);
+    let changed = cache.apply_event(Event::Delete(foreign));
+    assert_eq!(changed.len(), 1);
+    assert_eq!(&*changed[0].namespace, "m");
+}
+
+#[test]
+fn a_pod_that_loses_its_owner_reference_is_the_jobs_no_more() {
+    let orphaned = || {
+        let mut pod = pod("a", 2);
+        pod.metadata.owner_references = None;
+        let labels = pod.metadata.labels.as_mut().unwrap();
+        labels.insert(labels::JOB_UID_LABEL.to_owned(), "job-uid".to_owned());
+        pod
+    };
+    let mut cache = listed(&[pod("a", 1)]);
+    // A write is under way.
+    cache.expect_update(&pod("a", 3), at(0));
+    let changed = cache.apply_event(Event::Apply(orphaned()));
+    assert_eq!(changed.len(), 1, "its job is reconciled");
+    assert_eq!(names(&mut cache, at(0)).unwrap(), [""; 0]);
+    cache.expect_update(&orphaned(), at(0));
+    cache.apply_event(Event::Delete(orphaned()));
+    assert_eq!(names(&mut cache, at(0)).unwrap(), [""; 0]);
 }

@@ -15,7 +15,7 @@ pub enum PartitionState {
     /// It is not requested yet.
     Absent,
     /// It waits, for one reason from each V-IPU controller, or for no known reason.
-    Waiting(Vec<String>),
+    Waiting(#[serde(serialize_with = "serialize_shared")] Arc<[String]>),
     /// A V-IPU controller is creating it.
     Forming,
     /// No controller can ever create it, for this reason.
@@ -145,7 +145,7 @@ impl PartitionState {
     }
 }
 
-fn serialize_shared<T: Serialize, S: Serializer>(
+fn serialize_shared<T: Serialize + ?Sized, S: Serializer>(
     shared: &Arc<T>,
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
@@ -240,7 +240,7 @@ pub(super) fn state_with(
         (PartitionPhase::Creating, _) if partition_conditions::is_being_created(status) => {
             PartitionState::Forming
         }
-        _ => PartitionState::Waiting(waiting_reasons(status)),
+        _ => PartitionState::Waiting(waiting_reasons(status).into()),
     }
 }
 

@@ -152,7 +152,8 @@ pub fn state(pod: &Pod) -> PodState {
 fn deletion_requested(metadata: &ObjectMeta) -> Option<Timestamp> {
     let due = metadata.deletion_timestamp.as_ref()?.0;
     let grace = metadata.deletion_grace_period_seconds.unwrap_or(0);
-    Some(due - jiff::SignedDuration::from_secs(grace))
+    let requested = due.checked_sub(jiff::SignedDuration::from_secs(grace));
+    Some(requested.unwrap_or(due))
 }
 
 /// Whether a Pod is deleted with a grace period of 0. The kubelet requests that when the containers of a deleted Pod have

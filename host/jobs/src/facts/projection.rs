@@ -1,6 +1,7 @@
 //! Pure: the projections of Pods and IPUPartitions that the caches store: the fields that decisions read, ready to use.
 
 use std::collections::{BTreeMap, HashSet};
+use std::hash::Hash;
 use std::sync::Arc;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
@@ -12,7 +13,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::partition::{self, PartitionState, PartitionTimes};
 use super::pod::{self, PodState, SidecarState};
 use super::readiness::{self, Readiness};
-use crate::job_object::{self, JobObject, JobRef, NameAndUid};
+use crate::job_object::{self, JobObject, JobRef, NameAndUid, job_uid};
 
 /// A Pod of a job.
 #[derive(Clone, Debug, PartialEq)]
@@ -127,8 +128,10 @@ pub struct ObservedPartition {
 
 impl ObservedPartition {
     /// Reads an IPUPartition. `None` if it has no name or no UID.
-    pub fn of(object: &IPUPartition, controllers: &mut Controllers) -> Option<Self> {
+    pub fn of(object: &IPUPartition, shared: &mut SharedFields) -> Option<Self> {
         let (spec, status) = (&object.spec, object.status.as_ref());
+        let mut state = partition::state_with(object, |controller| shared.controller(controller));
+        shared.share_reasons(&mut state);
         let resets = status.and_then(|status| status.auto_resets.as_ref());
         Some(Self {
             object: NameAndUid::of(&object.metadata)?,
@@ -140,7 +143,7 @@ impl ObservedPartition {
             is_terminating: object.metadata.deletion_timestamp.is_some(),
             is_placed: status.is_some_and(IPUPartitionStatus::is_placed),
             times: partition::times(object),
-            state: partition::state_with(object, |controller| controllers.shared(controller)),
+            state,
         })
     }
 
@@ -157,21 +160,35 @@ impl ObservedPartition {
     }
 }
 
-/// The V-IPU controllers of all stored IPUPartitions, each once.
+/// What the stored IPUPartitions have in common, each once: their V-IPU controllers, and the reasons for which requests of
+/// one size wait, which name every controller.
 #[derive(Debug, Default)]
-pub struct Controllers(HashSet<Arc<ControllerRef>>);
+pub struct SharedFields {
+    controllers: HashSet<Arc<ControllerRef>>,
+    reasons: HashSet<Arc<[String]>>,
+}
 
-impl Controllers {
-    fn shared(&mut self, controller: &ControllerRef) -> Arc<ControllerRef> {
-        if let Some(known) = self.0.get(controller) {
-            return Arc::clone(known);
-        }
-        // Drops unused ones: controllers leave the list.
-        self.0.retain(|one| Arc::strong_count(one) > 1);
-        let controller = Arc::new(controller.clone());
-        self.0.insert(Arc::clone(&controller));
-        controller
+impl SharedFields {
+    fn controller(&mut self, controller: &ControllerRef) -> Arc<ControllerRef> {
+        let known = self.controllers.get(controller).cloned();
+        known.unwrap_or_else(|| insert(&mut self.controllers, Arc::new(controller.clone())))
     }
+
+    fn share_reasons(&mut self, state: &mut PartitionState) {
+        if let PartitionState::Waiting(reasons) = state {
+            let known = self.reasons.get(reasons).cloned();
+            *reasons = known.unwrap_or_else(|| insert(&mut self.reasons, Arc::clone(reasons)));
+        }
+    }
+}
+
+/// Inserts a field, and drops those that no object has any more before the table grows.
+fn insert<T: Eq + Hash + ?Sized>(all: &mut HashSet<Arc<T>>, field: Arc<T>) -> Arc<T> {
+    if all.len() == all.capacity() {
+        all.retain(|one| Arc::strong_count(one) > 1);
+    }
+    all.insert(Arc::clone(&field));
+    field
 }
 
 impl JobObject for Pod {
@@ -189,19 +206,19 @@ impl JobObject for Pod {
 
 impl JobObject for IPUPartition {
     type Stored = Arc<ObservedPartition>;
-    type Shared = Controllers;
+    type Shared = SharedFields;
 
     fn job(&self) -> Option<JobRef> {
         let owner = &self.spec.owner;
         (owner.kind == "IPUJob").then(|| JobRef {
             namespace: owner.namespace.as_str().into(),
             name: owner.name.as_str().into(),
-            uid: Uid::of(&owner.uid),
+            uid: job_uid(&owner.namespace, &owner.uid),
         })
     }
 
-    fn store(self, controllers: &mut Controllers) -> Option<Arc<ObservedPartition>> {
-        ObservedPartition::of(&self, controllers).map(Arc::new)
+    fn store(self, shared: &mut SharedFields) -> Option<Arc<ObservedPartition>> {
+        ObservedPartition::of(&self, shared).map(Arc::new)
     }
 }
 

@@ -40,6 +40,14 @@ pub(super) fn accounting(
     Some(accounting)
 }
 
+/// Whether a job that was idle runs again. That is written even if nothing else changes: later, no Pod tells since when it was
+/// ready again, and all the time would count as idle.
+pub(super) fn runs_again(old: &IPUJobStatus, new: Option<&JobAccounting>) -> bool {
+    let current = |one: Option<&JobAccounting>| one.and_then(|one| one.current);
+    current(old.accounting.as_ref()) == Some(JobActivity::Idle)
+        && current(new) == Some(JobActivity::Running)
+}
+
 /// An accounting that begins at this time.
 fn since(begin: Timestamp, current: Option<JobActivity>) -> JobAccounting {
     JobAccounting {

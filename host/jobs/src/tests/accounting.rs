@@ -373,3 +373,22 @@ fn a_job_runs_again_from_the_time_at_which_its_pod_became_ready() {
     assert_eq!((all.idle, all.running), (60, 129 + 60));
     assert_eq!(all.total(), 5 * 60);
 }
+
+#[test]
+fn a_job_that_runs_again_is_not_idle_until_its_end() {
+    let (job, mut world) = serving(RestartPolicyType::Never);
+    becomes(&mut world, "sample-worker-0", (false, "00:59", "03:00"));
+    has_reset(&mut world, 1);
+    step_at(&mut world, &job, "03:30");
+    assert_eq!(accounting(&world).current, Some(JobActivity::Idle));
+    // Nothing but the Pod changes.
+    becomes(&mut world, "sample-worker-0", (true, "00:59", "04:00"));
+    step_at(&mut world, &job, "04:10");
+    assert_eq!(accounting(&world).current, Some(JobActivity::Running));
+    becomes(&mut world, "sample-worker-0", (false, "00:59", "09:00"));
+    has_reset(&mut world, 2);
+    step_at(&mut world, &job, "10:00");
+    let all = accounting(&world);
+    assert_eq!((all.idle, all.running), (60 + 60, 129 + 300));
+    assert_eq!(all.total(), 10 * 60);
+}

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::fixtures::settings;
 use super::kubelet::{ended, main_container, running};
 use crate::build::PodSettings;
-use crate::facts::projection::{Controllers, ObservedPartition, ObservedPod};
+use crate::facts::projection::{ObservedPartition, ObservedPod, SharedFields};
 use crate::facts::{Facts, Observed, facts};
 use crate::phase::{Phase, phase};
 use crate::plan::{Plan, plan};
@@ -43,7 +43,7 @@ impl Objects {
     /// What the controller reads of them.
     pub(crate) fn read(&self) -> Observed {
         let pods = self.pods.iter().filter_map(ObservedPod::of);
-        let mut controllers = Controllers::default();
+        let mut controllers = SharedFields::default();
         let partitions = self.partitions.iter();
         let partitions = partitions.filter_map(|one| ObservedPartition::of(one, &mut controllers));
         Observed {

@@ -34,7 +34,7 @@ impl Wait {
     pub(super) fn after_a_day(self) -> Option<Self> {
         let waited = self.waited - DAY;
         let counted = || Self {
-            waited: waited + self.limit,
+            waited: waited.saturating_add(self.limit),
             ..self
         };
         (!waited.is_negative()).then(counted)
@@ -130,6 +130,8 @@ mod tests {
     fn no_limit_and_no_time_is_too_short_or_too_long() {
         let wait = Wait::new(Timestamp::MIN, Timestamp::MAX, SignedDuration::ZERO);
         assert!(wait.limits() > 0 && wait.stage() > 0 && wait.turn().is_some());
+        let wait = Wait::new(Timestamp::MIN, Timestamp::MAX, SignedDuration::MAX);
+        assert_eq!(wait.after_a_day().map(Wait::limits), Some(1));
         let _ = wait.may_have_all();
         let none = Wait::new(Timestamp::MAX, Timestamp::MIN, SignedDuration::MAX);
         assert_eq!(none.limits(), 0);

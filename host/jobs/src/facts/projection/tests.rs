@@ -129,15 +129,15 @@ fn partition(patch: &Value) -> Value {
     partition
 }
 
-fn read(patch: &Value, controllers: &mut Controllers) -> ObservedPartition {
+fn read(patch: &Value, shared: &mut SharedFields) -> ObservedPartition {
     let object = serde_json::from_value(partition(patch)).unwrap();
-    ObservedPartition::of(&object, controllers).unwrap()
+    ObservedPartition::of(&object, shared).unwrap()
 }
 
 #[test]
 fn a_partition_is_read_as_it_is() {
-    let mut controllers = Controllers::default();
-    let found = read(&json!({}), &mut controllers);
+    let mut shared = SharedFields::default();
+    let found = read(&json!({}), &mut shared);
     assert_eq!(found.object.name(), "sample-1");
     assert_eq!((found.slot, found.ipus, found.gcds), (1, 4, 2));
     assert_eq!((found.automatic_resets, found.is_pinned), (3, true));
@@ -146,21 +146,42 @@ fn a_partition_is_read_as_it_is() {
     let elsewhere = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
     assert!(found.state(&BTreeMap::new()).usable().is_some());
     assert!(found.state(&elsewhere).usable().is_none());
-    let new = read(&json!({"status": null}), &mut controllers);
-    assert_eq!(new.state, PartitionState::Waiting(Vec::new()));
+    let new = read(&json!({"status": null}), &mut shared);
+    assert_eq!(new.state, PartitionState::Waiting([].into()));
     assert!(!new.is_placed);
 }
 
 #[test]
-fn partitions_share_their_controller_as_long_as_one_of_them_has_it() {
-    let mut controllers = Controllers::default();
+fn partitions_share_controllers_and_reasons_as_long_as_one_of_them_has_them() {
+    let mut all = SharedFields::default();
     let on = |name: &str| json!({"status": {"controller": {"name": name}}});
-    let [one, other] = ["a", "a"].map(|name| read(&on(name), &mut controllers));
+    let [one, other] = ["a", "a"].map(|name| read(&on(name), &mut all));
     let shared = |found: &ObservedPartition| Arc::clone(&found.state.placed().unwrap().controller);
     assert!(Arc::ptr_eq(&shared(&one), &shared(&other)));
-    drop((one, other));
-    let last = read(&on("b"), &mut controllers);
-    assert_eq!(controllers.0.len(), 1, "{last:?}");
+
+    let waits = |reason: &str| {
+        let waiting = json!([{"controller": "pod1:8090", "reason": reason}]);
+        json!({"status": {
+            "phase": "Pending", "partitionId": null, "controller": null, "waiting": waiting,
+        }})
+    };
+    let [one, other] = ["full", "full"].map(|reason| read(&waits(reason), &mut all));
+    let reasons = |found: &ObservedPartition| match &found.state {
+        PartitionState::Waiting(reasons) => Arc::clone(reasons),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(reasons(&one).len(), 1);
+    assert!(Arc::ptr_eq(&reasons(&one), &reasons(&other)));
+
+    for number in 0..100 {
+        read(&on(&number.to_string()), &mut all);
+        read(&waits(&number.to_string()), &mut all);
+    }
+    let count = all.controllers.len() + all.reasons.len();
+    assert!(
+        count < 20,
+        "{count} are left of those that nobody has any more"
+    );
 }
 
 #[test]
