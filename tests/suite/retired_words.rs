@@ -60,7 +60,7 @@ const IN_SOURCES: [(&str, &str); 13] = [
 ];
 
 /// Names of types and functions, each with the name that replaces it.
-const NAMES: [(&str, &str); 51] = [
+const NAMES: [(&str, &str); 56] = [
     ("Agenda", "EventQueue"),
     ("AskTruth", "ReadState"),
     ("Divided", "Candidates"),
@@ -69,13 +69,17 @@ const NAMES: [(&str, &str); 51] = [
     ("ForRoom", "ForCapacity"),
     ("Gate", "Authorizer"),
     ("Honest", "CooperativeEnv"),
+    ("Keeper", "ManagingRelease, Supervisor"),
     ("Knowledge", "Observations"),
     ("LookAround", "EvaluateEviction"),
     ("Manner", "ErrorFormat"),
     ("Mishap", "CallFault"),
+    ("NotThere", "NotFound"),
     ("Scene", "Fixture"),
     ("Sight", "CoveragePoint"),
     ("Surroundings", "EvictionState"),
+    ("TakeOver", "Adopt, BecomeLeader"),
+    ("Tried", "AlreadyAttempted"),
     ("Twins", "Differential"),
     ("Weather", "FaultRates"),
     ("Wish", "Permission"),
@@ -105,6 +109,7 @@ const NAMES: [(&str, &str); 51] = [
     ("shut_out", "cordon_reasons"),
     ("spared", "capacity_after_queue"),
     ("stillborn", "formation_failed"),
+    ("take_over", "adopt, become_leader"),
     ("taken_over", "adoption_requested"),
     ("takes_room", "waits_for_capacity"),
     ("tell_overruled", "report_overruled"),
@@ -115,7 +120,7 @@ const NAMES: [(&str, &str); 51] = [
 ];
 
 /// Modules, by the folder of their package, each with the module that replaces it.
-const MODULES: [(&str, &[(&str, &str)]); 4] = [
+const MODULES: [(&str, &[(&str, &str)]); 5] = [
     (
         "host/api/src",
         &[("names", "labels, naming"), ("object_names", "dns1123")],
@@ -162,6 +167,7 @@ const MODULES: [(&str, &[(&str, &str)]); 4] = [
             ("twins", "differential"),
         ],
     ),
+    ("tests/cluster/src", &[("keeper", "supervisor")]),
     (
         "tests/e2e",
         &[
