@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Accounting {
-    /// Begin of the time that is counted.
+    /// Start of the time that is counted.
     pub since: Time,
     /// End of the time that is counted. The time after it is counted with the next update.
     pub until: Time,
@@ -26,7 +26,7 @@ pub struct Accounting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Period {
-    /// Begin of the period.
+    /// Start of the period.
     pub start: Time,
     /// IPU-seconds of IPUs in no partition of the operator.
     pub unallocated: Unallocated,

@@ -12,7 +12,7 @@ use crate::labels;
 use super::ipujob_status::IPUJobStatus;
 use super::pod_template::PodTemplate;
 
-/// What an IPUJob asks for.
+/// Desired state of an IPUJob.
 ///
 /// Sizing fields are strings because they were strings in Graphcore's operator. The operator reads
 /// them as numbers.

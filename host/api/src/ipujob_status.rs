@@ -144,7 +144,7 @@ pub struct JobAccounting {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum JobActivity {
-    /// It waits for free IPUs.
+    /// It waits until its partitions are requested from V-IPU controllers.
     Waiting,
     /// Its partitions are created.
     Forming,

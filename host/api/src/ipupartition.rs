@@ -218,7 +218,7 @@ pub struct Attempt {
     pub controller: ControllerRef,
     /// The requested id.
     pub id: String,
-    /// How it ended.
+    /// Outcome of the attempt.
     pub outcome: AttemptOutcome,
     /// Answer of the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -246,7 +246,7 @@ pub struct DecidedBy {
     pub digest: Option<String>,
 }
 
-/// How an attempt ended.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AttemptOutcome {
