@@ -9,7 +9,7 @@ use std::time::Duration;
 use ipu_api::naming::Identity;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, OpenError};
-use ipu_partitions::accounting::{AccountStore, recorder};
+use ipu_partitions::accounting::AccountStore;
 use ipu_partitions::controller_objects::{self, ControllerObjects, ManagingRelease};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
@@ -17,7 +17,7 @@ use ipu_partitions::rest::{self, Queries, Sources};
 use ipu_partitions::step::Settings;
 use ipu_partitions::tracker::Tracker;
 use ipu_partitions::watched::watched;
-use ipu_partitions::{Context, Shared, advertise, sweep};
+use ipu_partitions::{Context, Shared, account_recorder, advertise, sweep};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::namespaces;
 use ipu_runtime::config_map_watch::watch_config_map;
@@ -312,7 +312,7 @@ async fn lead(
     };
     let (objects, manager) = (objects.clone(), manager.clone());
     let objects = controller_objects::run(context.clone(), objects, manager, stop.clone());
-    let accounting = recorder::run(context.clone(), stop.clone());
+    let accounting = account_recorder::run(context.clone(), stop.clone());
     let reconcile = ipu_partitions::run(context.clone(), stop.clone());
     futures::join!(reconcile, sweep, summary, advertise, objects, accounting);
 }

@@ -7,8 +7,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ipu_guest_host::context::Admission;
-use ipu_guest_host::model::{Hook, Operation};
+use ipu_guest_host::context::{Admission, Operation};
+use ipu_guest_host::model::Hook;
 use ipu_guest_host::{
     BUILT_IN, Guest, GuestHost, GuestHostOptions, Limits, LoadError, ModuleConfig, OpenError,
     componentize, digest_of,

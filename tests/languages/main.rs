@@ -9,10 +9,8 @@ use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ipu_guest_host::context::{Admission, NamespaceContext, PlacementContext};
-use ipu_guest_host::model::{
-    ControllerView, Decision, Hook, Operation, PartitionRequest, built_in_file,
-};
+use ipu_guest_host::context::{Admission, NamespaceContext, Operation, PlacementContext};
+use ipu_guest_host::model::{ControllerView, Decision, Hook, PartitionRequest, built_in_file};
 use ipu_guest_host::{BUILT_IN, GuestHost, GuestHostOptions, Limits};
 use serde_json::{Value, json};
 use tests::languages;

@@ -12,12 +12,12 @@ use std::time::Duration;
 
 use ipu_admission::request::AdmissionRequest;
 use ipu_api::ipupolicy::Hook;
-use ipu_guest_host::context::Admission;
-use ipu_guest_host::model::Operation;
+use ipu_guest_host::context::{Admission, Operation};
 use ipu_guest_host::{
     GuestHost, GuestHostOptions, InspectError, Limits, LoadError, ModuleConfig, OpenError,
 };
-use ipu_policies::active_policies::{ActivePolicies, BoundPolicy};
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::bound_policy::BoundPolicy;
 use serde_json::json;
 
 use cluster::files::FileError;

@@ -59,7 +59,7 @@ const MOST_LINES: usize = 400;
 /// Returns every path that a file names: in imports with their groups resolved, and in expressions
 /// and types.
 #[derive(Default)]
-pub(crate) struct Paths(pub(crate) Vec<String>);
+struct Paths(Vec<String>);
 
 impl<'ast> Visit<'ast> for Paths {
     fn visit_item_use(&mut self, import: &'ast syn::ItemUse) {

@@ -6,11 +6,12 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
-use ipu_guest_host::context::Admission;
+use ipu_guest_host::context::{Admission, Operation};
 use ipu_guest_host::metrics::SkipReason;
-use ipu_guest_host::model::{Defaulted, Defaulting, Operation, Served, Verdict};
+use ipu_guest_host::model::{Defaulted, Defaulting, Served, Verdict};
 use ipu_guest_host::{GuestError, GuestHost};
-use ipu_policies::active_policies::{ActivePolicies, BoundPolicy};
+use ipu_policies::active_policies::ActivePolicies;
+use ipu_policies::bound_policy::BoundPolicy;
 use ipu_policies::match_evaluator::Purpose;
 use ipu_policies::matcher::{MatchInput, MatchSubject};
 use ipu_runtime::fair_semaphore::Asker;

@@ -4,8 +4,8 @@ mod patch;
 mod shown;
 
 use ipu_api::pod_request::{NewPartition, PodRequest};
-use ipu_guest_host::context::NamespaceContext;
-use ipu_guest_host::model::{Operation, Violation};
+use ipu_guest_host::context::{NamespaceContext, Operation};
+use ipu_guest_host::model::Violation;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::fair_semaphore::Asker;
 use json_patch::{Patch, PatchOperation};

@@ -8,8 +8,7 @@ use ipu_text::sanitize;
 use serde::Deserialize;
 use serde_json::Value;
 
-use ipu_guest_host::context::{Admission, GROUPS_MAX, NamespaceContext, User};
-use ipu_guest_host::model::Operation;
+use ipu_guest_host::context::{Admission, GROUPS_MAX, NamespaceContext, Operation, User};
 use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget, Measured};
 
 /// Memory limit of a parsed review. Typical objects take some ten times their bytes, so one of 1.5 MiB, the limit of etcd,

@@ -10,7 +10,7 @@ use axum::http::StatusCode;
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use ipu_guest_host::model::Operation;
+use ipu_guest_host::context::Operation;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::panics;

@@ -1,5 +1,7 @@
 //! Pure: a case of `policy test`: a request and the expected result.
 
+use std::time::Duration;
+
 use ipu_guest_host::GuestError;
 use ipu_guest_host::model::{Decision, Defaulting, Hook, PassedOver, Violation};
 use ipu_guest_host::policy_request::{Answer, PolicyRequest, PolicyRequestError};
@@ -98,6 +100,16 @@ pub(super) enum CaseError {
         /// The field of `expect`.
         field: &'static str,
     },
+}
+
+/// Result of one case.
+pub(super) struct Outcome {
+    /// Name of its file without the extension.
+    pub(super) name: String,
+    /// Duration of the call.
+    pub(super) time: Duration,
+    /// The failures; empty if the case passed.
+    pub(super) failures: Vec<String>,
 }
 
 impl Case {

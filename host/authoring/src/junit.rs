@@ -2,7 +2,7 @@
 
 use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
 
-use super::test::Outcome;
+use super::case::Outcome;
 
 /// The report of one run; `suite` is the component's file.
 pub(super) fn report(suite: &str, outcomes: &[Outcome]) -> String {

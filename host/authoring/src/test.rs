@@ -10,7 +10,7 @@ use ipu_guest_host::model::Hook;
 use ipu_guest_host::{Budget, Limits, OfflineGuest};
 use ipu_text::explain;
 
-use super::case::{Case, CaseError};
+use super::case::{Case, CaseError, Outcome};
 use super::document::{DocumentError, document, is_yaml};
 use super::host_verdict::host_verdict;
 use super::junit;
@@ -29,16 +29,6 @@ pub(super) struct TestArgs {
     /// Where a report in JUnit's XML is written.
     #[arg(long)]
     junit: Option<PathBuf>,
-}
-
-/// Result of one case.
-pub(super) struct Outcome {
-    /// Name of its file without the extension.
-    pub(super) name: String,
-    /// Duration of the call.
-    pub(super) time: Duration,
-    /// The failures; empty if the case passed.
-    pub(super) failures: Vec<String>,
 }
 
 pub(super) fn run(args: &TestArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {

@@ -5,8 +5,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::model::Operation;
-
 /// Most other namespaces in the context of a placement request: those with the most IPUs.
 pub const OTHERS_MAX: usize = 128;
 
@@ -57,6 +55,18 @@ pub struct NamespaceContext {
     pub labels: Option<BTreeMap<String, String>>,
     /// Its IPU usage. `None` if it is unknown.
     pub usage: Option<Usage>,
+}
+
+/// The operation of an admission request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Operation {
+    /// The object is being created.
+    #[serde(alias = "CREATE")]
+    Create,
+    /// The object is being updated.
+    #[serde(alias = "UPDATE")]
+    Update,
 }
 
 /// The user of a request to the API server.

@@ -13,7 +13,7 @@ use super::compile::Compiler;
 use super::engine::{EngineError, GuestEngine};
 use super::limits::Limits;
 use super::load::{self, LoadError};
-use super::model::{Hook, ModuleDigest};
+use super::model::{Hook, ModuleDigest, digest_of};
 
 /// Result of inspecting a valid policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub fn describe(file: &Path) -> Result<Described, InspectError> {
     let bytes = load::read(file, Limits::for_authoring().module)?;
     Ok(Described {
         capabilities: capabilities(&bytes)?,
-        digest: load::digest(&bytes),
+        digest: digest_of(&bytes),
         size: bytes.len(),
     })
 }

@@ -49,6 +49,18 @@ pub const LOADING: u64 = MODULE + COMPILE_MEMORY + COMPILED;
 /// Most memory for guests in one process, in bytes. The memory limit of the container must cover it and the process itself.
 pub const ALL: u64 = CALLS as u64 * EACH_CALL + LOADING;
 
+/// A policy exceeded a limit. It ends the call as a typed error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{requested} {unit} requested, and at most {limit} are allowed")]
+pub struct OverLimit {
+    /// The requested amount.
+    pub requested: usize,
+    /// The limit.
+    pub limit: usize,
+    /// The unit: bytes of memory, or elements of a table.
+    pub unit: &'static str,
+}
+
 /// Limits of policies, by call unless noted otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -1,20 +1,19 @@
 //! Loads a module: compiles it, checks it against its world, validates its settings, and tests it with a sample request.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
 use ipu_text::sanitize;
-use sha2::{Digest, Sha256};
 use wasmtime::component::Component;
 
 use super::bindings;
-use super::call::{Callable, GuestError};
+use super::call::Callable;
 use super::code_budget::{NoMemory, Reservation};
 use super::compile::{CompileError, Compiler};
 use super::engine::GuestEngine;
-use super::model::{Hook, ModuleDigest};
+use super::guest_error::GuestError;
+use super::model::{Hook, ModuleDigest, digest_of};
 use super::precompiled::LoadedCode;
 use super::samples;
 use super::texts::{MESSAGE, SanitizedError};
@@ -88,15 +87,6 @@ pub(super) struct Module {
     _memory: Reservation,
 }
 
-/// Returns the digest of a module.
-pub fn digest(bytes: &[u8]) -> ModuleDigest {
-    let mut text = String::from("sha256:");
-    for byte in Sha256::digest(bytes) {
-        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
-    }
-    ModuleDigest::new(text)
-}
-
 /// Reads a module from a file, up to its size limit.
 pub(super) fn read(path: &Path, limit: u64) -> Result<Vec<u8>, LoadError> {
     let file = File::open(path).map_err(LoadError::Read)?;
@@ -125,7 +115,7 @@ pub(super) fn load(
     accepted.map_err(LoadError::Settings)?;
     test(&callable, hook).map_err(LoadError::Test)?;
     Ok(Module {
-        digest: digest(bytes),
+        digest: digest_of(bytes),
         callable,
         _memory: memory,
     })

@@ -9,7 +9,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::GuestError;
+use super::guest_error::GuestError;
 use super::model::Hook;
 
 /// Bounds of the buckets, in seconds. A call takes about a millisecond.

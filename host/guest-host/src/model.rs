@@ -1,12 +1,13 @@
 //! Pure: the requests and answers of policies, as plain values.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 pub use ipu_api::ipupolicy::Hook;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use super::context::{PlacementContext, SizeCount};
 
@@ -53,6 +54,15 @@ impl fmt::Display for ModuleDigest {
     }
 }
 
+/// Returns the digest of a module.
+pub fn digest_of(bytes: &[u8]) -> ModuleDigest {
+    let mut text = String::from("sha256:");
+    for byte in Sha256::digest(bytes) {
+        write!(text, "{byte:02x}").expect("writing to a string cannot fail");
+    }
+    ModuleDigest::new(text)
+}
+
 /// An answer, and the module that gave it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Served<T> {
@@ -60,18 +70,6 @@ pub struct Served<T> {
     pub answer: T,
     /// Digest of the module.
     pub digest: ModuleDigest,
-}
-
-/// The operation of an admission request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Operation {
-    /// The object is being created.
-    #[serde(alias = "CREATE")]
-    Create,
-    /// The object is being updated.
-    #[serde(alias = "UPDATE")]
-    Update,
 }
 
 /// An object with its defaults.

@@ -4,14 +4,15 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::bindings::{self, Linked};
-use super::call::{Call, Callable, GuestError};
+use super::call::{Call, Callable};
 use super::capabilities::check_format;
 use super::compile::Compiler;
 use super::engine::GuestEngine;
+use super::guest_error::GuestError;
 use super::inspect::{InspectError, explained, no_world};
 use super::limits::Limits;
 use super::load::{self, LoadError};
-use super::model::{Hook, ModuleDigest};
+use super::model::{Hook, ModuleDigest, digest_of};
 use super::policy_request::{Answer, PolicyRequest, Review};
 use super::samples;
 
@@ -79,7 +80,7 @@ impl OfflineGuest {
             engine,
             linked,
             hook,
-            digest: load::digest(&bytes),
+            digest: digest_of(&bytes),
         })
     }
 

@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::context::{Admission, NamespaceContext, User};
+use super::context::{Admission, NamespaceContext, Operation, User};
 use super::decision_check;
 use super::model::{
-    ControllerView, Decision, Defaulting, Hook, Operation, PartitionRequest, PlaceAttempt, Verdict,
+    ControllerView, Decision, Defaulting, Hook, PartitionRequest, PlaceAttempt, Verdict,
 };
 
 /// A request to a policy.

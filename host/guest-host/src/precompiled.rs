@@ -17,7 +17,7 @@ use wasmtime::component::Component;
 
 use super::code_budget::{CodeBudget, CodeLocation, NoMemory, Reservation};
 use super::code_size::CodeSize;
-use super::load;
+use super::model::digest_of;
 
 /// Subdirectory of the compiled modules.
 const COMPILED: &str = "compiled";
@@ -26,7 +26,7 @@ const COMPILED: &str = "compiled";
 pub(super) fn path(folder: &Path, engine: &Engine, module: &[u8]) -> PathBuf {
     let mut kind = DefaultHasher::new();
     engine.precompile_compatibility_hash().hash(&mut kind);
-    let digest = load::digest(module);
+    let digest = digest_of(module);
     let digest = digest.as_str().trim_start_matches("sha256:");
     let name = format!("{digest}-{:016x}.cwasm", kind.finish());
     folder.join(COMPILED).join(name)

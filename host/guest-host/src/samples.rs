@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::context::{Admission, NamespaceContext, Owner, PlacementContext, Usage, User};
-use super::model::{ControllerView, Hook, Operation, PartitionRequest};
+use super::context::{
+    Admission, NamespaceContext, Operation, Owner, PlacementContext, Usage, User,
+};
+use super::model::{ControllerView, Hook, PartitionRequest};
 use super::policy_request::{PlacementRequest, PolicyRequest, Review};
 
 /// Returns the sample request of a hook.

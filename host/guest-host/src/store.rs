@@ -7,9 +7,10 @@ use nix::time::{ClockId, clock_gettime};
 use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
 
 use super::engine::GuestEngine;
-use super::limits::Limits;
+use super::fixed_random::FixedRandom;
+use super::limits::{Limits, OverLimit};
 use super::model::Hook;
-use super::wasi::{FixedRandom, OutputLines};
+use super::output_lines::{LogLevel, OutputLines};
 
 /// Most log lines of one call.
 const LOG_LINES: usize = 16;
@@ -19,18 +20,6 @@ const LOG_LINE: usize = 1024;
 
 /// Longest context of a log line, in bytes.
 const LOG_CONTEXT: usize = 64;
-
-/// A policy exceeded a limit. It ends the call as a typed error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{requested} {unit} requested, and at most {limit} are allowed")]
-pub struct OverLimit {
-    /// The requested amount.
-    pub requested: usize,
-    /// The limit.
-    pub limit: usize,
-    /// The unit: bytes of memory, or elements of a table.
-    pub unit: &'static str,
-}
 
 /// Fraction of its deadline that a call must have run for a timeout to be its own fault. A deadline is many times what a
 /// guest needs, and a guest that never ends reaches the fraction on any busy machine.
@@ -74,16 +63,6 @@ fn time_status(limits: &Limits, ran: Duration, lasted: Duration) -> TimeStatus {
 fn thread_time() -> Option<Duration> {
     let time = clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID);
     time.ok().map(Duration::from)
-}
-
-/// Level of a log line of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LogLevel {
-    Trace,
-    Debug,
-    Info,
-    Warn,
-    Error,
 }
 
 /// The state of one call.

@@ -3,7 +3,7 @@
 use ipu_text::{explain, sanitize};
 
 use super::bindings::DefaultingText;
-use super::call::GuestError;
+use super::guest_error::GuestError;
 use super::model::{Decision, PassedOver, Verdict, Violation};
 
 /// Longest message for the user, in bytes: a violation, a rejection, an error about settings.

@@ -6,7 +6,6 @@
 //! `log`. `wit/README.md` has the list of interfaces, and a test compares it with this file.
 
 mod clocks;
-mod output;
 mod random;
 mod streams;
 
@@ -14,9 +13,8 @@ use ipu_text::sanitize;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceType};
 
+use super::output_lines::OutputLines;
 use super::store::CallState;
-pub(super) use output::OutputLines;
-pub(super) use random::FixedRandom;
 
 /// The WASI interfaces that a policy may import, in any version 0.2.x, and their behavior.
 pub(super) const INTERFACES: [(&str, &str); 27] = [

@@ -10,7 +10,7 @@ use kube::api::Api;
 use super::plan::{Applicable, Plan};
 use super::report::{Applied, Obstacle};
 use super::verified::Versions;
-use super::watches::Views;
+use super::views::Views;
 use super::writes::{self, ApplyResult, WriteError};
 
 /// Applies the plan of a job in a namespace. `owner` is the job's UID. If its rights are `expected` to exist, they are read

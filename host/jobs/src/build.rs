@@ -5,7 +5,6 @@ pub mod agent;
 pub mod environment;
 pub mod launcher;
 pub mod partitions;
-pub mod pod_set;
 pub mod workers;
 
 use std::collections::BTreeMap;
@@ -25,25 +24,6 @@ pub struct PodSettings {
     pub launcher_image: String,
     /// Pull policy of that image. `None` uses the default of Kubernetes.
     pub launcher_image_pull_policy: Option<String>,
-}
-
-/// The role of a Pod of the job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// Runs an instance, or a part of one.
-    Worker,
-    /// Runs the launcher's command.
-    Launcher,
-}
-
-impl Role {
-    /// Returns the value of the role label.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Worker => "worker",
-            Self::Launcher => "launcher",
-        }
-    }
 }
 
 /// Returns the labels of all objects of a job.

@@ -26,7 +26,7 @@ use super::raw::RawJob;
 use super::report::events;
 use super::report::{self, Obstacle};
 use super::verified::Verified;
-use super::watches::Views;
+use super::views::Views;
 use super::writes::{self, WriteError};
 use super::{JobSettings, apply, lost_node};
 use crate::metrics::{JobMetrics, Jobs};

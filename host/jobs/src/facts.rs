@@ -22,8 +22,8 @@ use self::partition::{PartitionState, PartitionTimes, PlacedPartition};
 use self::pod::{PodState, SidecarState};
 use self::projection::{ObservedPartition, ObservedPod};
 use self::readiness::Readiness;
-use super::build::pod_set;
-use super::report;
+use super::job_conditions::{self, DEADLINE_EXCEEDED, FAILED, RUNNING, Recorded};
+use super::pod_set;
 use super::validate::ValidJob;
 
 /// Everything that was read from the cluster for one job.
@@ -118,15 +118,6 @@ pub struct Owned<S> {
     pub state: S,
 }
 
-/// An end of the job that its status records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Recorded {
-    /// The job succeeded.
-    Completed,
-    /// The job failed.
-    Failed,
-}
-
 /// Computes the facts at the time `now`.
 pub fn facts(job: &ValidJob, observed: &Observed, now: Timestamp) -> Facts {
     let reader = Reader::new(job, observed);
@@ -148,11 +139,13 @@ pub fn facts(job: &ValidJob, observed: &Observed, now: Timestamp) -> Facts {
     Facts {
         surplus: surplus.map(|index| reader.instance(index)).collect(),
         launcher_started: reader.launcher_started(),
-        has_run: report::is_condition_true(&observed.status, report::RUNNING),
-        timed_out: observed.status.conditions.iter().any(|condition| {
-            condition.type_ == report::FAILED && condition.reason == report::DEADLINE_EXCEEDED
-        }),
-        recorded: report::recorded_end(&observed.status),
+        has_run: job_conditions::is_condition_true(&observed.status, RUNNING),
+        timed_out: observed
+            .status
+            .conditions
+            .iter()
+            .any(|condition| condition.type_ == FAILED && condition.reason == DEADLINE_EXCEEDED),
+        recorded: job_conditions::recorded_end(&observed.status),
         deadlines: deadlines::deadlines(job, &observed.status, now),
         readiness: readiness::of_run(&reader.pods, [&instances, &surge], &launcher),
         run: reader.run,

@@ -16,7 +16,7 @@ use super::facts::projection::ObservedPod;
 use super::lost_node::overdue_node;
 use super::raw::RawJob;
 use super::validate::decode_status;
-use super::watches::Views;
+use super::views::Views;
 
 /// A job as the API server returned it, and its objects.
 #[derive(Clone, Debug)]

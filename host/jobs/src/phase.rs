@@ -4,8 +4,9 @@ use serde::Serialize;
 
 use super::facts::partition::PartitionState;
 use super::facts::pod::{Failure, PodState};
-use super::facts::{Facts, Instance, Recorded};
-use super::report::DEADLINE_EXCEEDED;
+use super::facts::{Facts, Instance};
+use super::job_conditions::{DEADLINE_EXCEEDED, Recorded};
+use super::outcome::{Outcome, RunFailure};
 use super::validate::{Suspension, ValidJob};
 
 /// The phase of a job.
@@ -28,38 +29,6 @@ pub enum Phase {
     Ended(Outcome),
     /// The job has finished, and the status records it.
     Finished(Recorded),
-}
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub enum Outcome {
-    /// All instances have succeeded.
-    Completed,
-    /// The run failed.
-    Failed(RunFailure),
-}
-
-/// How a run failed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct RunFailure {
-    /// The message, with the names of Pod and container.
-    pub message: String,
-    /// Exit code of the failed container. `None` if no program failed.
-    pub exit_code: Option<i32>,
-    /// The condition's reason, if it differs from the usual one.
-    pub reason: Option<&'static str>,
-    /// Whether the job fails regardless of its restart policy.
-    pub is_final: bool,
-}
-
-impl Outcome {
-    fn failed(message: String, exit_code: Option<i32>) -> Self {
-        Self::Failed(RunFailure {
-            message,
-            exit_code,
-            ..RunFailure::default()
-        })
-    }
 }
 
 /// Decides the phase of a job.

@@ -11,12 +11,14 @@ use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde::Serialize;
 
-use super::build::{PodSettings, access, partitions, pod_set};
+use super::build::{PodSettings, access, partitions};
 use super::facts::partition::PartitionState;
 use super::facts::pod::SidecarState;
 use super::facts::{Facts, Instance, Owned};
 use super::job_object::NameAndUid;
 use super::phase::Phase;
+use super::pod_set;
+use super::rollout::Strategy;
 use super::validate::ValidJob;
 
 /// Requeue delay after a successful reconcile.
@@ -215,7 +217,7 @@ fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
     let mut plan = Plan::default();
     let to_replace = match job.launcher {
         Some(_) => Vec::new(),
-        None => job.strategy.to_replace(facts),
+        None => instances_to_replace(job.strategy, facts),
     };
     for instance in facts.instances.iter().chain(&facts.surge) {
         if instance.ended() {
@@ -239,6 +241,20 @@ fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
         plan.launch(job, facts, settings);
     }
     plan
+}
+
+/// Returns the outdated instances to replace now: all unavailable ones, and as many available ones as the strategy
+/// allows.
+fn instances_to_replace(strategy: Strategy, facts: &Facts) -> Vec<&Instance> {
+    let desired = u32::try_from(facts.instances.len()).unwrap_or(u32::MAX);
+    let outdated = || facts.instances.iter().filter(|found| found.is_outdated());
+    let all = facts.instances.iter().chain(&facts.surge);
+    let available = all.filter(|found| found.available()).count();
+    let least = desired.saturating_sub(strategy.unavailable(desired));
+    let surplus = available.saturating_sub(usize::try_from(least).unwrap_or(usize::MAX));
+    let unavailable = outdated().filter(|found| !found.available());
+    let available_ones = outdated().filter(|found| found.available());
+    unavailable.chain(available_ones.take(surplus)).collect()
 }
 
 /// Deletes the Pods and partitions of every instance that has not ended.

@@ -6,7 +6,7 @@ use ipu_api::ipujob::{CleanPodPolicy, RestartPolicy, RestartPolicyType};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::phase::{Outcome, RunFailure};
+use super::outcome::{Outcome, RunFailure};
 
 /// Default number of restarts after failures, as in Graphcore's operator.
 const BACKOFF_LIMIT: i32 = 3;

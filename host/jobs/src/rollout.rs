@@ -1,8 +1,6 @@
-//! Pure: selects the instances to replace after a change of the template of a job without launcher.
+//! Pure: the update strategy of a job without launcher: how many of its instances are replaced at a time.
 
 use ipu_api::ipujob::{self, StrategyType};
-
-use super::facts::{Facts, Instance};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
 /// Default of both bounds.
@@ -55,7 +53,7 @@ impl Strategy {
     }
 
     /// Returns the maximum number of unavailable instances. It is 1 if both bounds round to 0, or a rollout would never end.
-    fn unavailable(self, instances: u32) -> u32 {
+    pub fn unavailable(self, instances: u32) -> u32 {
         match self {
             Self::Recreate => instances,
             Self::RollingUpdate { unavailable, .. } => {
@@ -63,20 +61,6 @@ impl Strategy {
                 bound.max(u32::from(self.surge(instances) == 0))
             }
         }
-    }
-
-    /// Returns the outdated instances to replace now: all unavailable ones, and as many available ones as the strategy
-    /// allows.
-    pub fn to_replace(self, facts: &Facts) -> Vec<&Instance> {
-        let desired = u32::try_from(facts.instances.len()).unwrap_or(u32::MAX);
-        let outdated = || facts.instances.iter().filter(|found| found.is_outdated());
-        let all = facts.instances.iter().chain(&facts.surge);
-        let available = all.filter(|found| found.available()).count();
-        let least = desired.saturating_sub(self.unavailable(desired));
-        let surplus = available.saturating_sub(usize::try_from(least).unwrap_or(usize::MAX));
-        let unavailable = outdated().filter(|found| !found.available());
-        let available_ones = outdated().filter(|found| found.available());
-        unavailable.chain(available_ones.take(surplus)).collect()
     }
 }
 

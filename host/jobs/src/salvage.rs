@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::facts::Observed;
+use super::job_conditions;
 use super::raw::RawJob;
-use super::report;
 use super::restart::RestartRule;
 use super::rollout::Strategy;
 use super::validate::{Size, Start, Suspension, Template, ValidJob, ValidLauncher, ValidateError};
@@ -23,7 +23,7 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
         status,
         ..
     } = observed;
-    if pods.is_empty() && partitions.is_empty() && report::recorded_end(status).is_none() {
+    if pods.is_empty() && partitions.is_empty() && job_conditions::recorded_end(status).is_none() {
         return None;
     }
     let metadata = &job.metadata;

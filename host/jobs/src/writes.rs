@@ -23,7 +23,7 @@ use super::job_object::JobObject;
 use super::plan::{Deletion, PinUpdate, Reset};
 use super::raw::RawJob;
 use super::report::Obstacle;
-use super::watches::View;
+use super::views::View;
 use classify::{contains_all, failed, object_name, ownership_conflict, refused_or_failed};
 
 /// A write that failed, and that the next reconcile retries.

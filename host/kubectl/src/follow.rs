@@ -125,9 +125,6 @@ where
     let of_name = Config::default().fields(&format!("metadata.name={}", subject.name));
     let of_warnings = Config::default().fields("type=Warning");
     let all_events: Api<Event> = Api::namespaced(client.clone(), namespace);
-    let has_objects = |all: &&Controllers| !all.readable.is_empty() || all.unreadable > 0;
-    // An API server of an earlier version of the operator does not know the kind.
-    let known = first.controllers.allowed().filter(has_objects);
     Sources {
         subject: Source {
             what: subject.kind,
@@ -146,7 +143,10 @@ where
         },
         controllers: Source {
             what: "the VIPUControllers",
-            events: known.map(|_| events(controllers(client))),
+            events: first
+                .controllers
+                .allowed()
+                .map(|_| events(controllers(client))),
             store: Store::default(),
             keep: |object| object.try_parse().ok(),
         },
@@ -239,8 +239,8 @@ impl<K: Resource, V> Source<K, V> {
     /// What is known now: what the watch shows, or without one what was read at first.
     fn known<T: Clone>(&self, first: &Access<T>, shown: impl Fn(&Store<V>) -> T) -> Access<T> {
         match self.events {
-            Some(_) => Access::Allowed(shown(&self.store)),
-            None => first.clone(),
+            Some(_) if self.store.is_listed() => Access::Allowed(shown(&self.store)),
+            _ => first.clone(),
         }
     }
 }
@@ -257,7 +257,9 @@ impl<K: Resource> Sources<K> {
     }
 
     fn are_listed(&self) -> bool {
-        let around = self.partitions.is_listed() && self.controllers.is_listed();
+        // The API server of an earlier version of the operator does not know the kind, and never lists it.
+        let had_none = matches!(&self.first.controllers, Access::Allowed(all) if *all == Controllers::default());
+        let around = self.partitions.is_listed() && (had_none || self.controllers.is_listed());
         around && self.subject.is_listed() && self.pods.is_listed() && self.warnings.is_listed()
     }
 

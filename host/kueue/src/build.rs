@@ -201,7 +201,7 @@ pub fn admission(job: &QueuedJob, admission: &JobAdmission) -> Value {
 
 /// The merge patch of the status of a job that is stopped. From then on its controller creates nothing for it, even if a user
 /// resumes it at once: a job without an admission continues only if its status does not say that it is suspended. Its
-/// conditions stay: by them, its controller counts what the job did until then.
+/// conditions and its accounting stay: by them, its controller counts what the job did until then.
 pub fn stopped(job: &QueuedJob) -> Value {
     let state = JobState::Suspended;
     job_status(job, json!({"admission": null, "launcherStatus": state}))

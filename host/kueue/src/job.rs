@@ -11,7 +11,7 @@ use ipu_api::queueing::{
 };
 use ipu_api::{API_VERSION, ipujob};
 use ipu_jobs::build::PodSettings;
-use ipu_jobs::facts::Recorded;
+use ipu_jobs::job_conditions::{self, RUNNING, Recorded};
 use ipu_jobs::raw::RawJob;
 use ipu_jobs::report;
 use ipu_jobs::validate::{self, Suspension, ValidJob};
@@ -113,7 +113,7 @@ impl QueuedJob {
             is_observed: status.observed_generation.is_some(),
             has_started: !is_elsewhere && report::is_active(&status),
             has_settled: has_settled(&valid, &status),
-            is_running: report::is_condition_true(&status, report::RUNNING),
+            is_running: job_conditions::is_condition_true(&status, RUNNING),
             end: end(&status),
             conditions: status.conditions,
         })
@@ -171,7 +171,7 @@ fn ended(status: &IPUJobStatus) -> BTreeSet<u32> {
 }
 
 fn end(status: &IPUJobStatus) -> Option<End> {
-    let has_succeeded = match report::recorded_end(status)? {
+    let has_succeeded = match job_conditions::recorded_end(status)? {
         Recorded::Completed => true,
         Recorded::Failed => false,
     };

@@ -1,8 +1,8 @@
 //! Accounts for the IPU-seconds of V-IPU controllers: each of them is in exactly one state.
 //!
 //! `observation` tells the states of all IPUs from the ledger, the controllers' reports and the readiness of Pods
-//! (`pod_readiness`). `account` adds them up; both are pure. [`recorder`] observes while this replica leads. The statuses of
-//! VIPUControllers carry the accounts over a restart and a change of the leader.
+//! (`pod_readiness`). `account` adds them up; both are pure. `account_recorder` observes while this replica leads. The
+//! statuses of VIPUControllers carry the accounts over a restart and a change of the leader.
 
 mod account;
 mod accounts;
@@ -10,7 +10,6 @@ mod ipu_states;
 pub(crate) mod observation;
 mod periods;
 pub(crate) mod pod_readiness;
-pub mod recorder;
 
 use std::collections::BTreeMap;
 use std::mem;

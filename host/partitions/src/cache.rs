@@ -23,8 +23,10 @@ use self::other_releases::Other;
 use super::capacity::{self, Allocation, Allocations};
 use super::eviction::{Sibling, controller};
 use super::queue::{self, Member, QueueEntry};
-use super::reconcile::Guarded;
 use super::state_unknown;
+
+/// An object as the watch delivers it. An unreadable one does not stop the others.
+pub type Guarded = DeserializeGuard<IPUPartition>;
 
 /// All IPUPartitions, by name.
 #[derive(Default)]

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use ipu_api::uid::Uid;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
-use ipu_runtime::events::EventQueue;
+use ipu_runtime::events::{Event, EventQueue};
 use ipu_runtime::lease::Leadership;
 use ipu_runtime::scope::Scope;
 use ipu_runtime::work_queue::metrics::Reconciles;
-use kube::Client;
+use kube::{Client, Resource};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
@@ -92,6 +92,14 @@ impl Context {
             idle_rounds: Mutex::default(),
             reported: Mutex::default(),
         }
+    }
+
+    /// Queues an event about an IPUPartition.
+    pub(super) fn publish<K>(&self, object: &K, event: Event)
+    where
+        K: Resource<DynamicType = ()>,
+    {
+        self.events.publish(object.object_ref(&()), vec![event]);
     }
 
     /// Counts the reconciles of the object with this UID in a row that wrote nothing.

@@ -25,7 +25,8 @@ use jiff::Timestamp;
 use kube::api::{Api, Patch};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
-use vipu_client::registry::{self, Source};
+use vipu_client::controllers::KEY;
+use vipu_client::registry::Source;
 
 use self::observe::observe;
 use self::plan::{Action, Facts, Object};
@@ -177,7 +178,7 @@ async fn pass(
         other_releases: other_releases.as_ref(),
         controllers: &controllers,
         is_list_current: is_same_list && known.source == Source::Current,
-        has_bad_entries: known.problems.iter().any(|one| one.key == registry::KEY),
+        has_bad_entries: known.problems.iter().any(|one| one.key == KEY),
         objects: &objects,
         written: &memory.written,
         accounted: &memory.accounted,

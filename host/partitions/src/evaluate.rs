@@ -10,7 +10,6 @@ use kube::ResourceExt;
 
 use super::context::Context;
 use super::eviction::{self, EvictionState, RequiredData, Sibling};
-use super::execute::publish;
 use super::observations::Answer;
 use super::placement::request::{self, shortened};
 use super::placement::{self, Placement, QueueView, Request};
@@ -150,6 +149,6 @@ fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {
     if context.is_news(&uid, why) {
         let reason = "PolicyOverruled";
         let event = events::warning(reason, reason, shortened(why));
-        publish(context, partition, event);
+        context.publish(partition, event);
     }
 }

@@ -4,9 +4,8 @@ use ipu_api::ipupartition::{
     Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
 use ipu_api::labels;
-use ipu_runtime::events::Event;
+use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
-use kube::{Resource, ResourceExt};
 use ring::rand::SystemRandom;
 use serde_json::json;
 use vipu_client::model::CreateRequest;
@@ -18,7 +17,7 @@ use super::evaluate;
 use super::events::{self, Sweep};
 use super::observations::{HealthState, Intent, Observation, RemoteState, Reply};
 use super::placement::request::shortened;
-use super::pod_users;
+use super::pod_users::{self, ListPodsError};
 use super::refusals;
 use super::remote_state;
 use super::step::{Requeue, Step};
@@ -38,7 +37,7 @@ pub(super) enum Outcome {
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ExecuteError {
+pub(super) enum ExecuteError {
     /// The object was changed meanwhile, or is gone: the reconcile starts again with the current one.
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
@@ -55,14 +54,8 @@ pub enum ExecuteError {
     #[error("failed to write the status")]
     WriteStatus(#[source] kube::Error),
     /// The Pods that use the partition could not be listed.
-    #[error("failed to list the Pods that use partition {id}")]
-    ListPods {
-        /// The partition.
-        id: String,
-        /// What the API server said.
-        #[source]
-        source: kube::Error,
-    },
+    #[error(transparent)]
+    ListPods(#[from] ListPodsError),
     /// The kernel gave no random number for the id of the next attempt.
     #[error("failed to draw a random number for the id of a partition")]
     Nonce,
@@ -160,7 +153,7 @@ async fn write(
     }
     log_change(&before, &written, &observation);
     if let Some(note) = note {
-        publish(context, &written, note);
+        context.publish(&written, note);
     }
     Ok(Outcome::Wrote(Box::new(written), observation))
 }
@@ -206,7 +199,7 @@ async fn release(
     }
     context.released.notify_one();
     if let Some(note) = note {
-        publish(context, partition, note);
+        context.publish(partition, note);
     }
     Ok(())
 }
@@ -355,14 +348,6 @@ async fn reset(
 fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
     let client = context.pool.client(&attempt.controller);
     client.map_err(|error| shortened(&error.reason()))
-}
-
-/// Queues an event about an IPUPartition.
-pub(super) fn publish<K>(context: &Context, object: &K, event: Event)
-where
-    K: Resource<DynamicType = ()>,
-{
-    context.events.publish(object.object_ref(&()), vec![event]);
 }
 
 fn unless_conflict(

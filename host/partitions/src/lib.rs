@@ -3,7 +3,7 @@
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner.
-//! - `steps` decides on the next step of one IPUPartition from its status ([`status_update`]) and the observations of the
+//! - `next_step` decides on the next step of one IPUPartition from its status ([`status_update`]) and the observations of the
 //!   reconcile ([`observations`]); it is pure. `execute` carries a step out on a V-IPU controller.
 //! - `lifecycle` decides on desired partitions, `finalize` on deleted ones. A lost reply leaves an attempt with an unknown
 //!   outcome, which `unsettled_attempts` settles.
@@ -15,6 +15,7 @@
 //! IPUJobs, the webhooks, or how a guest is loaded.
 #![forbid(unsafe_code)]
 
+pub mod account_recorder;
 pub mod accounting;
 pub mod advertise;
 pub mod cache;
@@ -37,6 +38,7 @@ mod finalize;
 pub mod fuzzing;
 mod lifecycle;
 pub mod metrics;
+mod next_step;
 pub mod node_labels;
 pub mod observations;
 pub mod orphans;
@@ -77,8 +79,8 @@ use std::time::Duration;
 use futures::{Stream, StreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
+pub use cache::Guarded;
 pub use context::{Context, Shared};
-pub use reconcile::Guarded;
 
 use cache::Brief;
 use ipu_runtime::clock;

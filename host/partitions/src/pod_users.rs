@@ -9,7 +9,14 @@ use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
 use super::context::Context;
-use super::execute::ExecuteError;
+
+/// The Pods that use a partition could not be listed.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to list the Pods that use partition {id}")]
+pub struct ListPodsError {
+    id: String,
+    source: kube::Error,
+}
 
 /// The live Pods that use the partition of this IPUPartition. Pods of other namespaces do not count: otherwise every user who
 /// may label a Pod there could prevent the release. Pods of Graphcore's operator have no id: every live Pod of the owner
@@ -18,7 +25,7 @@ pub(super) async fn users_of_owner(
     context: &Context,
     partition: &IPUPartition,
     id: &str,
-) -> Result<Vec<String>, ExecuteError> {
+) -> Result<Vec<String>, ListPodsError> {
     let (owner, slot) = (&partition.spec.owner, partition.spec.slot);
     // A user may have written anything, and an owner that cannot exist has no Pods.
     if !dns1123::can_exist(owner) {
@@ -42,7 +49,7 @@ pub(super) async fn users_of_owner(
 /// `namespace/name` of every live Pod that may use this id, which no IPUPartition lists. The Pod may be in any namespace,
 /// because another release may have created the partition. A user who may label Pods can keep such a partition, but only
 /// with a Pod on a node: a Pod that waits for a node uses no partition, and gets no id without an IPUPartition.
-pub(super) async fn users(client: &Client, id: &str) -> Result<Vec<String>, ExecuteError> {
+pub(super) async fn users(client: &Client, id: &str) -> Result<Vec<String>, ListPodsError> {
     let live = live_pods(Api::all(client.clone()), &with_id(id), id).await?;
     let pods = live.iter().filter(|pod| is_on_a_node(pod));
     Ok(pods.map(named).collect())
@@ -59,9 +66,9 @@ fn with_id(id: &str) -> String {
 
 /// The live Pods with these labels that may use partition `id`, read from the API server: a cache may lack a Pod that has
 /// just started.
-async fn live_pods(pods: Api<Pod>, labels: &str, id: &str) -> Result<Vec<Pod>, ExecuteError> {
+async fn live_pods(pods: Api<Pod>, labels: &str, id: &str) -> Result<Vec<Pod>, ListPodsError> {
     let found = pods.list(&ListParams::default().labels(labels)).await;
-    let found = found.map_err(|source| ExecuteError::ListPods {
+    let found = found.map_err(|source| ListPodsError {
         id: id.to_owned(),
         source,
     })?;

@@ -3,23 +3,19 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipu_api::ipupartition::IPUPartition;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
 use ipu_runtime::work_queue::{self, ReconcileError, measured};
 use kube::ResourceExt;
-use kube::core::DeserializeGuard;
 use tracing::Instrument;
 
+use super::cache::Guarded;
 use super::context::Context;
 use super::execute::{self, ExecuteError, Outcome};
 use super::requeue;
 use super::step::{Requeue, Step};
 use super::steps::{Circle, Steps};
 use super::unreadable;
-
-/// An object as the watch delivers it. An unreadable one does not stop the others.
-pub type Guarded = DeserializeGuard<IPUPartition>;
 
 /// A failed step of a reconcile.
 #[derive(Debug, thiserror::Error)]
@@ -40,7 +36,7 @@ impl work_queue::StepError for StepError {
             Self::Execute(ExecuteError::AddFinalizer(_)) => "AddFinalizer",
             Self::Execute(ExecuteError::RemoveFinalizer(_)) => "RemoveFinalizer",
             Self::Execute(ExecuteError::WriteStatus(_)) => "WriteStatus",
-            Self::Execute(ExecuteError::ListPods { .. }) => "ListPods",
+            Self::Execute(ExecuteError::ListPods(_)) => "ListPods",
             Self::Execute(ExecuteError::Nonce) => "Nonce",
             Self::Circle(Circle) => "Circle",
         }
@@ -138,7 +134,7 @@ fn after_error(
                 | ExecuteError::AddFinalizer(_)
                 | ExecuteError::RemoveFinalizer(_)
                 | ExecuteError::WriteStatus(_)
-                | ExecuteError::ListPods { .. }
+                | ExecuteError::ListPods(_)
                 | ExecuteError::Nonce,
             )
             | StepError::Circle(Circle),

@@ -1,21 +1,11 @@
-//! Pure: decides on the next step for one IPUPartition.
-//!
-//! `next` returns one step for the object and the observations of this reconcile. The executor carries it out, adds the
-//! observation, and asks again, until nothing is left to do.
-//!
-//! Guarantees after any crash, delay or lost message (`simulation.rs` tests them): only the reconcile that has recorded
-//! an id requests its partition; a slot never has two usable partitions; a partition in use is never removed; the
-//! operator never touches an id that it has neither generated nor adopted for this object; the finalizer goes last.
+//! Pure: the steps of an IPUPartition, and the settings that decide on them.
 
 use std::time::Duration;
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
-use ipu_api::labels;
 use ipu_api::naming::Identity;
-use jiff::Timestamp;
 
-use super::observations::{Intent, Observations};
-use super::{finalize, lifecycle, state_unknown, unsettled_attempts};
+use super::observations::Intent;
 
 /// One step.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,46 +72,6 @@ pub struct Settings {
     pub gang_patience: Duration,
     /// Waiting time after which capacity is reserved for a request.
     pub backfill_limit: Duration,
-}
-
-/// Returns the next step for `partition`.
-pub fn next(
-    partition: &IPUPartition,
-    observations: &Observations,
-    settings: &Settings,
-    now: Timestamp,
-) -> Step {
-    let metadata = &partition.metadata;
-    let is_ours = metadata
-        .finalizers
-        .iter()
-        .flatten()
-        .any(|name| name == labels::PARTITION_FINALIZER);
-    let step = decide(partition, is_ours, observations, settings, now);
-    let marked = |status| state_unknown::marked(status, observations, now);
-    match (step, &partition.status) {
-        (Step::Write(status), _) => Step::Write(Box::new(marked(&status))),
-        (Step::Done(requeue), Some(status)) => write_if_changed(partition, marked(status), requeue),
-        (step, _) => step,
-    }
-}
-
-fn decide(
-    partition: &IPUPartition,
-    is_ours: bool,
-    observations: &Observations,
-    settings: &Settings,
-    now: Timestamp,
-) -> Step {
-    if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now) {
-        return Step::Write(Box::new(status));
-    }
-    match (partition.metadata.deletion_timestamp.is_some(), is_ours) {
-        (false, false) => Step::AddFinalizer,
-        (false, true) => lifecycle::next(partition, observations, settings, now),
-        (true, true) => finalize::next(partition, observations, now),
-        (true, false) => Step::Done(Requeue::Never),
-    }
 }
 
 /// Writes `desired` if it differs from the current status.

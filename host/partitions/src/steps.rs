@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use jiff::Timestamp;
 
+use super::next_step;
 use super::observations::{Observation, Observations};
 use super::status_update;
-use super::step::{self, Settings, Step};
+use super::step::{Settings, Step};
 
 /// Most steps of one reconcile. Every path through the state machine is shorter; this bounds a mistake in it.
 const STEPS_MAX: u32 = 256;
@@ -44,7 +45,12 @@ impl Steps {
         if let Some(updated) = updated {
             return Ok(Step::Write(Box::new(updated)));
         }
-        Ok(step::next(partition, &self.observations, settings, now))
+        Ok(next_step::next(
+            partition,
+            &self.observations,
+            settings,
+            now,
+        ))
     }
 
     /// Adds the observation of a step.

@@ -21,9 +21,8 @@ use vipu_client::model::ReadyState;
 
 use super::context::Context;
 use super::controller_pool::ControllerPool;
-use super::execute::ExecuteError;
 use super::orphans::{self, RemotePartition, Suspects};
-use super::pod_users;
+use super::pod_users::{self, ListPodsError};
 use super::reconcile::chain;
 use super::watched::Watched;
 use course::{Course, Task};
@@ -76,7 +75,7 @@ pub enum SweepError {
     },
     /// The Pods that use a partition could not be listed.
     #[error("failed to check whether Pods use a partition without an owner")]
-    Users(#[source] ExecuteError),
+    Users(#[source] ListPodsError),
 }
 
 /// Sweeps at the start and then periodically, until `stop`. After it has found a suspect, it sweeps again at the end of

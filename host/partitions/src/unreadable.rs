@@ -5,10 +5,9 @@ use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
 
+use super::cache::Guarded;
 use super::context::Context;
 use super::events;
-use super::execute;
-use super::reconcile::Guarded;
 
 /// Logs the problem of the object and writes an event. `error` comes from the watch and names no field, so this reads the
 /// object again.
@@ -28,7 +27,7 @@ pub(super) async fn tell(context: &Context, object: &Guarded, error: &str) {
         return;
     };
     tracing::error!(partition = name, problem, "left alone");
-    execute::publish(context, object, events::of_unreadable(&problem));
+    context.publish(object, events::of_unreadable(&problem));
 }
 
 /// The unreadable field, and the reason. `None`: the object is readable.

@@ -21,9 +21,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::cache::{Brief, Cache, Change};
+use super::cache::{Brief, Cache, Change, Guarded};
 use super::queue::QueueEntry;
-use super::reconcile::Guarded;
 use super::shared_queue::SharedQueue;
 
 /// Changes that a slow listener may lag behind before it gets all names again.

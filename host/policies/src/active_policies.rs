@@ -5,16 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::GuestHost;
 use ipu_guest_host::model::ModuleDigest;
-use ipu_guest_host::{Guest, GuestHost};
 use parking_lot::RwLock;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
-use super::call_stats::CallStats;
+use super::bound_policy::BoundPolicy;
 use super::match_evaluator::MatchEvaluator;
-use super::matcher::Matcher;
 
 /// Most concurrent calls of shadow policies, which must not delay enforced policies.
 pub const CONCURRENT_COMPARISONS: usize = 2;
@@ -39,21 +38,6 @@ pub struct HookChain {
     pub stages: Vec<Vec<BoundPolicy>>,
     /// The policies in shadow mode.
     pub shadows: Vec<BoundShadow>,
-}
-
-/// A guest bound to the settings of its policy.
-#[derive(Clone, Debug)]
-pub struct BoundPolicy {
-    /// Name of the IPUPolicy, or [`BUILT_IN`].
-    pub name: Arc<str>,
-    /// The guest.
-    pub guest: Guest,
-    /// Its `spec.match`.
-    pub matcher: Arc<Matcher>,
-    /// What happens if it gives no answer.
-    pub on_error: OnError,
-    /// Results of its calls.
-    pub stats: Arc<CallStats>,
 }
 
 /// A policy in shadow mode: the operator compares its answers with the enforced ones.
@@ -144,22 +128,6 @@ impl HookChain {
         policies
             .map(|policy| policy.guest.digest().cloned())
             .collect()
-    }
-}
-
-impl BoundPolicy {
-    /// Returns the built-in guest of a hook.
-    pub fn built_in(hook: Hook) -> Self {
-        Self {
-            name: BUILT_IN.into(),
-            guest: ipu_guest_host::BUILT_IN.clone(),
-            matcher: Arc::default(),
-            on_error: match hook {
-                Hook::Defaulting | Hook::Validation => OnError::Fail,
-                Hook::Placement => OnError::Fallback,
-            },
-            stats: Arc::default(),
-        }
     }
 }
 

@@ -15,6 +15,7 @@
 
 pub mod active_policies;
 pub mod active_set;
+pub mod bound_policy;
 pub mod call_recording;
 pub mod call_stats;
 pub mod comparison;

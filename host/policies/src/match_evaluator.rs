@@ -8,7 +8,7 @@ use ipu_runtime::fair_semaphore::{Asker, FairSemaphore};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::active_policies::BoundPolicy;
+use super::bound_policy::BoundPolicy;
 use super::large_stack;
 use super::matcher::{EvaluationError, MatchSubject, Matcher};
 

@@ -7,7 +7,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::active_policies::{ActivePolicies, BoundPolicy};
+use super::active_policies::ActivePolicies;
+use super::bound_policy::BoundPolicy;
 use super::hooks;
 
 /// Registers the active guests, by name and module.

@@ -11,8 +11,9 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
-use super::active_policies::{BoundPolicy, BoundShadow, HookChain};
+use super::active_policies::{BoundShadow, HookChain};
 use super::active_set::{ActiveSet, ActiveVersion};
+use super::bound_policy::BoundPolicy;
 use super::call_stats::CallStats;
 use super::matcher::Matcher;
 use super::report::{DesiredVersion, Problem, Readiness, Report, Serving};

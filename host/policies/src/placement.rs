@@ -11,7 +11,8 @@ use ipu_runtime::panics::caught;
 use ipu_text::explain;
 use serde_json::{Value, json};
 
-use super::active_policies::{ActivePolicies, BoundPolicy, BoundShadow, is_sampled};
+use super::active_policies::{ActivePolicies, BoundShadow, is_sampled};
+use super::bound_policy::BoundPolicy;
 use super::call_stats::Comparison;
 use super::comparison;
 use super::match_evaluator::Purpose;

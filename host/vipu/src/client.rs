@@ -24,15 +24,12 @@ use super::model::{
     ReadyState,
 };
 use super::proto;
-use super::replies::{Part, Replies};
+use super::replies::{Part, READS, Replies};
 use calls::Call;
 use connection::ConnectionManager;
 
 /// GCDs whose IPUs are asked for, at most: as many as the largest V-POD has IPU-Machines.
 const GCDS_ASKED: u32 = 64;
-
-/// Concurrent reads of one controller. A controller that does not answer delays no other.
-pub(super) const READS: usize = 8;
 
 /// Reads are tried again only within so long after they began.
 const RETRIES_WITHIN: Duration = Duration::from_secs(2);

@@ -11,6 +11,9 @@ use std::fmt;
 use ipu_api::dns1123::{is_label, is_label_key, is_label_value};
 use ipu_api::ipupartition::ControllerRef;
 
+/// The key of the ConfigMap whose value is the list.
+pub const KEY: &str = "controllers.yaml";
+
 /// The port of a controller that is named without one.
 const DEFAULT_PORT: u16 = 8090;
 
@@ -73,7 +76,7 @@ pub fn parse(text: &str) -> ControllerList {
                 list.entries.push(found);
             }
             Err(rule) => list.problems.push(EntryProblem {
-                key: super::registry::KEY,
+                key: KEY,
                 line,
                 entry: number,
                 text: shown(entry),

@@ -66,7 +66,7 @@ impl Departed {
         let Some(new) = entries.iter().find(|entry| entry.name == new) else {
             return Err(format!(
                 "{new} is none of the controllers in {}; add it there, and name it here as host:port",
-                super::registry::KEY
+                controllers::KEY
             ));
         };
         if self.gone.contains(&old) {
@@ -85,7 +85,7 @@ fn not_listed(text: &str, entries: &[ControllerRef]) -> Result<String, String> {
     if entries.iter().any(|entry| entry.name == name) {
         return Err(format!(
             "{name} is in {}; take it off there first",
-            super::registry::KEY
+            controllers::KEY
         ));
     }
     Ok(name)

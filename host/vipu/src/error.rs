@@ -8,6 +8,7 @@ use ipu_text::sanitize;
 use tonic::{Code, ConnectError, Status};
 
 use super::auth::AuthError;
+use super::causes::{causes, chain};
 
 /// Longest text of a server or proxy that an error keeps, in bytes.
 const MESSAGE_MAX: usize = 512;
@@ -230,12 +231,6 @@ fn tls_failure(status: &Status) -> Option<String> {
     })
 }
 
-/// An error and all its causes, in one line.
-pub(super) fn chain(error: &(dyn Error + 'static)) -> String {
-    let texts: Vec<String> = causes(error).map(ToString::to_string).collect();
-    texts.join(": ")
-}
-
 /// Message of the innermost cause: "connection refused" is more precise than "transport error". Some contain text that the
 /// peer sent when it closed the connection.
 fn root(error: &(dyn Error + 'static)) -> String {
@@ -245,11 +240,6 @@ fn root(error: &(dyn Error + 'static)) -> String {
         None => innermost.to_string(),
     };
     sanitize(&words, MESSAGE_MAX)
-}
-
-/// The error itself and all its causes, outermost first.
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |&error| error.source())
 }
 
 #[cfg(test)]

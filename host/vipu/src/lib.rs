@@ -11,6 +11,7 @@
 #![forbid(unsafe_code)]
 
 pub mod auth;
+mod causes;
 pub mod client;
 mod codec;
 pub mod controllers;

@@ -12,14 +12,11 @@ use tokio::sync::watch;
 
 use super::auth::{self, AuthState};
 use super::client::{Deadlines, VipuClient};
-use super::controllers::{self, EntryProblem};
+use super::controllers::{self, EntryProblem, KEY};
 use super::cordon::{self, CordonRequests, CordonStates};
 use super::departed::{self, Departed};
 use super::error::VipuError;
 use super::replies::Replies;
-
-/// The key of the ConfigMap whose value is the list.
-pub const KEY: &str = "controllers.yaml";
 
 /// The V-IPU controllers, as they are known now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

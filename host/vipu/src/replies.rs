@@ -22,9 +22,11 @@ use tokio::time::{Instant, timeout_at};
 use tonic::Status;
 use tonic::body::Body;
 
-use super::client::READS;
 use super::codec;
 use super::model::{LISTED_MAX, PARTITIONS_MAX};
+
+/// Concurrent reads of one controller. A controller that does not answer delays no other.
+pub(super) const READS: usize = 8;
 
 /// Largest reply that is read, in bytes: the attributes of some thousand IPUs, while a V-POD has at most 256.
 pub(super) const REPLY_MAX: usize = 8 << 20;

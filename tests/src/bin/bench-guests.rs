@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use criterion::measurement::WallTime;
 use criterion::{BatchSize, BenchmarkGroup, Criterion, criterion_group, criterion_main};
-use ipu_guest_host::context::Admission;
-use ipu_guest_host::model::{Hook, Operation};
+use ipu_guest_host::context::{Admission, Operation};
+use ipu_guest_host::model::Hook;
 use ipu_guest_host::{BUILT_IN, GuestHost, GuestHostOptions, ModuleConfig};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;

@@ -27,6 +27,7 @@ const RESERVATIONS: &str = "host/partitions/src/queue/reservations.rs";
 const QUEUE_ENTRY: &str = "host/partitions/src/queue/entry.rs";
 const LIFECYCLE: &str = "host/partitions/src/lifecycle.rs";
 const RESET: &str = "host/partitions/src/lifecycle/reset.rs";
+const NEXT_STEP: &str = "host/partitions/src/next_step.rs";
 const STEP: &str = "host/partitions/src/step.rs";
 const OBSERVATIONS: &str = "host/partitions/src/observations.rs";
 const FINALIZE: &str = "host/partitions/src/finalize.rs";
@@ -95,7 +96,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition of another cluster or release is released",
-        file: STEP,
+        file: NEXT_STEP,
         text: "if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now) {",
         instead: "let before = partition.status.clone().unwrap_or_default();
     let mut marked = before.clone();

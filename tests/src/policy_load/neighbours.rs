@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use ipu_admission::chain_run::ChainRun;
 use ipu_api::ipupolicy::{Hook, OnError};
-use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, HookChain};
+use ipu_policies::active_policies::{ActivePolicies, HookChain};
+use ipu_policies::bound_policy::BoundPolicy;
 
 use super::{PolicyLoadError, creating, open, percentile, prepared, request};
 use crate::guests::hostile;

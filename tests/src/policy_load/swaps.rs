@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use ipu_admission::answer::Decision;
 use ipu_admission::chain_run::ChainRun;
 use ipu_api::ipupolicy::Hook;
-use ipu_policies::active_policies::{ActivePolicies, BoundPolicy, HookChain};
+use ipu_policies::active_policies::{ActivePolicies, HookChain};
+use ipu_policies::bound_policy::BoundPolicy;
 
 use super::{PolicyLoadError, creating, open, percentile, prepared, read, request, version};
 

@@ -24,7 +24,7 @@ use kube::client::{Body, Client};
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tower::{Layer, service_fn};
-use vipu_client::registry::KEY;
+use vipu_client::controllers::KEY;
 use vipu_client::{Deadlines, Registry};
 use vipu_simulator::{Options, Simulator};
 

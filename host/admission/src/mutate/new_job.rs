@@ -4,7 +4,7 @@
 use ipu_api::ipujob::is_managed_by_another;
 use ipu_api::labels::JOB_FINALIZER;
 use ipu_api::queueing;
-use ipu_guest_host::model::Operation;
+use ipu_guest_host::context::Operation;
 use json_patch::jsonptr::PointerBuf;
 use json_patch::{AddOperation, Patch, PatchOperation};
 use serde_json::{Value, json};

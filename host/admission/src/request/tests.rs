@@ -1,6 +1,6 @@
 //! What is read of an AdmissionReview, and what is said of a body that is none.
 
-use ipu_guest_host::model::Operation;
+use ipu_guest_host::context::Operation;
 use serde_json::{Value, json};
 
 use super::{AdmissionRequest, ReviewVersion, parse};

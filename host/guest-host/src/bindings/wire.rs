@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::{DefaultingText, defaulter, placer, types, validator};
-use crate::context::{Admission, NamespaceContext, Options, SizeCount, Usage};
+use crate::context::{Admission, NamespaceContext, Operation, Options, SizeCount, Usage};
 use crate::model::{
-    ControllerView, Decision, Operation, PartitionRequest, PassedOver, PlaceAttempt, PlaceOutcome,
-    Verdict, Violation,
+    ControllerView, Decision, PartitionRequest, PassedOver, PlaceAttempt, PlaceOutcome, Verdict,
+    Violation,
 };
 
 pub(super) fn defaulting(answer: defaulter::Answer) -> DefaultingText {

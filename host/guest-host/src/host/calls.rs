@@ -12,9 +12,10 @@ use tracing::Instrument;
 
 use super::GuestHost;
 use super::permits::{CallKind, Permit};
-use crate::call::{Call, GuestError};
+use crate::call::Call;
 use crate::context::Admission;
 use crate::guest::{Guest, Kind};
+use crate::guest_error::GuestError;
 use crate::metrics::SkipReason;
 use crate::model::{
     ControllerView, Decision, Defaulting, Hook, ModuleDigest, PartitionRequest, PlaceAttempt,

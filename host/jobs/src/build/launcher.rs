@@ -4,8 +4,9 @@ use ipu_api::labels;
 use ipu_api::naming;
 use k8s_openapi::api::core::v1::{Affinity, Container, EnvVar, Pod, PodSpec};
 
-use super::{PodSettings, Role, agent, environment, metadata, pod_set, workers};
+use super::{PodSettings, agent, environment, metadata, workers};
 use crate::facts::partition::PlacedPartition;
+use crate::pod_set::{self, Role};
 use crate::validate::{ValidJob, ValidLauncher};
 
 /// Name of the launcher's container.

@@ -4,7 +4,8 @@ use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec, OwnerMetadata, Parti
 use ipu_api::owner_metadata;
 use ipu_api::partition_request::new_partition;
 
-use super::{job_labels, pod_set};
+use super::job_labels;
+use crate::pod_set;
 use crate::validate::ValidJob;
 
 /// Builds the IPUPartition of an instance.

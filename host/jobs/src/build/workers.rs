@@ -5,8 +5,9 @@ use ipu_api::naming;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{PodSettings, Role, agent, environment, metadata, pod_set};
+use super::{PodSettings, agent, environment, metadata};
 use crate::facts::partition::PlacedPartition;
+use crate::pod_set::{self, Role};
 use crate::validate::ValidJob;
 
 /// Builds worker `gcd` of `instance` in a run of the job. All its containers get the environment, because a sidecar may use

@@ -3,7 +3,7 @@
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use jiff::Timestamp;
 
-use crate::report::{RUNNING, SUSPENDED};
+use crate::job_conditions::{RUNNING, SUSPENDED};
 
 /// The reached milestones. Times are in seconds since the job's creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,10 +1,11 @@
 //! Pure: plans the next step of one instance: its partition, a reset, its Pods, and their release.
 
 use super::{Plan, Reset, deletion};
-use crate::build::{self, PodSettings, partitions, pod_set, workers};
+use crate::build::{self, PodSettings, partitions, workers};
 use crate::facts::partition::{PartitionState, PlacedPartition};
 use crate::facts::pod::{PodState, SidecarState};
 use crate::facts::{Facts, Instance, Member};
+use crate::pod_set;
 use crate::validate::ValidJob;
 
 impl Plan {

@@ -9,7 +9,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::StatusInput;
 use super::activity::{activity, known_changes};
-use crate::phase::{Outcome, Phase};
+use crate::outcome::Outcome;
+use crate::phase::Phase;
 
 /// Builds the accounting of a job whose new status reports this state and this run.
 pub(super) fn accounting(

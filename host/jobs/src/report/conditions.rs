@@ -6,14 +6,16 @@ use ipu_api::ipujob_status::{JobCondition, JobState};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{
-    FAILED, Obstacle, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY,
-    RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, StatusInput, TEMPLATE_CURRENT,
-};
+use super::{Obstacle, StatusInput};
 use crate::facts::partition::PartitionState;
 use crate::facts::pod::PodState;
 use crate::facts::{Facts, Instance};
-use crate::phase::{Outcome, Phase};
+use crate::job_conditions::{
+    FAILED, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY, RESTARTING, RUNNING,
+    STALLED, SUCCEEDED, SUSPENDED, TEMPLATE_CURRENT,
+};
+use crate::outcome::Outcome;
+use crate::phase::Phase;
 use crate::restart::Next;
 use crate::validate::ValidJob;
 

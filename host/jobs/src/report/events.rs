@@ -4,8 +4,9 @@ use ipu_api::ipujob_status::{IPUJobStatus, JobCondition};
 use ipu_runtime::events::{Event, normal, warning};
 
 use super::conditions::WAITING;
-use super::{
-    Applied, FAILED, Obstacle, PARTITIONS_READY, PODS_READY, RESTARTING, SUCCEEDED, SUSPENDED,
+use super::{Applied, Obstacle};
+use crate::job_conditions::{
+    FAILED, PARTITIONS_READY, PODS_READY, RESTARTING, SUCCEEDED, SUSPENDED,
 };
 use crate::lost_node::LostPod;
 use crate::plan::Plan;

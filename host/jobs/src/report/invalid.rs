@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
 use super::conditions::Conditions;
-use super::{FAILED, PENDING, RUNNING};
+use crate::job_conditions::{FAILED, PENDING, RUNNING};
 use crate::validate::ValidateError;
 
 /// Builds the status of an invalid job. `object` is the job.

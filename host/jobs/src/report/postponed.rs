@@ -7,7 +7,7 @@ use ipu_runtime::clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::PODS_READY;
+use crate::job_conditions::PODS_READY;
 
 /// Maximum delay of such a write. Stored times have whole seconds, so the delay is one to two seconds.
 const MAX_DELAY: jiff::SignedDuration = jiff::SignedDuration::from_secs(2);

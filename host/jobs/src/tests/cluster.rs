@@ -23,7 +23,7 @@ use crate::job_object::{JobObject, JobRef};
 use crate::metrics::JobMetrics;
 use crate::plan::DependentKind;
 use crate::raw::RawJob;
-use crate::watches::View;
+use crate::views::View;
 use crate::{JobSettings, dependents_watch};
 
 const GROUP: &str = "/apis/graphcore.ai/v1alpha1";

@@ -7,8 +7,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::fixtures::{JobFixture, launching, parallel, running};
 use super::world::World;
-use crate::facts::Recorded;
-use crate::phase::{Outcome, Phase};
+use crate::job_conditions::Recorded;
+use crate::outcome::Outcome;
+use crate::phase::Phase;
 
 #[test]
 fn the_exit_code_of_the_launcher_decides() {

@@ -5,7 +5,8 @@ use ipu_api::ipujob_status::{IPUJobStatus, JobState, RunStatus};
 
 use super::fixtures::JobFixture;
 use super::world::{CrashPoint, World};
-use crate::report::{self, Obstacle, events};
+use crate::job_conditions;
+use crate::report::{Obstacle, events};
 use crate::validate::ValidJob;
 
 /// Two workers that share a partition, without a launcher.
@@ -41,7 +42,10 @@ fn the_use_of_a_partition_is_written_down_before_the_first_pod() {
         world.step_killed(&job, &[], CrashPoint::BeforePods);
         assert_eq!(world.pods(), [""; 0]);
         assert_eq!(used(&world), ["p-sample-0/0"]);
-        assert_eq!(world.condition(report::PARTITIONS_READY).status, "True");
+        assert_eq!(
+            world.condition(job_conditions::PARTITIONS_READY).status,
+            "True"
+        );
     }
 }
 
@@ -166,7 +170,7 @@ fn another_run_uses_the_partition_after_a_reset_wherever_its_process_was_killed(
 fn a_wait_for_pods_is_told_once_whatever_its_words_are() {
     let waits = |message: &str, reason: &str| {
         let condition = serde_json::json!({
-            "type": report::PODS_READY, "status": "False", "reason": reason, "message": message,
+            "type": job_conditions::PODS_READY, "status": "False", "reason": reason, "message": message,
         });
         IPUJobStatus {
             conditions: vec![serde_json::from_value(condition).unwrap()],

@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use super::fixtures::{JobFixture, MAX_IPUS};
 use super::world::{Objects, World};
+use crate::job_conditions;
 use crate::raw::RawJob;
-use crate::report::{self, events};
+use crate::report::events;
 use crate::salvage::salvage;
 use crate::validate::{ValidJob, read};
 
@@ -88,7 +89,7 @@ fn a_job_that_is_yet_to_start_says_why_it_does_not_and_starts_once_it_may() {
     assert_eq!(world.slots(), [0; 0]);
     assert_eq!(world.status().launcher_status, JobState::Failed);
     assert_eq!(world.status().completion_time, None);
-    let failed = world.condition(report::FAILED);
+    let failed = world.condition(job_conditions::FAILED);
     assert_eq!(failed.reason, "IPUJobInvalid");
     let message = &world.status().last_message;
     for said in [message, &failed.message] {
@@ -110,7 +111,7 @@ fn more_of_a_job_is_a_start_and_less_of_it_is_none() {
     assert_eq!(world.slots(), [0, 1]);
     let row = world.row();
     assert!(row.contains("spec.ipusPerJobInstance: \"4\""), "{row}");
-    let why = &world.condition(report::PARTITIONS_READY).message;
+    let why = &world.condition(job_conditions::PARTITIONS_READY).message;
     assert!(why.starts_with("instance 2: spec.ipusPerJob"), "{why}");
     world.settle(&strict(&job.clone().instances(1)));
     assert_eq!(world.slots(), [0]);

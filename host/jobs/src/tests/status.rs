@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::fixtures::{JobFixture, MAX_IPUS, refusal};
 use super::world::World;
+use crate::job_conditions;
 use crate::report::{self, Applied, Obstacle, events};
 
 #[test]
@@ -47,7 +48,7 @@ fn why_it_waits_is_told_for_each_controller() {
         world.row(),
         "Pending 0 2 partition not ready yet!partition not ready yet!"
     );
-    let waiting = world.condition(report::PARTITIONS_READY);
+    let waiting = world.condition(job_conditions::PARTITIONS_READY);
     assert_eq!(waiting.status, "False");
     for part in [
         "instance 0: pod1:8090: 4 IPUs are free in pieces of 2",
@@ -141,7 +142,7 @@ fn a_selector_that_contradicts_the_controller_holds_the_pod_back() {
     world.ready([0]);
     world.settle(&job);
     assert!(world.pods().is_empty());
-    let waiting = world.condition(report::PARTITIONS_READY);
+    let waiting = world.condition(job_conditions::PARTITIONS_READY);
     assert!(
         waiting.message.contains("ipunode=pod2") && waiting.message.contains("ipunode=pod1"),
         "{}",
@@ -162,7 +163,7 @@ fn what_a_rollout_has_still_to_replace_is_told_by_name() {
         .template(&json!({"metadata": {"labels": {"new": "yes"}}}))
         .valid();
     world.step(&after);
-    let current = world.condition(report::TEMPLATE_CURRENT);
+    let current = world.condition(job_conditions::TEMPLATE_CURRENT);
     assert_eq!(current.reason, "RollingOut");
     assert!(
         current.message.contains("sample-worker-0"),
@@ -185,13 +186,16 @@ fn kept_partitions_of_a_finished_job_are_told() {
     world.settle(&job);
     world.end("sample-launcher", 0);
     world.settle(&job);
-    let kept = world.condition(report::PARTITIONS_RELEASED);
+    let kept = world.condition(job_conditions::PARTITIONS_RELEASED);
     assert_eq!(kept.status, "False");
     assert!(kept.message.contains("sample-worker-0"), "{}", kept.message);
     world.end("sample-worker-0", 0);
     world.settle(&job);
     world.settle(&job);
-    assert_eq!(world.condition(report::PARTITIONS_RELEASED).status, "True");
+    assert_eq!(
+        world.condition(job_conditions::PARTITIONS_RELEASED).status,
+        "True"
+    );
 }
 
 #[test]
@@ -208,9 +212,9 @@ fn a_job_that_cannot_be_read_says_why() {
         "{}",
         status.last_message
     );
-    assert_eq!(report::recorded_end(&status), None);
+    assert_eq!(job_conditions::recorded_end(&status), None);
     assert!(
-        report::is_condition_true(&status, report::STALLED),
+        job_conditions::is_condition_true(&status, job_conditions::STALLED),
         "for kstatus"
     );
     let turned: Vec<_> = events::status_events(&old, &status)

@@ -28,7 +28,7 @@ pub(crate) struct PodCounts {
 
 /// The Pods that use partitions, as a watch last saw them.
 #[derive(Debug, Default)]
-pub(super) struct PodReadiness {
+pub(crate) struct PodReadiness {
     pods: Mutex<Pods>,
     changes: watch::Sender<u64>,
 }
@@ -57,7 +57,7 @@ enum Stage {
 
 impl PodReadiness {
     /// The Pods of a namespace that use the partition with this id. `None` until all Pods are listed.
-    pub(super) fn of(&self, namespace: &Arc<str>, partition: Uid) -> Option<PodCounts> {
+    pub(crate) fn of(&self, namespace: &Arc<str>, partition: Uid) -> Option<PodCounts> {
         let pods = self.pods.lock();
         let key = (Arc::clone(namespace), partition);
         let counts = || pods.partitions.get(&key).copied().unwrap_or_default();
@@ -65,12 +65,12 @@ impl PodReadiness {
     }
 
     /// A number that changes with each change of a Pod.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
     /// Follows the Pods with partitions in the namespaces of a release, without end.
-    pub(super) async fn follow(&self, client: &Client, scope: &Scope) {
+    pub(crate) async fn follow(&self, client: &Client, scope: &Scope) {
         let with_partition = watcher::Config::default().labels(PARTITION_ID_LABEL);
         let events = scope::watch::everywhere::<Guarded<Pod>>(client, scope, with_partition);
         let apply = |event| {

@@ -14,7 +14,7 @@ use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{BoxError, service_fn};
-use vipu_client::registry::KEY;
+use vipu_client::controllers::KEY;
 use vipu_client::{Deadlines, Registry};
 
 use super::*;

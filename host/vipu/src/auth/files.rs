@@ -13,7 +13,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Auth, AuthError, AuthOptions, AuthState, Content, Material};
-use crate::error::chain;
+use crate::causes::chain;
 
 /// How often the files are looked at. A kubelet takes longer to bring a Secret's change.
 const PERIOD: Duration = Duration::from_secs(2);

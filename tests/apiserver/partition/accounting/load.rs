@@ -12,10 +12,10 @@ use serde_json::json;
 use vipu_simulator::Simulator;
 
 use super::super::fixture::{Fixture, controller, id};
-use super::{CONTROLLERS, WANTED, accounts};
+use super::{CONTROLLERS, accounts, wanted};
 
-/// Rounds after which partitions are no longer served.
-const ROUNDS_MAX: usize = 40;
+/// Partitions that each round serves on average, at least.
+const PER_ROUND: usize = 4;
 
 /// The state of all users.
 #[derive(Default)]
@@ -36,10 +36,12 @@ impl Load {
         while self.served.len() < goal {
             self.rounds += 1;
             let served = self.served.len();
-            assert!(self.rounds <= ROUNDS_MAX, "only {served} were served");
-            once_written(fixture).await;
+            let most = wanted() / PER_ROUND;
+            assert!(self.rounds <= most, "only {served} were served");
+            let is_forced = self.rounds > 1;
+            once_written(fixture, is_forced).await;
             let mut released = formed(fixture).await;
-            if served + released.len() < WANTED {
+            if served + released.len() < wanted() {
                 let kept = released.split_off(released.len().div_ceil(2));
                 for partition in &kept {
                     self.touch(fixture, partition).await;
@@ -105,10 +107,14 @@ impl Load {
     }
 }
 
-/// Waits until half of the accounts are written again. A cordon is written at once, and the account with it.
-async fn once_written(fixture: &Fixture) {
+/// Waits until half of the accounts are written again: within a minute, or by force at once, for with a cordon the account is
+/// written, too.
+async fn once_written(fixture: &Fixture, is_forced: bool) {
     let before = accounts(fixture).await.unwrap();
-    let half: Vec<&Simulator> = fixture.pods.iter().take(CONTROLLERS / 2).collect();
+    let mut half: Vec<&Simulator> = fixture.pods.iter().take(CONTROLLERS / 2).collect();
+    if !is_forced {
+        half.clear();
+    }
     fixture.cordon(&half).await;
     eventually("half of the accounts are written again", async || {
         let accounts = accounts(fixture).await.unwrap_or_default();

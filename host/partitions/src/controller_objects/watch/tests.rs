@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::Status;
 use kube::runtime::watcher::Event;
 use vipu_client::Deadlines;
+use vipu_client::controllers::KEY;
 use vipu_client::cordon::{CordonState, CordonStates};
-use vipu_client::registry::KEY;
 
 use super::*;
 

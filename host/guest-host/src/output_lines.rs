@@ -1,13 +1,21 @@
-//! The standard output and error of a policy, as lines for the log.
-
-use crate::store::LogLevel;
+//! Pure: the standard output and error of a policy, as lines for the log.
 
 /// Longest line, in bytes. The log cuts it anyway.
 const LINE: usize = 1024;
 
+/// Level of a log line of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LogLevel {
+    Trace,
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
 /// The incomplete lines of the output streams.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OutputLines {
+pub(super) struct OutputLines {
     streams: [Vec<u8>; 2],
 }
 
@@ -18,7 +26,7 @@ impl OutputLines {
     pub(super) const STDERR: u32 = 1;
 
     /// Returns the log level of a stream.
-    pub(crate) fn level(stream: u32) -> LogLevel {
+    pub(super) fn level(stream: u32) -> LogLevel {
         if stream == Self::STDERR {
             LogLevel::Warn
         } else {
@@ -27,7 +35,7 @@ impl OutputLines {
     }
 
     /// Appends output and returns the complete lines, at most `most`. The rest is dropped.
-    pub(crate) fn write(&mut self, stream: u32, bytes: &[u8], most: usize) -> Vec<String> {
+    pub(super) fn write(&mut self, stream: u32, bytes: &[u8], most: usize) -> Vec<String> {
         let Some(incomplete) = self.streams.get_mut(stream as usize) else {
             return Vec::new();
         };
@@ -51,7 +59,7 @@ impl OutputLines {
     }
 
     /// Takes the incomplete lines, with their streams.
-    pub(crate) fn take_incomplete(&mut self) -> Vec<(u32, String)> {
+    pub(super) fn take_incomplete(&mut self) -> Vec<(u32, String)> {
         let streams = [Self::STDOUT, Self::STDERR]
             .into_iter()
             .zip(&mut self.streams);

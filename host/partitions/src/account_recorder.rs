@@ -13,10 +13,10 @@ use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 use vipu_client::inventory::Report;
 
-use super::Accounts;
-use super::observation::{ControllerReport, LedgerUse, UsedPartitions};
-use super::pod_readiness::PodReadiness;
-use crate::context::Context;
+use super::accounting::Accounts;
+use super::accounting::observation::{ControllerReport, LedgerUse, UsedPartitions};
+use super::accounting::pod_readiness::PodReadiness;
+use super::context::Context;
 
 /// Time between two reads of the controllers. A partition that others create is seen as late as that.
 const PERIOD: Duration = Duration::from_secs(5);

@@ -7,8 +7,26 @@ use ipu_api::queueing::{LAUNCHER, WORKERS};
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::Role;
-use crate::validate::ValidJob;
+use super::validate::ValidJob;
+
+/// The role of a Pod of the job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Runs an instance, or a part of one.
+    Worker,
+    /// Runs the launcher's command.
+    Launcher,
+}
+
+impl Role {
+    /// Returns the value of the role label.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Worker => "worker",
+            Self::Launcher => "launcher",
+        }
+    }
+}
 
 /// Adds node labels, tolerations, labels and annotations to a Pod. Labels of the operator itself must be added later.
 pub fn add_to_pod(job: &ValidJob, role: Role, spec: &mut PodSpec, metadata: &mut ObjectMeta) {

@@ -1,0 +1,106 @@
+//! Why a call of a guest gave no usable answer, and whether the guest is the cause.
+
+use wasmtime::Trap;
+
+use super::limits::OverLimit;
+use super::model::Hook;
+use super::store::Starved;
+use super::wasi::UnsupportedWasi;
+
+/// Why a call of a policy gave no usable answer.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// No module is loaded for this hook.
+    #[error("no {0} policy is loaded")]
+    Missing(Hook),
+    /// The guest is not ready.
+    #[error("the policy is not ready: {0}")]
+    NotReady(String),
+    /// The evaluation of `spec.match` failed.
+    #[error("it cannot be said whether the policy is to be asked: {0}")]
+    MatchFailed(String),
+    /// All policies of the request together exceeded its time.
+    #[error(
+        "the {0:?} that all policies of a request have together were over before this one answered, \
+         though it may not have been slow itself"
+    )]
+    OutOfTime(std::time::Duration),
+    /// No permit was free within the timeout.
+    #[error(
+        "the {hook} policy is busy: as many of its calls as may run at once did not end within \
+         {waited:?}"
+    )]
+    Busy {
+        /// The hook.
+        hook: Hook,
+        /// Wait time of the call.
+        waited: std::time::Duration,
+    },
+    /// The call exceeded its deadline.
+    #[error("the policy did not answer within its deadline of {0:?}")]
+    Deadline(std::time::Duration),
+    /// The call got too little CPU time.
+    #[error(
+        "the policy did not answer in time, and ran for much less than its deadline of {deadline:?}, since others had the \
+         processor"
+    )]
+    Starved {
+        /// The deadline, in CPU time.
+        deadline: std::time::Duration,
+        /// Its CPU time.
+        #[source]
+        source: Starved,
+    },
+    /// The call exceeded its memory limit.
+    #[error("the policy asked for more than it may have")]
+    Memory(#[source] OverLimit),
+    /// The guest trapped.
+    #[error("the policy trapped: {0}")]
+    Trap(Trap),
+    /// The guest called an unsupported function of WASI.
+    #[error("the policy has no files, no network and no way out")]
+    UnsupportedWasi(#[source] UnsupportedWasi),
+    /// The answer exceeded its limit.
+    #[error("the policy's answer has {size} bytes, more than the {limit} allowed")]
+    OutputTooLarge {
+        /// Size of the answer, in bytes.
+        size: usize,
+        /// Largest allowed size, in bytes.
+        limit: usize,
+    },
+    /// The guest refuses its settings.
+    #[error("the policy does not accept its settings: {0}")]
+    Settings(String),
+    /// The guest reported an error.
+    #[error("the policy failed: {0}")]
+    Failed(String),
+    /// The answer violates the contract.
+    #[error("the policy's answer breaks the contract: {0}")]
+    BadAnswer(String),
+    /// The host could not make the call or read its answer.
+    #[error("failed to call the policy")]
+    Call(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl GuestError {
+    /// Whether the guest caused the failure.
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Self::Deadline(_)
+            | Self::Memory(_)
+            | Self::Trap(_)
+            | Self::UnsupportedWasi(_)
+            | Self::OutputTooLarge { .. }
+            | Self::Settings(_)
+            | Self::Failed(_)
+            | Self::BadAnswer(_)
+            | Self::Call(_) => true,
+            Self::Missing(_)
+            | Self::NotReady(_)
+            | Self::MatchFailed(_)
+            | Self::OutOfTime(_)
+            | Self::Busy { .. }
+            | Self::Starved { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The caches of IPUJobs and of their objects, shared by the watches and by the reconciles that write the objects.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::uid::Uid;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::watcher::Event;
+use parking_lot::{Mutex, MutexGuard};
+
+use super::cache::Cache;
+use super::job_object::{JobObject, JobRef, JobRefs};
+use super::raw::RawJob;
+
+/// The cache of one kind, shared by its watch and by the reconciles that write the objects.
+pub struct View<K: JobObject>(Mutex<Cache<K>>);
+
+/// The caches of jobs and of their objects.
+pub struct Views {
+    /// The jobs themselves.
+    pub jobs: View<RawJob>,
+    /// Their Pods.
+    pub pods: View<Pod>,
+    /// Their partitions.
+    pub partitions: View<IPUPartition>,
+    /// Their Pods that were certainly not created.
+    pub uncreated: UncreatedPods,
+    /// The references to jobs in all caches.
+    pub references: Arc<JobRefs>,
+}
+
+impl Default for Views {
+    fn default() -> Self {
+        let references = Arc::default();
+        Self {
+            jobs: View::new(&references),
+            pods: View::new(&references),
+            partitions: View::new(&references),
+            uncreated: UncreatedPods::default(),
+            references,
+        }
+    }
+}
+
+/// By job: names of Pods that the operator tried to create and that were not created, according to replies and the watch.
+/// Any other Pod that does not exist may have existed, and may have used its partition.
+#[derive(Debug, Default)]
+pub struct UncreatedPods(Mutex<HashMap<Uid, BTreeSet<String>>>);
+
+impl UncreatedPods {
+    /// Records a Pod before its creation. It has not existed since the last reset of its partition.
+    pub fn insert(&self, job: Uid, pod: &str) {
+        self.all().entry(job).or_default().insert(pod.to_owned());
+    }
+
+    /// Records that a Pod exists or existed.
+    pub fn remove(&self, job: Uid, pod: &str) {
+        let mut all = self.all();
+        if let Some(pods) = all.get_mut(&job) {
+            pods.remove(pod);
+            if pods.is_empty() {
+                all.remove(&job);
+            }
+        }
+    }
+
+    /// Applies a watch event: the Pod exists or existed, even if the reply to its creation was lost.
+    pub fn apply_event(&self, event: &Event<Pod>) {
+        let (Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod)) = event else {
+            return;
+        };
+        if let (Some(job), Some(name)) = (pod.job(), &pod.metadata.name) {
+            self.remove(job.uid, name);
+        }
+    }
+
+    /// Returns the names of one job's Pods.
+    pub fn of(&self, job: Uid) -> BTreeSet<String> {
+        self.all().get(&job).cloned().unwrap_or_default()
+    }
+
+    /// Forgets a deleted job.
+    pub fn forget(&self, job: Uid) {
+        self.all().remove(&job);
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<Uid, BTreeSet<String>>> {
+        self.0.lock()
+    }
+}
+
+impl<K: JobObject> View<K> {
+    fn new(references: &Arc<JobRefs>) -> Self {
+        Self(Mutex::new(Cache::new(Arc::clone(references))))
+    }
+
+    /// Returns the objects of a job, by its UID. `None` if the cache is stale.
+    pub fn of(&self, job: Uid) -> Option<Vec<K::Stored>> {
+        self.cache().of(job, Instant::now())
+    }
+
+    /// Records a write: the job's objects are stale until the watch reports it.
+    pub fn expect_update(&self, object: &K) {
+        self.cache().expect_update(object, Instant::now());
+    }
+
+    /// Records that an object of a job was deleted without a grace period.
+    pub fn expect_delete(&self, job: &str, uid: &str) {
+        self.cache().expect_delete(job, uid, Instant::now());
+    }
+
+    /// Applies a watch event. Returns the jobs to reconcile.
+    pub fn apply_event(&self, event: Event<K>) -> Vec<Arc<JobRef>> {
+        self.cache().apply_event(event)
+    }
+
+    /// Whether the cache has an object of the job, or expects one.
+    pub fn contains(&self, job: Uid) -> bool {
+        self.cache().contains(job)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Cache<K>> {
+        self.0.lock()
+    }
+}
+
+impl View<RawJob> {
+    /// Returns a job, by its UID, or the error of decoding it. `None` if the cache is stale.
+    pub fn job(&self, job: Uid) -> Option<serde_json::Result<Option<RawJob>>> {
+        self.cache().job(job, Instant::now())
+    }
+}

@@ -1,0 +1,40 @@
+//! A guest together with the settings of its policy, ready to be called.
+
+use std::sync::Arc;
+
+use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
+use ipu_guest_host::Guest;
+
+use super::call_stats::CallStats;
+use super::matcher::Matcher;
+
+/// A guest bound to the settings of its policy.
+#[derive(Clone, Debug)]
+pub struct BoundPolicy {
+    /// Name of the IPUPolicy, or [`BUILT_IN`].
+    pub name: Arc<str>,
+    /// The guest.
+    pub guest: Guest,
+    /// Its `spec.match`.
+    pub matcher: Arc<Matcher>,
+    /// What happens if it gives no answer.
+    pub on_error: OnError,
+    /// Results of its calls.
+    pub stats: Arc<CallStats>,
+}
+
+impl BoundPolicy {
+    /// Returns the built-in guest of a hook.
+    pub fn built_in(hook: Hook) -> Self {
+        Self {
+            name: BUILT_IN.into(),
+            guest: ipu_guest_host::BUILT_IN.clone(),
+            matcher: Arc::default(),
+            on_error: match hook {
+                Hook::Defaulting | Hook::Validation => OnError::Fail,
+                Hook::Placement => OnError::Fallback,
+            },
+            stats: Arc::default(),
+        }
+    }
+}
