@@ -5,11 +5,11 @@
 //! - [`controller`] runs the controller process: the webhooks, and the reconcilers of IPUJobs, native Pods and Workloads of
 //!   Kueue. [`proxy`] runs the vipu-proxy: the reconciler of IPUPartitions, the sweep and REST.
 //! - [`exposition`] serves the metrics of a process, and [`memory`] adds up the memory that it can use.
-//! - [`verify`] runs one job to its end, [`support`] collects data for a bug report, and [`adopt`] takes over the partitions
+//! - [`verify`] runs one job to its end, [`support`] collects data for a bug report, and [`adopt`] adopts the partitions
 //!   of Graphcore's operator.
 //!
-//! The package connects the others (`ipu-jobs`, `ipu-partitions` and so on). It must contain no rule of jobs, partitions or
-//! policies, and the two processes share nothing but objects of the API server.
+//! The package connects the others (`ipu-jobs`, `ipu-partitions` and so on), and the two processes share nothing but objects
+//! of the API server. It must not know a rule of jobs, partitions or policies.
 #![forbid(unsafe_code)]
 
 pub mod adopt;

@@ -10,7 +10,7 @@ use ipu_api::naming::Identity;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, OpenError};
 use ipu_partitions::accounting::AccountStore;
-use ipu_partitions::controller_objects::{self, ControllerObjects, Keeper};
+use ipu_partitions::controller_objects::{self, ControllerObjects, ManagingRelease};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
 use ipu_partitions::rest::{self, Queries, Sources};
@@ -257,7 +257,7 @@ async fn run_as_leader(
     )
     .with_status(leading)
     .with_conflicts(conflicts.clone());
-    let keeper = Keeper {
+    let manager = ManagingRelease {
         namespace: release.namespace.clone(),
         conflicts,
     };
@@ -271,7 +271,7 @@ async fn run_as_leader(
             }
             // A partition that forms may take minutes; the next leader finds it.
             () = shutdown::drained(&stop) => {}
-            () = lead(context.clone(), (&objects, &keeper), &options, stop.clone()) => {}
+            () = lead(context.clone(), (&objects, &manager), &options, stop.clone()) => {}
         }
         futures::join!(context.events.close(), elector.release(&leadership));
         return;
@@ -282,7 +282,7 @@ async fn run_as_leader(
 /// list would mean nothing before, it is known which of them are cordoned, and the nodes are known.
 async fn lead(
     context: Arc<Context>,
-    (objects, keeper): (&ControllerObjects, &Keeper),
+    (objects, manager): (&ControllerObjects, &ManagingRelease),
     options: &ProxyOptions,
     stop: CancellationToken,
 ) {
@@ -310,8 +310,8 @@ async fn lead(
             advertise::run(context.clone(), stop.clone()).await;
         }
     };
-    let (objects, keeper) = (objects.clone(), keeper.clone());
-    let objects = controller_objects::run(context.clone(), objects, keeper, stop.clone());
+    let (objects, manager) = (objects.clone(), manager.clone());
+    let objects = controller_objects::run(context.clone(), objects, manager, stop.clone());
     let accounting = account_recorder::run(context.clone(), stop.clone());
     let reconcile = ipu_partitions::run(context.clone(), stop.clone());
     futures::join!(reconcile, sweep, summary, advertise, objects, accounting);

@@ -3,6 +3,7 @@
 //! controllers.
 
 mod operate;
+mod watch;
 
 use std::fs;
 use std::path::PathBuf;
@@ -13,7 +14,7 @@ use cluster::wait::eventually;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 use nix::sys::signal::{Signal, kill};
@@ -108,10 +109,9 @@ impl Office {
 
     /// Creates a waiting job, as the operator leaves it. Returns its UID.
     async fn waiting_job(&self) -> String {
-        let kind = ApiResource::erase::<IPUJob>(&());
-        let jobs: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), "default", &kind);
         let object: DynamicObject = serde_json::from_value(single("train")).unwrap();
-        let made = jobs.create(&PostParams::default(), &object).await.unwrap();
+        let (jobs, params) = (self.jobs(), PostParams::default());
+        let made = jobs.create(&params, &object).await.unwrap();
         let status = json!({"status": {
             "launcherStatus": "Pending",
             "desiredReplicas": 1,
@@ -122,9 +122,20 @@ impl Office {
                 "lastTransitionTime": "2026-01-01T00:00:00Z",
             }],
         }});
-        let (params, patch) = (PatchParams::default(), Patch::Merge(&status));
-        jobs.patch_status("train", &params, &patch).await.unwrap();
+        self.report_job(&status).await;
         made.uid().unwrap()
+    }
+
+    /// The operator reports this of the job.
+    async fn report_job(&self, patch: &Value) {
+        let (params, patch) = (PatchParams::default(), Patch::Merge(patch));
+        let patched = self.jobs().patch_status("train", &params, &patch).await;
+        patched.unwrap();
+    }
+
+    fn jobs(&self) -> Api<DynamicObject> {
+        let kind = ApiResource::erase::<IPUJob>(&());
+        Api::namespaced_with(self.client.clone(), "default", &kind)
     }
 
     fn partitions(&self) -> Api<IPUPartition> {
@@ -311,38 +322,5 @@ async fn an_admin_sees_pods_warnings_and_figures_that_follow_changes() {
     let pid = i32::try_from(watch.id().unwrap()).unwrap();
     kill(Pid::from_raw(pid), Signal::SIGINT).unwrap();
     assert!(watch.wait().await.unwrap().success());
-    follow_a_pod(&office, &pods).await;
-}
-
-/// The page of a Pod follows its partition, and ends with the Pod.
-async fn follow_a_pod(office: &Office, pods: &Api<Pod>) {
-    let arguments = ["why", "pod/notebook", "--watch"];
-    let why = office.command(&office.kubeconfig("root"), &arguments);
-    let mut why = tokio::process::Command::from(why);
-    let mut why = why
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
-    let mut lines = BufReader::new(why.stdout.take().unwrap()).lines();
-    let mut shown = async |expected: &str| {
-        while let Some(line) = lines.next_line().await.unwrap() {
-            if line.contains(expected) {
-                return;
-            }
-        }
-        panic!("the plugin ended before it showed {expected}");
-    };
-    shown("default.notebook-0 (slot 0, 4 IPUs): Ready").await;
-    office
-        .change("default.notebook-0", json!({"phase": "Error"}))
-        .await;
-    shown("default.notebook-0 (slot 0, 4 IPUs): Error").await;
-    let gone = pods.delete("notebook", &DeleteParams::default()).await;
-    gone.unwrap();
-    let output = why.wait_with_output().await.unwrap();
-    assert!(output.status.success(), "{output:?}");
-    let said = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(said, "the Pod notebook is gone\n");
+    watch::follow_a_pod(&office, &pods).await;
 }

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use cluster::cgroups::memory::MemoryCgroup;
 use cluster::control_plane::{ControlPlane, free_ports};
 use cluster::http;
-use cluster::keeper::{Keeper, Program};
+use cluster::supervisor::{Program, Supervisor};
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
@@ -60,7 +60,7 @@ pub(crate) struct Place {
 /// A process of the operator. Its drop kills it.
 pub(crate) struct Running {
     name: &'static str,
-    keeper: Keeper,
+    supervisor: Supervisor,
     readiness: String,
     log: PathBuf,
     /// The address that it serves: a controller its webhooks, a proxy its REST API in plain text.
@@ -202,7 +202,7 @@ impl Place {
         };
         let running = Running {
             name,
-            keeper: Keeper::start(vec![program]).unwrap(),
+            supervisor: Supervisor::start(vec![program]).unwrap(),
             readiness: format!("http://127.0.0.1:{probes}/readyz"),
             log,
             port,
@@ -330,7 +330,7 @@ impl Running {
     /// # Panics
     /// Panics if the process has ended.
     pub(crate) fn must_run(&self) {
-        let dead = self.keeper.first_dead();
+        let dead = self.supervisor.first_dead();
         assert!(dead.is_none(), "{} has ended: {}", self.name, self.said());
     }
 
@@ -351,7 +351,10 @@ impl Running {
 impl Drop for Running {
     /// libfaketime removes its shared memory when a process exits by itself. These processes are killed.
     fn drop(&mut self) {
-        let pid = self.keeper.process(self.name).map(|process| process.pid);
+        let pid = self
+            .supervisor
+            .process(self.name)
+            .map(|process| process.pid);
         for kind in ["faketime_shm", "sem.faketime_sem"] {
             let file = format!("/dev/shm/{kind}_{}", pid.unwrap_or_default());
             // Most processes have none.

@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use chart::admin::Admin;
 use cluster::control_plane::ControlPlane;
-use cluster::keeper::{Keeper, Program};
 use cluster::progress::Progress;
 use cluster::settings::Settings;
+use cluster::supervisor::{Program, Supervisor};
 use cluster::tools::Tools;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
@@ -114,7 +114,7 @@ async fn cert_manager_makes_the_certificates_and_renews_them_without_a_lost_requ
 }
 
 /// Starts both programs of cert-manager, and waits until an issuer of the admin works.
-async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Keeper {
+async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Supervisor {
     let settings = Settings::from_env().unwrap();
     let fetched = tokio::task::spawn_blocking(move || {
         let tools = Tools::fetch_some(&settings, &Progress::start(), &["cert-manager"]);
@@ -147,7 +147,7 @@ async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Keeper {
         program("cert-manager-controller", &controller),
         program("cert-manager-cainjector", &[]),
     ];
-    let keeper = Keeper::start(programs).unwrap();
+    let supervisor = Supervisor::start(programs).unwrap();
     let issuers = admin.file("issuers.yaml", ISSUERS);
     admin.kubectl(&["apply", "--filename", &issuers]).unwrap();
     eventually("cert-manager's issuer is ready", async || {
@@ -155,7 +155,7 @@ async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Keeper {
             let log = folder.join(format!("cert-manager-{name}.log"));
             fs::read_to_string(log).unwrap_or_default()
         });
-        assert_eq!(keeper.first_dead(), None, "{}", logs.concat());
+        assert_eq!(supervisor.first_dead(), None, "{}", logs.concat());
         let ready = "--output=jsonpath={.status.conditions[?(@.type=='Ready')].status}";
         let get = [
             "get",
@@ -172,7 +172,7 @@ async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Keeper {
         }
     })
     .await;
-    keeper
+    supervisor
 }
 
 /// Applies every CRD of a folder.

@@ -14,8 +14,8 @@ use std::time::Duration;
 use cluster::command::{self, CommandError};
 use cluster::debian::{DebianError, Pinned};
 use cluster::files::{At, FileError, read, sha256_of, write};
-use cluster::keeper::{Keeper, Program};
 use cluster::log_tail::LogTail;
+use cluster::supervisor::{Program, Supervisor};
 use cluster::tools::stored;
 use cluster::wait::{Seen, WaitedTooLong, until};
 use parking_lot::Mutex;
@@ -68,7 +68,7 @@ pub enum ChromiumError {
 /// A running Chromium. When it is dropped, it ends and its files are removed.
 #[derive(Debug)]
 pub struct Browser {
-    _keeper: Keeper,
+    _supervisor: Supervisor,
     _folder: TempDir,
     endpoint: String,
 }
@@ -88,7 +88,7 @@ impl Browser {
             env: environment(&root, &fonts),
             log: log.clone(),
         };
-        let keeper = Keeper::start(vec![program]).map_err(ChromiumError::Start)?;
+        let supervisor = Supervisor::start(vec![program]).map_err(ChromiumError::Start)?;
         let listens = until("Chromium listens", READY, async || {
             let text = fs::read_to_string(&log).unwrap_or_default();
             Ok::<_, Infallible>(Seen::from(endpoint(&text)))
@@ -98,7 +98,7 @@ impl Browser {
             source,
         })?;
         Ok(Self {
-            _keeper: keeper,
+            _supervisor: supervisor,
             _folder: folder,
             endpoint,
         })

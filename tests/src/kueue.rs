@@ -24,11 +24,11 @@ use cluster::control_plane::{ControlPlane, free_ports};
 use cluster::files::{FileError, make_dir, write, write_json};
 use cluster::http;
 use cluster::images::ImageError;
-use cluster::keeper::{Keeper, Program};
 use cluster::kubeconfig::{self, ClientError};
 use cluster::log_tail::LogTail;
 use cluster::progress::Progress;
 use cluster::settings::{Settings, SettingsError};
+use cluster::supervisor::{Program, Supervisor};
 use cluster::tools::{Tools, ToolsError};
 use cluster::wait::{Seen, WaitedTooLong, until, until_or_ended};
 
@@ -109,7 +109,7 @@ pub enum KueueError {
 /// the manager is killed. Its logs remain if a test has failed.
 pub struct Kueue {
     // Fields drop in this order: the process ends before its folder is removed.
-    keeper: Option<Keeper>,
+    supervisor: Option<Supervisor>,
     program: Program,
     folder: tempfile::TempDir,
     client: Client,
@@ -148,7 +148,7 @@ impl Kueue {
         let path = folder.path().join("configuration.yaml");
         write(&path, &rendered.configuration)?;
         let mut kueue = Self {
-            keeper: None,
+            supervisor: None,
             program: Program {
                 name: "kueue",
                 path: tools.program("kueue").to_owned(),
@@ -170,7 +170,7 @@ impl Kueue {
 
     /// Kills the manager.
     pub fn kill(&mut self) {
-        self.keeper = None;
+        self.supervisor = None;
     }
 
     /// Starts the manager, after killing it if it runs. Returns when the API server calls the
@@ -181,7 +181,7 @@ impl Kueue {
         let log = format!("kueue-{}.log", self.starts);
         self.program.log = self.folder.path().join(log);
         let programs = vec![self.program.clone()];
-        self.keeper = Some(Keeper::start(programs).map_err(KueueError::Start)?);
+        self.supervisor = Some(Supervisor::start(programs).map_err(KueueError::Start)?);
         self.once("its certificate is made", async || {
             self.mount_certificate().await
         })
@@ -201,7 +201,7 @@ impl Kueue {
 
     /// Waits until the condition holds while the manager runs.
     async fn once(&self, what: &str, holds: impl AsyncFnMut() -> bool) -> Result<(), KueueError> {
-        let check = || match self.keeper.as_ref().and_then(Keeper::first_dead) {
+        let check = || match self.supervisor.as_ref().and_then(Supervisor::first_dead) {
             None => Ok(()),
             Some(_) => Err(KueueError::Ended(self.log())),
         };

@@ -1,17 +1,17 @@
 //! Shared code of the suites and benchmarks that needs the operator's packages.
 //!
-//! [`load`], [`policy_load`], [`placement`], [`flood`], [`startup`] and [`figures`] measure; the programs `bench-*` print
-//! their results.
-//! [`described`] compares what `kubectl describe` shows, [`documents`] lists the documents whose commands run on nodes,
-//! [`mutations`] has the mistakes that `mutants` makes, and [`guests`] the guests that misbehave. [`operator_process`] finds
-//! the operator's processes on nodes, and [`debug_operator`] builds the operator and the plugin of kubectl for tests that run
-//! them themselves.
+//! Entry points:
+//! - [`load`], [`policy_load`], [`placement`], [`flood`], [`startup`] and [`figures`] measure; the programs `bench-*` print
+//!   their results.
+//! - [`described`] compares what `kubectl describe` shows, [`documents`] lists the documents whose commands run on nodes,
+//!   [`mutations`] has the mistakes that `mutants` makes, and [`guests`] the guests that misbehave.
+//! - [`operator_process`] finds the operator's processes on nodes, and [`debug_operator`] builds the operator and the plugin of
+//!   kubectl for tests that run them themselves.
+//! - [`chromium`] opens pages in a browser, and [`pictures`] lists the pictures of the dashboard. [`prometheus`] and
+//!   [`registry`] are programs of Debian.
 //!
-//! [`chromium`] opens pages in a browser, and [`pictures`] lists the pictures of the dashboard; [`prometheus`] and
-//! [`registry`] are programs of Debian.
-//!
-//! Clusters, releases, the installed operator and the simulated V-IPU controllers are packages of their own (`cluster`,
-//! `release`, `lab`, `vipu-simulator`), and must not depend on this one.
+//! It must not know how a cluster, a release, the installed operator or a simulated V-IPU controller is made: they are packages
+//! of their own (`cluster`, `release`, `lab`, `vipu-simulator`), which must not depend on this one.
 #![forbid(unsafe_code)]
 
 pub mod chromium;

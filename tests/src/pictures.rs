@@ -8,7 +8,7 @@ pub struct Picture {
     pub name: &'static str,
     /// The part of the URL after the secret.
     pub place: &'static str,
-    /// Texts of the view.
+    /// Texts of the view, with the commands of kubectl that show the same.
     pub texts: &'static [&'static str],
 }
 
@@ -25,6 +25,7 @@ pub const WITHOUT_RIGHTS: Picture = Picture {
     texts: &[
         "This page does not follow the cluster any more",
         "start kubectl ipu dashboard again",
+        "The same with kubectl: kubectl get ipupartitions --sort-by=.metadata.creationTimestamp",
     ],
 };
 
@@ -39,6 +40,7 @@ pub const PICTURES: [Picture; 7] = [
             "largest free 16",
             "because: replaced on Friday (admin)",
             "Legend",
+            "The same with kubectl: kubectl get vipucontrollers",
         ],
     },
     Picture {
@@ -48,12 +50,20 @@ pub const PICTURES: [Picture; 7] = [
             "2 requests wait for 128 IPUs",
             "IPUJob team-a/large",
             "smaller than the 64 requested",
+            "The same with kubectl: kubectl get ipupartitions --sort-by=.metadata.creationTimestamp",
+            "The same with kubectl: kubectl ipu why JOB",
         ],
     },
     Picture {
         name: "partitions",
         place: "#partitions",
-        texts: &["8 partitions", "team-a.train-0", "resetting"],
+        texts: &[
+            "8 partitions",
+            "team-a.train-0",
+            "resetting",
+            "The same with kubectl: kubectl get ipupartitions --output wide",
+            "The same with kubectl: kubectl ipu top jobs",
+        ],
     },
     Picture {
         name: "partition",
@@ -62,22 +72,38 @@ pub const PICTURES: [Picture; 7] = [
             "Partition team-a.train-0",
             "Owner: IPUJob team-a/train",
             "all Pods run",
+            "The same with kubectl: kubectl get ipupartition team-a.train-0 --output yaml",
+            "The same with kubectl: kubectl ipu why train --namespace team-a",
+            "The same with kubectl: kubectl get pods --namespace team-a --selector graphcore.ai/job-uid=",
         ],
     },
     Picture {
         name: "goodput",
         place: "#goodput",
-        texts: &["all namespaces", "The last 24 hours"],
+        texts: &[
+            "all namespaces",
+            "The last 24 hours",
+            "The same with kubectl: kubectl ipu goodput --since 24h --by namespace",
+        ],
     },
     Picture {
         name: "policies",
         place: "#policies",
-        texts: &["1 policy", "best-fit", "117 equal, 2 different"],
+        texts: &[
+            "1 policy",
+            "best-fit",
+            "117 equal, 2 different",
+            "The same with kubectl: kubectl get ipupolicies --output wide",
+        ],
     },
     Picture {
         name: "namespace",
         place: "?namespace=team-b#partitions",
-        texts: &["4 partitions in namespace team-b", "team-b.broken-0"],
+        texts: &[
+            "4 partitions in namespace team-b",
+            "team-b.broken-0",
+            "The same with kubectl: kubectl ipu top jobs --namespace team-b",
+        ],
     },
 ];
 

@@ -10,10 +10,10 @@ use std::{
 use cluster::{
     control_plane::free_ports,
     files::{FileError, write},
-    keeper::{Keeper, Program},
     log_tail::LogTail,
     progress::Progress,
     settings::{Settings, SettingsError},
+    supervisor::{Program, Supervisor},
     tools::{ToolsError, debian},
     wait::{Seen, WaitedTooLong, until},
 };
@@ -76,7 +76,7 @@ pub enum Access {
 /// A registry. Its content is removed with it.
 #[derive(Debug)]
 pub struct Registry {
-    keeper: Option<Keeper>,
+    supervisor: Option<Supervisor>,
     folder: TempDir,
     program: PathBuf,
     port: u16,
@@ -90,7 +90,7 @@ impl Registry {
         let [port] = free_ports().map_err(RegistryError::Start)?;
         let folder = tempfile::tempdir().map_err(RegistryError::Start)?;
         let mut registry = Self {
-            keeper: None,
+            supervisor: None,
             folder,
             program,
             port,
@@ -117,7 +117,7 @@ impl Registry {
 
     /// Stops the registry. Its content remains.
     pub fn stop(&mut self) {
-        self.keeper = None;
+        self.supervisor = None;
     }
 
     /// Starts it on the same port, with its content.
@@ -130,8 +130,8 @@ impl Registry {
             env: Vec::new(),
             log: log.clone(),
         };
-        let keeper = Keeper::start(vec![program]).map_err(RegistryError::Start)?;
-        self.keeper = Some(keeper);
+        let supervisor = Supervisor::start(vec![program]).map_err(RegistryError::Start)?;
+        self.supervisor = Some(supervisor);
         let answers = until("the registry answers", READY, async || {
             let connected = TcpStream::connect(("127.0.0.1", self.port)).await;
             connected.map(|_| Seen::Yes(()))

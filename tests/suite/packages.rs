@@ -116,6 +116,27 @@ fn every_package_forbids_unsafe_code_and_follows_the_lints() {
     }
 }
 
+/// The first page of a package: the comment at the top of its library, as one line.
+fn first_page(package: &str) -> String {
+    let library = repository().join(package).join("src/lib.rs");
+    let library = fs::read_to_string(library).unwrap();
+    let page = library.lines().map_while(|line| line.strip_prefix("//!"));
+    page.map(str::trim).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_first_page_of_each_package_has_its_entry_points_and_its_bounds() {
+    for package in host_packages().into_iter().chain(test_packages()) {
+        let page = first_page(&package);
+        for words in ["Entry points:", "It must not know"] {
+            let count = page.matches(words).count();
+            assert_eq!(count, 1, "{package}/src/lib.rs: `{words}` in {page}");
+        }
+        let purpose = page.split("Entry points:").next().unwrap_or_default();
+        assert!(purpose.len() > 40, "{package}: {purpose}");
+    }
+}
+
 #[test]
 fn only_the_guest_host_names_wasmtime() {
     let packages = host_packages().into_iter();

@@ -44,6 +44,15 @@ fn the_documents_show_the_pictures_that_a_test_draws_and_each_has_a_file() {
 }
 
 #[test]
+fn each_picture_has_the_command_of_kubectl_that_shows_the_same() {
+    for picture in pictures::all() {
+        let mut texts = picture.texts.iter();
+        let has_command = texts.any(|text| text.starts_with("The same with kubectl: kubectl "));
+        assert!(has_command, "{picture:?}");
+    }
+}
+
+#[test]
 fn pictures_are_found_in_markdown_and_in_html() {
     let text = "![a](docs/images/dashboard-a-light.png)\n<img src=\"images/dashboard-b-dark.png\">\nimages/plot.svg";
     let found: Vec<_> = named(text).collect();

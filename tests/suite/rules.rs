@@ -65,7 +65,10 @@ const ROWS: [Row; 11] = [
         "`workers.replicas`",
         "missing, 1, or the same as `workersPerJobInstance`",
         &["two workers fields disagree", "replicas of no workers"],
-        &["valid", "replicas of 1 are the original's default"],
+        &[
+            "valid",
+            "replicas of 1 are the default of Graphcore's operator",
+        ],
     ),
     (
         "`workerPerJobInstance`; `modelReplicas` and `ipusPerModelReplica`",

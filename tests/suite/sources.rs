@@ -54,6 +54,14 @@ pub(crate) fn documents() -> Vec<(PathBuf, String)> {
     files(&repository(), "md")
 }
 
+/// Every manifest of the repository (YAML and templates of the chart) and the contract of guests, with its text.
+pub(crate) fn manifests() -> Vec<(PathBuf, String)> {
+    let extensions = ["tpl", "wit", "yaml", "yml"].into_iter();
+    extensions
+        .flat_map(|extension| files(&repository(), extension))
+        .collect()
+}
+
 /// A Rust file without the code that is compiled only for tests.
 pub(crate) fn shipped(path: &Path, text: &str) -> syn::File {
     let parsed = syn::parse_file(text);

@@ -230,7 +230,7 @@ large one would be printed with an exponent. Argument: (list repository tag).
 {{- end -}}
 {{- end -}}
 
-{{/* The original's page calls it a map, its values file a list: {name: a}, [{name: a}] and [a] all work. */}}
+{{/* The documentation of Graphcore's operator calls it a map, its values file a list: {name: a}, [{name: a}] and [a] all work. */}}
 {{- define "ipu-operator.imagePullSecrets" -}}
 {{- $given := .Values.global.imagePullSecrets -}}
 {{- range (kindIs "map" $given | ternary (list $given) $given) }}
@@ -310,7 +310,7 @@ ipFamilies:
 {{- toYaml $constraints -}}
 {{- end -}}
 
-{{/* The original's scale of 1 to 6, where more says more. */}}
+{{/* The scale of Graphcore's operator: 1 to 6, a higher number logs more. */}}
 {{- define "ipu-operator.proxyLogLevel" -}}
 {{- index (list "warn" "warn" "info" "info" "debug" "debug" "trace") (int .logLevel) -}}
 {{- end -}}

@@ -41,7 +41,7 @@ under the same name. Arguments: (list root name).
 {{- end -}}
 
 {{/*
-Of the other release for which this one rests, where there is one: the processes find it the same way. On an
+The other release, if there is one, for which this one is inactive: the processes find it the same way. On an
 install there is no webhook configuration of this release yet, so that the other one was there first.
 */}}
 {{- define "ipu-operator.conflict" -}}

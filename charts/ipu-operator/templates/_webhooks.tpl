@@ -46,8 +46,8 @@ the latter, and fields that the chart never names survive helm upgrade and helm 
 {{- end -}}
 
 {{/*
-By which other releases know whose jobs this one serves, and where cert-manager finds the authority that it puts
-into a configuration.
+Annotations that tell other releases which namespaces this one serves, and cert-manager the source of the CA that it
+injects.
 */}}
 {{- define "ipu-operator.webhookAnnotations" -}}
 annotations:

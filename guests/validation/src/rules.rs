@@ -64,8 +64,8 @@ impl Verdict {
     }
 }
 
-/// Answers every rule that `object`, an IPUJob after defaulting, breaks. `old` is the object as it
-/// was before, on an update. Takes any JSON: what is not an IPUJob at all breaks rules too.
+/// Returns all violations of `object`, an IPUJob after defaulting. `old` is the object before an update. It takes any
+/// JSON: an object that is no IPUJob violates rules too.
 ///
 /// The admin's limit is for the start: a job that became too large by a stricter one can still be
 /// changed, but neither resumed nor scaled up.

@@ -1,11 +1,13 @@
 //! The webhooks of IPUJobs and of Pods that request IPUs: guests set defaults and check rules.
 //!
-//! `server` serves the webhooks, and `intake` limits the requests. `request` parses an AdmissionReview, `chain_run` calls the
-//! policies of a hook in their order, `mutate`, `patch` and `validate` turn their answers into a verdict, and `answer`
-//! formats it; `pods` shows a Pod to the same policies. All but `server`, `intake`, `chain_run` and `pods` itself are pure.
-//! `callers` identifies the API server.
+//! Entry points:
+//! - [`server`] serves the webhooks, [`callers`] identifies the API server, and [`intake`] limits the requests.
+//! - [`request`] parses an AdmissionReview, [`chain_run`] calls the policies of a hook in their order, [`mutate`], [`patch`]
+//!   and [`validate`] turn their answers into a verdict, and [`answer`] formats it. `pods` shows a Pod to the same policies.
 //!
-//! The package knows neither the job controller nor partitions.
+//! All but `server`, `intake`, `chain_run` and `pods` itself are pure.
+//!
+//! It must not know the controllers of jobs, Pods and partitions, or the V-IPU.
 #![forbid(unsafe_code)]
 
 pub mod answer;

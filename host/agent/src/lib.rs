@@ -1,11 +1,11 @@
 //! The agent: one small static program that works in any container, whatever its C library.
 //!
-//! An init container copies it into the Pods of a job with a launcher. Entry points, which are its commands too:
+//! An init container copies it into the Pods of a job with a launcher. Each entry point is a command, too. Entry points:
 //! - [`install::install`] copies the program and writes the files that mpirun reads.
 //! - [`idle::idle`] is PID 1 of the workers of a launcher job.
 //! - [`exec::run`] carries mpirun's remote commands to the workers.
 //!
-//! It must stay small, and must not know the CRDs, the V-IPU, or any package of this workspace except `ipu-text`.
+//! It must stay small. It must not know the CRDs, the V-IPU, or any package of this workspace except `ipu-text`.
 //! Names that the operator uses too stand in both: a test of the whole workspace compares them
 //! (`tests/suite/agent.rs`).
 #![forbid(unsafe_code)]

@@ -1,16 +1,16 @@
-//! Where IPU-seconds went: each is in exactly one state, so that the states add up to capacity times time.
+//! IPU-seconds by use: each is in exactly one state, so that the states add up to capacity times time.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// IPU-seconds of one V-IPU controller since it is counted.
+/// IPU-seconds of one V-IPU controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Accounting {
-    /// Since when it is counted.
+    /// Start of the time that is counted.
     pub since: Time,
-    /// Until when it is counted. The time after it is counted with the next update.
+    /// End of the time that is counted. The time after it is counted with the next update.
     pub until: Time,
     /// All time since `since`.
     pub total: Period,
@@ -26,12 +26,12 @@ pub struct Accounting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Period {
-    /// When it begins.
+    /// Start of the period.
     pub start: Time,
     /// IPU-seconds of IPUs in no partition of the operator.
     pub unallocated: Unallocated,
-    /// IPU-seconds of the operator's partitions by namespace of the owner, those with the most first. Beyond 32
-    /// namespaces, the rest is counted under the name "".
+    /// IPU-seconds of the operator's partitions by namespace of the owner, largest first. Beyond 32 namespaces, the rest is
+    /// counted under the name "".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NamespaceUse>,
 }
@@ -40,19 +40,19 @@ pub struct Period {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Unallocated {
-    /// Free, and of use to whoever waits, or nobody waits.
+    /// Free, in blocks that are large enough for a waiting request; all free ones if no request waits.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub free: f64,
-    /// Free, but in blocks that are too small for every request that waits.
+    /// Free, in blocks that are too small for every waiting request.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub stranded: f64,
-    /// Of a controller that does not answer, and in partitions that are in error.
+    /// Of an unreachable controller, or in partitions that are in error.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unhealthy: f64,
     /// In partitions that the operator has not created.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub others: f64,
-    /// Not seen by the operator.
+    /// Not observed by the operator.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unknown: f64,
 }
@@ -61,24 +61,24 @@ pub struct Unallocated {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceUse {
-    /// The namespace.
+    /// Name of the namespace.
     pub namespace: String,
     /// Its IPU-seconds.
     #[serde(flatten)]
     pub seconds: AllocatedSeconds,
 }
 
-/// IPU-seconds in partitions, by what the partitions did.
+/// IPU-seconds in partitions, by state of the partitions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AllocatedSeconds {
-    /// The V-IPU controller creates the partition.
+    /// The V-IPU controller is creating the partition.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub forming: f64,
     /// The partition is ready, and no Pod of its owner has been ready yet.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting_pods: f64,
-    /// A Pod of its owner is ready. It says nothing of what the IPUs compute.
+    /// A Pod of its owner is ready. Whether the IPUs compute is not measured.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub running: f64,
     /// The partition is being reset.

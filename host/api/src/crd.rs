@@ -34,8 +34,9 @@ pub fn ipujob() -> CustomResourceDefinition {
         if let Some(template) = property(schema, &["spec", "workers", "template"]) {
             tidy_template(template, None);
             template.required = Some(vec!["spec".to_owned()]);
-            template.description =
-                Some("The Pod template of every worker; everything in it passes through.".into());
+            template.description = Some(
+                "The Pod template of every worker. The operator keeps every field of it.".into(),
+            );
         }
         validate_spec(schema, job_rules::of_the_spec());
     })

@@ -1,24 +1,25 @@
-//! Pure: what Kubernetes takes for names of objects, and for keys and values of labels.
+//! Pure: the rules of Kubernetes for names of objects, and for keys and values of labels.
 
 use crate::ipupartition::PartitionOwner;
 
-/// Whether an owner that somebody wrote by hand can exist: its name becomes part of a path.
+/// Whether an owner can exist by its names. An IPUPartition written by hand may have any text there, and the names become
+/// part of a path.
 pub fn can_exist(owner: &PartitionOwner) -> bool {
     is_label(&owner.namespace) && is_subdomain(&owner.name)
 }
 
-/// Whether most kinds of objects may have this name (RFC 1123 subdomain).
+/// Whether the text is a valid name of most kinds of objects (RFC 1123 subdomain).
 pub fn is_subdomain(text: &str) -> bool {
     text.len() <= 253 && text.split('.').all(is_part)
 }
 
-/// Whether a namespace may have this name (RFC 1123 label).
+/// Whether the text is a valid name of a namespace (RFC 1123 label).
 pub fn is_label(text: &str) -> bool {
     text.len() <= 63 && is_part(text)
 }
 
-/// Whether a label or an annotation may have this key: a name of at most 63 characters, before which may
-/// stand a subdomain and `/`.
+/// Whether the text is a valid key of a label or an annotation: a name of at most 63 characters, with an optional
+/// subdomain and `/` before it.
 pub fn is_label_key(text: &str) -> bool {
     let name = match text.split_once('/') {
         Some((prefix, name)) if is_subdomain(prefix) => name,
@@ -28,7 +29,7 @@ pub fn is_label_key(text: &str) -> bool {
     !name.is_empty() && is_label_value(name)
 }
 
-/// Whether a label may have this value, which may be empty.
+/// Whether the text is a valid value of a label. It may be empty.
 pub fn is_label_value(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_end = |byte: Option<&u8>| byte.is_none_or(u8::is_ascii_alphanumeric);

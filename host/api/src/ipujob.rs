@@ -12,7 +12,7 @@ use crate::labels;
 use super::ipujob_status::IPUJobStatus;
 use super::pod_template::PodTemplate;
 
-/// What an IPUJob asks for.
+/// Desired state of an IPUJob.
 ///
 /// Sizing fields are strings because they were strings in Graphcore's operator. The operator reads
 /// them as numbers.
@@ -73,7 +73,7 @@ pub struct IPUJobSpec {
     /// Model replicas of each worker. Missing: "1".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model_replicas_per_worker: Option<String>,
-    /// Deprecated: the spelling of 1.0.3; `workersPerJobInstance` is meant.
+    /// Deprecated: use `workersPerJobInstance`. This is its spelling in 1.0.3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worker_per_job_instance: Option<String>,
     /// Deprecated (alpha-5): use `workersPerJobInstance` and `modelReplicasPerWorker`.
@@ -82,12 +82,12 @@ pub struct IPUJobSpec {
     /// Deprecated (alpha-5): use `ipusPerJobInstance`, which is `modelReplicas` times this.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ipus_per_model_replica: Option<String>,
-    /// The worker Pods.
+    /// Template and update strategy of the worker Pods.
     pub workers: Workers,
-    /// The main command of a parallel job; excludes `interactive`.
+    /// The main command of a parallel job. Cannot be combined with `interactive`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launcher: Option<Launcher>,
-    /// A launcher Pod that runs nothing, for `kubectl exec`; excludes `launcher`.
+    /// A launcher Pod without a command, for `kubectl exec`. Cannot be combined with `launcher`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interactive: Option<Interactive>,
     /// When the job runs again after it has ended.
@@ -100,17 +100,17 @@ pub struct IPUJobSpec {
     /// false again. As in a Kubernetes Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Who carries the job out; missing or `graphcore.ai/ipu-operator`: this operator. Any other value
-    /// makes it leave the job alone. Fixed once the job exists. As in a Kubernetes Job.
+    /// Name of the controller that manages the job. Missing or `graphcore.ai/ipu-operator`: this operator, which ignores
+    /// jobs with any other value. Immutable. As in a Kubernetes Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub managed_by: Option<String>,
-    /// Seconds, from the start of the job over all its runs, after which it is ended as Failed. As in
-    /// a Kubernetes Job.
+    /// Seconds since the start of the job, over all its runs, after which the operator ends it as Failed. As in a
+    /// Kubernetes Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub active_deadline_seconds: Option<i64>,
-    /// Seconds after which a job that has finished is deleted; missing: never. As in a Kubernetes Job.
+    /// Seconds after which a finished job is deleted. Missing: never. As in a Kubernetes Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub ttl_seconds_after_finished: Option<i32>,
@@ -120,11 +120,11 @@ pub struct IPUJobSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Workers {
-    /// An older way to give the workers of each instance; `workersPerJobInstance` wins.
+    /// Deprecated: use `workersPerJobInstance`, which takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub replicas: Option<i32>,
-    /// The Pod template of every worker; everything in it passes through.
+    /// The Pod template of every worker. The operator keeps every field of it.
     pub template: PodTemplate,
     /// How worker Pods are replaced when the template changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -135,7 +135,7 @@ pub struct Workers {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Strategy {
-    /// `RollingUpdate` where missing.
+    /// `Recreate` or `RollingUpdate`. Missing: `RollingUpdate`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<StrategyType>,
     /// Bounds of a rolling update.
@@ -152,14 +152,14 @@ pub enum StrategyType {
     RollingUpdate,
 }
 
-/// Bounds of a rolling update; not both may be 0.
+/// Bounds of a rolling update. They cannot both be 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RollingUpdate {
-    /// How many Pods (or which share of them) may exist beyond the wanted number. Missing: 25%.
+    /// Number or percentage of Pods that may exist beyond the desired number. Missing: 25%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_surge: Option<IntOrString>,
-    /// How many Pods (or which share of them) may be missing. Missing: 25%.
+    /// Number or percentage of Pods that may be unavailable. Missing: 25%.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_unavailable: Option<IntOrString>,
 }
@@ -169,15 +169,15 @@ pub struct RollingUpdate {
 pub struct Launcher {
     /// The command (mpirun, poprun) and its arguments.
     pub command: Vec<String>,
-    /// Environment of the launcher beyond that of the workers' first container.
+    /// Environment variables of the launcher, in addition to those of the workers' first container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<EnvVar>>,
 }
 
-/// A launcher Pod that runs nothing and lives for a time.
+/// A launcher Pod without a command and with a limited lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interactive {
-    /// Seconds that the interactive job lasts, from the launcher running.
+    /// Seconds that the interactive job lasts after its launcher has started.
     pub ttl: i32,
 }
 
@@ -185,13 +185,13 @@ pub struct Interactive {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartPolicy {
-    /// `Never` after defaulting where the user gave none.
+    /// When the job runs again. Defaulting sets `Never`.
     #[serde(rename = "type")]
     pub type_: RestartPolicyType,
-    /// Failures after which the job is given up. Missing: 3.
+    /// Number of failures after which the job fails for good. Missing: 3.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub back_off_limit: Option<i32>,
-    /// With `ExitCode`: which codes are retryable, as ranges (`128-255` or `3,7,130-140`).
+    /// Exit codes after which the job runs again, as ranges (`128-255` or `3,7,130-140`). Used with `ExitCode`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = r"^([0-9]+(-[0-9]+)?)(,([0-9]+(-[0-9]+)?))*$"))]
     pub exit_codes: Option<String>,
@@ -200,7 +200,7 @@ pub struct RestartPolicy {
 /// When a job runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RestartPolicyType {
-    /// Whatever its end was.
+    /// After every end.
     Always,
     /// After a failure.
     OnFailure,
@@ -218,7 +218,7 @@ pub enum CleanPodPolicy {
     None,
     /// The workers.
     Workers,
-    /// Launcher and workers; restartPolicy then acts as `Never`.
+    /// Launcher and workers. restartPolicy then has the effect of `Never`.
     All,
 }
 

@@ -7,19 +7,19 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is known of a job.
+/// State of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IPUJobStatus {
-    /// The STATUS column, also of jobs without a launcher.
+    /// State of the job, also of a job without a launcher: the STATUS column.
     #[serde(default)]
     pub launcher_status: JobState,
-    /// Job instances whose Pods exist.
+    /// Number of job instances whose Pods exist.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current_replicas: Option<i32>,
-    /// Job instances that are wanted.
+    /// Desired number of job instances.
     pub desired_replicas: i32,
-    /// What happened last, in words.
+    /// Message of the last change.
     pub last_message: String,
     /// Whether every instance has its partition.
     #[serde(
@@ -28,99 +28,98 @@ pub struct IPUJobStatus {
         skip_serializing_if = "Option::is_none"
     )]
     pub ipu_partition_created: Option<bool>,
-    /// How often the job was started again.
+    /// Number of restarts of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_count: Option<i32>,
     /// When the job was first seen.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// When the job finished for good.
+    /// When the job finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
     /// When this status last changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_reconcile_time: Option<Time>,
-    /// Worker Pods by state.
+    /// Number of worker Pods by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workers_status: Option<WorkersStatus>,
-    /// Resets that V-IPU controllers made by themselves of the partitions that the job has now.
+    /// Number of automatic resets by the V-IPU controllers of the job's current partitions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automatic_resets: Option<i64>,
     /// Selects one Pod of each instance, for a HorizontalPodAutoscaler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<String>,
-    /// The `metadata.generation` that this status speaks of.
+    /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// When an interactive job ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_end_time: Option<Time>,
-    /// What the operator has to remember of the run that goes on.
+    /// Record of the current run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunStatus>,
-    /// Seconds of the job by what it did.
+    /// Seconds of the job by activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accounting: Option<JobAccounting>,
     /// What Kueue has granted to a job in a queue. Without it, such a job does not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<JobAdmission>,
-    /// What the job went through, oldest first.
+    /// Conditions of the job, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<JobCondition>,
 }
 
-/// What the operator has to remember of a run: it cannot be seen in the cluster any more once a Pod
-/// is gone.
+/// Record of a run. The operator keeps it here, because deleted Pods no longer show it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RunStatus {
-    /// Which run it is, from 0. Pods of an earlier run are deleted.
+    /// Number of the run, from 0. Pods of earlier runs are deleted.
     #[serde(default)]
     pub number: i64,
-    /// How many runs have failed.
+    /// Number of failed runs.
     #[serde(default)]
     pub failures: i32,
-    /// Before this time no Pod of the run is made.
+    /// Time before which no Pod of the run is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Time>,
-    /// Why the job is being started again; gone as soon as it runs.
+    /// Why the job restarts. Removed once it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarting: Option<String>,
-    /// Since when the API server refuses Pods of the job.
+    /// Time since which the API server has refused Pods of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_since: Option<Time>,
-    /// By instance: the partition (`<id>/<reset generation>`) that its Pods have begun to use. It is
-    /// reset before others use it.
+    /// The partition (`<id>/<reset generation>`) that the Pods of each instance have begun to use. It is reset before
+    /// other Pods use it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: BTreeMap<String, String>,
-    /// By instance: how it ended, where it has and others go on.
+    /// How each instance has ended, while others still run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ended: BTreeMap<String, InstanceEnd>,
 }
 
-/// Seconds of a job by what it did, since its creation. Each second is in one of them. A job of an earlier version of the
-/// operator is counted from its next state on.
+/// Seconds of a job by activity, since its creation. Each second counts once. A job of an earlier version of the operator
+/// is counted from its next state on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAccounting {
-    /// Until when they are counted. The time after it is counted with a later status that the operator writes anyway.
+    /// End of the time that is counted. The time after it is counted with a later update of the status.
     pub until: Time,
-    /// What the job does since then. Missing: it has ended.
+    /// Activity of the job since then. Missing: it has ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<JobActivity>,
-    /// Until V-IPU controllers were requested to create its partitions.
+    /// Until the operator requested its partitions from V-IPU controllers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting: i64,
     /// From then until all of its partitions were ready.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub forming: i64,
-    /// From then until the job ran: images are pulled, init containers run, Pods wait for a node.
+    /// From then until the job ran: Pods wait for a node, images are pulled, init containers run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub starting: i64,
     /// In the state `Running`, without the runs that failed, and without idle time and resets.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub running: i64,
-    /// Seconds of `running` in the run that has not ended. If it fails, they are wasted.
+    /// Seconds of `running` in the current run. If the run fails, they are moved to `wasted`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub current_run: i64,
     /// In the state `Running`, in runs that failed, without idle time and resets.
@@ -132,8 +131,8 @@ pub struct JobAccounting {
     /// While a partition was ready, and no Pod of the run was ready any more.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub idle: i64,
-    /// After a run that is repeated, until its partitions were ready again and the back-off was over, without the time in
-    /// which they were idle or reset.
+    /// Between two runs, until the partitions were ready again and the back-off was over, without the time in which they were
+    /// idle or reset.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub restarting: i64,
     /// In the state `Suspended`.
@@ -141,11 +140,11 @@ pub struct JobAccounting {
     pub suspended: i64,
 }
 
-/// What a job does, as its accounting counts it.
+/// Activity of a job, as its accounting counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum JobActivity {
-    /// It waits for V-IPU controllers to be requested.
+    /// It waits until its partitions are requested from V-IPU controllers.
     Waiting,
     /// Its partitions are created.
     Forming,
@@ -157,7 +156,7 @@ pub enum JobActivity {
     Resetting,
     /// It has a partition, and no Pod of the run is ready any more.
     Idle,
-    /// A run is about to be repeated.
+    /// It is about to run again.
     Restarting,
     /// It is suspended.
     Suspended,
@@ -189,8 +188,8 @@ fn is_zero(seconds: &i64) -> bool {
     *seconds == 0
 }
 
-/// What Kueue has granted to a job in a queue. It is in the status, because users may write the rest of an IPUJob, and it
-/// changes Pods in ways that no policy sees.
+/// What Kueue has granted to a job in a queue. It is part of the status, which users cannot write, because it changes Pods
+/// after the policies have seen them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAdmission {
@@ -231,7 +230,7 @@ pub struct PodSetUpdate {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceEnd {
-    /// How it failed; missing where it ended well.
+    /// How it failed. Missing: it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Exit code of the container that failed.
@@ -239,7 +238,7 @@ pub struct InstanceEnd {
     pub exit_code: Option<i32>,
 }
 
-/// The STATUS column.
+/// State of a job: the STATUS column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum JobState {
     /// Waiting for a partition or for Pods.
@@ -247,24 +246,24 @@ pub enum JobState {
     Pending,
     /// Its Pods run.
     Running,
-    /// Ended well.
+    /// Succeeded.
     Completed,
-    /// Ended badly, or can never start.
+    /// Failed, or can never start.
     Failed,
-    /// At rest, because `spec.suspend` says so.
+    /// Suspended by `spec.suspend`.
     Suspended,
 }
 
-/// Worker Pods by state.
+/// Number of worker Pods by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct WorkersStatus {
     /// Pending or running.
     #[serde(default)]
     pub active: i32,
-    /// Ended with 0.
+    /// Ended with exit code 0.
     #[serde(default)]
     pub succeeded: i32,
-    /// Ended otherwise.
+    /// Ended with another exit code.
     #[serde(default)]
     pub failed: i32,
 }
@@ -278,13 +277,13 @@ pub struct JobCondition {
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// A word for programs.
+    /// Reason in one word, for programs.
     #[serde(default)]
     pub reason: String,
-    /// A sentence for people.
+    /// Message in a sentence, for users.
     #[serde(default)]
     pub message: String,
-    /// When it was last written.
+    /// When the condition was last updated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
     /// When `status` last changed.

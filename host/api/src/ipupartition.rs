@@ -1,4 +1,4 @@
-//! IPUPartition: one wanted V-IPU partition; the request, the write-ahead record and the thing to watch in one.
+//! IPUPartition: a request for a V-IPU partition, the write-ahead record of its attempts, and its state.
 
 use std::collections::BTreeMap;
 
@@ -51,29 +51,29 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct IPUPartitionSpec {
-    /// Whose partition it is.
+    /// Owner of the partition.
     pub owner: PartitionOwner,
-    /// Which of the owner's partitions it is, from 0; the job instance of an IPUJob.
+    /// Index among the owner's partitions, from 0. For an IPUJob: the index of the instance.
     #[schemars(range(min = 0))]
     pub slot: u32,
-    /// IPUs: a power of two.
+    /// Number of IPUs: a power of two.
     #[schemars(range(min = 1))]
     pub ipus: u32,
-    /// GCDs: how many Pods share the partition, one GCD each.
+    /// Number of GCDs. Each Pod that shares the partition uses one.
     #[schemars(range(min = 1))]
     pub gcds: u32,
     /// Further options of the partition.
     #[serde(default)]
     pub options: PartitionOptions,
-    /// What a placement policy may know of the owner.
+    /// Metadata of the owner for placement policies.
     #[serde(default, skip_serializing_if = "OwnerMetadata::is_empty")]
     pub owner_metadata: OwnerMetadata,
-    /// Raised by the owner to have the partition reset; `status.observedResetGeneration` follows.
+    /// The owner increments it to request a reset. `status.observedResetGeneration` follows once it is done.
     #[serde(default)]
     pub reset_generation: i64,
 }
 
-/// Whose partition it is. An owner of a kind that the operator does not know is never swept.
+/// Owner of a partition. The operator never removes the partition of an owner of an unknown kind by itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionOwner {
@@ -85,18 +85,18 @@ pub struct PartitionOwner {
     pub namespace: String,
     /// Name of the owner.
     pub name: String,
-    /// UID of the owner: another object of the same name is another owner.
+    /// UID of the owner. An object of the same name with another UID is another owner.
     pub uid: String,
 }
 
-/// What a placement policy may know of an owner, as it was when it asked for the partition.
+/// Metadata of an owner for placement policies, from the time of the request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerMetadata {
     /// The owner's labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The owner's annotations, but for long ones.
+    /// The owner's annotations, without long ones.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
     /// Name of the PriorityClass of its Pods.
@@ -114,25 +114,25 @@ impl OwnerMetadata {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PartitionOptions {
-    /// Model replicas over all GCDs (`num_replicas` of the V-IPU API). Missing: as many as GCDs.
+    /// Number of model replicas over all GCDs (`num_replicas` of the V-IPU API). Missing: the number of GCDs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<u32>,
     /// Whether the partition may be reconfigured (`reconfigurable` of the V-IPU API).
     #[serde(default)]
     pub reconfigurable: bool,
-    /// How many of the owner's partitions are of use only together: they are created once all of them
-    /// fit, and released if some find no free capacity. Missing: each is of use by itself.
+    /// Number of the owner's partitions that form a gang: they are created once all of them fit, and released if some
+    /// of them find no free capacity. Missing: the partition does not depend on others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1))]
     pub gang_size: Option<u32>,
-    /// Whether it stays where it is until its owner releases it: a controller that is drained
-    /// waits for that, instead of asking the owner to move.
+    /// Whether it stays on its controller until its owner releases it. Draining the controller waits for that and does
+    /// not ask the owner to move.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub pinned: bool,
     /// Whether the controller may move the partition to other IPUs (`relocatable` of the V-IPU API).
     #[serde(default)]
     pub relocatable: bool,
-    /// Node labels that the owner's Pods ask for; controllers whose label contradicts one are skipped.
+    /// Node selector of the owner's Pods. Controllers with a contradicting label are skipped.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
 }
@@ -141,60 +141,60 @@ pub struct PartitionOptions {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IPUPartitionStatus {
-    /// Where it stands.
+    /// Phase of the partition.
     #[serde(default)]
     pub phase: PartitionPhase,
-    /// The V-IPU controller that holds it; only where there is a partition to use.
+    /// The V-IPU controller of the partition. Set only while the partition can be used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub controller: Option<ControllerRef>,
     /// Id of the partition on that controller (`IPUOF_VIPU_API_PARTITION_ID`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition_id: Option<String>,
-    /// Grows with every attempt, so that no id is ever used twice.
+    /// Increases with every attempt, so that no id is used twice.
     #[serde(default)]
     pub generation: i64,
-    /// Every attempt that may have left something on a controller, and how it ended.
+    /// Attempts that may have left a partition on a controller, and their outcomes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// Why it waits, controller by controller.
+    /// Why it waits, for each controller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingReason>,
-    /// The last `spec.resetGeneration` that was carried out.
+    /// The last completed `spec.resetGeneration`.
     #[serde(default)]
     pub observed_reset_generation: i64,
-    /// Resets that the V-IPU controller made by itself.
+    /// Automatic resets by the V-IPU controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auto_resets: Option<AutoResets>,
-    /// What happened last, in words.
+    /// Message of the last change.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// By the Kubernetes API conventions: `Ready`; `Draining` while its owner is asked to end the Pods
-    /// that use it, since its controller is being drained; `Busy` while its controller is at work on it.
+    /// Conditions: `Ready`; `Draining` while its controller is being drained and its owner is asked to end the Pods that
+    /// use it; `Busy` while its controller works on it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// Where a wanted partition stands.
+/// Phase of a requested partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PartitionPhase {
-    /// No controller has free capacity, or none was asked yet.
+    /// No controller has free capacity, or none has been asked yet.
     #[default]
     Pending,
-    /// A controller was asked to make it, and it is not active yet.
+    /// A controller was asked to create it, and it is not active yet.
     Creating,
     /// It is active and can be used.
     Ready,
     /// It is being reset.
     Resetting,
-    /// The controller says that it is in error.
+    /// The controller reports it in error.
     Error,
-    /// No controller can ever make it.
+    /// No controller can ever create it.
     Rejected,
     /// It is being removed.
     Releasing,
 }
 
-/// A V-IPU controller and the node label that goes with it.
+/// A V-IPU controller and its node label.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerRef {
@@ -210,74 +210,74 @@ pub struct ControllerRef {
     pub label_value: String,
 }
 
-/// One attempt to make the partition.
+/// One attempt to create the partition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// The controller that was asked, as it was known then.
+    /// The controller that was asked, with its address and label at that time.
     pub controller: ControllerRef,
     /// The requested id.
     pub id: String,
-    /// How it ended.
+    /// Outcome of the attempt.
     pub outcome: AttemptOutcome,
-    /// What the controller said.
+    /// Answer of the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When it was begun.
+    /// When it began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
-    /// Who chose the controller. Missing: the attempt was written by hand or by an early version.
+    /// The policy that chose the controller. Missing: the attempt was written by hand or by an early version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<DecidedBy>,
-    /// A short hash of the V-IPU user id under which the controller was asked. Missing: none was sent.
+    /// Short hash of the V-IPU user id of the request. Missing: the request had none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub account: Option<String>,
 }
 
-/// Who chose where a partition is made.
+/// The policy that chose the controller of a partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DecidedBy {
-    /// Name of the IPUPolicy whose guest chose, or `built-in`.
+    /// Name of the IPUPolicy, or `built-in`.
     pub policy: String,
-    /// Digest of the guest's module. Missing: the built-in serial walk chose, since the active guest
-    /// gave no answer that can be carried out.
+    /// Digest of the guest's module. Missing: the built-in serial walk chose, because the active guest gave no valid
+    /// answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
 
-/// How an attempt ended.
+/// Outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AttemptOutcome {
-    /// Not known: written before the controller is asked, and kept until its truth is known.
+    /// Not known: written before the controller is asked, and kept until its state is known.
     Unknown,
-    /// The controller has it.
+    /// The controller has created it.
     Created,
-    /// The controller said no, and has nothing of it.
+    /// The controller refused it, and has no part of it.
     Refused,
-    /// It was made and is gone again.
+    /// It was created and has been removed.
     Removed,
 }
 
-/// Why one controller does not serve a waiting partition.
+/// Why a controller does not serve a waiting partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingReason {
     /// `host:port`.
     pub controller: String,
-    /// The reason, as a user should read it.
+    /// The reason, in words for users.
     pub reason: String,
 }
 
-/// Resets that the V-IPU controller made by itself (GetPartitionStatus).
+/// Automatic resets by the V-IPU controller (GetPartitionStatus).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AutoResets {
-    /// How many there were.
+    /// Number of resets so far.
     pub count: u32,
-    /// How many there may be.
+    /// Maximum number of resets.
     pub max: u32,
-    /// When the last one was.
+    /// Time of the last reset.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_time: Option<Time>,
 }

@@ -1,4 +1,4 @@
-//! IPUPolicy: a WebAssembly guest that decides in the place of a built-in one, or beside it.
+//! IPUPolicy: a WebAssembly guest that decides instead of a built-in one, or in addition to it.
 
 mod hook;
 mod module;
@@ -17,11 +17,10 @@ pub use self::module::{
     SecretName,
 };
 
-/// How the built-in guest of a hook is called where an IPUPolicy speaks of it. No IPUPolicy may have
-/// this name.
+/// Name of the built-in guest of a hook in an IPUPolicy. No IPUPolicy may have this name.
 pub const BUILT_IN: &str = "built-in";
 
-/// What an admin wants a guest to decide, and where the guest comes from.
+/// The decision that a guest takes, and the source of the guest.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "graphcore.ai",
@@ -32,7 +31,7 @@ pub const BUILT_IN: &str = "built-in";
     shortname = "ipupol",
     status = "IPUPolicyStatus",
     derive = "PartialEq",
-    doc = "A WebAssembly guest that decides in the place of a built-in one, or beside it.",
+    doc = "A WebAssembly guest that decides instead of a built-in one, or in addition to it.",
     printcolumn(name = "Hook", type_ = "string", json_path = ".spec.hook"),
     printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
     printcolumn(name = "Order", type_ = "integer", json_path = ".spec.order"),
@@ -52,64 +51,64 @@ pub const BUILT_IN: &str = "built-in";
 )]
 #[serde(rename_all = "camelCase")]
 pub struct IPUPolicySpec {
-    /// Where it decides; cannot change.
+    /// The decision that the guest takes. Immutable.
     pub hook: Hook,
-    /// Where its module comes from.
+    /// Source of the guest's module.
     pub module: ModuleSource,
-    /// Given to the guest with each request, as JSON, once it has accepted them.
+    /// Settings of the guest. It receives them as JSON with each request, after it has accepted them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub settings: Option<Map<String, Value>>,
-    /// Whether its answers count.
+    /// Whether the operator uses the guest's answers (`Enforce`) or only compares them (`Shadow`).
     #[serde(default)]
     pub mode: Mode,
-    /// Its place in a chain of guests: lower ones are asked first, the built-in one stands at 0.
+    /// Position in the chain of guests of its hook: lower numbers are called first. The built-in guest has 0.
     #[serde(default)]
     #[schemars(range(min = -1000, max = 1000))]
     pub order: i32,
-    /// In whose place it decides: another IPUPolicy of the same hook, or `built-in`. Missing: beside
-    /// all others for Defaulting and Validation, in the place of the built-in one for Placement.
+    /// The guest that it replaces: another IPUPolicy of the same hook, or `built-in`. Missing: for Defaulting and
+    /// Validation it is called in addition to all others, for Placement it replaces the built-in guest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
     pub replaces: Option<String>,
-    /// Which requests it is asked about; missing: all.
+    /// The requests that the guest is called for. Missing: all.
     #[serde(default, rename = "match", skip_serializing_if = "Option::is_none")]
     pub match_: Option<Match>,
-    /// How much one call may take.
+    /// Limits of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<PolicyLimits>,
-    /// What happens where the guest gives no answer. By default Fail, and Fallback for Placement.
+    /// What happens if the guest gives no valid answer. Missing: Fail, and Fallback for Placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
-    /// How it is tried where `mode` is Shadow.
+    /// Options of mode Shadow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowOptions>,
-    /// When the version before takes over again.
+    /// When the operator rolls back to the previous version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackOptions>,
 }
 
-/// Whether the answers of a guest count.
+/// Whether the operator uses the answers of a guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum Mode {
-    /// They do.
+    /// It uses them.
     #[default]
     Enforce,
-    /// They are compared with those that count, and nothing else.
+    /// It only compares them with the answers that it uses.
     Shadow,
 }
 
-/// Which requests a guest is asked about: those that everything here agrees to.
+/// The requests that a guest is called for: those that match all of these conditions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Match {
-    /// Labels of the namespace.
+    /// Selects namespaces by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Labels of the IPUJob; not for Placement.
+    /// Selects IPUJobs by their labels. Not for Placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_selector: Option<LabelSelector>,
-    /// CEL expressions over `object`, `oldObject` and `request`, as in Kubernetes' own webhooks.
+    /// CEL expressions over `object`, `oldObject` and `request`, as in the webhook configurations of Kubernetes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub match_conditions: Vec<MatchCondition>,
@@ -118,7 +117,7 @@ pub struct Match {
 /// A CEL expression that must be true.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MatchCondition {
-    /// By which messages name it.
+    /// Name of the condition in messages.
     #[schemars(length(min = 1, max = 63))]
     pub name: String,
     /// The expression.
@@ -126,130 +125,130 @@ pub struct MatchCondition {
     pub expression: String,
 }
 
-/// How much one call may take; what is missing is as for the built-in guests.
+/// Limits of one call. A missing limit is that of the built-in guests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyLimits {
-    /// Longest time of a call, in milliseconds; by default 1,000.
+    /// Longest time of a call, in milliseconds. Missing: 1,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 10, max = 5000))]
     pub deadline_milliseconds: Option<u32>,
-    /// Most memory of an instance, in MiB; by default 32.
+    /// Most memory of an instance, in MiB. Missing: 32.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 32))]
     pub memory_mebibytes: Option<u32>,
-    /// Largest answer, in KiB of text; by default 4,096.
+    /// Largest answer, in KiB of text. Missing: 4,096.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 4096))]
     pub output_kibibytes: Option<u32>,
 }
 
-/// What happens where a guest gives no answer.
+/// What happens if a guest gives no valid answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnError {
-    /// The request is refused for now.
+    /// The request is refused, and can be repeated.
     Fail,
-    /// The request goes on as if the guest was not there.
+    /// The request continues without the guest.
     Ignore,
     /// The built-in guest decides.
     Fallback,
 }
 
-/// How a guest is tried.
+/// Options of mode Shadow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ShadowOptions {
-    /// Share of the requests, in percent, chosen by a hash of the request; by default 100.
+    /// Percentage of the requests that the guest is called for, chosen by a hash of the request. Missing: 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub share_percent: Option<u32>,
-    /// When its answers begin to count by themselves; missing: never.
+    /// When the operator promotes the guest, and uses its answers. Missing: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promote_after: Option<PromoteAfter>,
 }
 
-/// When the answers of a tried guest begin to count.
+/// When the operator promotes a guest in mode Shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PromoteAfter {
-    /// After so many answers that were equal to those that counted, with none that differed.
+    /// Number of answers equal to those that the operator used, without a different one between them.
     #[schemars(range(min = 1))]
     pub equal: i64,
 }
 
-/// When the version before takes over again.
+/// When the operator rolls back to the previous version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RollbackOptions {
-    /// Share of failed calls, in percent of the last 100 of each replica; by default 10.
+    /// Percentage of failed calls among the last 100 of each replica. Default: 10.
     #[schemars(range(min = 1, max = 100))]
     #[serde(default = "RollbackOptions::failures_percent")]
     pub failures_percent: u32,
-    /// Calls before the share is looked at; by default 10.
+    /// Number of calls before the percentage is evaluated. Default: 10.
     #[schemars(range(min = 1, max = 100))]
     #[serde(default = "RollbackOptions::minimum_calls")]
     pub minimum_calls: u32,
 }
 
-/// What became of a policy.
+/// State of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IPUPolicyStatus {
-    /// Where it stands.
+    /// Phase of the policy.
     #[serde(default)]
     pub phase: PolicyPhase,
-    /// Why, in a sentence.
+    /// Reason for the phase, in a sentence.
     #[serde(default)]
     pub message: String,
-    /// The `metadata.generation` that this speaks of.
+    /// The `metadata.generation` that this status describes.
     #[serde(default)]
     pub observed_generation: i64,
-    /// Digest of the module that `spec` asks for.
+    /// Digest of the module in `spec`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub desired_digest: Option<String>,
-    /// Digest of the active module: the one that every replica is to ask.
+    /// Digest of the active module, which every replica should call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active_digest: Option<String>,
-    /// Since when.
+    /// Time since which that module has been active.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// The version that every replica is to ask.
+    /// The active version, which every replica should call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Revision>,
-    /// The version before it, which takes over again where this one fails.
+    /// The previous version, which becomes active again if the active one fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Revision>,
-    /// The version that was taken back last.
+    /// The version that was rolled back last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rolled_back: Option<RolledBack>,
-    /// How often the active version was asked, by all replicas that live.
+    /// Calls of the active version by all running replicas.
     #[serde(default)]
     pub calls: CallCounts,
-    /// How its answers compare with those that count.
+    /// Comparison of its answers with those that the operator uses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowCounts>,
-    /// What each replica says.
+    /// State of the policy on each replica.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub replicas: Vec<ReplicaStatus>,
-    /// `Ready`: whether what `spec` asks for is what every replica asks.
+    /// Conditions: `Ready` is true if every replica calls the version in `spec`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// Where a policy stands.
+/// Phase of a policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum PolicyPhase {
-    /// Not every replica has it ready; the version before stays active.
+    /// Not every replica is ready to call it. The previous version stays active.
     #[default]
     Loading,
-    /// Its answers count.
+    /// The operator uses its answers.
     Active,
-    /// Its answers are compared with those that count.
+    /// The operator compares its answers with those that it uses.
     Shadow,
-    /// It is not asked, for the reason in `message`; the version before stays active.
+    /// It is not called, for the reason in `message`. The previous version stays active.
     Refused,
-    /// It failed too often, and the version before it decides again.
+    /// It failed too often, and the previous version is active again.
     RolledBack,
-    /// Another policy decides in its place, and it is ready to take over again.
+    /// Another policy replaces it. It stays ready to become active again.
     Replaced,
 }
 
@@ -261,9 +260,9 @@ pub struct Revision {
     pub generation: i64,
     /// Digest of its module.
     pub digest: String,
-    /// Since when every replica is to ask it.
+    /// Time since which it has been active.
     pub since: Time,
-    /// Whether its answers count although its mode is Shadow.
+    /// Whether the operator uses its answers although its mode is Shadow.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub promoted: bool,
     /// The `spec` that it came from.
@@ -271,63 +270,63 @@ pub struct Revision {
     pub spec: Map<String, Value>,
 }
 
-/// A version that was taken back.
+/// A version that was rolled back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RolledBack {
     /// The `metadata.generation` that it came from.
     pub generation: i64,
     /// Digest of its module.
     pub digest: String,
-    /// Why.
+    /// Why it was rolled back.
     pub reason: String,
-    /// When.
+    /// When it was rolled back.
     pub at: Time,
 }
 
-/// How often a guest was asked, and what came of it.
+/// Calls of a guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CallCounts {
-    /// Answers.
+    /// Calls with a valid answer.
     pub answered: i64,
-    /// Calls without an answer that could be used: traps, late or too large answers, nonsense.
+    /// Calls without a valid answer: traps, and answers that are late, too large or malformed.
     pub failed: i64,
 }
 
-/// How the answers of a tried guest compare with those that count.
+/// Comparison of the answers of a guest in mode Shadow with those that the operator uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ShadowCounts {
-    /// Equal answers.
+    /// Number of equal answers.
     pub equal: i64,
-    /// Different ones.
+    /// Number of different answers.
     pub different: i64,
-    /// Calls without an answer.
+    /// Calls without a valid answer.
     pub failed: i64,
-    /// Requests that it was not asked about, because too many were under way.
+    /// Requests without a call, because too many calls were in progress.
     pub skipped: i64,
-    /// Some of the differences, without what users wrote.
+    /// Examples of differences, without text of users.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub samples: Vec<String>,
 }
 
-/// What one replica says of a policy.
+/// State of a policy on one replica.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ReplicaStatus {
     /// Name of its Pod.
     pub name: String,
-    /// Digest of the module that it asks; missing where it asks none.
+    /// Digest of the module that it calls. Missing: it calls none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
-    /// Since when.
+    /// Time since which it has called that module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// What keeps it from what it is to ask.
+    /// Why it cannot call the active version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
 impl IPUPolicySpec {
-    /// What happens where the guest gives no answer.
+    /// What happens if the guest gives no valid answer.
     pub fn on_error(&self) -> OnError {
         self.on_error.unwrap_or(match self.hook {
             Hook::Defaulting | Hook::Validation => OnError::Fail,

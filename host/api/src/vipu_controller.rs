@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::accounting::Accounting;
 
-/// What an admin asks of a V-IPU controller.
+/// Desired state of a V-IPU controller, as an admin sets it.
 #[derive(
     CustomResource, Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema,
 )]
@@ -56,29 +56,30 @@ use crate::accounting::Accounting;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VIPUControllerSpec {
-    /// No new partition is created on it, as no new Pod on a cordoned node.
+    /// Whether the controller is cordoned: it gets no new partitions, as a cordoned node gets no new Pods.
     #[serde(default)]
     pub cordoned: bool,
-    /// Its partitions leave it as well: the operator asks their owners to end the Pods that use them.
+    /// Whether the controller is also drained: the operator asks the owners of its partitions to end the Pods that use
+    /// them.
     #[serde(default)]
     pub draining: bool,
-    /// Who has asked for it, for people.
+    /// Who has cordoned or drained the controller, as information for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub requested_by: Option<String>,
-    /// Why, for people.
+    /// Why the controller is cordoned or drained, as information for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub reason: Option<String>,
 }
 
-/// State of a V-IPU controller, as the replica of the V-IPU proxy that leads has seen it.
+/// State of a V-IPU controller, as seen by the leading replica of the V-IPU proxy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VIPUControllerStatus {
     /// `host:port`.
     pub address: String,
-    /// The state in words, as `kubectl get nodes` shows it: `Ready`, `NotReady` or `Unlisted`, with `,Cordoned` or
+    /// Summary of the state, in the form of `kubectl get nodes`: `Ready`, `NotReady` or `Unlisted`, with `,Cordoned` or
     /// `,Draining`.
     pub summary: String,
     /// Key of the label of the nodes that reach it.
@@ -87,51 +88,51 @@ pub struct VIPUControllerStatus {
     /// Value of that label.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label_value: String,
-    /// How many nodes have that label.
+    /// Number of nodes with that label.
     #[serde(default)]
     pub nodes: u32,
     /// Version of its server. Missing: it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_version: Option<String>,
-    /// Its IPUs.
+    /// IPUs of the controller.
     #[serde(default)]
     pub ipus: ControllerIpus,
-    /// The request that waits and that its free IPUs are reserved for. Missing: they are not reserved.
+    /// The waiting request that the controller's free IPUs are reserved for. Missing: they are not reserved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<String>,
-    /// How many partitions of the operator it has.
+    /// Number of partitions that the operator has created on it.
     #[serde(default)]
     pub partitions: u32,
-    /// How many partitions of others it has.
+    /// Number of other partitions on it.
     #[serde(default)]
     pub other_partitions: u32,
-    /// Its failures within the last day.
+    /// Failures within the last day.
     #[serde(default)]
     pub last_day: ControllerFailures,
-    /// Where its IPU-seconds went.
+    /// IPU-seconds of the controller by use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accounting: Option<Accounting>,
-    /// By the Kubernetes API conventions: `Ready` (it answers; `lastTransitionTime` is since when), `Listed` (it is in
-    /// the admin's list), and `Drained` (it is being drained, and has no partition of the operator left).
+    /// Conditions: `Ready` (it answers), `Listed` (it is in the admin's list), and `Drained` (it is being drained, and no
+    /// partition of the operator is left on it).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// IPUs of a V-IPU controller. While it does not answer, these are the last that are known.
+/// IPUs of a V-IPU controller. While it does not answer, these are the last known numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerIpus {
-    /// All that it has.
+    /// Number of all IPUs.
     pub total: u32,
-    /// Those in partitions of the operator and of others.
+    /// Number of IPUs in partitions of the operator and in other partitions.
     pub used: u32,
-    /// Those in partitions of others.
+    /// Number of IPUs in partitions that the operator has not created.
     pub used_by_others: u32,
-    /// The largest partition that could be created now, in IPUs: an estimate.
+    /// Estimated size of the largest partition that could be created now, in IPUs.
     pub largest_free: u32,
-    /// The largest partition that a new request would get now, in IPUs: an estimate as well. It includes nothing that is
-    /// reserved for requests that wait, and is 0 while the controller is cordoned, does not answer, or no node reaches it.
-    /// Policies and quotas may give less. Missing: not known.
+    /// Estimated size of the largest partition that a new request would get now, in IPUs. IPUs that are reserved for waiting
+    /// requests are not included. It is 0 while the controller is cordoned, does not answer, or no node reaches it.
+    /// Policies and quotas may allow less. Missing: not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_fit: Option<u32>,
 }
@@ -140,11 +141,11 @@ pub struct ControllerIpus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerFailures {
-    /// How often a partition went to ERROR.
+    /// Number of times that a partition went to ERROR.
     pub failed_partitions: u32,
-    /// How often the controller reset a partition by itself.
+    /// Number of automatic resets by the controller.
     pub auto_resets: u32,
-    /// When the last of them was.
+    /// Time of the last failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Time>,
 }

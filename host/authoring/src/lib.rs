@@ -10,7 +10,7 @@
 //! - `compile` is the process that the operator starts to compile a module.
 //!
 //! The package decides nothing that the operator decides: it calls the code of `ipu-guest-host`, `ipu-policies` and
-//! `ipu-admission`. It must know neither the API server nor V-IPU controllers: a request comes from a file or from a socket.
+//! `ipu-admission`. It must not know the API server or V-IPU controllers: a request comes from a file or from a socket.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -10,7 +10,7 @@
 //! - [`reading`] reads one partition, its owner and Pods when somebody looks at them.
 //! - [`queue`], [`pods`] and [`store`] are used by the other commands of the plugin, too.
 //!
-//! It writes nothing, and must not know guests, the V-IPU, or any other package of this workspace but the API and the
+//! It writes nothing. It must not know guests, the V-IPU, or any other package of this workspace but the API and the
 //! texts.
 #![forbid(unsafe_code)]
 

@@ -8,7 +8,7 @@
 //!   [`plot`] draws them.
 //!
 //! The same input gives the same output, bit for bit. The order of the queue and the check of a decision are the operator's
-//! own code, and no copy of it. The package must not know how a guest is loaded or called: the caller provides the policy
+//! own code, and no copy of it. It must not know how a guest is loaded or called: the caller provides the policy
 //! as a function (`ipu-authoring`). It calls neither the API server nor a clock.
 #![forbid(unsafe_code)]
 

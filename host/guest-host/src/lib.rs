@@ -2,10 +2,13 @@
 //!
 //! No other package names wasmtime. A guest sees no file, network, environment or clock. Every call gets a new instance, a
 //! deadline, a memory limit and a limit for its answer, and runs off the async threads. A failed call returns a typed error.
-//! [`GuestHost`] loads and calls guests, [`OfflineGuest`] calls one component for its author, and `limits` has every limit
-//! and their sum.
 //!
-//! The package knows neither IPUPolicies nor the objects that it passes on.
+//! Entry points:
+//! - [`GuestHost`] loads and calls guests, and [`Guest`] is a loaded one. [`OfflineGuest`] calls a component for its author.
+//! - [`limits`] has every limit and their sum, and [`check_decision`] checks the answer of a placement guest.
+//! - [`inspect()`] describes a component, and [`componentize()`] makes one of a core module. [`CONTRACT`] is the contract.
+//!
+//! It must not know IPUPolicies, where a module comes from, or the objects that it passes on.
 #![deny(unsafe_code)]
 
 mod bindings;

@@ -1,11 +1,13 @@
 //! Reconciles IPUJobs: observe → validate → facts → phase → plan → apply → report.
 //!
-//! [`run`] reconciles until it is stopped. `step` contains one reconcile of one job and reads as a table of contents.
-//! `phase` computes the phase of a job, `restart` decides whether a job restarts, and `plan` decides what to create and
-//! delete; these are pure. `apply` and `writes` do the I/O. `validate` checks the spec, `build` builds Pods and
-//! IPUPartitions, and `report` computes status and events.
+//! Entry points:
+//! - [`run`] reconciles until it is stopped. `step` contains one reconcile of one job and reads as a table of contents.
+//! - [`phase`] computes the phase of a job, [`restart`] decides whether a job restarts, and [`plan`] decides what to create and
+//!   delete. These are pure.
+//! - [`apply`] and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods and IPUPartitions, and [`report`]
+//!   computes status and events.
 //!
-//! The package creates and deletes IPUPartitions and reads their status. It knows no V-IPU controller and no guest.
+//! It creates and deletes IPUPartitions and reads their status. It must not know V-IPU controllers, guests or webhooks.
 #![forbid(unsafe_code)]
 
 pub mod apply;

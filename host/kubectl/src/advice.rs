@@ -270,8 +270,8 @@ mod tests {
 
     #[test]
     fn a_text_with_several_causes_has_several_advices() {
-        let text = "pod1:8090: its free capacity is reserved for a/b; pod2:8090: it is cordoned, so that nothing new is \
-                    made on it";
+        let text = "pod1:8090: its free capacity is reserved for a/b; pod2:8090: it is cordoned and gets no new \
+                    partitions";
         let expected = [
             "reserved for an earlier request: wait",
             "cordoned or drained: wait",

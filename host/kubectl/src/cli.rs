@@ -65,7 +65,7 @@ pub struct CordonOptions {
     /// Names of VIPUControllers, or host:port of V-IPU controllers.
     #[arg(value_name = "CONTROLLER", required = true)]
     pub controllers: Vec<ControllerName>,
-    /// Why, for people: the objects and `kubectl ipu why` show it. Without it, a reason that is there stays.
+    /// Reason that the objects and `kubectl ipu why` show. Without it, an existing reason stays.
     #[arg(long, value_name = "TEXT", value_parser = reason)]
     pub reason: Option<String>,
 }

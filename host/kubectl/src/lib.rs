@@ -14,7 +14,7 @@
 //! - [`queue`] and [`advice`] repeat what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
 //!   [`queue`], [`pods`] and [`store`] are those of the dashboard, which is a package of its own.
 //!
-//! It writes nothing but the spec of VIPUControllers, and must not know guests, the V-IPU, or any other package of this
+//! It writes nothing but the spec of VIPUControllers. It must not know guests, the V-IPU, or any other package of this
 //! workspace but the API, the dashboard and the texts.
 #![forbid(unsafe_code)]
 

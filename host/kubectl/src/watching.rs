@@ -16,6 +16,10 @@ use crate::output;
 /// Time between a change and the next output, in which further changes are gathered.
 pub(crate) const PERIOD: Duration = Duration::from_millis(500);
 
+/// Length of a watch, in seconds. The API server checks the rights of the user when a watch begins, and never while it
+/// lasts, so it still reports changes for this time after the end of the rights.
+const WATCH_SECONDS: u32 = 30;
+
 /// The events of a watch.
 pub(crate) type Events<K> = BoxStream<'static, Result<watcher::Event<K>, watcher::Error>>;
 
@@ -32,6 +36,7 @@ pub(crate) fn selected<K>(api: Api<K>, config: watcher::Config) -> Events<K>
 where
     K: Resource + Clone + DeserializeOwned + Debug + Send + 'static,
 {
+    let config = config.timeout(WATCH_SECONDS);
     watcher(api, config).default_backoff().boxed()
 }
 

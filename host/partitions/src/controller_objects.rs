@@ -2,7 +2,7 @@
 //!
 //! `watch` knows the objects in each replica, and passes cordons to the registry. The leader runs [`run`]: `plan` (pure)
 //! compares the objects with what is known of the controllers (`status`, pure), and `run` carries its changes out. Of
-//! several releases that list one controller, one keeps its object, and a label of the object names it. The others leave
+//! several releases that list one controller, one manages its object, and a label of the object names it. The others leave
 //! the object alone as long as that release is there, but all of them follow its cordon.
 
 mod fit;
@@ -50,9 +50,9 @@ const LAST_WRITES: usize = 8;
 /// Failures that end a pass: mostly the next requests would fail for the same reason.
 const FAILURES_MAX: usize = 3;
 
-/// The release that keeps the objects.
+/// The release that manages the objects.
 #[derive(Clone, Debug)]
-pub struct Keeper {
+pub struct ManagingRelease {
     /// Its namespace.
     pub namespace: String,
     /// The other releases that are there.
@@ -75,7 +75,7 @@ struct Memory {
     written: BTreeMap<String, Timestamp>,
     /// When this leader last wrote the accounting of each object.
     accounted: BTreeMap<String, Timestamp>,
-    /// Objects that another release keeps, each logged once.
+    /// Objects that another release manages, each logged once.
     of_others: BTreeMap<String, String>,
 }
 
@@ -96,7 +96,7 @@ impl Memory {
 pub async fn run(
     context: Arc<Context>,
     objects: ControllerObjects,
-    keeper: Keeper,
+    manager: ManagingRelease,
     stop: CancellationToken,
 ) {
     let mut memory = Memory::default();
@@ -112,7 +112,7 @@ pub async fn run(
     while !stop.is_cancelled() {
         changes.mark_unchanged();
         known.mark_unchanged();
-        let passing = pass(&context, &objects, &keeper, &mut memory);
+        let passing = pass(&context, &objects, &manager, &mut memory);
         if let Err(error) = panics::caught(passing).await {
             tracing::error!(
                 error = chain(&error),
@@ -130,15 +130,15 @@ pub async fn run(
         let _ = stop.run_until_cancelled(occasion).await;
     }
     // What is not written now is unknown to the next leader.
-    let _ = tokio::time::timeout(LAST_ACCOUNTS, save_accounts(&context, &objects, &keeper)).await;
+    let _ = tokio::time::timeout(LAST_ACCOUNTS, save_accounts(&context, &objects, &manager)).await;
 }
 
-/// Writes the accounts of IPU-seconds into all objects that this release keeps.
-async fn save_accounts(context: &Context, objects: &ControllerObjects, keeper: &Keeper) {
+/// Writes the accounts of IPU-seconds into all objects that this release manages.
+async fn save_accounts(context: &Context, objects: &ControllerObjects, manager: &ManagingRelease) {
     context.accounts.accounts().count_until(clock::now());
     let all = objects.all().unwrap_or_default();
     let kept = all.into_iter().filter(|(_, object)| {
-        !object.is_deleted && object.release.as_deref() == Some(&*keeper.namespace)
+        !object.is_deleted && object.release.as_deref() == Some(&*manager.namespace)
     });
     let api = Api::<VIPUController>::all(context.client.clone());
     let writes = stream::iter(kept).map(async |(name, object)| {
@@ -163,18 +163,18 @@ async fn save_accounts(context: &Context, objects: &ControllerObjects, keeper: &
 async fn pass(
     context: &Context,
     objects: &ControllerObjects,
-    keeper: &Keeper,
+    manager: &ManagingRelease,
     memory: &mut Memory,
 ) {
     let Some(objects) = objects.all() else { return };
     let registry = context.pool.registry();
     let known = registry.known();
-    let controllers = observe(context, &objects, &keeper.namespace).await;
+    let controllers = observe(context, &objects, &manager.namespace).await;
     // What was observed may be of another list than what is known of it.
     let is_same_list = Arc::ptr_eq(&known, &registry.known());
-    let other_releases = keeper.conflicts.other_releases();
+    let other_releases = manager.conflicts.other_releases();
     let plan = plan::plan(&Facts {
-        release: &keeper.namespace,
+        release: &manager.namespace,
         other_releases: other_releases.as_ref(),
         controllers: &controllers,
         is_list_current: is_same_list && known.source == Source::Current,
@@ -198,7 +198,7 @@ async fn pass(
             status.accounting = context.accounts.status(&status.address);
         }
         let has_account = accounted_status(&mut action).is_some();
-        match execute(context, keeper, name.clone(), action).await {
+        match execute(context, manager, name.clone(), action).await {
             Ok(()) if has_account => {
                 memory.accounted.insert(name, clock::now());
             }
@@ -221,11 +221,11 @@ fn accounted_status(action: &mut Action) -> Option<&mut VIPUControllerStatus> {
             has_account: true,
             ..
         } => Some(status.as_mut()),
-        Action::TakeOver { .. } | Action::Write { .. } | Action::Delete { .. } => None,
+        Action::Adopt { .. } | Action::Write { .. } | Action::Delete { .. } => None,
     }
 }
 
-/// Logs objects that another release keeps, each once.
+/// Logs objects that another release manages, each once.
 fn report_others(of_others: BTreeMap<String, String>, memory: &mut Memory) {
     for (name, release) in &of_others {
         if memory.of_others.get(name) != Some(release) {
@@ -242,26 +242,26 @@ fn report_others(of_others: BTreeMap<String, String>, memory: &mut Memory) {
 /// Carries out one change. An object that was changed meanwhile, or is gone, is left to the next pass.
 async fn execute(
     context: &Context,
-    keeper: &Keeper,
+    manager: &ManagingRelease,
     name: String,
     action: Action,
 ) -> Result<(), WriteError> {
     let api = Api::<VIPUController>::all(context.client.clone());
     match action {
-        Action::Create(status) => create(&api, keeper, name, &status).await,
-        Action::TakeOver {
+        Action::Create(status) => create(&api, manager, name, &status).await,
+        Action::Adopt {
             uid,
             resource_version,
         } => {
             let patch = json!({"metadata": {
-                "uid": uid, "resourceVersion": resource_version, "labels": marks(keeper),
+                "uid": uid, "resourceVersion": resource_version, "labels": marks(manager),
             }});
             let params = requests::patch();
             let patched = api.patch(&name, &params, &Patch::Merge(&patch)).await;
             if patched.is_ok() {
-                tracing::info!(name, "this release keeps a VIPUController from now on");
+                tracing::info!(name, "this release manages a VIPUController from now on");
             }
-            unless_stale(patched, "take over", name)
+            unless_stale(patched, "adopt", name)
         }
         Action::Write { uid, status, .. } => {
             write_status(&api, name, &status::patch(&uid, &status)).await
@@ -282,7 +282,7 @@ async fn execute(
 
 async fn create(
     api: &Api<VIPUController>,
-    keeper: &Keeper,
+    manager: &ManagingRelease,
     name: String,
     status: &VIPUControllerStatus,
 ) -> Result<(), WriteError> {
@@ -290,7 +290,7 @@ async fn create(
     let object = json!({
         "apiVersion": API_VERSION,
         "kind": "VIPUController",
-        "metadata": {"name": name, "labels": marks(keeper)},
+        "metadata": {"name": name, "labels": marks(manager)},
         "spec": {},
     });
     let params = requests::patch();
@@ -314,9 +314,9 @@ async fn write_status(
     unless_stale(patched, "write the status of", name)
 }
 
-/// The labels of an object that this release keeps.
-fn marks(keeper: &Keeper) -> BTreeMap<String, String> {
-    labels::managed(labels::OPERATOR_NAMESPACE, &keeper.namespace)
+/// The labels of an object that this release manages.
+fn marks(manager: &ManagingRelease) -> BTreeMap<String, String> {
+    labels::managed(labels::OPERATOR_NAMESPACE, &manager.namespace)
 }
 
 /// An object that is there already, was changed meanwhile, or is gone, is no failure.

@@ -1,15 +1,18 @@
 //! Reconciles IPUPartitions: each is the request for a V-IPU partition, the record of the attempts to create it, and the
 //! object to watch.
 //!
-//! [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner. `next_step` decides on the next
-//! step of one IPUPartition from its status (`status_update`) and the observations of the reconcile (`observations`); it is
-//! pure. `execute` carries a step out on a V-IPU controller. A lost reply leaves an attempt with an unknown outcome, which
-//! `unsettled_attempts` settles. `lifecycle` decides on desired partitions, `finalize` on deleted ones. `placement` chooses
-//! a V-IPU controller with the guests, and `queue` orders the requests. [`controller_objects`] keeps a VIPUController for each
-//! V-IPU controller, and [`accounting`] adds up where IPU-seconds went. [`rest`] serves all of it to users.
+//! Entry points:
+//! - [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner.
+//! - `next_step` decides on the next step of one IPUPartition from its status ([`status_update`]) and the observations of the
+//!   reconcile ([`observations`]); it is pure. `execute` carries a step out on a V-IPU controller.
+//! - `lifecycle` decides on desired partitions, `finalize` on deleted ones. A lost reply leaves an attempt with an unknown
+//!   outcome, which `unsettled_attempts` settles.
+//! - [`placement`] chooses a V-IPU controller with the guests, and [`queue`] orders the requests.
+//! - [`controller_objects`] manages a VIPUController for each V-IPU controller, and [`accounting`] adds up where IPU-seconds
+//!   went. [`rest`] serves all of it to users.
 //!
-//! The package reads Pods only to find out whether one uses a partition, and whether it is ready. It knows no rule of
-//! IPUJobs.
+//! It reads Pods only to find out whether one uses a partition, and whether it is ready. It must not know the rules of
+//! IPUJobs, the webhooks, or how a guest is loaded.
 #![forbid(unsafe_code)]
 
 pub mod account_recorder;

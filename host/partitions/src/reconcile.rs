@@ -102,7 +102,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
                 context
                     .read_your_writes
                     .note(&uid, version.as_deref(), Instant::now());
-                steps.wrote(observation);
+                steps.observe_write(observation);
             }
             Outcome::Released => {
                 context.forget(&uid);

@@ -72,14 +72,14 @@ impl Reconcile {
     }
 
     /// The object was written, and is this now.
-    pub(super) fn wrote(
+    pub(super) fn observe_write(
         &mut self,
         version: u64,
         object: Arc<IPUPartition>,
         observation: Observation,
     ) {
         (self.version, self.object) = (version, object);
-        self.steps.wrote(observation);
+        self.steps.observe_write(observation);
     }
 
     pub(super) fn has_worked(&self) -> bool {

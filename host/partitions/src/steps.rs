@@ -58,8 +58,8 @@ impl Steps {
         self.observations.observe(observation);
     }
 
-    /// Adds the observation of a step that wrote the object.
-    pub(super) fn wrote(&mut self, observation: Observation) {
+    /// Adds the observation of a step that has written the object.
+    pub(super) fn observe_write(&mut self, observation: Observation) {
         self.has_worked = true;
         // The object may be on another controller now.
         self.observations.forget_eviction();

@@ -122,7 +122,7 @@ async fn bind(context: &Context, pod: &NativePod, place: &Place) -> Result<(), W
     let sent = pods(context, &pod.reference)
         .patch(name, &requests::patch(), &patch)
         .await;
-    wrote(context, sent, "remove the scheduling gate of the Pod")
+    record_write(context, sent, "remove the scheduling gate of the Pod")
 }
 
 /// Writes the condition of a Pod.
@@ -136,11 +136,11 @@ pub(super) async fn set_condition(
     let sent = pods(context, pod)
         .patch_status(&pod.name, &parameters, &patch)
         .await;
-    wrote(context, sent, "write the condition of the Pod")
+    record_write(context, sent, "write the condition of the Pod")
 }
 
-/// Notes a written Pod. One that is gone needs the write no more.
-fn wrote(
+/// Expects the written Pod in the cache. A Pod that is gone no longer needs the write.
+fn record_write(
     context: &Context,
     sent: Result<Pod, kube::Error>,
     action: &'static str,

@@ -1,13 +1,14 @@
 //! Reconciles native Pods: Pods of any owner that request IPUs and belong to no IPUJob.
 //!
-//! [`run`] reconciles until it is stopped. The webhook (`ipu-admission`) has put a scheduling gate on each of these Pods.
-//! `pod` and `partition` keep what decisions read of a Pod and of an IPUPartition, `plan` decides the next step of a Pod,
-//! and `report` what its condition says; these are pure, as are `build` and `observed`. `watches` and `execute` do the I/O.
+//! The webhook (`ipu-admission`) has put a scheduling gate on each of these Pods. A Pod of a Workload of Kueue may claim an
+//! IPUPartition that `ipu-kueue` has created for it ([`claims`]).
 //!
-//! A Pod of a Workload of Kueue may claim an IPUPartition that `ipu-kueue` has created for it (`claims`).
+//! Entry points:
+//! - [`run`] reconciles until it is stopped. `watches` and `execute` do the I/O.
+//! - [`pod`] and [`partition`] keep what decisions read of a Pod and of an IPUPartition, [`plan`] decides the next step of a
+//!   Pod, and [`report`] computes its condition. These are pure, as are [`build`] and [`observed`].
 //!
-//! The package creates and deletes IPUPartitions and reads their status. It knows no V-IPU controller, no guest, and no
-//! IPUJob.
+//! It creates and deletes IPUPartitions and reads their status. It must not know V-IPU controllers, guests or IPUJobs.
 #![forbid(unsafe_code)]
 
 pub mod build;

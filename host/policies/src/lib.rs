@@ -1,12 +1,16 @@
 //! IPUPolicies: guests of admins that replace the built-in guests, or run beside them.
 //!
-//! [`follow`] runs them in one process. Every replica loads the desired modules (`source`, `oci`) and reports its readiness
-//! (`follower`, `module_store`, `replica_readiness`). The leader waits for all replicas, then activates the new version in
-//! the status of the policy (`rollout_leader`, `rollout`). Every replica follows that status (`active_set`,
-//! `active_policies`), so that all replicas change at nearly the same time. `matcher` and `match_evaluator` decide which
-//! requests a policy matches, and `namespace_usage` counts the IPUs of namespaces for placement policies.
+//! Entry points:
+//! - [`follow`] runs the policies in one process.
+//! - Every replica loads the desired modules ([`source`], [`oci`]) and reports its readiness ([`follower`], [`module_store`],
+//!   [`replica_readiness`]).
+//! - The leader waits for all replicas, then activates the new version in the status of the policy ([`rollout_leader`],
+//!   [`rollout`]). Every replica follows that status ([`active_set`], [`active_policies`]), so that all replicas change at
+//!   nearly the same time.
+//! - [`matcher`] and [`match_evaluator`] decide which requests a policy matches, and [`namespace_usage`] counts the IPUs of
+//!   namespaces for placement policies.
 //!
-//! The package knows neither webhooks nor V-IPU controllers.
+//! It must not know webhooks, V-IPU controllers, or how partitions and jobs are reconciled.
 #![forbid(unsafe_code)]
 
 pub mod active_policies;

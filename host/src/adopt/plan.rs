@@ -77,11 +77,11 @@ pub(super) enum Refusal {
     #[error("the proxy has not looked at IPUPartition {0} yet; run this again in a moment")]
     NotSeen(String),
     #[error("IPUPartition {0} was given another one before; delete that job to begin again")]
-    Tried(String),
+    AlreadyAttempted(String),
     #[error("{0} cannot be asked whether it has it: {1}; run this again once it answers")]
     Unreachable(String, String),
     #[error("no V-IPU controller of the list has it")]
-    NotThere,
+    NotFound,
     #[error("{} both have it; remove the one that nothing uses by hand", .0.join(" and "))]
     Twice(Vec<String>),
     #[error("it has {found}, and IPUPartition {partition} requests {wanted}")]
@@ -187,7 +187,7 @@ fn can_take(partition: &IPUPartition) -> Result<(), Refusal> {
     }
     let status = partition.status.as_ref();
     if status.is_some_and(|status| status.generation != 0 || !status.attempts.is_empty()) {
-        return Err(Refusal::Tried(name));
+        return Err(Refusal::AlreadyAttempted(name));
     }
     Ok(())
 }
@@ -207,7 +207,7 @@ fn holder<'a>(
         holders.extend(found.map(|found| (controller, found)));
     }
     match &holders[..] {
-        [] => Err(Refusal::NotThere),
+        [] => Err(Refusal::NotFound),
         [holder] => Ok(*holder),
         several => {
             let names = several

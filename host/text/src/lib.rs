@@ -8,7 +8,7 @@
 //!   [`sanitize_lines`] keeps the lines of the text, and [`is_plain`] tells whether a character stays as it is.
 //! - [`redaction::Values`] removes the values of environment variables from objects and from text about them.
 //!
-//! It does no I/O and must not know jobs, partitions, policies, the V-IPU, or any other package of this
+//! It does no I/O. It must not know jobs, partitions, policies, the V-IPU, or any other package of this
 //! workspace. Of kube it knows only the error of a refused request.
 #![forbid(unsafe_code)]
 

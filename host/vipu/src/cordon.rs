@@ -18,7 +18,7 @@ const FORMER_KEYS: [(&str, &str); 2] = [("cordon", "cordoned"), ("drain", "drain
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum CordonState {
-    /// Nothing new is made on it.
+    /// It gets no new partitions.
     Cordoned,
     /// What is on it is brought off it, too.
     Draining,

@@ -1,4 +1,4 @@
-//! What can go wrong with a call to a V-IPU controller, by what its caller has to do.
+//! Errors of calls to V-IPU controllers, by the action that they require of the caller.
 
 use std::error::Error;
 use std::io;
@@ -10,22 +10,21 @@ use tonic::{Code, ConnectError, Status};
 use super::auth::AuthError;
 use super::causes::{causes, chain};
 
-/// Longest text of a server, or of whoever answers in its place, that is kept, in bytes.
+/// Longest text of a server or proxy that an error keeps, in bytes.
 const MESSAGE_MAX: usize = 512;
 
-/// Why a call to a V-IPU controller gave no answer to use, in words for whoever reads the controller's name
-/// beside them.
+/// Why a call to a V-IPU controller returned no valid answer. The messages do not repeat the name of the controller,
+/// which is shown with them.
 ///
-/// Which code a real server sends in which case is not published. So after any failed create,
-/// remove or reset, whatever the variant, the state comes from `VipuClient::lookup`. The variants
-/// only tell how likely it is that something happened.
+/// Graphcore does not document which code a server sends in which case. After any failed create, remove or reset,
+/// `VipuClient::lookup` reads the state. The variants only tell how likely it is that the call was carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum VipuError {
-    /// The controller's address cannot be one. Nothing was sent; correct `controllers.yaml`.
+    /// The controller's address is not valid. Nothing was sent; correct `controllers.yaml`.
     #[error("its address is not valid")]
     Address(#[source] tonic::transport::Error),
-    /// A status names a controller that is not in the admin's list, with another address than its name
-    /// has. Nothing was sent: what was written by hand must not lead the credentials elsewhere.
+    /// A status names a controller that is not in the admin's list, with an address that differs from its name. Nothing was
+    /// sent: a status written by hand must not send the credentials to another server.
     #[error(
         "the status gives it the address {address:?}, which is not its name, and it is not in \
          the admin's list; list it, or correct host and port in the status"
@@ -38,7 +37,7 @@ pub enum VipuError {
     /// option that the source names.
     #[error("the admin has to fix the certificates or credentials for V-IPU controllers")]
     Auth(#[source] Arc<AuthError>),
-    /// No connection was made, so nothing was sent and nothing was done. Try again later.
+    /// The connection failed, so nothing was sent. Retry later.
     #[error("it cannot be reached{}", of_tls(.0))]
     Unreachable(#[source] Box<Status>),
     /// The call was sent and may have been carried out, now or later. Look up the state.
@@ -46,18 +45,18 @@ pub enum VipuError {
     OutcomeUnknown {
         /// The method that was called.
         method: &'static str,
-        /// What took the place of an answer.
+        /// The status instead of an answer.
         #[source]
         source: Box<Status>,
     },
-    /// The controller answered, and the answer is no.
+    /// The controller refused the call.
     #[error("it refused {method}: {message} ({code:?})")]
     Refused {
         /// The method that was called.
         method: &'static str,
         /// The code that the server chose.
         code: Code,
-        /// The server's words.
+        /// Message of the server.
         message: String,
     },
     /// The controller does not let the operator do this: its certificate, user id or API key is not
@@ -71,40 +70,39 @@ pub enum VipuError {
         method: &'static str,
         /// `Unauthenticated` or `PermissionDenied`.
         code: Code,
-        /// The server's words.
+        /// Message of the server.
         message: String,
     },
-    /// The controller shows no partition of this id, which was asked for under another user id: it may be
-    /// hidden from the one of now.
+    /// The controller shows no partition of this id, which was requested under another user id: it may be hidden from the
+    /// current one.
     #[error(
         "it shows none, but the partition was requested under another V-IPU user id, from which it may be \
          hidden; give the operator the former user id again, or remove the partition with it and set \
          graphcore.ai/force-release"
     )]
     OtherAccount,
-    /// The controller answered about another partition than the one that it was asked for. Ask for
-    /// the truth; whose the other id is, is not known.
+    /// The answer is about another partition than the request. Look up the state; the owner of the other id is not known.
     #[error("its answer to {method} is about partition {answered:?}, not {asked:?}")]
     OtherPartition {
         /// The method that was called.
         method: &'static str,
         /// The id that was asked for.
         asked: String,
-        /// The id in the answer, cut where it is long.
+        /// The id in the answer, truncated.
         answered: String,
     },
-    /// The controller answered without what every answer to this method holds.
+    /// The answer lacks a part that every answer to this method has.
     #[error("its answer to {method} has no {missing}")]
     Incomplete {
         /// The method that was called.
         method: &'static str,
-        /// What was not in it.
+        /// Name of the missing part.
         missing: &'static str,
     },
 }
 
 impl VipuError {
-    /// Whether the operator is not let know, so that nothing follows from not seeing something.
+    /// Whether the operator may not see the partition. That it sees none is then no proof that there is none.
     pub fn is_denial(&self) -> bool {
         matches!(self, VipuError::Denied { .. } | VipuError::OtherAccount)
     }
@@ -153,7 +151,7 @@ impl VipuError {
         }
     }
 
-    /// The error with its innermost cause: what stands in a waiting reason.
+    /// The error with its innermost cause, for a waiting reason.
     pub fn reason(&self) -> String {
         let cause = match self {
             VipuError::Auth(source) => chain(&**source),
@@ -178,7 +176,7 @@ pub fn tells_exhausted(reason: &str) -> bool {
     reason.ends_with("(ResourceExhausted)")
 }
 
-/// How the words for a failed connection go on.
+/// The end of the message for a failed connection.
 fn of_tls(status: &Status) -> &'static str {
     match tls_failure(status) {
         Some(_) => " over TLS, which the admin has to fix",
@@ -186,8 +184,8 @@ fn of_tls(status: &Status) -> &'static str {
     }
 }
 
-/// A status whose words fit for people. Of one that the server sent, code and words are kept alone: its metadata
-/// may hold anything. One that was made on this side is told by its innermost cause.
+/// A status with a sanitized message. Of a status from the server, only code and message are kept, because its metadata may
+/// contain anything. A status from this side is described by its innermost cause.
 fn sanitized(status: Status) -> Status {
     if status.source().is_some() {
         return status;
@@ -195,7 +193,7 @@ fn sanitized(status: Status) -> Status {
     Status::new(status.code(), sanitize(status.message(), MESSAGE_MAX))
 }
 
-/// Whether a server that sends `code` may still have done, or may yet do, what it was asked.
+/// Whether a server that sends `code` may have carried out the call, or may still do so.
 fn leaves_outcome_open(code: Code) -> bool {
     match code {
         Code::Cancelled
@@ -222,8 +220,7 @@ fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {
     causes(status).any(<dyn Error + 'static>::is::<E>)
 }
 
-/// What went wrong with TLS, where that is what went wrong. An I/O error holds it without naming it
-/// as its cause.
+/// The TLS failure among the causes, if there is one. An I/O error contains it without naming it as its source.
 fn tls_failure(status: &Status) -> Option<String> {
     causes(status).find_map(|cause| {
         let inner = cause
@@ -234,8 +231,8 @@ fn tls_failure(status: &Status) -> Option<String> {
     })
 }
 
-/// The words of the innermost cause: "connection refused" says more than "transport error". Some hold what the
-/// peer sent as it closed the connection.
+/// Message of the innermost cause: "connection refused" is more precise than "transport error". Some contain text that the
+/// peer sent when it closed the connection.
 fn root(error: &(dyn Error + 'static)) -> String {
     let innermost = causes(error).last().unwrap_or(error);
     let words = match innermost.downcast_ref::<Status>() {

@@ -91,4 +91,6 @@ async fn keys_lead_from_the_queue_to_a_partition_and_the_page_reports_the_end_of
     let revoke = ["delete", "clusterrolebinding", "alice"];
     office.admin.kubectl(&revoke).unwrap();
     draw(&mut page, WITHOUT_RIGHTS).await;
+    // The API server refuses the watches of the dashboard's server, and no request of the page.
+    assert!(page.problems().is_empty(), "{:#?}", page.problems());
 }

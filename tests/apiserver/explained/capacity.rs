@@ -88,19 +88,19 @@ async fn every_controller_that_could_serve_it_is_closed() {
     for cause in [
         of_single(
             World::Cordoned,
-            "it is cordoned, so that nothing new is made on it",
+            "it is cordoned and gets no new partitions",
             &["cordoned or drained: wait", "largest fit now: none"],
         ),
         Cause {
             world: World::LargeCordoned,
             job: job("train", 8),
             query: json!({"size": 8}),
-            text: "it is cordoned, so that nothing new is made on it",
+            text: "it is cordoned and gets no new partitions",
             page: &["what would fit now: 4 IPUs instead of 8, on"],
         },
         of_single(
             World::Draining,
-            "it is being drained, so that nothing new is made on it",
+            "it is being drained and gets no new partitions",
             &["cordoned or drained: wait", "largest fit now: none"],
         ),
         of_single(

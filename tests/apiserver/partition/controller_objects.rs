@@ -140,7 +140,7 @@ async fn a_cordon_holds_across_a_restart_and_ends_at_once() {
         .once_summary(&fixture.pods[0], "Ready,Cordoned")
         .await;
     let before = fixture.want("before", 4).await;
-    let reason = "it is cordoned, so that nothing new is made on it";
+    let reason = "it is cordoned and gets no new partitions";
     let waiting = fixture.once_waiting(&before).await;
     assert_eq!(waiting_for(&waiting, &fixture.pods[0]), reason);
 

@@ -42,10 +42,7 @@ async fn nothing_new_is_made_on_a_cordoned_controller_and_what_is_there_stays() 
         .iter()
         .find(|one| one.controller == cordoned)
         .unwrap();
-    assert_eq!(
-        of_it.reason,
-        "it is cordoned, so that nothing new is made on it"
-    );
+    assert_eq!(of_it.reason, "it is cordoned and gets no new partitions");
     assert_eq!(fixture.ids()[0], [id(&before)]);
     fixture.delete(&before).await;
     fixture.once_gone(&before).await;

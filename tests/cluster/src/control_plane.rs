@@ -28,13 +28,13 @@ use self::{
 use crate::wait::until_or_ended;
 use crate::{
     files::FileError,
-    keeper::{Keeper, Program},
     kubeconfig::{self, ClientError},
     log_tail::LogTail,
     pki::{Pki, PkiError},
     process::Process,
     progress::Progress,
     settings::{Settings, SettingsError},
+    supervisor::{Program, Supervisor},
     tools::{Tools, ToolsError},
 };
 
@@ -101,7 +101,7 @@ pub struct ControlPlaneOptions {
 #[derive(Debug)]
 pub struct ControlPlane {
     // Fields drop in this order: the processes end before their folder is removed.
-    keeper: Keeper,
+    supervisor: Supervisor,
     scratch: Scratch,
     programs: Vec<Program>,
     server: String,
@@ -154,7 +154,7 @@ impl ControlPlane {
 
     /// The process of kube-apiserver, while it runs.
     pub fn api_server(&self) -> Option<Process> {
-        self.keeper.process("kube-apiserver")
+        self.supervisor.process("kube-apiserver")
     }
 
     /// URL of etcd.
@@ -196,9 +196,9 @@ impl ControlPlane {
             program(tools, dir, "etcd", etcd.args()),
             program(tools, dir, "kube-apiserver", api_server.args()),
         ];
-        let keeper = Keeper::start(programs.clone()).map_err(ControlPlaneError::Start)?;
+        let supervisor = Supervisor::start(programs.clone()).map_err(ControlPlaneError::Start)?;
         let control_plane = Self {
-            keeper,
+            supervisor,
             scratch,
             programs,
             server,
@@ -211,7 +211,7 @@ impl ControlPlane {
     /// Waits until the API server answers and has created its own namespaces.
     async fn ready(&self) -> Result<(), ControlPlaneError> {
         let namespaces: Api<Namespace> = Api::all(self.client().await?);
-        let check = || match self.keeper.first_dead() {
+        let check = || match self.supervisor.first_dead() {
             None => Ok(()),
             Some(name) => Err(ControlPlaneError::Ended {
                 name,

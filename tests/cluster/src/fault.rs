@@ -21,7 +21,7 @@ pub enum FaultError {
     Cut(#[source] CommandError),
     /// There is no such process.
     #[error("{0} does not run")]
-    NotThere(String),
+    NotRunning(String),
     /// The signal could not be sent.
     #[error("failed to stop process {pid}")]
     Stop {
@@ -52,7 +52,7 @@ impl Stopped {
     /// The daemon of this name in a run folder.
     pub fn daemon(run: &Path, name: &str) -> Result<Self, FaultError> {
         let process = Daemons::of(run).alive(name);
-        let process = process.ok_or_else(|| FaultError::NotThere(name.to_owned()))?;
+        let process = process.ok_or_else(|| FaultError::NotRunning(name.to_owned()))?;
         Self::process(process.pid)
     }
 

@@ -1,13 +1,16 @@
 //! A real Kubernetes in processes: its tools, a control plane for suites, and a cluster of two nodes.
 //!
-//! [`Tools::fetch`](tools::Tools::fetch) fetches the pinned programs, [`Cluster::up`](lifecycle::Cluster::up) starts
-//! the cluster, [`lifecycle::down`] removes all of it, and [`session`] does both before and after some work.
-//! [`ControlPlane`](control_plane::ControlPlane) is an etcd and an API server alone. [`node::run`] is the first process
-//! of a node: a program that starts a cluster calls it. `images` makes images without a registry, `fault` stops parts
-//! of a cluster, and `wait` defines how long tests wait. Nothing is installed on the machine: programs and images are
-//! in the cache folder, and the state of the cluster is in the run folder ([`settings`]).
+//! Nothing is installed on the machine: programs and images are in the cache folder, and the state of the cluster is in the
+//! run folder ([`settings`]).
 //!
-//! The package depends on no package of the operator, and does not know how the operator is built or installed.
+//! Entry points:
+//! - [`Tools::fetch`](tools::Tools::fetch) fetches the pinned programs, [`Cluster::up`](lifecycle::Cluster::up) starts the
+//!   cluster, [`lifecycle::down`] removes all of it, and [`session`] does both before and after some work.
+//! - [`ControlPlane`](control_plane::ControlPlane) is an etcd and an API server alone. [`supervisor`] runs programs of a suite.
+//! - [`node::run`] is the first process of a node: a program that starts a cluster calls it.
+//! - [`images`] makes images without a registry, [`fault`] stops parts of a cluster, and [`wait`] defines how long tests wait.
+//!
+//! It must not know any package of the operator, or how the operator is built or installed.
 #![forbid(unsafe_code)]
 
 pub mod cgroups;
@@ -19,7 +22,6 @@ pub mod files;
 pub mod http;
 pub mod images;
 pub mod interrupt;
-pub mod keeper;
 pub mod kubeconfig;
 pub mod kubernetes;
 pub mod lifecycle;
@@ -35,5 +37,6 @@ pub mod process;
 pub mod progress;
 pub mod session;
 pub mod settings;
+pub mod supervisor;
 pub mod tools;
 pub mod wait;

@@ -1,12 +1,14 @@
 //! The operator on the real cluster in processes, installed as an admin installs it.
 //!
-//! [`operator::up`] builds a release, starts the cluster, and installs the operator from the release's package, with
-//! two simulated V-IPU controllers. [`operator::helm`] is its Helm release. [`demo`] runs and checks three jobs of the
-//! examples, and describes the installed operator to other tests ([`demo::Operated`]). The Makefile runs the program
-//! `lab` (`main.rs`): `fetch`, `up`, `down`, `demo`, `dist` and `release`.
+//! Entry points:
+//! - [`operator::up`] builds a release, starts the cluster, and installs the operator from the release's package, with two
+//!   simulated V-IPU controllers. [`operator::helm`] is its Helm release.
+//! - [`demo`] runs and checks three jobs of the examples, and describes the installed operator to other tests
+//!   ([`demo::Operated`]).
+//! - The Makefile runs the program `lab` (`main.rs`): `fetch`, `up`, `down`, `demo`, `dist` and `release`.
 //!
-//! The package does not define how a cluster starts (`cluster`) or what a release contains (`release`), and it
-//! measures nothing. It links no controller of the operator: it reads the operator's state from the API server.
+//! It measures nothing, and links no controller of the operator: it reads the operator's state from the API server. It must
+//! not know how a cluster starts (`cluster`) or what a release contains (`release`).
 #![forbid(unsafe_code)]
 
 pub mod demo;

@@ -1,12 +1,16 @@
 //! Builds a release: static programs, guests, the operator's image, and the package that is installed without a network.
 //!
-//! [`Dist::build`](dist::Dist::build) builds the programs of `dist` with cargo, `dist::arm64` those for arm64, and
-//! [`guests::build`] the guests. [`image::ensure`] makes the operator's image with the repository's Dockerfile.
-//! [`Package::make`](package::Package::make) packs all of it with the chart, the CRDs, the documents, the SBOM and the
-//! licences, and `package::twice` compares the bytes of two builds. The same commit and compiler give the same bytes.
+//! The same commit and compiler give the same bytes.
 //!
-//! The package uses tools and images of `cluster`, and starts no cluster. Of the operator's packages, it links only
-//! those for guests and policies, because they define a valid guest and its artefact.
+//! Entry points:
+//! - [`Dist::build`](dist::Dist::build) builds the programs of [`dist`] with cargo, `dist::arm64` those for arm64, and
+//!   [`guests::build`] the guests.
+//! - [`image::ensure`] makes the operator's image with the repository's Dockerfile.
+//! - [`Package::make`](package::Package::make) packs all of it with the chart, the CRDs, the documents, the SBOM and the
+//!   licences, and `package::twice` compares the bytes of two builds.
+//!
+//! It uses tools and images of `cluster`, and starts no cluster. It must not know any package of the operator but those for
+//! guests and policies, which define a valid guest and its artefact.
 #![forbid(unsafe_code)]
 
 pub mod cargo;

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use cluster::command;
 use cluster::control_plane::{ControlPlane, free_ports};
-use cluster::keeper::{Keeper, Program};
 use cluster::progress::Progress;
 use cluster::settings::Settings;
+use cluster::supervisor::{Program, Supervisor};
 use cluster::tools::Tools;
 use cluster::wait::{Seen, until};
 use kube::api::{Api, DynamicObject, ListParams};
@@ -72,7 +72,7 @@ pub(crate) fn start_mpi_operator(
     tools: &Tools,
     kubeconfig: &Path,
     scratch: &Path,
-) -> Result<Keeper, LoadError> {
+) -> Result<Supervisor, LoadError> {
     let failed = |error| LoadError::Start("mpi-operator", error);
     let [health] = free_ports().map_err(failed)?;
     let program = Program {
@@ -91,7 +91,7 @@ pub(crate) fn start_mpi_operator(
         env: Vec::new(),
         log: scratch.join("mpi-operator.log"),
     };
-    Keeper::start(vec![program]).map_err(failed)
+    Supervisor::start(vec![program]).map_err(failed)
 }
 
 async fn once_launchers(launchers: &Api<DynamicObject>, count: usize) -> Result<(), LoadError> {

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use cluster::command;
 use cluster::control_plane::{ControlPlane, free_ports};
 use cluster::http;
-use cluster::keeper::{Keeper, Program};
 use cluster::log_tail::LogTail;
 use cluster::process::Process;
 use cluster::progress::Progress;
 use cluster::settings::Settings;
+use cluster::supervisor::{Program, Supervisor};
 use cluster::tools::Tools;
 use cluster::wait::{Seen, until, until_or_ended};
 use ipu_api::ipupartition::IPUPartition;
@@ -111,7 +111,7 @@ pub async fn sizes(count: usize) -> Result<Sizes, LoadError> {
 /// Both processes, and what they need.
 pub(super) struct Product {
     // Fields drop in this order: the programs end before their servers.
-    programs: Keeper,
+    programs: Supervisor,
     pub(super) node: FakeNode,
     pub(super) client: Client,
     pub(super) simulators: Vec<Simulator>,
@@ -143,7 +143,7 @@ impl Product {
         }
         let scratch = tempfile::tempdir().map_err(failed)?;
         let programs = programs(&settings, &plane, ports, scratch.path());
-        let programs = Keeper::start(programs).map_err(failed)?;
+        let programs = Supervisor::start(programs).map_err(failed)?;
         let [_, probes, rest, _, _] = ports;
         for port in [probes, rest] {
             once_ready(port, &programs, scratch.path()).await?;
@@ -269,7 +269,7 @@ pub(super) async fn labelled_node(client: &Client, label: &str) -> Result<(), Lo
 /// Waits until the one of these programs with its readiness probe on this port is ready.
 pub(super) async fn once_ready(
     port: u16,
-    programs: &Keeper,
+    programs: &Supervisor,
     scratch: &Path,
 ) -> Result<(), LoadError> {
     let url = format!("http://127.0.0.1:{port}/readyz");
@@ -288,7 +288,7 @@ pub(super) async fn once_ready(
 }
 
 /// The usage of one of these programs so far.
-pub(super) fn consumption(programs: &Keeper, name: &str) -> Result<Consumption, LoadError> {
+pub(super) fn consumption(programs: &Supervisor, name: &str) -> Result<Consumption, LoadError> {
     let process: Option<Process> = programs.process(name);
     let ended = || LoadError::Missing(format!("the {name} has ended"));
     Consumption::of(process.ok_or_else(ended)?)

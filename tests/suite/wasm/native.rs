@@ -104,7 +104,7 @@ enum State {
     Full,
     Silent,
     Empty,
-    Tried,
+    Refused,
     Nodeless,
 }
 
@@ -114,7 +114,7 @@ const STATES: [State; 7] = [
     State::Full,
     State::Silent,
     State::Empty,
-    State::Tried,
+    State::Refused,
     State::Nodeless,
 ];
 
@@ -165,7 +165,7 @@ async fn the_serial_walk_answers_as_its_code() {
             let controllers = states.map(|(name, total, state)| view(name, total, state));
             let attempts: Vec<_> = states
                 .iter()
-                .filter(|(.., state)| matches!(state, State::Tried))
+                .filter(|(.., state)| matches!(state, State::Refused))
                 .map(|(name, ..)| PlaceAttempt {
                     controller: (*name).to_owned(),
                     outcome: PlaceOutcome::Refused,

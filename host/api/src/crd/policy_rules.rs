@@ -61,7 +61,7 @@ fn of_its_effect() -> Vec<ValidationRule> {
         rule(
             "!has(self.shadow) || self.mode == 'Shadow'",
             Some(".shadow"),
-            "shadow says how a guest is tried, so it needs mode Shadow",
+            "shadow has the options of mode Shadow, so it needs that mode",
         ),
     ]
 }

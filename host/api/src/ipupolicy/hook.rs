@@ -5,16 +5,16 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The point at which a guest decides. Each hook has a world of the same name in the contract.
+/// The decision that a guest takes. Each hook has a world of the same name in the contract.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 pub enum Hook {
-    /// Sets what the user of an IPUJob left open.
+    /// Sets the missing fields of an IPUJob.
     Defaulting,
-    /// Says what is wrong with an IPUJob.
+    /// Checks an IPUJob.
     Validation,
-    /// Decides on which V-IPU controller a partition is made.
+    /// Chooses the V-IPU controller of a partition.
     Placement,
 }
 

@@ -1,21 +1,21 @@
-//! Where the module of an IPUPolicy comes from, and by whom it must be signed.
+//! The source of an IPUPolicy's module, and its required signature.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Where a module comes from: exactly one place, and which module it is.
+/// Digest and source of a module. Exactly one source must be set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ModuleSource {
-    /// `sha256:` and 64 hexadecimal digits of the component. Nothing else is loaded, whatever the
-    /// source holds. Only for `image` it may be missing.
+    /// Digest of the component: `sha256:` and 64 hexadecimal digits. The operator loads no component with another
+    /// digest. It may be missing only with `image`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(regex(pattern = "^sha256:[0-9a-f]{64}$"))]
     pub digest: Option<String>,
     /// A key under `binaryData` of a ConfigMap in the namespace of the release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<ConfigMapModule>,
-    /// A file in the folder of guests of the operator's own image.
+    /// A file in the folder of guests in the operator's image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<ImageModule>,
     /// An artefact in an OCI registry.
@@ -34,7 +34,7 @@ pub struct ConfigMapModule {
     pub key: String,
 }
 
-/// A module of the operator's own image.
+/// A module in the operator's image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageModule {
     /// Name of the file, such as `serial-walk.wasm`.
@@ -42,26 +42,26 @@ pub struct ImageModule {
     pub file: String,
 }
 
-/// A module in an OCI registry: an artefact with one component, as `ipu-operator policy push` makes it.
+/// A module in an OCI registry: an artefact with one component, as `ipu-operator policy push` creates it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct OciModule {
-    /// The registry with its host, the repository, and a tag or the digest of the manifest, such as
-    /// `registry.example.com/team/policy:1.2`.
+    /// Reference of the artefact: the host of the registry, the repository, and a tag or the digest of the manifest, such
+    /// as `registry.example.com/team/policy:1.2`.
     #[schemars(length(min = 1, max = 512))]
     pub reference: String,
-    /// User and password: a Secret of the type `kubernetes.io/dockerconfigjson` in the namespace of the
-    /// release. The chart's value `policies.secrets` must name it, too. Missing: none are shown.
+    /// A Secret of the type `kubernetes.io/dockerconfigjson` in the namespace of the release, with user and password. The
+    /// chart's value `policies.secrets` must also name it. Missing: the registry is accessed anonymously.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_secret: Option<SecretName>,
-    /// CAs for the registry's certificate, instead of the public ones.
+    /// CAs that verify the registry's certificate, instead of the public ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub certificate_authorities: Option<PemSource>,
-    /// Whether the registry is spoken to without TLS: credentials and modules can then be read on the
-    /// way. What is loaded is still what `digest` says.
+    /// Whether the registry is accessed without TLS. Credentials and modules are then not encrypted. `digest` is still
+    /// verified.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub plain_http: bool,
-    /// By whom the module must be signed; missing: it need not be signed.
+    /// Required signature of the module. Missing: none is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<RequiredSignature>,
 }
@@ -74,16 +74,16 @@ pub struct SecretName {
     pub name: String,
 }
 
-/// By whom a module must be signed, with `cosign sign --key`. Signatures by certificates (keyless ones)
-/// do not count.
+/// Required signature of a module, made with `cosign sign --key`. Keyless signatures (by certificates) are not
+/// accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RequiredSignature {
-    /// Public keys: ECDSA on P-256, Ed25519 or RSA. A signature of one of them is enough.
+    /// Public keys: ECDSA on P-256, Ed25519 or RSA. A signature by one of them is sufficient.
     #[schemars(length(min = 1, max = 8))]
     pub keys: Vec<PemSource>,
 }
 
-/// Where a text in PEM stands: exactly one place.
+/// Source of a text in PEM. Exactly one must be set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PemSource {
@@ -94,8 +94,7 @@ pub struct PemSource {
     /// A key of a ConfigMap in the namespace of the release.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub config_map: Option<KeyOf>,
-    /// A key of a Secret in the namespace of the release. The chart's value `policies.secrets` must
-    /// name it, too.
+    /// A key of a Secret in the namespace of the release. The chart's value `policies.secrets` must also name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<KeyOf>,
 }

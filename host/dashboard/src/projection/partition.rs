@@ -34,7 +34,7 @@ pub struct Partition {
     pub ipus: u32,
     /// How many partitions of its owner are of use only together.
     pub gang_size: Option<u32>,
-    /// Where it stands.
+    /// Its phase.
     pub phase: PartitionPhase,
     /// Whether it waits for free IPUs.
     pub is_waiting: bool,

@@ -19,7 +19,7 @@ pub struct Policy {
     pub mode: String,
     /// Its place among the guests of its hook.
     pub order: i32,
-    /// Where it stands.
+    /// Its phase.
     pub phase: String,
     /// Why.
     pub message: String,

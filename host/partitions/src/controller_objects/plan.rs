@@ -90,8 +90,8 @@ pub(super) struct Facts<'a> {
 pub(super) enum Action {
     /// Creates it, and writes its status.
     Create(Box<VIPUControllerStatus>),
-    /// From now on the release keeps this object.
-    TakeOver {
+    /// Makes the release the manager of this object.
+    Adopt {
         uid: String,
         resource_version: String,
     },
@@ -114,11 +114,11 @@ pub(super) enum Action {
 pub(super) struct Plan {
     /// The changes, each with the name of its object, in their order.
     pub actions: Vec<(String, Action)>,
-    /// Objects of controllers that another release keeps: their names, and the namespace of that release.
+    /// Objects of controllers that another release manages: their names, and the namespace of that release.
     pub of_others: BTreeMap<String, String>,
 }
 
-/// The addresses of the controllers whose objects a release keeps, as their statuses have them. A status that names
+/// The addresses of the controllers whose objects a release manages, as their statuses have them. A status that names
 /// another controller than its object says nothing.
 pub(super) fn addresses<'a>(
     objects: &'a BTreeMap<String, Object>,
@@ -202,7 +202,7 @@ fn is_needed(facts: &Facts<'_>, object: &Object) -> bool {
 /// What an object needs.
 enum Step {
     Nothing,
-    /// Another release keeps it.
+    /// Another release manages it.
     OfOther(String),
     Now(Action),
     Later(Action),
@@ -213,9 +213,9 @@ fn step(facts: &Facts<'_>, name: &str, observed: &Observed, object: &Object) -> 
         return Step::Nothing;
     }
     if object.release.as_deref() != Some(facts.release) {
-        return match other_keeper(facts, observed, object) {
+        return match other_manager(facts, observed, object) {
             Some(release) => Step::OfOther(release.to_owned()),
-            None => Step::Now(Action::TakeOver {
+            None => Step::Now(Action::Adopt {
                 uid: object.uid.clone(),
                 resource_version: object.resource_version.clone(),
             }),
@@ -246,9 +246,13 @@ fn is_account_due(facts: &Facts<'_>, name: &str) -> bool {
     accounted.is_some_and(|at| facts.now.duration_since(*at).abs() >= ACCOUNT_AGE)
 }
 
-/// The other release that goes on keeping an object. One that is not there any more does not, and neither does one whose
+/// The other release that still manages an object. One that is not there any more does not, and neither does one whose
 /// list has the controller no longer, if the list of this release has it.
-fn other_keeper<'a>(facts: &Facts<'_>, observed: &Observed, object: &'a Object) -> Option<&'a str> {
+fn other_manager<'a>(
+    facts: &Facts<'_>,
+    observed: &Observed,
+    object: &'a Object,
+) -> Option<&'a str> {
     let release = object.release.as_deref()?;
     let is_there = facts
         .other_releases

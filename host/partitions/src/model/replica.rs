@@ -109,7 +109,8 @@ impl Small {
             }
             Outcome::Wrote(version, observation) => {
                 task.evidence.note(&observation);
-                task.core.wrote(version.print, version.object, observation);
+                task.core
+                    .observe_write(version.print, version.object, observation);
                 self.decide(state, (who, key), task);
             }
             Outcome::Over => state.ended(who, key),

@@ -184,7 +184,7 @@ pub fn cordon_reason(view: &ControllerView, cordons: &CordonStates) -> WaitingRe
     };
     WaitingReason {
         controller: view.name.clone(),
-        reason: format!("{reason}, so that nothing new is made on it"),
+        reason: format!("{reason} and gets no new partitions"),
     }
 }
 

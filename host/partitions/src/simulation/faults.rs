@@ -279,7 +279,7 @@ impl World {
     pub(super) fn kill(&mut self, who: usize, downtime: u64) {
         self.crash(who, downtime);
         self.repair_later(downtime, Repair::Started(who));
-        self.repair_later(15_000, Repair::TakeOver(1 - who));
+        self.repair_later(15_000, Repair::BecomeLeader(1 - who));
         self.note(|| format!("replica {who} is killed"));
     }
 
@@ -293,7 +293,7 @@ impl World {
         let notices = self.rng.between(0, 10_000);
         self.replicas[who].stands_until = self.event_queue.now() + pause;
         if pause > 15_000 {
-            self.repair_later(15_000, Repair::TakeOver(1 - who));
+            self.repair_later(15_000, Repair::BecomeLeader(1 - who));
             self.repair_later(pause + notices, Repair::StepDown(who));
         }
         self.note(|| format!("replica {who} stands still for {pause} ms"));

@@ -17,7 +17,7 @@ pub(super) enum Repair {
     Opened(usize),
     CapacityReleased(usize, u64),
     Started(usize),
-    TakeOver(usize),
+    BecomeLeader(usize),
     StepDown(usize),
     WatchIsQuick(usize),
     Restored(Key),
@@ -56,11 +56,11 @@ impl World {
                     self.start(who);
                 }
             }
-            Repair::TakeOver(who) => {
+            Repair::BecomeLeader(who) => {
                 let other = &self.replicas[1 - who];
                 let is_gone = other.dead_until > 0 || other.stands_until > self.event_queue.now();
                 if is_gone && !self.is_dead(who) {
-                    self.take_over(who);
+                    self.become_leader(who);
                 }
             }
             Repair::StepDown(who) => {

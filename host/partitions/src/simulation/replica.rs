@@ -193,7 +193,7 @@ impl World {
     }
 
     /// Reconciles everything: the replica has become the leader.
-    pub(super) fn take_over(&mut self, who: usize) {
+    pub(super) fn become_leader(&mut self, who: usize) {
         if self.replicas[who].acts {
             return;
         }
@@ -244,7 +244,7 @@ impl World {
             Reply::Observed(observation) => *observation,
             Reply::Wrote(version, object, observation) => {
                 task.evidence.note(&observation);
-                task.core.wrote(version, object, *observation);
+                task.core.observe_write(version, object, *observation);
                 self.decide(ticket);
                 return;
             }

@@ -53,7 +53,7 @@ pub(super) fn random_world(seed: u64, trace: Trace) -> (World, u64) {
     world.fault_rates = fault_rates(&mut rng);
     world.has_lease = rng.permille(750);
     if !world.has_lease {
-        world.take_over(1);
+        world.become_leader(1);
     }
     for number in 0..JOBS {
         add_job(&mut world, &mut rng, number);

@@ -3,12 +3,12 @@
 mod authorization;
 mod error;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LINK};
 use http::{Method, StatusCode, Uri};
+use parking_lot::{Mutex, MutexGuard};
 use serde::Deserialize;
 
 use super::EXCERPT_MAX;
@@ -279,9 +279,7 @@ impl Registry {
     }
 
     fn shown(&self) -> MutexGuard<'_, Option<HeaderValue>> {
-        self.authorization
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.authorization.lock()
     }
 
     fn failed(&self, what: &str, source: HttpError) -> RegistryError {

@@ -1,4 +1,4 @@
-//! Follows objects of the namespaces that a release serves.
+//! Watches objects of the namespaces that a release serves.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -18,8 +18,8 @@ use super::Scope;
 use crate::panics;
 use crate::trimmed::{self, Guarded, Trimmed};
 
-/// One watch of the whole cluster, of which only objects in namespaces that are served are told. It is for kinds that
-/// every release may read everywhere. An interrupted watch begins again at growing intervals.
+/// A watch of the whole cluster that returns only objects of served namespaces. It is for kinds that every release may
+/// read in all namespaces. An interrupted watch restarts with exponential back-off.
 pub fn everywhere<K>(
     client: &Client,
     scope: &Scope,
@@ -34,7 +34,7 @@ where
     events.try_filter(is_served)
 }
 
-/// The HTTP status by which the API server has refused a list, or the start of a watch.
+/// HTTP status of the API server's refusal of a list, or of the start of a watch.
 pub fn refused(error: &watcher::Error) -> Option<u16> {
     match error {
         watcher::Error::InitialListFailed(kube::Error::Api(status))
@@ -43,8 +43,8 @@ pub fn refused(error: &watcher::Error) -> Option<u16> {
     }
 }
 
-/// One watch for each namespace that is served, or one for all of them. It is for kinds that a release for some
-/// namespaces may read there alone. The namespace is empty where it is all of them.
+/// One watch for each served namespace, or one for all namespaces. It is for kinds that a release for some namespaces may
+/// read only there. The name of the namespace is empty in a watch for all of them.
 pub fn in_each<K>(
     client: &Client,
     scope: &Scope,
@@ -75,20 +75,20 @@ where
     watches.collect()
 }
 
-/// The first lists of some watches. Nothing is reconciled before all are complete.
+/// The first lists of several watches. Reconciliation starts after all of them are complete.
 #[derive(Debug)]
 pub struct FirstLists {
     missing: watch::Sender<usize>,
 }
 
 impl FirstLists {
-    /// Of so many watches.
+    /// Waits for the first lists of this number of watches.
     pub fn new(watches: usize) -> Self {
         let missing = watch::Sender::new(watches);
         Self { missing }
     }
 
-    /// The first list of a watch is complete, which each tells once.
+    /// Records that the first list of a watch is complete. Each watch calls it once.
     pub fn complete_one(&self) {
         self.missing.send_modify(|missing| *missing -= 1);
     }
@@ -111,8 +111,8 @@ fn is_served<K: Resource>(scope: &Scope, event: &Event<K>) -> bool {
     }
 }
 
-/// Follows one watch until it is dropped, and sends the keys that `apply` returns to `triggers`. Calls `synced` once, when
-/// the first list is complete. An object that makes `apply` panic is left out.
+/// Reads one watch until it is dropped, and sends the keys that `apply` returns to `triggers`. Calls `synced` once, when
+/// the first list is complete. An object that makes `apply` panic is skipped.
 pub async fn follow<W: Resource, T, I: IntoIterator<Item = T>>(
     kind: &str,
     events: impl Stream<Item = watcher::Result<Event<W>>>,

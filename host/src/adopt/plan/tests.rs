@@ -190,7 +190,7 @@ fn the_job_must_want_it_and_have_nothing_else() {
 
     let tried = json!({"phase": "Pending", "generation": 1});
     world.partitions = vec![partition("default", "mnist", &tried)];
-    assert_eq!(world.refusal(), Refusal::Tried(name()));
+    assert_eq!(world.refusal(), Refusal::AlreadyAttempted(name()));
 
     let attempt = json!({
         "controller": pod1(), "id": ID, "outcome": "unknown",
@@ -204,7 +204,7 @@ fn the_job_must_want_it_and_have_nothing_else() {
 fn one_controller_must_have_it_in_the_size_that_is_wanted() {
     let mut world = World::new();
     world.controllers = vec![controller("pod1:8090", &[])];
-    assert_eq!(world.refusal(), Refusal::NotThere);
+    assert_eq!(world.refusal(), Refusal::NotFound);
 
     let names = ["pod1:8090", "pod2:8090"];
     world.controllers = names.map(|name| controller(name, &[(ID, 4, 2)])).into();

@@ -12,9 +12,9 @@ use super::{ControlPlane, ControlPlaneError};
 use crate::command::{self, CommandError};
 use crate::files::{At, FileError};
 use crate::http::{self, HttpError};
-use crate::keeper::Keeper;
 use crate::progress::Progress;
 use crate::settings::{Settings, SettingsError};
+use crate::supervisor::Supervisor;
 use crate::tools::{Tools, ToolsError};
 
 /// Number of skipped revisions, so that none is used twice: far more than were made since the snapshot.
@@ -81,7 +81,7 @@ impl ControlPlane {
     pub async fn restore(&mut self, snapshot: &Path) -> Result<(), SnapshotError> {
         let settings = Settings::from_env()?;
         let tools = Tools::fetch_some(&settings, &Progress::start(), &["etcdutl"])?;
-        self.keeper.end();
+        self.supervisor.end();
         let (data, peer) = (&self.flags.data, self.flags.peer());
         remove_dir_all(data).at("remove", data)?;
         let mut restore = Command::new(tools.program("etcdutl"));
@@ -91,8 +91,8 @@ impl ControlPlane {
         restore.arg(format!("--initial-advertise-peer-urls={peer}"));
         restore.args([BUMP, "--mark-compacted"]);
         command::run(&mut restore).map_err(SnapshotError::Restore)?;
-        let started = Keeper::start(self.programs.clone());
-        self.keeper = started.map_err(ControlPlaneError::Start)?;
+        let started = Supervisor::start(self.programs.clone());
+        self.supervisor = started.map_err(ControlPlaneError::Start)?;
         Ok(self.ready().await?)
     }
 }

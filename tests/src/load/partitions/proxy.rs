@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use cluster::control_plane::{ControlPlane, free_ports};
 use cluster::http;
-use cluster::keeper::Keeper;
 use cluster::settings::Settings;
+use cluster::supervisor::Supervisor;
 use cluster::wait::{Seen, WaitedTooLong, until};
 use futures::{StreamExt, TryStreamExt, stream};
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
@@ -43,7 +43,7 @@ const TRIES: usize = 3;
 /// The process, and what it needs.
 pub(super) struct Proxy {
     // Fields drop in this order: the program ends before its servers.
-    programs: Keeper,
+    programs: Supervisor,
     pub(super) client: Client,
     pub(super) simulators: Vec<Simulator>,
     port: u16,
@@ -231,7 +231,7 @@ async fn start(
     settings: &Settings,
     plane: &ControlPlane,
     scratch: &Path,
-) -> Result<(Keeper, u16), LoadError> {
+) -> Result<(Supervisor, u16), LoadError> {
     let [port, secure, probes] = free_ports().map_err(failed)?;
     let args = [
         format!("--port={port}"),
@@ -241,7 +241,7 @@ async fn start(
         "--log-level=info,ipu_partitions::sweep=debug".to_owned(),
     ];
     let program = program(NAME, &args, settings, plane, scratch);
-    let programs = Keeper::start(vec![program]).map_err(failed)?;
+    let programs = Supervisor::start(vec![program]).map_err(failed)?;
     once_ready(probes, &programs, scratch).await?;
     Ok((programs, port))
 }

@@ -131,7 +131,7 @@ fn verbs(plan: &Plan) -> Vec<(&str, &'static str)> {
     let verbs = actions.map(|(name, action)| {
         let verb = match action {
             Action::Create(_) => "create",
-            Action::TakeOver { .. } => "take over",
+            Action::Adopt { .. } => "adopt",
             Action::Write { .. } => "write",
             Action::Delete { .. } => "delete",
         };
@@ -184,7 +184,7 @@ fn each_controller_has_its_object() {
             "created by an admin, and in the list now",
             vec![a.clone()],
             vec![("a-8090", object(None, None))],
-            vec![("a-8090", "take over")],
+            vec![("a-8090", "adopt")],
         ),
         (
             "its status was lost in a restore",
@@ -301,14 +301,14 @@ fn an_object_of_another_release_is_left_alone_while_that_release_is_there() {
             a.clone(),
             "former",
             written(&a),
-            Some("take over"),
+            Some("adopt"),
         ),
         (
             "its list has the controller no longer",
             a.clone(),
             "other",
             unlisted.clone(),
-            Some("take over"),
+            Some("adopt"),
         ),
         (
             "no list has the controller any more",

@@ -32,19 +32,19 @@ pub struct Program {
 /// On request, the kernel kills a child when the *thread* that started it ends. So one thread starts the children and
 /// lives as long as they may run: a test's thread may end earlier, and with a killed test process all threads end.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Supervisor {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
     running: Vec<(&'static str, Process)>,
 }
 
-impl Keeper {
+impl Supervisor {
     /// Starts all programs.
     pub fn start(programs: Vec<Program>) -> io::Result<Self> {
         let (stop, stopped) = channel();
         let (started, result) = channel();
         let thread = thread::Builder::new()
-            .name("keeper".to_owned())
+            .name("supervisor".to_owned())
             .spawn(move || keep(&programs, &started, &stopped))?;
         let ended = || io::Error::other("the thread that starts them ended");
         let running = result.recv().map_err(|_| ended())??;
@@ -82,7 +82,7 @@ impl Keeper {
     }
 }
 
-impl Drop for Keeper {
+impl Drop for Supervisor {
     fn drop(&mut self) {
         self.end();
     }
@@ -103,7 +103,7 @@ fn keep(programs: &[Program], started: &Sender<Started>, stopped: &Receiver<()>)
     let go_on = result.is_ok();
     let heard = started.send(result).is_ok();
     if go_on && heard {
-        // An error means that the keeper was dropped, which is the signal.
+        // An error means that the supervisor was dropped, which is the signal.
         let _ = stopped.recv();
     }
     for child in children.iter_mut().rev() {
