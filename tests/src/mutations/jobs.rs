@@ -84,10 +84,29 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the status of a job is written because its Pods are not ready any more",
         file: "host/jobs/src/report.rs",
-        text: "    if status != *old {
-        status.accounting",
-        instead: "    {
-        status.accounting",
+        text: "if status != *old || accounting::runs_again(old, accounting.as_ref()) {",
+        instead: "{",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "the time in which a job runs again counts as idle",
+        file: "host/jobs/src/report.rs",
+        text: "if status != *old || accounting::runs_again(old, accounting.as_ref()) {",
+        instead: "if status != *old {",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "a Pod of any namespace belongs to the job whose UID it names",
+        file: "host/jobs/src/job_object.rs",
+        text: "Uid::of(&format!(\"{namespace}/{uid}\"))",
+        instead: "Uid::of(&format!(\"{0}/{uid}\", &namespace[..0]))",
+        found_by: JOB_TESTS,
+    },
+    Mutation {
+        name: "a Pod that has lost its owner reference stays for ever",
+        file: "host/jobs/src/cache.rs",
+        text: "let job = object.job().map(|job| job.uid).or_else(former)?;",
+        instead: "let job = object.job().map(|job| job.uid).or_else(|| former().filter(|_| false))?;",
         found_by: JOB_TESTS,
     },
     Mutation {
