@@ -15,7 +15,7 @@ use futures::stream;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::object_ref::ObjectRef;
-use ipu_partitions::placement::request::shortened;
+use ipu_partitions::placement_request::request::shortened;
 use ipu_partitions::status_update;
 use ipu_runtime::clock;
 use k8s_openapi::api::core::v1::ConfigMap;

@@ -5,13 +5,13 @@ mod wire;
 use wasmtime::Store;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
 
+use super::call_state::CallState;
 use super::context::Admission;
 use super::guest_error::GuestError;
 use super::model::{
     ControllerView, Decision, Hook, PartitionRequest, PlaceAttempt, Verdict, Violation,
 };
 use super::output_lines::LogLevel;
-use super::store::CallState;
 use super::wasi;
 use defaulting::exports::ipu::policy::defaulter;
 use defaulting::ipu::policy::{logging, types};

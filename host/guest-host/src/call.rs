@@ -4,6 +4,7 @@ use ipu_runtime::bounded_json::{self, Budget};
 use wasmtime::{Store, Trap};
 
 use super::bindings::{Answered, DefaultingText, Linked};
+use super::call_state::{CallState, Starved};
 use super::context::Admission;
 use super::engine::GuestEngine;
 use super::guest_error::GuestError;
@@ -11,7 +12,6 @@ use super::limits::{Limits, OverLimit};
 use super::model::{
     ControllerView, Decision, Defaulted, Defaulting, PartitionRequest, PlaceAttempt, Verdict,
 };
-use super::store::{CallState, Starved};
 use super::texts::{self, FromGuest};
 use super::wasi::UnsupportedWasi;
 

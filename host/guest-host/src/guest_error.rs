@@ -2,9 +2,9 @@
 
 use wasmtime::Trap;
 
+use super::call_state::Starved;
 use super::limits::OverLimit;
 use super::model::Hook;
-use super::store::Starved;
 use super::wasi::UnsupportedWasi;
 
 /// Why a call of a policy gave no usable answer.

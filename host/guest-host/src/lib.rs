@@ -13,6 +13,7 @@
 
 mod bindings;
 mod call;
+mod call_state;
 mod capabilities;
 mod code_budget;
 mod code_size;
@@ -38,7 +39,6 @@ mod precompiled;
 pub mod record;
 mod recorder;
 mod samples;
-mod store;
 pub mod texts;
 mod wasi;
 mod world_name;

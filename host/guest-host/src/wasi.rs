@@ -13,8 +13,8 @@ use ipu_text::sanitize;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceType};
 
+use super::call_state::CallState;
 use super::output_lines::OutputLines;
-use super::store::CallState;
 
 /// The WASI interfaces that a policy may import, in any version 0.2.x, and their behavior.
 pub(super) const INTERFACES: [(&str, &str); 27] = [

@@ -1,4 +1,4 @@
-//! All writes of the job controller to the cluster.
+//! All writes of the job controller to the cluster. `report` builds the status that is written here.
 
 mod classify;
 

@@ -12,7 +12,7 @@ use vipu_client::cordon::CordonStates;
 
 use super::eviction::EvictionState;
 use super::observations::{Answer, HealthState, Observation, PartitionHealth, RemoteState, Reply};
-use super::placement::{Candidates, QueueView};
+use super::placement_request::{Candidates, QueueView};
 use super::sim_adapter::{self, Reconcile};
 use super::step::Step;
 use crate::crd_schema::violations;

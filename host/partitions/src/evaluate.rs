@@ -11,8 +11,8 @@ use kube::ResourceExt;
 use super::context::Context;
 use super::eviction::{self, EvictionState, RequiredData, Sibling};
 use super::observations::Answer;
-use super::placement::request::{self, shortened};
-use super::placement::{self, Placement, QueueView, Request};
+use super::placement_request::request::{self, shortened};
+use super::placement_request::{self, Placement, QueueView, Request};
 
 /// Times that the policy is asked, if others get IPUs during each decision.
 const ROUNDS: usize = 8;
@@ -50,12 +50,12 @@ async fn decide(context: &Context, partition: &IPUPartition) -> Answer {
         held,
         backfill_limit: context.settings.backfill_limit,
     };
-    let request = match placement::prepare(partition, found, queue, now) {
+    let request = match placement_request::prepare(partition, found, queue, now) {
         Placement::Decided(answer) => return answer,
         Placement::Ask(request) => request,
     };
     let Some(placed) = ask(context, partition, &request, held).await else {
-        return placement::outpaced();
+        return placement_request::outpaced();
     };
     if let Some(why) = &placed.overruled {
         report_overruled(context, partition, why);

@@ -16,7 +16,7 @@ use super::context::Context;
 use super::evaluate;
 use super::events::{self, Sweep};
 use super::observations::{HealthState, Intent, Observation, RemoteState, Reply};
-use super::placement::request::shortened;
+use super::placement_request::request::shortened;
 use super::pod_users::{self, ListPodsError};
 use super::refusals;
 use super::remote_state;

@@ -7,7 +7,7 @@
 //!   reconcile ([`observations`]); it is pure. `execute` carries a step out on a V-IPU controller.
 //! - `lifecycle` decides on desired partitions, `finalize` on deleted ones. A lost reply leaves an attempt with an unknown
 //!   outcome, which `unsettled_attempts` settles.
-//! - [`placement`] chooses a V-IPU controller with the guests, and [`queue`] orders the requests.
+//! - [`placement_request`] asks the guests for a V-IPU controller, and [`queue`] orders the requests.
 //! - [`controller_objects`] manages a VIPUController for each V-IPU controller, and [`accounting`] adds up where IPU-seconds
 //!   went. [`rest`] serves all of it to users.
 //!
@@ -42,7 +42,7 @@ mod next_step;
 pub mod node_labels;
 pub mod observations;
 pub mod orphans;
-pub mod placement;
+pub mod placement_request;
 mod pod_users;
 #[cfg(test)]
 mod proptests;

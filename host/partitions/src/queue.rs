@@ -1,11 +1,12 @@
-//! Pure: the capacity that each waiting request can use, and that is reserved for earlier ones. `entry` has their order.
+//! Pure: the capacity that each waiting request can use, and that is reserved for earlier ones. They are served in the order
+//! of `order`: by the creation time of the IPUPartition, then by name.
 //!
 //! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an earlier
 //! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it: a
 //! small share of all, so that the others serve what fits, and more the longer it waits. The partitions of a gang are
 //! requested when all missing ones fit.
 
-mod entry;
+mod order;
 mod reservations;
 mod wait;
 
@@ -15,12 +16,12 @@ use ipu_api::ipupartition::WaitingReason;
 use jiff::{SignedDuration, Timestamp};
 use vipu_client::model::largest_partition;
 
-use entry::suits;
 use ipu_guest_host::model::ControllerView;
+use order::suits;
 use reservations::Reservations;
 use wait::Wait;
 
-pub use entry::{
+pub use order::{
     Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
     sizes, sorted_entries,
 };

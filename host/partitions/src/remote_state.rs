@@ -4,7 +4,7 @@ use ipu_api::ipupartition::{Attempt, AttemptOutcome};
 use vipu_client::model::{OperationState, PartitionState, ReadyState};
 
 use super::observations::{HealthState, PartitionHealth, RemoteState};
-use super::placement::request::shortened;
+use super::placement_request::request::shortened;
 
 /// Remedy for a controller that does not answer and is not in the admin's list.
 const NOT_LISTED: &str = "it is not in the admin's list of controllers any more: list it again or, in the \

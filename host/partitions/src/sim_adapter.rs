@@ -18,7 +18,7 @@ use crate::capacity::{self, Allocations};
 use crate::eviction::{self, EvictionState, RequiredData, Sibling};
 use crate::observations::{Answer, Observation, RemoteState};
 use crate::orphans::{self, Orphans, RemotePartition, Suspects};
-use crate::placement::{self, Candidates, Placement, QueueView, request};
+use crate::placement_request::{self, Candidates, Placement, QueueView, request};
 use crate::queue::{self, QueueEntry};
 use crate::step::{Requeue, Settings, Step};
 use crate::steps::Steps;
@@ -152,7 +152,7 @@ pub(super) fn place(
     now: Timestamp,
 ) -> Answer {
     let held = queue.held;
-    let asked = match placement::prepare(object, found, queue, now) {
+    let asked = match placement_request::prepare(object, found, queue, now) {
         Placement::Decided(answer) => return answer,
         Placement::Ask(asked) => asked,
     };

@@ -1,4 +1,5 @@
-//! Pure: settles attempts with an unknown outcome, and removes partitions that the slot no longer uses.
+//! Pure: settles attempts with an unknown outcome, for example after a lost reply, and removes partitions that the slot no
+//! longer uses.
 
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,

@@ -24,7 +24,7 @@ const CONTROLLER_FAULTS: &str = "one owner, two faults of controllers, and the g
 const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";
 const QUEUE: &str = "host/partitions/src/queue.rs";
 const RESERVATIONS: &str = "host/partitions/src/queue/reservations.rs";
-const QUEUE_ENTRY: &str = "host/partitions/src/queue/entry.rs";
+const QUEUE_ORDER: &str = "host/partitions/src/queue/order.rs";
 const LIFECYCLE: &str = "host/partitions/src/lifecycle.rs";
 const RESET: &str = "host/partitions/src/lifecycle/reset.rs";
 const NEXT_STEP: &str = "host/partitions/src/next_step.rs";
@@ -308,7 +308,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "the latest request is served first",
-        file: QUEUE_ENTRY,
+        file: QUEUE_ORDER,
         text: "(&one.position, &one.name).cmp(&(&other.position, &other.name))",
         instead: "(&other.position, &other.name).cmp(&(&one.position, &one.name))",
         found_by: FoundBy::Simulation("the model check has no rule for the order of requests"),

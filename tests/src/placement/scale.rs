@@ -8,8 +8,8 @@ use ipu_api::ipupartition::{
 };
 use ipu_guest_host::model::{ControllerView, Decision};
 use ipu_guest_host::serial_walk;
-use ipu_partitions::placement::request::partition_request;
-use ipu_partitions::placement::{self, Candidates, Placement, QueueView};
+use ipu_partitions::placement_request::request::partition_request;
+use ipu_partitions::placement_request::{self, Candidates, Placement, QueueView};
 use ipu_partitions::queue::{self, QueueEntry};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -104,7 +104,7 @@ fn decided(
         held: 0,
         backfill_limit: LIMIT,
     };
-    let Placement::Ask(asked) = placement::prepare(one, found, queue, now) else {
+    let Placement::Ask(asked) = placement_request::prepare(one, found, queue, now) else {
         return false;
     };
     let request = partition_request(one, Default::default(), asked.waiting.clone(), 0, now);

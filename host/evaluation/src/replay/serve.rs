@@ -7,8 +7,8 @@ use ipu_api::ipupolicy::BUILT_IN;
 use ipu_guest_host::model::ControllerView;
 use ipu_guest_host::policy_request::PlacementRequest;
 use ipu_partitions::observations::Answer;
-use ipu_partitions::placement::request::partition_request;
-use ipu_partitions::placement::{self, Candidates, Placement, QueueView};
+use ipu_partitions::placement_request::request::partition_request;
+use ipu_partitions::placement_request::{self, Candidates, Placement, QueueView};
 use vipu_client::cordon::CordonStates;
 
 use super::{Decided, Event, Order, Outcome, Run, timestamp};
@@ -116,7 +116,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
             held,
             backfill_limit: self.settings.backfill_limit,
         };
-        let request = match placement::prepare(partition, found, queue, time) {
+        let request = match placement_request::prepare(partition, found, queue, time) {
             Placement::Decided(answer) => return Asked::Answer(answer, true),
             Placement::Ask(request) => request,
         };

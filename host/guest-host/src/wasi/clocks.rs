@@ -3,7 +3,7 @@
 use wasmtime::component::{ComponentType, LinkerInstance, Lower};
 
 use super::streams::ready;
-use crate::store::CallState;
+use crate::call_state::CallState;
 
 /// A moment, counted from 1970.
 #[derive(Clone, Copy, Debug, ComponentType, Lower)]

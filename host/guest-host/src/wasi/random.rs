@@ -3,7 +3,7 @@
 use wasmtime::StoreContextMut;
 use wasmtime::component::LinkerInstance;
 
-use crate::store::CallState;
+use crate::call_state::CallState;
 
 /// `wasi:random/random` and `insecure`, whose functions have names of their own.
 pub(super) fn numbers(

@@ -3,7 +3,7 @@
 use wasmtime::StoreContextMut;
 use wasmtime::component::{ComponentType, LinkerInstance, Lower, Resource};
 
-use crate::store::CallState;
+use crate::call_state::CallState;
 
 /// A `pollable`, which is always ready.
 pub(super) struct Ready;

@@ -17,7 +17,7 @@ use super::calls::CallFault;
 use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
 use crate::observations::{Answer, Intent, Observation, RemoteState};
-use crate::placement::{Candidates, QueueView};
+use crate::placement_request::{Candidates, QueueView};
 use crate::queue::QueueEntry;
 use crate::sim_adapter::{self, Reconcile};
 use crate::simulation::api_server::{self, Key};

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use ipu_guest_host::model::ControllerView;
 
-use super::entry::QueueEntry;
+use super::order::QueueEntry;
 use super::wait::Wait;
 use super::{holder, use_up};
 

@@ -17,7 +17,7 @@ use super::problem::{Kind, Problem};
 use super::query_request::{self, QueryRequest};
 use super::reads::Sources;
 use super::what_if;
-use crate::placement::{self, Candidates};
+use crate::placement_request::{self, Candidates};
 use crate::queue::{self, Capacity, QueueEntry};
 use crate::refusals;
 
@@ -119,7 +119,7 @@ fn explained(
     if let Some(why) = never_fits {
         answer.placement = answer.placement.rejected(&why);
     } else if let Some(why) = &capacity.too_small {
-        let reasons = vec![placement::for_all(why)];
+        let reasons = vec![placement_request::for_all(why)];
         answer.placement = answer.placement.waiting(reasons);
     } else if answer.placement.decision == what_if::Outcome::Reject && fits_cordoned {
         answer.placement = answer.placement.waiting(Vec::new());

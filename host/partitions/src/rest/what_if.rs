@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::answers::{self, QueryCapacity};
 use super::largest_size;
 use super::query_request::QueryRequest;
-use crate::placement::request::shortened;
+use crate::placement_request::request::shortened;
 
 /// Most controllers with a reason in an answer.
 const EXPLAINED_MAX: usize = 256;

@@ -11,7 +11,7 @@ use super::sim_adapter;
 use super::world::World;
 use crate::eviction::EvictionState;
 use crate::observations::Answer;
-use crate::placement::{Candidates, QueueView};
+use crate::placement_request::{Candidates, QueueView};
 use crate::queue::QueueEntry;
 
 /// Delay between a release of capacity and the evaluation of waiting requests, in milliseconds.

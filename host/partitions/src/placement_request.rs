@@ -1,5 +1,6 @@
 //! Pure: prepares the request to the placement policy for an IPUPartition, and checks the policy's answer. The policy
-//! chooses the controller. The simulation and the model check call the same functions.
+//! chooses the controller: `ipu_policies::placement` calls the active one, or the built-in serial walk. The simulation and
+//! the model check call the same functions.
 
 pub mod request;
 
