@@ -70,7 +70,8 @@ async fn the_page_ends_with_the_rights_of_its_user() {
         .await;
     let revoke = ["delete", "clusterrolebinding", "alice"];
     office.admin.kubectl(&revoke).unwrap();
-    let ended = |json: &Value| json["notShown"].to_string().contains("ended the watch");
+    let words = "the IPUPartitions: the API server ended the watch";
+    let ended = |json: &Value| json["notShown"].to_string().contains(words);
     let partitions = dashboard.once("partitions", ended).await;
     assert_eq!(partitions["total"], 0);
 }
