@@ -2,7 +2,12 @@
 
 use jiff::{SignedDuration, Timestamp};
 
+/// The shortest day of the queue.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
+
+/// A day of the queue is at least as long as so many limits. The limit is about as long as jobs run, and a controller whose
+/// jobs run for longer needs more time until it is empty.
+const LIMITS_OF_A_DAY: i32 = 4;
 
 const DAYS_OF_A_WEEK: usize = 7;
 
@@ -32,7 +37,7 @@ impl Wait {
 
     /// The wait since the end of the first day, which counts as the first limit. `None` within that day.
     pub(super) fn after_a_day(self) -> Option<Self> {
-        let waited = self.waited - DAY;
+        let waited = self.waited.saturating_sub(self.day());
         let counted = || Self {
             waited: waited.saturating_add(self.limit),
             ..self
@@ -73,7 +78,11 @@ impl Wait {
     }
 
     fn days(self) -> usize {
-        count(self.waited, DAY)
+        count(self.waited, self.day())
+    }
+
+    fn day(self) -> SignedDuration {
+        DAY.max(self.limit.saturating_mul(LIMITS_OF_A_DAY))
     }
 }
 
@@ -118,6 +127,16 @@ mod tests {
     }
 
     #[test]
+    fn a_day_is_four_limits_if_that_is_longer() {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let days = |hours| {
+            let since = now - SignedDuration::from_hours(hours);
+            Wait::new(since, now, SignedDuration::from_hours(24)).days()
+        };
+        assert_eq!([95, 96, 7 * 96].map(days), [0, 1, 7]);
+    }
+
+    #[test]
     fn the_first_day_may_be_left_out() {
         assert!(wait(23).after_a_day().is_none());
         for (hours, limits) in [(24, 1), (29, 1), (30, 2)] {
@@ -131,7 +150,7 @@ mod tests {
         let wait = Wait::new(Timestamp::MIN, Timestamp::MAX, SignedDuration::ZERO);
         assert!(wait.limits() > 0 && wait.stage() > 0 && wait.turn().is_some());
         let wait = Wait::new(Timestamp::MIN, Timestamp::MAX, SignedDuration::MAX);
-        assert_eq!(wait.after_a_day().map(Wait::limits), Some(1));
+        assert!(wait.after_a_day().is_none());
         let _ = wait.may_have_all();
         let none = Wait::new(Timestamp::MAX, Timestamp::MIN, SignedDuration::MAX);
         assert_eq!(none.limits(), 0);
