@@ -64,6 +64,7 @@ async fn each_ipu_second_is_accounted_once_across_faults_a_kill_and_a_stop() {
         ..Order::default()
     });
     load.serve(&fixture, 3 * wanted / 8).await;
+    once_unhealthy(&fixture).await;
     unreachable.clear();
 
     // Partitions are being created and removed at this moment.
@@ -116,6 +117,22 @@ async fn once_counted(fixture: &Fixture) {
         let accounts = accounts(fixture).await.unwrap_or_default();
         let begun = accounts.iter().filter(|one| one.until.0 > one.since.0);
         Seen::when(begun.count(), |begun| *begun == CONTROLLERS)
+    })
+    .await;
+}
+
+/// Waits until the leader has counted that a controller cannot be reached.
+async fn once_unhealthy(fixture: &Fixture) {
+    let pods = [&fixture.pods[UNREACHABLE]];
+    eventually("the unreachable controller is counted", async || {
+        fixture.cordon(&pods).await;
+        fixture.uncordon(&pods).await;
+        let accounts = accounts(fixture).await.unwrap_or_default();
+        let account = accounts.get(UNREACHABLE).ok_or("no accounts")?;
+        let unhealthy = account.total.unallocated.unhealthy;
+        (unhealthy > 0.0)
+            .then_some(())
+            .ok_or("nothing is unhealthy")
     })
     .await;
 }

@@ -107,15 +107,13 @@ impl Load {
     }
 }
 
-/// Waits until half of the accounts are written again: within a minute, or by force at once, for with a cordon the account is
-/// written, too.
+/// Waits until half of the accounts are written again, which takes up to a minute. `is_forced`: a cordon has them written at
+/// once.
 async fn once_written(fixture: &Fixture, is_forced: bool) {
     let before = accounts(fixture).await.unwrap();
-    let mut half: Vec<&Simulator> = fixture.pods.iter().take(CONTROLLERS / 2).collect();
-    if !is_forced {
-        half.clear();
-    }
-    fixture.cordon(&half).await;
+    let count = if is_forced { CONTROLLERS / 2 } else { 0 };
+    let cordoned: Vec<&Simulator> = fixture.pods.iter().take(count).collect();
+    fixture.cordon(&cordoned).await;
     eventually("half of the accounts are written again", async || {
         let accounts = accounts(fixture).await.unwrap_or_default();
         let pairs = accounts.iter().zip(&before);
@@ -123,7 +121,7 @@ async fn once_written(fixture: &Fixture, is_forced: bool) {
         Seen::when(written.count(), |written| *written >= CONTROLLERS / 2)
     })
     .await;
-    fixture.uncordon(&half).await;
+    fixture.uncordon(&cordoned).await;
 }
 
 /// The partitions that are ready or in error and are not being deleted, the oldest first.
