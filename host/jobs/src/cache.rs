@@ -25,7 +25,7 @@ pub struct Cache<K: JobObject> {
     jobs: Arc<JobRefs>,
 }
 
-/// The UIDs of a job and of its object.
+/// A job ([`job_uid`]), and the UID of its object.
 type Key = (Uid, Uid);
 
 struct Entry<S> {

@@ -1,10 +1,10 @@
 //! Pure: the objects of a job, as the caches know them.
 
-use std::collections::HashSet;
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
 use ipu_api::uid::Uid;
+use ipu_runtime::interned::Interned;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use parking_lot::Mutex;
@@ -36,22 +36,14 @@ impl Display for JobRef {
 
 /// The references of all caches, each once: a job and its objects have the same.
 #[derive(Debug, Default)]
-pub struct JobRefs(Mutex<HashSet<Arc<JobRef>>>);
+pub struct JobRefs(Mutex<Interned<JobRef>>);
 
 impl JobRefs {
     /// Returns the shared reference that is equal to this one.
     pub fn shared(&self, job: JobRef) -> Arc<JobRef> {
         let mut all = self.0.lock();
-        if let Some(known) = all.get(&job) {
-            return Arc::clone(known);
-        }
-        if all.len() == all.capacity() {
-            // Drops the references to deleted jobs before the table grows.
-            all.retain(|one| Arc::strong_count(one) > 1);
-        }
-        let job = Arc::new(job);
-        all.insert(Arc::clone(&job));
-        job
+        let known = all.known(&job);
+        known.unwrap_or_else(|| all.insert(Arc::new(job)))
     }
 }
 
@@ -77,7 +69,9 @@ impl NameAndUid {
     }
 
     fn parts(&self) -> (&str, &str) {
-        self.0.split_once('/').expect("it stands between the two")
+        self.0
+            .split_once('/')
+            .expect("`of` has put it between them")
     }
 }
 

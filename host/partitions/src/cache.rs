@@ -2,7 +2,6 @@
 
 mod other_releases;
 
-use std::collections::BTreeSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use ipu_api::naming;
 use ipu_api::partition_conditions;
 use ipu_api::uid::Uid;
 use ipu_runtime::compressed::{Compressed, ObjectCompressor};
+use ipu_runtime::interned::Interned;
 use ipu_runtime::watch_store::{self, Store};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -33,7 +33,7 @@ pub type Guarded = DeserializeGuard<IPUPartition>;
 pub struct Cache {
     store: Store<Arc<str>, Known>,
     /// Names of controllers and of owners' namespaces, each once.
-    words: BTreeSet<Arc<str>>,
+    words: Interned<str>,
     allocations: Allocations,
     compressor: ObjectCompressor,
     changes: u64,
@@ -310,7 +310,7 @@ fn mine<'a>(
 fn kept(
     object: Guarded,
     held: &[Allocation],
-    (compressor, words): (&mut ObjectCompressor, &mut BTreeSet<Arc<str>>),
+    (compressor, words): (&mut ObjectCompressor, &mut Interned<str>),
     now: Timestamp,
 ) -> Kept {
     match object.0 {
@@ -333,7 +333,7 @@ fn kept(
     }
 }
 
-fn brief(partition: &IPUPartition, words: &mut BTreeSet<Arc<str>>) -> Brief {
+fn brief(partition: &IPUPartition, words: &mut Interned<str>) -> Brief {
     let (spec, metadata) = (&partition.spec, &partition.metadata);
     let status = partition.status.as_ref();
     let current = status.and_then(|status| status.partition_id.as_deref());
@@ -357,15 +357,9 @@ fn brief(partition: &IPUPartition, words: &mut BTreeSet<Arc<str>>) -> Brief {
     }
 }
 
-fn word(words: &mut BTreeSet<Arc<str>>, word: &str) -> Arc<str> {
-    if let Some(known) = words.get(word) {
-        return Arc::clone(known);
-    }
-    // Drops unused ones: controllers leave the list, and namespaces are deleted.
-    words.retain(|one| Arc::strong_count(one) > 1);
-    let word: Arc<str> = word.into();
-    words.insert(Arc::clone(&word));
-    word
+fn word(words: &mut Interned<str>, word: &str) -> Arc<str> {
+    let known = words.known(word);
+    known.unwrap_or_else(|| words.insert(word.into()))
 }
 
 fn decompressed(compressor: &mut ObjectCompressor, name: &str, whole: &Whole) -> Guarded {

@@ -5,7 +5,7 @@
 //!   with back-off and limits.
 //! - [`api_client`] connects to the API server, and [`requests`] has the parameters of its writes. [`events`] publishes events.
 //! - [`scope`] has the namespaces that a release serves, finds other releases for them, and watches objects in them.
-//!   [`watch_store`] caches objects, [`trimmed`] drops what nobody reads of them, and [`label_watch`] and
+//!   [`watch_store`] caches objects, [`trimmed`] drops what nobody reads of them, [`interned`] shares equal values, and [`label_watch`] and
 //!   [`config_map_watch`] watch single objects.
 //! - [`port`] serves HTTP and TLS within limits, and [`certificates`] issues, renews and loads the certificates.
 //! - [`telemetry`] is the log, [`metrics`] the registry of metrics, [`clock`] the time, and [`panics`] turns a panic into an
@@ -23,6 +23,7 @@ pub mod compressed;
 pub mod config_map_watch;
 pub mod events;
 pub mod fair_semaphore;
+pub mod interned;
 pub mod json_difference;
 pub mod label_watch;
 pub mod lease;

@@ -198,7 +198,7 @@ fn a_pod_of_another_namespace_belongs_to_no_job_whose_uid_it_names() {
 }
 
 #[test]
-fn a_pod_that_loses_its_owner_reference_is_the_jobs_no_more() {
+fn a_pod_that_loses_its_owner_reference_no_longer_belongs_to_the_job() {
     let orphaned = || {
         let mut pod = pod("a", 2);
         pod.metadata.owner_references = None;

@@ -1,12 +1,12 @@
 //! Pure: the projections of Pods and IPUPartitions that the caches store: the fields that decisions read, ready to use.
 
-use std::collections::{BTreeMap, HashSet};
-use std::hash::Hash;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;
 use ipu_api::uid::Uid;
+use ipu_runtime::interned::Interned;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
@@ -164,31 +164,22 @@ impl ObservedPartition {
 /// one size wait, which name every controller.
 #[derive(Debug, Default)]
 pub struct SharedFields {
-    controllers: HashSet<Arc<ControllerRef>>,
-    reasons: HashSet<Arc<[String]>>,
+    controllers: Interned<ControllerRef>,
+    reasons: Interned<[String]>,
 }
 
 impl SharedFields {
     fn controller(&mut self, controller: &ControllerRef) -> Arc<ControllerRef> {
-        let known = self.controllers.get(controller).cloned();
-        known.unwrap_or_else(|| insert(&mut self.controllers, Arc::new(controller.clone())))
+        let known = self.controllers.known(controller);
+        known.unwrap_or_else(|| self.controllers.insert(Arc::new(controller.clone())))
     }
 
     fn share_reasons(&mut self, state: &mut PartitionState) {
         if let PartitionState::Waiting(reasons) = state {
-            let known = self.reasons.get(reasons).cloned();
-            *reasons = known.unwrap_or_else(|| insert(&mut self.reasons, Arc::clone(reasons)));
+            let known = self.reasons.known(reasons);
+            *reasons = known.unwrap_or_else(|| self.reasons.insert(Arc::clone(reasons)));
         }
     }
-}
-
-/// Inserts a field, and drops those that no object has any more before the table grows.
-fn insert<T: Eq + Hash + ?Sized>(all: &mut HashSet<Arc<T>>, field: Arc<T>) -> Arc<T> {
-    if all.len() == all.capacity() {
-        all.retain(|one| Arc::strong_count(one) > 1);
-    }
-    all.insert(Arc::clone(&field));
-    field
 }
 
 impl JobObject for Pod {
