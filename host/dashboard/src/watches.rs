@@ -20,8 +20,8 @@ use crate::shared::Shared;
 use crate::shown::shown;
 
 /// Length of a watch, in seconds. The API server checks the rights of the user when a watch begins, and never while it
-/// lasts: so long after the end of the rights it still reports changes.
-const WATCH_SECONDS: u32 = 30;
+/// lasts, so it still reports changes for this time after the end of the rights.
+pub const WATCH_SECONDS: u32 = 30;
 
 /// Objects of a list that are read at once: they are in memory as a whole until they are reduced to what is kept. The
 /// accounting of one VIPUController may have a few hundred kilobytes.
@@ -122,7 +122,7 @@ async fn watch_api<V>(
 }
 
 /// The words of the API server if it has refused a list or a watch.
-fn refusal(error: &watcher::Error) -> Option<String> {
+pub fn refusal(error: &watcher::Error) -> Option<String> {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))
     | watcher::Error::WatchFailed(kube::Error::Api(status))

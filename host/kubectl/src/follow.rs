@@ -125,46 +125,23 @@ where
     let of_name = Config::default().fields(&format!("metadata.name={}", subject.name));
     let of_warnings = Config::default().fields("type=Warning");
     let all_events: Api<Event> = Api::namespaced(client.clone(), namespace);
+    let watched_partitions = first.partitions.allowed();
+    let watched_partitions = watched_partitions.map(|_| events(partitions(client)));
+    let watched_controllers = first.controllers.allowed();
+    let watched_controllers = watched_controllers.map(|_| events(controllers(client)));
+    let warnings = first.events.allowed();
+    let warnings = warnings.map(|_| selected(all_events, of_warnings));
+    let of_subject = selected(subject.api.clone(), of_name);
     Sources {
-        subject: Source {
-            what: subject.kind,
-            events: Some(selected(subject.api.clone(), of_name)),
-            store: Store::default(),
-            keep: |object| object,
-        },
-        partitions: Source {
-            what: "IPUPartitions",
-            events: first
-                .partitions
-                .allowed()
-                .map(|_| events(partitions(client))),
-            store: Store::default(),
-            keep: |object| object.try_parse().ok(),
-        },
-        controllers: Source {
-            what: "the VIPUControllers",
-            events: first
-                .controllers
-                .allowed()
-                .map(|_| events(controllers(client))),
-            store: Store::default(),
-            keep: |object| object.try_parse().ok(),
-        },
-        pods: Source {
-            what: "the Pods of the job",
-            events: pods,
-            store: Store::default(),
-            keep: |pod| pod,
-        },
-        warnings: Source {
-            what: "the events of the namespace",
-            events: first
-                .events
-                .allowed()
-                .map(|_| selected(all_events, of_warnings)),
-            store: Store::default(),
-            keep: |event| event,
-        },
+        subject: Source::new(subject.kind, Some(of_subject), |object| object),
+        partitions: Source::new("the IPUPartitions", watched_partitions, |object| {
+            object.try_parse().ok()
+        }),
+        controllers: Source::new("the VIPUControllers", watched_controllers, |object| {
+            object.try_parse().ok()
+        }),
+        pods: Source::new("the Pods of the job", pods, |pod| pod),
+        warnings: Source::new("the events of the namespace", warnings, |event| event),
         first,
     }
 }
@@ -217,6 +194,15 @@ where
 }
 
 impl<K: Resource, V> Source<K, V> {
+    fn new(what: &'static str, events: Option<Events<K>>, keep: fn(K) -> V) -> Self {
+        Self {
+            what,
+            events,
+            store: Store::default(),
+            keep,
+        }
+    }
+
     /// Follows the next event. Without a watch, there is none.
     async fn change(&mut self) -> Result<(), KubectlError> {
         let next = match &mut self.events {

@@ -5,6 +5,9 @@ use std::io;
 use std::time::Duration;
 
 use futures::stream::{BoxStream, StreamExt};
+use ipu_dashboard::shown::shown;
+use ipu_dashboard::watches::{WATCH_SECONDS, refusal};
+use ipu_text::explain;
 use kube::Resource;
 use kube::api::Api;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -15,10 +18,6 @@ use crate::output;
 
 /// Time between a change and the next output, in which further changes are gathered.
 pub(crate) const PERIOD: Duration = Duration::from_millis(500);
-
-/// Length of a watch, in seconds. The API server checks the rights of the user when a watch begins, and never while it
-/// lasts, so it still reports changes for this time after the end of the rights.
-const WATCH_SECONDS: u32 = 30;
 
 /// The events of a watch.
 pub(crate) type Events<K> = BoxStream<'static, Result<watcher::Event<K>, watcher::Error>>;
@@ -48,7 +47,7 @@ pub(crate) fn lasting<K>(
 ) -> Result<Option<watcher::Event<K>>, KubectlError> {
     match event {
         Ok(event) => Ok(Some(event)),
-        Err(source) if is_refused(&source) => Err(KubectlError::Watch {
+        Err(source) if refusal(&source).is_some() => Err(KubectlError::Watch {
             what,
             source: Box::new(source),
         }),
@@ -65,21 +64,12 @@ pub(crate) fn lasting<K>(
 fn interruption(what: &str, error: &watcher::Error) -> Option<String> {
     match error {
         watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source) => {
+            let words = shown(&explain(source));
             Some(format!(
-                "cannot read {what}, so what is shown is old; trying again: {source}\n"
+                "cannot read {what}, so what is shown is old; trying again: {words}\n"
             ))
         }
         _ => None,
-    }
-}
-
-fn is_refused(error: &watcher::Error) -> bool {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => [401, 403].contains(&status.code),
-        _ => false,
     }
 }
 
@@ -95,6 +85,11 @@ mod tests {
         let note = interruption("the Pods", &watcher::Error::WatchStartFailed(error())).unwrap();
         assert!(note.starts_with("cannot read the Pods"), "{note}");
         assert!(note.contains("connection refused"), "{note}");
+        let hostile =
+            kube::Error::Service(Box::new(io::Error::other("\u{1b}[31mred\u{202e}\u{7}")));
+        let note = interruption("the Pods", &watcher::Error::WatchStartFailed(hostile)).unwrap();
+        assert!(!note.trim_end().contains(char::is_control), "{note:?}");
+        assert!(!note.contains('\u{202e}'), "{note:?}");
         let note = interruption("the Pods", &watcher::Error::InitialListFailed(error()));
         assert!(note.is_some());
         let ended = watcher::Error::WatchFailed(error());
