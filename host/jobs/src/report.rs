@@ -110,9 +110,8 @@ pub fn status(
         admission: old.admission.clone(),
         conditions: conditions.into_vec(),
     };
-    let accounting = accounting::accounting(&input, (state, &run), old, now);
-    if status != *old || accounting::runs_again(old, accounting.as_ref()) {
-        status.accounting = accounting;
+    if status != *old || accounting::runs_again(&input, (state, &run), old) {
+        status.accounting = accounting::accounting(&input, (state, &run), old, now);
     }
     status
 }

@@ -84,14 +84,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the status of a job is written because its Pods are not ready any more",
         file: "host/jobs/src/report.rs",
-        text: "if status != *old || accounting::runs_again(old, accounting.as_ref()) {",
+        text: "if status != *old || accounting::runs_again(&input, (state, &run), old) {",
         instead: "{",
         found_by: JOB_TESTS,
     },
     Mutation {
         name: "the time in which a job runs again counts as idle",
         file: "host/jobs/src/report.rs",
-        text: "if status != *old || accounting::runs_again(old, accounting.as_ref()) {",
+        text: "if status != *old || accounting::runs_again(&input, (state, &run), old) {",
         instead: "if status != *old {",
         found_by: JOB_TESTS,
     },

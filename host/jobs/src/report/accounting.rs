@@ -42,10 +42,13 @@ pub(super) fn accounting(
 
 /// Whether a job that was idle runs again. That is written even if nothing else changes: later, no Pod tells since when it was
 /// ready again, and all the time would count as idle.
-pub(super) fn runs_again(old: &IPUJobStatus, new: Option<&JobAccounting>) -> bool {
-    let current = |one: Option<&JobAccounting>| one.and_then(|one| one.current);
-    current(old.accounting.as_ref()) == Some(JobActivity::Idle)
-        && current(new) == Some(JobActivity::Running)
+pub(super) fn runs_again(
+    input: &StatusInput<'_>,
+    (state, run): (JobState, &RunStatus),
+    old: &IPUJobStatus,
+) -> bool {
+    let before = old.accounting.as_ref().and_then(|one| one.current);
+    before == Some(JobActivity::Idle) && activity(input, state, run) == Some(JobActivity::Running)
 }
 
 /// An accounting that begins at this time.

@@ -357,13 +357,19 @@ fn has_reset(world: &mut World, count: u32) {
     world.partition_status(0, status);
 }
 
-#[test]
-fn a_job_runs_again_from_the_time_at_which_its_pod_became_ready() {
+/// A job whose Pod is not ready since 03:00. A reset by the V-IPU controller had a status written at 03:30.
+fn idle() -> (ValidJob, World) {
     let (job, mut world) = serving(RestartPolicyType::Never);
     becomes(&mut world, "sample-worker-0", (false, "00:59", "03:00"));
     has_reset(&mut world, 1);
     step_at(&mut world, &job, "03:30");
     assert_eq!(accounting(&world).current, Some(JobActivity::Idle));
+    (job, world)
+}
+
+#[test]
+fn a_job_runs_again_from_the_time_at_which_its_pod_became_ready() {
+    let (job, mut world) = idle();
     assert_eq!(accounting(&world).idle, 30);
     becomes(&mut world, "sample-worker-0", (true, "00:59", "04:00"));
     has_reset(&mut world, 2);
@@ -376,11 +382,7 @@ fn a_job_runs_again_from_the_time_at_which_its_pod_became_ready() {
 
 #[test]
 fn a_job_that_runs_again_is_not_idle_until_its_end() {
-    let (job, mut world) = serving(RestartPolicyType::Never);
-    becomes(&mut world, "sample-worker-0", (false, "00:59", "03:00"));
-    has_reset(&mut world, 1);
-    step_at(&mut world, &job, "03:30");
-    assert_eq!(accounting(&world).current, Some(JobActivity::Idle));
+    let (job, mut world) = idle();
     // Nothing but the Pod changes.
     becomes(&mut world, "sample-worker-0", (true, "00:59", "04:00"));
     step_at(&mut world, &job, "04:10");
