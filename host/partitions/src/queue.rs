@@ -187,13 +187,10 @@ pub fn capacity_after_queue<'a>(
     }
     let waiting = entries.iter().filter(|entry| entry.missing_members == 0);
     let wait = |entry: &QueueEntry| {
-        let wait = Wait::new(entry.since, now, limit);
         let is_earlier = entry.position < me.position && entry.owner != me.owner;
-        if is_earlier && entry.waits_for_capacity() {
-            wait
-        } else {
-            wait.ignored()
-        }
+        let counts = is_earlier && entry.waits_for_capacity();
+        let since = if counts { entry.since } else { now };
+        Wait::new(since, now, limit)
     };
     reserve_for(waiting, |_| true, wait, &mut views, &mut BTreeMap::new());
     views
@@ -280,8 +277,8 @@ fn holder(earlier: &QueueEntry) -> String {
     format!("{owner_name} ({ipus} IPUs)")
 }
 
-/// Whether a request waits although it seems to fit: controllers refuse it, because their free IPUs do not stand together. The jobs between them may be followed by others for ever. If one of the controllers is empty, they refuse
-/// it for another reason, and no reservation would help.
+/// Whether controllers refuse a request that seems to fit, because their free IPUs are not adjacent. New jobs may take the
+/// IPUs between them again and again. An empty controller refuses it for another reason, and no reservation would help.
 fn is_fragmented(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
     let mut suited = views.iter().filter(|view| earlier.suits(view));
     earlier.gang <= 1 && earlier.is_refused && suited.all(|view| view.used_ipus > 0)

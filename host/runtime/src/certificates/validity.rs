@@ -226,7 +226,7 @@ mod tests {
         let other = issue::issue(&names(), noon()).unwrap();
         let cases: [(Change, &str); 5] = [
             (|bundle| bundle.certificate.clear(), "empty"),
-            (|bundle| bundle.key = "nonsense".to_owned(), "private key"),
+            (|bundle| bundle.key = "no key".to_owned(), "private key"),
             (|bundle| bundle.authorities.clear(), "CA"),
             (
                 |bundle| bundle.certificate = "-----BEGIN CERTIFICATE-----\n".to_owned(),
