@@ -122,6 +122,67 @@ async fn says(admin: &Admin, namespace: &str, text: &str) {
     .await;
 }
 
+/// Checks that no release has touched the job of a namespace.
+fn untouched(admin: &Admin, namespace: &str) {
+    let get = ["get", "ipujob", "job", "--namespace", namespace];
+    let shown = [
+        &get[..],
+        &["--output", "jsonpath={.metadata.finalizers}{.status}"],
+    ]
+    .concat();
+    assert_eq!(
+        admin.kubectl(&shown).unwrap(),
+        r#"["ipu.finalizers.graphcore.ai"]"#
+    );
+}
+
+/// Deletes the Roles of a namespace and then its job, in the order of the deletion of a namespace. Waits until the job
+/// is gone.
+async fn delete_without_roles(admin: &Admin, namespace: &str) {
+    let of_namespace = ["--namespace", namespace];
+    let roles = ["delete", "roles,rolebindings", "--all"];
+    admin
+        .kubectl(&[&roles, &of_namespace[..]].concat())
+        .unwrap();
+    let delete = ["delete", "ipujob", "job", "--wait=false"];
+    admin
+        .kubectl(&[&delete, &of_namespace[..]].concat())
+        .unwrap();
+    eventually("the job is deleted without the Role", async || {
+        give_back(admin, namespace);
+        let get = ["get", "ipujob", "job", "--ignore-not-found"];
+        let found = admin.kubectl(&[&get, &of_namespace[..]].concat());
+        Seen::when(found.unwrap(), String::is_empty)
+    })
+    .await;
+}
+
+/// Checks the rights of the controller of the release in `scope-one`, in its own namespace and in others.
+fn check_rights(admin: &Admin) {
+    let account = "--as=system:serviceaccount:scope-one:scoped-controller-manager";
+    let ask = |verb: &str, what: &str, namespace: &str| {
+        let ask = ["auth", "can-i", verb, what, "--namespace", namespace];
+        admin.kubectl(&[&ask, &[account][..]].concat())
+    };
+    for (verb, what) in [
+        ("watch", "configmaps/scoped-log-level"),
+        ("get", "configmaps/module-of-a-guest"),
+    ] {
+        assert_eq!(
+            ask(verb, what, "scope-one").unwrap().trim(),
+            "yes",
+            "the account may not {verb} {what}"
+        );
+    }
+    for (namespace, may) in [("scope-a", "yes"), ("scope-c", "no"), ("scope-one", "no")] {
+        for what in ["pods", "roles", "serviceaccounts"] {
+            // kubectl exits with 1 if the answer is no.
+            let can = ask("create", what, namespace).is_ok_and(|answer| answer.trim() == "yes");
+            assert_eq!(can, may == "yes", "right to create {what} in {namespace}");
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
     let (_running, [one, two]) = admins(["scope-one", "scope-two"]).await;
@@ -138,93 +199,15 @@ async fn each_release_serves_its_own_namespaces_with_rights_in_no_others() {
     // A namespace without jobs at the start of the watch.
     submit(&one, "scope-b");
     says(&one, "scope-b", "partition not ready yet!").await;
-    let untouched = |namespace: &str| {
-        let get = ["get", "ipujob", "job", "--namespace", namespace];
-        let shown = [
-            &get[..],
-            &["--output", "jsonpath={.metadata.finalizers}{.status}"],
-        ]
-        .concat();
-        assert_eq!(
-            one.kubectl(&shown).unwrap(),
-            r#"["ipu.finalizers.graphcore.ai"]"#
-        );
-    };
-    untouched("scope-c");
-    untouched("scope-d");
+    untouched(&one, "scope-c");
+    untouched(&one, "scope-d");
 
     let _second = reconcile(&two, "scope-c").await;
     says(&one, "scope-c", "partition not ready yet!").await;
-    untouched("scope-d");
+    untouched(&one, "scope-d");
 
-    // A namespace that is being deleted loses its Roles first.
-    one.kubectl(&[
-        "delete",
-        "roles,rolebindings",
-        "--all",
-        "--namespace",
-        "scope-b",
-    ])
-    .unwrap();
-    let delete = [
-        "delete",
-        "ipujob",
-        "job",
-        "--wait=false",
-        "--namespace",
-        "scope-b",
-    ];
-    one.kubectl(&delete).unwrap();
-    eventually("the job is deleted without the Role", async || {
-        give_back(&one, "scope-b");
-        let get = [
-            "get",
-            "ipujob",
-            "job",
-            "--ignore-not-found",
-            "--namespace",
-            "scope-b",
-        ];
-        Seen::when(one.kubectl(&get).unwrap(), String::is_empty)
-    })
-    .await;
-
-    let account = "--as=system:serviceaccount:scope-one:scoped-controller-manager";
-    for (verb, what) in [
-        ("watch", "configmaps/scoped-log-level"),
-        ("get", "configmaps/module-of-a-guest"),
-    ] {
-        let ask = [
-            "auth",
-            "can-i",
-            verb,
-            what,
-            "--namespace",
-            "scope-one",
-            account,
-        ];
-        assert_eq!(
-            one.kubectl(&ask).unwrap().trim(),
-            "yes",
-            "the account may not {verb} {what}"
-        );
-    }
-    for (namespace, may) in [("scope-a", "yes"), ("scope-c", "no"), ("scope-one", "no")] {
-        for what in ["pods", "roles", "serviceaccounts"] {
-            let ask = [
-                "auth",
-                "can-i",
-                "create",
-                what,
-                "--namespace",
-                namespace,
-                account,
-            ];
-            // kubectl exits with 1 if the answer is no.
-            let can = one.kubectl(&ask).is_ok_and(|answer| answer.trim() == "yes");
-            assert_eq!(can, may == "yes", "right to create {what} in {namespace}");
-        }
-    }
+    delete_without_roles(&one, "scope-b").await;
+    check_rights(&one);
 }
 
 #[tokio::test]

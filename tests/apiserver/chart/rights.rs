@@ -1,0 +1,182 @@
+//! The rights that the chart grants to the operator's processes: the API server confirms those that they need, and
+//! denies others.
+
+use super::admin::Admin;
+
+/// Processes, by the last part of the names of their ServiceAccounts.
+const CONTROLLER: &str = "controller-manager";
+const PROXY: &str = "vipu-proxy";
+
+/// A right that a process may or may not have: verb, object, namespace, and the expected answer.
+type Right<'a> = (&'a str, &'a str, &'a str, bool);
+
+/// Rights of the controller on the objects of jobs.
+const CONTROLLER_ON_JOBS: [Right<'static>; 9] = [
+    ("update", "ipujobs --subresource=status", "team", true),
+    ("create", "ipujobs", "team", false),
+    ("create", "ipupartitions", "", true),
+    ("patch", "ipupartitions --subresource=status", "", false),
+    ("create", "pods", "team", true),
+    ("patch", "pods --subresource=status", "team", true),
+    ("update", "pods --subresource=status", "team", false),
+    ("create", "pods --subresource=exec", "team", true),
+    ("get", "vipucontrollers", "", false),
+];
+
+/// Rights of the proxy on the objects of jobs, partitions and nodes.
+const PROXY_ON_PARTITIONS: [Right<'static>; 13] = [
+    ("patch", "ipupartitions --subresource=status", "", true),
+    ("create", "ipupartitions", "", true),
+    ("delete", "vipucontrollers", "", true),
+    ("update", "vipucontrollers", "", false),
+    ("watch", "nodes", "", true),
+    ("get", "nodes", "", false),
+    ("list", "pods", "team", true),
+    ("watch", "pods", "team", true),
+    ("create", "pods", "team", false),
+    ("patch", "nodes --subresource=status", "", true),
+    ("patch", "nodes", "", false),
+    ("patch", "ipujobs", "team", false),
+    ("get", "namespaces/kube-system", "", true),
+];
+
+#[tokio::test]
+async fn the_rights_are_sufficient_and_minimal() {
+    let admin = Admin::new("chart-rights").await;
+    admin.helm_upgrade(&[]);
+    check_rights(&admin, CONTROLLER, &CONTROLLER_ON_JOBS);
+    check_controller_in_own_namespace(&admin);
+    check_controller_in_cluster(&admin);
+    check_rights(&admin, PROXY, &PROXY_ON_PARTITIONS);
+    check_proxy_in_own_namespace(&admin);
+    check_rest_rights(&admin);
+    check_rights_on_namespaces(&admin);
+}
+
+/// Rights of the controller on Secrets, Leases and ConfigMaps.
+fn check_controller_in_own_namespace(admin: &Admin) {
+    let secret = format!("secrets/{}-admission", admin.name);
+    let cases = [
+        ("get", secret.as_str(), admin.name, true),
+        ("update", "leases", admin.name, true),
+        ("list", "secrets", admin.name, false),
+        ("get", "configmaps", "team", false),
+        ("create", "configmaps", "team", false),
+        ("get", "configmaps", admin.name, true),
+        ("get", &secret, "kube-system", false),
+    ];
+    check_rights(admin, CONTROLLER, &cases);
+}
+
+/// Rights of the controller on objects that belong to no namespace, or in all namespaces.
+fn check_controller_in_cluster(admin: &Admin) {
+    let own_webhooks = format!("mutatingwebhookconfigurations/{}", admin.name);
+    let other = "mutatingwebhookconfigurations/other";
+    let other_validating = "validatingwebhookconfigurations/other";
+    let own_namespace = format!("namespaces/{}", admin.name);
+    let cases = [
+        ("patch", own_webhooks.as_str(), "", true),
+        ("patch", other, "", false),
+        ("delete", other_validating, "", false),
+        ("get", &own_namespace, "", true),
+        ("get", "namespaces/kube-system", "", false),
+        ("get", "nodes", "", true),
+        ("list", "nodes", "", false),
+        ("create", "clusterroles", "", false),
+        ("escalate", "roles", "team", false),
+        ("watch", "serviceaccounts", "", true),
+        ("watch", "roles", "", true),
+        ("watch", "rolebindings", "", true),
+        ("watch", "secrets", "", false),
+    ];
+    check_rights(admin, CONTROLLER, &cases);
+}
+
+/// Rights of the proxy on Leases, Secrets and ConfigMaps.
+fn check_proxy_in_own_namespace(admin: &Admin) {
+    let own_lease = format!("leases/{}-vipu-proxy", admin.name);
+    let tracker = "configmaps/ipu-partitions-tracker";
+    let cases = [
+        ("update", own_lease.as_str(), admin.name, true),
+        ("update", "leases/other", admin.name, false),
+        ("get", "secrets", admin.name, false),
+        ("patch", tracker, admin.name, true),
+        ("patch", "configmaps/other", admin.name, false),
+    ];
+    check_rights(admin, PROXY, &cases);
+}
+
+/// The rights for the proxy's port with TLS: its own certificate, and reviews of tokens.
+fn check_rest_rights(admin: &Admin) {
+    let secret = format!("secrets/{}-admission", admin.name);
+    let tls = format!("secrets/{}-vipu-proxy-tls", admin.name);
+    let of_proxy = [
+        ("create", "tokenreviews", "", true),
+        ("create", "subjectaccessreviews", "", true),
+        ("create", "secrets", admin.name, true),
+        ("get", tls.as_str(), admin.name, true),
+        ("update", &tls, admin.name, true),
+        ("delete", &tls, admin.name, false),
+        ("get", &tls, "kube-system", false),
+        ("get", &secret, admin.name, false),
+    ];
+    check_rights(admin, PROXY, &of_proxy);
+    check_rights(
+        admin,
+        CONTROLLER,
+        &[("get", tls.as_str(), admin.name, false)],
+    );
+}
+
+/// Policies read the labels of namespaces.
+fn check_rights_on_namespaces(admin: &Admin) {
+    for process in [CONTROLLER, PROXY] {
+        let watch = ("watch", "namespaces", "", true);
+        check_rights(admin, process, &[watch, ("patch", "namespaces", "", false)]);
+    }
+}
+
+/// Asks the API server whether a process has each right.
+fn check_rights(admin: &Admin, process: &str, cases: &[Right<'_>]) {
+    for &(verb, what, namespace, expected) in cases {
+        let account = admin.account(process);
+        let ask = ["auth", "can-i", "--namespace", namespace, &account, verb];
+        let ask: Vec<&str> = ask.into_iter().chain(what.split(' ')).collect();
+        // kubectl exits with 1 if the answer is no.
+        let can = admin
+            .kubectl(&ask)
+            .is_ok_and(|answer| answer.trim() == "yes");
+        assert_eq!(
+            can, expected,
+            "may {process} {verb} {what} in {namespace:?}?"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_controller_grants_launchers_their_rights_and_no_others() {
+    let admin = Admin::new("chart-grants").await;
+    admin.helm_upgrade(&[]);
+    let operator = admin.account("controller-manager");
+    let grant = |name: &str, verb: &str, resource: &str| {
+        let (verb, resource) = (format!("--verb={verb}"), format!("--resource={resource}"));
+        let role = [
+            "create",
+            "role",
+            name,
+            &verb,
+            &resource,
+            "--resource-name=job-worker-0",
+        ];
+        admin.kubectl(&[&role, &["--namespace", admin.name, &operator][..]].concat())
+    };
+    grant("exec", "get,create", "pods/exec").unwrap();
+    grant("pods", "get", "pods").unwrap();
+    let refused = grant("secrets", "get", "secrets").unwrap_err();
+    assert!(
+        refused
+            .to_string()
+            .contains("attempting to grant RBAC permissions"),
+        "{refused}"
+    );
+}
