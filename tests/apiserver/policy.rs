@@ -1,6 +1,7 @@
 //! IPUPolicies on a real API server: activated, replaced, refused, run in the shadow, rolled back and deleted while
 //! requests arrive.
 
+mod definition;
 mod fixture;
 mod oci;
 mod tutorial;
@@ -10,10 +11,10 @@ use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};
 use ipu_guest_host::digest_of;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::guests::hostile;
 
-use self::fixture::{Fixture, Other, at_most, built_in, large_job, of_map, of_registry};
+use self::fixture::{Fixture, Other, at_most, built_in, large_job, of_map};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_is_added_replaced_and_deleted_beside_the_built_in_one() {
@@ -40,6 +41,26 @@ async fn a_policy_is_added_replaced_and_deleted_beside_the_built_in_one() {
     fixture.policies().delete("small", &params).await.unwrap();
     fixture.once_told(32, None).await;
     fixture.once_told(128, Some("128")).await;
+}
+
+/// Applies a spec that is refused with these words, while the version with this digest stays active.
+async fn refuse(fixture: &Fixture, spec: Value, words: &str, active: &str) {
+    fixture.apply("limit", spec).await.unwrap();
+    let refused = fixture.once_in("limit", PolicyPhase::Refused).await;
+    assert!(refused.message.contains(words), "{}", refused.message);
+    assert!(refused.message.contains("previous version stays active"));
+    assert_eq!(refused.active_digest.as_deref(), Some(active));
+    fixture.once_told(8, Some("8")).await;
+}
+
+/// Applies a spec whose module is missing or wrong, and waits until the status says so. Another version stays active.
+async fn keep_loading(fixture: &Fixture, spec: Value, words: &str) {
+    fixture.apply("limit", spec).await.unwrap();
+    let waits = |status: &IPUPolicyStatus| {
+        status.phase == PolicyPhase::Loading && status.message.contains(words)
+    };
+    fixture.once("limit", words, waits).await;
+    fixture.once_told(8, Some("8")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -71,12 +92,7 @@ async fn a_module_that_cannot_be_loaded_is_refused_with_the_reason_and_the_activ
         (unsettled, "settings"),
         (unjudged, "half is no CEL expression"),
     ] {
-        fixture.apply("limit", spec).await.unwrap();
-        let refused = fixture.once_in("limit", PolicyPhase::Refused).await;
-        assert!(refused.message.contains(words), "{}", refused.message);
-        assert!(refused.message.contains("previous version stays active"));
-        assert_eq!(refused.active_digest.as_deref(), Some(digests[0].as_str()));
-        fixture.once_told(8, Some("8")).await;
+        refuse(&fixture, spec, words, &digests[0]).await;
     }
     // A missing or wrong module can be corrected, so the operator waits for it.
     let other = format!("sha256:{}", "0".repeat(64));
@@ -90,12 +106,7 @@ async fn a_module_that_cannot_be_loaded_is_refused_with_the_reason_and_the_activ
             "has no key \"none.wasm\"",
         ),
     ] {
-        fixture.apply("limit", spec).await.unwrap();
-        let waits = |status: &IPUPolicyStatus| {
-            status.phase == PolicyPhase::Loading && status.message.contains(words)
-        };
-        fixture.once("limit", words, waits).await;
-        fixture.once_told(8, Some("8")).await;
+        keep_loading(&fixture, spec, words).await;
     }
     // The ConfigMap is deleted while its module is active.
     fixture.apply("limit", good).await.unwrap();
@@ -258,108 +269,4 @@ async fn a_shadow_guest_changes_nothing_and_is_promoted_by_equal_answers() {
     });
     assert!(promoted.await.active.unwrap().promoted);
     fixture.once_told(128, Some("64")).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn the_definition_refuses_invalid_policies() {
-    let fixture = Fixture::start().await;
-    let digest = format!("sha256:{}", "a".repeat(64));
-    let image = json!({"image": {"file": "validation.wasm"}});
-    let cases = [
-        (json!({"hook": "Other", "module": image}), "hook"),
-        (
-            json!({"hook": "Validation", "module": {}}),
-            "exactly one of",
-        ),
-        (
-            json!({"hook": "Validation", "module": {"digest": digest, "image": {"file": "a.wasm"},
-                "configMap": {"name": "a", "key": "b"}}}),
-            "exactly one of",
-        ),
-        (
-            json!({"hook": "Validation", "module": {"configMap": {"name": "a", "key": "b"}}}),
-            "module.digest is missing",
-        ),
-        (
-            json!({"hook": "Validation", "module": {"digest": "sha256:1", "image": {"file": "a"}}}),
-            "digest",
-        ),
-        (
-            json!({"hook": "Validation", "module": {"image": {"file": "../etc/passwd"}}}),
-            "file",
-        ),
-        (
-            of_registry(&digest, json!({"reference": "policy:1"})),
-            "reference has the host of a registry",
-        ),
-        (
-            of_registry(
-                &digest,
-                json!({"reference": "r.io/a:1", "signature": {"keys": []}}),
-            ),
-            "keys",
-        ),
-        (
-            of_registry(
-                &digest,
-                json!({"reference": "r.io/a:1", "signature": {"keys": [{}]}}),
-            ),
-            "each of keys needs exactly one of",
-        ),
-        (
-            of_registry(
-                &digest,
-                json!({"reference": "r.io/a:1", "certificateAuthorities": {}}),
-            ),
-            "certificateAuthorities needs exactly one of",
-        ),
-        (
-            of_registry(
-                &digest,
-                json!({"reference": "r.io/a:1", "plainHttp": true,
-                    "certificateAuthorities": {"pem": "x"}}),
-            ),
-            "plainHttp has no certificate",
-        ),
-        (
-            json!({"hook": "Placement", "module": image, "onError": "Fail"}),
-            "onError",
-        ),
-        (
-            json!({"hook": "Validation", "module": image, "onError": "Fallback"}),
-            "onError",
-        ),
-        (
-            json!({"hook": "Placement", "module": image, "match": {"objectSelector": {}}}),
-            "objectSelector",
-        ),
-        (
-            json!({"hook": "Validation", "module": image, "shadow": {"sharePercent": 5}}),
-            "mode",
-        ),
-        (
-            json!({"hook": "Validation", "module": image, "order": 5000}),
-            "order",
-        ),
-    ];
-    for (spec, words) in cases {
-        let refused = fixture
-            .apply("bad", spec.clone())
-            .await
-            .unwrap_err()
-            .to_string();
-        assert!(refused.contains(words), "{spec}: {refused}");
-    }
-    let refused = fixture.apply("built-in", at_most(4)).await.unwrap_err();
-    assert!(
-        refused.to_string().contains("give it another name"),
-        "{refused}"
-    );
-    fixture.apply("mine", at_most(4)).await.unwrap();
-    let moved = json!({"hook": "Defaulting", "module": image});
-    let refused = fixture.apply("mine", moved).await.unwrap_err();
-    assert!(
-        refused.to_string().contains("hook cannot change"),
-        "{refused}"
-    );
 }
