@@ -7,7 +7,7 @@ use std::time::Duration;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
 use ipu_api::naming;
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::kueue::objects::cluster_queue;
 use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Stage;
@@ -37,50 +37,51 @@ async fn once_partition(fixture: &Fixture, what: &str, is_so: fn(Stage) -> bool)
     .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn wherever_the_operator_is_killed_a_job_has_quota_and_a_partition_together() {
-    let mut held = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
-    held["spec"]["stopPolicy"] = json!("Hold");
-    let mut fixture = Fixture::with_queue(held).await;
-    fixture.submit("one", 4).await;
-    fixture.once("one", "is made", |_| true).await;
-    let worker = naming::worker("one", 0);
+/// The ClusterQueue, with a quota of 4 IPUs and this stop policy.
+fn queue_with(stop_policy: &str) -> Value {
+    let mut queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
+    queue["spec"]["stopPolicy"] = json!(stop_policy);
+    queue
+}
 
-    killed(&mut fixture, "the job is queued", async |fixture| {
+/// The job is admitted, its partition forms, and it starts. The operator is killed before each of these steps.
+async fn start(fixture: &mut Fixture, worker: &str) {
+    killed(fixture, "the job is queued", async |fixture| {
         fixture.hold(true, false);
-        let mut open = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
-        open["spec"]["stopPolicy"] = json!("None");
-        fixture.apply(&open).await;
+        fixture.apply(&queue_with("None")).await;
         fixture
             .once("one", "is admitted", |one| one.is("Admitted"))
             .await;
         assert_eq!(fixture.taken(), 0);
     })
     .await;
-    once_partition(&fixture, "its partition forms", |stage| {
+    once_partition(fixture, "its partition forms", |stage| {
         matches!(stage, Stage::Creating(_))
     })
     .await;
 
-    killed(&mut fixture, "its partition forms", async |fixture| {
+    killed(fixture, "its partition forms", async |fixture| {
         fixture.hold(false, false);
     })
     .await;
     eventually("its Pod is made", async || {
-        fixture.place.pods().get_opt(&worker).await.unwrap()
+        fixture.place.pods().get_opt(worker).await.unwrap()
     })
     .await;
 
-    killed(&mut fixture, "its Pod waits", async |fixture| {
-        fixture.place.runs(&worker).await;
+    killed(fixture, "its Pod waits", async |fixture| {
+        fixture.place.runs(worker).await;
     })
     .await;
     fixture.once_running("one").await;
     fixture
         .once("one", "is ready", |one| one.is("PodsReady"))
         .await;
+}
 
-    killed(&mut fixture, "it runs", async |fixture| {
+/// Kueue evicts the job, and its partition is removed. The operator is killed before each of these steps.
+async fn evict(fixture: &mut Fixture) {
+    killed(fixture, "it runs", async |fixture| {
         fixture.set_active("one", false).await;
         fixture
             .once("one", "is evicted", |one| one.is("Evicted"))
@@ -95,41 +96,61 @@ async fn wherever_the_operator_is_killed_a_job_has_quota_and_a_partition_togethe
         fixture.hold(false, true);
     })
     .await;
-    once_partition(&fixture, "its partition is removed", |stage| {
+    once_partition(fixture, "its partition is removed", |stage| {
         matches!(stage, Stage::Removing(_))
     })
     .await;
     let leaving = fixture.once("one", "is there", |_| true).await;
     assert!(leaving.holds_quota(), "its IPUs are not free yet");
 
-    killed(&mut fixture, "its partition leaves", async |fixture| {
+    killed(fixture, "its partition leaves", async |fixture| {
         fixture.hold(false, false);
     })
     .await;
     fixture.once_released("one").await;
+}
 
-    killed(&mut fixture, "it has released all", async |fixture| {
+/// Kueue admits the job again, and its program ends. The operator is killed before each of these steps.
+async fn complete(fixture: &mut Fixture, worker: &str) {
+    killed(fixture, "it has released all", async |fixture| {
         fixture.set_active("one", true).await;
         fixture
             .once("one", "is admitted again", |one| one.is("Admitted"))
             .await;
     })
     .await;
-    fixture.place.runs(&worker).await;
+    fixture.place.runs(worker).await;
     fixture.once_running("one").await;
 
-    killed(&mut fixture, "its program ends", async |fixture| {
-        fixture.place.ends(&worker).await;
+    killed(fixture, "its program ends", async |fixture| {
+        fixture.place.ends(worker).await;
     })
     .await;
     fixture.place.once("one", JobState::Completed).await;
     fixture
         .once("one", "is finished", |one| one.is("Finished"))
         .await;
-    assert_eq!(fixture.most_taken(), 4);
+}
+
+/// Returns the ids that the first V-IPU controller was requested to create.
+fn requested(fixture: &Fixture) -> BTreeSet<String> {
     let calls = fixture.place.simulator.server.calls(0).into_iter();
     let creates = calls.filter(|call| call.method == Method::CreatePartition);
-    let asked: BTreeSet<String> = creates.map(|call| call.partition).collect();
+    creates.map(|call| call.partition).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wherever_the_operator_is_killed_a_job_has_quota_and_a_partition_together() {
+    let mut fixture = Fixture::with_queue(queue_with("Hold")).await;
+    fixture.submit("one", 4).await;
+    fixture.once("one", "is made", |_| true).await;
+    let worker = naming::worker("one", 0);
+
+    start(&mut fixture, &worker).await;
+    evict(&mut fixture).await;
+    complete(&mut fixture, &worker).await;
+    assert_eq!(fixture.most_taken(), 4);
+    let asked = requested(&fixture);
     assert_eq!(asked.len(), 2, "one for each admission: {asked:?}");
 
     killed(&mut fixture, "the job has ended", async |_| {}).await;
