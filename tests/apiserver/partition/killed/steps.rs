@@ -1,6 +1,7 @@
 //! The steps at which the proxy is killed, and the faults that delay it there.
 
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
+use vipu_simulator::faults::Method::{CreatePartition, GetPartitionStatus, ListIPUAttributes};
 use vipu_simulator::faults::{Down, LostReply, Method, Order};
 use vipu_simulator::pod::Stage;
 
@@ -11,7 +12,13 @@ pub(super) const ENDLESS: u64 = 3_600_000;
 
 /// Every step, in the order of a partition's life.
 pub(super) fn all() -> Vec<Case> {
-    let steps = [making(), resetting(), removing()];
+    let steps = [
+        creating(),
+        forming(),
+        creating_again(),
+        resetting(),
+        removing(),
+    ];
     steps.into_iter().flatten().collect()
 }
 
@@ -68,18 +75,25 @@ fn without_controller(has_come: fn(&Snapshot) -> bool) -> Life {
     }
 }
 
-fn making() -> Vec<Case> {
-    use Method::{CreatePartition, GetPartitionStatus, ListIPUAttributes};
-    let case = |step, lives, arrival, creates| Case {
+/// A case in which the proxy makes a partition, with the expected number of creations.
+fn make(step: &'static str, lives: Vec<Life>, arrival: Arrival, creates: usize) -> Case {
+    Case {
         step,
         work: Work::Make,
         lives,
         arrival,
         creates,
-    };
-    let asked = |snapshot: &Snapshot| snapshot.under_way(CreatePartition) == 1;
+    }
+}
+
+/// Whether a create has not been answered yet.
+fn create_is_under_way(snapshot: &Snapshot) -> bool {
+    snapshot.under_way(CreatePartition) == 1
+}
+
+fn creating() -> Vec<Case> {
     vec![
-        case(
+        make(
             "the finalizer is set, and a controller is being chosen",
             vec![unheard(&[ListIPUAttributes], |snapshot| {
                 snapshot.has_finalizer() && snapshot.under_way(ListIPUAttributes) > 0
@@ -87,19 +101,19 @@ fn making() -> Vec<Case> {
             Arrival::Never,
             1,
         ),
-        case(
+        make(
             "the intent is recorded, and the create arrives before the restart",
-            vec![unheard(&[CreatePartition], asked)],
+            vec![unheard(&[CreatePartition], create_is_under_way)],
             Arrival::Down,
             1,
         ),
-        case(
+        make(
             "the intent is recorded, and the create arrives long after the restart",
-            vec![unheard(&[CreatePartition], asked)],
+            vec![unheard(&[CreatePartition], create_is_under_way)],
             Arrival::Late,
             2,
         ),
-        case(
+        make(
             "it is created, the reply is lost, and another is created while that controller is down",
             vec![
                 unanswered(CreatePartition, |snapshot| {
@@ -113,7 +127,12 @@ fn making() -> Vec<Case> {
             Arrival::Never,
             2,
         ),
-        case(
+    ]
+}
+
+fn forming() -> Vec<Case> {
+    vec![
+        make(
             "it forms, and again after that was recorded",
             vec![
                 endless(|snapshot| {
@@ -124,7 +143,7 @@ fn making() -> Vec<Case> {
             Arrival::Never,
             1,
         ),
-        case(
+        make(
             "it is ready, and the status was just written",
             vec![life(|snapshot| {
                 snapshot.status().phase == PartitionPhase::Ready
@@ -132,10 +151,15 @@ fn making() -> Vec<Case> {
             Arrival::Never,
             1,
         ),
-        case(
+    ]
+}
+
+fn creating_again() -> Vec<Case> {
+    vec![
+        make(
             "again, while it reads the result of the create",
             vec![
-                unheard(&[CreatePartition, GetPartitionStatus], asked),
+                unheard(&[CreatePartition, GetPartitionStatus], create_is_under_way),
                 unheard(&[CreatePartition, GetPartitionStatus], |snapshot| {
                     snapshot.under_way(GetPartitionStatus) == 1
                 }),
@@ -143,11 +167,11 @@ fn making() -> Vec<Case> {
             Arrival::Late,
             2,
         ),
-        case(
+        make(
             "again, while the second create is under way, and both arrive late",
             vec![
-                unheard(&[CreatePartition], asked),
-                unheard(&[CreatePartition], asked),
+                unheard(&[CreatePartition], create_is_under_way),
+                unheard(&[CreatePartition], create_is_under_way),
             ],
             Arrival::Late,
             3,
