@@ -104,39 +104,70 @@ fn decided_by(partition: &IPUPartition) -> DecidedBy {
     attempt.decided_by.clone().unwrap()
 }
 
+/// The decision of the built-in serial walk, as a status names it.
+fn by_serial_walk() -> DecidedBy {
+    DecidedBy {
+        policy: "built-in".to_owned(),
+        digest: None,
+    }
+}
+
+/// Requests a partition of 4 IPUs. Returns it once it is ready.
+async fn placed(fixture: &Fixture, owner: &str) -> IPUPartition {
+    let wanted = fixture.want(owner, 4).await;
+    fixture.once_in(&wanted, PartitionPhase::Ready).await
+}
+
+/// Checks that this policy places a partition on this controller, and that an event names both.
+async fn check_placed(fixture: &Fixture, by: &DecidedBy, address: &str) {
+    let partition = placed(fixture, "fits-well").await;
+    assert_eq!(controller(&partition), address, "the fullest one");
+    assert_eq!(decided_by(&partition), *by);
+    let told = fixture.once_event(&partition.name_any(), "Placed").await;
+    let digest = by.digest.as_deref().unwrap();
+    assert!(
+        told.contains(&by.policy) && told.contains(digest) && told.contains(address),
+        "{told}"
+    );
+}
+
+/// Activates a module with an invalid decision. Checks that the serial walk decides instead, and that an event says
+/// why.
+async fn check_overruled(fixture: &Fixture, module: (&str, &str), owner: &str, why: &str) {
+    once(fixture, "tight", module, PolicyPhase::Active).await;
+    let partition = placed(fixture, owner).await;
+    assert_eq!(decided_by(&partition), by_serial_walk(), "{owner}");
+    let told = fixture
+        .once_event(&partition.name_any(), "PolicyOverruled")
+        .await;
+    assert!(told.contains(why), "{told}");
+}
+
+/// Puts the module of an example into a ConfigMap of the release. Returns its digest.
+async fn best_fit_module(fixture: &Fixture) -> String {
+    let built = tokio::task::spawn_blocking(|| guests::build_examples().unwrap());
+    let best_fit = std::fs::read(built.await.unwrap().join("best-fit.wasm")).unwrap();
+    module(fixture, "best-fit.wasm", best_fit).await
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     let mut fixture = Fixture::start(&[64, 8]).await;
     let _coordinator = coordinator(&fixture).await;
-    let built = tokio::task::spawn_blocking(|| guests::build_examples().unwrap());
-    let best_fit = std::fs::read(built.await.unwrap().join("best-fit.wasm")).unwrap();
-    let digest = module(&fixture, "best-fit.wasm", best_fit).await;
+    let digest = best_fit_module(&fixture).await;
 
-    let first = fixture.want("fits-before", 4).await;
-    let first = fixture.once_in(&first, PartitionPhase::Ready).await;
-    let (large, small) = (fixture.pods[0].address, fixture.pods[1].address);
-    assert_eq!(controller(&first), large.to_string(), "the serial walk");
-    let of_walk = DecidedBy {
-        policy: "built-in".to_owned(),
-        digest: None,
-    };
-    assert_eq!(decided_by(&first), of_walk);
+    let first = placed(&fixture, "fits-before").await;
+    let [large, small] = [0, 1].map(|pod| fixture.pods[pod].address.to_string());
+    assert_eq!(controller(&first), large, "the serial walk");
+    assert_eq!(decided_by(&first), by_serial_walk());
 
     let best = ("best-fit.wasm", digest.as_str());
     once(&fixture, "tight", best, PolicyPhase::Active).await;
-    let second = fixture.want("fits-well", 4).await;
-    let second = fixture.once_in(&second, PartitionPhase::Ready).await;
-    assert_eq!(controller(&second), small.to_string(), "the fullest one");
-    let of_policy = DecidedBy {
+    let by_policy = DecidedBy {
         policy: "tight".to_owned(),
         digest: Some(digest.clone()),
     };
-    assert_eq!(decided_by(&second), of_policy);
-    let told = fixture.once_event(&second.name_any(), "Placed").await;
-    assert!(
-        told.contains("tight") && told.contains(&digest) && told.contains(&small.to_string()),
-        "{told}"
-    );
+    check_placed(&fixture, &by_policy, &small).await;
 
     fixture.kill_proxy().await;
     let early = fixture.want("fits-early", 4).await;
@@ -144,45 +175,24 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     let early = fixture.once_in(&early, PartitionPhase::Ready).await;
     assert_eq!(
         decided_by(&early),
-        of_policy,
+        by_policy,
         "it is loaded before the first decision"
     );
 
-    let other = fixture.want("another", 4).await;
-    let other = fixture.once_in(&other, PartitionPhase::Ready).await;
-    assert_eq!(
-        controller(&other),
-        large.to_string(),
-        "the policy matches other owners"
-    );
+    let other = placed(&fixture, "another").await;
+    assert_eq!(controller(&other), large, "the policy matches other owners");
 
     let contradicted = once(&fixture, "tighter", best, PolicyPhase::Refused).await;
     assert!(contradicted.contains("tight"), "{contradicted}");
 
+    // The controller that it names does not exist.
     let lies = module(&fixture, "mars.wasm", hostile::placement()).await;
-    once(&fixture, "tight", ("mars.wasm", &lies), PolicyPhase::Active).await;
-    let third = fixture.want("fits-nowhere", 4).await;
-    let third = fixture.once_in(&third, PartitionPhase::Ready).await;
-    assert_eq!(
-        decided_by(&third),
-        of_walk,
-        "the controller that it names does not exist"
-    );
-    let told = fixture
-        .once_event(&third.name_any(), "PolicyOverruled")
-        .await;
-    assert!(told.contains("mars"), "{told}");
+    check_overruled(&fixture, ("mars.wasm", &lies), "fits-nowhere", "mars").await;
 
+    // Its wait names no controller.
     let waits = module(&fixture, "waits.wasm", hostile::waiting(170_000)).await;
     let waits = ("waits.wasm", waits.as_str());
-    once(&fixture, "tight", waits, PolicyPhase::Active).await;
-    let fourth = fixture.want("fits-still", 4).await;
-    let fourth = fixture.once_in(&fourth, PartitionPhase::Ready).await;
-    assert_eq!(decided_by(&fourth), of_walk, "its wait names no controller");
-    let told = fixture
-        .once_event(&fourth.name_any(), "PolicyOverruled")
-        .await;
-    assert!(told.contains("its wait names"), "{told}");
+    check_overruled(&fixture, waits, "fits-still", "its wait names").await;
 
     let policies = Api::<IPUPolicy>::all(fixture.client.clone());
     for name in ["tight", "tighter"] {
