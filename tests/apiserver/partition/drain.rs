@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use cluster::control_plane::ControlPlane;
-use ipu_api::ipupartition::PartitionPhase;
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::{naming, partition_conditions};
 use kube::api::DeleteParams;
 use tokio::process::{Child, Command};
@@ -62,6 +62,38 @@ async fn the_only_controller_that_could_serve_it_is_waited_for_though_it_is_cord
     fixture.once_in(&large, PartitionPhase::Ready).await;
 }
 
+/// Waits until the status of a partition with a live Pod requests its owner to release it.
+async fn once_draining(fixture: &Fixture, partition: &IPUPartition) {
+    let asked = fixture
+        .once(partition, "its owner is asked to release it", |object| {
+            let status = object.status.as_ref().unwrap();
+            partition_conditions::draining_since(status).is_some()
+        })
+        .await;
+    let status = asked.status.unwrap();
+    assert_eq!(status.phase, PartitionPhase::Ready, "it can still be used");
+    let message = status.message.unwrap();
+    assert!(
+        message.contains("is being drained, once 1 live Pods have ended"),
+        "{message}"
+    );
+}
+
+/// Returns a partition once it is ready on another controller, and is not requested to leave that one.
+async fn once_moved(fixture: &Fixture, partition: &IPUPartition, address: &str) -> IPUPartition {
+    let moved = fixture
+        .once(partition, "it moved", |object| {
+            let status = object.status.clone().unwrap();
+            status.phase == PartitionPhase::Ready && controller(object) == address
+        })
+        .await;
+    assert_eq!(
+        partition_conditions::draining_since(&moved.status.clone().unwrap()),
+        None
+    );
+    moved
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod() {
     let plugin = plugin().await;
@@ -84,33 +116,12 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     fixture.once_cordon(second, "").await;
     let mut drain = drain(&plugin, &first_address);
     fixture.once_cordon(first, ",Draining").await;
-    let asked = fixture
-        .once(&used, "its owner is asked to release it", |object| {
-            let status = object.status.as_ref().unwrap();
-            partition_conditions::draining_since(status).is_some()
-        })
-        .await;
-    let status = asked.status.unwrap();
-    assert_eq!(status.phase, PartitionPhase::Ready, "it can still be used");
-    let message = status.message.unwrap();
-    assert!(
-        message.contains("is being drained, once 1 live Pods have ended"),
-        "{message}"
-    );
+    once_draining(&fixture, &used).await;
     assert_eq!(fixture.ids()[0].len(), 2);
 
     let at_once = DeleteParams::default().grace_period(0);
     pods.delete("user-of-drained", &at_once).await.unwrap();
-    let moved = fixture
-        .once(&used, "it moved", |object| {
-            let status = object.status.clone().unwrap();
-            status.phase == PartitionPhase::Ready && controller(object) == second_address
-        })
-        .await;
-    assert_eq!(
-        partition_conditions::draining_since(&moved.status.clone().unwrap()),
-        None
-    );
+    let moved = once_moved(&fixture, &used, &second_address).await;
     fixture
         .once(
             &idle,
