@@ -151,6 +151,61 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
     fixture.once_in("signed", PolicyPhase::Active).await;
 }
 
+fn set_malformed_ca(oci: &mut Value) {
+    oci["certificateAuthorities"] = json!({"pem": "x"});
+}
+
+/// Returns the spec with a change of its registry.
+fn with(spec: &Value, change: fn(&mut Value)) -> Value {
+    let mut spec = spec.clone();
+    change(&mut spec["module"]["oci"]);
+    spec
+}
+
+/// Specs whose credentials are missing or do not fit, each with a part of its status.
+fn without_credentials(module: &Value) -> [(Value, &'static str); 6] {
+    [
+        (
+            with(module, |oci| without(oci, "pullSecret")),
+            "does not let anybody without credentials have",
+        ),
+        (
+            module.clone(),
+            "failed to read the Secret registry in namespace default",
+        ),
+        (
+            with(module, |oci| oci["pullSecret"]["name"] = json!("wrong")),
+            "it has no entry for 127.0.0.1",
+        ),
+        (
+            with(module, |oci| oci["pullSecret"]["name"] = json!("opaque")),
+            "has the type \"Opaque\"",
+        ),
+        (
+            with(module, |oci| without(oci, "certificateAuthorities")),
+            "failed to read the Secret registry",
+        ),
+        (
+            with(module, set_malformed_ca),
+            "failed to read the Secret registry",
+        ),
+    ]
+}
+
+/// Specs with the right credentials and a wrong CA or digest, each with a part of its status.
+fn with_wrong_contents(module: &Value) -> [(Value, &'static str); 3] {
+    let mut other = module.clone();
+    other["module"]["digest"] = json!(format!("sha256:{}", "0".repeat(64)));
+    [
+        (
+            with(module, |oci| without(oci, "certificateAuthorities")),
+            "UnknownIssuer",
+        ),
+        (with(module, set_malformed_ca), "it holds no certificate"),
+        (other, "set spec.module.digest"),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_module_that_a_registry_does_not_serve_is_awaited_and_named() {
     let fixture = Fixture::start().await;
@@ -163,44 +218,12 @@ async fn a_module_that_a_registry_does_not_serve_is_awaited_and_named() {
     let author = Author::start(Access::TlsWithUser).await;
     let pushed = author.push("1").await;
     let module = author.module(&pushed);
-    let with = |change: fn(&mut Value)| {
-        let mut spec = module.clone();
-        change(&mut spec["module"]["oci"]);
-        spec
-    };
     let wrong = json!({"auths": {"other.example.com": {"username": "a", "password": "b"}}});
     let kind = "kubernetes.io/dockerconfigjson";
     let data = [(".dockerconfigjson", wrong.to_string().into_bytes())];
     secret(&fixture.client, "wrong", kind, &data).await;
     secret(&fixture.client, "opaque", "Opaque", &data).await;
-    let mut other = module.clone();
-    other["module"]["digest"] = json!(format!("sha256:{}", "0".repeat(64)));
-    for (spec, words) in [
-        (
-            with(|oci| without(oci, "pullSecret")),
-            "does not let anybody without credentials have",
-        ),
-        (
-            module.clone(),
-            "failed to read the Secret registry in namespace default",
-        ),
-        (
-            with(|oci| oci["pullSecret"]["name"] = json!("wrong")),
-            "it has no entry for 127.0.0.1",
-        ),
-        (
-            with(|oci| oci["pullSecret"]["name"] = json!("opaque")),
-            "has the type \"Opaque\"",
-        ),
-        (
-            with(|oci| without(oci, "certificateAuthorities")),
-            "failed to read the Secret registry",
-        ),
-        (
-            with(|oci| oci["certificateAuthorities"] = json!({"pem": "x"})),
-            "failed to read the Secret registry",
-        ),
-    ] {
+    for (spec, words) in without_credentials(&module) {
         fixture.apply("waits", spec).await.unwrap();
         let waits = |status: &IPUPolicyStatus| {
             status.phase == PolicyPhase::Loading && status.message.contains(words)
@@ -210,17 +233,7 @@ async fn a_module_that_a_registry_does_not_serve_is_awaited_and_named() {
     let config = fs::read(author.path("config.json")).unwrap();
     let data = [(".dockerconfigjson", config)];
     secret(&fixture.client, "registry", kind, &data).await;
-    for (spec, words) in [
-        (
-            with(|oci| without(oci, "certificateAuthorities")),
-            "UnknownIssuer",
-        ),
-        (
-            with(|oci| oci["certificateAuthorities"] = json!({"pem": "x"})),
-            "it holds no certificate",
-        ),
-        (other, "set spec.module.digest"),
-    ] {
+    for (spec, words) in with_wrong_contents(&module) {
         fixture.apply("waits", spec).await.unwrap();
         let waits = |status: &IPUPolicyStatus| status.message.contains(words);
         fixture.once("waits", words, waits).await;
