@@ -69,6 +69,28 @@ const ERROR_MAX: f64 = 0.05;
 /// Time limit for the end of all partitions on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(4);
 
+/// Sets the time that the V-IPU controllers take for each operation.
+fn set_timings(fixture: &Fixture) {
+    let timings = Timings {
+        forming_ms: 300,
+        removing_ms: 100,
+        resetting_ms: 100,
+    };
+    for pod in &fixture.pods {
+        pod.server.with(|world, _| world.pod.timings = timings);
+    }
+}
+
+/// The V-IPU controllers, for the replay.
+fn controllers(fixture: &Fixture) -> Vec<Controller> {
+    let pods = fixture.pods.iter().zip(SIZES);
+    let controllers = pods.map(|(pod, ipus)| Controller {
+        name: pod.address.to_string(),
+        ipus,
+    });
+    controllers.collect()
+}
+
 /// A part of the real jobs, whose times are in milliseconds.
 fn part(controllers: &[Controller]) -> Vec<Job> {
     let file = checkout().join("tests/evaluation/msr-jobs.csv");
@@ -190,23 +212,10 @@ async fn the_replay_predicts_the_allocation_of_real_jobs_under_two_policies() {
     let module = built.await.unwrap().join(MODULE);
     let mut fixture = Fixture::without_proxy(&SIZES).await;
     fixture.backfill_limit = BACKFILL_LIMIT;
-    let timings = Timings {
-        forming_ms: 300,
-        removing_ms: 100,
-        resetting_ms: 100,
-    };
-    for pod in &fixture.pods {
-        pod.server.with(|world, _| world.pod.timings = timings);
-    }
+    set_timings(&fixture);
     fixture.start_proxy().await;
     let _coordinator = policy::coordinator(&fixture).await;
-    let pods = fixture.pods.iter().zip(SIZES);
-    let controllers: Vec<Controller> = pods
-        .map(|(pod, ipus)| Controller {
-            name: pod.address.to_string(),
-            ipus,
-        })
-        .collect();
+    let controllers = controllers(&fixture);
     let jobs = part(&controllers);
     assert!(jobs.len() > 250, "{}", jobs.len());
 
