@@ -53,6 +53,23 @@ async fn once_formed(place: &Place, ids: &[&String]) {
     .await;
 }
 
+/// Changes the jobs after the snapshot: one running job is deleted, one ends, one completed job is deleted, several are
+/// created and deleted again, and one new job keeps running that the snapshot does not contain. Returns the ids of the
+/// partitions of the short jobs, and of the partition of the new job.
+async fn change_jobs(place: &Place) -> (Vec<String>, String) {
+    let mut short = Vec::new();
+    place.delete_job("given-back").await;
+    for name in SHORT {
+        short.push(complete(place, name).await);
+        place.delete_job(name).await;
+    }
+    place.ends("ends-worker-0").await;
+    place.once("ends", JobState::Completed).await;
+    once_given_back(place, "ends").await;
+    place.delete_job("done").await;
+    (short, place.run_job("lost").await)
+}
+
 async fn names_of_jobs(place: &Place) -> Vec<String> {
     let jobs = place.jobs().list(&ListParams::default()).await.unwrap();
     jobs.iter().map(ResourceExt::name_any).collect()
@@ -69,21 +86,11 @@ async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twic
     let done = complete(&place, "done").await;
     let snapshot = place.plane.snapshot().await.unwrap();
 
-    // After the snapshot one running job is deleted, one ends, one completed job is deleted, several are created and
-    // deleted again, and one new job keeps running that the snapshot does not contain.
     let mut ids = vec![kept.clone(), given_back.clone(), ends, done];
-    place.delete_job("given-back").await;
-    for name in SHORT {
-        ids.push(complete(&place, name).await);
-        place.delete_job(name).await;
-    }
-    place.ends("ends-worker-0").await;
-    place.once("ends", JobState::Completed).await;
-    once_given_back(&place, "ends").await;
-    place.delete_job("done").await;
-    let lost = place.run_job("lost").await;
-    ids.push(lost.clone());
+    let (short, lost) = change_jobs(&place).await;
     once_formed(&place, &[&kept, &lost]).await;
+    ids.extend(short);
+    ids.push(lost);
 
     drop(processes);
     place.plane.restore(&snapshot).await.unwrap();
