@@ -30,6 +30,13 @@ async fn said(fixture: &JobFixture, name: &str, part: &str) {
     .await;
 }
 
+/// The user scales a job to this number of instances.
+async fn scale(fixture: &JobFixture, job: &str, instances: u32) {
+    let scaled = Patch::Merge(json!({"spec": {"replicas": instances}}));
+    let (jobs, nobody) = (fixture.jobs(), PatchParams::default());
+    jobs.patch_scale(job, &nobody, &scaled).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_running_job_completes_under_a_stricter_limit() {
     let mut fixture = JobFixture::new("stricter").await;
@@ -50,21 +57,10 @@ async fn a_running_job_completes_under_a_stricter_limit() {
     fixture
         .row("runs", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
-    let scaled = Patch::Merge(json!({"spec": {"replicas": 2}}));
-    let nobody = PatchParams::default();
-    fixture
-        .jobs()
-        .patch_scale("runs", &nobody, &scaled)
-        .await
-        .unwrap();
+    scale(&fixture, "runs", 2).await;
     said(&fixture, "runs", "spec.ipusPerJobInstance").await;
     assert_eq!(fixture.partitions().await.len(), 1);
-    let scaled = Patch::Merge(json!({"spec": {"replicas": 1}}));
-    fixture
-        .jobs()
-        .patch_scale("runs", &nobody, &scaled)
-        .await
-        .unwrap();
+    scale(&fixture, "runs", 1).await;
     fixture
         .row("runs", "Running 1 1", "Successfully reconciled IPUJob")
         .await;

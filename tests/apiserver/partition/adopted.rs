@@ -76,6 +76,19 @@ async fn adopt(fixture: &Fixture, yes: bool) -> Result<String, AdoptError> {
     Ok(String::from_utf8(printed).unwrap())
 }
 
+/// Checks the output of the command without `--yes`: a partition on the controller with this address is adopted, and one
+/// that the tracker does not name is not.
+fn check_plan(plan: &str, address: &str) {
+    let line =
+        format!("{ID}: to be adopted: 4 IPUs with 1 GCDs on {address}, for Notebook default/mnist");
+    assert!(plan.starts_with(&line), "{plan}");
+    let untracked = "p-other-default-0: left alone: the tracker does not name it";
+    assert!(plan.contains(untracked), "{plan}");
+    assert!(plan.ends_with(
+        "1 to be adopted, 1 left alone; nothing was changed: run it again with --yes\n"
+    ));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_pods() {
     let mut fixture = Fixture::without_proxy(&[16, 16]).await;
@@ -92,14 +105,7 @@ async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_po
 
     let plan = adopt(&fixture, false).await.unwrap();
     let address = fixture.pods[1].address.to_string();
-    let line =
-        format!("{ID}: to be adopted: 4 IPUs with 1 GCDs on {address}, for Notebook default/mnist");
-    assert!(plan.starts_with(&line), "{plan}");
-    let untracked = "p-other-default-0: left alone: the tracker does not name it";
-    assert!(plan.contains(untracked), "{plan}");
-    assert!(plan.ends_with(
-        "1 to be adopted, 1 left alone; nothing was changed: run it again with --yes\n"
-    ));
+    check_plan(&plan, &address);
     let now = fixture.partitions().get(&wanted.name_any()).await.unwrap();
     assert_eq!(now.status, waiting.status);
 
