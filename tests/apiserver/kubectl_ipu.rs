@@ -255,11 +255,8 @@ async fn users_see_what_their_rights_allow() {
     assert_eq!(jobs["rows"][0]["waiting"], 4);
 }
 
-#[tokio::test]
-async fn an_admin_sees_pods_warnings_and_figures_that_follow_changes() {
-    let office = Office::new().await;
-    office.node().await;
-    let pods: Api<Pod> = Api::namespaced(office.client.clone(), "default");
+/// Creates a Pod that waits for its partition, and a warning about it. Returns its UID.
+async fn waiting_pod(office: &Office, pods: &Api<Pod>) -> String {
     let pod = json!({
         "metadata": {"name": "notebook", "annotations": {"graphcore.ai/ipu": "4"}},
         "spec": {
@@ -280,6 +277,15 @@ async fn an_admin_sees_pods_warnings_and_figures_that_follow_changes() {
     let event = office.admin.file("event.json", &event.to_string());
     let create = ["create", "--filename", &event];
     office.admin.kubectl(&create).unwrap();
+    uid
+}
+
+#[tokio::test]
+async fn an_admin_sees_pods_warnings_and_figures_that_follow_changes() {
+    let office = Office::new().await;
+    office.node().await;
+    let pods: Api<Pod> = Api::namespaced(office.client.clone(), "default");
+    let uid = waiting_pod(&office, &pods).await;
     office.partition("Pod", "notebook", &uid, waiting()).await;
     office.grant("clusterrolebinding", "cluster-admin", "root");
     let parts = [
