@@ -65,26 +65,31 @@ fn waiting_for(partition: &IPUPartition, pod: &Simulator) -> String {
     of_pod.next().map_or_else(String::new, |one| one.reason)
 }
 
+/// Checks the object of a controller in the list, whose IPUs are all free.
+fn check_idle(object: &VIPUController, pod: &Simulator, total: u32) {
+    let status = status(object);
+    assert_eq!(status.address, pod.address.to_string());
+    assert_eq!((status.ipus.total, status.ipus.used), (total, 0));
+    assert_eq!(
+        (&*status.label_key, &*status.label_value),
+        ("ipunode", "here")
+    );
+    assert_eq!(condition(object, "Ready"), "True Reachable");
+    assert_eq!(condition(object, "Listed"), "True ControllerListed");
+    assert_eq!(
+        object.labels()[labels::MANAGED_BY_LABEL],
+        labels::MANAGED_BY
+    );
+    assert_eq!(object.labels()[labels::OPERATOR_NAMESPACE], NAMESPACE);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn each_controller_of_the_list_has_an_object_that_kubectl_shows() {
     let fixture = Fixture::start(&[16, 8]).await;
     let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
     for (pod, total) in [(first, 16), (second, 8)] {
         let object = fixture.once_summary(pod, "Ready").await;
-        let status = status(&object);
-        assert_eq!(status.address, pod.address.to_string());
-        assert_eq!((status.ipus.total, status.ipus.used), (total, 0));
-        assert_eq!(
-            (&*status.label_key, &*status.label_value),
-            ("ipunode", "here")
-        );
-        assert_eq!(condition(&object, "Ready"), "True Reachable");
-        assert_eq!(condition(&object, "Listed"), "True ControllerListed");
-        assert_eq!(
-            object.labels()[labels::MANAGED_BY_LABEL],
-            labels::MANAGED_BY
-        );
-        assert_eq!(object.labels()[labels::OPERATOR_NAMESPACE], NAMESPACE);
+        check_idle(&object, pod, total);
     }
     let wanted = fixture.want("counted", 4).await;
     fixture.once_in(&wanted, PartitionPhase::Ready).await;

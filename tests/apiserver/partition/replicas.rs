@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use cluster::wait::{Seen, eventually};
-use ipu_api::ipupartition::PartitionPhase;
+use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
 use kube::api::Api;
 use vipu_simulator::faults::Method;
 
-use super::fixture::{Fixture, NAMESPACE, Replica, free_port};
+use super::fixture::{Fixture, NAMESPACE, Replica, free_port, id};
 
 /// Rounds in which the leader is killed.
 const ROUNDS: usize = 4;
@@ -42,6 +42,33 @@ async fn answers(port: u16) {
     })
     .await
     .unwrap();
+}
+
+/// Waits until all are ready, and checks that no two have the same id. Returns the ids.
+async fn distinct_ids(fixture: &Fixture, wanted: &[IPUPartition]) -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    for partition in wanted {
+        let ready = fixture.once_in(partition, PartitionPhase::Ready).await;
+        assert!(ids.insert(id(&ready)), "{} has it too", ready.name_any());
+    }
+    ids
+}
+
+/// Checks that no controller was requested twice to create a partition with the same id.
+fn check_requests(fixture: &Fixture) {
+    for (pod, simulator) in fixture.pods.iter().enumerate() {
+        let calls = simulator.server.calls(0).into_iter();
+        let made: Vec<String> = calls
+            .filter(|call| call.method == Method::CreatePartition)
+            .map(|call| call.partition)
+            .collect();
+        let once: BTreeSet<&String> = made.iter().collect();
+        assert_eq!(
+            once.len(),
+            made.len(),
+            "an id was requested twice on controller {pod}"
+        );
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,33 +105,13 @@ async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
             fixture.delete(&gone).await;
         }
     }
-    let mut ids = BTreeSet::new();
-    for partition in &wanted {
-        let ready = fixture.once_in(partition, PartitionPhase::Ready).await;
-        assert!(
-            ids.insert(super::fixture::id(&ready)),
-            "{} has it too",
-            ready.name_any()
-        );
-    }
+    let ids = distinct_ids(&fixture, &wanted).await;
     fixture
         .once_ids("every partition has an IPUPartition", |found| {
             found.iter().flatten().cloned().collect::<BTreeSet<_>>() == ids
         })
         .await;
-    for (pod, simulator) in fixture.pods.iter().enumerate() {
-        let calls = simulator.server.calls(0).into_iter();
-        let made: Vec<String> = calls
-            .filter(|call| call.method == Method::CreatePartition)
-            .map(|call| call.partition)
-            .collect();
-        let once: BTreeSet<&String> = made.iter().collect();
-        assert_eq!(
-            once.len(),
-            made.len(),
-            "an id was requested twice on controller {pod}"
-        );
-    }
+    check_requests(&fixture);
     for partition in &wanted {
         fixture.delete(partition).await;
     }
