@@ -294,6 +294,13 @@ pub(crate) fn job(name: &str, ipus: u32) -> Value {
     })
 }
 
+/// The ClusterQueue with a quota of 4 IPUs and this stop policy.
+pub(super) fn queue_with(stop_policy: &str) -> Value {
+    let mut queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
+    queue["spec"]["stopPolicy"] = json!(stop_policy);
+    queue
+}
+
 /// The admin lists both V-IPU controllers, and a node reaches the second one.
 async fn list_both(place: &Place, other: &Simulator) {
     let maps: Api<ConfigMap> = Api::namespaced(place.client.clone(), RELEASE);

@@ -6,11 +6,10 @@ use ipu_api::ipujob_status::JobState;
 use kube::ResourceExt;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
-use tests::kueue::objects::cluster_queue;
 use vipu_simulator::Simulator;
 use vipu_simulator::faults::Method;
 
-use super::fixture::{FLAVOR, Fixture, QUEUE, job};
+use super::fixture::{Fixture, job, queue_with};
 use crate::chart::admin::Admin;
 use crate::processes::RELEASE;
 
@@ -25,42 +24,25 @@ fn requests(simulator: &Simulator) -> usize {
         .count()
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_user_can_neither_start_a_queued_job_nor_grant_it_anything() {
-    let queue = |stop: &str| {
-        let mut queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
-        queue["spec"]["stopPolicy"] = json!(stop);
-        queue
-    };
-    let mut fixture = Fixture::with_queue(queue("Hold")).await;
-    fixture.run_pods(false);
-    let mut own = job("own", 4);
-    own["metadata"]["annotations"] = json!({
-        "graphcore.ai/reserve-partitions": "true",
-        "graphcore.ai/admitted-pod-sets": r#"{"worker":{"labels":{"mine":"yes"}}}"#,
-    });
-    fixture.place.submit(&own).await;
-    fixture.place.once("own", JobState::Suspended).await;
-
-    let jobs = fixture.place.jobs();
+/// The user resumes the job. Waits until the operator has suspended it again.
+async fn resume(fixture: &Fixture) {
+    let (jobs, params) = (fixture.place.jobs(), PatchParams::default());
     let resume = Patch::Merge(json!({"spec": {"suspend": false}}));
-    for _ in 0..5 {
-        let params = PatchParams::default();
-        jobs.patch("own", &params, &resume).await.unwrap();
-        eventually("the job is suspended again", async || {
-            let found = jobs.get("own").await.unwrap();
-            let status = found.status.clone().unwrap_or_default();
-            let is_settled = status.observed_generation == found.metadata.generation
-                && status.launcher_status == JobState::Suspended;
-            Seen::when((found.spec.suspend, is_settled), |found| {
-                *found == (Some(true), true)
-            })
+    jobs.patch("own", &params, &resume).await.unwrap();
+    eventually("the job is suspended again", async || {
+        let found = jobs.get("own").await.unwrap();
+        let status = found.status.clone().unwrap_or_default();
+        let is_settled = status.observed_generation == found.metadata.generation
+            && status.launcher_status == JobState::Suspended;
+        Seen::when((found.spec.suspend, is_settled), |found| {
+            *found == (Some(true), true)
         })
-        .await;
-    }
-    let asked = [&fixture.place.simulator, &fixture.other].map(requests);
-    assert_eq!(asked, [0, 0], "nothing was created in between");
+    })
+    .await;
+}
 
+/// Checks that the role for users allows to change the job, and not its status.
+async fn check_rights(fixture: &Fixture) {
     let admin = Admin::of(RELEASE, fixture.place.plane.kubeconfig());
     let bind = [
         "create",
@@ -83,11 +65,33 @@ async fn a_user_can_neither_start_a_queued_job_nor_grant_it_anything() {
     let refused = admin.kubectl(&[&patch[..], &grant, &USER].concat());
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("ipujobs/status"), "{refused}");
+}
 
-    fixture.apply(&queue("None")).await;
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_can_neither_start_a_queued_job_nor_grant_it_anything() {
+    let mut fixture = Fixture::with_queue(queue_with("Hold")).await;
+    fixture.run_pods(false);
+    let mut own = job("own", 4);
+    own["metadata"]["annotations"] = json!({
+        "graphcore.ai/reserve-partitions": "true",
+        "graphcore.ai/admitted-pod-sets": r#"{"worker":{"labels":{"mine":"yes"}}}"#,
+    });
+    fixture.place.submit(&own).await;
+    fixture.place.once("own", JobState::Suspended).await;
+
+    for _ in 0..5 {
+        resume(&fixture).await;
+    }
+    let asked = [&fixture.place.simulator, &fixture.other].map(requests);
+    assert_eq!(asked, [0, 0], "nothing was created in between");
+
+    check_rights(&fixture).await;
+
+    fixture.apply(&queue_with("None")).await;
     fixture.once_running("own").await;
     let pod = fixture.place.pods().get("own-worker-0").await.unwrap();
     assert!(!pod.labels().contains_key("mine"), "{:?}", pod.labels());
+    let jobs = fixture.place.jobs();
     let admission = jobs.get("own").await.unwrap().status.unwrap().admission;
     assert!(admission.is_some_and(|admission| !admission.reserve_partitions));
     fixture.end("own").await;

@@ -7,12 +7,10 @@ use std::time::Duration;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
 use ipu_api::naming;
-use serde_json::{Value, json};
-use tests::kueue::objects::cluster_queue;
 use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Stage;
 
-use super::fixture::{FLAVOR, Fixture, QUEUE};
+use super::fixture::{Fixture, queue_with};
 
 /// Kills the operator, runs an action while it is down, and starts it again.
 async fn killed(fixture: &mut Fixture, step: &str, meanwhile: impl AsyncFnOnce(&Fixture)) {
@@ -35,13 +33,6 @@ async fn once_partition(fixture: &Fixture, what: &str, is_so: fn(Stage) -> bool)
         })
     })
     .await;
-}
-
-/// The ClusterQueue, with a quota of 4 IPUs and this stop policy.
-fn queue_with(stop_policy: &str) -> Value {
-    let mut queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
-    queue["spec"]["stopPolicy"] = json!(stop_policy);
-    queue
 }
 
 /// The job is admitted, its partition forms, and it starts. The operator is killed before each of these steps.
