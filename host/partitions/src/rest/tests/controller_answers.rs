@@ -80,27 +80,32 @@ fn an_unreachable_controller_is_named() {
     "#);
 }
 
-#[test]
-#[expect(
-    clippy::too_many_lines,
-    reason = "the snapshot is the whole answer, as a user reads it"
-)]
-fn a_controller_tells_whose_its_ipus_are() {
-    let mut ours = partition("default", 4, AttemptOutcome::Created);
-    ours.metadata.name = Some("p".to_owned());
+/// The state of a controller with a partition of the operator and one of somebody else.
+fn state(view: ControllerView) -> ControllerState {
     let listed = [("p-mnist", 4), ("by-hand", 6)].map(|(id, ipus)| ListedPartition {
         id: id.to_owned(),
         ipus,
         gcds: 1,
         ready_state: ReadyState::Active,
     });
-    let states = vec![ControllerState {
-        view: controller(16, 10, None),
+    ControllerState {
+        view,
         withheld: None,
-        version: Some("1.18.0".to_owned()),
+        version: None,
         listed: listed.into(),
-        cordon_state: Some(CordonState::Draining),
+        cordon_state: None,
         failure_stats: FailureStats::default(),
+    }
+}
+
+#[test]
+fn a_controller_tells_whose_its_ipus_are() {
+    let mut ours = partition("default", 4, AttemptOutcome::Created);
+    ours.metadata.name = Some("p".to_owned());
+    let states = vec![ControllerState {
+        version: Some("1.18.0".to_owned()),
+        cordon_state: Some(CordonState::Draining),
+        ..state(controller(16, 10, None))
     }];
     let mut held = controllers::Holdings::default();
     held.add(&ours);
@@ -167,20 +172,7 @@ fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
     let name = samples::controller().name;
     let mut view = controller(16, 10, None);
     view.name.clone_from(&name);
-    let listed = [("p-mnist", 4), ("by-hand", 6)].map(|(id, ipus)| ListedPartition {
-        id: id.to_owned(),
-        ipus,
-        gcds: 1,
-        ready_state: ReadyState::Active,
-    });
-    let states = vec![ControllerState {
-        withheld: None,
-        view,
-        version: None,
-        listed: listed.into(),
-        cordon_state: None,
-        failure_stats: FailureStats::default(),
-    }];
+    let states = vec![state(view)];
     // What has vanished is on no controller, as far as its IPUPartition says, and still held.
     let mut answer = Vec::new();
     for is_vanished in [false, true] {
