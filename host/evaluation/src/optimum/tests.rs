@@ -17,10 +17,11 @@ fn is_close(found: Option<f64>, expected: Option<f64>) -> bool {
     }
 }
 
-#[test]
-fn small_instances_are_solved_as_by_hand() {
-    type Case = (&'static str, Vec<Job>, &'static [u32], Option<(f64, f64)>);
-    let cases: [Case; 8] = [
+/// A name, the jobs, the IPUs of each controller, and the expected optima: the weighted wait and the last end.
+type Case = (&'static str, Vec<Job>, &'static [u32], Option<(f64, f64)>);
+
+fn small_instances() -> [Case; 8] {
+    [
         ("nothing", vec![], &[8], Some((0.0, 0.0))),
         (
             "the shorter one first",
@@ -67,8 +68,12 @@ fn small_instances_are_solved_as_by_hand() {
             None,
         ),
         ("too many IPUs", vec![job(0, (1, 1), 1)], &[64], None),
-    ];
-    for (name, jobs, ipus, expected) in cases {
+    ]
+}
+
+#[test]
+fn small_instances_are_solved_as_by_hand() {
+    for (name, jobs, ipus, expected) in small_instances() {
         let jobs: Vec<&Job> = jobs.iter().collect();
         let controllers = controllers(ipus);
         let (wait, end) = (

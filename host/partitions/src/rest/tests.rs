@@ -187,14 +187,18 @@ async fn old_clients_find_their_three_keys_first_and_as_they_were() {
     assert!(text.starts_with(known), "{text}");
 }
 
+/// A reachable controller with this name.
+fn named(name: &str, total_ipus: u32, used_ipus: u32, largest_free: u32) -> ControllerView {
+    ControllerView {
+        name: name.to_owned(),
+        largest_free,
+        failures: 0,
+        ..controller(total_ipus, used_ipus, None)
+    }
+}
+
 #[tokio::test]
 async fn a_question_is_answered_by_the_policy_with_the_reasons_of_those_before() {
-    let named = |name: &str, total, used, largest| ControllerView {
-        name: name.to_owned(),
-        largest_free: largest,
-        failures: 0,
-        ..controller(total, used, None)
-    };
     let down = controller(0, 0, Some("connection refused"));
     let views = [
         named("small:8090", 8, 0, 8),
