@@ -287,20 +287,7 @@ async fn write(
             let parameters = PostParams::default();
             api_of.replace_status(name, &parameters, &object).await
         }
-        Verb::PutForMetadata => {
-            let body = serde_json::to_vec(&alone(object, &status));
-            let body = body.map_err(kube::Error::SerdeError)?;
-            let request = Request::new(api_of.resource_url()).replace_subresource(
-                "status",
-                name,
-                &PostParams::default(),
-                body,
-            );
-            let mut request = request.map_err(kube::Error::BuildRequest)?;
-            let accept = HeaderValue::from_static(METADATA_ALONE);
-            request.headers_mut().insert(ACCEPT, accept);
-            api_of.clone().into_client().request(request).await
-        }
+        Verb::PutForMetadata => put_for_metadata(api_of, name, &alone(object, &status)).await,
         Verb::MergePatch => {
             let patch = json!({"metadata": {"resourceVersion": version}, "status": status});
             let patch = Patch::Merge(patch);
@@ -327,6 +314,25 @@ async fn write(
             api_of.patch_status(name, &parameters, &patch).await
         }
     }
+}
+
+/// Replaces the status, and requests only metadata in the reply.
+async fn put_for_metadata(
+    api_of: &Api<DynamicObject>,
+    name: &str,
+    object: &DynamicObject,
+) -> Result<DynamicObject, kube::Error> {
+    let body = serde_json::to_vec(object).map_err(kube::Error::SerdeError)?;
+    let request = Request::new(api_of.resource_url()).replace_subresource(
+        "status",
+        name,
+        &PostParams::default(),
+        body,
+    );
+    let mut request = request.map_err(kube::Error::BuildRequest)?;
+    let accept = HeaderValue::from_static(METADATA_ALONE);
+    request.headers_mut().insert(ACCEPT, accept);
+    api_of.clone().into_client().request(request).await
 }
 
 /// The object without all that an update of its status does not read.

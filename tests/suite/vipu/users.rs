@@ -8,6 +8,13 @@ use vipu_simulator::{Options, Simulator};
 
 use super::partition;
 
+/// A client with the credentials that these options name.
+async fn client_with(simulator: &Simulator, options: &AuthOptions) -> VipuClient {
+    let controller = simulator.controller("pod1");
+    let access = AuthFiles::open(options.clone()).await.unwrap();
+    VipuClient::with_auth(&controller, Deadlines::default(), access.subscribe()).unwrap()
+}
+
 /// A list shows only what its caller may see. If a partition of another user is missing from it, the partition may
 /// still exist.
 #[tokio::test]
@@ -20,16 +27,11 @@ async fn a_partition_of_another_user_never_counts_as_absent() {
         vipu_credentials_dir: Some(folder.path().to_owned()),
         ..AuthOptions::default()
     };
-    let controller = simulator.controller("pod1");
-    let client = async |options: &AuthOptions| {
-        let access = AuthFiles::open(options.clone()).await.unwrap();
-        VipuClient::with_auth(&controller, Deadlines::default(), access.subscribe()).unwrap()
-    };
-    let first = client(&options).await;
+    let first = client_with(&simulator, &options).await;
     first.create(&partition("p-1", 4)).await.unwrap();
     let account = first.account();
     name_user("second");
-    let second = client(&options).await;
+    let second = client_with(&simulator, &options).await;
     assert_ne!(second.account(), account);
     let asked = async |hides: Option<CodeName>, id: &str| {
         simulator.server.with(|world, _| world.users.hides = hides);
