@@ -55,13 +55,7 @@ impl ActivePolicies {
             },
             Err(reason) => {
                 if !dry_run {
-                    tracing::warn!(
-                        policy,
-                        owner = request.owner,
-                        namespace = request.namespace,
-                        "the built-in serial walk decides instead of the policy: {reason}"
-                    );
-                    self.host().metrics().count_fallback(&policy);
+                    self.record_fallback(&policy, request, &reason);
                 }
                 Placed {
                     decision: serial_walk(request, controllers, attempts),
@@ -83,6 +77,17 @@ impl ActivePolicies {
             }
         }
         placed
+    }
+
+    /// Logs and counts that the built-in serial walk decides.
+    fn record_fallback(&self, policy: &str, request: &PartitionRequest, reason: &str) {
+        tracing::warn!(
+            policy,
+            owner = request.owner,
+            namespace = request.namespace,
+            "the built-in serial walk decides instead of the policy: {reason}"
+        );
+        self.host().metrics().count_fallback(policy);
     }
 
     /// Calls one guest, and checks its decision.
