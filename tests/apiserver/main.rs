@@ -3,10 +3,6 @@
     clippy::unwrap_used,
     reason = "an error in a test's helper fails the test"
 )]
-#![allow(
-    clippy::too_many_lines,
-    reason = "a test here is one sequence of steps, from a new cluster to its end, and is clearest as one function"
-)]
 
 #[cfg(test)]
 mod again;
