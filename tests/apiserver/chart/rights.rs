@@ -3,8 +3,10 @@
 
 use super::admin::Admin;
 
-/// Processes, by the last part of the names of their ServiceAccounts.
+/// The controller, by the last part of the name of its ServiceAccount.
 const CONTROLLER: &str = "controller-manager";
+
+/// The proxy, likewise.
 const PROXY: &str = "vipu-proxy";
 
 /// A right that a process may or may not have: verb, object, namespace, and the expected answer.
@@ -157,7 +159,7 @@ fn check_rights(admin: &Admin, process: &str, cases: &[Right<'_>]) {
 async fn the_controller_grants_launchers_their_rights_and_no_others() {
     let admin = Admin::new("chart-grants").await;
     admin.helm_upgrade(&[]);
-    let operator = admin.account("controller-manager");
+    let operator = admin.account(CONTROLLER);
     let grant = |name: &str, verb: &str, resource: &str| {
         let (verb, resource) = (format!("--verb={verb}"), format!("--resource={resource}"));
         let role = [
