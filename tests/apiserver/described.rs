@@ -4,7 +4,7 @@ use cluster::progress::Progress;
 use cluster::settings::Settings;
 use cluster::tools::Tools;
 use cluster::wait::{Seen, eventually};
-use lab::demo::Kubectl;
+use harness::demo::Kubectl;
 use tests::described::{Described, Expected};
 
 use crate::job_fixture::JobFixture;

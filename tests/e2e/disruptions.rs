@@ -2,10 +2,10 @@
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
+use harness::demo::KubectlError;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use ipu_api::labels;
-use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::json;
 

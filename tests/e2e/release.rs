@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
+use harness::demo::{KubectlError, partitions_of};
+use harness::operator::NAMESPACE;
 use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use lab::demo::{KubectlError, partitions_of};
-use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::json;
 

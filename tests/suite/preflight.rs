@@ -160,7 +160,7 @@ fn another_machine_or_user_gets_advice() {
         ),
         (
             ["Linux", "aarch64", "0"],
-            "this machine is aarch64, and the lab builds for x86_64; use an x86_64 machine.",
+            "this machine is aarch64, and the harness builds for x86_64; use an x86_64 machine.",
         ),
         (
             ["Linux", "x86_64", "1000"],

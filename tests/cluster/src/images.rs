@@ -81,7 +81,7 @@ fn pause(settings: &Settings, progress: &Progress) -> Result<Image, ImageError> 
         let source = Tools::source(settings, "kubernetes")?.join("build/pause/linux/pause.c");
         let binary = dir.join("pause");
         let mut cc = Command::new("cc");
-        cc.args(["-Os", "-Wall", "-static", "-DVERSION=lab", "-o"])
+        cc.args(["-Os", "-Wall", "-static", "-DVERSION=harness", "-o"])
             .arg(&binary)
             .arg(source);
         command::run(&mut cc).map_err(|source| ImageError::Command {
