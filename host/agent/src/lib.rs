@@ -1,7 +1,8 @@
 //! The agent: one small static program that works in any container, whatever its C library.
 //!
-//! An init container copies it into the Pods of a job with a launcher. Each entry point is a command, too. Entry
-//! points:
+//! An init container copies it into the Pods of a job with a launcher. Each entry point is a command, too.
+//!
+//! Entry points:
 //! - [`install::install`] copies the program and writes the files that mpirun reads.
 //! - [`idle::idle`] is PID 1 of the workers of a launcher job.
 //! - [`exec::run`] carries mpirun's remote commands to the workers.
