@@ -19,7 +19,7 @@ const GOOD: [&str; 3] = ["Linux", "x86_64", "0"];
 fn preflight(target: &str, programs: &[&str], [system, machine, user]: [&str; 3]) -> Output {
     let path = tempfile::tempdir().unwrap();
     for program in programs {
-        // The check also asks the compiler whether it has a nightly toolchain.
+        // The check also runs the compiler to find a nightly toolchain.
         let script = if *program == "rustc" {
             "exit 0"
         } else {

@@ -1,4 +1,4 @@
-//! Pure: what an IPUJob gets where its user left something open. What the user set stays as it is.
+//! Pure: fills the missing fields of an IPUJob. Fields that the user has set stay.
 
 #[cfg(test)]
 mod table;

@@ -38,7 +38,7 @@ pub enum ImageError {
     /// A command failed.
     #[error("failed to {action}")]
     Command {
-        /// What was tried.
+        /// The action.
         action: &'static str,
         /// What failed.
         #[source]

@@ -24,7 +24,7 @@ pub enum ClientError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: KubeconfigError,
     },

@@ -20,7 +20,7 @@ pub enum PkiError {
     Certificate {
         /// The name in the certificate.
         name: String,
-        /// What was wrong.
+        /// The problem.
         #[source]
         source: rcgen::Error,
     },

@@ -1,5 +1,5 @@
-//! Pure: names, addresses and folders of the cluster. They are fixed, so that what a killed run has left is found by
-//! its name.
+//! Pure: names, addresses and folders of the cluster. They are fixed, so that the remains of a killed run are found by
+//! their names.
 
 use std::path::{Path, PathBuf};
 

@@ -237,7 +237,7 @@ async fn creates(fixture: &Fixture) -> Result<usize, Failed> {
     Ok(creates)
 }
 
-/// A queued Job of two Pods, which run until they are asked to end.
+/// A queued Job of two Pods, which run until SIGTERM.
 fn batch() -> Value {
     json!({
         "metadata": {"name": "batch", "labels": {QUEUE_LABEL: QUEUE}},

@@ -1,8 +1,8 @@
-//! Pure: what an admin can set about the rules.
+//! Pure: the admin's settings of the rules.
 
 use serde_json::Value;
 
-/// What an admin can set about the rules.
+/// The admin's settings of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Most IPUs that one instance of a job may ask for.
