@@ -1,17 +1,17 @@
 # All commands of the project. `make` without a target lists them.
 
-# The operator, and the lab that builds and runs it, share one build, so that nothing is compiled twice.
+# The operator, and the test harness that builds and runs it, share one build, so that nothing is compiled twice.
 TARGET := x86_64-unknown-linux-gnu
 # The compiler's flags, separated by the character 31: programs are static, and contain no path of this machine.
 # tests/release/src/dist.rs uses the same flags.
 UNIT := $(shell printf '\037')
 STATIC := CARGO_ENCODED_RUSTFLAGS="-Ctarget-feature=+crt-static$(UNIT)--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo$(UNIT)--remap-path-prefix=$(CURDIR)=/ipu-operator"
-# Builds only the lab, with the features that the lab, the operator, the plugin of kubectl and the simulator need
-# together. The packages are those of tests/release/src/dist.rs, because `cargo run` accepts only one package. $(LAB) must
-# be the last command of a line: `exec` replaces the shell by the lab, so that Ctrl-C reaches the lab.
+# Builds only the harness, with the features that the harness, the operator, the plugin of kubectl and the simulator
+# need together. The packages are those of tests/release/src/dist.rs, because `cargo run` accepts only one package.
+# $(HARNESS) must be the last command of a line: `exec` replaces the shell by the harness, so that Ctrl-C reaches it.
 BUILT := $(or $(CARGO_TARGET_DIR),target)
-LAB := $(STATIC) cargo build --locked --release --target $(TARGET) --target-dir $(BUILT) \
-  --package lab --package ipu-operator --package ipu-kubectl --package vipu-simulator --bin lab && exec $(BUILT)/$(TARGET)/release/lab
+HARNESS := $(STATIC) cargo build --locked --release --target $(TARGET) --target-dir $(BUILT) \
+  --package harness --package ipu-operator --package ipu-kubectl --package vipu-simulator --bin harness && exec $(BUILT)/$(TARGET)/release/harness
 # Runs programs of `tests`, which link the operator.
 BENCH := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests
 
@@ -38,27 +38,27 @@ help: ## list the targets
 
 demo: ## start a cluster of two nodes, install the operator, run three jobs, stop everything
 	@sh tests/preflight.sh demo
-	@$(LAB) demo
+	@$(HARNESS) demo
 
 up: ## start the cluster and install the operator; the last line of the output is for the shell's eval
 	@sh tests/preflight.sh up
-	@$(LAB) up
+	@$(HARNESS) up
 
 down: ## stop the cluster and remove everything that it has created
 	@sh tests/preflight.sh down
-	@$(LAB) down
+	@$(HARNESS) down
 
 dist: ## build the operator, the agent, the plugin of kubectl and the guests for release into dist/
 	@sh tests/preflight.sh dist
-	@$(LAB) dist
+	@$(HARNESS) dist
 
 release: ## build the package of a release, which installs the operator without a network, into dist/release/; with ARM64=1 for arm64 too
 	@sh tests/preflight.sh release
-	@$(LAB) release $(if $(ARM64),--arm64)
+	@$(HARNESS) release $(if $(ARM64),--arm64)
 
 release-twice: ## build the release again in another folder, without a cache, and compare every byte
 	@sh tests/preflight.sh release-twice
-	@$(LAB) release --twice $(if $(ARM64),--arm64)
+	@$(HARNESS) release --twice $(if $(ARM64),--arm64)
 
 check: ## formatting, lints and the tests that need no server: run it before every commit
 	@sh tests/preflight.sh check
@@ -71,7 +71,7 @@ test: ## all tests except the long ones, which only test-full runs: on a real AP
 	@$(MAKE) --no-print-directory check
 	@$(MAKE) --no-print-directory $(DENY)
 	$(DENY) --locked --workspace check bans licenses sources
-	@$(LAB) fetch
+	@$(HARNESS) fetch
 	@$(MAKE) --no-print-directory test-side-by-side
 
 # Both mostly wait for other processes. The output of the first follows that of the second, so that they do not mix.
@@ -123,7 +123,7 @@ advisories: ## check the dependencies against the RustSec database, which it dow
 bench: ## measure the figures of BENCHMARKS.md except those of placement and flood: calls of guests, policies, many jobs compared with mpi-operator, large jobs, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench
 	$(BENCH) --bin bench-guests -- --bench
-	@$(LAB) dist
+	@$(HARNESS) dist
 	$(BENCH) --bin bench-policies
 	$(BENCH) --no-default-features --bin bench-jobs
 	$(BENCH) --no-default-features --bin bench-partitions
@@ -139,7 +139,7 @@ placement: ## measure placement policies with jobs of a real cluster, draw plots
 
 race: ## measure jobs per second, compared with mpi-operator and with a loop that sends the same writes
 	@sh tests/preflight.sh race
-	@$(LAB) dist
+	@$(HARNESS) dist
 	$(BENCH) --no-default-features --bin bench-jobs -- --race
 
 # The profile of tests has debug assertions and overflow checks. Only these crates are optimised, so that their

@@ -16,7 +16,7 @@ target=$1
 [ "$(uname -s)" = Linux ] ||
     refuse "this is $(uname -s), and real nodes need Linux; use a virtual machine with Debian 12."
 [ "$(uname -m)" = x86_64 ] ||
-    refuse "this machine is $(uname -m), and the lab builds for x86_64; use an x86_64 machine."
+    refuse "this machine is $(uname -m), and the harness builds for x86_64; use an x86_64 machine."
 needs cargo "install Rust 1.95 or later"
 needs cc "install a C compiler (apt-get install gcc libc6-dev)"
 if [ "$target" = fuzz ]; then

@@ -1,8 +1,7 @@
-//! `ipu-operator adopt`: gives jobs that live the partitions that Graphcore's operator made for them.
+//! `ipu-operator adopt`: assigns the partitions that Graphcore's operator created to their live jobs.
 //!
-//! An admin runs it once, in a Pod of the proxy, which reaches the V-IPU controllers. It prints what it would
-//! do; with `--yes` it writes that down in the IPUPartitions. The proxy goes on from there as after an attempt
-//! of its own whose reply was lost.
+//! An admin runs it once, in a Pod of the proxy, which reaches the V-IPU controllers. It prints its plan; with `--yes`
+//! it writes the plan to the IPUPartitions. The proxy then continues as after an attempt whose reply was lost.
 
 mod plan;
 mod tracker;
@@ -29,55 +28,55 @@ use vipu_client::{AuthFiles, Registry};
 use self::plan::{Adoption, Controller, Entry, Findings};
 use crate::proxy::{ProxyArguments, ProxyOptions, deadlines};
 
-/// What is adopted, and whether that is done.
+/// Options of the command.
 #[derive(Args, Clone, Debug)]
 pub struct AdoptArguments {
     /// The options of the proxy, as its Pod has them.
     #[command(flatten)]
     pub proxy: ProxyArguments,
-    /// Adopt. Without this nothing is changed, and the plan is printed.
+    /// Adopt the partitions. Without this option, the command only prints the plan.
     #[arg(long)]
     pub yes: bool,
 }
 
-/// Why nothing, or not everything, was adopted.
+/// Why no partition, or not every partition, was adopted.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
     /// No client of the API server could be made.
     #[error("failed to find the API server")]
     Client(#[source] Box<kube::Error>),
-    /// Something that the plan is made from could not be read.
+    /// Data for the plan could not be read.
     #[error("failed to read {what}")]
     Read {
-        /// What it is.
+        /// The data.
         what: String,
-        /// What the API server said.
+        /// Error of the API server.
         #[source]
         source: Box<kube::Error>,
     },
-    /// There is no word of the other operator.
+    /// The tracker contains nothing of the other operator.
     #[error(
         "the ConfigMap {0} holds this operator's own summary; name the tracker of Graphcore's operator, or \
          a copy of it, with --tracker-configmap"
     )]
     OwnSummary(String),
-    /// What an IPUPartition holds is not known.
+    /// The contents of an IPUPartition are unreadable.
     #[error("IPUPartition {0} cannot be read, and may hold anything; correct or delete it first")]
     Unreadable(String),
-    /// An option says how to speak to V-IPU controllers, and cannot be carried out.
+    /// An option about V-IPU controllers cannot be applied.
     #[error("failed to read the certificates or credentials for V-IPU controllers")]
     Access(#[from] AuthError),
-    /// Some were not adopted. The lines before say which and why.
+    /// Some partitions were not adopted. The lines before name them and the reasons.
     #[error(
         "{0} partitions were not adopted as planned; run this again to see what became of them"
     )]
     Incomplete(usize),
-    /// The plan cannot be told.
+    /// The plan cannot be printed.
     #[error("failed to write to standard output")]
     Tell(#[from] std::io::Error),
 }
 
-/// Prints the plan to `out`, and carries it out where `yes` says so.
+/// Prints the plan to `out`, and applies it if `yes` is set.
 pub async fn run(
     client: Client,
     options: &ProxyOptions,
@@ -117,13 +116,13 @@ pub async fn run(
     Ok(())
 }
 
-/// Reads everything and makes the plan.
+/// Reads all data and computes the plan.
 async fn look(client: &Client, options: &ProxyOptions) -> Result<Vec<Entry>, AdoptError> {
     let controllers = controllers(client, options).await?;
     let tracker = config_map(client, options, &options.tracker_configmap).await?;
     let tracked = tracker::ids(&tracker);
     let tracked = tracked.map_err(|_| AdoptError::OwnSummary(options.tracker_configmap.clone()))?;
-    // Jobs first: whatever IPUPartition is read later belongs to one of them, or to a newer one.
+    // Jobs first: an IPUPartition that is read later belongs to one of them, or to a newer job.
     let jobs = Api::<IPUJob>::all(client.clone());
     let jobs = jobs.list_metadata(&ListParams::default()).await;
     let jobs = jobs.map_err(unread("the IPUJobs"))?.into_iter();
@@ -140,7 +139,7 @@ async fn look(client: &Client, options: &ProxyOptions) -> Result<Vec<Entry>, Ado
     }))
 }
 
-/// What every V-IPU controller of the admin's list has.
+/// The partitions on every V-IPU controller of the admin's list.
 async fn controllers(
     client: &Client,
     options: &ProxyOptions,
@@ -203,8 +202,8 @@ fn unread(what: &str) -> impl FnOnce(kube::Error) -> AdoptError + use<> {
     }
 }
 
-/// Writes down that the IPUPartition takes partition `id`, unless it was changed since it was read; then the
-/// answer says why not.
+/// Records that the IPUPartition adopts partition `id`. Returns the reason if the IPUPartition has changed since it was
+/// read.
 async fn adopt(client: &Client, id: &str, adoption: &Adoption) -> Result<(), String> {
     let mut partition = adoption.partition.clone();
     let status = partition.status.unwrap_or_default();

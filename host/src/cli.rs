@@ -1,4 +1,4 @@
-//! The command line of `ipu-operator`; every option can also come from the environment.
+//! The command line of `ipu-operator`; every option has an environment variable, too.
 
 use clap::{Parser, Subcommand};
 use ipu_authoring::PolicyArgs;

@@ -45,30 +45,30 @@ pub use self::options::ControllerOptions;
 /// Why the controller process ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
-    /// A signal cannot be listened to.
+    /// The process cannot listen for a signal.
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
-    /// Nobody can be told from the API server.
+    /// The API server cannot be identified among the callers.
     #[error("failed to read the CA of the webhooks' clients")]
     ClientCa(#[source] ClientCaError),
-    /// No client of the API server.
+    /// No client of the API server could be made.
     #[error("failed to make a client of the API server")]
     Client(#[source] Box<kube::Error>),
     /// The policies cannot be loaded.
     #[error("failed to load the policies")]
     GuestHost(#[source] OpenError),
-    /// A port is not served.
+    /// A port cannot be served.
     #[error("failed to serve the {what}")]
     Serve {
-        /// What it is for.
+        /// Its purpose.
         what: &'static str,
-        /// Why not.
+        /// The cause.
         #[source]
         source: ServeError,
     },
 }
 
-/// Names what a port is for.
+/// Adds the purpose of a port to its error.
 fn serving(what: &'static str) -> impl Fn(ServeError) -> ControllerError {
     move |source| ControllerError::Serve { what, source }
 }
@@ -102,7 +102,7 @@ impl ControllerOptions {
         }
     }
 
-    /// Who is certainly the API server.
+    /// How the API server is identified among the callers.
     fn callers(&self) -> Callers {
         match self.webhook_client_ca {
             Some(_) => Callers::certified(),
@@ -126,7 +126,7 @@ impl ControllerOptions {
         }
     }
 
-    /// A certificate that is given is for the webhooks' names, and there is no other.
+    /// A given certificate is for the names of the webhooks, and there is no other.
     fn metrics_certificate_manager(&self, client: &Client) -> CertificateManager {
         match self.webhook_certificate {
             Source::Made => {
@@ -146,7 +146,7 @@ impl ControllerOptions {
     }
 }
 
-/// Runs until SIGTERM or SIGINT; requests and reconciles that are under way are finished first.
+/// Runs until SIGTERM or SIGINT, and then finishes the requests and reconciles in progress.
 pub async fn run(options: ControllerOptions, log: LogLevel) -> Result<(), ControllerError> {
     let stop = CancellationToken::new();
     shutdown::on_signals(&stop).map_err(ControllerError::Signals)?;
@@ -235,14 +235,14 @@ async fn report_loaded(guests: ActivePolicies, readiness: &Readiness) {
     readiness.reached(Step::PoliciesLoaded);
 }
 
-/// What ends the whole process with it.
+/// Runs a server, and stops the whole process when the server ends.
 async fn ends_all<T>(server: impl Future<Output = T>, stop: &CancellationToken) -> T {
     let ended = server.await;
     stop.cancel();
     ended
 }
 
-/// What the process keeps itself informed of.
+/// Watches of the process.
 struct Watches {
     log: LogLevel,
     namespaces: (Namespaces, NamespaceWatch),
@@ -252,7 +252,7 @@ struct Watches {
 }
 
 impl Watches {
-    /// Follows all of it until `stop`.
+    /// Follows all watches until `stop`.
     async fn follow(self, client: &Client, release: &ReleaseOptions, stop: &CancellationToken) {
         let (log, process) = (self.log, Process::Controller);
         let (namespaces, labels) = self.namespaces;
@@ -272,8 +272,8 @@ impl Watches {
     }
 }
 
-/// Whether Kueue is installed, and what finds that out. Where the admin has switched the queues off, it counts as not
-/// installed.
+/// Whether Kueue is installed, and the watch of its API group. If the admin has disabled the queues, Kueue counts as
+/// not installed.
 fn kueue(options: &ControllerOptions) -> (ServedGroup, Option<ServedGroupWatch>) {
     if !options.kueue {
         return (ServedGroup::default(), None);

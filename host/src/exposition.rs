@@ -1,6 +1,6 @@
 //! All metrics of one process, in one registry for Prometheus.
 //!
-//! Counters count events where they happen. Gauges are read at each scrape from what the process holds.
+//! Counters count events where they happen. Gauges are computed at each scrape from the state of the process.
 
 pub mod endpoint;
 mod process;
@@ -52,7 +52,7 @@ pub struct Metrics {
     pub conflicts: Conflicts,
 }
 
-/// Reads the gauges into a registry of their own.
+/// Computes the gauges in a registry of their own.
 type Now = Arc<dyn Fn() -> BoxFuture<'static, Registry> + Send + Sync>;
 
 /// All metrics of a process, ready to be read.
@@ -63,7 +63,7 @@ pub struct Exposed {
 }
 
 impl Metrics {
-    /// Counters at zero, for a process of a release that may meet others.
+    /// Counters at zero, for a process of a release. Another release may serve the same namespaces.
     pub fn of_release(release: &ReleaseOptions) -> (Self, ConflictWatch) {
         let (namespace, configuration) = (&release.namespace, release.configuration());
         let (conflicts, watch) = conflicts(namespace, configuration, &release.scope);

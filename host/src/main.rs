@@ -1,4 +1,4 @@
-//! `ipu-operator`: reads the command line, starts the log, and hands over to the library.
+//! `ipu-operator`: reads the command line, starts the log, and calls the library.
 
 use std::process::ExitCode;
 
@@ -21,16 +21,16 @@ use ipu_runtime::telemetry::level::LogLevel;
 use ipu_runtime::telemetry::trace::{self, Traces};
 use ipu_text::{explain, sanitize_lines};
 
-/// Thousands of jobs are kept in small pieces that come and go. The C library's allocator holds half
-/// as much again for each job, and takes more time; `_RJEM_MALLOC_CONF` sets this one's habits.
+/// The process allocates and frees many small objects for thousands of jobs. The allocator of the C library needs half
+/// as much memory again for each job, and more time. `_RJEM_MALLOC_CONF` configures this one.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// Longest line of a printed error, in bytes. Lists of violations are long.
 const ERROR_LINE_MAX: usize = 16 << 10;
 
-/// Prints an error with its causes and without a backtrace, also where the environment asks for the backtrace of a
-/// panic: an error names what to change. Causes can contain text of an API server or a registry.
+/// Prints an error with its causes and without a backtrace, even if the environment enables backtraces of panics: an
+/// error names what to change. Causes can contain text of an API server or a registry.
 fn main() -> ExitCode {
     match run(Arguments::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
@@ -43,7 +43,7 @@ fn main() -> ExitCode {
 }
 
 fn run(task: Task) -> anyhow::Result<()> {
-    // An error would mean that it is installed already, which is as good.
+    // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match task {
         Task::Controller(options) => {
@@ -86,7 +86,7 @@ async fn bundled(options: &SupportOptions) -> Result<String, SupportError> {
     support::run(client, options).await
 }
 
-/// Log and traces, which end with the answer.
+/// Starts the log and the traces. They end when the result is dropped.
 fn start_log(log: &LogArguments, process: Process) -> anyhow::Result<(LogLevel, Option<Traces>)> {
     let traces = log.traces_endpoint.as_deref();
     let traces = traces.filter(|address| !address.is_empty());

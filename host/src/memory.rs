@@ -1,5 +1,5 @@
-//! Pure: the most memory that each process takes with everything that it starts, item by item. The sum must fit the
-//! limit of its container, or the kernel ends the container instead of refusing whoever asked for too much.
+//! Pure: the maximum memory of each process and its children, item by item. If the sum exceeds the limit of the
+//! container, the kernel kills the container instead of the process refusing a request.
 
 use vipu_client::replies;
 
@@ -12,34 +12,34 @@ use ipu_policies::follower::PREFETCHED;
 use ipu_policies::{CONCURRENT_EVALUATIONS, matcher};
 use ipu_runtime::port::serve::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 
-/// A process at rest with ten thousand objects, with the code of its guests: twice what BENCHMARKS.md tells.
+/// An idle process with ten thousand objects and the code of its guests: twice the figure in BENCHMARKS.md.
 const AT_REST: usize = 160 << 20;
 
-/// Native Pods that the controller knows, each with its IPUPartition.
+/// Native Pods in the cache of the controller, each with its IPUPartition.
 const NATIVE_PODS: usize = 10_000;
 
-/// A native Pod with its IPUPartition: names, labels and annotations of usual lengths, and its conditions. Twice what
-/// these fields take.
+/// A native Pod with its IPUPartition: names, labels and annotations of usual lengths, and its conditions. Twice the
+/// size of these fields.
 const NATIVE_POD: usize = 6 << 10;
 
-/// A connection: its task, what TLS holds of both directions, and an answer; beside the head of a request.
+/// A connection: its task, the buffers of TLS for both directions, and an answer. The head of a request comes on top.
 const CONNECTION: usize = 48 << 10;
 
-/// What the kernel keeps of a connection at most where nobody reads it: the receive buffer that Linux begins with.
+/// Maximum memory of an unread connection in the kernel: the initial receive buffer of Linux.
 const SOCKET: usize = 128 << 10;
 
-/// A condition that is evaluated: a copy of what it reads and what it makes of it, for each step of a policy's cost
-/// limit some ten bytes of text, or a value for some of them.
+/// An evaluated condition: a copy of its input, and its values. Each step of a policy's cost limit makes some ten bytes
+/// of text, or a value.
 const JUDGED: u64 = 25 * matcher::POLICY_LIMIT;
 
-/// A comparison, which goes on after the request has gone: the request, and the answers of three guests (the one before
-/// it, the one that counts, and the one that is tried).
+/// A comparison, which continues after its request has ended: the request, and the answers of three guests (the
+/// previous one, the active one, and the shadow).
 const COMPARED: usize = request::TREE.memory + 3 * limits::ANSWER_TREE;
 
-/// A request of the REST: what its body becomes once it is read, and a whole page as its answer.
+/// A REST request: its parsed body, and a whole page as its answer.
 const REST_REQUEST: usize = 2 << 20;
 
-/// What takes memory, and how many bytes at most.
+/// An item, and its maximum size in bytes.
 pub type Item = (&'static str, usize);
 
 /// The items of the controller.
@@ -47,7 +47,7 @@ pub fn controller() -> Vec<Item> {
     vec![
         ("at rest", AT_REST),
         ("native Pods", NATIVE_PODS * NATIVE_POD),
-        // A buffer that grows is copied: the old half is there a moment longer.
+        // A growing buffer is copied, and the old half lives a moment longer.
         ("AdmissionReviews as they are sent", BODIES.total / 2 * 3),
         ("AdmissionReviews once they are read", MEMORY),
         ("connections", connections(&[WEBHOOKS, METRICS, PROBES])),
@@ -64,14 +64,15 @@ pub fn controller() -> Vec<Item> {
 pub fn vipu_proxy() -> Vec<Item> {
     // Both ports, and the metrics on one of them.
     let requests = 3 * CONCURRENCY.total;
-    // Each connection may have one that is being read. A buffer that grows has up to twice the bytes that are in it.
+    // Each connection may have a request that is being read. A growing buffer has up to twice the capacity of its
+    // content.
     let bodies =
         2 * (REST.connections.total * QUERY_MAX + SECURE_REST.connections.total * CREATE_MAX);
     vec![
         ("at rest", AT_REST),
         ("bodies of the REST", bodies),
         ("requests of the REST", requests * REST_REQUEST),
-        // Others answer with kilobytes, which are in what the process takes at rest.
+        // Other replies have kilobytes, which are part of the idle process.
         ("replies of 256 V-IPU controllers that lie", replies::MOST),
         ("connections", connections(&[REST, SECURE_REST, PROBES])),
         ("sockets", sockets(&[REST, SECURE_REST, PROBES])),
@@ -97,7 +98,7 @@ fn sockets(ports: &[Limits]) -> usize {
     all.sum::<usize>() * SOCKET
 }
 
-/// Those from registries, before their turn.
+/// Modules from registries that wait to be loaded.
 fn waiting_modules() -> usize {
     PREFETCHED * usize::try_from(limits::MODULE).unwrap_or(usize::MAX)
 }
@@ -111,7 +112,7 @@ fn loaded_modules() -> usize {
     usize::try_from(limits::LOADED).unwrap_or(usize::MAX)
 }
 
-/// All calls of guests at the same time, and the one module that is loaded meanwhile, with the process that compiles it.
+/// All concurrent calls of guests, and the one module that is loaded meanwhile, with the process that compiles it.
 fn guests() -> usize {
     usize::try_from(limits::ALL).unwrap_or(usize::MAX)
 }

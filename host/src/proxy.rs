@@ -1,4 +1,4 @@
-//! The vipu-proxy process: reconciles IPUPartitions, sweeps, and answers people over REST.
+//! The vipu-proxy process: reconciles IPUPartitions, sweeps, and serves REST.
 
 mod options;
 mod secure;
@@ -42,25 +42,25 @@ use crate::shutdown;
 pub use self::options::{ProxyArguments, ProxyOptions, Times};
 pub use self::secure::SecureOptions;
 
-/// Why the process could not start or go on.
+/// Why the process could not start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// No client of the API server could be made.
     #[error("failed to find the API server")]
     Client(#[source] kube::Error),
-    /// The identity of the cluster is not known.
+    /// The identity of the cluster could not be read.
     #[error("failed to read the namespace kube-system, whose UID marks the ids of partitions")]
     Identity(#[source] kube::Error),
     /// The placement policy could not be loaded.
     #[error("failed to load the policies")]
     GuestHost(#[from] OpenError),
-    /// An option says how to speak to V-IPU controllers, and cannot be carried out.
+    /// An option about V-IPU controllers cannot be applied.
     #[error("failed to read the certificates or credentials for V-IPU controllers")]
     Access(#[from] AuthError),
-    /// A REST port is not served.
+    /// A REST port cannot be served.
     #[error("failed to serve a REST port")]
     Rest(#[from] ServeError),
-    /// SIGTERM cannot be waited for.
+    /// The process cannot listen for SIGTERM.
     #[error("failed to wait for signals")]
     Signal(#[source] std::io::Error),
 }
@@ -86,7 +86,7 @@ pub async fn run(options: ProxyOptions, log: LogLevel) -> Result<(), ProxyError>
     Box::pin(run_with(options, client, policies, metrics, stop)).await
 }
 
-/// Runs until `stop`. Dropped before, it ends at once, as if it was killed.
+/// Runs until `stop`. If it is dropped earlier, it ends at once, as if the process was killed.
 pub async fn run_with(
     options: ProxyOptions,
     client: Client,
@@ -144,7 +144,7 @@ pub async fn run_with(
     Ok(served?)
 }
 
-/// What the decisions depend on.
+/// Settings of the decisions.
 async fn settings(options: &ProxyOptions, client: &Client) -> Result<Settings, ProxyError> {
     Ok(Settings {
         identity: identity(client, &options.release.namespace).await?,
@@ -175,7 +175,7 @@ fn follow_policies(
     });
 }
 
-/// What the two ports answer from.
+/// Sources of the answers of the two ports.
 fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
     let sources = Sources {
         partitions: shared.watched.clone(),
@@ -195,7 +195,7 @@ fn behind(shared: &Shared, metrics: &Metrics) -> (Sources, Exposed) {
     (sources, exposed)
 }
 
-/// Serves both REST ports and the probes; where one cannot be served, none is.
+/// Serves both REST ports and the probes. If one of them fails, none is served.
 async fn serve(
     options: &ProxyOptions,
     client: Client,
@@ -234,8 +234,9 @@ async fn follow_controllers(
     }
 }
 
-/// Reconciles whenever this replica leads, once the active policies are loaded. Where it no longer does, what is under way is dropped as if
-/// the process was killed: the next leader finds everything that matters written down. Events need no lead.
+/// Reconciles while this replica leads, once the active policies are loaded. When it loses the leadership, work in
+/// progress is dropped as if the process was killed: the next leader finds all necessary state in the API. Events need
+/// no leadership.
 async fn run_as_leader(
     shared: Shared,
     objects: ControllerObjects,
@@ -269,7 +270,7 @@ async fn run_as_leader(
                 tokio::spawn(async move { context.events.close().await });
                 continue;
             }
-            // A partition that forms may take minutes; the next leader finds it.
+            // Forming a partition may take minutes; the next leader finds it.
             () = shutdown::drained(&stop) => {}
             () = lead(context.clone(), (&objects, &manager), &options, stop.clone()) => {}
         }
@@ -278,8 +279,8 @@ async fn run_as_leader(
     }
 }
 
-/// What the leader does until `stop`. Begins once the list of controllers was read, since an empty
-/// list would mean nothing before, it is known which of them are cordoned, and the nodes are known.
+/// Runs the work of the leader until `stop`. It starts when the list of controllers, their cordons and the nodes have
+/// been read, because an empty list would mean nothing before.
 async fn lead(
     context: Arc<Context>,
     (objects, manager): (&ControllerObjects, &ManagingRelease),
@@ -317,8 +318,9 @@ async fn lead(
     futures::join!(reconcile, sweep, summary, advertise, objects, accounting);
 }
 
-/// What marks the ids of this cluster, on V-IPU controllers that several clusters may use: the UID of the
-/// namespace `kube-system`. The release has no part in it, so that the next one finds what it left.
+/// Identity of this cluster in ids of partitions, because several clusters may use one V-IPU controller: the UID of the
+/// namespace `kube-system`. It does not depend on the release, so that a later release finds the partitions of an
+/// earlier one.
 async fn identity(client: &Client, namespace: &str) -> Result<Identity, ProxyError> {
     let system = Api::<Namespace>::all(client.clone())
         .get("kube-system")
@@ -328,7 +330,7 @@ async fn identity(client: &Client, namespace: &str) -> Result<Identity, ProxyErr
     Ok(Identity::new(&cluster, namespace))
 }
 
-/// How long the V-IPU controllers may take.
+/// Deadlines of calls to V-IPU controllers.
 pub(crate) fn deadlines(options: &ProxyOptions) -> Deadlines {
     Deadlines {
         connect: Duration::from_secs(3),

@@ -1,4 +1,4 @@
-//! How both processes end.
+//! Shutdown of both processes.
 
 use std::io;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Time limit of the work in progress when a process is told to stop. It is shorter than the Pod's grace period.
+/// Time limit of the work in progress after the stop signal. It is shorter than the Pod's grace period.
 const DRAIN: Duration = Duration::from_secs(15);
 
 /// Cancels `stop` on SIGTERM or SIGINT.
@@ -25,7 +25,7 @@ pub(crate) fn on_signals(stop: &CancellationToken) -> io::Result<()> {
     Ok(())
 }
 
-/// Ends when the time limit of the work in progress is over.
+/// Returns when the time limit of the work in progress is over.
 pub(crate) async fn drained(stop: &CancellationToken) {
     stop.cancelled().await;
     tokio::time::sleep(DRAIN).await;

@@ -26,13 +26,13 @@ use tokio::time::timeout;
 use self::bundle::{Bundle, Contents};
 use self::plan::{Form, Read};
 
-/// Longest time of one read.
+/// Time limit of one read.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Most bytes of one answer.
+/// Maximum size of one answer, in bytes.
 const LARGEST: u64 = 32 << 20;
 
-/// What is gathered, and where it goes.
+/// Options of the command.
 #[derive(Args, Clone, Debug)]
 pub struct SupportOptions {
     /// Namespace of the release.
@@ -66,7 +66,7 @@ pub enum SupportError {
     Name {
         /// The option.
         option: &'static str,
-        /// What was given.
+        /// The given value.
         value: String,
     },
     /// The archive cannot be written.
@@ -74,13 +74,13 @@ pub enum SupportError {
     Write {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
 }
 
-/// Gathers the bundle and writes it; what cannot be read is named in it. Answers a line for people.
+/// Collects the bundle and writes it. The bundle names what could not be read. Returns a line for users.
 pub async fn run(client: Client, options: &SupportOptions) -> Result<String, SupportError> {
     check_names(options)?;
     let contents = gather(client, options).await;
@@ -114,14 +114,14 @@ fn check_names(options: &SupportOptions) -> Result<(), SupportError> {
     Ok(())
 }
 
-/// Reads everything, one after the other: a cluster in trouble is not asked for more at once.
+/// Reads everything, one after the other, to add little load to a cluster with problems.
 async fn gather(client: Client, target: &SupportOptions) -> Contents {
     let mut bundle = Bundle::default();
     for one in plan::reads(target) {
         let answer = read(&client, &one).await;
         bundle.add(one, answer);
     }
-    // Which Pods there are is asked again, whatever was made of the answer above.
+    // The Pods are read again, in their unprocessed form.
     let pods = Read {
         file: "logs".to_owned(),
         path: plan::pods(target),
@@ -145,7 +145,7 @@ async fn gather(client: Client, target: &SupportOptions) -> Contents {
     bundle.finish(&Timestamp::now().to_string())
 }
 
-/// The answer, as far as it is not too long; or why there is none.
+/// The answer, up to the size limit, or the error.
 async fn read(client: &Client, read: &Read) -> Result<String, String> {
     let request = Request::get(&read.path).body(Vec::new());
     let request = request.map_err(|error| explain(&error))?;

@@ -1,4 +1,4 @@
-//! `ipu-operator verify`: runs one small job to its end as a user would, or says what holds it up.
+//! `ipu-operator verify`: runs one small job to its end as a user would, or reports what blocks it.
 
 mod job;
 
@@ -14,13 +14,13 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use self::job::Progress;
 
-/// Between two looks.
+/// Period of the reads.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long the job may take to go, once it was deleted.
+/// Time limit of the job's deletion.
 const LEAVING: Duration = Duration::from_mins(1);
 
-/// What job is run, and for how long.
+/// Options of the command.
 #[derive(Args, Clone, Debug)]
 pub struct VerifyOptions {
     /// Namespace of the job.
@@ -46,24 +46,24 @@ pub struct VerifyOptions {
     pub timeout_seconds: u64,
 }
 
-/// Why the operator is not shown to work.
+/// Why the check failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// No client of the API server could be made.
     #[error("failed to find the API server")]
     Client(#[source] Box<kube::Error>),
-    /// The job was not taken: the webhooks refuse it or do not answer, or the right is missing.
+    /// The job was not accepted: the webhooks refuse it or do not answer, or the right is missing.
     #[error("failed to {action} the IPUJob {name}")]
     Job {
-        /// What was tried.
+        /// The attempted action.
         action: &'static str,
         /// Name of the job.
         name: String,
-        /// What the API server said.
+        /// Error of the API server.
         #[source]
         source: Box<kube::Error>,
     },
-    /// It came to another end than Completed.
+    /// The job failed.
     #[error("the IPUJob {name} is Failed: {why}")]
     Failed {
         /// Name of the job.
@@ -71,33 +71,32 @@ pub enum VerifyError {
         /// Its last message.
         why: String,
     },
-    /// It came to no end in time.
+    /// The job did not complete in time.
     #[error("the IPUJob {name} is not Completed after {seconds} s: {why}")]
     Late {
         /// Name of the job.
         name: String,
-        /// For how long it was waited.
+        /// The waiting time.
         seconds: u64,
-        /// What holds it up.
+        /// What blocks it.
         why: String,
     },
-    /// It was deleted and did not go.
+    /// The job was deleted and still exists.
     #[error(
         "the IPUJob {name} is still there {seconds} s after its deletion; does the controller run?"
     )]
     Left {
         /// Name of the job.
         name: String,
-        /// For how long it was waited.
+        /// The waiting time.
         seconds: u64,
     },
-    /// What happens cannot be told.
+    /// The progress cannot be printed.
     #[error("failed to write to standard output")]
     Tell(#[source] std::io::Error),
 }
 
-/// Runs the job and deletes it, whatever came of it. What happens is told to `out`, a line for each
-/// change.
+/// Runs the job, and deletes it in any case. Prints a line to `out` for each change.
 pub async fn run(
     client: Client,
     options: &VerifyOptions,

@@ -4,12 +4,12 @@ use cluster::progress::Progress;
 use cluster::settings::Settings;
 use cluster::tools::Tools;
 use cluster::wait::{Seen, eventually};
-use lab::demo::Kubectl;
+use harness::demo::Kubectl;
 use tests::described::{Described, Expected};
 
 use crate::job_fixture::JobFixture;
 
-/// Waits until `kubectl describe` of a job shows this and no warning. Returns what was read, and its text.
+/// Waits until `kubectl describe` of a job shows this and no warning. Returns the parts of the output, and its text.
 pub(crate) async fn once_described(
     fixture: &JobFixture,
     name: &str,

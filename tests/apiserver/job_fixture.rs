@@ -117,7 +117,7 @@ impl JobFixture {
     pub(crate) async fn kill(&mut self) {
         if let Some(controller) = self.controller.take() {
             controller.abort();
-            // The error only says that the task was aborted.
+            // The error only means that the task was aborted.
             let _ = controller.await;
         }
     }

@@ -64,7 +64,7 @@ async fn jobs_continue_when_the_leader_is_lost_and_when_it_stops() {
     let same = fixture.pods().get("one-worker-0").await.unwrap();
     assert_eq!(same.metadata.uid, worker.metadata.uid);
 
-    // A controller that is asked to stop releases its Lease at once.
+    // A controller that stops on a signal releases its Lease at once.
     let third = start(&fixture, "controller-c", &stop);
     ending.cancel();
     // Its jobs have deadlines in minutes, which the test does not wait for.

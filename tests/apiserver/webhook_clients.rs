@@ -129,7 +129,7 @@ async fn only_the_api_server_is_answered_where_a_ca_is_given() {
     };
     let place = Place::of(plane, given).await;
 
-    // All API servers are configured first, and nobody is refused yet.
+    // All API servers are configured first, and no client is refused yet.
     let open = place.controller("open", Vec::new()).await;
     the_api_server_is_answered(&place, "before").await;
     for identity in [None, Some(&client), Some(&of_cluster)] {

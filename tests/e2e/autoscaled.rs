@@ -3,8 +3,8 @@
 use std::fs;
 
 use cluster::wait::{Seen, until};
+use harness::demo::KubectlError;
 use kube::ResourceExt;
-use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 

@@ -1,11 +1,11 @@
 //! A typing error in the admin's list of V-IPU controllers.
 
 use cluster::wait::{Seen, until};
+use harness::demo::KubectlError;
+use harness::operator::NAMESPACE;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use lab::demo::KubectlError;
-use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Reads the output of `kubectl describe ipujob`, as the user of the job does.
 
 use cluster::wait::{Seen, until};
-use lab::demo::KubectlError;
+use harness::demo::KubectlError;
 use libtest_mimic::Failed;
 use tests::described::{Described, Expected};
 

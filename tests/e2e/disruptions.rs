@@ -2,10 +2,10 @@
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
+use harness::demo::KubectlError;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use ipu_api::labels;
-use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::json;
 
@@ -13,10 +13,10 @@ use crate::failing_pods::{IMAGE, job};
 use crate::fixture::{Fixture, PATIENCE};
 use crate::pods::{node_of, runs};
 
-/// The program of every worker here: it runs until it is asked to end.
+/// The program of every worker here: it runs until SIGTERM.
 pub(crate) const SERVES: &str = "trap 'exit 0' TERM; while :; do sleep 0.1; done";
 
-/// The options of a drain that does not touch the rest of the cluster.
+/// The options of a drain that does not affect the rest of the cluster.
 const DRAIN: [&str; 4] = [
     "--ignore-daemonsets",
     "--delete-emptydir-data",
@@ -145,8 +145,8 @@ fn endless(fixture: &Fixture) -> Result<IPUJob, Failed> {
     fixture.parallel(OpenMpi::Four, 0, &command)
 }
 
-/// Drains a node of the Pods that a label selects, under a PodDisruptionBudget that requires all of them. A
-/// percentage would refer to the job's instances, which is what an IPUJob's scale counts.
+/// Drains a node of the Pods that a label selects, under a PodDisruptionBudget that requires all of them. A percentage
+/// would refer to the job's instances, which the scale of an IPUJob counts.
 async fn budget_forbids_drain(
     fixture: &Fixture,
     node: &str,

@@ -8,10 +8,10 @@ use std::process::Command;
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::plan::bin;
+use harness::operator::NAMESPACE;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};

@@ -1,8 +1,8 @@
 //! The operator's processes are killed at the worst moments.
 
 use cluster::wait::{Seen, until};
+use harness::demo::{CleanupError, partitions_of};
 use ipu_api::ipupartition::AttemptOutcome;
-use lab::demo::{CleanupError, partitions_of};
 use libtest_mimic::Failed;
 
 use crate::fixture::{Fixture, PATIENCE};

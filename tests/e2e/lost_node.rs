@@ -4,10 +4,10 @@ use std::fs;
 
 use cluster::fault::Stopped;
 use cluster::wait::{Seen, until};
+use harness::demo::KubectlError;
 use ipu_api::ipujob_status::JobState;
 use ipu_api::naming;
 use kube::ResourceExt;
-use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::json;
 

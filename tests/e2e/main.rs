@@ -302,7 +302,7 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// A trial's name and what it does.
+/// Name and function of a trial.
 type Named = (&'static str, Check);
 
 /// The trials of an extent, if there is one of this name.

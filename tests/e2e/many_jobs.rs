@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use cluster::wait::{Seen, until};
 use futures::{StreamExt, TryStreamExt, stream};
+use harness::operator::VIPU_NAMESPACE;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use kube::Api;
 use kube::api::ListParams;
-use lab::operator::VIPU_NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::json;
 

@@ -68,7 +68,7 @@ pub(crate) fn limit_range_is_kept(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Pod Security `baseline` refuses a template that shares the network of its node, and the job says so. It accepts a
+/// Pod Security `baseline` refuses a template that shares the network of its node, and the job reports it. It accepts a
 /// parallel job as in the examples.
 pub(crate) fn baseline_accepts_a_parallel_job(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {

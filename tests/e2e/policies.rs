@@ -4,11 +4,11 @@ use std::process::Command;
 
 use cluster::command;
 use cluster::wait::{Seen, until};
+use harness::operator::NAMESPACE;
 use ipu_api::ipupolicy::{CallCounts, IPUPolicy, PolicyPhase};
 use ipu_guest_host::digest_of;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 

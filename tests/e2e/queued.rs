@@ -124,7 +124,7 @@ async fn once_noticed(fixture: &Fixture) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A queued job of 4 IPUs, which runs until it is asked to end.
+/// A queued job of 4 IPUs, which runs until SIGTERM.
 fn queued(fixture: &Fixture, name: &str) -> Result<IPUJob, Failed> {
     let mut job = fixture.example("01-single-worker.yaml")?;
     job.metadata.name = Some(name.to_owned());

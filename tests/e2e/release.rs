@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
+use harness::demo::{KubectlError, partitions_of};
+use harness::operator::NAMESPACE;
 use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::ListParams;
 use kube::{Api, ResourceExt};
-use lab::demo::{KubectlError, partitions_of};
-use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::json;
 
@@ -71,7 +71,7 @@ async fn live(fixture: &Fixture) -> Result<(), Failed> {
     picks_up(fixture, &before).await
 }
 
-/// One job with a launcher whose ranks run until they are asked to end, and one service.
+/// One job with a launcher, whose ranks run until a request to end, and one service.
 pub(crate) async fn start_jobs(fixture: &Fixture) -> Result<(), Failed> {
     let rank = "touch /tmp/runs; until [ -e /tmp/go ]; do sleep 0.2; done";
     let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
@@ -196,7 +196,7 @@ async fn keeps_what_jobs_need(fixture: &Fixture, before: &Live) -> Result<(), Fa
     Ok(())
 }
 
-/// Asks the ranks of the parallel job to end.
+/// Requests the end of the ranks of the parallel job.
 pub(crate) async fn end_the_ranks(fixture: &Fixture) -> Result<(), Failed> {
     for worker in ["parallel-worker-0", "parallel-worker-1"] {
         fixture

@@ -1,7 +1,7 @@
 //! Actions of trials on a simulated V-IPU controller, except faults.
 
 use cluster::http;
-use lab::demo::{Controller, partitions_of};
+use harness::demo::{Controller, partitions_of};
 use libtest_mimic::Failed;
 use serde_json::json;
 

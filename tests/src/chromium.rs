@@ -56,7 +56,7 @@ pub enum ChromiumError {
     NotReady {
         /// The end of its log.
         log: LogTail,
-        /// What was waited for.
+        /// The condition.
         #[source]
         source: WaitedTooLong,
     },

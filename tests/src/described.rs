@@ -5,7 +5,7 @@ use std::fmt::{Display, Formatter, Result as Formatted};
 /// The columns of the events, in order.
 const COLUMNS: [&str; 5] = ["Type", "Reason", "Age", "From", "Message"];
 
-/// What a user reads of a job.
+/// The parts of a job that a user reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Described {
     /// The state of the job.

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use cluster::http::{HttpError, request};
 use cluster::wait::{Seen, WaitedTooLong, until};
+use harness::operator::NAMESPACE;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
-use lab::operator::NAMESPACE;
 
 use crate::operator_process::{OperatorProcess, ProcessError};
 

@@ -33,7 +33,7 @@ pub struct Targets {
     pub idle: Vec<SocketAddr>,
     /// Ports of webhooks.
     pub webhooks: Vec<SocketAddr>,
-    /// Ports with TLS that ask for a token, and a path of each.
+    /// Ports with TLS that require a token, and a path of each.
     pub guarded: Vec<(SocketAddr, String)>,
     /// Ports in plain text that serve `POST /query`.
     pub queries: Vec<SocketAddr>,

@@ -11,7 +11,7 @@
 //!   [`registry`] are programs of Debian.
 //!
 //! It must not know how a cluster, a release, the installed operator or a simulated V-IPU controller is made: they are packages
-//! of their own (`cluster`, `release`, `lab`, `vipu-simulator`), which must not depend on this one.
+//! of their own (`cluster`, `release`, `harness`, `vipu-simulator`), which must not depend on this one.
 #![forbid(unsafe_code)]
 
 pub mod chromium;

@@ -96,7 +96,7 @@ pub fn model_of(bound: &'static str) -> Tests {
 /// One mistake: a text of a file, and its replacement.
 #[derive(Clone, Copy, Debug)]
 pub struct Mutation {
-    /// What it breaks, in a few words.
+    /// The broken property, in a few words.
     pub name: &'static str,
     /// The file, from the top of the repository.
     pub file: &'static str,

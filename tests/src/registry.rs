@@ -56,7 +56,7 @@ pub enum RegistryError {
     NotReady {
         /// The end of its log.
         log: LogTail,
-        /// What was waited for.
+        /// The condition.
         #[source]
         source: WaitedTooLong,
     },

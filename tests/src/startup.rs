@@ -10,11 +10,11 @@ use cluster::http::{self, HttpError};
 use cluster::progress::Progress;
 use cluster::tools::{Tools, ToolsError};
 use cluster::wait::{Seen, WaitedTooLong, until};
+use harness::demo::Operated;
+use harness::operator::Installed;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, LogParams, PostParams};
-use lab::demo::Operated;
-use lab::operator::Installed;
 use serde_json::json;
 
 use crate::load::{LoadError, define_mpi_job, jobs, once_served, start_mpi_operator};

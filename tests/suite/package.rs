@@ -227,7 +227,7 @@ fn resolved(file: &Path, link: &Path) -> PathBuf {
 }
 
 #[test]
-fn make_builds_the_lab_with_the_flags_of_what_it_builds() {
+fn make_builds_the_harness_with_the_flags_of_what_it_builds() {
     let mut make = std::process::Command::new("make");
     make.args(["--dry-run", "dist"]).current_dir(repository());
     let printed = String::from_utf8(make.output().unwrap().stdout).unwrap();

@@ -37,7 +37,7 @@ const MAY_NAME: [(&str, &[&str]); 14] = [
 /// depend on all.
 const TESTS_MAY_NAME: [(&str, &[&str]); 4] = [
     ("tests/cluster", &[]),
-    ("tests/lab", &["api", "cluster", "release", "vipu"]),
+    ("tests/harness", &["api", "cluster", "release", "vipu"]),
     ("tests/release", &["cluster", "guest-host", "policies"]),
     ("tests/vipu-simulator", &["api", "vipu"]),
 ];
@@ -63,7 +63,7 @@ fn named(package: &str) -> BTreeSet<String> {
         .filter_map(|line| line.split(['.', ' ']).next());
     let names = names.filter_map(|name| match name {
         "vipu-client" => Some("vipu"),
-        "cluster" | "lab" | "release" | "tests" | "vipu-simulator" => Some(name),
+        "cluster" | "harness" | "release" | "tests" | "vipu-simulator" => Some(name),
         other => other.strip_prefix("ipu-"),
     });
     names.map(ToOwned::to_owned).collect()

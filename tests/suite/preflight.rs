@@ -19,7 +19,7 @@ const GOOD: [&str; 3] = ["Linux", "x86_64", "0"];
 fn preflight(target: &str, programs: &[&str], [system, machine, user]: [&str; 3]) -> Output {
     let path = tempfile::tempdir().unwrap();
     for program in programs {
-        // The check also asks the compiler whether it has a nightly toolchain.
+        // The check also runs the compiler to find a nightly toolchain.
         let script = if *program == "rustc" {
             "exit 0"
         } else {
@@ -160,7 +160,7 @@ fn another_machine_or_user_gets_advice() {
         ),
         (
             ["Linux", "aarch64", "0"],
-            "this machine is aarch64, and the lab builds for x86_64; use an x86_64 machine.",
+            "this machine is aarch64, and the harness builds for x86_64; use an x86_64 machine.",
         ),
         (
             ["Linux", "x86_64", "1000"],

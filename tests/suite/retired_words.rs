@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::sources::{documents, manifests, repository, rust_files};
 
 /// Words of documents, each with the word of `CONTRIBUTING.md` that replaces it.
-const IN_DOCUMENTS: [(&str, &str); 19] = [
+const IN_DOCUMENTS: [(&str, &str); 20] = [
     ("authority", "CA"),
     ("crowd", "load test"),
     ("elder", "earlier request"),
@@ -22,6 +22,7 @@ const IN_DOCUMENTS: [(&str, &str); 19] = [
     ("rests", "is suspended, is inactive"),
     ("room", "free capacity"),
     ("shelf", "module store"),
+    ("the lab", "the harness"),
     ("the original", "Graphcore's operator"),
     ("weather", "fault rates"),
     ("wished", "desired"),
@@ -43,7 +44,7 @@ const IN_SENTENCES: [(&str, &str); 9] = [
 ];
 
 /// Words of comments and texts in Rust files, in the same way.
-const IN_SOURCES: [(&str, &str); 13] = [
+const IN_SOURCES: [(&str, &str); 14] = [
     ("elder", "earlier request"),
     ("elders", "earlier requests"),
     ("given back", "released"),
@@ -55,6 +56,7 @@ const IN_SOURCES: [(&str, &str); 13] = [
     ("mended", "fixed"),
     ("no room", "no free capacity"),
     ("quota back", "release quota"),
+    ("the lab", "the harness"),
     ("weather", "fault rates"),
     ("younger", "later request"),
 ];

@@ -41,7 +41,7 @@ Service has at most 63, hence 36. A release name may have dots, which a Service 
 {{ include "ipu-operator.fullname" . }}-vipu-controllers
 {{- end -}}
 
-{{/* Made by the operator, by cert-manager or by an admin, not by the chart: the webhooks' certificate. */}}
+{{/* The Secret of the webhooks' certificate. The operator, cert-manager or an admin creates it, not the chart. */}}
 {{- define "ipu-operator.webhookSecretName" -}}
 {{- $given := ternary .Values.certificates.given.webhookSecretName "" (eq .Values.certificates.source "given") -}}
 {{- $given | default (printf "%s-admission" (include "ipu-operator.fullname" .)) -}}
@@ -53,13 +53,13 @@ Service has at most 63, hence 36. A release name may have dots, which a Service 
 {{- $given | default (printf "%s-tls" (include "ipu-operator.proxyName" .)) -}}
 {{- end -}}
 
-{{/* The same for the controller's metrics. One that is given is that of the webhooks. */}}
+{{/* The same for the controller's metrics. A given certificate is that of the webhooks. */}}
 {{- define "ipu-operator.metricsSecretName" -}}
 {{- $made := printf "%s-tls" (include "ipu-operator.metricsServiceName" .) -}}
 {{- ternary $made (include "ipu-operator.webhookSecretName" .) (eq .Values.certificates.source "operator") -}}
 {{- end -}}
 
-{{/* The name that this certificate is for. */}}
+{{/* The DNS name of this certificate. */}}
 {{- define "ipu-operator.metricsServerName" -}}
 {{- $made := eq .Values.certificates.source "operator" -}}
 {{- $service := ternary (include "ipu-operator.metricsServiceName" .) (include "ipu-operator.webhookServiceName" .) $made -}}
@@ -71,7 +71,7 @@ Service has at most 63, hence 36. A release name may have dots, which a Service 
 {{ include "ipu-operator.fullname" . }}-admission
 {{- end -}}
 
-{{/* `true` where the caBundles come from cert-manager or from the values. */}}
+{{/* `true` if the caBundles come from cert-manager or from the values. */}}
 {{- define "ipu-operator.othersWriteCaBundle" -}}
 {{- $certificates := .Values.certificates -}}
 {{- if or (eq $certificates.source "certManager") (and (eq $certificates.source "given") $certificates.given.webhookCaBundle) -}}
@@ -94,7 +94,7 @@ where taken is a list of ports.
 {{- $free -}}
 {{- end -}}
 
-{{/* The controller's port for probes. The port of the webhooks is the administrator's choice. */}}
+{{/* The controller's port for probes. An admin chooses the port of the webhooks. */}}
 {{- define "ipu-operator.probePort" -}}
 {{- include "ipu-operator.freePort" (list 8081 (list (int .Values.admissionWebhooks.port))) -}}
 {{- end -}}
@@ -116,7 +116,7 @@ where taken is a list of ports.
 {{- include "ipu-operator.freePort" (list 8081 $taken) -}}
 {{- end -}}
 
-{{/* Made by an admin who wants other logs while the operator runs, not by the chart. */}}
+{{/* The ConfigMap of the log level. An admin creates it to change the level at run time; the chart does not. */}}
 {{- define "ipu-operator.logLevelConfigMap" -}}
 {{ include "ipu-operator.fullname" . }}-log-level
 {{- end -}}
@@ -206,7 +206,7 @@ large one would be printed with an exponent. Argument: (list repository tag).
 {{- include "ipu-operator.imageOf" (list $image.repository ($image.tag | default .Chart.AppVersion)) -}}
 {{- end -}}
 
-{{/* A repository of its own has a tag of its own; otherwise both follow the controller. */}}
+{{/* A separate repository has a separate tag; otherwise both are those of the controller. */}}
 {{- define "ipu-operator.proxyImage" -}}
 {{- $image := .Values.vipuProxy.image -}}
 {{- $repository := $image.repository | default .Values.controller.image.repository -}}
@@ -257,7 +257,7 @@ twice. Memory that is no longer needed goes back after a second, and threads sha
 {{- toYaml (concat $variables $extra) -}}
 {{- end -}}
 
-{{/* Both processes load guests: compiled ones are kept, and an admin's own take the built-in ones' place. */}}
+{{/* Both processes load guests: they store compiled ones, and an admin's guests replace the built-in ones. */}}
 {{- define "ipu-operator.volumes" -}}
 - name: cache
   emptyDir:
@@ -299,7 +299,7 @@ ipFamilies:
 {{- end }}
 {{- end -}}
 
-{{/* topologySpreadConstraints of a process, of its own Pods where they do not say of which. Arguments: (list values selector). */}}
+{{/* topologySpreadConstraints of a process. Their default selector is that of its own Pods. Arguments: (list values selector). */}}
 {{- define "ipu-operator.spread" -}}
 {{- $usual := dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" -}}
 {{- $ours := dict "labelSelector" (dict "matchLabels" (index . 1 | fromYaml)) -}}
@@ -310,7 +310,7 @@ ipFamilies:
 {{- toYaml $constraints -}}
 {{- end -}}
 
-{{/* The scale of Graphcore's operator: 1 to 6, a higher number logs more. */}}
+{{/* The scale of Graphcore's operator: 1 to 6. A higher number logs more. */}}
 {{- define "ipu-operator.proxyLogLevel" -}}
 {{- index (list "warn" "warn" "info" "info" "debug" "debug" "trace") (int .logLevel) -}}
 {{- end -}}

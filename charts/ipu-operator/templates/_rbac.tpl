@@ -7,8 +7,8 @@ first, and could never go otherwise.
 */}}
 
 {{- define "ipu-operator.controllerRules" -}}
-# Jobs: their finalizer and their status, and their end where ttlSecondsAfterFinished asks for it.
-# A cluster that guards owner references asks for `finalizers` where something is made that
+# Jobs: their finalizer and their status, and their deletion after ttlSecondsAfterFinished.
+# A cluster that guards owner references requires `finalizers` for the creation of an object that
 # belongs to a job.
 - apiGroups: [graphcore.ai]
   resources: [ipujobs]
@@ -19,7 +19,7 @@ first, and could never go otherwise.
 - apiGroups: [graphcore.ai]
   resources: [ipujobs/finalizers]
   verbs: [update]
-# What is made for a job. All but the Pods goes with the job by its owner reference. A patch ends
+# The objects of a job. Except for Pods, they are deleted with the job by their owner reference. A patch ends
 # the sidecars of a Pod whose program has ended, and gives a native Pod its partition.
 - apiGroups: [""]
   resources: [pods]
@@ -42,7 +42,7 @@ first, and could never go otherwise.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [get, list, watch, create, patch]
-# Nobody can grant what they do not hold: a job's launcher may exec into that job's workers.
+# RBAC allows to grant only own rights: the launcher of a job may exec into the workers of that job.
 - apiGroups: [""]
   resources: [pods/exec]
   verbs: [get, create]

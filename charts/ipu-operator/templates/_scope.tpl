@@ -1,6 +1,6 @@
-{{/* Whose jobs a release serves, and how it stands beside other releases. */}}
+{{/* The namespaces that a release serves, and its conflicts with other releases. */}}
 
-{{/* Whose jobs are served, as a JSON list of namespaces; empty: those of the whole cluster. */}}
+{{/* The served namespaces as a JSON list. Empty: the whole cluster. */}}
 {{- define "ipu-operator.watchNamespaces" -}}
 {{- include "ipu-operator.listOf" .Values.watchNamespaces | fromJsonArray | uniq | sortAlpha | toJson -}}
 {{- end -}}
@@ -27,12 +27,12 @@ under the same name. Arguments: (list root name).
 {{- ternary (printf "%s.%s" (index . 1) $root.Release.Namespace) (index . 1) (not (empty $scoped)) -}}
 {{- end -}}
 
-{{/* Name of both webhook configurations, by which other releases know this one. */}}
+{{/* Name of both webhook configurations. It identifies this release for others. */}}
 {{- define "ipu-operator.webhookConfiguration" -}}
 {{- include "ipu-operator.clusterName" (list . (include "ipu-operator.fullname" .)) -}}
 {{- end -}}
 
-{{/* What both processes are told of whose jobs they serve. */}}
+{{/* Arguments of both processes about the served namespaces. */}}
 {{- define "ipu-operator.scopeArguments" -}}
 - --webhook-configuration={{ include "ipu-operator.webhookConfiguration" . }}
 {{- with include "ipu-operator.watchNamespaces" . | fromJsonArray }}
@@ -48,7 +48,7 @@ install there is no webhook configuration of this release yet, so that the other
 {{- $mine := include "ipu-operator.webhookConfiguration" . -}}
 {{- $scope := include "ipu-operator.watchNamespaces" . | fromJsonArray -}}
 {{- $all := list -}}
-{{- /* Who grants the operator no rights through this chart may have none to see webhooks of others. */ -}}
+{{- /* Without RBAC of this chart, the user may lack the right to read webhooks of other releases. */ -}}
 {{- if .Values.controller.rbac.create -}}
 {{- $all = (lookup "admissionregistration.k8s.io/v1" "MutatingWebhookConfiguration" "" "").items | default list -}}
 {{- end -}}
@@ -61,7 +61,7 @@ install there is no webhook configuration of this release yet, so that the other
 {{- range $all -}}
 {{- $isOurs := eq (dig "app.kubernetes.io/part-of" "" (.metadata.labels | default dict)) "ipu-operator" -}}
 {{- $annotations := .metadata.annotations | default dict -}}
-{{- /* The configuration of this release has another name where watchNamespaces was empty before. */ -}}
+{{- /* The configuration of this release has another name if watchNamespaces was empty before. */ -}}
 {{- $release := printf "%s/%s" (dig "meta.helm.sh/release-namespace" "" $annotations) (dig "meta.helm.sh/release-name" "" $annotations) -}}
 {{- $isMine := or (eq .metadata.name $mine) (eq $release (printf "%s/%s" $.Release.Namespace $.Release.Name)) -}}
 {{- $isOlder := or (not $since) (lt (.metadata.creationTimestamp | toString) $since) -}}

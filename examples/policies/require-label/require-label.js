@@ -1,4 +1,4 @@
-// Require label: an IPUJob carries the labels that the admin asks for.
+// Require label: an IPUJob has the labels that the admin requires.
 
 /** Keys of the labels, from the settings: {"requireLabels": ["team"]}. */
 function required(settings) {

@@ -35,7 +35,7 @@ static const placement_string_t *pool(const request_t *request) {
     return NULL;
 }
 
-// Whether the Pods ask for nodes that the controller does not have.
+// Whether the Pods select nodes that the controller does not have.
 static bool contradicts(const request_t *request, const controller_t *controller) {
     for (size_t i = 0; i < request->node_selector.len; i++) {
         if (same(&request->node_selector.ptr[i].f0, &controller->label_key)

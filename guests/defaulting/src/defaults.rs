@@ -1,4 +1,4 @@
-//! Pure: what an IPUJob gets where its user left something open. What the user set stays as it is.
+//! Pure: fills the missing fields of an IPUJob. Fields that the user has set stay.
 
 #[cfg(test)]
 mod table;
@@ -17,7 +17,7 @@ pub struct Defaulted {
     pub warnings: Vec<String>,
 }
 
-/// A rule that an object breaks, so that it cannot be told what was left open.
+/// A violated rule, because of which the missing fields are unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Path of the field, such as `spec.modelReplicas`.
@@ -26,8 +26,8 @@ pub struct Violation {
     pub message: String,
 }
 
-/// Fills in what the user of an IPUJob left open, and maps the fields of alpha-5 and the misspelt
-/// one of 1.0.3 onto those of today. What is no IPUJob at all comes back unchanged.
+/// Fills the missing fields of an IPUJob, and maps the fields of alpha-5 and the misspelt field of
+/// 1.0.3 to the current ones. An object that is not an IPUJob stays unchanged.
 ///
 /// The error refuses the object.
 pub fn apply(mut object: Value) -> Result<Defaulted, Violation> {
@@ -134,8 +134,8 @@ fn broken(key: &str, message: String) -> Violation {
     }
 }
 
-/// Workers of each instance; none where the field that says it is wrong, which is for the
-/// validation to tell.
+/// Number of workers of each instance. `None`: the field is invalid, which the validation
+/// reports.
 fn workers(spec: &Map<String, Value>) -> Option<u32> {
     if let Some(named) = set(spec, "workersPerJobInstance") {
         return positive(named);

@@ -17,7 +17,7 @@ pub struct Controller {
     pub obstacle: Option<Obstacle>,
     /// IPUs that it has, used or not.
     pub total: u32,
-    /// IPUs in partitions, whoever made them.
+    /// IPUs in partitions of all owners.
     pub used: u32,
     /// The largest partition that could be made now: an estimate.
     pub largest_free: u32,
@@ -39,7 +39,7 @@ pub enum Obstacle {
 pub enum Choice {
     /// Make the partition on this controller.
     Try(String),
-    /// Ask again later; each controller with the reason why it was passed over.
+    /// Wait, with the reason of each skipped controller.
     Wait(Vec<(String, String)>),
     /// No controller could ever serve it, and why.
     Reject(String),

@@ -8,7 +8,7 @@ mod table;
 pub struct Request {
     /// IPUs wanted: a power of two.
     pub ipus: u32,
-    /// Labels that the owner's Pods ask of their node, as pairs of key and value.
+    /// Node selector of the owner's Pods, as pairs of key and value.
     pub node_selector: Vec<(String, String)>,
 }
 
@@ -27,7 +27,7 @@ pub struct Controller {
     pub unreachable: Option<String>,
     /// IPUs that it has, used or not.
     pub total_ipus: u32,
-    /// IPUs in partitions, whoever made them.
+    /// IPUs in partitions of all owners.
     pub used_ipus: u32,
     /// The largest partition that could be made now: an estimate.
     pub largest_free: u32,
@@ -47,7 +47,7 @@ pub struct Attempt {
 pub enum Decision {
     /// Make the partition on this controller.
     Try(String),
-    /// Ask again later; each controller with the reason why it was passed over.
+    /// Wait, with the reason of each skipped controller.
     Wait(Vec<(String, String)>),
     /// No controller could ever serve it, and why.
     Reject(String),

@@ -1,4 +1,4 @@
-//! The validation guest: the built-in policy that says what is wrong with an IPUJob.
+//! The validation guest: the built-in policy that reports the violations of an IPUJob.
 #![deny(unsafe_code)]
 
 /// What `wit-bindgen` makes of the contract.

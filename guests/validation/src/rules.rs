@@ -1,4 +1,4 @@
-//! Pure: every rule that an IPUJob must keep, told with the field, the value, and what to do.
+//! Pure: every rule of an IPUJob. A violation contains the field, the value, and the fix.
 
 mod fields;
 mod lifecycle;
@@ -37,7 +37,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All that there is to say of an object. No violation means that it may be admitted.
+/// The result of a validation. An object without a violation may be admitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Every rule that is broken, not only the first.
@@ -102,8 +102,8 @@ pub fn check(object: &Value, old: Option<&Value>, settings: Settings) -> Verdict
     verdict
 }
 
-/// Reads the sizing fields of a spec into numbers that keep every rule on sizes, for callers that
-/// go on to build from them. Answers all broken rules otherwise.
+/// Parses the sizing fields of a spec into numbers that meet every rule on sizes, for callers that
+/// build objects from them. Returns all violated rules otherwise.
 pub fn sizing(spec: &Value, settings: Settings) -> Result<Sizing, Vec<Violation>> {
     sizing::read(spec, settings)
 }

@@ -57,7 +57,7 @@ impl Answer {
         Self::of(Decision::Failed(message.into()))
     }
 
-    /// Not at all, without asking anybody.
+    /// Refused without a call of any policy.
     pub fn refused(violations: Vec<Violation>) -> Self {
         Self::of(Decision::Refused(violations))
     }

@@ -4,7 +4,7 @@ use ipu_text::explain;
 
 use ipu_guest_host::GuestError;
 
-/// Formats the message about a failure of `subject`, a policy. It says that the object is not the cause.
+/// Formats the message about a failure of `subject`, a policy. It states that the object is not the cause.
 pub fn message(subject: &str, error: &GuestError) -> String {
     format!(
         "{subject} gave no answer that can be used: {}; nothing is known to be wrong with the object itself, \

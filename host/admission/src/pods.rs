@@ -15,7 +15,7 @@ use super::answer::{Answer, Decision};
 use super::chain_run::{ChainRun, TIMEOUT};
 use super::request::AdmissionRequest;
 
-/// The guests that a Pod is shown to, and what they see of its namespace.
+/// The guests for Pods, and their view of the namespace.
 pub(super) struct Hooks<'s> {
     /// All active guests.
     pub(super) active: &'s ActivePolicies,

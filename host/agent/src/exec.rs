@@ -17,7 +17,7 @@ use self::outcome::NoExitCode;
 use self::stream::{Pace, StreamError};
 use self::target::TargetError;
 
-/// Longest time that one question to the API server may take before the stream is open.
+/// Time limit of one request to the API server before the stream is open.
 const ANSWER: Duration = Duration::from_secs(20);
 
 /// A command for another Pod.
@@ -25,24 +25,24 @@ const ANSWER: Duration = Duration::from_secs(20);
 pub struct ExecRequest {
     /// Name of the Pod.
     pub pod: String,
-    /// Its namespace; `None` is the namespace of the Pod that the agent runs in.
+    /// Its namespace. `None`: the namespace of the agent's Pod.
     pub namespace: Option<String>,
-    /// The command and its arguments; no shell is put around it.
+    /// The command and its arguments, without a shell.
     pub command: Vec<String>,
 }
 
-/// Why the command's own exit code is not known.
+/// Why the exit code of the command is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// The asynchronous runtime cannot start.
+    /// The asynchronous runtime could not be started.
     #[error("failed to start the agent's runtime")]
     Runtime(#[source] std::io::Error),
-    /// The Pod that the agent runs in has no service account.
+    /// The agent's Pod has no service account.
     #[error(
         "failed to read the service account of this Pod; is its automountServiceAccountToken false?"
     )]
     Config(#[source] kube::config::InClusterError),
-    /// The client cannot be made.
+    /// The client could not be created.
     #[error("failed to make a client of the API server")]
     Client(#[source] kube::Error),
     /// The Pod cannot be read.
@@ -55,31 +55,31 @@ pub enum ExecError {
         pod: String,
         /// Its namespace.
         namespace: String,
-        /// What the API server said.
+        /// Error of the API server.
         #[source]
         source: kube::Error,
     },
-    /// The Pod cannot take a command now.
+    /// The Pod cannot run a command now.
     #[error("failed to run a command in Pod {pod} of namespace {namespace}")]
     Target {
         /// Name of the Pod.
         pod: String,
         /// Its namespace.
         namespace: String,
-        /// What is missing.
+        /// The missing condition.
         #[source]
         source: TargetError,
     },
-    /// The request cannot be built.
+    /// The request could not be built.
     #[error("failed to build the request for Pod {pod}; the command must not be empty")]
     Build {
         /// Name of the Pod.
         pod: String,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: kube::core::request::Error,
     },
-    /// The stream cannot be opened.
+    /// The stream could not be opened.
     #[error(
         "failed to open a stream to Pod {pod} in namespace {namespace}; {}",
         outcome::advice(source)
@@ -89,7 +89,7 @@ pub enum ExecError {
         pod: String,
         /// Its namespace.
         namespace: String,
-        /// What the API server said.
+        /// Error of the API server.
         #[source]
         source: kube::Error,
     },
@@ -101,14 +101,14 @@ pub enum ExecError {
         /// Its namespace.
         namespace: String,
     },
-    /// The stream broke.
+    /// The stream failed.
     #[error("lost the command in Pod {pod} of namespace {namespace}; it may still be running")]
     Stream {
         /// Name of the Pod.
         pod: String,
         /// Its namespace.
         namespace: String,
-        /// How it broke.
+        /// The cause.
         #[source]
         source: StreamError,
     },
@@ -119,17 +119,17 @@ pub enum ExecError {
         pod: String,
         /// Its namespace.
         namespace: String,
-        /// What the node said.
+        /// Message of the node.
         #[source]
         source: NoExitCode,
     },
-    /// Signals cannot be listened to.
+    /// The agent cannot listen for signals.
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
 }
 
-/// Runs the command with our stdin, stdout and stderr, and answers its exit code; 128 + n where
-/// signal n ended the agent first, in which case the remote command is left to its own end.
+/// Runs the command with our stdin, stdout and stderr, and returns its exit code. If signal n ends the agent first,
+/// this is 128 + n, and the remote command continues.
 pub fn run(request: &ExecRequest) -> Result<u8, ExecError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -142,14 +142,14 @@ pub fn run(request: &ExecRequest) -> Result<u8, ExecError> {
             signal = ending.next() => Ok(128_u8.saturating_add(signal)),
         }
     });
-    // A thread may still be waiting for a line of stdin that never comes.
+    // A thread may still wait for a line of stdin.
     runtime.shutdown_background();
     result
 }
 
 async fn execute(request: &ExecRequest) -> Result<u8, ExecError> {
     let mut config = Config::incluster().map_err(ExecError::Config)?;
-    // A command may be silent, or deaf, for hours.
+    // A command may write and read nothing for hours.
     config.read_timeout = None;
     config.write_timeout = None;
     let namespace = config.default_namespace.clone();
@@ -157,8 +157,7 @@ async fn execute(request: &ExecRequest) -> Result<u8, ExecError> {
     execute_with(client, &namespace, request).await
 }
 
-/// As `run`, with a client of one's own, and without listening to signals. `namespace` is meant
-/// where the request names none.
+/// Like `run`, with a given client and without signals. `namespace` is the default namespace of the request.
 pub async fn execute_with(
     client: Client,
     namespace: &str,
@@ -177,7 +176,7 @@ pub async fn execute_with(
     remote.carry(connection).await
 }
 
-/// One Pod, seen from the agent.
+/// A remote Pod.
 struct Remote {
     pod: String,
     namespace: String,
@@ -185,8 +184,7 @@ struct Remote {
 }
 
 impl Remote {
-    /// Asks which container is meant and makes sure that it runs. Reading does no harm, so it is
-    /// tried again whatever went wrong on the way.
+    /// Finds the container, and checks that it runs. A read is harmless, so it retries after any error.
     async fn container(&self) -> Result<String, ExecError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
         let get = || async { pods.get(&self.pod).await };
@@ -208,7 +206,7 @@ impl Remote {
             })
     }
 
-    /// Opens the stream. It is tried again only where the command was certainly not started.
+    /// Opens the stream. It retries only if the command has certainly not started.
     async fn open(&self, container: String, command: &[String]) -> Result<Connection, ExecError> {
         let parameters = AttachParams::default().container(container).stdin(true);
         let requests = Request::new(Pod::url_path(&(), Some(&self.namespace)));
@@ -263,7 +261,7 @@ impl Remote {
     }
 }
 
-/// Six tries within about six seconds; the jitter keeps the workers of a large job apart.
+/// Six attempts within about six seconds. The jitter spreads the workers of a large job.
 fn patience() -> ExponentialBuilder {
     ExponentialBuilder::default()
         .with_min_delay(Duration::from_millis(100))
@@ -289,7 +287,7 @@ impl Ending {
         })
     }
 
-    /// The number of the next one.
+    /// Returns the number of the next one.
     async fn next(&mut self) -> u8 {
         tokio::select! {
             _ = self.term.recv() => 15,

@@ -1,8 +1,8 @@
-//! `ipu-agent idle`: PID 1 of a container in which others start processes: the launcher in its
-//! workers, a user in an interactive session.
+//! `ipu-agent idle`: PID 1 of a container in which others start processes: the launcher in its workers, a user in an
+//! interactive job.
 //!
-//! It reaps what is orphaned to it, passes SIGTERM and SIGINT on to every other process of the
-//! container, and ends with 0 as soon as they are gone. By itself it ends only after a given time.
+//! It reaps orphans, forwards SIGTERM and SIGINT to every other process of the container, and exits with 0 when they
+//! have ended. Without a signal it ends only after a given time.
 
 use std::collections::{HashMap, HashSet};
 use std::thread;
@@ -14,29 +14,29 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, alarm, getpid};
 
-/// How often the end of the other processes is looked for once they were told to end.
+/// Period of the check for remaining processes after the signal.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Why the agent could not idle.
+/// Why the agent failed.
 #[derive(Debug, thiserror::Error)]
 pub enum IdleError {
-    /// Signals cannot be held back.
+    /// Signals cannot be blocked.
     #[error("failed to block the signals that are to be waited for")]
     Block(#[source] Errno),
-    /// Orphans of other processes cannot be adopted.
+    /// The agent cannot become the parent of orphans.
     #[error("failed to become the parent of orphaned processes")]
     Adopt(#[source] Errno),
-    /// Waiting for the next signal failed.
+    /// The agent cannot wait for the next signal.
     #[error("failed to wait for a signal")]
     Wait(#[source] Errno),
 }
 
-/// Waits for SIGTERM or SIGINT, reaping meanwhile; then passes the signal on and answers when all
-/// other processes have ended, or after `patience`: the kernel kills what is left when PID 1 ends.
-/// After `session` seconds, where given, it does the same by itself, with SIGTERM.
+/// Waits for SIGTERM or SIGINT, and reaps orphans meanwhile. Then it forwards the signal and returns when all other
+/// processes have ended, or after `patience`: the kernel kills the rest when PID 1 ends. After `session` seconds, if
+/// given, it does the same with SIGTERM.
 ///
-/// Signals are held back and taken one by one, so no handler runs and nothing is lost: a blocked
-/// signal reaches PID 1 although the kernel drops unhandled ones.
+/// Signals are blocked and received one by one, so no handler runs and no signal is lost. A blocked signal reaches PID
+/// 1, although the kernel drops unhandled signals for it.
 pub fn idle(patience: Duration, session: Option<u32>) -> Result<(), IdleError> {
     let mut signals = SigSet::empty();
     for signal in [
@@ -49,7 +49,7 @@ pub fn idle(patience: Duration, session: Option<u32>) -> Result<(), IdleError> {
     }
     signals.thread_block().map_err(IdleError::Block)?;
     let others = Others::of_this_process()?;
-    // Whoever reads the log sees that its silence is meant.
+    // The log shows that the agent waits on purpose.
     match session {
         None => println!("ipu-agent: waiting for commands of the launcher"),
         Some(seconds) => {
@@ -75,12 +75,12 @@ pub fn idle(patience: Duration, session: Option<u32>) -> Result<(), IdleError> {
     }
 }
 
-/// The processes that a signal is passed on to.
+/// The processes that receive the signal.
 enum Others {
-    /// As PID 1: all that there are in the PID namespace, which is the container.
+    /// As PID 1: all processes of the PID namespace, which is the container.
     Namespace,
-    /// Otherwise (the Pod shares the PID namespace of the host or of its containers): only what
-    /// descends from the agent, since the rest is somebody else's.
+    /// Otherwise (the Pod shares the PID namespace of the host or of its containers): only the descendants of the
+    /// agent, because the other processes do not belong to it.
     Descendants(Pid),
 }
 
@@ -93,7 +93,7 @@ impl Others {
         Ok(Self::Descendants(getpid()))
     }
 
-    /// Sends `signal` to all of them and waits until they are gone, at most `patience`.
+    /// Sends `signal` to all of them and waits at most `patience` until they have ended.
     fn end(&self, signal: Signal, patience: Duration) {
         let deadline = Instant::now() + patience;
         self.send(Some(signal));
@@ -104,7 +104,7 @@ impl Others {
         }
     }
 
-    /// Sends `signal` (`None`: only asks) to all of them; answers whether there are any.
+    /// Sends `signal` to all of them. `None`: only checks. Returns whether there are any.
     fn send(&self, signal: Option<Signal>) -> bool {
         match self {
             Self::Namespace => kill(Pid::from_raw(-1), signal).is_ok(),
@@ -117,7 +117,7 @@ impl Others {
     }
 }
 
-/// Takes the exit status of every child that has ended, so that none stays a zombie.
+/// Reaps every child that has ended.
 fn reap() {
     loop {
         match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -129,7 +129,7 @@ fn reap() {
     }
 }
 
-/// The parent of every process that `/proc` shows.
+/// The parents of all processes in `/proc`.
 fn parents() -> HashMap<i32, i32> {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return HashMap::new();
@@ -144,14 +144,14 @@ fn parents() -> HashMap<i32, i32> {
         .collect()
 }
 
-/// The parent in a line of `/proc/<pid>/stat`. The name of the program stands in brackets before
-/// it and may itself hold brackets and spaces, so the line is read from its last bracket on.
+/// The parent in a line of `/proc/<pid>/stat`. The name of the program precedes it in brackets and may contain brackets
+/// and spaces, so the line is parsed from its last bracket.
 fn parent(stat: &str) -> Option<i32> {
     let (_, rest) = stat.rsplit_once(')')?;
     rest.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// All processes that descend from `ancestor`, without itself.
+/// All descendants of `ancestor`.
 fn descendants(ancestor: i32, parents: &HashMap<i32, i32>) -> HashSet<i32> {
     let mut found = HashSet::from([ancestor]);
     loop {

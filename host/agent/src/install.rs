@@ -1,5 +1,4 @@
-//! `ipu-agent install`: puts a copy of the agent, and the files that mpirun reads, into a folder that other
-//! containers mount.
+//! `ipu-agent install`: copies the agent, and the files that mpirun reads, into a volume of other containers.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -13,44 +12,44 @@ use crate::worker;
 /// Name of the copy.
 pub const FILE_NAME: &str = "ipu-agent";
 
-/// Name of the script that mpirun calls in the place of ssh.
+/// Name of the script that mpirun calls instead of ssh.
 pub const KUBEEXEC: &str = "kubeexec.sh";
 
 /// Name of the list of workers.
 pub const HOSTFILE: &str = "hostfile";
 
-/// The workers that a launcher reaches.
+/// The workers of a launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workers {
     /// Name of their job.
     pub job: String,
-    /// How many there are.
+    /// Their number.
     pub count: u32,
 }
 
-/// Why the agent could not be installed.
+/// Why the installation failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The running executable cannot be found or read.
     #[error("failed to open the agent's own executable")]
     OpenSelf(#[source] io::Error),
-    /// The copy, or another file, cannot be made.
+    /// The copy, or another file, cannot be created.
     #[error(
         "failed to write {path}; the folder must exist, be writable and have 10 MB of free space"
     )]
     Write {
         /// The file being written.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// A file is complete but cannot be put in its place.
+    /// A file is complete but cannot be renamed.
     #[error("failed to move the new file to {path}")]
     Rename {
-        /// The final place.
+        /// The final path.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
@@ -59,41 +58,41 @@ pub enum InstallError {
     Start {
         /// The copy.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
-    /// The copy starts but does not answer as it should.
+    /// The copy fails.
     #[error("failed to check the copy {path}: it ended with {status}")]
     Check {
         /// The copy.
         path: PathBuf,
-        /// How it ended.
+        /// Its exit status.
         status: std::process::ExitStatus,
     },
 }
 
-/// Copies the running executable to `<dir>/ipu-agent` (mode 0755), makes sure that it runs there, and writes the files
-/// for mpirun where there are `workers`.
+/// Copies the running executable to `<dir>/ipu-agent` (mode 0755), checks that it runs there, and writes the files for
+/// mpirun if there are `workers`.
 ///
-/// A file appears under its name only when it is whole: a reader never meets half a file, and an
-/// init container that was killed half-way can simply run again.
+/// A file gets its name only when it is complete. So a reader never reads half a file, and an init container that was
+/// killed can run again.
 pub fn install(dir: &Path, workers: Option<&Workers>) -> Result<PathBuf, InstallError> {
-    // The path of `current_exe` may be of another mount namespace; the link itself always works.
+    // The path of `current_exe` may be in another mount namespace. The link itself always works.
     let own = File::open("/proc/self/exe").map_err(InstallError::OpenSelf)?;
     let path = put(own, dir, (FILE_NAME, 0o755))?;
     check(&path)?;
     if let Some(workers) = workers {
-        // Open MPI passes the path of the script on to the workers and gives up, with an exit code that
-        // says nothing, where it is not executable.
+        // Open MPI passes the path of the script on to the workers. If it is not executable, Open MPI fails with an
+        // unspecific exit code.
         put(kubeexec(&path).as_bytes(), dir, (KUBEEXEC, 0o555))?;
         put(hostfile(workers).as_bytes(), dir, (HOSTFILE, 0o444))?;
     }
     Ok(path)
 }
 
-/// The first argument is the worker, untouched. The rest carries quotes that mpirun put there for
-/// a remote shell, so it must reach one as a single string.
+/// The first argument is the worker, unchanged. The other arguments contain quotes of mpirun for a remote shell, so the
+/// shell must receive them as a single string.
 fn kubeexec(agent: &Path) -> String {
     format!(
         "#!/bin/sh\n\
@@ -139,7 +138,7 @@ fn write(mut from: impl Read, to: &Path, mode: u32) -> io::Result<()> {
         .mode(mode)
         .open(to)?;
     io::copy(&mut from, &mut copy)?;
-    // The mode given at opening is cut by the umask, which the image decides.
+    // The umask, which depends on the image, restricts the mode at creation.
     copy.set_permissions(Permissions::from_mode(mode))?;
     copy.sync_all()
 }

@@ -1,28 +1,27 @@
 //! The agent: one small static program that works in any container, whatever its C library.
 //!
-//! An init container copies it into the Pods of a job with a launcher. Each entry point is a command, too. Entry points:
+//! An init container copies it into the Pods of a job with a launcher. Each entry point is a command, too.
+//!
+//! Entry points:
 //! - [`install::install`] copies the program and writes the files that mpirun reads.
 //! - [`idle::idle`] is PID 1 of the workers of a launcher job.
 //! - [`exec::run`] carries mpirun's remote commands to the workers.
 //!
-//! It must stay small. It must not know the CRDs, the V-IPU, or any package of this workspace except `ipu-text`.
-//! Names that the operator uses too stand in both: a test of the whole workspace compares them
-//! (`tests/suite/agent.rs`).
+//! It must stay small. It must not know the CRDs, the V-IPU, or any package of this workspace except `ipu-text`. The
+//! operator defines some of the same names; a test of the whole workspace compares them (`tests/suite/agent.rs`).
 #![forbid(unsafe_code)]
 
 pub mod exec;
 pub mod idle;
 pub mod install;
 
-/// Annotation of a Pod: the container that `kubectl exec`, `kubectl logs` and the agent mean where
-/// none is named (kubectl's own).
+/// Annotation of a Pod: the default container of `kubectl exec`, `kubectl logs` and the agent (defined by kubectl).
 pub const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
 
-/// Name of worker `index` of a job; the index counts over all instances.
+/// Name of worker `index` of a job. The index counts over all instances.
 pub fn worker(job: &str, index: u32) -> String {
     format!("{job}-worker-{index}")
 }
 
-/// Exit code for everything that went wrong in the agent itself; `ssh` does the same, and mpirun
-/// was written for `ssh`.
+/// Exit code for errors of the agent itself. mpirun expects the exit code of `ssh` here.
 pub const FAILED: u8 = 255;

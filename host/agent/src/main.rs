@@ -86,7 +86,7 @@ fn run(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
             pod,
             command,
         } => {
-            // An error would mean that it is installed already, which is as good.
+            // An error means that a provider is installed already.
             let _ = rustls::crypto::ring::default_provider().install_default();
             Ok(exec::run(&ExecRequest {
                 pod,

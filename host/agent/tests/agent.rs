@@ -74,8 +74,8 @@ impl Container {
             } else {
                 &["--user", "--"]
             })
-            // A shell cannot trap what was ignored when it started, and whoever runs the tests in the
-            // background has SIGINT ignored.
+            // A shell cannot trap signals that were ignored when it started, and tests in the background have SIGINT
+            // ignored.
             .args(["env", "--default-signal", "sh", "-c", script])
             .spawn()
             .unwrap();
@@ -103,7 +103,7 @@ impl Drop for Guarded {
     }
 }
 
-/// Starts an idle agent and waits until it says that it is ready.
+/// Starts an idle agent and waits until it reports that it is ready.
 fn start_agent(command: &mut Command) -> Guarded {
     let mut child = Guarded(command.stdout(Stdio::piped()).spawn().unwrap());
     let mut line = String::new();
@@ -202,7 +202,7 @@ fn the_copy_runs_and_is_replaced_whole() {
     use std::os::unix::fs::PermissionsExt;
 
     let folder = folder();
-    // What an earlier init container left when it was killed half-way.
+    // The remains of an init container that was killed.
     fs::write(folder.path().join(".ipu-agent.new"), b"half").unwrap();
     for _ in 0..2 {
         assert_eq!(

@@ -75,7 +75,7 @@ pub fn render() -> String {
     all().iter().map(render_one).collect()
 }
 
-/// One definition as the YAML file that stands in `crds/`.
+/// One definition as the YAML file in `crds/`.
 ///
 /// # Panics
 /// Never: a definition is plain data, which YAML can always express.
@@ -85,9 +85,8 @@ pub fn render_one(definition: &CustomResourceDefinition) -> String {
     format!("{HEADER}---\n{yaml}")
 }
 
-/// The partition is made of the spec as it was at first: a later change would be carried out in
-/// part (the next attempt, the columns) and in part not (what is on the controller). What an older
-/// definition let somebody leave out can be fixed.
+/// The partition is created from the first spec. A later change would affect only a part of it (the next attempt, the
+/// columns), and not the partition on the controller. Fields that an older definition left optional can be added.
 fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
     let rule = |field: &str, rule: String, message: String| ValidationRule {
         rule,
@@ -104,7 +103,7 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
         );
         rule(field, same, format!("{field} cannot change, {because}"))
     });
-    // Whether its owner can be moved says nothing of the partition, and the owner may learn otherwise.
+    // The field concerns only the owner, not the partition, and the owner may learn a new value.
     let asked = [
         "replicas",
         "reconfigurable",
@@ -139,7 +138,7 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
     stays.into_iter().chain([options, grows]).collect()
 }
 
-/// A definition whose schemas the API server takes as they are, each completed by `complete`.
+/// A definition with the schemas in the form that the API server accepts, each completed by `complete`.
 fn tidied(
     mut definition: CustomResourceDefinition,
     complete: impl Fn(&mut JSONSchemaProps),
@@ -176,7 +175,7 @@ fn tidy(schema: &mut JSONSchemaProps) {
     for_each_child(schema, |_, child| tidy(child));
 }
 
-/// Drops descriptions, gives quantities their pattern, and cuts embedded metadata to what is used.
+/// Drops descriptions, adds the pattern of quantities, and reduces embedded metadata to the used fields.
 fn tidy_template(schema: &mut JSONSchemaProps, name: Option<&str>) {
     schema.description = None;
     // The only int-or-string in a Pod template that is no quantity is the port of a probe.
@@ -241,7 +240,7 @@ mod tests {
         is_current(&folder.join("REFERENCE.md"), &reference::render(&all()));
     }
 
-    /// Compares a file with what the code makes of it, or writes it anew where that is asked for.
+    /// Compares a file with the generated one, or writes it if this is requested.
     fn is_current(path: &Path, wanted: &str) {
         if std::env::var_os("UPDATE_CRDS").is_some() {
             std::fs::write(path, wanted).unwrap();

@@ -16,8 +16,7 @@ pub const GRAPHCORE_JOB_FINALIZER: &str = "ipu.finalizers.graphcore.ai";
 /// Finalizer on IPUPartitions: held until nothing of it is left on any V-IPU controller.
 pub const PARTITION_FINALIZER: &str = "partition.finalizers.graphcore.ai";
 
-/// On an IPUPartition that was made over REST: the user who asked for it. The API server knows it as made by the
-/// proxy.
+/// On an IPUPartition that was created over REST: the requesting user. For the API server, the proxy has created it.
 pub const REQUESTED_BY_ANNOTATION: &str = "graphcore.ai/requested-by";
 
 /// Annotation on an IPUPartition: `true` gives up what its controller still holds (it is swept later).
@@ -94,7 +93,7 @@ pub const VIPU_TIMEOUT: &str = "120";
 /// Annotation of a job's worker Pods: a hash of the template that they were made from.
 pub const TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/template-hash";
 
-/// Annotation of a job's Pods: the container whose end is the Pod's end, whatever runs beside it.
+/// Annotation of a job's Pods: the main container. The Pod ends with it, regardless of other containers.
 pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";
 
 /// Annotation of a Pod: the container that `kubectl exec`, `kubectl logs` and the agent mean where none is named
@@ -117,8 +116,7 @@ pub const MANAGED_BY: &str = "ipu-operator";
 /// is of.
 pub const OPERATOR_NAMESPACE: &str = "graphcore.ai/operator-namespace";
 
-/// Annotation of a webhook configuration: the namespaces whose jobs its release serves, with commas
-/// between them; empty: all.
+/// Annotation of a webhook configuration: the namespaces that its release serves, separated by commas. Empty: all.
 pub const WATCH_NAMESPACES: &str = "graphcore.ai/watch-namespaces";
 
 /// The labels of an object that the operator makes, with this one.

@@ -4,10 +4,11 @@
 //! - [`ipujob::IPUJob`], [`ipupartition::IPUPartition`], [`ipupolicy::IPUPolicy`] and
 //!   [`vipu_controller::VIPUController`] are the kinds. [`accounting`] is part of the last.
 //! - [`crd`] generates their CustomResourceDefinitions, and `crds/REFERENCE.md` from these.
-//! - [`labels`] has the labels, annotations and finalizers that the operator gives, [`naming`] the names of its objects
-//!   and the ids of V-IPU partitions. [`dns1123`] tells which names Kubernetes accepts.
+//! - [`labels`] has the labels, annotations and finalizers that the operator sets, [`naming`] the names of its objects
+//!   and the ids of V-IPU partitions. [`dns1123`] checks names by the rules of Kubernetes.
 //! - [`pod_request`] reads the IPUs that a Pod of any owner requests, and [`partition_request`] makes an IPUPartition.
-//! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory, and [`object_ref`] names an object.
+//! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory, and [`object_ref`] names an
+//!   object.
 //!
 //! It does no I/O and decides nothing. It must not know the V-IPU, guests, registries, or any other package of this
 //! workspace, and it needs no client of Kubernetes.

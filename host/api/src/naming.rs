@@ -23,7 +23,7 @@ pub fn worker(job: &str, index: u32) -> String {
     format!("{job}-worker-{index}")
 }
 
-/// A label value that stands for `name`: the name itself where it fits, else its start and a hash.
+/// A label value for `name`: the name itself if it fits, otherwise its prefix and a hash.
 pub fn label_value(name: &str) -> String {
     shorten(name, 63)
 }
@@ -76,12 +76,12 @@ pub fn workload(job: &str, uid: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     tag: String,
-    /// The tag of versions that told the releases of a cluster apart.
+    /// The tag of versions that distinguished the releases of a cluster.
     former_tag: String,
 }
 
 impl Identity {
-    /// The mark of the cluster whose namespace `kube-system` has this UID, for the release in `namespace`.
+    /// The mark of the cluster with this UID of the namespace `kube-system`, for the release in `namespace`.
     pub fn new(cluster: &str, namespace: &str) -> Self {
         Self {
             tag: hash(&[cluster], TAG),

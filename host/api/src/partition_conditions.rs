@@ -12,13 +12,13 @@ pub const READY: &str = "Ready";
 /// Reason of `Ready` while a partition in use is in error or missing, for a time.
 pub const DISTURBED: &str = "Disturbed";
 
-/// Condition: the owner is asked to end the Pods that use the partition, so that it can move.
+/// Condition: the owner must end the Pods that use the partition, so that it can move.
 pub const DRAINING: &str = "Draining";
 
 /// Condition: the controller is at work on the partition, which cannot be used meanwhile.
 pub const BUSY: &str = "Busy";
 
-/// Condition: the controller says that it has nothing of the partition, which is to be there.
+/// Condition: the controller reports that it does not have the partition, although it should.
 pub const MISSING: &str = "Missing";
 
 /// Reason of `Ready` while a controller makes the partition and nothing is in the way.
@@ -29,12 +29,12 @@ pub fn busy_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == BUSY && one.status == "True")
 }
 
-/// Since when the controller has said that it has nothing of the partition, where it does.
+/// Time since when the controller has reported that it does not have the partition. `None`: it has the partition.
 pub fn missing_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == MISSING && one.status == "True")
 }
 
-/// Since when the owner is asked to end the Pods that use the partition, where it is.
+/// Time since when the owner must end the Pods that use the partition. `None`: it need not.
 pub fn draining_since(status: &IPUPartitionStatus) -> Option<Timestamp> {
     time_of(status, |one| one.type_ == DRAINING && one.status == "True")
 }
@@ -107,7 +107,7 @@ pub fn ready(
     status
 }
 
-/// Makes a condition true with what is said now.
+/// Sets a condition to True, with the current reason and message.
 pub fn renew(status: &mut IPUPartitionStatus, type_: &str, said: (&str, String), now: Timestamp) {
     let renewed = condition::renewed(&status.conditions, type_, true, said, now);
     condition::put(&mut status.conditions, renewed);

@@ -13,7 +13,7 @@ use crate::labels::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
 /// Longest value that a message repeats, in characters.
 const SHOWN: usize = 40;
 
-/// What a Pod requests.
+/// Request of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PodRequest {
     /// A partition that the operator creates for this Pod alone.
@@ -27,7 +27,7 @@ pub enum PodRequest {
 pub struct NewPartition {
     /// Number of IPUs; at least 1.
     pub ipus: u32,
-    /// Index of the container whose limit requests them.
+    /// Index of the container with the limit.
     pub container: Option<usize>,
     /// Whether the annotation requests them.
     pub is_annotated: bool,
@@ -58,7 +58,7 @@ impl PodRequest {
         Self::read(&RawRequest::of_json(pod))
     }
 
-    /// Reads the request of a Pod of the API server, whose fields have their types. `None`: the Pod requests no IPUs.
+    /// Reads the request of a Pod from the API server, with checked types. `None`: the Pod requests no IPUs.
     pub fn of_pod(pod: &Pod) -> Result<Option<Self>, PodRequestError> {
         Self::read(&RawRequest::of_pod(pod))
     }

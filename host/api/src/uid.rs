@@ -1,4 +1,4 @@
-//! Pure: UIDs of objects, and other texts by which things are told apart, small in memory.
+//! Pure: UIDs of objects, and other identifying texts, in compact form.
 
 use sha2::{Digest, Sha256};
 

@@ -80,7 +80,7 @@ pub(super) enum CaseError {
     Form {
         /// The field.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         source: serde_json::Error,
     },
     /// Its request is invalid.

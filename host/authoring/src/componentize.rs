@@ -1,4 +1,4 @@
-//! `policy componentize`: makes a component of what a compiler made.
+//! `policy componentize`: converts the output of a compiler to a component.
 
 use std::path::PathBuf;
 

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// Largest document that is read, in bytes: twice what an API server takes, as updates have two
-/// objects.
+/// Largest document that is read, in bytes: twice the limit of an API server, because updates contain two objects.
 const LIMIT: u64 = 8 << 20;
 
 /// Why a document cannot be read.
@@ -49,7 +48,7 @@ pub enum DocumentError {
     },
 }
 
-/// Whether the name of a file says that it is YAML.
+/// Whether a file has the extension of YAML.
 pub(super) fn is_yaml(file: &Path) -> bool {
     file.extension()
         .is_some_and(|extension| extension == "yaml" || extension == "yml")
@@ -76,7 +75,7 @@ pub(super) fn text(file: &Path, limit: u64) -> Result<String, DocumentError> {
     Ok(text)
 }
 
-/// Reads a document: YAML where the file's name says so, otherwise JSON.
+/// Reads a document: YAML if the file has its extension, otherwise JSON.
 pub(super) fn document(file: &Path) -> Result<Value, DocumentError> {
     let text = text(file, LIMIT)?;
     if is_yaml(file) {

@@ -1,12 +1,12 @@
 //! `ipu-operator policy`: commands for authors of guests, and the process that compiles modules.
 //!
 //! Entry points:
-//! - [`PolicyArgs`] is the command line, and [`run()`] carries it out. Each subcommand has a file. Its result is separate
-//!   from the output, which goes to a writer.
-//! - `new` begins a project, and `test` runs its cases (`case`). `check`, `inspect`, `run`, `bench` and `diff` read a guest
-//!   as the operator does; `host_verdict` says what the operator would make of an answer.
+//! - [`PolicyArgs`] is the command line, and [`run()`] carries it out. Each subcommand has a file. Its result is
+//!   separate from the output, which goes to a writer.
+//! - `new` begins a project, and `test` runs its cases (`case`). `check`, `inspect`, `run`, `bench` and `diff` read a
+//!   guest as the operator does; `host_verdict` evaluates an answer as the operator does.
 //! - `record` reads the requests that a live operator passes to its guests, and `replay` calls two guests with them.
-//! - `evaluate` calls placement guests for `ipu-evaluation`. `push` and `pull` copy a module to a registry, and from one.
+//! - `evaluate` calls placement guests for `ipu-evaluation`. `push` and `pull` copy a module to and from a registry.
 //! - `compile` is the process that the operator starts to compile a module.
 //!
 //! The package decides nothing that the operator decides: it calls the code of `ipu-guest-host`, `ipu-policies` and
@@ -98,7 +98,7 @@ pub enum PolicyCliError {
     /// A file cannot be read or written.
     #[error("failed to {action} {file}")]
     File {
-        /// What was to be done with it.
+        /// The action on the file.
         action: &'static str,
         /// The file.
         file: PathBuf,
@@ -111,7 +111,7 @@ pub enum PolicyCliError {
     Unusable {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: &'static str,
         /// Why.
         #[source]

@@ -1,7 +1,7 @@
-//! `policy new`: a project for a policy of one's own, that builds and passes its cases as it is.
+//! `policy new`: creates a project for a policy, which builds and passes its cases without a change.
 //!
-//! The bindings are made of the contract by a macro while the project is built, with a version of it that
-//! compiles with Rust 1.85 and up.
+//! A macro generates the bindings from the contract when the project is built. Its version compiles with Rust 1.85 and
+//! later.
 
 use std::fs;
 use std::io;
@@ -37,7 +37,7 @@ enum Language {
 
 pub(super) fn run(args: &NewArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
     let folder = args.into.join(&args.name);
-    // Making the folder is what tells that nothing was there.
+    // Creating the folder checks that it did not exist.
     match fs::create_dir(&folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(PolicyCliError::Exists(folder));

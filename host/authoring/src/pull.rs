@@ -67,7 +67,7 @@ pub(super) fn run(args: &PullArgs, out: &mut impl io::Write) -> Result<(), Polic
     Ok(())
 }
 
-/// What a component is called where nobody says.
+/// Default name of a component.
 fn file_name(reference: &Reference) -> PathBuf {
     let name = reference.repository().rsplit('/').next();
     PathBuf::from(format!("{}.wasm", name.unwrap_or("policy")))

@@ -38,7 +38,7 @@ pub(super) struct RegistryArgs {
     plain_http: bool,
 }
 
-/// Why a registry is not reached, or does not do what it should.
+/// Why an operation on a registry failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryCliError {
     /// The password is not to be had.
@@ -59,7 +59,7 @@ pub enum RegistryCliError {
     /// It took too long.
     #[error("the registry was not done within {} s", LONGEST.as_secs())]
     Late,
-    /// The reference names a manifest that is not made of this component.
+    /// The manifest of the reference does not contain this component.
     #[error(
         "{reference} names another digest than the one that the component has in a registry, {made}; \
          leave the digest out, or push what it names"
@@ -87,7 +87,7 @@ pub enum RegistryCliError {
 }
 
 impl RegistryArgs {
-    /// The registry of a reference, as the options say that it is reached.
+    /// The registry of a reference, with the connection options.
     pub(super) fn registry(&self, reference: &Reference) -> Result<Registry, PolicyCliError> {
         let authorities = self.ca_file.as_deref().map(read).transpose()?;
         let access = Access {
@@ -101,7 +101,7 @@ impl RegistryArgs {
         Ok(registry.map_err(failed)?)
     }
 
-    /// Whether `spec.module.oci` must say how the registry is reached, too.
+    /// Whether `spec.module.oci` must also contain the connection options.
     pub(super) fn lines(&self) -> String {
         let mut lines = String::new();
         if self.plain_http {
@@ -128,7 +128,7 @@ impl RegistryArgs {
             return Ok(None);
         };
         let file = folder.join("config.json");
-        // Who has never logged in has no such file.
+        // A user who has never logged in has no such file.
         let Ok(config) = std::fs::read(&file) else {
             return Ok(None);
         };

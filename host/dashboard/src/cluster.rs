@@ -1,4 +1,4 @@
-//! Pure: what is known of the cluster: the objects of each kind that is watched, and the rights of the user.
+//! Pure: the state of the cluster: the objects of each watched kind, and the rights of the user.
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
@@ -83,7 +83,7 @@ impl Kind {
         self as usize
     }
 
-    /// Who can give the right to read it.
+    /// Advice how to get the right to read it.
     fn remedy(self) -> &'static str {
         match self {
             Self::Controllers | Self::Partitions | Self::Jobs => {
@@ -107,7 +107,7 @@ impl<V> Default for Collection<V> {
 }
 
 impl<V> Collection<V> {
-    /// Follows an event of the watch. `keep` reduces an object to what is kept; `None`: it cannot be read.
+    /// Applies an event of the watch. `keep` reduces an object to the stored fields; `None`: it is unreadable.
     pub fn apply<K: ResourceExt>(&mut self, event: Event<K>, keep: impl Fn(K) -> Option<V>) {
         self.store.apply(event, keep);
         if self.store.is_listed() {
@@ -116,7 +116,7 @@ impl<V> Collection<V> {
         }
     }
 
-    /// Forgets all objects: the API server has refused to list or watch them, and its words say why.
+    /// Drops all objects: the API server has refused to list or watch them, with this message.
     pub fn refuse(&mut self, words: String) {
         self.right = match self.right {
             Right::Granted | Right::Lost(_) => Right::Lost(words),
@@ -125,12 +125,12 @@ impl<V> Collection<V> {
         self.store = Store::default();
     }
 
-    /// Notes that the watch was interrupted. It begins again by itself.
+    /// Records that the watch was interrupted. It restarts automatically.
     pub fn interrupt(&mut self, now: Timestamp, words: String) {
         self.trouble = Some((now, words));
     }
 
-    /// Whether its objects are known.
+    /// Whether its objects have been read.
     pub fn is_known(&self) -> bool {
         self.right == Right::Granted
     }
@@ -152,7 +152,7 @@ impl<V> Collection<V> {
         }
     }
 
-    /// What a view of this kind lacks.
+    /// The missing information of this kind in a view.
     fn not_shown(&self, kind: Kind, now: Timestamp) -> Vec<String> {
         let (what, remedy) = (kind.plural(), kind.remedy());
         let recent = |at: Timestamp| now.duration_since(at) < TROUBLE;
@@ -178,7 +178,7 @@ impl<V> Collection<V> {
 }
 
 impl Cluster {
-    /// What a view of these kinds lacks, in sentences.
+    /// The missing information of these kinds in a view, in sentences.
     pub fn not_shown(&self, kinds: &[Kind], now: Timestamp) -> Vec<String> {
         let told = kinds.iter().flat_map(|kind| match kind {
             Kind::Controllers => self.controllers.not_shown(*kind, now),

@@ -13,7 +13,7 @@ pub enum DashboardError {
     Listen {
         /// The address and the port.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },

@@ -3,11 +3,11 @@
 //!
 //! Entry points:
 //! - [`run`] serves the page until Ctrl-C. [`options`] are its options.
-//! - [`watches`] keeps what [`projection`] leaves of each object in [`cluster`], in bounded memory. A watch ends with the
-//!   rights of the user.
-//! - [`view`] makes each view of the page from it, and [`server`] serves the views as JSON beside the page. [`server::guard`]
-//!   decides who may ask.
-//! - [`reading`] reads one partition, its owner and Pods when somebody looks at them.
+//! - [`watches`] stores a [`projection`] of each object in [`cluster`], in bounded memory. A watch ends with the rights
+//!   of the user.
+//! - [`view`] makes each view of the page from it, and [`server`] serves the views as JSON beside the page.
+//!   [`server::guard`] authorizes requests.
+//! - [`reading`] reads one partition, its owner and Pods on demand.
 //! - [`queue`], [`pods`] and [`store`] are used by the other commands of the plugin, too.
 //!
 //! It writes nothing. It must not know guests, the V-IPU, or any other package of this workspace but the API and the
@@ -46,7 +46,7 @@ use crate::shared::Shared;
 /// The namespaces of a user.
 #[derive(Clone, Copy, Debug)]
 pub struct Namespaces<'a> {
-    /// Whose IPUJobs are read if the user may not list all.
+    /// The namespace of the IPUJobs if the user may not list all.
     pub own: &'a str,
     /// The one that the page shows at first. `None`: all.
     pub shown: Option<&'a str>,
@@ -73,7 +73,7 @@ pub async fn run(
         .map_err(DashboardError::Write)?;
     let follow = async {
         watches::follow(&client, namespaces.own, &shared).await;
-        // Every watch was refused. The page says so.
+        // The API server refused every watch. The page shows this.
         pending::<()>().await;
     };
     tokio::select! {
@@ -83,7 +83,7 @@ pub async fn run(
     }
 }
 
-/// Where the page is.
+/// The URL of the page.
 fn told(address: SocketAddr, token: &str, namespace: Option<&str>) -> String {
     let encoded = |name: &str| byte_serialize(name.as_bytes()).collect::<String>();
     let query = namespace.map(|name| format!("?namespace={}", encoded(name)));

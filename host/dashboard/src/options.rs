@@ -21,7 +21,7 @@ pub enum AddressError {
     /// It is no address.
     #[error("give an IP address, such as 127.0.0.1 or ::1")]
     Invalid(#[source] AddrParseError),
-    /// Others reach it.
+    /// Other machines can reach it.
     #[error(
         "other machines reach it, and would have your rights: give a loopback address, such as 127.0.0.1, and reach it from \
          another machine with ssh -L"

@@ -8,7 +8,7 @@ use crate::shown::shown;
 /// Reasons that every Pod has for a moment while its containers start.
 const STARTING: [&str; 2] = ["ContainerCreating", "PodInitializing"];
 
-/// Reason of a Pod whose init container runs. The kubelet has no word for it.
+/// Reason of a Pod whose init container runs. The kubelet has no reason for it.
 pub const INITIALIZING: &str = "Initializing";
 
 /// The Pods of a job.
@@ -31,12 +31,12 @@ pub struct PodLine {
     pub name: String,
     /// `status.phase`, or `Terminating`.
     pub phase: String,
-    /// Why it does not run, if Kubernetes says why.
+    /// Why it does not run, if Kubernetes reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }
 
-/// What the scheduler or the kubelet says of a Pod.
+/// Report of the scheduler or the kubelet about a Pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
     /// One word.
@@ -126,7 +126,7 @@ fn waits(container: &ContainerStatus) -> Option<Cause> {
     (!STARTING.contains(&word)).then(|| cause_of(word, waiting.message.as_deref()))
 }
 
-/// The init container that the others wait for. One that stays, as a sidecar, delays nobody.
+/// The init container that the others wait for. A sidecar delays no other container.
 fn initializing(pod: &Pod, status: &PodStatus) -> Option<Cause> {
     let stays = |name: &str| {
         let specs = pod.spec.iter().flat_map(|spec| &spec.init_containers);

@@ -1,4 +1,4 @@
-//! Pure: what the dashboard keeps of each object that it watches.
+//! Pure: the fields that the dashboard stores of each watched object.
 
 mod controller;
 mod job;

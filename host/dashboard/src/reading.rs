@@ -1,4 +1,4 @@
-//! Reads one partition, its owner and the owner's Pods, when somebody looks at them.
+//! Reads one partition, its owner and the owner's Pods on demand.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;

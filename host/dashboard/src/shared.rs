@@ -1,4 +1,4 @@
-//! What is known of the cluster, shared by the watches, which write it, and the server, which reads it.
+//! The state of the cluster, shared by the watches, which write it, and the server, which reads it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::cluster::{Cluster, Kind};
 use crate::view::Changes;
 
-/// What is known of the cluster, and how often it has changed.
+/// The state of the cluster, and the number of its changes.
 #[derive(Clone, Debug, Default)]
 pub struct Shared {
     cluster: Arc<RwLock<Cluster>>,
@@ -16,7 +16,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Reads a value. Nobody writes meanwhile.
+    /// Reads a value. Writers wait meanwhile.
     pub fn read<T>(&self, read: impl FnOnce(&Cluster) -> T) -> T {
         read(&self.cluster.read())
     }

@@ -6,7 +6,7 @@ use std::mem;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
 
-/// What is kept of each object, as of the last event.
+/// The stored fields of each object, as of the last event.
 #[derive(Debug)]
 pub struct Store<V> {
     objects: BTreeMap<String, V>,
@@ -26,7 +26,7 @@ impl<V> Default for Store<V> {
 }
 
 impl<V> Store<V> {
-    /// Follows an event. `keep` reduces an object to what is kept of it.
+    /// Applies an event. `keep` reduces an object to the stored fields.
     pub fn apply<K: ResourceExt>(&mut self, event: Event<K>, keep: impl Fn(K) -> V) {
         match event {
             Event::Init => self.listing.clear(),
@@ -53,12 +53,12 @@ impl<V> Store<V> {
         self.is_listed
     }
 
-    /// What is kept of one object. The key of an object with a namespace is `namespace/name`.
+    /// The stored fields of one object. The key of an object with a namespace is `namespace/name`.
     pub fn get(&self, key: &str) -> Option<&V> {
         self.objects.get(key)
     }
 
-    /// What is kept of all objects, in the order of their namespaces and names.
+    /// The stored fields of all objects, in the order of their namespaces and names.
     pub fn values(&self) -> impl Iterator<Item = &V> + Clone {
         self.objects.values()
     }

@@ -1,5 +1,5 @@
-//! Pure: from what is known of the cluster to what the page shows, as JSON. The order of all rows is stable: it depends on
-//! names and on the queue, and on nothing that changes while somebody reads.
+//! Pure: computes the views of the page from the state of the cluster, as JSON. The order of all rows is stable: it
+//! depends only on names and on the queue.
 
 mod changes;
 mod controllers;

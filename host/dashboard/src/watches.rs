@@ -1,4 +1,4 @@
-//! Watches what the page shows, with the rights of the user. A watch ends when these rights end.
+//! Watches the objects of the page with the rights of the user. A watch ends when these rights end.
 
 use std::pin::pin;
 
@@ -19,11 +19,11 @@ use crate::projection::{Controller, Job, Partition, Policy};
 use crate::shared::Shared;
 use crate::shown::shown;
 
-/// Length of a watch, in seconds. The API server checks the rights of the user when a watch begins, and never while it
-/// lasts, so it still reports changes for this time after the end of the rights.
+/// Length of a watch, in seconds. The API server checks the rights of the user only at the beginning of a watch, so it
+/// still reports changes for this time after the end of the rights.
 pub const WATCH_SECONDS: u32 = 30;
 
-/// Objects of a list that are read at once: they are in memory as a whole until they are reduced to what is kept. The
+/// Page size of a list. A page is in memory as a whole until its objects are reduced to the stored fields. The
 /// accounting of one VIPUController may have a few hundred kilobytes.
 const fn list_page(kind: Kind) -> u32 {
     match kind {
@@ -32,7 +32,8 @@ const fn list_page(kind: Kind) -> u32 {
     }
 }
 
-/// Watches all kinds until each of them is refused. `namespace`: whose IPUJobs are read if the user may not list all.
+/// Watches all kinds until each of them is refused. `namespace`: the namespace of the IPUJobs if the user may not list
+/// all.
 pub async fn follow(client: &Client, namespace: &str, shared: &Shared) {
     let controllers = watch::<VIPUController, _>(
         client,
@@ -65,7 +66,7 @@ pub async fn follow(client: &Client, namespace: &str, shared: &Shared) {
     tokio::join!(controllers, partitions, policies, jobs);
 }
 
-/// A kind of the operator, for objects of any content: one that cannot be read spoils no other.
+/// A kind of the operator, for untyped objects, so that an unreadable one does not affect the others.
 pub fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }
@@ -121,7 +122,7 @@ async fn watch_api<V>(
     }
 }
 
-/// The words of the API server if it has refused a list or a watch.
+/// The message of the API server if it has refused a list or a watch.
 pub fn refusal(error: &watcher::Error) -> Option<String> {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))

@@ -54,7 +54,7 @@ pub enum ControllersError {
 struct Entry {
     name: String,
     ipus: u32,
-    /// Controllers like this, whose names get a number.
+    /// Number of controllers like this. Their names get a number.
     count: Option<usize>,
 }
 

@@ -16,7 +16,7 @@ use crate::timeline::Point;
 /// would be all that counts.
 const SLOWDOWN_BOUND: f64 = 10.0;
 
-/// What was replayed.
+/// The replayed jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Input<'a> {
     /// The jobs, in the order of their arrival.

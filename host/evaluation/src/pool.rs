@@ -1,4 +1,4 @@
-//! Pure: the V-IPU controllers of a replay: what placement sees of them, and what they have.
+//! Pure: the V-IPU controllers of a replay: their state, and their view for placement.
 
 use ipu_api::ipupartition::ControllerRef;
 use ipu_guest_host::model::ControllerView;

@@ -33,8 +33,8 @@ pub enum Order {
     /// By creation, as in the operator.
     #[default]
     Creation,
-    /// By the IPUs that the namespace has, the fewest first, and then by creation. The operator has no such order: it is
-    /// here to measure what it would bring.
+    /// By the IPUs of the namespace, the fewest first, and then by creation. The operator does not have this order; the
+    /// replay measures its effect.
     FairShare,
 }
 
@@ -154,7 +154,7 @@ enum Event {
     Patience(usize),
 }
 
-/// A replay that goes on.
+/// A replay in progress.
 struct Run<'a, P> {
     jobs: &'a [Job],
     settings: &'a Settings,
@@ -233,7 +233,7 @@ impl<'a, P: FnMut(u64, PlacementRequest) -> Decided> Run<'a, P> {
         !blocks.is_empty()
     }
 
-    /// The partitions of a gang whose others find no capacity are released, and requested again.
+    /// The partitions of a gang are released and requested again if its other members find no capacity.
     fn give_up(&mut self, index: usize, now: u64) -> bool {
         let job = &self.jobs[index];
         let Some(requested) = self.requested.get_mut(&index) else {

@@ -41,7 +41,7 @@ pub struct Evaluated {
     pub figures: Figures,
 }
 
-/// What was replayed, with the figures of each policy, for programs.
+/// The replayed jobs and the figures of each policy, for programs.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report<'a> {

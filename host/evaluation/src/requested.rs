@@ -141,7 +141,7 @@ impl Requested {
         self.partitions[slot].status.get_or_insert_default()
     }
 
-    /// Sets the condition whose time the queue and the gang's patience read.
+    /// Sets the condition with the time that the queue and the patience of gangs read.
     fn set_ready(&mut self, slot: usize, is_ready: bool, now: Timestamp) {
         let reason = if is_ready { "Ready" } else { "Waiting" };
         let status = std::mem::take(self.status(slot));

@@ -38,8 +38,8 @@ impl Usages {
         usage.partitions = usage.partitions.saturating_sub(1);
     }
 
-    /// Returns what a policy sees on the request of a waiting partition: the usage of its namespace without it, and that
-    /// of the others.
+    /// Returns the usage that a policy sees for the request of a waiting partition: that of its namespace without it,
+    /// and that of the others.
     pub(crate) fn known(
         &self,
         namespace: &str,

@@ -1,4 +1,4 @@
-//! Pure: the sizes of the code of a module and of its metadata, as the ELF file of the code says.
+//! Pure: reads the sizes of a module's code and of its metadata from the ELF file of the code.
 
 /// Name of the section with the encoded metadata: the types of the module, and its functions, imports and exports.
 const METADATA: &[u8] = b".wasmtime.info\0";

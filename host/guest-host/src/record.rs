@@ -20,7 +20,7 @@ const BUDGET: Budget = Budget {
     depth: 110,
 };
 
-/// One request to a policy, and what it answered.
+/// One request to a policy, and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {

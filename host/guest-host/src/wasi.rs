@@ -1,9 +1,9 @@
 //! The empty WASI 0.2 for components of JavaScript, Python and C.
 //!
-//! Such languages import WASI even if the program does not use it. This implementation never blocks. It has no files, no
-//! network, no environment and no arguments. Its clock stands still, and its random numbers have a fixed seed, so that the
-//! same request gets the same answer bit for bit. The standard output goes to the log of the operator, with the limits of
-//! `log`. `wit/README.md` has the list of interfaces, and a test compares it with this file.
+//! Such languages import WASI even if the program does not use it. This implementation never blocks. It has no files,
+//! no network, no environment and no arguments. Its clock does not advance, and its random numbers have a fixed seed,
+//! so that the same request gets the same answer bit for bit. The standard output goes to the log of the operator, with
+//! the limits of `log`. `wit/README.md` has the list of interfaces, and a test compares it with this file.
 
 mod clocks;
 mod random;

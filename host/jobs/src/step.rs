@@ -119,7 +119,7 @@ async fn advance_valid(
         report::status(job, &facts, &phase, (&plan, obstacles), old, now)
     };
     if !plan.new_uses.is_empty() {
-        // Before the first Pod: after its deletion, only the status tells that it used its partition.
+        // Before the first Pod: after the deletion of the Pod, only the status shows that it used its partition.
         let uses = status(&[], &snapshot);
         context.report(&mut snapshot, uses, now).await?;
     }

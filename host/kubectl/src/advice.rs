@@ -1,9 +1,9 @@
-//! Pure: what to do about the reasons of the operator, of Kubernetes and of V-IPU controllers. The sentences about the
+//! Pure: advice about the reasons of the operator, of Kubernetes and of V-IPU controllers. The sentences about the
 //! operator's reasons are those of the page of messages, which `tests/suite/kubectl.rs` compares.
 
 use crate::pods::INITIALIZING;
 
-/// Reasons of conditions of IPUJobs, native Pods and IPUPartitions, and what to do about each.
+/// Reasons of conditions of IPUJobs, native Pods and IPUPartitions, each with its advice.
 pub const OPERATOR: &[(&[&str], &str)] = &[
     (
         &["IPUJobFailed", "Failed"],
@@ -136,7 +136,7 @@ pub const OPERATOR: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Reasons of the kubelet and of the scheduler, and what to do about each.
+/// Reasons of the kubelet and of the scheduler, each with its advice.
 const KUBERNETES: &[(&[&str], &str)] = &[
     (
         &[
@@ -169,14 +169,14 @@ const KUBERNETES: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// A reason of a V-IPU controller for which it does not serve a waiting partition.
+/// Why a V-IPU controller does not serve a waiting partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
-    /// Words, one of which is in the text of the operator.
+    /// Words that identify the reason in the text of the operator.
     pub words: &'static [&'static str],
     /// The cause.
     pub cause: &'static str,
-    /// What to do about it.
+    /// The advice.
     pub remedy: &'static str,
 }
 
@@ -234,14 +234,14 @@ pub const WAITING: &[Waiting] = &[
     },
 ];
 
-/// What to do about a reason of the operator or of Kubernetes.
+/// Advice about a reason of the operator or of Kubernetes.
 pub fn of_reason(reason: &str) -> Option<&'static str> {
     let mut all = OPERATOR.iter().chain(KUBERNETES);
     let (_, advice) = all.find(|(reasons, _)| reasons.contains(&reason))?;
     Some(*advice)
 }
 
-/// What to do about each cause in a text about V-IPU controllers.
+/// Advice about each cause in a text about V-IPU controllers.
 pub fn of_waiting(text: &str) -> Vec<String> {
     let found = WAITING
         .iter()

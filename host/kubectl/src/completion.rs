@@ -1,7 +1,7 @@
-//! Pure: the completion of the command line, as scripts of shells and as kubectl asks its plugins for it.
+//! Pure: the completion of the command line, as scripts for shells and for kubectl.
 //!
 //! kubectl completes `kubectl ipu …` itself: it runs the program `kubectl_complete-ipu` with the words of the command
-//! line, the last of which is the one to complete. This program is the plugin under that name.
+//! line. The last word is the one to complete. This program is the plugin under that name.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use clap_complete::aot::{Shell, generate};
 
 use crate::cli::Arguments;
 
-/// Name of the program that kubectl asks.
+/// Name of the program that kubectl runs for completion.
 const COMPLETER: &str = "kubectl_complete-ipu";
 
-/// The last line of an answer tells the shell what else to offer, in the numbers of cobra.
+/// Last line of the output: no other completion, as a number of cobra.
 const NOTHING_ELSE: &str = ":4\n";
 const FILES: &str = ":0\n";
 
@@ -29,7 +29,7 @@ pub fn is_completer(program: &Path) -> bool {
     program.file_name().is_some_and(|name| name == COMPLETER)
 }
 
-/// The answer to kubectl: one line for each candidate.
+/// The output for kubectl: one line for each candidate.
 pub fn answer(words: &[String]) -> String {
     let mut root = Arguments::command();
     // Gives subcommands the options that are valid everywhere.
@@ -55,13 +55,13 @@ pub fn answer(words: &[String]) -> String {
     answer + if is_path { FILES } else { NOTHING_ELSE }
 }
 
-/// A candidate, and what it means.
+/// A candidate with its description.
 type Candidate = (String, Option<String>);
 
-/// Where in the command line the next word stands.
+/// Position of the next word in the command line.
 struct Place<'a> {
     command: &'a Command,
-    /// The option whose value it is.
+    /// The option that takes it as its value.
     value_of: Option<&'a Arg>,
     /// The number of arguments before it that belong to no option.
     arguments: usize,
@@ -111,7 +111,7 @@ impl<'a> Place<'a> {
     }
 }
 
-/// The option of a word whose value is the next word. `None`: it has none, or has it behind `=`.
+/// The option of a word, if the next word is its value. `None`: the option has no value, or has it after `=`.
 fn option<'a>(command: &'a Command, word: &str) -> Option<&'a Arg> {
     let arg = find(command, word)?;
     let takes_next = arg.get_action().takes_values() && !arg.is_require_equals_set();

@@ -1,4 +1,4 @@
-//! Pure: what VIPUControllers say of V-IPU controllers: which of them take no new partitions and why, and what fits now.
+//! Pure: reads from VIPUControllers which V-IPU controllers accept no new partitions and why, and what fits now.
 
 use std::collections::BTreeMap;
 
@@ -27,13 +27,13 @@ pub struct Controllers {
     pub unreadable: usize,
 }
 
-/// A V-IPU controller that takes no new partitions.
+/// A V-IPU controller that accepts no new partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClosedController {
     /// `host:port`.
     pub controller: String,
-    /// Why it takes none: a sentence for each reason.
+    /// A sentence for each reason.
     pub reasons: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct ClosedController {
 pub struct ReservedController {
     /// `host:port`.
     pub controller: String,
-    /// The request that it is reserved for.
+    /// The request with the reservation.
     pub reserved_for: String,
 }
 
@@ -62,7 +62,7 @@ pub fn name(one: &VIPUController) -> &str {
     one.metadata.name.as_deref().unwrap_or_default()
 }
 
-/// The name of the object for what a user types: the name itself, with or without its kind, or `host:port`.
+/// The name of the object for a user's input: the name itself, with or without its kind, or `host:port`.
 pub fn object_name(typed: &str) -> String {
     let bare = typed.split_once('/').map_or(typed, |(_, name)| name);
     if bare.contains(':') {
@@ -72,7 +72,7 @@ pub fn object_name(typed: &str) -> String {
     }
 }
 
-/// `host:port`. An object without a status is known by its name only.
+/// `host:port`. An object without a status has only its name.
 pub fn address(one: &VIPUController) -> String {
     let address = one.status.as_ref().map(|status| status.address.as_str());
     let known = address.filter(|address| !address.is_empty());
@@ -85,7 +85,7 @@ pub fn condition<'a>(one: &'a VIPUController, type_: &str) -> Option<&'a Conditi
     conditions.iter().find(|found| found.type_ == type_)
 }
 
-/// Why it takes no new partitions. `None`: it takes some.
+/// Why it accepts no new partitions. `None`: it accepts some.
 pub fn closed(one: &VIPUController) -> Option<ClosedController> {
     let unanswered = match condition(one, READY) {
         Some(ready) if ready.status == "True" => None,
@@ -102,7 +102,7 @@ pub fn closed(one: &VIPUController) -> Option<ClosedController> {
     })
 }
 
-/// Who has cordoned or drained it, and why.
+/// The user who has cordoned or drained it, and the reason.
 fn closure(spec: &VIPUControllerSpec) -> Option<String> {
     let state = match (spec.cordoned, spec.draining) {
         (_, true) => "is being drained",
@@ -127,8 +127,8 @@ fn problem(state: &str, of: &Condition) -> String {
     text
 }
 
-/// The largest partition that a new request would get now, on a V-IPU controller that takes new ones and whose nodes suit a
-/// node selector. `None`: nothing fits.
+/// The largest partition that a new request would get now, on an open V-IPU controller with nodes for this node
+/// selector. `None`: nothing fits.
 pub fn largest_fit<'a>(
     all: impl Iterator<Item = &'a VIPUController>,
     node_selector: &BTreeMap<String, String>,
@@ -154,7 +154,7 @@ pub fn largest_fit<'a>(
     best
 }
 
-/// The request that its free capacity is reserved for.
+/// The request with the reservation of its free capacity.
 pub fn reserved(one: &VIPUController) -> Option<ReservedController> {
     let whom = one.status.as_ref()?.reserved_for.as_deref()?;
     Some(ReservedController {
@@ -163,7 +163,7 @@ pub fn reserved(one: &VIPUController) -> Option<ReservedController> {
     })
 }
 
-/// What a new request would get on it. Earlier versions of the operator report only what is free.
+/// The largest new partition on it. Earlier versions of the operator report only the free IPUs.
 fn fit(status: &VIPUControllerStatus) -> u32 {
     status.ipus.largest_fit.unwrap_or(status.ipus.largest_free)
 }

@@ -1,4 +1,4 @@
-//! Pure: how the spec of a VIPUController changes when an admin cordons, uncordons or drains it.
+//! Pure: computes the change of a VIPUController's spec when an admin cordons, uncordons or drains it.
 
 use std::str::FromStr;
 
@@ -12,7 +12,7 @@ use crate::controllers::object_name;
 const REASON_MAX: usize = 1_024;
 const USER_MAX: usize = 253;
 
-/// What an admin asks of a V-IPU controller.
+/// Request of an admin for a V-IPU controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// No new partitions.
@@ -23,10 +23,10 @@ pub enum Request {
     Drain,
 }
 
-/// Who asks for it, and why.
+/// Author and reason of a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Origin<'a> {
-    /// The user, if the API server says who it is.
+    /// The user, if the API server reports the name.
     pub user: Option<&'a str>,
     /// The reason, if there is one.
     pub reason: Option<&'a str>,
@@ -35,13 +35,13 @@ pub struct Origin<'a> {
 /// A change of the spec.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Change {
-    /// The merge patch. `None`: the spec is already so.
+    /// The merge patch. `None`: the spec needs no change.
     pub patch: Option<Value>,
-    /// The state, as `kubectl cordon` says it of a node.
+    /// The state, in the words of `kubectl cordon` for a node.
     pub state: &'static str,
 }
 
-/// The change for a request. A reason that is there stays unless another one is given: it is still true.
+/// The change for a request. An existing reason stays, unless a new one is given.
 pub fn change(request: Request, spec: &VIPUControllerSpec, origin: Origin<'_>) -> Change {
     let has_reason = origin.reason.is_none() || origin.reason == spec.reason.as_deref();
     let (is_done, already, state) = match request {
@@ -84,7 +84,7 @@ fn patch(request: Request, origin: Origin<'_>) -> Value {
     json!({"spec": spec})
 }
 
-/// The name of a VIPUController, as a user types it.
+/// The name of a VIPUController, as a user enters it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ControllerName(
     /// The name of the object.
@@ -116,7 +116,7 @@ impl FromStr for ControllerName {
     }
 }
 
-/// A reason that is too long, or none.
+/// The reason is too long or empty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a reason has 1 to {REASON_MAX} characters, and this one has {0}: say it in other words, or omit --reason"

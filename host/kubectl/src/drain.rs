@@ -1,4 +1,4 @@
-//! Pure: which partitions are still on a V-IPU controller that is drained, and what changed since the last look.
+//! Pure: the partitions that remain on a drained V-IPU controller, and the changes since the last output.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,10 @@ use crate::controllers::{DRAINED, condition};
 use crate::fact::shown;
 use crate::top::held;
 
-/// Most lines about one look: a controller may have hundreds of partitions.
+/// Maximum number of lines for one output: a controller may have hundreds of partitions.
 const LINES: usize = 20;
 
-/// Condition of an IPUPartition whose owner is asked to move.
+/// Condition of an IPUPartition while its owner must move.
 const DRAINING: &str = "Draining";
 
 /// A partition on the V-IPU controller.
@@ -20,14 +20,14 @@ const DRAINING: &str = "Draining";
 pub struct Remaining {
     /// Its owner and IPUs.
     owner: String,
-    /// Its phase, and what is known about its end.
+    /// Its phase, and the progress of its removal.
     state: String,
 }
 
 /// The partitions of a V-IPU controller, by the names of their objects.
 pub type RemainingPartitions = BTreeMap<String, Remaining>;
 
-/// The partitions that a V-IPU controller has or may have.
+/// The partitions that a V-IPU controller certainly or possibly has.
 pub fn remaining<'a>(
     partitions: impl Iterator<Item = &'a IPUPartition>,
     address: &str,
@@ -88,8 +88,8 @@ pub fn changes(
     lines
 }
 
-/// Whether the drain is over: the operator says so of this spec. A condition of an earlier drain, and one that does not
-/// name its spec, say nothing.
+/// Whether the drain is complete, as the operator reports for this generation of the spec. A condition of an earlier
+/// drain, or one without a generation, proves nothing.
 pub fn is_drained(controller: &VIPUController) -> bool {
     let generation = controller.metadata.generation;
     condition(controller, DRAINED).is_some_and(|drained| {

@@ -5,7 +5,7 @@ use std::io;
 use ipu_dashboard::error::DashboardError;
 use kube::config::KubeconfigError;
 
-/// How an admin gives a user the right to cordon and drain V-IPU controllers.
+/// Command with which an admin grants a user the right to cordon and drain V-IPU controllers.
 const GRANT: &str = "an admin of the cluster can grant it: kubectl create clusterrole vipu-operate \
                      --verb=get,list,watch,patch --resource=vipucontrollers.graphcore.ai, and kubectl create \
                      clusterrolebinding vipu-operate --clusterrole=vipu-operate --user=USER";
@@ -13,18 +13,18 @@ const GRANT: &str = "an admin of the cluster can grant it: kubectl create cluste
 /// A command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KubectlError {
-    /// The kubeconfig cannot be used.
+    /// The kubeconfig is not valid.
     #[error("failed to read the kubeconfig; check KUBECONFIG, --kubeconfig and --context")]
     Kubeconfig(#[source] Box<KubeconfigError>),
-    /// No client can be made of it.
+    /// No client could be made from it.
     #[error("failed to make a client of the API server")]
     Client(#[source] Box<kube::Error>),
-    /// The API server did not give what was asked for.
+    /// A read from the API server failed.
     #[error("failed to read {what}")]
     Read {
-        /// What was read.
+        /// The resource.
         what: String,
-        /// What the API server said.
+        /// Error of the API server.
         #[source]
         source: Box<kube::Error>,
     },
@@ -46,7 +46,7 @@ pub enum KubectlError {
          your namespace, or an admin can bind the ClusterRole ipu-operator-view with a ClusterRoleBinding"
     )]
     JobsDenied(String),
-    /// Jobs have one form.
+    /// Jobs have only one output format.
     #[error("--jobs prints CSV: leave --output out, or give --output csv")]
     JobsFormat,
     /// The user lacks a right to VIPUControllers.
@@ -54,7 +54,7 @@ pub enum KubectlError {
     Forbidden {
         /// The verb.
         verb: &'static str,
-        /// What the API server said.
+        /// Message of the API server.
         words: String,
     },
     /// There is no such VIPUController.
@@ -71,11 +71,11 @@ pub enum KubectlError {
     Change {
         /// Its name.
         name: String,
-        /// What the API server said.
+        /// Error of the API server.
         #[source]
         source: Box<kube::Error>,
     },
-    /// The user has ended a drain with Ctrl-C.
+    /// The user stopped a drain with Ctrl-C.
     #[error(
         "interrupted: {names} continues to drain; kubectl ipu uncordon {names} ends that, and kubectl ipu drain {names} \
          waits again"
@@ -93,12 +93,12 @@ pub enum KubectlError {
         /// Names of the VIPUControllers that still have partitions.
         names: String,
     },
-    /// The watch ended for good.
+    /// The watch ended permanently.
     #[error("failed to watch {what}")]
     Watch {
-        /// What was watched.
+        /// The watched resource.
         what: &'static str,
-        /// What the API server said.
+        /// Error of the API server.
         #[source]
         source: Box<kube::runtime::watcher::Error>,
     },
@@ -138,7 +138,7 @@ pub enum KubectlError {
 }
 
 impl KubectlError {
-    /// The status with which the plugin ends: as shells do it, 128 and the number of the signal if there was one.
+    /// The exit status of the plugin: as in shells, 128 and the number of the signal if there was one.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Interrupted { .. } => 130,
@@ -146,7 +146,7 @@ impl KubectlError {
         }
     }
 
-    /// Whether the API server does not know the kind of a list.
+    /// Whether the API server does not serve the kind of a list.
     pub(crate) fn is_unknown_kind(&self) -> bool {
         let Self::Read { source, .. } = self else {
             return false;
@@ -154,7 +154,7 @@ impl KubectlError {
         matches!(&**source, kube::Error::Api(status) if status.code == 404)
     }
 
-    /// Whether a reader such as `head` has closed standard output: it has what it wants.
+    /// Whether a reader such as `head` has closed standard output, which is not an error.
     pub fn is_closed_pipe(&self) -> bool {
         match self {
             Self::Write(error) | Self::Dashboard(DashboardError::Write(error)) => {

@@ -1,4 +1,4 @@
-//! Shows the page of an IPUJob or a Pod again after each change of what it depends on.
+//! Shows the page of an IPUJob or a Pod again after each change of its inputs.
 
 use std::fmt::Debug;
 use std::future::pending;
@@ -55,14 +55,14 @@ struct Source<K, V> {
     keep: fn(K) -> V,
 }
 
-/// Everything that a page depends on.
+/// All inputs of a page.
 struct Sources<K> {
     subject: Source<K, K>,
     partitions: Source<DynamicObject, Option<IPUPartition>>,
     controllers: Source<DynamicObject, Option<VIPUController>>,
     pods: Source<Pod, Pod>,
     warnings: Source<Event, Event>,
-    /// What was read at first. What is not watched stays as it was.
+    /// The first read. Resources without a watch stay as they were.
     first: Around,
 }
 
@@ -111,7 +111,7 @@ pub(crate) async fn pod(
     follow(&subject, uid, sources, view, out).await
 }
 
-/// Watches what the user may list, as a first read has shown.
+/// Watches the resources that the user may list, as the first read has shown.
 fn sources<K>(
     connection: &Connection,
     subject: &Subject<K>,
@@ -168,7 +168,7 @@ where
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                 due = None;
                 let mut found = sources.subject.store.values();
-                // Another object of the same name has another UID.
+                // A new object of the same name has another UID.
                 let Some(object) = found.find(|one| one.meta().uid.as_deref() == Some(&*uid)) else {
                     let (kind, name) = (subject.kind, &subject.name);
                     return output::write(&mut io::stderr(), &format!("{kind} {name} is gone\n"));
@@ -222,7 +222,7 @@ impl<K: Resource, V> Source<K, V> {
         self.events.is_none() || self.store.is_listed()
     }
 
-    /// What is known now: what the watch shows, or without one what was read at first.
+    /// The current state: of the watch, or without one, of the first read.
     fn known<T: Clone>(&self, first: &Access<T>, shown: impl Fn(&Store<V>) -> T) -> Access<T> {
         match self.events {
             Some(_) if self.store.is_listed() => Access::Allowed(shown(&self.store)),
@@ -243,13 +243,13 @@ impl<K: Resource> Sources<K> {
     }
 
     fn are_listed(&self) -> bool {
-        // The API server of an earlier version of the operator does not know the kind, and never lists it.
+        // The API server of an earlier version of the operator does not serve the kind, so the watch never lists it.
         let had_none = matches!(&self.first.controllers, Access::Allowed(all) if *all == Controllers::default());
         let around = self.partitions.is_listed() && (had_none || self.controllers.is_listed());
         around && self.subject.is_listed() && self.pods.is_listed() && self.warnings.is_listed()
     }
 
-    /// What is known now around the object.
+    /// The current state around the object.
     fn around(&self) -> Around {
         let first = &self.first;
         Around {

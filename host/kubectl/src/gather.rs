@@ -1,4 +1,4 @@
-//! Reads what the page of an IPUJob or a Pod shows.
+//! Reads the inputs of the page of an IPUJob or a Pod.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::labels::JOB_UID_LABEL;
@@ -12,7 +12,7 @@ use crate::error::KubectlError;
 use crate::reading::{known_controllers, list, partitions, read_error, resource};
 use crate::why::{Around, Partitions};
 
-/// An IPUJob, and what is around it.
+/// An IPUJob, with the resources around it.
 pub(crate) async fn job(
     connection: &Connection,
     name: &str,
@@ -41,7 +41,7 @@ pub(crate) async fn job(
     Ok((job, around))
 }
 
-/// A Pod, and what is around it.
+/// A Pod, with the resources around it.
 pub(crate) async fn pod(
     connection: &Connection,
     name: &str,

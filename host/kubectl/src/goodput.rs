@@ -269,7 +269,7 @@ fn unallocated_states(seconds: &Unallocated) -> [(&'static str, f64); 5] {
     ]
 }
 
-/// IPU-hours with three digits: an accounting knows seconds of IPUs, and no more.
+/// IPU-hours with three digits: an accounting has whole seconds of IPUs.
 fn hours(seconds: f64) -> f64 {
     (seconds / HOUR * 1_000.0).round() / 1_000.0
 }

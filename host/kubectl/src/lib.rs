@@ -1,20 +1,21 @@
-//! `kubectl ipu`: a plugin of kubectl that explains why an IPUJob or a Pod waits for IPUs, shows who uses them and where
-//! the IPU-hours went, and cordons and drains V-IPU controllers.
+//! `kubectl ipu`: a plugin of kubectl that explains why an IPUJob or a Pod waits for IPUs, shows who uses them and
+//! where the IPU-hours went, and cordons and drains V-IPU controllers.
 //!
-//! It speaks to the API server with the kubeconfig and the rights of its user, and needs no server of the operator. What
-//! the user may not read, it names.
+//! It speaks to the API server with the kubeconfig and the rights of its user, and needs no server of the operator. It
+//! names the resources that the user may not read.
 //!
 //! Entry points:
 //! - [`cli::Arguments`] is the command line, and [`run`] carries it out.
-//! - [`why`] makes a [`page::Page`] from what `gather` has read or `follow` watches; [`top`] counts what `live` has read or
-//!   watches. Both are pure.
-//! - [`cordon`] makes the patch of a VIPUController, [`drain`] says what is still on it, and `operate` sends and watches.
+//! - [`why`] makes a [`page::Page`] from what `gather` has read or `follow` watches; [`top`] counts what `live` has
+//!   read or watches. Both are pure.
+//! - [`cordon`] makes the patch of a VIPUController, [`drain`] says what is still on it, and `operate` sends and
+//!   watches.
 //! - [`goodput`] sums up the accounting of VIPUControllers, and lists jobs for a replay. It is pure.
 //! - [`completion`] completes the command line, for shells and for kubectl.
 //! - [`queue`] and [`advice`] repeat what the operator decides and documents; `tests/suite/kubectl.rs` compares them.
 //!   [`queue`], [`pods`] and [`store`] are those of the dashboard, which is a package of its own.
 //!
-//! It writes nothing but the spec of VIPUControllers. It must not know guests, the V-IPU, or any other package of this
+//! It writes only the spec of VIPUControllers. It must not know guests, the V-IPU, or any other package of this
 //! workspace but the API, the dashboard and the texts.
 #![forbid(unsafe_code)]
 
@@ -63,7 +64,7 @@ use crate::live::View;
 use crate::output::GoodputFormat;
 use crate::top::By;
 
-/// Carries out a command line. `is_terminal`: whether a person reads `out` on a terminal.
+/// Runs a command line. `is_terminal`: `out` is a terminal.
 pub async fn run(
     arguments: &Arguments,
     out: &mut impl Write,
@@ -170,7 +171,7 @@ async fn summed_up(connection: &Connection, task: &GoodputOptions) -> Result<Str
     output::goodput(&report, lines, task.output)
 }
 
-/// The jobs that have ended, for a replay.
+/// The ended jobs, for a replay.
 async fn exported(
     options: &ConnectionOptions,
     task: &GoodputOptions,

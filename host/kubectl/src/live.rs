@@ -1,4 +1,4 @@
-//! Reads and watches what `kubectl ipu top` counts.
+//! Reads and watches the inputs of `kubectl ipu top`.
 
 use std::io::Write;
 use std::pin::pin;
@@ -20,7 +20,7 @@ use crate::store::Store;
 use crate::top::{By, Capacities, Usage, usage};
 use crate::watching::{Events, PERIOD, events, lasting};
 
-/// What is counted, and how it is shown.
+/// The selected figures and their format.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) by: By,
@@ -29,12 +29,12 @@ pub(crate) struct View {
     pub(crate) is_terminal: bool,
 }
 
-/// What tells the IPUs of V-IPU controllers, as the rights of the user decide it at the start.
+/// Source of the IPUs of V-IPU controllers. The rights of the user decide it at the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Source {
     Controllers,
     Nodes,
-    /// Rows of another kind need none; or the user may list neither.
+    /// Rows of another kind need no source, or the user may list neither.
     #[default]
     Nothing,
 }
@@ -43,13 +43,13 @@ enum Source {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lacks {
     source: Source,
-    /// What the rights of the user do not show.
+    /// Notes about missing rights of the user.
     rights: Vec<String>,
     partitions: usize,
     controllers: usize,
 }
 
-/// The use of IPUs now, and what it lacks.
+/// The current use of IPUs, and the missing rights.
 pub(crate) async fn once(
     connection: &Connection,
     view: &View,
@@ -121,7 +121,7 @@ async fn listed_nodes(
     }
 }
 
-/// Writes the use of IPUs after each change, until Ctrl-C or the end of the user's rights. `lacks` is that of a first
+/// Writes the use of IPUs after each change, until Ctrl-C or until the user loses a right. `lacks` comes from the first
 /// read.
 pub(crate) async fn watch(
     connection: &Connection,

@@ -1,4 +1,4 @@
-//! `kubectl-ipu`: reads the command line, and hands over to the library.
+//! `kubectl-ipu`: reads the command line, and calls the library.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -24,7 +24,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let arguments = Arguments::parse();
-    // An error would mean that it is installed already, which is as good.
+    // An error means that a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

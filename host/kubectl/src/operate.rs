@@ -24,10 +24,10 @@ use crate::reading::{controllers, list, partitions, read_error};
 use crate::store::Store;
 use crate::watching::{Events, PERIOD, events, lasting};
 
-/// Under which name the API server records the change.
+/// Field manager of the changes.
 const FIELD_MANAGER: &str = "kubectl-ipu";
 
-/// Changes the VIPUControllers, and says of each what it is now. None is changed if one of them cannot be read.
+/// Changes the VIPUControllers, and prints the new state of each. If one of them cannot be read, none is changed.
 pub(crate) async fn request(
     connection: &Connection,
     names: &[ControllerName],
@@ -63,8 +63,8 @@ pub(crate) async fn request(
     Ok(())
 }
 
-/// The user of the kubeconfig, as the API server knows it. A server that does not say it is no reason to do nothing: a
-/// cordon can be urgent.
+/// The user of the kubeconfig, as the API server reports it. A missing name is not an error, because a cordon can be
+/// urgent.
 async fn user(connection: &Connection) -> Option<String> {
     let api: Api<SelfSubjectReview> = Api::all(connection.client.clone());
     let review = api
@@ -98,9 +98,9 @@ fn forbidden(verb: &'static str, words: &str) -> KubectlError {
     KubectlError::Forbidden { verb, words }
 }
 
-/// What is known of the controllers while they are drained.
+/// State of the controllers during the drain.
 struct Progress {
-    /// What was shown last of each that still has partitions, by the name of its object.
+    /// Last output for each controller that still has partitions, by the name of its object.
     waiting: BTreeMap<String, RemainingPartitions>,
     controllers: Store<Option<VIPUController>>,
     partitions: Store<Option<IPUPartition>>,
@@ -108,8 +108,8 @@ struct Progress {
     shows_partitions: bool,
 }
 
-/// Waits until the V-IPU controllers are drained, for ever without a timeout, and shows on standard error which
-/// partitions are still there.
+/// Waits until the V-IPU controllers are drained. Prints the remaining partitions to standard error. Without a timeout
+/// it may wait for ever.
 pub(crate) async fn wait(
     connection: &Connection,
     names: &[ControllerName],
@@ -126,7 +126,7 @@ pub(crate) async fn wait(
         shows_partitions,
     };
     let mut interrupted = pin!(tokio::signal::ctrl_c());
-    // A time that no clock can show is for ever, too.
+    // A timeout beyond the range of the clock means for ever.
     let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let mut due: Option<Instant> = None;
     while !progress.waiting.is_empty() {
@@ -183,7 +183,7 @@ impl Progress {
         self.controllers.is_listed() && (self.partitions.is_listed() || !self.shows_partitions)
     }
 
-    /// The controllers that still have partitions, as a command names them.
+    /// The controllers that still have partitions, as arguments of a command.
     fn names(&self) -> String {
         let names: Vec<_> = self.waiting.keys().map(String::as_str).collect();
         names.join(" ")
@@ -195,7 +195,8 @@ impl Progress {
         for (waiting, before) in &mut self.waiting {
             let mut readable = self.controllers.values().flatten();
             let Some(controller) = readable.find(|one| name(one) == waiting) else {
-                // The operator deletes no object that is drained. Somebody has, and the drain has ended.
+                // The operator does not delete the object of a drained controller. Another client has deleted it, and
+                // so ended the drain.
                 return Err(KubectlError::NoController(waiting.clone()));
             };
             let address = address(controller);

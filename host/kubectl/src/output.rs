@@ -57,7 +57,7 @@ pub enum GoodputFormat {
     Csv,
 }
 
-/// Who reads an output that is shown again after changes.
+/// The reader of an output that is repeated after changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reader {
     /// A person.
@@ -88,7 +88,7 @@ impl From<TableFormat> for Reader {
     }
 }
 
-/// An output among others: on a terminal it takes the place of the one before, and for programs it is a document.
+/// An output in a sequence. On a terminal it replaces the previous one; for programs it is a document.
 pub(crate) fn again(text: &str, reader: Reader, is_terminal: bool) -> String {
     let (before, after) = match reader {
         Reader::Person if is_terminal => (CLEAR, ""),

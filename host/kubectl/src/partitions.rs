@@ -56,7 +56,7 @@ pub struct ControllerReason {
     pub reason: String,
 }
 
-/// An IPUPartition, where `order` has the names of those that wait.
+/// An IPUPartition. `order` contains the names of the waiting ones.
 pub fn line(partition: &IPUPartition, order: &[&str]) -> PartitionLine {
     let empty = IPUPartitionStatus::default();
     let status = partition.status.as_ref().unwrap_or(&empty);
@@ -80,7 +80,7 @@ pub fn line(partition: &IPUPartition, order: &[&str]) -> PartitionLine {
         queue: queue::position(order, name),
         controller: status.controller.as_ref().map(|one| shown(&one.name)),
         partition_id: status.partition_id.as_deref().map(shown),
-        // Without a reason of a controller, the last message is all that is known.
+        // Without a reason of a controller, the last message is the only information.
         message: status
             .message
             .as_deref()

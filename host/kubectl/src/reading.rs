@@ -1,4 +1,4 @@
-//! Reads objects with the rights of the user: whole lists, page by page, and without the objects that cannot be read.
+//! Reads objects with the rights of the user: whole lists, page by page. It skips unreadable objects.
 
 use std::fmt::Debug;
 
@@ -15,7 +15,7 @@ use crate::controllers::Controllers;
 use crate::error::KubectlError;
 use crate::fact::shown;
 
-/// Objects that are read at once.
+/// Number of objects in one page.
 const PAGE: u32 = 500;
 
 /// All objects of a list, or why the user may not list them.
@@ -62,12 +62,12 @@ where
     }
 }
 
-/// The IPUPartitions of the cluster, each as it is stored: one that cannot be read spoils no other.
+/// The IPUPartitions of the cluster, untyped, so that an unreadable one does not affect the others.
 pub(crate) fn partitions(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource::<IPUPartition>())
 }
 
-/// The IPUJobs of a namespace, or of the cluster, each as it is stored.
+/// The IPUJobs of a namespace, or of the cluster, untyped.
 pub(crate) fn jobs(client: &Client, namespace: Option<&str>) -> Api<DynamicObject> {
     let (client, kind) = (client.clone(), resource::<IPUJob>());
     match namespace {
@@ -76,13 +76,13 @@ pub(crate) fn jobs(client: &Client, namespace: Option<&str>) -> Api<DynamicObjec
     }
 }
 
-/// The VIPUControllers of the cluster, each as it is stored.
+/// The VIPUControllers of the cluster, untyped.
 pub(crate) fn controllers(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource::<VIPUController>())
 }
 
-/// The VIPUControllers of the cluster that can be read. An API server of an earlier version of the operator does not
-/// know the kind, and so has none.
+/// The readable VIPUControllers of the cluster. An API server of an earlier version of the operator does not serve the
+/// kind, and so has none.
 pub(crate) async fn known_controllers(
     client: &Client,
 ) -> Result<Access<Controllers>, KubectlError> {
@@ -103,7 +103,7 @@ pub(crate) async fn known_controllers(
     Ok(Access::Allowed(all))
 }
 
-/// A kind of the operator, for objects of any content.
+/// A kind of the operator, for untyped objects.
 pub(crate) fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
     ApiResource::erase::<K>(&())
 }

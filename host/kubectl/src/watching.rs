@@ -1,4 +1,4 @@
-//! Watches of the objects of the cluster, and which of their errors end them.
+//! Watches objects of the cluster, and decides which errors end a watch.
 
 use std::fmt::Debug;
 use std::io;
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::error::KubectlError;
 use crate::output;
 
-/// Time between a change and the next output, in which further changes are gathered.
+/// Time between a change and the next output. Changes within it are combined.
 pub(crate) const PERIOD: Duration = Duration::from_millis(500);
 
 /// The events of a watch.
@@ -39,8 +39,8 @@ where
     watcher(api, config).default_backoff().boxed()
 }
 
-/// An event. `None`: the watch was interrupted, and begins again; stderr tells where that fails, because what is shown gets
-/// old. An error: the user has lost the right to watch.
+/// An event. `None`: the watch was interrupted and restarts. If it cannot restart, this prints a warning to stderr,
+/// because the output gets stale. An error: the user has lost the right to watch.
 pub(crate) fn lasting<K>(
     what: &'static str,
     event: Result<watcher::Event<K>, watcher::Error>,
@@ -60,7 +60,7 @@ pub(crate) fn lasting<K>(
     }
 }
 
-/// What a user reads if a watch cannot begin again. Any watch ends at some time, which is no news.
+/// Warning for a user if a watch cannot restart. Without an error: every watch ends at some time.
 fn interruption(what: &str, error: &watcher::Error) -> Option<String> {
     match error {
         watcher::Error::InitialListFailed(source) | watcher::Error::WatchStartFailed(source) => {

@@ -1,4 +1,4 @@
-//! The plugin as a program: what it prints and how it ends where no API server is reached.
+//! The plugin as a program: its output and its exit status without an API server.
 #![allow(
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"

@@ -145,7 +145,7 @@ pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
     let is_requeued = REQUEUED_AT_ONCE.contains(&reason);
     let reason = match reason {
         _ if is_retry => PARTITION_RETRY,
-        // The reason may contain a cause, and Kueue would then not requeue the Workload when somebody activates it.
+        // The reason may contain a cause. Then Kueue would not requeue the Workload when a user activates it.
         deactivated if deactivated.starts_with(DEACTIVATED) => DEACTIVATED,
         other => other,
     };

@@ -30,7 +30,7 @@ pub struct Answer {
     pub state: State,
     /// The message for users.
     pub message: String,
-    /// What a ready check adds to the Pods of each pod set.
+    /// The additions of a ready check to the Pods of each pod set.
     pub updates: Option<Value>,
 }
 
@@ -92,7 +92,7 @@ impl Answer {
         }
     }
 
-    /// Adds these updates if the check is ready. Kueue lets nobody change them afterwards.
+    /// Adds these updates if the check is ready. Kueue allows no change of them afterwards.
     #[must_use]
     pub fn with_updates(self, updates: Value) -> Self {
         let is_ready = self.state == State::Ready;

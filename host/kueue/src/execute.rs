@@ -37,7 +37,7 @@ pub(super) enum RequestError {
     /// The API server has answered with an error, or not at all.
     #[error("failed to {action}")]
     Failed {
-        /// What was to be done.
+        /// The action.
         action: &'static str,
         /// The error.
         #[source]
@@ -49,7 +49,7 @@ pub(super) enum RequestError {
          earlier version; as the admin of the cluster, apply the CRDs of this version"
     )]
     NotStored {
-        /// What was to be done.
+        /// The action.
         action: &'static str,
     },
 }

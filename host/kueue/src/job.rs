@@ -59,7 +59,7 @@ pub struct QueuedJob {
     pub ended: BTreeSet<u32>,
     /// Whether it is suspended.
     pub suspension: Suspension,
-    /// What its status says of its admission.
+    /// The admission in its status.
     pub admission: Option<JobAdmission>,
     /// Whether it runs on another cluster, so that this one has neither Pods nor partitions of it.
     pub is_elsewhere: bool,
@@ -67,7 +67,7 @@ pub struct QueuedJob {
     pub is_observed: bool,
     /// Whether its status shows that it has started and was not suspended since.
     pub has_started: bool,
-    /// Whether its controller has seen that it is suspended, and has ended what it was doing.
+    /// Whether its controller has observed that it is suspended, and has ended its work.
     pub has_settled: bool,
     /// Whether all its Pods run.
     pub is_running: bool,
@@ -78,7 +78,7 @@ pub struct QueuedJob {
 }
 
 impl QueuedJob {
-    /// Reads a job. `None`: it waits in no queue, or is invalid, which its status says.
+    /// Reads a job. `None`: it is in no queue, or its status reports that it is invalid.
     pub fn of(job: &RawJob, settings: &PodSettings) -> Option<Self> {
         let object = job.as_json();
         if !queueing::is_queued(&object) || job.metadata.deletion_timestamp.is_some() {

@@ -201,7 +201,7 @@ fn publish(context: &Context, job: &QueuedJob, events: Vec<Event>) {
     context.events.publish(job, events);
 }
 
-/// The event of a step that users must know of.
+/// The event of a step for users.
 fn event(step: &Step, workload: Option<&Workload>) -> Option<Event> {
     match step {
         Step::Start(_) => {

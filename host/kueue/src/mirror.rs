@@ -21,7 +21,7 @@ const MESSAGE_MAX: usize = 1_024;
 /// When the condition must be written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Due {
-    /// Not at all: it says what Kueue says.
+    /// Never: the condition repeats Kueue already.
     Never,
     /// Now, with these conditions of the job.
     Now(Vec<JobCondition>),

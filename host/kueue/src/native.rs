@@ -1,8 +1,9 @@
 //! Pure: the partitions of a Workload whose Pods request IPUs themselves, such as that of a Job or a JobSet: they are
 //! created while the admission check waits, one for each Pod, and belong to the Workload until its Pods claim them.
 //!
-//! A claimed partition is the Pod's (`ipu-pods`). A Pod that finds none, such as one that replaces a failed Pod, requests
-//! its own. What no Pod claims within some time after the admission, or after the last claim, is released.
+//! A claimed partition is the Pod's (`ipu-pods`). A Pod that finds none, such as one that replaces a failed Pod,
+//! requests its own. A partition is released if no Pod claims it within some time after the admission, or after the
+//! last claim.
 
 pub mod slots;
 
@@ -100,7 +101,7 @@ impl Reserved {
         !self.is_claimed && !self.is_terminating()
     }
 
-    /// How long it waits for its Pod. Of an unclaimed one, nothing but `PodsReady` tells that its Pod exists.
+    /// How long it waits for its Pod. For an unclaimed partition, only `PodsReady` shows that its Pod exists.
     fn claim_time(&self, has_all_pods: bool) -> Duration {
         if has_all_pods || self.holds_drain {
             CLAIM_TIME
@@ -114,7 +115,7 @@ impl Reserved {
     }
 }
 
-/// What is known of a Workload.
+/// State of a Workload.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The Workload. `None`: it is gone, or became that of an IPUJob.
@@ -127,7 +128,7 @@ pub struct Seen {
     pub checks: Arc<BTreeSet<Box<str>>>,
 }
 
-/// What is to be done for a Workload.
+/// The next step for a Workload.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     /// The next step.
@@ -161,9 +162,9 @@ impl From<Step> for Plan {
     }
 }
 
-/// Decides what is to be done for a Workload that belongs to no IPUJob. A Pod may have at most `max_ipus`.
+/// Decides the next step for a Workload that belongs to no IPUJob. A Pod may have at most `max_ipus`.
 ///
-/// `None`: native Pods are not reconciled. Then nobody would claim a partition, and none is created.
+/// `None`: native Pods are not reconciled. Then no Pod would claim a partition, and none is created.
 pub fn plan(seen: &Seen, max_ipus: Option<u32>, now: Timestamp) -> Plan {
     let workload = seen.workload.as_deref().filter(|one| is_reserved(one));
     let uid = workload.and_then(|one| one.metadata.uid.as_deref());
@@ -245,8 +246,8 @@ fn checked(
     }
 }
 
-/// Decides on the partitions of a Workload whose check is answered. Pods that have not come in time request theirs when they
-/// come.
+/// Decides on the partitions of a Workload with an answered check. Pods that are created too late request their own
+/// partitions.
 fn admitted(workload: &Workload, partitions: &[&Reserved], now: Timestamp) -> Plan {
     let Some(admitted) = workload.condition(ADMITTED, "True") else {
         return Plan::default();
@@ -321,7 +322,7 @@ fn usable(partition: &Reserved) -> JobPartition {
     of
 }
 
-/// The updates of a ready check: they tell the Pods whose partitions they may claim.
+/// The updates of a ready check. They contain the partitions that the Pods may claim.
 fn updates(workload: &Workload, slots: &[Slot]) -> Value {
     let sets: BTreeSet<&str> = slots.iter().map(|slot| &*slot.pod_set).collect();
     let updates = sets.into_iter().map(

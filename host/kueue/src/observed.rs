@@ -23,7 +23,7 @@ use crate::partitions::JobPartition;
 use crate::plan::Seen;
 use crate::pod_sets::relevant;
 
-/// What a reconcile is about.
+/// Key of a reconcile.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
     /// An IPUJob and its Workload.
@@ -56,7 +56,7 @@ pub enum Lookup {
 /// Key of an object that belongs to a job: the job, and the object's name.
 type OfJob = (Uid, Box<str>);
 
-/// What is known.
+/// State of all objects.
 #[derive(Default)]
 pub struct Observed {
     inner: Mutex<Inner>,
@@ -105,7 +105,7 @@ impl Observed {
         for change in changes {
             let known = workloads.objects().get(&change.key);
             if known.is_some() && change.key.0 != nobody() {
-                // It was somebody's before a job became its owner.
+                // It may have had no owner before the job.
                 let orphan = (nobody(), change.key.1.clone());
                 let known = known.cloned();
                 workloads.update(orphan, None);
@@ -193,7 +193,7 @@ impl Observed {
         keys
     }
 
-    /// What is known of a job.
+    /// State of a job.
     pub fn job(&self, reference: &ObjectRef) -> Lookup {
         let inner = self.inner.lock();
         let uid = reference.key();
@@ -228,7 +228,7 @@ impl Observed {
         !of_job(inner.partitions.objects(), reference.key()).is_empty()
     }
 
-    /// What is known of a Workload that belongs to no IPUJob, or of what is left of it.
+    /// State of a Workload that belongs to no IPUJob, or of its remains.
     pub fn other_workload(&self, namespace: &str, name: &str) -> native::Seen {
         let inner = self.inner.lock();
         let key = (nobody(), format!("{namespace}/{name}").into());

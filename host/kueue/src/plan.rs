@@ -1,7 +1,7 @@
 //! Pure: the next step for an IPUJob in a queue and its Workload.
 //!
-//! The order of the decisions is that of Kueue's own jobs (`pkg/controller/jobframework/reconciler.go` of 0.19), with one
-//! difference: quota is released when the partitions are gone, and not when the job is told to stop.
+//! The order of the decisions is that of Kueue's own jobs (`pkg/controller/jobframework/reconciler.go` of 0.19), with
+//! one difference: quota is released when the partitions are gone, and not when the job begins to stop.
 
 mod progress;
 
@@ -24,7 +24,7 @@ use crate::partitions::JobPartition;
 use crate::pod_sets::relevant;
 use crate::updates;
 
-/// What is known of a job.
+/// State of a job.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// The job.
@@ -39,7 +39,7 @@ pub struct Seen {
     pub checks: Arc<BTreeSet<Box<str>>>,
 }
 
-/// What is to be done for a job.
+/// The next step for a job.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// The Workload of the job.
@@ -89,7 +89,7 @@ pub enum Step {
     Stop(String),
     /// Releases the quota of the evicted Workload.
     ReleaseQuota {
-        /// Whether a check of the operator has asked for a retry, which has a delay.
+        /// Whether a check of the operator has requested a retry, which has a delay.
         is_retry: bool,
     },
     /// Puts the Workload into the queue again, after the delay of a retry.
@@ -107,7 +107,7 @@ pub enum Step {
     },
 }
 
-/// Decides what is to be done for a job.
+/// Decides the next step for a job.
 pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
     let job = &seen.job;
     let (workload, others) = select(seen);

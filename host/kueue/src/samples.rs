@@ -122,7 +122,7 @@ pub(crate) fn ready() -> Value {
     })
 }
 
-/// What is known of a job, with the flavor `pool-a` and the AdmissionCheck `partitions`.
+/// State of a job with the flavor `pool-a` and the AdmissionCheck `partitions`.
 pub(crate) fn seen(
     job: QueuedJob,
     workloads: impl IntoIterator<Item = Workload>,

@@ -61,8 +61,8 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
 }
 
 impl Recorder {
-    /// Continues the accounts of the leader before, who may have been this replica. Nothing is counted until the statuses
-    /// are read: a status must not replace what it continues.
+    /// Continues the accounts of the previous leader, which may have been this replica. Counting starts after the
+    /// statuses are read, because the new accounts continue them.
     async fn resume(&self) {
         loop {
             match previous(&self.context.client).await {
@@ -72,7 +72,7 @@ impl Recorder {
                     *store.accounts() = accounts;
                     return;
                 }
-                // The kind is not served, so nobody has written accounts.
+                // The kind is not served, so there are no accounts.
                 Err(kube::Error::Api(status)) if status.code == 404 => return,
                 Err(error) => {
                     tracing::warn!(

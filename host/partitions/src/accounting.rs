@@ -1,6 +1,6 @@
 //! Accounts for the IPU-seconds of V-IPU controllers: each of them is in exactly one state.
 //!
-//! `observation` tells the states of all IPUs from the ledger, the controllers' reports and the readiness of Pods
+//! `observation` determines the states of all IPUs from the ledger, the controllers' reports and the readiness of Pods
 //! (`pod_readiness`). `account` adds them up; both are pure. `account_recorder` observes while this replica leads. The
 //! statuses of VIPUControllers carry the accounts over a restart and a change of the leader.
 
@@ -30,8 +30,8 @@ pub struct AccountStore {
 }
 
 impl AccountStore {
-    /// The account of a controller as the status of its VIPUController reports it. `None` until the accounts of the leader
-    /// before were read: a status must not replace what it continues.
+    /// The account of a controller as the status of its VIPUController reports it. `None` until the accounts of the
+    /// previous leader are read, because the new accounts continue them.
     pub fn status(&self, address: &str) -> Option<Accounting> {
         self.accounts().status(address)
     }

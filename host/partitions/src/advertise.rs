@@ -60,7 +60,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     }
 }
 
-/// Brings every node up to date. A node that fails keeps no other from it.
+/// Updates every node. An error of one node does not prevent the others.
 async fn round(client: &Client, known: &Known) -> Vec<AdvertiseError> {
     let nodes: Api<Node> = Api::all(client.clone());
     let mut params = ListParams::default().limit(PAGE);
@@ -103,7 +103,7 @@ async fn update(
     let change = known.change(node.labels(), node.managed_fields());
     let status = match change {
         Change::Keep => return Ok(()),
-        // What a manager applies no more, the API server removes.
+        // The API server removes fields that their manager no longer applies.
         Change::Remove => json!(null),
         Change::Set(total) => {
             // A list of one needs no other right than the list of all.

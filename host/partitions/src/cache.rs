@@ -190,7 +190,7 @@ impl Cache {
         Some(decompressed(&mut self.compressor, name, &kept.whole))
     }
 
-    /// The first `count` objects that are wanted and whose names come after this one, by name.
+    /// The first `count` desired objects after this name, by name.
     pub fn page(
         &mut self,
         after: Option<&str>,

@@ -1,4 +1,5 @@
-//! Pure: the free capacity of a V-IPU controller: the smaller of what it reports and what the ledger leaves.
+//! Pure: the free capacity of a V-IPU controller: the smaller of its reported free IPUs and the unallocated IPUs of the
+//! ledger.
 //!
 //! A controller that has lost its state reports all IPUs as free while Pods still use some. It chooses the IPUs of a
 //! partition itself, and does not report which ones. Therefore it gets no new partition before the attempts of all
@@ -46,7 +47,7 @@ pub fn allocations(
         .collect()
 }
 
-/// The partitions that an IPUPartition has requested and whose existence is unknown, in the same way.
+/// The partitions that an IPUPartition has requested with an unknown result, in the same way.
 pub fn requested(
     partition: &IPUPartition,
     mut word: impl FnMut(&str) -> Arc<str>,
@@ -110,7 +111,7 @@ pub struct Unlisted {
 pub struct Withheld {
     /// How many.
     pub ipus: u32,
-    /// Other IPUs that nobody gets meanwhile, because the controller might choose held ones instead.
+    /// Other IPUs that stay unallocated meanwhile, because the controller might choose held ones instead.
     pub besides: u32,
     /// The reason, for users.
     pub reason: String,

@@ -1,9 +1,9 @@
-//! Keeps a VIPUController for each V-IPU controller of the admin's list, and follows what admins ask in them.
+//! Maintains a VIPUController for each V-IPU controller of the admin's list, and applies the cordons in them.
 //!
-//! `watch` knows the objects in each replica, and passes cordons to the registry. The leader runs [`run`]: `plan` (pure)
-//! compares the objects with what is known of the controllers (`status`, pure), and `run` carries its changes out. Of
-//! several releases that list one controller, one manages its object, and a label of the object names it. The others leave
-//! the object alone as long as that release is there, but all of them follow its cordon.
+//! `watch` caches the objects in each replica, and passes cordons to the registry. The leader runs [`run`]: `plan`
+//! (pure) compares the objects with the state of the controllers (`status`, pure), and `run` applies its changes. If
+//! several releases list one controller, one release manages its object, and a label of the object names it. The others
+//! do not write the object while that release exists, but all of them apply its cordon.
 
 mod fit;
 mod observe;
@@ -129,7 +129,7 @@ pub async fn run(
         };
         let _ = stop.run_until_cancelled(occasion).await;
     }
-    // What is not written now is unknown to the next leader.
+    // The next leader does not know figures that are not written now.
     let _ = tokio::time::timeout(LAST_ACCOUNTS, save_accounts(&context, &objects, &manager)).await;
 }
 
@@ -170,7 +170,7 @@ async fn pass(
     let registry = context.pool.registry();
     let known = registry.known();
     let controllers = observe(context, &objects, &manager.namespace).await;
-    // What was observed may be of another list than what is known of it.
+    // The observation may be of another list than the known one.
     let is_same_list = Arc::ptr_eq(&known, &registry.known());
     let other_releases = manager.conflicts.other_releases();
     let plan = plan::plan(&Facts {
@@ -286,7 +286,7 @@ async fn create(
     name: String,
     status: &VIPUControllerStatus,
 ) -> Result<(), WriteError> {
-    // Without fields in its spec: they are the admins', whose server-side apply is to meet no conflict.
+    // Without fields in its spec: they belong to admins, whose server-side apply must not conflict.
     let object = json!({
         "apiVersion": API_VERSION,
         "kind": "VIPUController",
@@ -319,7 +319,7 @@ fn marks(manager: &ManagingRelease) -> BTreeMap<String, String> {
     labels::managed(labels::OPERATOR_NAMESPACE, &manager.namespace)
 }
 
-/// An object that is there already, was changed meanwhile, or is gone, is no failure.
+/// It is no error if the object exists already, was changed meanwhile, or is gone.
 fn unless_stale<T>(
     result: Result<T, kube::Error>,
     action: &'static str,

@@ -307,8 +307,8 @@ impl ControllerPool {
         self.failure_log.lock()
     }
 
-    /// Limits the largest partition of each controller to what it has not refused, as this process has seen it.
-    /// Returns those that have refused less than what is free.
+    /// Limits the largest partition of each controller to sizes that it has not refused, as far as this process knows.
+    /// Returns the controllers that have refused a partition smaller than their free IPUs.
     pub(super) fn limit_to_unrefused(&self, views: &mut [ControllerView]) -> Vec<Refused> {
         self.refusals.lock().limit(views, Timestamp::now())
     }

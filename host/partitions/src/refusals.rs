@@ -70,8 +70,8 @@ impl Refusals {
         self.controllers.remove(controller);
     }
 
-    /// Limits the largest partition of each controller to what was not refused. Returns those that have refused less than
-    /// what is free.
+    /// Limits the largest partition of each controller to sizes that it has not refused. Returns the controllers that
+    /// have refused a partition smaller than their free IPUs.
     pub(crate) fn limit(&mut self, views: &mut [ControllerView], now: Timestamp) -> Vec<Refused> {
         self.controllers
             .retain(|_, known| now.duration_since(known.at).abs() < LIFETIME);

@@ -131,7 +131,7 @@ impl IntoResponse for Problem {
             .expect("every kind has a status of HTTP")
             .into_response();
         for (name, value) in &self.headers {
-            // What is no header line cannot be sent as one; the problem says the same.
+            // An invalid header value is omitted; the problem contains the same text.
             if let Ok(value) = HeaderValue::from_str(value) {
                 response
                     .headers_mut()

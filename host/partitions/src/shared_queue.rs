@@ -1,7 +1,7 @@
-//! The queue for readers that decide nothing: they share entries that are a second old at most.
+//! The queue for readers that decide nothing: they share entries that are at most a second old.
 //!
-//! All requests are read under the lock of the cache, on which every reconcile waits. Anybody may ask `/query` a hundred times
-//! a second.
+//! All requests are read under the lock of the cache, for which every reconcile waits. Any client may call `/query` a
+//! hundred times a second.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -288,7 +288,7 @@ pub(super) fn reset_put_off(status: &IPUPartitionStatus, message: String) -> IPU
     next
 }
 
-/// Notes that the controller has shown partition `id` to `account`. `None`: the status says so already.
+/// Records that the controller has shown partition `id` to `account`. `None`: the status contains this already.
 pub(super) fn with_account(
     status: &IPUPartitionStatus,
     id: &str,

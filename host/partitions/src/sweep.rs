@@ -60,7 +60,7 @@ pub enum SweepError {
     GetOwner {
         /// The IPUPartition of the owner.
         partition: String,
-        /// What the API server said.
+        /// Error of the API server.
         #[source]
         source: kube::Error,
     },
@@ -69,7 +69,7 @@ pub enum SweepError {
     Delete {
         /// The object.
         partition: String,
-        /// What the API server said.
+        /// Error of the API server.
         #[source]
         source: kube::Error,
     },
@@ -180,8 +180,8 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     }
 }
 
-/// The partitions on the controllers, and what the IPUPartitions hold after that: `orphans::find_orphans` says why in
-/// this order.
+/// The partitions on the controllers, and the holdings of the IPUPartitions after that. `orphans::find_orphans`
+/// explains this order.
 async fn listed(
     pool: &ControllerPool,
     client: &Client,

@@ -19,7 +19,7 @@ pub(super) async fn tell(context: &Context, object: &Guarded, error: &str) {
         .await;
     let problem = match found {
         Ok(Some(found)) => problem(&found),
-        // Gone or readable meanwhile: the watch says so too.
+        // It is gone or readable meanwhile; the watch reports this, too.
         Ok(None) => None,
         Err(_) => Some(format!("it cannot be read: {error}")),
     };

@@ -263,8 +263,8 @@ fn resolve_unknown(
     }
 }
 
-/// The controller has refused the request of this reconcile. An earlier reconcile may never have sent its request, so the
-/// controller may be asked again.
+/// The controller has refused the request of this reconcile. An earlier reconcile may have sent no request, so the
+/// operator may request it again.
 fn not_made(
     status: &IPUPartitionStatus,
     attempt: &Attempt,

@@ -302,7 +302,7 @@ mod tests {
         object
     }
 
-    /// Its IPUs are given to nobody by this release either, until they are released.
+    /// This release does not allocate its IPUs either, until they are released.
     #[test]
     fn what_other_releases_hold_is_known_and_nothing_else_of_them() {
         let theirs = || holding("other");

@@ -53,7 +53,7 @@ fn is_suited(partition: &Partition, pod: &NativePod, ipus: u32) -> bool {
         && labels.all(|(key, value)| pod.node_selector.get(key) == Some(value))
 }
 
-/// Whether a Pod can use an IPUPartition at once, and nobody else does: it is ready, on nodes that the Pod may run on.
+/// Whether a Pod can use an IPUPartition at once: it is ready, on nodes that the Pod may use, and no other Pod uses it.
 fn is_free(partition: &Partition, pod: &NativePod) -> bool {
     let State::Ready(place) = &partition.state else {
         return false;

@@ -55,7 +55,7 @@ fn failed_to(action: &'static str) -> impl Fn(kube::Error) -> WriteError {
     move |source| WriteError { action, source }
 }
 
-/// Carries out a step. Returns what the condition says if the API server refuses it.
+/// Applies a step. Returns the content of the condition if the API server refuses the step.
 pub(super) async fn step(
     context: &Context,
     seen: &Seen,

@@ -50,16 +50,16 @@ const DEADLINE: Duration = Duration::from_mins(1);
 /// Reconciles that may run at the same time.
 const CONCURRENCY: usize = 16;
 
-/// Requeue delay of a Pod whose cache is stale. The watch mostly triggers before.
+/// Requeue delay of a Pod with a stale cache. Usually a watch event comes first.
 const CACHE_STALE: Duration = Duration::from_secs(1);
 
-/// Requeue delay of a Pod that lives without its label, and of one whose object the API server refuses.
+/// Requeue delay of a live Pod without its label, and of a Pod with an object that the API server refuses.
 const REFUSED: Duration = Duration::from_secs(30);
 
 /// Settings of the reconciler.
 #[derive(Clone, Debug, Default)]
 pub struct NativePodSettings {
-    /// Namespaces whose Pods are reconciled.
+    /// Namespaces of the reconciled Pods.
     pub scope: Scope,
     /// Name of this process in events, such as the name of its Pod.
     pub instance: Option<String>,

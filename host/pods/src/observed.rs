@@ -21,7 +21,7 @@ use crate::pod::{NativePod, owner};
 /// Timeout of an expected event.
 const EXPECTATION_TIMEOUT: Duration = Duration::from_mins(2);
 
-/// What is known of all native Pods and their IPUPartitions.
+/// State of all native Pods and their IPUPartitions.
 #[derive(Default)]
 pub struct Observed {
     inner: Mutex<Inner>,
@@ -33,7 +33,7 @@ struct Inner {
     partitions: Kind<Box<str>, Partition>,
 }
 
-/// Objects of one kind, and what was written to them.
+/// Objects of one kind, and the expected writes.
 struct Kind<K, V> {
     store: Store<K, V>,
     expectations: Expectations,
@@ -167,7 +167,7 @@ impl Observed {
         }
     }
 
-    /// What is known of a Pod.
+    /// State of a Pod.
     pub fn get(&self, pod: &ObjectRef, now: Instant) -> Lookup {
         let inner = self.inner.lock();
         let Inner { pods, partitions } = &*inner;

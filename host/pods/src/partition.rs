@@ -20,7 +20,7 @@ pub struct Place {
     pub id: String,
 }
 
-/// What an IPUPartition offers to Pods.
+/// The offer of an IPUPartition to Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// Nothing yet, for these reasons; without a reason, it is on its way.
@@ -62,7 +62,7 @@ pub struct Partition {
     pub node_selector: BTreeMap<String, String>,
     /// Id of the V-IPU partition, if there is one.
     pub id: Option<String>,
-    /// What it offers.
+    /// Its offer.
     pub state: State,
 }
 

@@ -1,4 +1,4 @@
-//! Pure: the next step of a native Pod, and what its condition says.
+//! Pure: the next step of a native Pod, and the content of its condition.
 
 use ipu_api::pod_request::PodRequest;
 
@@ -11,7 +11,7 @@ use crate::report::{self, Report};
 /// Reasons of V-IPU controllers that a condition lists.
 const LISTED: usize = 5;
 
-/// What is to be done for a Pod.
+/// The next step for a Pod.
 #[derive(Debug, Default, PartialEq)]
 pub struct Plan {
     /// The next step.
@@ -36,7 +36,7 @@ pub enum Step {
 }
 
 impl Step {
-    /// Whether the Pod can be told nothing afterwards.
+    /// Whether later updates cannot reach the Pod.
     pub fn is_last(&self) -> bool {
         *self == Self::DeletePod
     }
@@ -55,7 +55,7 @@ impl Plan {
     }
 }
 
-/// Decides what is to be done for a Pod.
+/// Decides the next step for a Pod.
 pub fn plan(seen: &Seen) -> Plan {
     let Seen {
         pod,

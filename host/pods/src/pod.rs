@@ -48,7 +48,7 @@ pub struct NativePod {
     pub version: u64,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// What it requests.
+    /// Its request.
     pub request: Result<PodRequest, PodRequestError>,
     /// Where it is in its life.
     pub stage: Stage,

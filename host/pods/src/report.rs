@@ -1,4 +1,4 @@
-//! Pure: what the condition of a native Pod says, when it is written, and its events.
+//! Pure: the content of a native Pod's condition, the time to write it, and the events of the Pod.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ const PROGRESS: SignedDuration = SignedDuration::from_secs(2);
 
 const FORMING: &str = "PartitionForming";
 
-/// What the condition says.
+/// Content of the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     is_ready: bool,
@@ -46,9 +46,9 @@ enum EventType {
 /// When a condition is written.
 #[derive(Debug, PartialEq)]
 pub enum Due {
-    /// It says the same already.
+    /// It is unchanged.
     Never,
-    /// After this delay, if it still says the same then.
+    /// After this delay, if it has not changed.
     Later(Duration),
     /// Now, with an event if the reason is new.
     Now(Box<(PodCondition, Option<Event>)>),

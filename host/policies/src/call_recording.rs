@@ -42,7 +42,7 @@ pub enum Notice {
 }
 
 /// Serves recordings at the socket until `stop`: one line for each call. Without a socket the operator logs a warning
-/// and goes on.
+/// and continues.
 pub async fn serve(host: &GuestHost, folder: &Path, stop: CancellationToken) {
     let path = folder.join(SOCKET);
     let listener = match bind(&path).await {

@@ -18,7 +18,7 @@ const DIFFERENCE: usize = 512;
 /// Longest word of an answer in a sample, in bytes.
 const WORD: usize = 64;
 
-/// Path segments whose values belong to users: programs, secrets, notes.
+/// Path segments with values of users: programs, secrets, notes.
 const REDACTED_SEGMENTS: [&str; 5] = ["env", "command", "args", "annotations", "lifecycle"];
 
 /// Compares two defaulted objects. `None`: the guest refused the object.

@@ -72,8 +72,8 @@ impl MatchEvaluator {
         })
     }
 
-    /// Returns the first policy of a stage that matches the request, or the first whose evaluation fails; then its
-    /// `onError` decides.
+    /// Returns the first policy of a stage that matches the request, or the first one with a failed evaluation; then
+    /// its `onError` decides.
     pub async fn first_match<'a>(
         &self,
         stage: &'a [BoundPolicy],

@@ -53,7 +53,7 @@ pub enum MatchError {
     Selector {
         /// `namespaceSelector` or `objectSelector`.
         field: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: ParseExpressionError,
     },
@@ -62,7 +62,7 @@ pub enum MatchError {
     Condition {
         /// Name of the condition.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
     /// A condition exceeds its cost limit.

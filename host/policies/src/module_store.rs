@@ -82,7 +82,7 @@ pub struct Failure {
 const REASON: usize = 1_024;
 
 impl ModuleStore {
-    /// Returns the versions whose `spec.match` is not parsed yet, and drops the parsed ones of all other versions.
+    /// Returns the versions with an unparsed `spec.match`, and drops the parsed ones of all other versions.
     pub fn unparsed(
         &mut self,
         desired: &[DesiredVersion],

@@ -1,4 +1,4 @@
-//! Requests to the API server, counted at the one place that all of them pass: the client.
+//! The client of the API server, which counts all requests of a process.
 
 mod request_info;
 
@@ -33,13 +33,13 @@ struct Call {
 }
 
 impl ApiCalls {
-    /// A client of the API server of the Pod, or of the kubeconfig, whose requests are counted.
+    /// A client of the Pod's API server, or of the kubeconfig. It counts its requests.
     pub async fn client(&self) -> Result<Client, kube::Error> {
         let config = Config::infer().await.map_err(kube::Error::InferConfig)?;
         self.client_of(config)
     }
 
-    /// A client as `config` says, whose requests are counted.
+    /// A client with this configuration. It counts its requests.
     pub fn client_of(&self, config: Config) -> Result<Client, kube::Error> {
         Ok(ClientBuilder::try_from(config)?.with_layer(self).build())
     }
@@ -65,7 +65,7 @@ impl<S> Layer<S> for ApiCalls {
     }
 }
 
-/// A client's service whose requests are counted. Their answers tell what time it is.
+/// A client's service that counts its requests. Answers set the clock.
 #[derive(Clone, Debug)]
 pub struct Counted<S> {
     inner: S,

@@ -1,4 +1,5 @@
-//! Pure: reads JSON from outside into a tree only after one pass over the text, which builds nothing, has shown that the tree fits a budget.
+//! Pure: parses JSON from outside into a tree only if a first pass over the text, which builds nothing, has shown
+//! that the tree fits a budget.
 
 use std::fmt;
 
@@ -8,7 +9,7 @@ use serde_json::{Map, Value};
 /// Depth of [`Budget::of_memory`]. Objects of Kubernetes have some 20 levels; `serde_json` itself ends at 128.
 const DEPTH: usize = 100;
 
-/// Beginning of keys by which `serde_json` marks values of its own: what follows one is read as another text.
+/// Prefix of keys that `serde_json` reserves for its own values: it parses the value after such a key as another text.
 const RESERVED: &str = "$serde_json::private::";
 
 /// Size of one element of an array, in bytes.
@@ -17,10 +18,10 @@ const ELEMENT: usize = size_of::<Value>();
 /// Size of a leaf of a `BTreeMap<String, Value>`, as the allocator rounds it. It holds up to 11 members.
 const LEAF: usize = 640;
 
-/// Size of an inner node of the same, as the allocator rounds it.
+/// Size of an inner node of the same map, as the allocator rounds it.
 const INNER: usize = 768;
 
-/// Most that a tree may take.
+/// Maximum size of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Budget {
     /// Memory, in bytes.
@@ -30,7 +31,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of this many bytes, with a depth that objects of Kubernetes never have.
+    /// A budget of this many bytes, with a depth that no object of Kubernetes reaches.
     pub const fn of_memory(memory: usize) -> Self {
         Self {
             memory,
@@ -39,7 +40,7 @@ impl Budget {
     }
 }
 
-/// Why a text is not read. Each sentence continues "the text".
+/// Why a text is rejected. Each sentence continues "the text".
 #[derive(Debug, thiserror::Error)]
 pub enum BoundedJsonError {
     /// The tree would be too large.
@@ -47,24 +48,24 @@ pub enum BoundedJsonError {
         "has so many members and elements that it would take more than {limit} bytes of memory, the most that it may"
     )]
     Memory {
-        /// The most that it may take, in bytes.
+        /// The maximum, in bytes.
         limit: usize,
     },
     /// The tree would be too deep.
     #[error("has more than {limit} levels of objects and arrays, the most that it may")]
     Depth {
-        /// The most that it may have.
+        /// The maximum number of levels.
         limit: usize,
     },
-    /// A key that the parser would not take for a key.
+    /// A key that the parser would not treat as a key.
     #[error("has a key that starts with \"{RESERVED}\", which is reserved")]
     ReservedKey,
-    /// It is no JSON.
+    /// It is not JSON.
     #[error("is not JSON: {0}")]
     NotJson(#[source] serde_json::Error),
 }
 
-/// A text whose tree is within a budget.
+/// A text with a tree within the budget.
 #[derive(Clone, Copy, Debug)]
 pub struct Measured<T> {
     text: T,
@@ -72,23 +73,23 @@ pub struct Measured<T> {
 }
 
 impl<T: AsRef<[u8]>> Measured<T> {
-    /// Most memory that reading the text into a tree takes, in bytes and without the text itself.
+    /// Maximum memory for parsing the text into a tree, in bytes and without the text itself.
     pub fn memory(&self) -> usize {
         self.memory
     }
 
-    /// Reads the tree.
+    /// Parses the tree.
     pub fn value(&self) -> Result<Value, BoundedJsonError> {
         serde_json::from_slice(self.text.as_ref()).map_err(BoundedJsonError::NotJson)
     }
 
-    /// Reads the tree of a text that must be an object.
+    /// Parses the tree of a text that must be an object.
     pub fn object(&self) -> Result<Map<String, Value>, BoundedJsonError> {
         serde_json::from_slice(self.text.as_ref()).map_err(BoundedJsonError::NotJson)
     }
 }
 
-/// Walks once over `text`, up to the first rule that is broken.
+/// Scans `text` once, up to the first violated rule.
 pub fn measure<T: AsRef<[u8]>>(text: T, budget: Budget) -> Result<Measured<T>, BoundedJsonError> {
     let mut meter = Meter {
         budget,
@@ -110,24 +111,24 @@ pub fn measure<T: AsRef<[u8]>>(text: T, budget: Budget) -> Result<Measured<T>, B
     }
 }
 
-/// Reads `text` where its tree is within the budget.
+/// Parses `text` if its tree is within the budget.
 pub fn parse(text: &[u8], budget: Budget) -> Result<Value, BoundedJsonError> {
     measure(text, budget)?.value()
 }
 
-/// What has been counted so far.
+/// The counts so far.
 struct Meter {
     budget: Budget,
-    /// What stays.
+    /// Size of the tree.
     tree: usize,
-    /// What the parser needs for the longest string with escapes.
+    /// Buffer of the parser for the longest string with escapes.
     scratch: usize,
     /// The array that is copied while it grows.
     regrown: usize,
     broken: Option<BoundedJsonError>,
 }
 
-/// The walk ends: which rule was broken stands in the meter.
+/// Ends the scan. The meter contains the violated rule.
 struct Broken;
 
 impl fmt::Display for Broken {
@@ -162,14 +163,14 @@ impl Meter {
         Ok(())
     }
 
-    /// A string of so many bytes, as the allocator rounds them.
+    /// A string of this length, as the allocator rounds it.
     fn string(&mut self, length: usize) -> Result<(), Broken> {
         let rounding = if length > 128 { length / 4 } else { 0 };
         self.tree += length.next_multiple_of(16) + rounding;
         self.within()
     }
 
-    /// The parser writes a string with escapes into a buffer first, which grows by doubling.
+    /// The parser writes a string with escapes into a buffer first. The buffer grows by doubling.
     fn unescaped(&mut self, length: usize) {
         self.scratch = self.scratch.max(3 * length);
     }
@@ -181,8 +182,8 @@ impl Meter {
         self.string(key.len())
     }
 
-    /// The `number`th member of an object. A node that is not the only one has at least five of its eleven members, so
-    /// that another leaf comes with six members at the soonest, and another inner node with five leaves.
+    /// Member `number` of an object. Each node except a single one has at least five of its eleven members. So a
+    /// further leaf needs at least six more members, and a further inner node five more leaves.
     fn member(&mut self, number: usize) -> Result<(), Broken> {
         self.tree += match number {
             1 => LEAF,
@@ -193,7 +194,7 @@ impl Meter {
         self.within()
     }
 
-    /// The `number`th element of an array, whose capacity is four elements at first and doubles when it is full.
+    /// Element `number` of an array. The capacity is four elements at first, and doubles when the array is full.
     fn element(&mut self, number: usize) -> Result<(), Broken> {
         let full = number - 1;
         if number == 1 {
@@ -206,7 +207,7 @@ impl Meter {
     }
 }
 
-/// One value: everything in it is counted and dropped.
+/// A value: all its parts are counted and dropped.
 struct Walk<'a> {
     meter: &'a mut Meter,
     depth: usize,

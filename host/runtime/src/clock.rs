@@ -1,9 +1,9 @@
-//! What time it is by the clock of the API server, which writes the times in objects.
+//! The time by the clock of the API server, which writes the times in objects.
 //!
-//! The machines of two replicas may disagree by an hour, and each with the control plane: then a deadline that
-//! one of them wrote down would have passed for the other, and a node that fell silent just now would have been
-//! silent for long. So a time that is compared with one in an object, or written into one, is the API
-//! server's: every answer tells it. Until the first one it is that of the own machine.
+//! The clocks of two replicas and of the control plane may differ by an hour. Then a deadline that one replica wrote
+//! could already be over for the other, and a node that became unreachable now could count as unreachable for long. So
+//! times in objects are compared with the clock of the API server, and set by it. Each of its answers contains the
+//! time. Before the first answer, the clock of this machine counts.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -13,34 +13,33 @@ use http::header::DATE;
 use jiff::fmt::rfc2822::DateTimeParser;
 use jiff::{SignedDuration, Timestamp};
 
-/// By how much the clocks may differ before it matters: answers tell whole seconds, and clocks that are kept
-/// by NTP differ by less.
+/// Tolerated difference of the clocks. Answers contain whole seconds, and clocks with NTP differ by less.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
 
-/// From which difference on it is said.
+/// Smallest difference that is logged.
 const WORTH_SAYING: SignedDuration = SignedDuration::from_mins(1);
 
-/// By how many seconds the API server's clock is ahead of the one of this machine.
+/// Seconds by which the API server's clock is ahead of the clock of this machine.
 static AHEAD: AtomicI64 = AtomicI64::new(0);
 
-/// What time it is for the API server.
+/// The time by the clock of the API server.
 pub fn now() -> Timestamp {
     let own = Timestamp::now();
     own.saturating_add(ahead()).unwrap_or(own)
 }
 
-/// When a duration after this time is over. A time in an object may be any, up to the end of all times.
+/// Adds a duration to a time. A time in an object can have any value up to the latest valid time.
 pub fn later(time: Timestamp, duration: SignedDuration) -> Timestamp {
     time.checked_add(duration).unwrap_or(Timestamp::MAX)
 }
 
-/// The time that is left of a duration since then. A time in the future is of a clock that was set back meanwhile.
+/// The rest of a duration that began at `since`. A time in the future comes from a clock that was set back meanwhile.
 pub fn remaining(since: Timestamp, duration: SignedDuration, now: Timestamp) -> Option<Duration> {
     let until = later(since, duration);
     (since <= now && now < until).then(|| until.duration_since(now).unsigned_abs())
 }
 
-/// Takes in when an answer was sent. `asked` is when its request was, by the clock of this machine.
+/// Reads the time of an answer. `asked` is the time of its request by the clock of this machine.
 pub fn heard(answer: &HeaderMap, asked: Timestamp) {
     let date = answer.get(DATE).and_then(|date| date.to_str().ok());
     let Some(sent) = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()) else {
@@ -65,9 +64,9 @@ fn ahead() -> SignedDuration {
     SignedDuration::from_secs(AHEAD.load(Ordering::Relaxed))
 }
 
-/// By how much the API server is ahead, after an answer of it that was sent at `sent`, by its clock, and
-/// somewhen in `between`, by ours. What was believed before is kept as long as it can be true: a process that
-/// was paused hears an old answer, which says little.
+/// Computes how far the API server is ahead. Its answer was sent at `sent` by its clock, and between the two other
+/// times by ours. The previous value stays while it can be correct: a process that was paused receives old answers,
+/// which prove little.
 fn corrected(
     before: SignedDuration,
     sent: Timestamp,
@@ -78,7 +77,7 @@ fn corrected(
     if least <= before && before <= most {
         return before;
     }
-    // The answer is young, mostly: it was sent when it came.
+    // Most answers arrive as soon as they are sent.
     SignedDuration::from_secs(sent.duration_since(came).as_secs())
 }
 
@@ -120,7 +119,7 @@ mod tests {
     #[test]
     fn the_date_of_an_answer_is_read_as_go_writes_it() {
         let mut answer = HeaderMap::new();
-        // Now, so that other tests of this process are not led astray.
+        // The current time, so that it does not affect other tests of this process.
         let now = Timestamp::now();
         let date = now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string();
         let parsed = DateTimeParser::new().parse_timestamp(&date).unwrap();

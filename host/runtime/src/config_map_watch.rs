@@ -6,7 +6,7 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 
-/// The events of the ConfigMap of this name, without end, with growing pauses after errors.
+/// The events of the ConfigMap of this name. The stream does not end, and backs off after errors.
 pub fn watch_config_map(
     client: Client,
     namespace: &str,

@@ -8,22 +8,22 @@ use kube::runtime::events::{self, EventType, Recorder, Reporter};
 
 pub use queue::EventQueue;
 
-/// An event about an object; the reasons are stable, because people build alerts on them.
+/// An event about an object. Reasons are stable, because users define alerts for them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Whether somebody should look at it.
+    /// Whether a user should look at it.
     pub is_warning: bool,
-    /// A word for programs.
+    /// A reason for programs.
     pub reason: &'static str,
-    /// What was being done.
+    /// The action in progress.
     pub action: &'static str,
-    /// A sentence for people.
+    /// A sentence for users.
     pub note: String,
-    /// The Pod that it is about, beside the object: events that differ in it are not drawn together.
+    /// The related Pod. Events that differ in it are not aggregated.
     pub pod: Option<String>,
 }
 
-/// An event that tells how things go on.
+/// An event of type Normal.
 pub fn normal(reason: &'static str, action: &'static str, note: String) -> Event {
     Event {
         is_warning: false,
@@ -34,7 +34,7 @@ pub fn normal(reason: &'static str, action: &'static str, note: String) -> Event
     }
 }
 
-/// An event that somebody should look at.
+/// An event of type Warning.
 pub fn warning(reason: &'static str, action: &'static str, note: String) -> Event {
     Event {
         is_warning: true,
@@ -43,7 +43,7 @@ pub fn warning(reason: &'static str, action: &'static str, note: String) -> Even
 }
 
 impl Event {
-    /// The same, about a Pod of the object's namespace as well.
+    /// Adds a related Pod in the object's namespace.
     #[must_use]
     pub fn about(self, pod: &str) -> Self {
         Self {
@@ -52,7 +52,7 @@ impl Event {
         }
     }
 
-    /// As the API server takes it, of an object in `namespace`.
+    /// The event for an object in `namespace`, in the type of Kubernetes.
     fn of_kubernetes(self, namespace: Option<String>) -> events::Event {
         let mut note = self.note;
         note.truncate(note.floor_char_boundary(NOTE_MAX));
@@ -76,7 +76,7 @@ impl Event {
     }
 }
 
-/// Longest note that the API server takes, in bytes.
+/// Longest note that the API server accepts, in bytes.
 const NOTE_MAX: usize = 1_000;
 
 /// Writes the events of one process.
@@ -97,12 +97,11 @@ impl Publisher {
         }
     }
 
-    /// Writes an event about an object. One that is lost is no reason to stop: the status says the
-    /// same.
+    /// Writes an event about an object. A lost event is not an error, because the status contains the same information.
     async fn publish(&self, event: Event, regarding: &ObjectReference) {
         let event = event.of_kubernetes(regarding.namespace.clone());
-        // A recorder of its own: one that lives on counts a later event as the same one again, and
-        // its note, which says why this time, is never shown. It also keeps every event in memory.
+        // A new recorder for each event. A long-lived recorder aggregates similar events: it would not publish the note
+        // of a later one, and it keeps every event in memory.
         let recorder = Recorder::new(self.client.clone(), self.reporter.clone());
         if let Err(error) = recorder.publish(&event, regarding).await {
             let error: &dyn std::error::Error = &error;

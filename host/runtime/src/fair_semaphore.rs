@@ -1,5 +1,5 @@
-//! A semaphore whose permits go to the addresses that wait for them in turn: one that asks often makes itself wait, and
-//! nobody else for longer than one permit.
+//! A semaphore that serves waiting addresses in turn: an address with many requests delays itself, and delays others by
+//! at most one permit.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot::{self, Sender};
 
-/// On whose behalf a permit is asked for; none: the operator's own.
+/// The client that requests a permit. `None`: the operator itself.
 pub type Asker = Option<IpAddr>;
 
 /// A number of permits. Clones share them.
@@ -18,7 +18,7 @@ pub struct FairSemaphore(Arc<Mutex<State>>);
 #[derive(Debug)]
 struct State {
     free: usize,
-    /// Those who wait, by asker; the first asker is next.
+    /// Waiting requests, by client. The first client is next.
     waiting: VecDeque<(Asker, VecDeque<Sender<FairPermit>>)>,
 }
 
@@ -27,7 +27,7 @@ struct State {
 pub struct FairPermit(FairSemaphore);
 
 impl FairSemaphore {
-    /// Permits that are all free.
+    /// A semaphore with all permits free.
     pub fn new(permits: usize) -> Self {
         let waiting = VecDeque::new();
         Self(Arc::new(Mutex::new(State {
@@ -49,15 +49,14 @@ impl FairSemaphore {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Every change of it is whole before the next one begins.
         self.0.lock()
     }
 }
 
 impl State {
-    /// Takes a permit, or where none is free, is told of where it will be given.
+    /// Takes a permit. If none is free, returns the receiver of the next one.
     fn take(&mut self, asker: Asker) -> Option<oneshot::Receiver<FairPermit>> {
-        // Nobody waits where one is free.
+        // While a permit is free, no request waits.
         if let Some(free) = self.free.checked_sub(1) {
             self.free = free;
             return None;
@@ -73,7 +72,7 @@ impl State {
         Some(receiver)
     }
 
-    /// Whoever is next, and still waits.
+    /// The next request that still waits.
     fn next(&mut self) -> Option<Sender<FairPermit>> {
         while let Some((asker, mut queue)) = self.waiting.pop_front() {
             let next = std::iter::from_fn(|| queue.pop_front()).find(|given| !given.is_closed());
@@ -93,7 +92,7 @@ impl Drop for FairPermit {
     fn drop(&mut self) {
         let next = self.0.state().next();
         if let Some(next) = next {
-            // Who has just given up drops it, and so passes it on.
+            // A request that has just been cancelled drops the permit, which passes it on.
             let _ = next.send(Self(self.0.clone()));
         }
     }
@@ -110,7 +109,7 @@ mod tests {
         IpAddr::from([10, 0, 0, last]).into()
     }
 
-    /// The askers of these permits, in the order in which they are given, each of which is returned at once.
+    /// The clients of these permits in the order in which they get them. Each permit is released at once.
     fn given(permits: usize, askers: &[Asker]) -> Vec<Asker> {
         let semaphore = FairSemaphore::new(permits);
         let held: Vec<_> = (0..permits)
@@ -162,7 +161,7 @@ mod tests {
         assert_eq!(semaphore.state().free, 1);
         let again = take(address(2)).unwrap();
         assert!(take(address(2)).is_none());
-        // Given, and never taken.
+        // Granted, and never received.
         let mut waiting = Box::pin(semaphore.acquire(address(3)));
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(again);

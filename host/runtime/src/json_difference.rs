@@ -1,21 +1,21 @@
-//! Pure: where two JSON values differ, one place after the other. Nothing is kept of a place, since a guest may make
-//! many of them below a long key.
+//! Pure: the differences between two JSON values, one location after the other. Locations are not stored, because a
+//! guest may make many of them below a long key.
 
 use std::fmt::{self, Display, Formatter};
 use std::ops::ControlFlow;
 
 use serde_json::Value;
 
-/// What happened to a place.
+/// The change of a location.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change<'a> {
-    /// It has this value now.
+    /// Its new value.
     Set(&'a Value),
-    /// It is there no longer.
+    /// It was removed.
     Removed,
 }
 
-/// The way to a place, shown as a JSON pointer.
+/// The path of a location, shown as a JSON pointer.
 #[derive(Debug, Default)]
 pub struct Path<'a>(Vec<Token<'a>>);
 
@@ -26,13 +26,13 @@ enum Token<'a> {
 }
 
 impl Path<'_> {
-    /// Whether it leads through one of these keys.
+    /// Whether it contains one of these keys.
     pub fn has_any(&self, keys: &[&str]) -> bool {
         let mut tokens = self.0.iter();
         tokens.any(|token| matches!(token, Token::Key(key) if keys.contains(key)))
     }
 
-    /// Most bytes of it as a JSON pointer.
+    /// Maximum number of bytes of the path as a JSON pointer.
     pub fn bytes(&self) -> usize {
         let bytes = self.0.iter().map(|token| match token {
             // Each character may be escaped by two.
@@ -54,7 +54,7 @@ impl Display for Path<'_> {
     }
 }
 
-/// Visits every place where `after` differs from `before`, until the visitor breaks off. Lists are compared element by
+/// Visits every location at which `after` differs from `before`, until the visitor stops. Lists are compared element by
 /// element.
 pub fn each<'a>(
     before: &'a Value,
@@ -141,7 +141,7 @@ mod tests {
         assert!(told(&before, &before.clone()).is_empty());
     }
 
-    /// As many places as operations of the library that makes the patch: a bound on the one holds for the other.
+    /// There are as many locations as operations in the patch of the library, so a bound for one holds for the other.
     #[test]
     fn there_are_as_many_places_as_operations_of_a_patch() {
         let values = [

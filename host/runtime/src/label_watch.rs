@@ -1,4 +1,4 @@
-//! Follows objects of which only the labels matter.
+//! Watches only the labels of objects.
 
 use futures::StreamExt;
 use kube::api::{Api, PartialObjectMeta};
@@ -8,8 +8,7 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-/// Follows the labels of all `what` of the cluster until `stop`. Without the right to do so they stay
-/// unknown.
+/// Follows the labels of all `what` of the cluster until `stop`. Without the right to do so, the labels stay unknown.
 pub async fn follow<K>(
     client: Client,
     what: &str,

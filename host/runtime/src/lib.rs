@@ -1,18 +1,19 @@
 //! The runtime of the operator's processes: everything that a controller needs before it decides anything.
 //!
 //! Entry points:
-//! - [`lease`] elects a leader, and hands out proofs of leadership that expire. [`work_queue`] calls a reconciler for keys,
-//!   with back-off and limits.
-//! - [`api_client`] connects to the API server, and [`requests`] has the parameters of its writes. [`events`] publishes events.
+//! - [`lease`] elects a leader, and hands out proofs of leadership that expire. [`work_queue`] calls a reconciler for
+//!   keys, with back-off and limits.
+//! - [`api_client`] connects to the API server, and [`requests`] has the parameters of its writes. [`events`] publishes
+//!   events.
 //! - [`scope`] has the namespaces that a release serves, finds other releases for them, and watches objects in them.
-//!   [`watch_store`] caches objects, [`trimmed`] drops what nobody reads of them, [`interned`] shares equal values, and [`label_watch`] and
-//!   [`config_map_watch`] watch single objects.
+//!   [`watch_store`] caches objects, [`trimmed`] drops unused fields of them, [`interned`] shares equal values, and
+//!   [`label_watch`] and [`config_map_watch`] watch single objects.
 //! - [`port`] serves HTTP and TLS within limits, and [`certificates`] issues, renews and loads the certificates.
-//! - [`telemetry`] is the log, [`metrics`] the registry of metrics, [`clock`] the time, and [`panics`] turns a panic into an
-//!   error.
+//! - [`telemetry`] is the log, [`metrics`] the registry of metrics, [`clock`] the time, and [`panics`] turns a panic
+//!   into an error.
 //!
-//! It must not know jobs, partitions, policies, webhooks or the V-IPU: each area decides by itself, and registers its own
-//! metrics. Of the operator's packages it uses the API (`ipu-api`) and the texts (`ipu-text`).
+//! It must not know jobs, partitions, policies, webhooks or the V-IPU: each area decides by itself, and registers its
+//! own metrics. Of the operator's packages it uses the API (`ipu-api`) and the texts (`ipu-text`).
 #![forbid(unsafe_code)]
 
 pub mod api_client;

@@ -1,5 +1,5 @@
-//! What becomes of a panic: within work on one object or one request it ends that work alone; anywhere
-//! else it ends the process, since a task that is gone in silence would be missed by nobody.
+//! Handles panics: a panic in the work on one object or request ends only that work. Any other panic ends the process,
+//! because otherwise a task would be missing unnoticed.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -15,7 +15,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::task::{JoinError, spawn_blocking};
 
-/// Panics of work on one object or one request, in this process.
+/// Number of caught panics in this process.
 static CAUGHT: LazyLock<Counter> = LazyLock::new(Counter::default);
 
 thread_local! {
@@ -23,7 +23,7 @@ thread_local! {
     static IS_CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Work that ended in a panic, which is a fault of the operator.
+/// Work that ended with a panic, which is a defect of the operator.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("it ended in a panic, which is a fault of the operator: {0}")]
 pub struct Panicked(String);
@@ -34,7 +34,7 @@ impl From<JoinError> for Panicked {
     }
 }
 
-/// Has every panic told in the log, and has those that nobody catches end the process.
+/// Logs every panic, and ends the process after an uncaught one.
 pub fn install() {
     panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string);
@@ -52,9 +52,9 @@ pub fn install() {
     }));
 }
 
-/// Does work on one object or one request, the panics of which end nothing else.
+/// Does the work on one object or request. A panic ends nothing else.
 pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T, Panicked>> {
-    // On the heap, so that whoever waits for it stays small.
+    // On the heap, so that the waiting future stays small.
     let mut work = Box::pin(work);
     std::future::poll_fn(move |context| {
         let work = work.as_mut();
@@ -66,8 +66,7 @@ pub fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T
     })
 }
 
-/// The same for work that waits for nothing. What it has changed halfway is dropped with it, or is kept
-/// behind a lock, each of whose changes is whole.
+/// The same for synchronous work. Partial changes are dropped with the work, or a lock protects complete ones.
 pub fn caught_now<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     let outer = IS_CAUGHT.replace(true);
     let done = panic::catch_unwind(AssertUnwindSafe(work));
@@ -78,14 +77,14 @@ pub fn caught_now<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     })
 }
 
-/// The same for work that would keep other tasks waiting, on a thread of its own.
+/// The same for work that would block other tasks, on a separate thread.
 pub async fn caught_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, Panicked> {
     spawn_blocking(|| caught_now(work)).await?
 }
 
-/// Answers a request, though what answers it panics.
+/// Responds to a request even if the handler panics.
 pub async fn answered(request: Request, next: Next) -> Response {
     let answered = caught(next.run(request)).await;
     answered.unwrap_or_else(|panicked| {
@@ -152,7 +151,7 @@ mod tests {
         }
     }
 
-    /// Names the test to its own child.
+    /// Identifies the child process of the test.
     const CHILD: &str = "IPU_OPERATOR_TEST_OF_PANICS";
 
     #[test]

@@ -1,4 +1,4 @@
-//! Ports that anybody can reach: taken, and served within limits.
+//! Ports for clients from anywhere: binds them, and serves them within limits.
 
 pub mod body;
 mod closable;
@@ -13,12 +13,12 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use tokio::net::{TcpListener, TcpSocket};
 
-/// Connections that the kernel holds until they are accepted. Beyond them it drops what comes, whoever it is from, and
-/// the client tries again after a second: a burst of connections must fit. The kernel allows no more than this itself
+/// Connections that the kernel queues until they are accepted. It drops further ones from any client, and the client
+/// retries after a second. So a burst of connections must fit. The kernel itself has the same limit
 /// (`net.core.somaxconn`, since Linux 5.4).
 const BACKLOG: u32 = 4_096;
 
-/// Takes a port: on both kinds of address where the machine has them, else on the older one.
+/// Binds a port for IPv4 and IPv6, or for IPv4 if the machine has no IPv6.
 pub fn listen(port: u16) -> std::io::Result<std::net::TcpListener> {
     let any_v6 = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     let any_v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
@@ -32,7 +32,7 @@ fn bound(
     address: SocketAddr,
 ) -> std::io::Result<TcpListener> {
     let socket = socket()?;
-    // Connections of a process before this one may still be closing.
+    // Connections of an earlier process may still be closing.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)

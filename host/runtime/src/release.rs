@@ -1,4 +1,4 @@
-//! What both processes of a release are told: which release they belong to, and where its policies are.
+//! Options of both processes of a release: its identity, and the paths of its policies.
 
 use std::path::PathBuf;
 
@@ -42,8 +42,7 @@ pub struct ReleaseOptions {
         default_value = "cluster.local"
     )]
     pub cluster_domain: ClusterDomain,
-    /// Whose jobs are served: names of namespaces with commas between them. Empty: those of the whole
-    /// cluster.
+    /// Names of the namespaces with the served jobs, separated by commas. Empty: the whole cluster.
     #[arg(
         long = "watch-namespaces",
         env = "IPU_OPERATOR_WATCH_NAMESPACES",
@@ -56,22 +55,22 @@ pub struct ReleaseOptions {
     /// Folder of the built-in guests.
     #[arg(long, env = "IPU_OPERATOR_GUESTS_DIR", default_value = "/guests")]
     pub guests_dir: PathBuf,
-    /// Folder for compiled guests, which nobody else may write to.
+    /// Folder for compiled guests. No other program may write to it.
     #[arg(long, env = "IPU_OPERATOR_COMPILE_CACHE_DIR")]
     pub compile_cache_dir: Option<PathBuf>,
-    /// Name of this Pod, by which replicas are told apart.
+    /// Name of this Pod, which identifies the replica.
     #[arg(long, env = "HOSTNAME")]
     pub pod_name: Option<String>,
 }
 
 impl ReleaseOptions {
-    /// By what this process is told from the other replicas.
+    /// Identity of this process among the replicas.
     pub fn replica_name(&self) -> String {
         let unnamed = || format!("process-{}", std::process::id());
         self.pod_name.clone().unwrap_or_else(unnamed)
     }
 
-    /// Name of both webhook configurations, by which other releases know this one.
+    /// Name of both webhook configurations. It identifies this release for others.
     pub fn configuration(&self) -> &str {
         let given = self.webhook_configuration.as_deref();
         given.unwrap_or(&self.fullname)

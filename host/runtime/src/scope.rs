@@ -1,8 +1,7 @@
-//! Whose jobs a release serves: those of the whole cluster, or of some namespaces.
+//! The namespaces that a release serves: the whole cluster, or some namespaces.
 //!
-//! Two releases with namespaces of their own do not touch each other's objects. Where two want the same
-//! namespace, the one that was there first serves it, and the other one rests as a whole until that is
-//! fixed (`conflict`, `conflicts`).
+//! Two releases with separate namespaces do not touch each other's objects. If two releases claim the same namespace,
+//! the older one serves it, and the newer one is inactive until the conflict is resolved (`conflict`, `conflicts`).
 
 pub mod conflict;
 pub mod conflicts;

@@ -1,4 +1,4 @@
-//! Whether the API server serves an API group of somebody else, such as that of Kueue.
+//! Whether the API server serves an API group of another project, such as that of Kueue.
 
 use std::time::Duration;
 
@@ -65,7 +65,7 @@ impl ServedGroup {
 }
 
 impl ServedGroupWatch {
-    /// Asks the API server regularly until `stop`. A failed request changes nothing.
+    /// Reads the served groups periodically until `stop`. A failed request changes nothing.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
         let mut period = tokio::time::interval(PERIOD);
         while stop.run_until_cancelled(period.tick()).await.is_some() {

@@ -1,5 +1,4 @@
-//! The log: lines for people or JSON for programs, on stderr, at a level that can be changed while the
-//! process runs.
+//! The log: lines for users or JSON for programs, on stderr, at a level that can change while the process runs.
 
 pub mod level;
 #[cfg(test)]
@@ -17,10 +16,10 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 use self::level::LogLevel;
 use self::trace::Traces;
 
-/// Starts of the names of the operator's packages, by which its log lines are known.
+/// Prefixes of the operator's packages, which identify its log lines.
 const PACKAGES: [&str; 2] = ["ipu_", "vipu_client"];
 
-/// The word that stands for all of them in a log level.
+/// Name of all these packages in a log level.
 const OPERATOR: &str = "ipu_operator";
 
 /// How a process writes its log.
@@ -54,39 +53,39 @@ pub enum LogFormat {
 /// Why there is no log, or not at that level.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The level is none.
+    /// The level is not valid.
     #[error(
         "failed to read the log level {level:?}; it is error, warn, info, debug or trace, or a list \
          such as info,ipu_operator=debug"
     )]
     Level {
-        /// What was given.
+        /// The given value.
         level: String,
         /// What is wrong with it.
         #[source]
         source: ParseError,
     },
-    /// A word in it is no level.
+    /// A word in it is not a level.
     #[error(
         "the log level {level:?} has the word {word:?}, which is no level; it is off, error, warn, info, debug \
          or trace, or a list such as info,ipu_operator=debug"
     )]
     Word {
-        /// What was given.
+        /// The given value.
         level: String,
         /// The word.
         word: String,
     },
-    /// There is a log already.
+    /// There is already a log.
     #[error("failed to start the log")]
     Start(#[source] tracing::dispatcher::SetGlobalDefaultError),
-    /// The log is gone.
+    /// The log has ended.
     #[error("failed to change the log level")]
     Change(#[source] reload::Error),
 }
 
-/// Starts the log of this process. `level` is a level, or a list of them by module; the answer changes
-/// it. What is told in the log is told in the `traces` as well, where there are any.
+/// Starts the log of this process. `level` is a level, or a list of levels by module. The returned value changes it.
+/// The log lines are also sent to the `traces`, if there are any.
 pub fn start(
     format: LogFormat,
     level: &str,
@@ -124,7 +123,7 @@ where
     Ok((log.into(), level))
 }
 
-/// Every span of this program, and the lines that are worth a log by default.
+/// Selects every span of this program, and the lines at the default level.
 fn is_traced(told: &Metadata<'_>) -> bool {
     let is_ours = PACKAGES
         .iter()
@@ -132,7 +131,7 @@ fn is_traced(told: &Metadata<'_>) -> bool {
     is_ours && (told.is_span() || *told.level() <= Level::INFO)
 }
 
-/// The same levels, with each one for the operator as levels for its packages.
+/// Replaces each level for the operator by levels for its packages.
 fn of_packages(level: &str) -> String {
     let parts = level.split(',').map(str::trim);
     let parts = parts.flat_map(|part| match part.strip_prefix(OPERATOR) {
@@ -145,7 +144,7 @@ fn of_packages(level: &str) -> String {
 }
 
 fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
-    // The library takes a word that is no level for the name of a target, and nothing else is heard then.
+    // The library treats a word that is not a level as the name of a target, and then logs nothing else.
     let is_bare = |part: &&str| !part.contains(['=', '[']);
     let mut bare = level.split(',').map(str::trim).filter(is_bare);
     if let Some(word) = bare.find(|word| word.parse::<LevelFilter>().is_err()) {

@@ -1,5 +1,4 @@
-//! Objects as a watch reads them, without what nobody here needs: one object that cannot be read
-//! ends the list of all.
+//! Objects of a watch without unused fields. A single unreadable object would make the whole list fail.
 
 use std::borrow::Cow;
 
@@ -11,12 +10,11 @@ use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-/// An object that is read without its `managedFields`. Whoever makes an object writes them, and their
-/// times may be later than any that can be read.
+/// An object without its `managedFields`. Any client writes them, and their times may be outside of the readable range.
 #[derive(Clone, Debug)]
 pub struct Trimmed<K>(pub(crate) K);
 
-/// An object that is read without its `managedFields`, or why it cannot be.
+/// An object without its `managedFields`, or the error of its decoding.
 pub type Guarded<K> = Trimmed<DeserializeGuard<K>>;
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Trimmed<K> {
@@ -60,7 +58,7 @@ impl<K: Resource> Resource for Trimmed<K> {
     }
 }
 
-/// What a watch tells, of the objects themselves.
+/// Unwraps the objects of an event.
 pub fn untrimmed<K>(event: Event<Trimmed<K>>) -> Event<K> {
     match event {
         Event::Apply(object) => Event::Apply(object.0),
@@ -71,7 +69,7 @@ pub fn untrimmed<K>(event: Event<Trimmed<K>>) -> Event<K> {
     }
 }
 
-/// What a watch tells of objects that can be read. The others are left as they were, and are logged.
+/// Keeps the readable objects of an event. The others are logged, and their last state stays.
 pub fn readable<K: Resource<DynamicType = ()>>(event: Event<Guarded<K>>) -> Option<Event<K>> {
     let read = |Trimmed(object): Guarded<K>| {
         let invalid = match object.0 {
@@ -112,8 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// A list of Pods: one as others are, one whose maker says that it was made at the end of time, and
-    /// one that is none.
+    /// A list of Pods: a normal one, one with a creation time that is too late, and an invalid one.
     fn list() -> Value {
         let pod = |name: &str, fields: Value, spec: Value| {
             json!({

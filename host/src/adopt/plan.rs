@@ -1,8 +1,8 @@
 //! Pure: which partitions of Graphcore's operator are adopted, and why others are not.
 //!
-//! That operator called them `p-<job>-<namespace>-<instance>`. Two jobs can share such a name, and so can the
-//! jobs of two clusters with the same V-IPU controllers. So one is adopted only where the tracker names it,
-//! one controller has it in the size that is wanted, and no other job or IPUPartition could be meant.
+//! That operator named them `p-<job>-<namespace>-<instance>`. Two jobs can have the same such name, also jobs of two
+//! clusters with the same V-IPU controllers. So a partition is adopted only if the tracker names it, exactly one
+//! controller has it in the requested size, and its name fits no other job or IPUPartition.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use vipu_client::model::ListedPartition;
 
 use ipu_runtime::scope::Scope;
 
-/// All that the plan is made from.
+/// Data for the plan.
 pub(super) struct Findings<'a> {
     /// The ids in the tracker.
     pub tracked: &'a BTreeSet<String>,
@@ -23,9 +23,9 @@ pub(super) struct Findings<'a> {
     pub jobs: &'a [ObjectRef],
     /// Every IPUPartition of the cluster that can be read.
     pub partitions: &'a [IPUPartition],
-    /// What every V-IPU controller of the list has, or why it cannot be asked.
+    /// The partitions on every V-IPU controller of the list, or why a controller does not answer.
     pub controllers: &'a [Controller],
-    /// Whose jobs this release serves.
+    /// Namespaces that this release serves.
     pub scope: &'a Scope,
 }
 
@@ -33,13 +33,13 @@ pub(super) struct Findings<'a> {
 #[derive(Clone, Debug)]
 pub(super) struct Controller {
     pub reference: ControllerRef,
-    /// The partitions on it, or why it cannot be asked.
+    /// The partitions on it, or why it does not answer.
     pub listed: Result<Vec<ListedPartition>, String>,
-    /// A short hash of the V-IPU user id under which it was asked.
+    /// A short hash of the V-IPU user id of the call.
     pub account: Option<String>,
 }
 
-/// What becomes of one partition.
+/// Decision about one partition.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub id: String,
@@ -49,9 +49,9 @@ pub(super) struct Entry {
 /// A partition that can be adopted.
 #[derive(Clone, Debug)]
 pub(super) struct Adoption {
-    /// The object that takes it, as it was read.
+    /// The IPUPartition that adopts it, as it was read.
     pub partition: IPUPartition,
-    /// Where it is.
+    /// Its controller.
     pub controller: ControllerRef,
     /// A short hash of the V-IPU user id to which the controller shows it.
     pub account: Option<String>,
@@ -92,7 +92,7 @@ pub(super) enum Refusal {
     },
 }
 
-/// What becomes of each partition that the tracker names, or that carries the name of a job that lives.
+/// Decides about each partition that the tracker names, or whose name fits a live job.
 pub(super) fn plan(findings: &Findings<'_>) -> Vec<Entry> {
     let listed = findings.controllers.iter();
     let listed = listed.flat_map(|one| one.listed.iter().flatten());
@@ -146,7 +146,7 @@ fn judge(findings: &Findings<'_>, id: &str) -> Result<Adoption, Refusal> {
     })
 }
 
-/// Everybody that an id can be meant for, with their kinds: `p-a-b-c-0` is both of `a` in `b-c` and of `a-b` in `c`.
+/// Every owner whose name fits an id, with its kind: `p-a-b-c-0` fits both `a` in `b-c` and `a-b` in `c`.
 fn candidates<'a>(findings: &Findings<'a>, id: &str) -> BTreeSet<(ObjectRef, &'a str)> {
     let jobs = findings.jobs.iter().filter(|job| could_have(job, id));
     let jobs = jobs.map(|job| (job.clone(), "IPUJob"));
@@ -156,7 +156,7 @@ fn candidates<'a>(findings: &Findings<'a>, id: &str) -> BTreeSet<(ObjectRef, &'a
     jobs.chain(owners).collect()
 }
 
-/// Whether Graphcore's operator would have called a partition of this job so, for any of its instances.
+/// Whether this id fits any instance of the job in the naming of Graphcore's operator.
 fn could_have(job: &ObjectRef, id: &str) -> bool {
     let start = format!("p-{}-{}-", job.name, job.namespace);
     let instance = id.strip_prefix(&start);
@@ -175,7 +175,7 @@ fn has(partition: &IPUPartition, id: &str) -> bool {
         .any(|attempt| attempt.id == id)
 }
 
-/// Whether nothing was made for this IPUPartition yet, and its finalizer keeps it until its partition is released.
+/// Whether this IPUPartition has no partition yet, and its finalizer keeps it until its partition is released.
 fn can_take(partition: &IPUPartition) -> Result<(), Refusal> {
     let name = partition.name_any();
     if partition.metadata.deletion_timestamp.is_some() {
@@ -192,7 +192,7 @@ fn can_take(partition: &IPUPartition) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The only controller that has partition `id`, which is known only where all of them answer.
+/// The only controller that has partition `id`. This is known only if all controllers answer.
 fn holder<'a>(
     controllers: &'a [Controller],
     id: &str,
@@ -218,7 +218,7 @@ fn holder<'a>(
     }
 }
 
-/// A size for people.
+/// Formats a size for users.
 pub(super) fn size(ipus: u32, gcds: u32) -> String {
     format!("{ipus} IPUs with {gcds} GCDs")
 }

@@ -7,12 +7,12 @@ use k8s_openapi::api::core::v1::ConfigMap;
 
 use ipu_api::labels;
 
-/// The ConfigMap is this operator's own summary, or a copy of it, and holds no word of the other operator.
+/// The ConfigMap is this operator's own summary, or a copy of it, and contains nothing of the other operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OwnSummary;
 
-/// The ids in a tracker, each as a whole. Its format is not published, so that it is searched as text. What
-/// this operator has written into it does not count: names of its users' jobs stand there.
+/// The ids in a tracker. Its format is not published, so it is searched as text. Keys that this operator has written do
+/// not count, because they contain names of users' jobs.
 pub(super) fn ids(tracker: &ConfigMap) -> Result<BTreeSet<String>, OwnSummary> {
     let ours = our_keys(tracker);
     let mut labels = tracker.metadata.labels.iter().flatten();
@@ -32,7 +32,7 @@ pub(super) fn ids(tracker: &ConfigMap) -> Result<BTreeSet<String>, OwnSummary> {
     Ok(found)
 }
 
-/// The keys that this operator has written, as the API server keeps account of it.
+/// The keys that this operator has written, by the managed fields of the API server.
 fn our_keys(tracker: &ConfigMap) -> BTreeSet<String> {
     let managers = tracker.metadata.managed_fields.iter().flatten();
     let ours = managers.filter(|entry| entry.manager.as_deref() == Some(labels::FIELD_MANAGER));
@@ -44,7 +44,7 @@ fn our_keys(tracker: &ConfigMap) -> BTreeSet<String> {
         .collect()
 }
 
-/// What may be ids of partitions in a text.
+/// The parts of a text that may be ids of partitions.
 fn ids_in(text: &str) -> impl Iterator<Item = &str> {
     let is_of_names = |letter: char| letter.is_ascii_alphanumeric() || "-._".contains(letter);
     text.split(move |letter| !is_of_names(letter))

@@ -37,7 +37,7 @@ pub struct ControllerOptions {
     /// Name of the Secret with the webhooks' certificate [default: <fullname>-admission].
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_SECRET")]
     pub webhook_secret: Option<String>,
-    /// Who makes the webhooks' certificate.
+    /// Issuer of the webhooks' certificate.
     #[arg(
         long,
         env = "IPU_OPERATOR_WEBHOOK_CERTIFICATE",
@@ -88,7 +88,7 @@ impl ControllerOptions {
         self.named(self.webhook_secret.as_ref(), "-admission")
     }
 
-    /// What an admin sets about jobs.
+    /// Settings of an admin for jobs.
     pub fn jobs(&self) -> JobSettings {
         let patience = Duration::from_secs(self.lost_node_seconds.into());
         JobSettings {

@@ -1,4 +1,4 @@
-//! The kubelet's probes: `/healthz` says that the process lives, `/readyz` that it can do its work.
+//! The kubelet's probes: `/healthz` reports that the process lives, `/readyz` that it can serve.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use tokio_util::sync::CancellationToken;
 
-/// What has to be reached before the process is ready.
+/// Steps that the process must complete before it is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Step {
@@ -17,7 +17,7 @@ pub enum Step {
     PoliciesLoaded = 1,
     /// The webhooks serve with a certificate.
     WebhooksServing = 2,
-    /// The API server knows whom to trust.
+    /// The webhook configurations contain the CA.
     AuthorityKnown = 4,
 }
 
@@ -35,17 +35,17 @@ impl Step {
     ];
 }
 
-/// Which steps are reached. Clones share it.
+/// The completed steps. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Readiness(Arc<AtomicU8>);
 
 impl Readiness {
-    /// Notes that a step is reached.
+    /// Records that a step is completed.
     pub fn reached(&self, step: Step) {
         self.0.fetch_or(step as u8, Ordering::AcqRel);
     }
 
-    /// What is still missing, in words; empty where the process is ready.
+    /// Describes the missing steps. Empty: the process is ready.
     pub fn missing(&self) -> Vec<&'static str> {
         let reached = self.0.load(Ordering::Acquire);
         let steps = Step::ALL.into_iter();

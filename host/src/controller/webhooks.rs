@@ -1,4 +1,4 @@
-//! Serves the webhooks over TLS, with a certificate that changes while they serve.
+//! Serves the webhooks over TLS, and reloads the certificate while they run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use tracing::warn;
 
 use super::probes::{Readiness, Step};
 
-/// Delay before the port is closed, because API servers learn a little late that this replica is not ready.
+/// Delay before the port is closed. API servers learn with a delay that this replica is not ready.
 const SHUTDOWN_DELAY: Duration = Duration::from_millis(500);
 
-/// Why a round of keeping the webhooks trusted failed.
+/// Why a check of the webhooks' certificate failed.
 #[derive(Debug, thiserror::Error)]
 enum RoundError {
     #[error("failed to serve the webhooks")]
@@ -31,7 +31,7 @@ enum RoundError {
     Late,
 }
 
-/// Serves these routes on `port` to these clients until `stop`, then answers what is under way.
+/// Serves these routes on `port` to these clients until `stop`, and then finishes the requests in progress.
 pub async fn run(
     port: Port,
     (manager, clients): (CertificateManager, Arc<dyn ClientCertVerifier>),
@@ -57,7 +57,7 @@ pub async fn run(
     served
 }
 
-/// Keeps certificate and caBundles right, for ever.
+/// Maintains the certificate and the caBundles. It never returns.
 async fn keep(serving: &mut Serving, registration: &Registration, readiness: &Readiness) {
     let mut complaint = None;
     loop {
@@ -78,7 +78,7 @@ async fn keep(serving: &mut Serving, registration: &Registration, readiness: &Re
 
 async fn round(serving: &mut Serving, registration: &Registration) -> Result<(), RoundError> {
     let found = serving.check().await.map_err(RoundError::Serving)?;
-    // Trust first: the API server must know the authority before the certificate is used.
+    // CA first: the API server must have the CA before the server uses the certificate.
     tokio::time::timeout(
         CHECK_TIMEOUT,
         registration.set_ca_bundles(&found.authorities),
@@ -89,8 +89,8 @@ async fn round(serving: &mut Serving, registration: &Registration) -> Result<(),
     serving.reload(found).map_err(RoundError::Serving)
 }
 
-/// Gives the webhook configurations an owner. The webhooks work without one, so that where an admin
-/// left out the right to do so, it is said once and nothing waits for it.
+/// Sets the owner of the webhook configurations. The webhooks work without one: if the operator lacks the right, it
+/// logs this once and continues.
 async fn own(registration: &Registration, said: &mut Option<String>) {
     let owned = tokio::time::timeout(CHECK_TIMEOUT, registration.set_owners()).await;
     let complaint = match owned {

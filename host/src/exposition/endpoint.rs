@@ -1,4 +1,4 @@
-//! Serves the metrics over TLS, to whoever has a token and the right to `get /metrics`.
+//! Serves the metrics over TLS to clients with a token and the right to `get /metrics`.
 
 use std::sync::Arc;
 
@@ -20,15 +20,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::Exposed;
 
-/// Where they are.
+/// Path of the metrics.
 pub const PATH: &str = "/metrics";
 
-/// OpenMetrics is what each Prometheus since 2.5 asks for, and has the exemplars. Whoever asks for nothing
-/// gets it as well: it is text that people read.
+/// OpenMetrics, which each Prometheus since 2.5 requests, contains the exemplars. It is also the default for other
+/// clients, because it is readable text.
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Keeps the certificate that the operator makes for the controller's metrics: in the Secret
-/// `<service>-tls`, for the names of the Service that leads to them.
+/// Manages the operator's certificate for the controller's metrics: in the Secret `<service>-tls`, for the names of
+/// their Service.
 pub fn certificate_manager(client: Client, release: &ReleaseOptions) -> CertificateManager {
     let service = format!("{}-controller-manager-metrics", release.fullname);
     CertificateManager {
@@ -45,8 +45,8 @@ pub fn certificate_manager(client: Client, release: &ReleaseOptions) -> Certific
     }
 }
 
-/// Serves the controller's metrics on a port of their own until `stop`. Where there is no certificate
-/// yet, it waits for one; nothing else waits for that.
+/// Serves the controller's metrics on a separate port until `stop`. It waits until there is a certificate; nothing else
+/// waits for that.
 pub async fn of_controller(
     port: Port,
     manager: CertificateManager,

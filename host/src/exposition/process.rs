@@ -1,4 +1,4 @@
-//! Which version a process is, and whether its replica leads.
+//! Metrics of the version of a process, and of the leadership of its replica.
 
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;

@@ -15,10 +15,10 @@ use tower::{BoxError, ServiceExt, service_fn};
 use super::endpoint::router;
 use super::{Exposed, Metrics};
 
-/// What the API server was asked.
+/// Requests to the API server.
 type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// `reader` may read metrics; nobody knows `stranger`.
+/// `reader` may read metrics; `stranger` is unknown.
 fn review(mut review: Value) -> Value {
     let spec = &review["spec"];
     review["status"] = match spec["token"].as_str() {
@@ -122,7 +122,7 @@ async fn everybody_gets_open_metrics_with_exemplars() {
     let router = serve(exposed(&metrics).await, api_server(&Asked::default()));
     let sample = "ipu_operator_admission_duration_seconds_bucket{le=\"0.005\",webhook=\"validation\",\
         verdict=\"refused\"} 1";
-    // What Prometheus 3 asks for, what curl does, and what would rather have an older format.
+    // The `Accept` headers of Prometheus 3, of curl, and of a client for an older format.
     let of_prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
         text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
     for accept in [of_prometheus, "*/*", "text/plain"] {

@@ -17,12 +17,12 @@ pub struct ProxyArguments {
     /// How the log is written.
     #[command(flatten)]
     pub log: LogArguments,
-    /// What the process does.
+    /// Options of its work.
     #[command(flatten)]
     pub proxy: ProxyOptions,
 }
 
-/// What the process is told.
+/// Options of the work of the process.
 #[derive(Args, Clone, Debug)]
 pub struct ProxyOptions {
     /// The release.
@@ -70,7 +70,7 @@ pub struct ProxyOptions {
     /// TLS and credentials for the V-IPU controllers.
     #[command(flatten)]
     pub access: AuthOptions,
-    /// Times that no admin sets.
+    /// Times without an option.
     #[arg(skip)]
     pub times: Times,
 }
@@ -83,17 +83,17 @@ impl ProxyOptions {
     }
 }
 
-/// Times that no admin sets; tests make them short.
+/// Times without an option; tests shorten them.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// How long a partition in use may be in error before it counts as lost: users' programs reset
-    /// their own partitions.
+    /// How long a partition in use may be in ERROR before it counts as lost. Users' programs reset their own
+    /// partitions.
     pub in_error: Duration,
-    /// How long a partition that is of use only with others is held while they find no free capacity.
+    /// How long a gang holds partitions while its other members find no free capacity.
     pub gang_patience: Duration,
-    /// When is swept.
+    /// Times of the sweep.
     pub sweep: sweep::Times,
-    /// How long another replica waits after the leader was last heard of.
+    /// How long another replica waits after the last renewal of the Lease.
     pub lease: Duration,
 }
 

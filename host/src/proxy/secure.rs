@@ -1,4 +1,4 @@
-//! The proxy's port with TLS: its options, its certificate, and who may come in.
+//! The proxy's port with TLS: its options, its certificate, and its authorization.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exposition::{self, Exposed, Metrics};
 
-/// What the process is told of the port with TLS.
+/// Options of the port with TLS.
 #[derive(Args, Clone, Debug)]
 pub struct SecureOptions {
-    /// Port of the REST with TLS, which takes IPUPartitions from whoever has a token.
+    /// Port of the REST with TLS, which accepts IPUPartitions from clients with a token.
     #[arg(long, env = "IPU_OPERATOR_SECURE_PORT", default_value_t = 8443)]
     pub secure_port: u16,
     /// Audience that tokens for that port must have.
@@ -28,7 +28,7 @@ pub struct SecureOptions {
         value_parser = clap::builder::NonEmptyStringValueParser::new()
     )]
     pub audience: String,
-    /// Who makes the certificate of that port.
+    /// Issuer of the certificate of that port.
     #[arg(
         long,
         env = "IPU_OPERATOR_CERTIFICATE",
@@ -41,8 +41,8 @@ pub struct SecureOptions {
     pub certificate_secret: Option<String>,
 }
 
-/// Serves the port, with the metrics beside the REST, until it is told to stop. Where there is no certificate yet, it waits for one:
-/// the other port and the partitions do not.
+/// Serves the port, with the metrics and the REST, until `stop`. It waits until there is a certificate; the other port
+/// and the partitions do not.
 pub(super) async fn serve(
     port: Port,
     client: Client,
@@ -51,7 +51,7 @@ pub(super) async fn serve(
     (sources, exposed, metrics): (Sources, Exposed, &Metrics),
     stop: CancellationToken,
 ) -> Result<(), ServeError> {
-    // The Service and the proxy have one name.
+    // The Service and the proxy have the same name.
     let name = format!("{}-vipu-proxy", release.fullname);
     let secret = options.certificate_secret.clone();
     let manager = CertificateManager {

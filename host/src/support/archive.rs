@@ -9,7 +9,7 @@ use tar::{Builder, Header};
 /// The folder that everything is in.
 const FOLDER: &str = "ipu-operator-support";
 
-/// The archive of these files, each with its path and text, and with this time in seconds.
+/// Archives these files, each with its path and text, with this time in seconds.
 pub(super) fn packed(files: &[(String, String)], seconds: u64) -> io::Result<Vec<u8>> {
     let mut builder = Builder::new(GzEncoder::new(Vec::new(), Compression::default()));
     for (path, text) in files {

@@ -1,4 +1,4 @@
-//! Pure: what was gathered so far, and what of it stands in the archive.
+//! Pure: the data collected so far, and the files of the archive.
 
 use ipu_text::redaction::Values;
 use serde_json::Value;
@@ -7,13 +7,13 @@ use super::plan::{Form, LOGS, Read};
 use super::scrub::scrubbed;
 use super::shown::{OURS, said, shown};
 
-/// How large a bundle may become.
+/// Size limits of a bundle.
 const LIMITS: Limits = Limits {
     file: 8 << 20,
     all: 64 << 20,
 };
 
-/// What stands at the top of the archive.
+/// First file of the archive.
 const README: &str = "\
 This is what `ipu-operator support-bundle` gathered for a report of a bug.
 
@@ -27,16 +27,16 @@ What is in it: names of namespaces, jobs, nodes and V-IPU controllers, images, l
 operator. Look through it before you pass it on. errors.txt names what could not be read, and why.
 ";
 
-/// Most bytes.
+/// Limits in bytes.
 #[derive(Clone, Copy)]
 struct Limits {
-    /// Of one file; what is beyond is cut off.
+    /// Of one file. The rest is truncated.
     file: usize,
-    /// Of all files; those beyond are left out.
+    /// Of all files. Further files are omitted.
     all: usize,
 }
 
-/// What was gathered so far.
+/// The data collected so far.
 pub(super) struct Bundle {
     limits: Limits,
     objects: Vec<(String, Value)>,
@@ -61,12 +61,12 @@ impl Default for Bundle {
 pub(super) struct Contents {
     /// Path and text of each.
     pub files: Vec<(String, String)>,
-    /// How many things are not there, or not whole.
+    /// Number of missing or truncated files.
     pub missing: usize,
 }
 
 impl Bundle {
-    /// Adds what a read was answered, or why it was not.
+    /// Adds the answer of a read, or its error.
     pub(super) fn add(&mut self, read: Read, answer: Result<String, String>) {
         let answer = match answer {
             Ok(answer) => answer,
@@ -89,7 +89,7 @@ impl Bundle {
         }
     }
 
-    /// Everything as it stands in the archive. Values that were met anywhere are taken out everywhere.
+    /// The files of the archive. A value that was redacted in one file is redacted in all files.
     pub(super) fn finish(mut self, now: &str) -> Contents {
         let redact = self.values.redactor();
         let mut files = Vec::new();
@@ -120,12 +120,12 @@ impl Bundle {
     }
 }
 
-/// Cuts files and leaves some out, so that the limits hold; answers what was done.
+/// Truncates and omits files to meet the limits. Returns a line for each change.
 fn bounded(files: &mut Vec<(String, String)>, limits: Limits) -> Vec<String> {
     let (mut size, mut told) = (0, Vec::new());
     files.retain_mut(|(file, text)| {
         if text.len() > limits.file {
-            // The end of a log is what tells most.
+            // The end of a log is the most useful part.
             if file.starts_with(LOGS) {
                 let begin = text.len() - limits.file;
                 *text = text.split_off(text.ceil_char_boundary(begin));

@@ -62,7 +62,7 @@ async fn ask(
     sent.map_err(|error| failed(&error))?;
     let mut answer = Vec::new();
     let mut limited = stream.take(LARGEST);
-    // Where the other side closes without a word, what has come counts.
+    // If the server closes the connection without a response, the received part counts.
     let _ = limited.read_to_end(&mut answer).await;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
@@ -78,8 +78,8 @@ fn connector() -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(Arc::new(config)))
 }
 
-/// Takes any certificate: the connection goes through the API server, which says that it ends in that
-/// Pod, and the authority's own certificate is in a Secret, which is not read.
+/// Accepts any certificate. The connection goes through the API server, which connects it to that Pod, and the CA is in
+/// a Secret, which is not read.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

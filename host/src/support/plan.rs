@@ -1,4 +1,4 @@
-//! Pure: what a support bundle holds, and where that is read.
+//! Pure: the contents of a support bundle, and where they are read.
 
 use form_urlencoded::Serializer;
 use serde_json::Value;
@@ -7,16 +7,16 @@ use ipu_api::labels;
 
 use super::SupportOptions;
 
-/// Most objects of one list.
+/// Maximum number of objects of one list.
 const OBJECTS: u32 = 500;
 
 /// Folder of the logs in the bundle.
 pub(super) const LOGS: &str = "logs/";
 
-/// Selects what the chart makes.
+/// Selects the objects of the chart.
 const OPERATORS: &str = "app.kubernetes.io/part-of=ipu-operator";
 
-/// How an answer is shown.
+/// How an answer is redacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Objects, redacted.
@@ -29,14 +29,14 @@ pub(super) enum Form {
     Text,
 }
 
-/// One thing to read.
+/// One read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Read {
     /// Name of the file in the bundle.
     pub file: String,
     /// Path and query at the API server.
     pub path: String,
-    /// How the answer is shown.
+    /// How the answer is redacted.
     pub form: Form,
 }
 
@@ -51,7 +51,7 @@ impl Read {
     }
 }
 
-/// Everything but what depends on which Pods there are.
+/// All reads that do not depend on the list of Pods.
 pub(super) fn reads(target: &SupportOptions) -> Vec<Read> {
     let SupportOptions {
         namespace,
@@ -99,13 +99,13 @@ pub(super) fn reads(target: &SupportOptions) -> Vec<Read> {
     for kind in ["mutating", "validating"] {
         let kind = format!("{kind}webhookconfigurations");
         let path = format!("/apis/admissionregistration.k8s.io/v1/{kind}");
-        // Those of other releases too, since two may want the same namespaces.
+        // Those of other releases too, because their namespaces may conflict.
         let selector = [("labelSelector", OPERATORS)];
         reads.push(Read::objects(&kind, list(&path, &selector)));
     }
     let nodes = list("/api/v1/nodes", &[]);
     reads.push(Read::new("nodes.yaml", nodes, Form::Nodes));
-    // The API server passes these on to the proxy's port for people, which asks for no token.
+    // The API server forwards these to the proxy's port without TLS, which requires no token.
     for said in ["health", "stats", "controllers"] {
         let path = format!("{core}/services/{fullname}-vipu-proxy:http/proxy/{said}");
         reads.push(Read::new(format!("proxy/{said}.txt"), path, Form::Text));
@@ -113,13 +113,13 @@ pub(super) fn reads(target: &SupportOptions) -> Vec<Read> {
     reads
 }
 
-/// Where the operator's own Pods are listed.
+/// Path of the list of the operator's own Pods.
 pub(super) fn pods(target: &SupportOptions) -> String {
     let path = format!("/api/v1/namespaces/{}/pods", target.namespace);
     list(&path, &[("labelSelector", OPERATORS)])
 }
 
-/// The logs of every container in a list of Pods, and those of the ones before, where there were any.
+/// The logs of every container in a list of Pods, and of its previous container, if there was one.
 pub(super) fn logs(target: &SupportOptions, pods: &Value) -> Vec<Read> {
     let mut reads = Vec::new();
     for pod in items(pods) {
@@ -137,7 +137,7 @@ pub(super) fn logs(target: &SupportOptions, pods: &Value) -> Vec<Read> {
     reads
 }
 
-/// A port of one of the operator's Pods at which its metrics are.
+/// A metrics port of one of the operator's Pods.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MetricsPort {
     /// Name of the Pod.
@@ -147,15 +147,15 @@ pub(super) struct MetricsPort {
 }
 
 impl MetricsPort {
-    /// Where the metrics stand in the bundle.
+    /// File of the metrics in the bundle.
     pub(super) fn read(&self) -> Read {
         let file = format!("metrics/{}.txt", self.pod);
         Read::new(file, "/metrics".to_owned(), Form::Text)
     }
 }
 
-/// The ports of the metrics in a list of Pods: the controller has one for them, the proxy has them
-/// beside its REST.
+/// The metrics ports in a list of Pods. The controller has a separate port; the proxy serves the metrics on its REST
+/// port.
 pub(super) fn metrics(pods: &Value) -> Vec<MetricsPort> {
     let mut found = Vec::new();
     for pod in items(pods) {
@@ -175,7 +175,7 @@ pub(super) fn metrics(pods: &Value) -> Vec<MetricsPort> {
     found
 }
 
-/// The objects of a list, or the one object that it is.
+/// The objects of a list, or the single object.
 pub(super) fn items(answer: &Value) -> &[Value] {
     let items = answer["items"].as_array();
     items.map_or_else(|| std::slice::from_ref(answer), Vec::as_slice)

@@ -1,9 +1,9 @@
-//! Pure: takes out of texts what looks like a credential: tokens, passwords in addresses, and values of what
-//! is named like a secret. Rather too much than too little.
+//! Pure: redacts credentials in texts: tokens, passwords in addresses, and values with a name like a secret. In doubt
+//! it redacts.
 
 use ipu_text::redaction::REDACTED;
 
-/// What the name of an option or a field has in it whose value is a secret.
+/// Parts of the names of options and fields that have a secret value.
 const SECRET_NAMES: [&str; 9] = [
     "password",
     "passwd",
@@ -16,13 +16,13 @@ const SECRET_NAMES: [&str; 9] = [
     "private",
 ];
 
-/// Words after which a credential stands, in a header.
+/// Words before a credential in a header.
 const SCHEMES: [&str; 3] = ["Bearer", "bearer", "Basic"];
 
-/// Quotes, also as they stand in a text that was quoted itself.
+/// Quotes, also escaped ones.
 const QUOTES: [&str; 4] = ["\\\"", "\\'", "\"", "'"];
 
-/// What the words so far say of the next one.
+/// Expectation about the next word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Nothing.
@@ -60,13 +60,13 @@ pub(super) fn scrubbed(text: &str) -> String {
     clean
 }
 
-/// Whether what is named so has a secret for a value.
+/// Whether an option or field of this name has a secret value.
 pub(super) fn is_secret(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     SECRET_NAMES.iter().any(|part| name.contains(part))
 }
 
-/// What stands in quotes at the beginning, and what is after them.
+/// Splits a text into its quoted beginning and the rest.
 fn quoted(text: &str) -> Option<(&str, &str)> {
     let quote = QUOTES.iter().find(|quote| text.starts_with(**quote))?;
     text[quote.len()..].split_once(quote)
@@ -76,7 +76,7 @@ fn ends_a_word(c: char) -> bool {
     c.is_whitespace() || matches!(c, '"' | '\'' | '(' | ')' | '{' | '}' | '[' | ']' | '\\')
 }
 
-/// A word as it is shown, and what it says of the next one.
+/// Redacts a word. Returns it with the expectation about the next word.
 fn scrubbed_word(word: &str, expected: Next) -> (String, Next) {
     let same = || word.to_owned();
     let is_assignment = matches!(word, ":" | "=");
@@ -86,7 +86,7 @@ fn scrubbed_word(word: &str, expected: Next) -> (String, Next) {
         Next::MayAssign if is_assignment => return (same(), Next::Secret),
         Next::MayAssign | Next::Any => {}
     }
-    // Tokens of service accounts, and others of their form.
+    // Tokens of service accounts, and others of that form.
     if word.starts_with("eyJ") && word.len() > 20 {
         return (REDACTED.to_owned(), Next::Any);
     }
@@ -109,7 +109,7 @@ fn scrubbed_word(word: &str, expected: Next) -> (String, Next) {
     (assigned(word), next)
 }
 
-/// The rest of an address without user, password, and parameters that are named like secrets.
+/// The rest of an address without user, password, and parameters with names like secrets.
 fn address(rest: &str) -> String {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);
@@ -120,8 +120,8 @@ fn address(rest: &str) -> String {
     }
 }
 
-/// `name=value` and `name:value` without the value where the name is one of a secret; several may be joined
-/// as in the query of an address.
+/// `name=value` and `name:value`, without the value if the name is that of a secret. Several may be joined, as in the
+/// query of an address.
 fn assigned(word: &str) -> String {
     let pieces = word.split_inclusive(['?', '&', ';']);
     let shown = pieces.map(|piece| {

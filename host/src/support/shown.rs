@@ -1,5 +1,5 @@
-//! Pure: how what was read is shown in a support bundle: without values of environment variables, without
-//! what else may be a secret, and without what nobody needs.
+//! Pure: redacts objects for a support bundle: values of environment variables, other possible secrets, and irrelevant
+//! fields.
 
 use ipu_text::redaction::{LAST_APPLIED, Values};
 use serde_json::{Map, Value, json};
@@ -7,16 +7,16 @@ use serde_json::{Map, Value, json};
 use super::plan::{Form, items};
 use super::scrub::{is_secret, scrubbed};
 
-/// Variables that the operator sets itself: they are no secrets, and say much.
+/// Prefixes of the variables that the operator itself sets. They are not secret, and help to find a fault.
 pub(super) const OURS: &[&str] = &["IPUOF_VIPU_API_", "POPDIST_"];
 
-/// Ends of the domains whose annotations are shown; what others hold, their authors know.
+/// Suffixes of the domains whose annotations are shown. Other annotations may contain secrets.
 const DOMAINS: [&str; 4] = ["graphcore.ai", "kubernetes.io", "k8s.io", "helm.sh"];
 
-/// Annotation by which Multus is told the networks of a Pod.
+/// Annotation of Multus with the networks of a Pod.
 const NETWORKS: &str = "k8s.v1.cni.cncf.io/networks";
 
-/// An answer of the API server as the bundle shows it. What is taken out is noted in `values`.
+/// Redacts an answer of the API server. Redacted values are recorded in `values`.
 pub(super) fn shown(form: Form, answer: Value, values: &mut Values) -> Value {
     let mut answer = match form {
         Form::Definition => definition(&answer),
@@ -28,7 +28,7 @@ pub(super) fn shown(form: Form, answer: Value, values: &mut Values) -> Value {
     answer
 }
 
-/// Takes the noted values, and what looks like a credential, out of every text of an answer.
+/// Redacts the recorded values, and everything that looks like a credential, in every text of an answer.
 pub(super) fn said(answer: &mut Value, tell: &impl Fn(&str) -> String) {
     match answer {
         Value::String(text) => *text = scrubbed(&tell(text)),
@@ -88,7 +88,7 @@ fn hide_headers(headers: &mut [Value], values: &mut Values) {
     found.for_each(|value| hide_texts(value, values));
 }
 
-/// The word after an option that is named like a secret; `--name=value` is for `scrubbed`.
+/// Redacts the word after an option with a name like a secret. `scrubbed` redacts `--name=value`.
 fn hide_options(words: &mut [Value], values: &mut Values) {
     let mut hides = false;
     for word in words {

@@ -1,4 +1,4 @@
-//! Pure: the job that shows that the operator works, and what its status says.
+//! Pure: the job that verifies the operator, and the progress in its status.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 use super::VerifyOptions;
 
-/// What a look at the job showed.
+/// Observed progress of the job.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It ran to its end.
+    /// It completed.
     Completed,
-    /// It came to another end, and why.
+    /// It failed, for this reason.
     Failed(String),
-    /// It goes on: its state, and what it waits for.
+    /// It continues: its state, and what it waits for.
     GoesOn(String),
 }
 
-/// A job that needs nothing but the operator's own image, and meets the Pod Security level
-/// `restricted` where the operator adds nothing to it.
+/// A job that needs only the operator's own image, and meets the Pod Security level `restricted` if the operator adds
+/// nothing to it.
 pub(super) fn manifest(options: &VerifyOptions) -> IPUJob {
     let secrets = options.image_pull_secret.iter();
     let secrets: Vec<Value> = secrets.map(|name| json!({ "name": name })).collect();
@@ -41,7 +41,7 @@ pub(super) fn manifest(options: &VerifyOptions) -> IPUJob {
                     "image": options.image,
                     "imagePullPolicy": options.image_pull_policy,
                     "command": ["/ipu-operator", "--version"],
-                    // A namespace with a ResourceQuota of them refuses a Pod without.
+                    // A ResourceQuota of cpu or memory refuses a Pod without them.
                     "resources": {
                         "requests": { "cpu": "50m", "memory": "32Mi" },
                         "limits": { "cpu": "500m", "memory": "128Mi" },
@@ -58,7 +58,7 @@ pub(super) fn manifest(options: &VerifyOptions) -> IPUJob {
     serde_json::from_value(manifest).expect("the manifest is an IPUJob")
 }
 
-/// Reads the job's status, and that of its partitions.
+/// Reads the status of the job and of its partitions.
 pub(super) fn progress<'a>(
     job: &IPUJob,
     partitions: impl Iterator<Item = &'a IPUPartition>,

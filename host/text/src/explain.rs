@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
-/// An error and all its causes in one line, each said once.
+/// Formats an error and all its causes in one line, each once.
 ///
-/// Many libraries repeat the cause in their own text; such a cause is not written again. Of an API
-/// server's refusal only its own words are given, not all the fields that kube shows.
+/// Many libraries repeat the cause in their own text; such a cause is not repeated. Of a refusal by the API server,
+/// only its message is included, without the other fields that kube shows.
 pub fn explain(error: &(dyn Error + 'static)) -> String {
     let mut text = String::new();
     let mut next = Some(error);

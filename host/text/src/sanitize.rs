@@ -1,12 +1,12 @@
-//! Pure: makes text from outside fit for people: short enough for its place, on one line, and without characters
-//! that control a terminal or hide what stands there.
+//! Pure: sanitizes text from outside: short enough for its place, on one line, and without characters that control a
+//! terminal or hide other characters.
 
-/// Stands where text was cut.
+/// Marks the end of truncated text.
 const CUT: char = '…';
 
-/// The text in at most `max` bytes. White space that breaks a line becomes a space; other control characters,
-/// bidirectional controls and characters without a width become U+FFFD, so that a reader sees that something was
-/// there. Text that needs none of this stays as it is.
+/// Sanitizes a text to at most `max` bytes. White space that breaks a line becomes a space. Other control characters,
+/// bidirectional controls and characters without a width become U+FFFD, so that a reader sees their positions. Other
+/// text is unchanged.
 pub fn sanitize(text: &str, max: usize) -> String {
     let mut clean = String::with_capacity(text.len().min(max));
     for character in text.chars().map(shown) {
@@ -18,7 +18,7 @@ pub fn sanitize(text: &str, max: usize) -> String {
     clean
 }
 
-/// The same for a text of several lines: each has at most `max` bytes, and stays a line of its own.
+/// The same for a text of several lines. Each line has at most `max` bytes.
 pub fn sanitize_lines(text: &str, max: usize) -> String {
     let lines: Vec<String> = text.lines().map(|line| sanitize(line, max)).collect();
     lines.join("\n")

@@ -1,7 +1,7 @@
-//! How the V-IPU controllers are spoken to: in plain text or over TLS, and with which credentials.
+//! Authentication of the calls to V-IPU controllers: plain text or TLS, and the credentials.
 //!
-//! The files are an admin's, or those of a Secret's volume. `Auth::new` judges what they hold before
-//! it is used, so that a mistake is told by the name of its file and not by a failing call.
+//! The files belong to an admin or to the volume of a Secret. `Auth::new` validates their contents before it uses them,
+//! so that an error names the file.
 
 pub mod files;
 
@@ -21,7 +21,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Identity};
 
 use ipu_api::naming;
 
-/// Names that gRPC and HTTP/2 have taken for themselves.
+/// Names that gRPC and HTTP/2 reserve.
 const RESERVED: [&str; 4] = ["content-type", "host", "te", "user-agent"];
 
 /// Where the certificates and credentials are, and what they are called on the wire.
@@ -66,10 +66,10 @@ impl Default for AuthOptions {
     }
 }
 
-/// How controllers are spoken to now, or why they cannot be.
+/// The current authentication, or the reason why there is none.
 pub type AuthState = Result<Arc<Auth>, Arc<AuthError>>;
 
-/// How controllers are spoken to. The default is in plain text and without credentials.
+/// Authentication of calls. The default is plain text without credentials.
 #[derive(Clone, Default)]
 pub struct Auth {
     tls: Option<ClientTlsConfig>,
@@ -78,21 +78,21 @@ pub struct Auth {
     account: Option<String>,
 }
 
-/// A file of the admin's, as it was read.
+/// Content of a file of the admin.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Content {
-    /// Where it was.
+    /// Its path.
     pub file: PathBuf,
-    /// What is in it.
+    /// Its bytes.
     pub bytes: Vec<u8>,
 }
 
-/// Every file that says how controllers are spoken to; those that are not there are missing.
+/// The files of certificates and credentials. `None`: the file does not exist.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Material {
-    /// The authorities of the controllers' certificates (PEM).
+    /// CA certificates that verify the controllers (PEM).
     pub ca: Option<Content>,
-    /// The operator's own certificate and those that lead to its authority (PEM).
+    /// The operator's own certificate and its chain (PEM).
     pub certificate: Option<Content>,
     /// Its private key (PEM).
     pub key: Option<Content>,
@@ -102,7 +102,7 @@ pub struct Material {
     pub api_key: Option<Content>,
 }
 
-/// Why controllers cannot be spoken to as the admin wants it.
+/// Why the admin's certificates or credentials cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
     /// A name cannot be that of gRPC metadata.
@@ -135,7 +135,7 @@ pub enum AuthError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: std::io::Error,
     },
@@ -147,23 +147,23 @@ pub enum AuthError {
         /// What it is for.
         why: &'static str,
     },
-    /// A file does not hold what it should, as PEM.
+    /// A file does not contain the expected PEM.
     #[error("failed to find {wanted} in {}: it must be PEM, whole and unencrypted", file.display())]
     Pem {
         /// The file.
         file: PathBuf,
-        /// What it should hold.
+        /// Its expected content.
         wanted: &'static str,
         /// What is wrong with it.
         #[source]
         source: pem::Error,
     },
-    /// A file is PEM, and what is in it cannot be used.
+    /// The content of a PEM file cannot be used.
     #[error("failed to use {}: {rule}", file.display())]
     Unusable {
         /// The file.
         file: PathBuf,
-        /// The rule that it breaks, and what to do.
+        /// The violated rule, and the fix.
         rule: &'static str,
         /// What is wrong with it.
         #[source]
@@ -172,13 +172,13 @@ pub enum AuthError {
     /// A credential cannot be sent.
     #[error("failed to send what is in {}: it must be one line of visible ASCII characters", file.display())]
     Credential {
-        /// The file. Its content is a secret and is not told.
+        /// The file. Its content is secret, so no message contains it.
         file: PathBuf,
     },
 }
 
 impl Auth {
-    /// What these files make of it.
+    /// Builds the authentication from these files.
     pub fn new(material: &Material, options: &AuthOptions) -> Result<Self, AuthError> {
         let (user_name, key_name) = check(options)?;
         let credentials = [
@@ -208,18 +208,18 @@ impl Auth {
         })
     }
 
-    /// A short hash of the user id that is sent; missing where none is.
+    /// Short hash of the user id in calls. `None`: calls contain none.
     pub(super) fn account(&self) -> Option<&str> {
         self.account.as_deref()
     }
 
-    /// TLS towards a controller at `host`; missing where it is spoken to in plain text.
+    /// TLS configuration for a controller at `host`. `None`: plain text.
     pub(super) fn tls(&self, host: &str) -> Option<ClientTlsConfig> {
         let name = self.server_name.as_deref().unwrap_or(host);
         self.tls.clone().map(|tls| tls.domain_name(name))
     }
 
-    /// A request with the credentials in it.
+    /// A request with the credentials.
     pub(super) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         for (name, value) in &self.metadata {
@@ -230,7 +230,7 @@ impl Auth {
 }
 
 impl fmt::Debug for Content {
-    /// What is in it may be secret.
+    /// The content may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Content").field(&self.file).finish()
     }
@@ -254,7 +254,7 @@ pub(super) fn plain() -> watch::Receiver<AuthState> {
     watch::channel(Ok(Arc::default())).1
 }
 
-/// The names under which user id and API key are sent, where all that an admin named is a name.
+/// Returns the metadata names of user id and API key, if the options are valid.
 pub(super) fn check(
     options: &AuthOptions,
 ) -> Result<(AsciiMetadataKey, AsciiMetadataKey), AuthError> {
@@ -287,7 +287,7 @@ fn account(user_id: &Content) -> Result<String, AuthError> {
     Ok(naming::account(&String::from_utf8_lossy(value.as_bytes())))
 }
 
-/// A credential without the line end that editors add.
+/// A credential without the newline that editors add.
 fn credential(content: &Content) -> Result<AsciiMetadataValue, AuthError> {
     let text = content.bytes.trim_ascii();
     let is_visible = text.iter().all(|byte| matches!(byte, b' '..=b'~'));
@@ -299,7 +299,7 @@ fn credential(content: &Content) -> Result<AsciiMetadataValue, AuthError> {
     })
 }
 
-/// TLS with these authorities and, where there is one, this certificate of the operator's own.
+/// TLS with these CAs and, if given, with the operator's own certificate.
 fn tls(ca: &Content, identity: Option<(&Content, &Content)>) -> Result<ClientTlsConfig, AuthError> {
     let mut roots = RootCertStore::empty();
     for authority in certificates(ca)? {

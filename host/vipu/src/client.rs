@@ -28,20 +28,20 @@ use super::replies::{Part, READS, Replies};
 use calls::Call;
 use connection::ConnectionManager;
 
-/// GCDs whose IPUs are asked for, at most: as many as the largest V-POD has IPU-Machines.
+/// Maximum number of GCDs whose IPUs are requested: as many as the largest V-POD has IPU-Machines.
 const GCDS_ASKED: u32 = 64;
 
-/// Reads are tried again only within so long after they began.
+/// Time since the first attempt in which a read may be retried.
 const RETRIES_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long calls may take.
+/// Deadlines of calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
-    /// To connect.
+    /// Deadline to connect.
     pub connect: Duration,
-    /// A read, with all its retries.
+    /// Deadline of a read with all its retries.
     pub read: Duration,
-    /// A create, remove or reset. Forming a partition takes minutes at times.
+    /// Deadline of a create, remove or reset. Forming a partition can take minutes.
     pub change: Duration,
 }
 
@@ -55,8 +55,8 @@ impl Default for Deadlines {
     }
 }
 
-/// A client of one V-IPU controller. Clones share one connection, which is made when it is first
-/// used and again whenever it was lost or the certificates and credentials are others.
+/// A client of one V-IPU controller. Clones share one connection. It opens at the first call, and again after a failure
+/// or a change of the certificates or credentials.
 #[derive(Clone, Debug)]
 pub struct VipuClient {
     pub(super) inner: Arc<Inner>,
@@ -71,8 +71,8 @@ pub(super) struct Inner {
 }
 
 impl VipuClient {
-    /// A client of `controller`, in plain text and without credentials. Nothing is sent yet. Must be
-    /// used within a tokio runtime.
+    /// A client of `controller`, in plain text and without credentials. It sends nothing yet. It must be used within a
+    /// tokio runtime.
     pub fn new(controller: &ControllerRef, deadlines: Deadlines) -> Result<Self, VipuError> {
         Self::with_auth(controller, deadlines, auth::plain())
     }
@@ -86,7 +86,7 @@ impl VipuClient {
         Self::within_budget(controller, deadlines, auth, &Replies::default())
     }
 
-    /// The same, whose replies take their part of a budget.
+    /// A client with a budget for the memory of its replies.
     pub(super) fn within_budget(
         controller: &ControllerRef,
         deadlines: Deadlines,
@@ -117,7 +117,7 @@ impl VipuClient {
         self.read(proto::VersionRequest {}, version).await
     }
 
-    /// Makes a partition and waits until it is formed. Sent at most once.
+    /// Creates a partition and waits until it is formed. Sent at most once.
     pub async fn create(&self, request: &CreateRequest) -> Result<(), VipuError> {
         let message = proto::CreatePartitionRequest::from(request);
         let is_about = |reply: proto::CreatePartitionReply| {
@@ -126,8 +126,8 @@ impl VipuClient {
         self.change(message, is_about).await?
     }
 
-    /// Removes whatever partition has this id now. With `force` the controller ignores errors while
-    /// it removes. Sent at most once.
+    /// Removes the partition that has this id now. With `force`, the controller ignores errors of the removal. Sent at
+    /// most once.
     pub async fn remove(&self, id: &str, force: bool) -> Result<(), VipuError> {
         let message = proto::RemovePartitionRequest {
             partition_id: id.to_owned(),
@@ -136,8 +136,8 @@ impl VipuClient {
         self.change(message, drop).await
     }
 
-    /// Resets whatever partition has this id now. With `relocatable` the controller may move it to
-    /// other IPUs. Sent at most once.
+    /// Resets the partition that has this id now. With `relocatable`, the controller may move it to other IPUs. Sent at
+    /// most once.
     pub async fn reset(&self, id: &str, relocatable: bool) -> Result<(), VipuError> {
         let message = proto::ResetPartitionRequest {
             partition_id: id.to_owned(),
@@ -160,14 +160,14 @@ impl VipuClient {
         self.read(request, state).await?
     }
 
-    /// The partitions that the controller shows, whoever made them: all of them, as long as they are not more than
-    /// a V-POD can have, or than memory allows.
+    /// Lists the partitions of all owners on the controller: at least as many as a V-POD can have, and more if the
+    /// memory budget allows it.
     pub async fn list(&self) -> Result<Vec<ListedPartition>, VipuError> {
         let (partitions, _) = self.listing().await?;
         Ok(partitions)
     }
 
-    /// The same, and how many IPUs are in those that are left out.
+    /// The same, and the number of IPUs in the omitted partitions.
     async fn listing(&self) -> Result<(Vec<ListedPartition>, u32), VipuError> {
         let keep = |reply| {
             let partitions = model::listed(reply);
@@ -178,7 +178,7 @@ impl VipuClient {
             .await
     }
 
-    /// How many IPUs the controller has and how many of them are in partitions.
+    /// The number of IPUs of the controller, and the number of IPUs in partitions.
     pub async fn inventory(&self) -> Result<Inventory, VipuError> {
         let count = |reply| model::total_ipus(&reply);
         let counted = self.read(proto::ListIpuAttributesRequest::default(), count);
@@ -186,7 +186,7 @@ impl VipuClient {
         Ok(Inventory::new(ipus, partitions).and_used(more))
     }
 
-    /// How the process of GCD `gcd` attaches to the IPUs of partition `id`.
+    /// The configuration with which the process of GCD `gcd` attaches to the IPUs of partition `id`.
     pub async fn ipuof_config(&self, id: &str, gcd: u32) -> Result<GcdConfig, VipuError> {
         type Request = proto::GetPartitionIpuofConfigRequest;
         let request = Request {
@@ -217,7 +217,7 @@ impl VipuClient {
         }
     }
 
-    /// A short hash of the V-IPU user id under which the controller is asked now; missing where none is sent.
+    /// Short hash of the V-IPU user id in current calls. `None`: calls contain none.
     pub fn account(&self) -> Option<String> {
         let connection = self.inner.connections.now().ok()?;
         connection.account().map(str::to_owned)
@@ -250,10 +250,10 @@ impl VipuClient {
         }
     }
 
-    /// The state of `id` where the list shows it, although its status was refused: the status once
-    /// more, since it may have come in between, else the little that the list tells.
+    /// Returns the state of `id` if the list contains it although its status was refused. It reads the status again,
+    /// because the partition may be new. If that fails, it returns the state from the list entry.
     async fn listed_state(&self, id: &str) -> Result<Option<PartitionState>, VipuError> {
-        // The whole list is looked through, however long it is.
+        // The whole list is searched, regardless of its length.
         let find = |reply| {
             let mut partitions = model::listed(reply).into_iter();
             partitions.find(|partition| partition.id == id)
@@ -268,8 +268,8 @@ impl VipuClient {
         }))
     }
 
-    /// Sends one call that changes something, once. The server is told how long somebody waits for its answer: a
-    /// little longer than this client does, so that it is the client's own deadline that ends the call here.
+    /// Sends one call that changes something, once. The timeout in the request is a little longer than the deadline of
+    /// this client, so that this client ends the call.
     async fn change<C: Call, R>(
         &self,
         message: C,
@@ -282,11 +282,11 @@ impl VipuClient {
         self.within(C::METHOD, deadline, Box::pin(call)).await
     }
 
-    /// Sends one call that only reads, again after a short pause where the controller cannot be
-    /// reached; all of it within the deadline of reads. An attempt that failed slowly, since nobody
-    /// answers at that address at all, is not made again: its caller has waited long enough.
+    /// Sends a read. It retries after a short pause while the controller cannot be reached, within the deadline of
+    /// reads. It does not retry an attempt that failed slowly: nothing answers at that address, and the caller has
+    /// waited long enough.
     ///
-    /// `take` turns the reply into what is kept of it.
+    /// `take` extracts the value to keep from the reply.
     async fn read<C: Call, R>(
         &self,
         message: C,
@@ -311,9 +311,9 @@ impl VipuClient {
             .await
     }
 
-    /// Waits for a call until its deadline. A connection that let a deadline pass may be dead
-    /// without knowing it (its peer lost power), so that the next call gets a new one. The call is
-    /// boxed, since the state of a gRPC call takes kilobytes, which every caller would carry along.
+    /// Waits for a call until its deadline. After a missed deadline, the next call gets a new connection: the old one
+    /// may be dead unnoticed, for example after a power failure of the peer. The call is boxed because its state takes
+    /// kilobytes, which every caller would contain.
     async fn within<T>(
         &self,
         method: &'static str,
@@ -331,8 +331,7 @@ impl VipuClient {
     }
 }
 
-/// Makes sure that an answer is about the partition that was asked for. One without an id says
-/// nothing against it.
+/// Checks that an answer is about the requested partition. An answer without an id passes.
 fn is_about<C: Call>(asked: &str, answered: &str) -> Result<(), VipuError> {
     if answered.is_empty() || answered == asked {
         return Ok(());

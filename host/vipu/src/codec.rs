@@ -30,7 +30,7 @@ const LISTED: usize = if size_of::<Partition>() > size_of::<IpuofDevice>() {
 #[error("the message takes more than {STEPS} steps to decode, the most that it may")]
 struct TooManyFields;
 
-/// The codec of calls whose replies stay the bytes that they came as.
+/// Codec of calls that leaves the replies undecoded.
 #[derive(Debug)]
 pub(super) struct RawReplies<T>(PhantomData<T>);
 
@@ -55,7 +55,7 @@ impl<T: Message + 'static> Codec for RawReplies<T> {
     }
 }
 
-/// Takes each message as its bytes, which are not copied.
+/// Decodes each message as its bytes, without a copy.
 #[derive(Debug)]
 pub(super) struct RawDecoder;
 
@@ -81,7 +81,7 @@ pub(super) fn decode<U: Message + Default>(bytes: impl Buf) -> Result<U, Status>
     decoded.map_err(|error| Status::internal(error.to_string()))
 }
 
-/// Bytes that end after so many steps.
+/// Bytes that end after this number of steps.
 struct Counted<B> {
     bytes: B,
     left: usize,

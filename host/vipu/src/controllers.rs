@@ -1,9 +1,8 @@
-//! Pure: reads the list of V-IPU controllers that an admin writes; a bad entry never costs a good one.
+//! Pure: parses the admin's list of V-IPU controllers. An invalid entry does not affect the valid ones.
 //!
-//! Entries are `host:port:key=value`, separated by commas or newlines. A host is a DNS name, an IPv4
-//! address, or an IPv6 address in brackets; without a port it is 8090. `key=value` is the label of
-//! the nodes that reach the controller. Blank lines, `# comments` and the dashes of a YAML list are
-//! allowed.
+//! Entries are `host:port:key=value`, separated by commas or newlines. A host is a DNS name, an IPv4 address, or an
+//! IPv6 address in brackets. The default port is 8090. `key=value` is the label of the nodes that reach the controller.
+//! Blank lines, `# comments` and the dashes of a YAML list are allowed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,36 +10,36 @@ use std::fmt;
 use ipu_api::dns1123::{is_label, is_label_key, is_label_value};
 use ipu_api::ipupartition::ControllerRef;
 
-/// The key of the ConfigMap whose value is the list.
+/// Key of the ConfigMap that contains the list.
 pub const KEY: &str = "controllers.yaml";
 
-/// The port of a controller that is named without one.
+/// Port of an entry without one.
 const DEFAULT_PORT: u16 = 8090;
 
-/// How much of a bad entry is repeated to the admin, in characters.
+/// Longest part of an invalid entry in a message, in characters.
 const SHOWN_MAX: usize = 80;
 
-/// What an admin's list says.
+/// Content of an admin's list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ControllerList {
-    /// The good entries, in the admin's order, which is the order in which they are tried.
+    /// The valid entries in the admin's order. The operator tries them in this order.
     pub entries: Vec<ControllerRef>,
-    /// The bad entries.
+    /// The invalid entries.
     pub problems: Vec<EntryProblem>,
 }
 
-/// An entry that names no controller.
+/// An invalid entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryProblem {
-    /// The key of the ConfigMap that it stands in.
+    /// The key of the ConfigMap that contains it.
     pub key: &'static str,
     /// Its line, from 1.
     pub line: usize,
     /// Its number among all entries, from 1.
     pub entry: usize,
-    /// The entry, cut where it is long.
+    /// The entry, truncated if it is long.
     pub text: String,
-    /// The rule that it breaks, and what to do.
+    /// The violated rule, and the fix.
     pub rule: String,
 }
 
@@ -57,7 +56,7 @@ impl fmt::Display for EntryProblem {
     }
 }
 
-/// Reads a list. Of two entries for one host and port the first counts.
+/// Parses a list. The first of two entries for one host and port counts.
 pub fn parse(text: &str) -> ControllerList {
     let mut list = ControllerList::default();
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
@@ -87,7 +86,7 @@ pub fn parse(text: &str) -> ControllerList {
     list
 }
 
-/// What stands between commas and newlines, with the number of its line, from 1.
+/// Splits a text at commas and newlines. Returns each item with the number of its line, from 1.
 pub(super) fn items(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let entries = text.lines().enumerate().flat_map(|(index, line)| {
         let line = line.split('#').next().unwrap_or_default().trim();
@@ -97,13 +96,13 @@ pub(super) fn items(text: &str) -> impl Iterator<Item = (usize, &str)> {
     entries.filter(|(_, entry)| !entry.is_empty())
 }
 
-/// The name of the controller at this address, or the rule that it breaks.
+/// Returns the name of the controller at this address, or the violated rule.
 pub(super) fn address(text: &str) -> Result<String, String> {
     let (host, port) = split_port(text)?;
     Ok(name(&host_name(host)?, port))
 }
 
-/// The controller of this name, of whose nodes nothing is known.
+/// A controller with this name and without a node label.
 pub fn unlisted(name: &str) -> Option<ControllerRef> {
     let (host, port) = split_port(name).ok()?;
     let host = host_name(host).ok()?;
@@ -116,7 +115,7 @@ pub fn unlisted(name: &str) -> Option<ControllerRef> {
     })
 }
 
-/// Reads one entry, or names the rule that it breaks.
+/// Parses one entry, or returns the violated rule.
 fn controller(entry: &str) -> Result<ControllerRef, String> {
     if entry.ends_with('\\') {
         return Err(
@@ -179,7 +178,7 @@ fn split_port(address: &str) -> Result<(&str, u16), String> {
     }
 }
 
-/// A host in the one form that it is compared in.
+/// Normalizes a host, so that equal hosts have equal names.
 fn host_name(host: &str) -> Result<String, String> {
     if let Some(inner) = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
         return match inner.parse::<core::net::Ipv6Addr>() {
@@ -211,7 +210,7 @@ fn host_name(host: &str) -> Result<String, String> {
     Ok(lower)
 }
 
-/// The key and the value of a node label, by Kubernetes' rules.
+/// Parses the key and the value of a node label by the rules of Kubernetes.
 fn node_label(label: &str) -> Result<(String, String), String> {
     let (key, value) = label.split_once('=').unwrap_or((label, ""));
     if !is_label_key(key) {
@@ -231,7 +230,7 @@ fn node_label(label: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
-/// As much of a text as an admin needs to find it again.
+/// Truncates a text for a message.
 pub(super) fn shown(text: &str) -> String {
     let mut shown: String = text.chars().take(SHOWN_MAX).collect();
     if shown.len() < text.len() {

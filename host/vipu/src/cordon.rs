@@ -1,4 +1,4 @@
-//! Pure: which controllers take nothing new, and which are to be emptied, as admins write it in VIPUControllers.
+//! Pure: the cordoned and drained V-IPU controllers, by the requests of admins in VIPUControllers.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::controllers::{self, EntryProblem};
 
-/// Keys of the ConfigMap under which version 0.1.0 had the cordons, each with the field of a VIPUController that does the
-/// same now.
+/// Keys of the ConfigMap that contained the cordons in version 0.1.0, each with the field of a VIPUController that
+/// replaces it.
 const FORMER_KEYS: [(&str, &str); 2] = [("cordon", "cordoned"), ("drain", "draining")];
 
 /// Whether a controller is cordoned or drained.
@@ -25,7 +25,7 @@ pub enum CordonState {
 }
 
 impl CordonState {
-    /// What an admin asks of a controller. One that is drained is cordoned as well.
+    /// Reads the request of an admin from the spec. A drained controller is also cordoned.
     pub fn of(spec: &VIPUControllerSpec) -> Option<Self> {
         if spec.draining {
             return Some(Self::Draining);
@@ -37,23 +37,23 @@ impl CordonState {
 /// The cordoned and drained controllers, by name.
 pub type CordonStates = BTreeMap<String, CordonState>;
 
-/// What admins ask, by the name of the VIPUController.
+/// Requests of admins, by the name of the VIPUController.
 pub type CordonRequests = BTreeMap<String, CordonRequest>;
 
-/// What an admin asks of one controller.
+/// Request of an admin for one controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CordonRequest {
     /// Whether it is cordoned or drained.
     pub cordon_state: CordonState,
-    /// The address that the status has. `None`: no status has been written yet.
+    /// The address in the status. `None`: no status has been written yet.
     pub address: Option<String>,
 }
 
-/// The cordoned and drained controllers: those of the list, and those that have left it and still have an object. An object
-/// that an admin creates before the controller is listed counts from the first moment on.
+/// The cordoned and drained controllers. An unlisted controller counts while it has an object. An object that an admin
+/// creates before the controller is listed counts from the first moment on.
 pub fn states(requests: &CordonRequests, entries: &[ControllerRef]) -> CordonStates {
     let listed = entries.iter().map(|entry| entry.name.as_str());
-    // Of one that has left the list, only the status says which address the name of the object stands for.
+    // For an unlisted controller, only the status contains its address.
     let left = requests
         .values()
         .filter_map(|request| request.address.as_deref());
@@ -64,7 +64,7 @@ pub fn states(requests: &CordonRequests, entries: &[ControllerRef]) -> CordonSta
     listed.chain(left).filter_map(state).collect()
 }
 
-/// The entries of the former keys. Nobody may believe that they still cordon a controller.
+/// Reports the entries of the former keys, which do not cordon a controller any more.
 pub fn former_entries<'a>(value: impl Fn(&'static str) -> Option<&'a str>) -> Vec<EntryProblem> {
     let mut problems = Vec::new();
     for (key, field) in FORMER_KEYS {
@@ -80,7 +80,7 @@ pub fn former_entries<'a>(value: impl Fn(&'static str) -> Option<&'a str>) -> Ve
     problems
 }
 
-/// What to do about an entry of a former key.
+/// The fix for an entry of a former key.
 fn former_entry(key: &str, field: &str, item: &str) -> String {
     let name = match controllers::address(item) {
         Ok(address) => naming::vipu_controller(&address),

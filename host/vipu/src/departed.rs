@@ -1,5 +1,4 @@
-//! Pure: controllers that have left the list, as an admin writes it beside the list: gone for good, or
-//! known by another name now.
+//! Pure: the admin's entries about controllers that have left the list: permanently gone, or renamed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,22 +6,22 @@ use ipu_api::ipupartition::ControllerRef;
 
 use super::controllers::{self, EntryProblem};
 
-/// Key of the ConfigMap: controllers that are gone for good, with all that was on them.
+/// Key of the ConfigMap: controllers that are gone for good, with all their partitions.
 pub const GONE: &str = "gone";
 
-/// Key of the ConfigMap: controllers that have another name now, each as `old=new`.
+/// Key of the ConfigMap: renamed controllers, each as `old=new`.
 pub const RENAMED: &str = "renamed";
 
-/// What an admin says of controllers that have left the list.
+/// Information of an admin about controllers that have left the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Departed {
-    /// Names of those that are gone for good: nothing is left on them, and they are not asked.
+    /// Names of controllers that are gone for good: nothing remains on them, and the operator does not call them.
     pub gone: BTreeSet<String>,
-    /// Names of those that have another name, and the entry of the list that each is now.
+    /// Names of renamed controllers, each with its current entry in the list.
     pub renamed: BTreeMap<String, ControllerRef>,
 }
 
-/// Reads both keys. Entries are separated by commas or newlines; without a port it is that of the list.
+/// Reads both keys. Entries are separated by commas or newlines. An entry without a port has the default port.
 pub fn parse(
     gone: Option<&str>,
     renamed: Option<&str>,

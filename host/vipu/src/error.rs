@@ -59,8 +59,8 @@ pub enum VipuError {
         /// Message of the server.
         message: String,
     },
-    /// The controller does not let the operator do this: its certificate, user id or API key is not
-    /// accepted. Nothing was done; the admin has to fix it.
+    /// The controller refused the certificate, user id or API key of the operator. Nothing was done; the admin has to
+    /// fix it.
     #[error(
         "it does not let the operator do {method}; the admin has to fix the operator's credentials, and \
          free capacity is not the cause: {message} ({code:?})"
@@ -86,7 +86,7 @@ pub enum VipuError {
     OtherPartition {
         /// The method that was called.
         method: &'static str,
-        /// The id that was asked for.
+        /// The requested id.
         asked: String,
         /// The id in the answer, truncated.
         answered: String,
@@ -102,13 +102,14 @@ pub enum VipuError {
 }
 
 impl VipuError {
-    /// Whether the operator may not see the partition. That it sees none is then no proof that there is none.
+    /// Whether the operator may lack the right to see the partition. Then an empty result does not prove that the
+    /// partition is gone.
     pub fn is_denial(&self) -> bool {
         matches!(self, VipuError::Denied { .. } | VipuError::OtherAccount)
     }
 
-    /// Whether the controller says that it lacks free IPUs: `ResourceExhausted`, as gRPC defines it. Any other refusal may be
-    /// about this request alone.
+    /// Whether the controller reports a lack of free IPUs: `ResourceExhausted`, as gRPC defines it. Any other refusal
+    /// may concern this request alone.
     pub fn is_exhausted(&self) -> bool {
         matches!(
             self,
@@ -119,11 +120,11 @@ impl VipuError {
         )
     }
 
-    /// The error that `status` stands for.
+    /// Converts a status to an error.
     ///
-    /// A status with a source was made on this side: by a connection that failed, or by a call that
-    /// was cut off. One without was sent by the server. Of those, the codes that a server (or a
-    /// proxy before it) uses when a call went wrong half-way leave the outcome open.
+    /// A status with a source comes from this side: the connection failed, or the call was aborted. A status without a
+    /// source comes from the server. If its code means a failure half-way, of the server or of a proxy before it, the
+    /// outcome is open.
     pub(super) fn from_status(method: &'static str, status: Status) -> Self {
         let status = sanitized(status);
         if is_caused_by::<ConnectError>(&status) {

@@ -1,6 +1,6 @@
 //! Pure: failures and resets of each V-IPU controller and its IPUs within the last day.
 //!
-//! The log is kept in memory only. A restart forgets it, and a lasting fault is soon seen again.
+//! The log is kept in memory only. A restart loses it; a lasting fault soon recurs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::fmt;
@@ -12,19 +12,19 @@ use serde::Serialize;
 
 use super::model::{Device, Lookup, ReadyState};
 
-/// How long a failure counts.
+/// Time for which a failure counts.
 const MEMORY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Failures within that time that make an IPU suspect.
+/// Failures within that time after which an IPU is suspect.
 const SUSPECT: u32 = 3;
 
 /// Most IPUs that the stats of a controller name, those with the most failures first.
 const DEVICES_SHOWN: usize = 8;
 
-/// IPUs that are kept over all failures of one controller.
+/// Maximum number of IPUs kept over all failures of one controller.
 const DEVICES_MAX: usize = 16_384;
 
-/// Failures and resets that are kept of one controller; older ones are forgotten.
+/// Maximum number of failures and of resets kept for one controller. The oldest are dropped.
 const EVENTS_MAX: usize = 4096;
 
 /// Failures and resets of all controllers.
@@ -60,7 +60,7 @@ pub struct DeviceFailures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FailureId(u64);
 
-/// An IPU, by what tells it from the others of its controller.
+/// Identity of an IPU on its controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct DeviceKey {
     chip_id: String,
@@ -72,11 +72,11 @@ struct DeviceKey {
 struct ControllerLog {
     failures: VecDeque<Failure>,
     resets: VecDeque<(Timestamp, u32)>,
-    /// Partitions that are in error now, each reported once.
+    /// Partitions in state ERROR, each reported once.
     open: BTreeSet<String>,
-    /// The counter of each partition's resets as it was last seen.
+    /// Last observed reset counter of each partition.
     counters: HashMap<String, u32>,
-    /// IPUs that were called suspect, each reported once.
+    /// IPUs that were reported as suspect, each once.
     suspects: BTreeSet<DeviceKey>,
     last_failure_id: u64,
 }
@@ -89,7 +89,7 @@ struct Failure {
 }
 
 impl FailureLog {
-    /// Records the state of a partition on a controller. Returns the failure where the partition is newly in error.
+    /// Records the state of a partition. Returns the failure if the partition is newly in ERROR.
     pub fn record_state(
         &mut self,
         controller: &str,
@@ -114,7 +114,7 @@ impl FailureLog {
         }
     }
 
-    /// A partition is in error. Returns the failure where it was not known to be.
+    /// Records that a partition is in ERROR. Returns the failure if it is new.
     pub fn record_failure(
         &mut self,
         controller: &str,
@@ -138,14 +138,14 @@ impl FailureLog {
         Some(failure_id)
     }
 
-    /// A partition is not in error, or not any more.
+    /// Records that a partition is not in ERROR.
     pub fn record_recovery(&mut self, controller: &str, id: &str) {
         if let Some(log) = self.controllers.get_mut(controller) {
             log.open.remove(id);
         }
     }
 
-    /// A partition is gone: nothing of its id is ever seen again.
+    /// Forgets a removed partition. Its id is never used again.
     pub fn forget(&mut self, controller: &str, id: &str) {
         self.record_recovery(controller, id);
         if let Some(log) = self.controllers.get_mut(controller) {
@@ -153,7 +153,7 @@ impl FailureLog {
         }
     }
 
-    /// Records the IPUs of a failed partition. Returns those that became suspect by it.
+    /// Records the IPUs of a failed partition. Returns those that became suspect.
     pub fn record_devices(
         &mut self,
         controller: &str,
@@ -171,7 +171,7 @@ impl FailureLog {
         let counts = log.counts();
         let is_suspect =
             |device: &DeviceKey| counts.get(device).is_some_and(|count| *count >= SUSPECT);
-        // One that has been well for a day is news when it fails again.
+        // An IPU that stops being suspect is reported again if it becomes suspect again.
         log.suspects.retain(|device| is_suspect(device));
         let fresh = counts
             .iter()
@@ -181,8 +181,8 @@ impl FailureLog {
             .collect()
     }
 
-    /// Records the reset counter of a partition. Where it is seen for the first
-    /// time, only the last reset is known to have been within the day.
+    /// Records the reset counter of a partition. From a counter that was not observed before, only the last reset
+    /// counts, because the others may be older than a day.
     pub fn record_resets(
         &mut self,
         controller: &str,
@@ -192,14 +192,14 @@ impl FailureLog {
     ) {
         let log = self.log_of(controller, now);
         let before = log.counters.get(id).copied();
-        // Most partitions are never reset, and are not worth the memory.
+        // Most partitions are never reset, and need no entry.
         if resets.count == 0 || (before.is_none() && log.counters.len() >= EVENTS_MAX) {
             log.counters.remove(id);
             return;
         }
         log.counters.insert(id.to_owned(), resets.count);
         let more = match before {
-            // A counter that went back was begun anew by a reset that somebody asked for.
+            // A requested reset restarts the counter, so it can decrease.
             Some(before) => resets.count.saturating_sub(before),
             None => u32::from(
                 resets
@@ -238,7 +238,7 @@ impl FailureLog {
         }
     }
 
-    /// When the last failure or reset of a controller was that still counts.
+    /// Time of the last failure or reset of a controller that still counts.
     pub fn last(&mut self, controller: &str, now: Timestamp) -> Option<Timestamp> {
         if !self.controllers.contains_key(controller) {
             return None;
@@ -248,7 +248,7 @@ impl FailureLog {
         failed.max(log.resets.back().map(|(when, _)| *when))
     }
 
-    /// The log of a controller, without what is too old to count.
+    /// The log of a controller, without expired entries.
     fn log_of(&mut self, controller: &str, now: Timestamp) -> &mut ControllerLog {
         let log = self.controllers.entry(controller.to_owned()).or_default();
         let is_old = |when: Timestamp| now.duration_since(when) >= MEMORY;
@@ -259,7 +259,7 @@ impl FailureLog {
 }
 
 impl ControllerLog {
-    /// In how many failures each IPU was.
+    /// The number of failures of each IPU.
     fn counts(&self) -> BTreeMap<DeviceKey, u32> {
         let mut counts = BTreeMap::new();
         for device in self.failures.iter().flat_map(|failure| &failure.devices) {

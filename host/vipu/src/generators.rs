@@ -5,8 +5,7 @@ use proptest::prelude::*;
 use super::invariants;
 use super::proto;
 
-/// What a controller tells: its list of partitions, its IPUs, and one status after the other, with
-/// the hours between them.
+/// Answers of a controller: its list of partitions, its IPUs, and consecutive statuses with the hours between them.
 #[derive(Clone, Debug)]
 pub(super) struct Answers {
     partitions: Vec<proto::Partition>,
@@ -15,7 +14,7 @@ pub(super) struct Answers {
 }
 
 impl Answers {
-    /// Holds all that is made of them against what must hold.
+    /// Checks the invariants of every result.
     pub(super) fn check(self) {
         invariants::check_listed(self.partitions, self.entries);
         invariants::check_failure_stats(self.looks);
@@ -33,7 +32,7 @@ pub(super) fn answers() -> impl Strategy<Value = Answers> {
     })
 }
 
-/// Ids of which many are the same.
+/// Ids with many duplicates.
 fn id() -> impl Strategy<Value = String> {
     prop_oneof![
         6 => (0..4_u8).prop_map(|number| format!("p-{number}")),

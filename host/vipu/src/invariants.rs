@@ -1,4 +1,4 @@
-//! What must hold of an admin's list and of a controller's answers, whatever stands in them.
+//! Invariants of an admin's list and of a controller's answers, for any content.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,11 +16,11 @@ use super::model::{listed, size_mismatch, total_ipus};
 use super::proto;
 use super::proto::list_ipu_attributes_reply::Entry;
 
-/// Longest text that is kept of a controller, in bytes.
+/// Longest text of a controller that is kept, in bytes.
 const TEXT_MAX: usize = 256;
 
-/// Longest sentence about an entry, in bytes: the entry and its parts are cut to 80 characters before,
-/// of which one that cannot be printed takes ten bytes.
+/// Longest message about an entry, in bytes. The entry and its parts are truncated to 80 characters before, and an
+/// unprintable character takes ten bytes.
 const PROBLEM_MAX: usize = 2_000;
 
 /// Every entry of a list is accepted, or reported with its position; no controller is accepted twice.
@@ -37,8 +37,8 @@ pub(crate) fn check_list(text: &str) {
     assert_eq!(list.entries.len() + list.problems.len(), pieces, "{text:?}");
 }
 
-/// No controller of the list is gone or has been renamed, each renamed one is one of the list now, and every
-/// entry that says something else is reported.
+/// Checks that no listed controller is gone or renamed, that each renamed one has a listed name, and that every other
+/// entry is reported.
 pub(crate) fn check_departed(list: &str, gone: Option<&str>, renamed: Option<&str>) {
     let entries = controllers::parse(list).entries;
     let (departed, problems) = departed::parse(gone, renamed, &entries);
@@ -57,7 +57,7 @@ pub(crate) fn check_departed(list: &str, gone: Option<&str>, renamed: Option<&st
     assert!(departed.gone.len() + departed.renamed.len() + problems.len() <= pieces);
 }
 
-/// Problems stand in the order of the text and each on its line. Answers how many entries there are.
+/// Checks that the problems are in the order of the text, each with its line. Returns the number of entries.
 fn check_problems(text: &str, problems: &[EntryProblem]) -> usize {
     let lines: Vec<&str> = text.lines().collect();
     let mut before = 0;
@@ -99,7 +99,7 @@ pub(crate) fn check_listed(partitions: Vec<proto::Partition>, entries: Vec<Entry
     check_inventory(&inventory, &told);
 }
 
-/// What holds of every inventory, whatever it was made from.
+/// Checks an inventory from any source.
 fn check_inventory(inventory: &Inventory, told: &[ListedPartition]) {
     let sum: u64 = told.iter().map(|one| u64::from(one.ipus)).sum();
     assert!(u64::from(inventory.used) <= sum);
@@ -112,7 +112,7 @@ fn check_inventory(inventory: &Inventory, told: &[ListedPartition]) {
     for one in inventory.partitions.iter() {
         assert!(one.id.len() <= TEXT_MAX);
         assert!(one.id.chars().all(is_plain), "{:?}", one.id);
-        // Ids that were cut or cleaned may be alike.
+        // Truncated or sanitized ids may be equal.
         let is_new = ids.insert(&one.id);
         let was_changed = one.id.contains([' ', '…', char::REPLACEMENT_CHARACTER]);
         assert!(is_new || was_changed, "{:?} twice", one.id);
@@ -120,7 +120,7 @@ fn check_inventory(inventory: &Inventory, told: &[ListedPartition]) {
     }
 }
 
-/// Bytes that happen to be a reply are read without harm, whichever reply they are taken for.
+/// Checks that bytes can be decoded as any kind of reply.
 pub(crate) fn check_bytes(bytes: &[u8]) {
     let attributes = proto::ListIpuAttributesReply::decode(bytes);
     let entries = attributes.map(|reply| reply.entries).unwrap_or_default();
@@ -138,7 +138,7 @@ pub(crate) fn check_bytes(bytes: &[u8]) {
     }
 }
 
-/// Devices are reported as they are, and a size mismatch only if there is one.
+/// Checks that devices are reported unchanged, and that a size mismatch is reported only if there is one.
 pub(crate) fn check_devices(gcd: proto::partition_config::Gcd, ipus: u32, gcds: u32) {
     let devices = gcd.devices.len();
     let config = GcdConfig::from(gcd);
@@ -157,7 +157,7 @@ pub(crate) fn check_devices(gcd: proto::partition_config::Gcd, ipus: u32, gcds: 
     }
 }
 
-/// Trouble is never more than was seen, with so many hours from one look to the next.
+/// Checks that the stats contain no more failures than observed, with this number of hours between two observations.
 pub(crate) fn check_failure_stats(looks: impl IntoIterator<Item = (proto::PartitionStatus, i64)>) {
     let mut log = FailureLog::default();
     let mut now = Timestamp::UNIX_EPOCH;

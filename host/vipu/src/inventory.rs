@@ -1,9 +1,8 @@
-//! How many IPUs each controller has and how many are free, read no more often than needed.
+//! Caches the number of IPUs and of free IPUs of each controller.
 //!
-//! Guarantees: callers that ask for the same controller at the same time share one read; an answer
-//! is never older than its caller allows, nor than the last change that was told to `forget`, and
-//! counts what was told to `took` since; a controller that does not answer is not asked again for a
-//! while, and its reason is kept.
+//! Guarantees: concurrent callers for one controller share one read. An answer is not older than its caller allows, nor
+//! than the last call of `forget`. It includes the partitions of later calls of `took`. A controller that does not
+//! answer is not called again for a while, and the error is cached.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,27 +16,27 @@ use super::error::VipuError;
 use super::model::Inventory;
 use super::registry::{Known, Registry};
 
-/// How long a controller that did not answer is left alone.
+/// Time without calls to a controller that did not answer.
 const FAILURE_AGE: Duration = Duration::from_secs(10);
 
-/// How long a version is believed while the controller goes on answering.
+/// Age up to which the version of an answering controller is valid.
 const VERSION_AGE: Duration = Duration::from_mins(10);
 
-/// How long an inventory waits for the version that is read beside it.
+/// Time for which an inventory waits for the concurrent read of the version.
 const VERSION_WAIT: Duration = Duration::from_secs(2);
 
-/// For how long it is remembered that a controller has agreed to remove a partition. It goes on listing that
-/// for a time, and then it takes a moment until the IPUPartition says so too.
+/// Time for which the agreement of a controller to remove a partition is kept. The controller lists the partition for a
+/// while, and then the IPUPartition takes a moment to reflect the removal.
 const REMOVED_AGE: Duration = Duration::from_mins(10);
 
-/// What was found out about one controller.
+/// Cached state of one controller.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The controller.
     pub controller: ControllerRef,
-    /// Its inventory, or why it is not known. What was taken since it was read is in it, and not listed yet.
+    /// Its inventory, or the error of the read. It includes partitions that were created since the read.
     pub inventory: Result<Inventory, Arc<VipuError>>,
-    /// The version of its server, as it was last read. Missing: it was never told.
+    /// Version of its server at the last read. `None`: it has never reported one.
     pub version: Option<String>,
 }
 
@@ -55,18 +54,18 @@ struct Slot {
     changes: Mutex<Changes>,
 }
 
-/// What is known to have changed on a controller besides what was read.
+/// Changes on a controller since the read.
 #[derive(Debug, Default)]
 struct Changes {
-    /// The last change whose effect is not known.
+    /// Time of the last change with an unknown effect.
     unknown: Option<Instant>,
-    /// Partitions that were made, how many IPUs they took, and when.
+    /// Created partitions, each with its time and its number of IPUs.
     taken: Vec<(Instant, Uid, u32)>,
-    /// Partitions that the controller has agreed to remove, and when.
+    /// Partitions that the controller has agreed to remove, each with its time.
     removed: Vec<(Instant, Uid)>,
 }
 
-/// The version of a server, and when it was asked for.
+/// The version of a server, and the time of its last read.
 #[derive(Debug, Default)]
 struct Version {
     asked: Option<Instant>,
@@ -81,7 +80,7 @@ struct Reading {
 }
 
 impl Inventories {
-    /// Inventories of the controllers that `registry` knows; nothing is read yet.
+    /// Inventories of the controllers of `registry`. Nothing has been read yet.
     pub fn new(registry: Arc<Registry>) -> Self {
         Inventories {
             registry,
@@ -89,8 +88,7 @@ impl Inventories {
         }
     }
 
-    /// Every controller that is listed now, in order, each not older than `max_age`. Takes as long
-    /// as the slowest controller.
+    /// Every listed controller in order, each not older than `max_age`. It takes as long as the slowest controller.
     pub async fn all(&self, max_age: Duration) -> Vec<Report> {
         let known = self.registry.known();
         self.forget_unlisted(&known);
@@ -123,15 +121,15 @@ impl Inventories {
         }
     }
 
-    /// Partition `id` of so many IPUs was made on this controller just now. To read its list of partitions
-    /// after each one that is made would take the longer the more it has.
+    /// Records that partition `id` with this number of IPUs was just created on this controller. Reading the list after
+    /// each creation would take longer with each partition.
     pub fn took(&self, controller: &str, id: &str, ipus: u32) {
         let slot = self.slot(controller);
         let taken = (Instant::now(), Uid::of(id), ipus);
         slot.changes().taken.push(taken);
     }
 
-    /// This controller has agreed to remove partition `id`, which nobody uses.
+    /// Records that this controller has agreed to remove partition `id`, which no Pod uses.
     pub fn removed(&self, controller: &str, id: &str) {
         let slot = self.slot(controller);
         let mut changes = slot.changes();
@@ -142,21 +140,20 @@ impl Inventories {
         changes.unknown = Some(Instant::now());
     }
 
-    /// Something was removed from or asked of this controller: what was read before says nothing any
-    /// more.
+    /// Records a removal or a request on this controller with an unknown effect, so that the cached inventory is stale.
     pub fn forget(&self, controller: &str) {
         self.slot(controller).changes().unknown = Some(Instant::now());
     }
 
-    /// Reads the inventory of a controller, and with it its version where that is due: a server that
-    /// was lost may come back as another one.
+    /// Reads the inventory of a controller, and its version if that is due. A controller that was unreachable may have
+    /// another version afterwards.
     async fn read(&self, controller: &ControllerRef, slot: &Slot, was_lost: bool) -> Reading {
         let began = Instant::now();
         let inventory = match self.registry.client(controller) {
             Ok(client) if was_lost || slot.version().is_old() => {
                 let version = tokio::time::timeout(VERSION_WAIT, client.version());
                 let (inventory, version) = futures::join!(client.inventory(), version);
-                // A server without the call, or without an answer to it, is none the worse for it.
+                // A server without this call, or without an answer to it, stays usable.
                 let told = version.ok().and_then(Result::ok);
                 slot.learn_version(&controller.name, told.filter(|told| !told.is_empty()));
                 inventory
@@ -171,7 +168,7 @@ impl Inventories {
         }
     }
 
-    /// What was read of controllers that have left the list is of no use to anybody.
+    /// Drops the inventories of controllers that have left the list.
     fn forget_unlisted(&self, known: &Known) {
         let mut slots = self.slots.lock();
         if slots.len() > known.entries.len() {
@@ -187,9 +184,8 @@ impl Inventories {
 }
 
 impl Slot {
-    /// Whether `reading` still tells a caller who allows `max_age` what it needs to know. What was
-    /// read while the caller waited for it is always young enough: a controller that is slow to answer
-    /// would else be read for each caller anew, one after the other.
+    /// Whether `reading` is fresh enough for a caller with `max_age`. A read that began after the caller's request is
+    /// always fresh enough: otherwise every caller of a slow controller would read it again, one after the other.
     fn holds(&self, reading: &Reading, max_age: Duration, asked: Instant) -> bool {
         if reading.inventory.is_err() {
             return reading.ended.elapsed() < FAILURE_AGE;
@@ -199,8 +195,8 @@ impl Slot {
         is_young && unknown.is_none_or(|changed| reading.began > changed)
     }
 
-    /// Takes over the version that a server told, and tells it where it is news. A server that does
-    /// not tell it now is believed to be what it was.
+    /// Stores the version that a server reported, and logs a new one. A server that reports none keeps its last
+    /// version.
     fn learn_version(&self, controller: &str, told: Option<String>) {
         let mut version = self.version();
         version.asked = Some(Instant::now());
@@ -215,13 +211,13 @@ impl Slot {
     }
 
     fn changes(&self) -> MutexGuard<'_, Changes> {
-        // Every change of it is whole before the next one begins.
         self.changes.lock()
     }
 }
 
 impl Changes {
-    /// What was read, with what has changed since. No older reading is told of from now on.
+    /// The inventory of a read, with the changes since then. Changes before the read are dropped, because no earlier
+    /// read is used again.
     fn since(&mut self, reading: Instant, read: Inventory) -> Inventory {
         self.taken.retain(|(when, ..)| *when >= reading);
         let taken = self.taken.iter();

@@ -1,4 +1,4 @@
-//! Pure: what a V-IPU controller says, in the operator's own types; no protobuf type goes further up.
+//! Pure: the answers of a V-IPU controller in the operator's own types, without types of protobuf.
 
 mod lists;
 
@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::proto;
 pub(super) use lists::{cut, listed, total_ipus};
 
-/// Longest name, id or version from a controller that is kept, in bytes. A real id has some forty.
+/// Longest name, id or version of a controller that is kept, in bytes. A real id has about forty.
 const TEXT_MAX: usize = 256;
 
 /// Longest error of a partition that is kept, in bytes.
@@ -23,27 +23,27 @@ const ERROR_MAX: usize = 512;
 /// Errors of one partition that are kept.
 const ERRORS_MAX: usize = 8;
 
-/// Partitions that an inventory keeps of one controller; beyond that their IPUs are only counted.
+/// Maximum number of partitions in the inventory of one controller. Further partitions only count with their IPUs.
 pub const PARTITIONS_MAX: usize = 16_384;
 
-/// Most memory that one of them takes, in bytes: itself, its id with what the allocator adds, and its place among the
-/// ids of an inventory.
+/// Maximum memory of one of them, in bytes: the value, its id with the overhead of the allocator, and its entry among
+/// the ids of an inventory.
 pub(super) const LISTED_MAX: usize =
     size_of::<ListedPartition>() + TEXT_MAX + 16 + 2 * size_of::<Uid>();
 
-/// Most devices of one GCD that are kept: one more than a V-POD has IPUs, so that a size_mismatch stays one.
+/// Maximum number of devices kept for one GCD: one more than a V-POD has IPUs, so that a size mismatch remains visible.
 const DEVICES_MAX: usize = 257;
 
-/// What a new partition must be like.
+/// Properties of a new partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateRequest {
-    /// Its id; never one that was used before.
+    /// Its id. An id is never reused.
     pub id: String,
     /// IPUs: a power of two.
     pub ipus: u32,
-    /// GCDs: how many processes share it.
+    /// GCDs: the number of processes that share it.
     pub gcds: u32,
-    /// Model replicas over all GCDs. Missing: as many as GCDs.
+    /// Model replicas over all GCDs. `None`: one for each GCD.
     pub replicas: Option<u32>,
     /// Whether the partition may be reconfigured.
     pub reconfigurable: bool,
@@ -64,23 +64,23 @@ pub struct ListedPartition {
     pub ready_state: ReadyState,
 }
 
-/// Where one partition stands.
+/// State of one partition.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionState {
     /// Whether it can be used.
     pub ready_state: ReadyState,
-    /// What is being done to it.
+    /// The current operation.
     pub operation_state: OperationState,
-    /// What the controller says is wrong with it.
+    /// Errors that the controller reports.
     pub errors: Vec<String>,
-    /// Resets that the controller made by itself; missing where it neither made nor allows any.
+    /// Resets that the controller made by itself. `None`: it neither made nor allows any.
     pub auto_resets: Option<AutoResets>,
 }
 
 /// Whether a partition can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReadyState {
-    /// Not said, or a state that this client does not know.
+    /// Not reported, or unknown to this client.
     Undefined,
     /// Not formed yet.
     Pending,
@@ -92,10 +92,10 @@ pub enum ReadyState {
     Error,
 }
 
-/// What is being done to a partition.
+/// The current operation on a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OperationState {
-    /// Not said, or a state that this client does not know.
+    /// Not reported, or unknown to this client.
     Undefined,
     /// Nothing.
     Idle,
@@ -118,23 +118,23 @@ pub enum Lookup {
     Present(PartitionState),
 }
 
-/// How many IPUs a controller has, how many are in partitions, and in which.
+/// The number of IPUs of a controller, the number of IPUs in partitions, and the partitions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Inventory {
-    /// IPUs that the controller knows of.
+    /// IPUs that the controller reports.
     pub total: u32,
     /// IPUs in partitions of the operator and of others, with those created since the list.
     pub used: u32,
-    /// The ids of all that it listed.
+    /// Ids of all listed partitions.
     pub ids: Arc<HashSet<Uid>>,
-    /// The ids of what was made since it was listed, or removed.
+    /// Ids of the partitions that were created or removed since the list.
     pub changed: HashSet<Uid>,
-    /// The partitions that hold them, in the controller's order; at most `PARTITIONS_MAX`.
+    /// The partitions in the controller's order, at most `PARTITIONS_MAX`.
     pub partitions: Arc<[ListedPartition]>,
 }
 
 impl Inventory {
-    /// The inventory that a controller's total and its list of partitions give.
+    /// The inventory from a controller's total and its list of partitions.
     pub fn new(total: u32, mut partitions: Vec<ListedPartition>) -> Self {
         partitions.retain(|partition| partition.ready_state != ReadyState::Removed);
         let ipus = partitions.iter().map(|partition| partition.ipus);
@@ -151,19 +151,19 @@ impl Inventory {
         }
     }
 
-    /// The same where so many IPUs more are in partitions that were left out.
+    /// Adds the IPUs of omitted partitions.
     #[must_use]
     pub fn and_used(mut self, more: u32) -> Self {
         self.used = self.used.saturating_add(more);
         self
     }
 
-    /// Whether it is known why a partition is listed, or is not.
+    /// Whether the list, or a change since then, contains this partition.
     pub fn accounts_for(&self, id: &Uid) -> bool {
         self.ids.contains(id) || self.changed.contains(id)
     }
 
-    /// The same where this partition was made since it was listed.
+    /// Adds a partition that was created since the list.
     #[must_use]
     pub fn with(mut self, id: Uid, ipus: u32) -> Self {
         if !self.accounts_for(&id) {
@@ -173,8 +173,7 @@ impl Inventory {
         self
     }
 
-    /// The same where the controller has agreed to remove this partition: no Pod uses it, whether it is still
-    /// listed or not.
+    /// Records that the controller has agreed to remove this partition. It may still be listed; no Pod uses it.
     #[must_use]
     pub fn without(mut self, id: Uid) -> Self {
         self.changed.insert(id);
@@ -186,19 +185,19 @@ impl Inventory {
         self.total.saturating_sub(self.used)
     }
 
-    /// The largest partition that may fit now: the free IPUs, down to a power of two. An estimate
-    /// and an upper bound, since the controller does not tell which IPUs can form a partition.
+    /// The largest partition that may fit now: the free IPUs, rounded down to a power of two. It is an upper bound,
+    /// because the controller does not report which IPUs can form a partition.
     pub fn largest_free(&self) -> u32 {
         largest_partition(self.free())
     }
 }
 
-/// The largest partition that so many free IPUs may hold: down to a power of two.
+/// The largest partition that this number of free IPUs may hold: rounded down to a power of two.
 pub fn largest_partition(free: u32) -> u32 {
     free.checked_ilog2().map_or(0, |exponent| 1 << exponent)
 }
 
-/// How the process of one GCD attaches to its IPUs.
+/// Configuration with which the process of one GCD attaches to its IPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GcdConfig {
     /// Its IPUs, in order.
@@ -218,7 +217,7 @@ pub struct Device {
     pub device_id: u32,
     /// Number of the IPU in the partition.
     pub routing_id: u32,
-    /// What is printed on the chip; empty where the controller does not tell.
+    /// The identifier printed on the chip. Empty if the controller does not report it.
     pub chip_id: String,
 }
 
@@ -270,7 +269,7 @@ impl From<proto::PartitionStatus> for PartitionState {
 }
 
 impl From<&ListedPartition> for PartitionState {
-    /// What the list alone tells.
+    /// The part of the state that the list contains.
     fn from(partition: &ListedPartition) -> Self {
         PartitionState {
             ready_state: partition.ready_state,
@@ -330,8 +329,8 @@ impl From<proto::IpuofDevice> for Device {
     }
 }
 
-/// What the devices of GCD 0 say against a partition that was asked for with `ipus` and `gcds`. A
-/// controller that tells of no device says nothing.
+/// Compares the devices of GCD 0 with the request of a partition with `ipus` and `gcds`. Returns `None` if the
+/// controller reports no device.
 pub(super) fn size_mismatch(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<String> {
     let made = u32::try_from(config.devices.len()).unwrap_or(u32::MAX);
     let asked = ipus.checked_div(gcds)?;
@@ -339,8 +338,8 @@ pub(super) fn size_mismatch(config: &GcdConfig, ipus: u32, gcds: u32) -> Option<
         .then(|| format!("made with {made} IPUs for GCD 0, {asked} were requested"))
 }
 
-/// A name, id or version from a controller, made fit for people. One that has to be changed for that is no id of
-/// the operator's, and afterwards neither.
+/// A name, id or version of a controller, sanitized. A text that changes was no id of the operator, and is none
+/// afterwards.
 pub(super) fn named(text: &str) -> String {
     sanitize(text, TEXT_MAX)
 }
@@ -350,7 +349,7 @@ fn errors(errors: &[String]) -> Vec<String> {
     kept.map(|error| sanitize(error, ERROR_MAX)).collect()
 }
 
-/// A time of the wire, where it is one that there can have been: the API server takes no year before 0.
+/// A time of a reply, if it is valid: the API server refuses years before 0.
 fn time(stamp: prost_types::Timestamp) -> Option<Time> {
     let time = Timestamp::new(stamp.seconds, stamp.nanos).ok()?;
     (time >= Timestamp::UNIX_EPOCH).then_some(Time(time))

@@ -18,32 +18,32 @@ use super::departed::{self, Departed};
 use super::error::VipuError;
 use super::replies::Replies;
 
-/// The V-IPU controllers, as they are known now.
+/// The known V-IPU controllers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
-    /// The controllers, in the order in which they are tried.
+    /// The controllers in the order in which the operator tries them.
     pub entries: Vec<ControllerRef>,
-    /// Those that take nothing new: of the list, and of those that have left it.
+    /// The cordoned controllers, listed or not.
     pub cordons: CordonStates,
-    /// Those that have left the list, where an admin says what became of them.
+    /// Controllers that have left the list, and the admin's information about them.
     pub departed: Departed,
-    /// Entries that name no controller.
+    /// Invalid entries.
     pub problems: Vec<EntryProblem>,
-    /// Where the list comes from.
+    /// Source of the list.
     pub source: Source,
 }
 
-/// Where the list of controllers comes from.
+/// Source of the list of controllers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Source {
-    /// From nowhere yet.
+    /// None yet.
     #[default]
     NotRead,
-    /// From the ConfigMap as it is.
+    /// The current ConfigMap.
     Current,
-    /// From the ConfigMap as it was: it is gone.
+    /// A ConfigMap that has been deleted.
     ConfigMapGone,
-    /// From the ConfigMap as it was: its key is gone.
+    /// An earlier ConfigMap: its key has been removed.
     KeyGone,
 }
 
@@ -51,7 +51,7 @@ pub enum Source {
 #[derive(Debug)]
 pub struct Registry {
     known: watch::Sender<Arc<Known>>,
-    /// What admins ask in VIPUControllers. It is locked while `known` changes.
+    /// Requests of admins in VIPUControllers. Locked while `known` changes.
     cordon_requests: Mutex<CordonRequests>,
     clients: Mutex<HashMap<String, VipuClient>>,
     deadlines: Deadlines,
@@ -60,8 +60,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry that knows no controller yet; its clients have these deadlines, and speak in plain
-    /// text and without credentials.
+    /// A registry without controllers. Its clients have these deadlines, and use plain text without credentials.
     pub fn new(deadlines: Deadlines) -> Self {
         Self::with_auth(deadlines, auth::plain())
     }
@@ -78,20 +77,20 @@ impl Registry {
         }
     }
 
-    /// The controllers that are known now.
+    /// The currently known controllers.
     pub fn known(&self) -> Arc<Known> {
         self.known.borrow().clone()
     }
 
-    /// The controllers that are known, and each change of them.
+    /// The known controllers and their changes.
     pub fn subscribe(&self) -> watch::Receiver<Arc<Known>> {
         self.known.subscribe()
     }
 
-    /// The client of a controller, listed or not: what was made on one that has left the list is
-    /// still removed from it, at the address that its name has. Must be called within a tokio runtime.
+    /// The client of a controller, listed or not. The operator still removes its partitions from an unlisted
+    /// controller, at the address in its name. Must be called within a tokio runtime.
     pub fn client(&self, controller: &ControllerRef) -> Result<VipuClient, VipuError> {
-        // What somebody wrote into a status by hand leads no call elsewhere.
+        // A status that somebody wrote by hand must not redirect calls.
         let known = self.known();
         let listed = known
             .entries
@@ -112,8 +111,8 @@ impl Registry {
         Ok(client)
     }
 
-    /// Follows the ConfigMap until `events` end, which those of a watch never do. An
-    /// error of the watch changes nothing: the last list stays until the watch is back.
+    /// Follows the ConfigMap until `events` end, which those of a watch never do. After an error of the watch, the last
+    /// list stays until the watch recovers.
     pub async fn follow(
         &self,
         events: impl Stream<Item = Result<Event<ConfigMap>, watcher::Error>>,
@@ -135,7 +134,7 @@ impl Registry {
         }
     }
 
-    /// Takes over what the ConfigMap says now, or that it is gone.
+    /// Applies the current ConfigMap. `None`: it has been deleted.
     fn take(&self, object: Option<&ConfigMap>) {
         let requests = self.cordon_requests.lock();
         let before = self.known();
@@ -151,7 +150,7 @@ impl Registry {
         self.known.send_replace(Arc::new(known));
     }
 
-    /// Takes over what admins ask in VIPUControllers now.
+    /// Applies the current requests of admins in VIPUControllers.
     pub fn set_cordons(&self, requests: CordonRequests) {
         let mut current = self.cordon_requests.lock();
         *current = requests;
@@ -168,8 +167,8 @@ impl Registry {
     }
 }
 
-/// What is known once the ConfigMap was seen so, with the cordons as they were. Without a list the last good one stays:
-/// deleting a ConfigMap by mistake must not make anybody believe that there are no controllers.
+/// The controllers of a ConfigMap, with the previous cordons. Without a list, the last valid one stays: the accidental
+/// deletion of a ConfigMap must not remove all controllers.
 fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
     let value = |key| {
         let values = object.map(|object| object.data.as_ref());
@@ -207,7 +206,7 @@ fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
     }
 }
 
-/// Tells the admin what the list now is.
+/// Logs the new list for the admin.
 fn report(known: &Known) {
     let names: Vec<_> = known.entries.iter().map(|entry| &*entry.name).collect();
     match known.source {

@@ -1,10 +1,10 @@
-//! Bounds what the replies of all V-IPU controllers take together, however many of them lie.
+//! Bounds the memory of the replies of all V-IPU controllers, including faulty ones.
 //!
-//! Flow: the first `SMALL` bytes of a reply are read as they come. For the rest it needs a permit, of which there are
-//! few for all controllers and one for each; until it has one, flow control of HTTP/2 holds back its sender. It keeps
-//! the permit until it is decoded. Whoever is slow loses it where others wait, so that a controller that sends
-//! nothing more holds up nobody for long. Replies are decoded one after the other, and of what one lists no more is
-//! kept than its controller's part.
+//! Flow: the first `SMALL` bytes of a reply are read at once. The rest needs two permits: one of its controller, and
+//! one of the few that all controllers share. Until then, the flow control of HTTP/2 stops the sender. The reply keeps
+//! its permits until it is decoded. A slow reply loses them while others wait, so that a controller that stops sending
+//! does not delay the others for long. Replies are decoded one after the other, and each keeps no more list entries
+//! than the share of its controller.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,39 +28,39 @@ use super::model::{LISTED_MAX, PARTITIONS_MAX};
 /// Concurrent reads of one controller. A controller that does not answer delays no other.
 pub(super) const READS: usize = 8;
 
-/// Largest reply that is read, in bytes: the attributes of some thousand IPUs, while a V-POD has at most 256.
+/// Largest reply that is read, in bytes: the attributes of some thousand IPUs. A V-POD has at most 256.
 pub(super) const REPLY_MAX: usize = 8 << 20;
 
 /// Bytes of a reply that are read without a permit. The status of a partition has some hundred.
 const SMALL: usize = 16 << 10;
 
-/// Bytes that a controller may send before they are read: of one reply, and of all. Replies that wait for a permit
-/// never fill the connection, on which another one may have it.
+/// Bytes that a controller may send before they are read: for one reply, and for all. Replies that wait for a permit
+/// never fill the connection, because a reply with the permit may need it.
 pub(super) const STREAM_WINDOW: u32 = 16 << 10;
 pub(super) const CONNECTION_WINDOW: u32 = 256 << 10;
 
 /// Replies larger than `SMALL` that are read at the same time.
 const LARGE: usize = 8;
 
-/// How long a large reply may take to come where others wait. The largest honest one, of some hundred KiB, comes
-/// within a few milliseconds.
+/// Time limit of a large reply while others wait. The largest valid one, of some hundred KiB, arrives within a few
+/// milliseconds.
 const SLICE: Duration = Duration::from_millis(500);
 
-/// Partitions that are kept of the list of each controller: as many as the largest V-POD has IPUs. The partitions
-/// beyond that of all controllers together are as many as one may have.
+/// Partitions kept from the list of each controller: as many as the largest V-POD has IPUs. Beyond that, all
+/// controllers together may keep as many as one controller may have.
 const KEPT_EACH: usize = 256;
 
-/// Controllers that may lie at the same time in what `MOST` says.
+/// Number of simultaneously faulty controllers in `MOST`.
 const CONTROLLERS: usize = 256;
 
-/// What the kernel keeps of a connection at most, and its task with what TLS holds of both directions.
+/// Maximum memory of a connection in the kernel, and of its task with the buffers of TLS for both directions.
 const CONNECTION: usize = (128 << 10) + (48 << 10);
 
 /// Readers of a list at the same time: the inventory, the one that replaces it, and the sweep.
 const READERS: usize = 3;
 
-/// Most memory that the replies of 256 controllers take, in bytes. A buffer that grows has up to twice the bytes that
-/// are in it.
+/// Maximum memory of the replies of 256 controllers, in bytes. A growing buffer has up to twice the capacity of its
+/// content.
 pub const MOST: usize = CONTROLLERS
     * (CONNECTION + CONNECTION_WINDOW as usize + READS * 2 * (SMALL + STREAM_WINDOW as usize))
     + LARGE * 2 * REPLY_MAX
@@ -81,14 +81,14 @@ pub struct Replies(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     large: Arc<Semaphore>,
-    /// Replies that wait for one of those permits.
+    /// Number of replies that wait for a shared permit.
     waiting: AtomicUsize,
     decoding: Semaphore,
-    /// Partitions that may be kept beyond `KEPT_EACH`.
+    /// Partitions that may still be kept beyond `KEPT_EACH`.
     kept: Mutex<usize>,
 }
 
-/// One controller's part of the budget. Clones share it.
+/// The share of one controller in the budget. Clones share it.
 #[derive(Clone, Debug)]
 pub(super) struct Part(Arc<Own>);
 
@@ -96,21 +96,21 @@ pub(super) struct Part(Arc<Own>);
 struct Own {
     all: Replies,
     large: Arc<Semaphore>,
-    /// What it has of the partitions that may be kept beyond `KEPT_EACH`.
+    /// Its share of the partitions beyond `KEPT_EACH`.
     kept: Mutex<usize>,
 }
 
 /// Both permits of a large reply: its controller's, and that of all.
 type Permits = (OwnedSemaphorePermit, OwnedSemaphorePermit);
 
-/// A reply on its way, with the permits that it came to need.
+/// A reply in transfer, with the permits that it holds.
 #[derive(Clone, Debug)]
 pub(super) struct Ticket {
     part: Part,
     permits: Arc<OnceLock<Permits>>,
 }
 
-/// A reply as it came, which holds what it takes until it is dropped.
+/// A received reply. It holds its permits until it is dropped.
 #[derive(Debug)]
 pub(super) struct Reply<M> {
     bytes: Bytes,
@@ -130,7 +130,7 @@ impl Default for Replies {
 }
 
 impl Replies {
-    /// The part of one more controller.
+    /// The share of a further controller.
     pub(super) fn part(&self) -> Part {
         Part(Arc::new(Own {
             all: self.clone(),
@@ -141,7 +141,7 @@ impl Replies {
 }
 
 impl Part {
-    /// What one reply needs.
+    /// The permits of one reply.
     pub(super) fn ticket(&self) -> Ticket {
         Ticket {
             part: self.clone(),
@@ -149,7 +149,7 @@ impl Part {
         }
     }
 
-    /// How many of the partitions that the controller lists may be kept. Those of its list before are dropped soon.
+    /// Returns how many of the listed partitions may be kept. Those of the controller's previous list are dropped soon.
     pub(super) fn keep(&self, listed: usize) -> usize {
         let (mut own, mut left) = (self.0.kept.lock(), self.0.all.0.kept.lock());
         *left += *own;
@@ -174,7 +174,7 @@ impl Drop for Own {
     }
 }
 
-/// Counts one that waits, until it is dropped.
+/// Counts a waiting reply, until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -217,7 +217,7 @@ impl Ticket {
 }
 
 impl<M: Message + Default> Reply<M> {
-    /// Decodes the reply, and answers what is kept of it.
+    /// Decodes the reply, and returns the value to keep.
     pub(super) async fn take<R>(self, keep: impl FnOnce(M) -> R) -> Result<R, Status> {
         let all = &self.ticket.part.0.all.0;
         let decoding = all.decoding.acquire().await;
@@ -230,7 +230,7 @@ impl<M: Message + Default> Reply<M> {
 struct Arriving {
     body: Body,
     bytes: usize,
-    /// Until when it surely keeps its permit.
+    /// Time until which it certainly keeps its permits.
     due: Option<Instant>,
     ticket: Ticket,
 }

@@ -10,7 +10,7 @@ use cluster::{
     tools::Tools,
 };
 
-/// The Kubernetes version for `helm template` and `helm lint`. An installation asks the cluster.
+/// The Kubernetes version for `helm template` and `helm lint`. An installation reads it from the cluster.
 pub(crate) const KUBERNETES: &str = "--kube-version=1.36.3";
 
 /// Helm and kubectl on the shared control plane. Namespace, release and fullname are all `name`, so that the tests of

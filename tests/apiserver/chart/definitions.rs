@@ -89,7 +89,7 @@ async fn upgraded_and_kept(helm: &'static str) {
     another_release_takes_them_over(&admin, &managed).await;
 }
 
-/// CRDs that one release has left become another release's only if an admin says so.
+/// CRDs that one release has left change their release only on an explicit request of an admin.
 async fn another_release_takes_them_over(admin: &Admin, managed: &[&str]) {
     let other = ["install", "other", admin.chart()];
     let other = [&other[..], managed].concat();

@@ -1,4 +1,4 @@
-//! Namespaces in which an IPUJob gives nobody root on a node. The API server enforces it.
+//! Namespaces in which an IPUJob gives no user root on a node. The API server enforces it.
 
 use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};

@@ -139,8 +139,8 @@ async fn both_render_the_same() {
     }
 }
 
-/// What was rendered, sorted. Helm 4 puts webhooks before kinds that it does not know, Helm 3 among
-/// them. Helm 4 also writes an empty line between two files.
+/// The rendered objects, sorted. Helm 4 puts webhooks before kinds that it does not know, Helm 3 among them. Helm 4
+/// also writes an empty line between two files.
 fn documents(rendered: &str) -> Vec<String> {
     let documents = rendered.split("\n---\n").map(str::trim);
     let mut documents: Vec<_> = documents.map(ToOwned::to_owned).collect();

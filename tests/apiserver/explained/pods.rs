@@ -1,5 +1,5 @@
-//! What a job waits for when it has its partition: its Pods. There is no kubelet and no scheduler, so the tests write
-//! what they would write.
+//! A job with its partition waits for its Pods. There is no kubelet and no scheduler, so the tests write their
+//! statuses.
 
 use cluster::wait::{Seen, eventually};
 use k8s_openapi::api::core::v1::{Pod, ResourceQuota};

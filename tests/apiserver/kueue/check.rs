@@ -138,7 +138,7 @@ async fn a_job_without_free_capacity_releases_its_quota_and_is_tried_again() {
         Seen::when(fixture.reserved().await, |reserved| *reserved == 128)
     })
     .await;
-    // Kueue asks again after the delay that the operator named.
+    // Kueue checks again after the delay that the operator named.
     fixture.end("one").await;
     fixture.once_running("three").await;
     fixture.end("two").await;

@@ -247,9 +247,9 @@ impl Fixture {
         self.most_taken.load(Ordering::Relaxed)
     }
 
-    /// Counts the maximum of IPUs from now on. When somebody deactivates a Workload, Kueue 0.19 treats its quota as
-    /// free before it evicts the Workload (`Update` of `pkg/controller/core/workload_controller.go`). So two jobs may
-    /// have IPUs until the partition of the first one is removed.
+    /// Counts the maximum of IPUs from now on. When a user deactivates a Workload, Kueue 0.19 treats its quota as free
+    /// before it evicts the Workload (`Update` of `pkg/controller/core/workload_controller.go`). So two jobs may have
+    /// IPUs until the partition of the first one is removed.
     pub(crate) fn count_anew(&self) {
         self.most_taken.store(0, Ordering::Relaxed);
     }

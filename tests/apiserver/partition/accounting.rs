@@ -30,7 +30,7 @@ const WANTED_VARIABLE: &str = "IPU_OPERATOR_COUNTED_PARTITIONS";
 
 const CONTROLLERS: usize = 8;
 
-/// IPUs of each controller. Together, they have capacity for less than half of what is wanted.
+/// IPUs of each controller. Together, they have capacity for less than half of the requests.
 const IPUS: u32 = 64;
 
 /// The controller that cannot be reached for a while.
@@ -199,8 +199,8 @@ async fn stop(fixture: &mut Fixture) {
     }
 }
 
-/// Starts the next leader. Returns how many IPU-seconds of each controller nobody saw: at most those from the last write of
-/// the leader before until the first write of this one, for which it need not wait for the minute to be over.
+/// Starts the next leader. Returns the unobserved IPU-seconds of each controller: at most those between the last write
+/// of the previous leader and the first write of this one, which does not wait for a full minute.
 async fn handover(fixture: &mut Fixture) -> Vec<f64> {
     let ended = clock::now();
     let before = accounts(fixture).await.unwrap();
@@ -255,7 +255,7 @@ fn check(account: &Accounting, record: Occupancy, unseen: f64) {
     // On a busy machine the leader observes late, and what happened meanwhile is unknown.
     let allowed = unseen + expected / 5.0;
     assert!(unknown <= allowed, "{unknown} are unknown, not {allowed}");
-    // Those in error are in partitions, and all are unhealthy where nobody answers.
+    // IPUs in error are in partitions. If no controller answers, all are unhealthy.
     let seen = allocated(&account.total) + unallocated.others;
     let not_told_apart = unallocated.unhealthy + unknown;
     let used = Duration::from_millis(record.ipu_milliseconds).as_secs_f64();

@@ -1,4 +1,4 @@
-//! VIPUControllers: what they report about V-IPU controllers, and what admins request in them.
+//! VIPUControllers: their reports about V-IPU controllers, and the requests of admins in them.
 
 use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};

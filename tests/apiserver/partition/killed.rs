@@ -183,7 +183,7 @@ fn cut_off(fixture: &Fixture) -> Vec<Call> {
     calls
 }
 
-/// Delivers these calls late. They can be impossible by now, and nobody receives the errors.
+/// Delivers these calls late. They can be impossible by now, and no caller receives the errors.
 fn arrive(fixture: &Fixture, calls: &[Call]) {
     fixture.pods[0].server.with(|world, now| {
         for Call {

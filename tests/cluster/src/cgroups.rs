@@ -100,7 +100,7 @@ fn takes_limits(hierarchy: &Path) -> bool {
     hierarchy == Path::new(ROOT) || !hierarchy.join("cgroup.controllers").exists()
 }
 
-/// Does what a new cgroup needs before it can hold processes.
+/// Configures a new cgroup, so that it can hold processes.
 fn prepare(hierarchy: &Path, node: &str) -> Result<(), FileError> {
     let ours = hierarchy.join(CGROUP);
     if hierarchy.join("cgroup.controllers").exists() {

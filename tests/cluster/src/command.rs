@@ -16,7 +16,7 @@ pub enum CommandError {
     Start {
         /// The command line.
         command: String,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },

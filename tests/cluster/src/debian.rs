@@ -37,7 +37,7 @@ pub enum DebianError {
     /// apt or dpkg failed.
     #[error("failed to {action}")]
     Command {
-        /// What was tried.
+        /// The action.
         action: &'static str,
         /// What failed.
         #[source]
@@ -53,7 +53,7 @@ pub enum DebianError {
         lock: &'static str,
         /// The package, as the lock file names it.
         package: Box<Package>,
-        /// What apt said.
+        /// Error of apt.
         #[source]
         source: CommandError,
     },
@@ -67,7 +67,7 @@ pub enum DebianError {
         lock: &'static str,
         /// The package, as the lock file names it.
         package: Box<Package>,
-        /// What was downloaded.
+        /// The downloaded files.
         actual: String,
     },
 }

@@ -12,11 +12,11 @@ use sha2::{Digest, Sha256};
 #[derive(Debug, thiserror::Error)]
 #[error("failed to {action} {}", path.display())]
 pub struct FileError {
-    /// What was tried.
+    /// The action.
     pub action: &'static str,
     /// On which file or folder.
     pub path: PathBuf,
-    /// What the system said.
+    /// Error of the system.
     #[source]
     pub source: io::Error,
 }

@@ -38,7 +38,7 @@ pub enum ImageError {
     /// A command failed.
     #[error("failed to {action}")]
     Command {
-        /// What was tried.
+        /// The action.
         action: &'static str,
         /// What failed.
         #[source]
@@ -81,7 +81,7 @@ fn pause(settings: &Settings, progress: &Progress) -> Result<Image, ImageError> 
         let source = Tools::source(settings, "kubernetes")?.join("build/pause/linux/pause.c");
         let binary = dir.join("pause");
         let mut cc = Command::new("cc");
-        cc.args(["-Os", "-Wall", "-static", "-DVERSION=lab", "-o"])
+        cc.args(["-Os", "-Wall", "-static", "-DVERSION=harness", "-o"])
             .arg(&binary)
             .arg(source);
         command::run(&mut cc).map_err(|source| ImageError::Command {

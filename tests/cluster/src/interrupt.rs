@@ -1,7 +1,7 @@
-//! Ctrl-C and SIGTERM. The first signal stops the work, so that the lab can clean up. The second ends the lab.
+//! Ctrl-C and SIGTERM. The first signal stops the work, so that the harness can clean up. The second ends the harness.
 //!
-//! While the lab watches for signals, its commands run in their own process groups. So Ctrl-C on the terminal reaches
-//! only the lab: it forwards the signal to a build, but not to the commands that end the cluster.
+//! While the harness watches for signals, its commands run in their own process groups. So Ctrl-C on the terminal
+//! reaches only the harness: it forwards the signal to a build, but not to the commands that end the cluster.
 
 use std::{
     io::{self, IsTerminal},
@@ -19,7 +19,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::signal::unix::{self, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// Exit status of an interrupted lab, as shells define it.
+/// Exit status of an interrupted harness, as shells define it.
 pub const STATUS: u8 = 130;
 
 /// What the first signal does.
@@ -27,14 +27,14 @@ pub const STATUS: u8 = 130;
 pub enum First {
     /// It stops the work of [`unless`], and the caller ends the cluster.
     EndCluster,
-    /// It ends the lab, which prints this text.
+    /// It ends the harness, which prints this text.
     Leave(&'static str),
 }
 
 /// What signals mean at this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// The lab does not watch: signals end the process, and the commands on its terminal.
+    /// The harness does not watch: signals end the process, and the commands on its terminal.
     Unwatched,
     /// Signals stop the work and its commands.
     Working,
@@ -120,7 +120,9 @@ pub fn output(command: &mut Command) -> io::Result<Output> {
         let mut commands = commands();
         match commands.phase {
             Phase::Unwatched => {}
-            Phase::Working if came() => return Err(io::Error::other("the lab was interrupted")),
+            Phase::Working if came() => {
+                return Err(io::Error::other("the harness was interrupted"));
+            }
             Phase::Working | Phase::Ending => {
                 command.process_group(0);
             }
@@ -182,7 +184,7 @@ fn leave(hint: &str, signal: Signal) -> ! {
 fn say(hint: &str) {
     // On a terminal, the line now has the `^C`, and perhaps a step.
     let gap = if io::stderr().is_terminal() { "\n" } else { "" };
-    eprintln!("{gap}lab: interrupted: {hint}");
+    eprintln!("{gap}harness: interrupted: {hint}");
 }
 
 #[cfg(test)]
@@ -193,10 +195,10 @@ mod tests {
 
     use super::*;
 
-    /// The variable that makes the test's program a lab that works until a signal comes.
-    const AS_LAB: &str = "IPU_OPERATOR_TEST_INTERRUPTED";
+    /// The variable that makes the test program work until a signal comes.
+    const AS_CHILD: &str = "IPU_OPERATOR_TEST_INTERRUPTED";
 
-    fn be_a_lab() -> ! {
+    fn work_until_a_signal() -> ! {
         watch(First::EndCluster).unwrap();
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let done = runtime.block_on(unless(async {
@@ -212,33 +214,33 @@ mod tests {
     #[test]
     fn the_first_signal_stops_a_command_and_lets_the_cluster_be_ended() {
         const NAME: &str = "the_first_signal_stops_a_command_and_lets_the_cluster_be_ended";
-        if std::env::var_os(AS_LAB).is_some() {
-            be_a_lab();
+        if std::env::var_os(AS_CHILD).is_some() {
+            work_until_a_signal();
         }
-        let mut lab = Command::new(std::env::current_exe().unwrap())
+        let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--nocapture", NAME])
-            .env(AS_LAB, "1")
+            .env(AS_CHILD, "1")
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(lab.stdout.take().unwrap());
+        let mut said = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
         while !line.contains("working") {
             line.clear();
             assert_ne!(said.read_line(&mut line).unwrap(), 0, "it never worked");
         }
-        let pid = Pid::from_raw(i32::try_from(lab.id()).unwrap());
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
         kill(pid, Signal::SIGTERM).unwrap();
         let mut rest = String::new();
         said.read_to_string(&mut rest).unwrap();
-        let output = lab.wait_with_output().unwrap();
+        let output = child.wait_with_output().unwrap();
         assert!(
             rest.contains("stopped: true, ended: exit status: 0"),
             "{rest}"
         );
         assert_eq!(output.status.code(), Some(i32::from(STATUS)));
-        let hint = "lab: interrupted: ending the cluster; a second Ctrl-C leaves it as it is\n";
+        let hint = "harness: interrupted: ending the cluster; a second Ctrl-C leaves it as it is\n";
         assert_eq!(String::from_utf8_lossy(&output.stderr), hint);
     }
 

@@ -24,7 +24,7 @@ pub enum ClientError {
     Kubeconfig {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: KubeconfigError,
     },
@@ -81,15 +81,15 @@ fn content(server: &str, ca: &Path, identity: &Identity) -> Value {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{
-            "name": "lab",
+            "name": "harness",
             "cluster": {"server": server, "certificate-authority": ca},
         }],
         "users": [{
-            "name": "lab",
+            "name": "harness",
             "user": {"client-certificate": identity.certificate, "client-key": identity.key},
         }],
-        "contexts": [{"name": "lab", "context": {"cluster": "lab", "user": "lab"}}],
-        "current-context": "lab",
+        "contexts": [{"name": "harness", "context": {"cluster": "harness", "user": "harness"}}],
+        "current-context": "harness",
     })
 }
 

@@ -1,4 +1,4 @@
-//! Pure: the versions of Kubernetes that the lab has, and their names.
+//! Pure: the versions of Kubernetes that the harness supports, and their names.
 
 use std::str::FromStr;
 
@@ -17,7 +17,7 @@ pub enum Kubernetes {
     V1_36,
 }
 
-/// A version that the lab does not have.
+/// A version that the harness does not support.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{VARIABLE}={value} is not a pinned version of Kubernetes: set one of {}, or unset the variable for {}",

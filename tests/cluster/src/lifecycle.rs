@@ -78,9 +78,9 @@ pub enum ClusterError {
     /// The API server refused something.
     #[error("failed to {action}")]
     Api {
-        /// What was tried.
+        /// The action.
         action: &'static str,
-        /// What it said.
+        /// The error.
         #[source]
         source: Box<kube::Error>,
     },
@@ -113,7 +113,7 @@ pub enum ClusterError {
     /// `down` could not remove everything.
     #[error("this is left of the cluster: {}", left.join(", "))]
     Left {
-        /// What is left.
+        /// The remaining parts.
         left: Vec<String>,
     },
 }

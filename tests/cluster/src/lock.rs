@@ -22,7 +22,7 @@ pub enum LockError {
     File(#[from] FileError),
     /// Another process holds it.
     #[error(
-        "another `lab` (process {holder}) works with {}: wait for it, or end it", path.display()
+        "another `harness` (process {holder}) works with {}: wait for it, or end it", path.display()
     )]
     Held {
         /// Process id of the holder, which the holder has written.

@@ -60,7 +60,7 @@ pub enum NetworkError {
     Port {
         /// The port.
         port: u16,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },
@@ -130,7 +130,7 @@ fn check_port(port: u16) -> Result<(), NetworkError> {
         Err(source) if source.kind() == io::ErrorKind::AddrInUse => {
             Err(NetworkError::Port { port, source })
         }
-        // Other errors of the probe say nothing about the bridge.
+        // Other errors of the probe do not concern the bridge.
         _ => Ok(()),
     }
 }

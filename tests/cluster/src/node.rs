@@ -85,7 +85,7 @@ pub enum NodeError {
     Spec {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: serde_json::Error,
     },
@@ -101,9 +101,9 @@ pub enum NodeError {
     /// Something of the node could not be set.
     #[error("failed to {action}")]
     System {
-        /// What was tried.
+        /// The action.
         action: &'static str,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: io::Error,
     },

@@ -20,7 +20,7 @@ pub enum PkiError {
     Certificate {
         /// The name in the certificate.
         name: String,
-        /// What was wrong.
+        /// The problem.
         #[source]
         source: rcgen::Error,
     },
@@ -111,7 +111,7 @@ impl Pki {
 impl Authority {
     fn make(dir: &Path, name: &str) -> Result<Self, PkiError> {
         let mut params = CertificateParams::default();
-        subject(&mut params, &format!("ipu-operator-lab-{name}"), None);
+        subject(&mut params, &format!("ipu-operator-harness-{name}"), None);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.key_usages = vec![
             KeyUsagePurpose::KeyCertSign,

@@ -1,10 +1,10 @@
-//! Pure: names, addresses and folders of the cluster. They are fixed, so that what a killed run has left is found by
-//! its name.
+//! Pure: names, addresses and folders of the cluster. They are fixed, so that the remains of a killed run are found by
+//! their names.
 
 use std::path::{Path, PathBuf};
 
 /// Bridge on the machine that joins the nodes.
-pub const BRIDGE: &str = "ipulab0";
+pub const BRIDGE: &str = "ipu-cluster0";
 /// The machine's address on the bridge: Pods reach servers of the machine here.
 pub const HOST_IP: &str = "10.99.0.1";
 /// Range of the bridge.
@@ -20,7 +20,7 @@ pub const DNS_IP: &str = "10.96.0.10";
 /// Port of the API server on [`HOST_IP`].
 pub const API_PORT: u16 = 6443;
 /// Name of the folder in each cgroup hierarchy that holds all containers.
-pub const CGROUP: &str = "ipu-operator-lab";
+pub const CGROUP: &str = "ipu-operator-harness";
 /// Image of every Pod's first container.
 pub const PAUSE_IMAGE: &str = "ipu-operator.local/pause:1";
 /// Image of the name server.
@@ -72,7 +72,7 @@ impl Node {
 
     /// The machine's end of the veth pair of the node.
     pub fn cable(self) -> String {
-        format!("ipulab-{}", self.name)
+        format!("ipu-{}", self.name)
     }
 
     /// The folder of the node's files.

@@ -9,7 +9,7 @@ pub struct Platform {
     pub architecture: &'static str,
 }
 
-/// The platform of the lab.
+/// The platform of the harness.
 pub const AMD64: Platform = Platform {
     target: "x86_64-unknown-linux-gnu",
     architecture: "amd64",

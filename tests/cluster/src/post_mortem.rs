@@ -49,7 +49,7 @@ pub async fn after<T, E>(
     result
 }
 
-/// Saves and prints what explains a failure. If a part is not available, it says so and continues.
+/// Saves and prints the logs that explain a failure. It reports a missing part and continues.
 async fn write(settings: &Settings) {
     let kubeconfig = kubeconfig(&settings.run, "admin");
     if !kubeconfig.exists() {

@@ -18,7 +18,7 @@ use crate::files::{At, FileError, read, remove, write_json};
 
 /// Every daemon of a run, and each process that it starts, has this variable with the run folder as its value. It
 /// identifies also a process that is not recorded yet.
-pub const MARK: &str = "IPU_OPERATOR_LAB";
+pub const MARK: &str = "IPU_OPERATOR_HARNESS";
 
 /// A process that cannot be mistaken for another one that got the same id later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

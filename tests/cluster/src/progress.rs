@@ -147,7 +147,7 @@ fn table(stages: &[Stage], begin: Instant, end: Instant) -> String {
         .iter()
         .zip(ends)
         .map(|(stage, end)| (stage.what, end - stage.begin));
-    let whole = ("in all, from the start of the lab's program", end - begin);
+    let whole = ("in all, since the program started", end - begin);
     let mut table = "measured, stage by stage:\n".to_owned();
     for (what, took) in parts.chain([whole]) {
         // Writing to a String cannot fail.
@@ -183,7 +183,7 @@ mod tests {
             "measured, stage by stage:\n\
              \x20    60.0 s  build\n\
              \x20     1.0 s  start\n\
-             \x20    62.0 s  in all, from the start of the lab's program\n"
+             \x20    62.0 s  in all, since the program started\n"
         );
     }
 }

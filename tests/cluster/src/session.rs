@@ -24,7 +24,7 @@ pub async fn run<T, E: From<ClusterError>>(
         (Ok(_), Err(error)) => Err(error.into()),
         (Err(error), ended) => {
             if let Err(left) = ended {
-                eprintln!("lab: {left}");
+                eprintln!("harness: {left}");
             }
             Err(error)
         }

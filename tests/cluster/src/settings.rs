@@ -1,11 +1,11 @@
-//! The folders that the lab may use (the cache, the run folder and the checkout), and its version of Kubernetes.
+//! The folders that the harness may use (the cache, the run folder and the checkout), and its version of Kubernetes.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::kubernetes::{self, Kubernetes, UnknownKubernetes};
 
-/// The settings of the lab. The lab writes only to its folders, except for the network devices, routes, cgroups and
+/// The settings of the harness. It writes only to its folders, except for the network devices, routes, cgroups and
 /// mount points of the cluster, which `down` removes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
@@ -50,7 +50,7 @@ pub enum SettingsError {
     Kubernetes(#[from] UnknownKubernetes),
 }
 
-/// Folders on which a node mounts other file systems, so the lab's folders must be outside of them.
+/// Folders on which a node mounts other file systems, so the harness's folders must be outside of them.
 const HIDDEN_IN_NODES: [&str; 5] = [
     "/run",
     "/var/run",
@@ -165,7 +165,7 @@ mod tests {
             (None, None, "HOME is not set"),
             (Some("cache"), None, "IPU_OPERATOR_CACHE=cache is not"),
             (Some("/c"), Some("r"), "IPU_OPERATOR_RUN=r is not"),
-            (Some("/c"), Some("/run/lab"), "lies in /run"),
+            (Some("/c"), Some("/run/harness"), "lies in /run"),
         ];
         for (cache, run, expected) in cases {
             let error = Settings::new(cache.map(Into::into), run.map(Into::into), None)

@@ -24,7 +24,7 @@ pub enum ToolsError {
         #[source]
         source: CommandError,
     },
-    /// `tests/tools/<tool>/go.mod` does not say which version.
+    /// `tests/tools/<tool>/go.mod` does not contain the version.
     #[error("{} does not require {module}: add a line `require {module} v<version>`", path.display())]
     NotPinned {
         /// The file.

@@ -17,12 +17,12 @@ const PATIENCE: Duration = Duration::from_mins(4);
 pub enum Seen<T> {
     /// The condition holds.
     Yes(T),
-    /// It does not hold yet. The text says what was seen instead, for the message of a timeout.
+    /// It does not hold yet. The text describes the observed state, for the message of a timeout.
     NotYet(String),
 }
 
 impl<T: Debug> Seen<T> {
-    /// Returns what was found if it is as expected.
+    /// Returns the found value if it is as expected.
     pub fn when(found: T, is_wanted: impl FnOnce(&T) -> bool) -> Self {
         if is_wanted(&found) {
             Self::Yes(found)
@@ -48,7 +48,7 @@ impl<T, E: Display> From<Result<T, E>> for Seen<T> {
 #[derive(Debug, thiserror::Error)]
 #[error("waited {} s without success: {what}; last seen: {last}", waited.as_secs())]
 pub struct WaitedTooLong {
-    /// What was waited for.
+    /// The condition.
     pub what: String,
     /// For how long.
     pub waited: Duration,
@@ -81,8 +81,7 @@ pub async fn until<T, E: Debug>(
     }
 }
 
-/// Waits until `answers`. An error of `check` is final: it says that the server has ended. The outer error is the
-/// timeout.
+/// Waits until `answers`. An error of `check` is final: the server has ended. The outer error is the timeout.
 pub async fn until_or_ended<E>(
     what: impl Into<String>,
     patience: Duration,
@@ -101,7 +100,7 @@ pub async fn until_or_ended<E>(
     .await
 }
 
-/// [`until`] for the body of a test: a check returns what was found, or what was seen instead.
+/// [`until`] for the body of a test: a check returns the found value, or describes the observed state.
 ///
 /// # Panics
 /// Panics if the condition does not hold in time.

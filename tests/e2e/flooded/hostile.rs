@@ -3,9 +3,9 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 
+use harness::operator::NAMESPACE;
 use ipu_api::ipupolicy::PolicyPhase;
 use ipu_guest_host::digest_of;
-use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tests::guests::hostile;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use cluster::wait::{Seen, until};
-use lab::simulator_image;
+use harness::simulator_image;
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 use tests::flood::{Kind, Targets};

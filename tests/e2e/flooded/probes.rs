@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use harness::operator::NAMESPACE;
 use k8s_openapi::api::core::v1::Event;
 use kube::Api;
 use kube::api::ListParams;
-use lab::operator::NAMESPACE;
 use libtest_mimic::Failed;
 use tests::flood::probes::Probes;
 

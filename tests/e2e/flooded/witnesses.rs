@@ -7,11 +7,11 @@
 use std::net::{IpAddr, SocketAddr};
 
 use cluster::wait::{Seen, until};
+use harness::simulator_image;
 use k8s_openapi::api::core::v1::{Container, Pod, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Api;
 use kube::api::PostParams;
-use lab::simulator_image;
 use libtest_mimic::Failed;
 
 use super::Running;

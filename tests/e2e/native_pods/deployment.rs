@@ -1,9 +1,9 @@
 //! A Deployment of two Pods with free IPUs for one of them. The operator is killed meanwhile.
 
 use cluster::wait::{Seen, until};
+use harness::demo::KubectlError;
 use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
-use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! Native Pods that never start: one that is refused, and one that is deleted before its partition is ready.
 
 use cluster::wait::{Seen, until};
+use harness::demo::{CleanupError, partitions_of};
 use k8s_openapi::api::core::v1::Pod;
-use lab::demo::{CleanupError, partitions_of};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 

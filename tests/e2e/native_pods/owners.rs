@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use cluster::wait::{Seen, until};
+use harness::demo::KubectlError;
 use k8s_openapi::api::apps::v1::StatefulSet;
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt};
-use lab::demo::KubectlError;
 use libtest_mimic::Failed;
 use serde_json::json;
 

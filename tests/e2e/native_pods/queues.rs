@@ -4,12 +4,12 @@
 use std::collections::BTreeSet;
 
 use cluster::wait::{Seen, until};
+use harness::demo::{CleanupError, partitions_of};
 use ipu_api::labels::{PARTITION_GATE, POD_UID_LABEL};
 use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
-use lab::demo::{CleanupError, partitions_of};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tests::kueue::apply;
@@ -237,7 +237,7 @@ async fn creates(fixture: &Fixture) -> Result<usize, Failed> {
     Ok(creates)
 }
 
-/// A queued Job of two Pods, which run until they are asked to end.
+/// A queued Job of two Pods, which run until SIGTERM.
 fn batch() -> Value {
     json!({
         "metadata": {"name": "batch", "labels": {QUEUE_LABEL: QUEUE}},

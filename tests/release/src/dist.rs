@@ -107,9 +107,9 @@ impl Dist {
                     .args(["--package", "ipu-operator", "--bin", "ipu-operator"])
                     .args(["--package", "ipu-kubectl", "--bin", PLUGIN])
                     .args(["--package", "vipu-simulator", "--bin", "vipu-simulator"])
-                    // The Makefile builds the lab with these packages too: each crate has the features that all of them
-                    // ask for, and nothing is compiled twice.
-                    .args(["--package", "lab"]);
+                    // The Makefile builds the harness with these packages too: each crate has the features that all of
+                    // them need, and nothing is compiled twice.
+                    .args(["--package", "harness"]);
                 build("the operator and the plugin of kubectl", &mut cargo)
             },
         )?;
@@ -166,7 +166,7 @@ fn cargo_build(checkout: &Path, profile: &str) -> Command {
 }
 
 /// Flags that link the C library into the programs, and make the programs independent of the folder. The Makefile
-/// builds the lab with the same flags, so that nothing is compiled twice.
+/// builds the harness with the same flags, so that nothing is compiled twice.
 pub fn flags(checkout: &Path) -> OsString {
     let folders = [(&*cargo::home(), "/cargo"), (checkout, "/ipu-operator")];
     cargo::naming("-Ctarget-feature=+crt-static", &folders)

@@ -69,8 +69,8 @@ pub fn forget(settings: &Settings, platform: Platform) -> Result<(), FileError> 
     remove(&place(settings, platform))
 }
 
-/// Path of the image for a platform. The image for the lab's own platform has the name of the image
-/// alone.
+/// Path of the image for a platform. The image for the platform of this machine has the name of
+/// the image alone.
 fn place(settings: &Settings, platform: Platform) -> PathBuf {
     if platform == AMD64 {
         return folder(settings, NAME);

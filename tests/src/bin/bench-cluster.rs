@@ -12,7 +12,7 @@ use cluster::{
     session,
     settings::Settings,
 };
-use lab::operator;
+use harness::operator;
 use release::image::compressed_size;
 use tests::{
     figures,

@@ -42,8 +42,8 @@ struct Cli {
     /// of the list of loads.
     #[arg(long, value_delimiter = ',', default_values_t = [60, 3_600, 86_400])]
     limits: Vec<u64>,
-    /// Measure one scale only, and print it as JSON. The program starts itself in this way, because the memory of a
-    /// process that has done other work says nothing.
+    /// Measure one scale only, and print it as JSON. The program starts itself in this way, because earlier work of a
+    /// process distorts its memory.
     #[arg(long, hide = true, num_args = 2, value_names = ["CONTROLLERS", "WAITING"])]
     scale: Option<Vec<usize>>,
 }

@@ -25,7 +25,7 @@ const BROKEN: &str = "broken invariant: ";
 /// The text before and after the name of a failed test.
 const FAILED: (&str, &str) = ("test ", " ... FAILED");
 
-/// What was run with a mistake.
+/// The tests that ran with a mistake.
 struct Verdict(Vec<Finding>);
 
 /// The result of some tests.

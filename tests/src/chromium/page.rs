@@ -35,7 +35,7 @@ pub enum PageError {
     Refused {
         /// The command.
         method: &'static str,
-        /// What Chromium said.
+        /// Error of Chromium.
         message: String,
     },
     /// A script failed.

@@ -86,8 +86,8 @@ impl Admin<'_> {
         command::run(&mut uninstall).map_err(failed("remove a manager with Helm"))
     }
 
-    /// Installs the chart of a manager, which has the same name as the release, with an image of
-    /// the lab.
+    /// Installs the chart of a manager, which has the same name as the release, with an image from
+    /// the cache.
     fn install(
         &self,
         name: &str,

@@ -108,7 +108,7 @@ pub async fn sizes(count: usize) -> Result<Sizes, LoadError> {
     })
 }
 
-/// Both processes, and what they need.
+/// Both processes, and their requirements.
 pub(super) struct Product {
     // Fields drop in this order: the programs end before their servers.
     programs: Supervisor,

@@ -1,4 +1,4 @@
-// A name server with the plugins that the lab's Corefile names, and no others: the whole of CoreDNS
+// A name server with the plugins that the Corefile of the test cluster names, and no others: the whole of CoreDNS
 // brings the clients of every cloud, and takes minutes to build.
 package main
 

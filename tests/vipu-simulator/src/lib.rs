@@ -1,14 +1,14 @@
 //! A simulated V-IPU controller: the user API on a real port, and a second port that orders faults.
 //!
 //! Entry points:
-//! - [`Simulator::start`] runs one within the process of a test, which orders faults through [`Simulator::server`]. The program
-//!   `vipu-simulator` runs one alone, and takes orders by HTTP (`control`).
-//! - [`pod`] is the V-IPU pod with its partitions, and [`allocation`] says which IPUs a partition gets; both are pure.
+//! - [`Simulator::start`] runs one within the process of a test, which orders faults through [`Simulator::server`]. The
+//!   program `vipu-simulator` runs one alone, and takes orders by HTTP (`control`).
+//! - [`pod`] is the V-IPU pod with its partitions, and [`allocation`] chooses the IPUs of a partition; both are pure.
 //! - [`faults`] has every fault, `lies` those of a reply's content, and [`codes`] the gRPC codes of refusals.
-//! - `service` speaks the user API, `listener` accepts its connections, and [`journal`] records its calls.
+//! - `service` serves the user API, `listener` accepts its connections, and [`journal`] records its calls.
 //!
-//! It must not know the operator or Kubernetes. Of the V-IPU client it uses the protocol buffers, and of the API the entry of a
-//! list of controllers.
+//! It must not know the operator or Kubernetes. Of the V-IPU client it uses the protocol buffers, and of the API the
+//! entry of a list of controllers.
 #![forbid(unsafe_code)]
 
 pub mod allocation;

@@ -1,4 +1,5 @@
-//! The simulated server's port: accepts connections, refuses them if an order says so, and can close any of them.
+//! The simulated server's port: accepts connections, refuses them if there is an order to do so, and can close any of
+//! them.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -69,7 +69,7 @@ pub struct Partition {
     pub replicas: u32,
     /// Whether it may be reconfigured.
     pub reconfigurable: bool,
-    /// Whether it may be moved, as the last create or reset said.
+    /// Whether it may be moved, by the last create or reset.
     #[serde(default)]
     pub relocatable: bool,
     /// Its stage.

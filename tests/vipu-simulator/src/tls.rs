@@ -28,7 +28,7 @@ pub enum TlsError {
     Read {
         /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: pem::Error,
     },

@@ -29,7 +29,7 @@ fn asking_for(world: &mut World, node: &str) {
     world.0.node_selector = vec![("zone".to_owned(), "a".to_owned()), label];
 }
 
-/// What is different in one case.
+/// The difference of one case.
 type Change = fn(&mut World);
 
 fn decide(change: Change) -> Decision {

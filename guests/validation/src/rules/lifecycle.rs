@@ -8,8 +8,8 @@ use super::fields::{at, broken, whole};
 const RESTART_TYPES: [&str; 4] = ["Always", "OnFailure", "Never", "ExitCode"];
 const CLEAN_POLICIES: [&str; 3] = ["None", "Workers", "All"];
 
-/// Checks `launcher`, `interactive`, `restartPolicy`, `cleanPodPolicy`, and the fields that mean
-/// what they mean in a Kubernetes Job.
+/// Checks `launcher`, `interactive`, `restartPolicy`, `cleanPodPolicy`, and the fields with the
+/// meaning of those of a Kubernetes Job.
 pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
     check_launcher(spec, verdict);
     check_interactive(spec, verdict);

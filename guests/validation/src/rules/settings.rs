@@ -1,11 +1,11 @@
-//! Pure: what an admin can set about the rules.
+//! Pure: the admin's settings of the rules.
 
 use serde_json::Value;
 
-/// What an admin can set about the rules.
+/// The admin's settings of the rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Most IPUs that one instance of a job may ask for.
+    /// Maximum IPUs of one instance of a job.
     pub max_ipus_per_job: u32,
 }
 
@@ -18,8 +18,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads settings such as `{"maxIpusPerJob": 64}`. What is missing keeps its default, and keys
-    /// of other policies are passed over. The error names the key, the value and the rule.
+    /// Reads settings such as `{"maxIpusPerJob": 64}`. Missing keys have their defaults, and keys
+    /// of other policies are ignored. The error names the key, the value and the rule.
     pub fn parse(json: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(json)
             .map_err(|error| format!("the settings are not JSON: {error}"))?;

@@ -49,7 +49,7 @@ fn status(read: Result<Admitted, Refusal>) -> u16 {
     }
 }
 
-/// What a hostile review sent, six at once: some 670 bytes of memory for each 7 that are sent.
+/// Six concurrent hostile reviews: each 7 bytes take some 670 bytes of memory.
 fn hostile() -> String {
     let elements = vec![r#"{"":0}"#; 1_100_000].join(",");
     format!(

@@ -1,4 +1,4 @@
-//! What a defaulting policy may change.
+//! The changes that a defaulting policy may make.
 
 use serde_json::{Value, json};
 

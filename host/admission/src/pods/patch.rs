@@ -47,7 +47,7 @@ pub(super) fn additions(pod: &Value, request: &PodRequest) -> Vec<PatchOperation
     operations
 }
 
-/// The whole patch, after the guests: `job` is the IPUJob that they made of the Pod with these changes.
+/// The whole patch, after the guests: `job` is the IPUJob of the Pod with their changes.
 pub(super) fn finished(
     mut operations: Vec<PatchOperation>,
     changes: Patch,

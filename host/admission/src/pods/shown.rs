@@ -13,9 +13,8 @@ const SIZE: &str = "spec.ipusPerJobInstance";
 /// The field of an IPUJob that holds its Pods.
 const TEMPLATE: &str = "spec.workers.template.";
 
-/// The IPUJob of one instance with one worker that this Pod amounts to. Its metadata is the Pod's, with the label that
-/// tells a native Pod from a job. The `restartPolicy` of the Pod is missing: in an IPUJob, the field of that name means
-/// something else.
+/// The IPUJob of one instance with one worker that corresponds to this Pod. Its metadata is that of the Pod, with the
+/// label of native Pods. It lacks the `restartPolicy` of the Pod, because that field has another meaning in an IPUJob.
 pub(super) fn as_job(mut pod: Value, namespace: &str, ipus: u32) -> Value {
     let mut metadata = match pod["metadata"].take() {
         Value::Object(metadata) => metadata,

@@ -1,4 +1,4 @@
-//! What is read of an AdmissionReview, and what is said of a body that is none.
+//! Parsing of AdmissionReviews, and the errors of invalid bodies.
 
 use ipu_guest_host::context::Operation;
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! Pure: what the end of a remote command means, and what an error of the API server calls for.
+//! Pure: interprets the end of a remote command and errors of the API server.
 
 use std::error::Error;
 use std::io;
@@ -6,16 +6,16 @@ use std::io;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::UpgradeConnectionError;
 
-/// The remote side could not say how the command ended, because it never ran or was cut off.
+/// The exit code is unknown, because the command never ran or was aborted.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node could not run the command: {message}")]
 pub struct NoExitCode {
-    /// What the node said.
+    /// Message of the node.
     pub message: String,
 }
 
-/// The exit code of the remote command, from the Status that ends the stream. A command that was
-/// ended by signal n has the code 128 + n, which the container runtime has already made of it.
+/// The exit code of the remote command, from the final Status of the stream. The container runtime reports a command
+/// that was ended by signal n with the code 128 + n.
 pub fn exit_code(status: &Status) -> Result<u8, NoExitCode> {
     if status.status.as_deref() == Some("Success") {
         return Ok(0);
@@ -30,7 +30,7 @@ pub fn exit_code(status: &Status) -> Result<u8, NoExitCode> {
         .find(|cause| cause.reason.as_deref() == Some("ExitCode"))
         .and_then(|cause| cause.message.as_deref()?.parse::<i64>().ok());
     match code {
-        // A failure never becomes a success, whatever the number says.
+        // A failure is never reported as a success, even with the exit code 0.
         Some(code) => Ok(u8::try_from(code)
             .ok()
             .filter(|code| *code > 0)
@@ -44,7 +44,7 @@ pub fn exit_code(status: &Status) -> Result<u8, NoExitCode> {
     }
 }
 
-/// Whether asking again may help, where asking twice does no harm.
+/// Whether a retry may help, if the request is idempotent.
 pub fn is_transient(error: &kube::Error) -> bool {
     match error {
         kube::Error::Service(_) | kube::Error::HyperError(_) => true,
@@ -52,8 +52,8 @@ pub fn is_transient(error: &kube::Error) -> bool {
     }
 }
 
-/// Whether the request certainly did nothing, so that it may be sent again although it starts a
-/// command: the server could not be reached at all, or said that it cannot serve it now.
+/// Whether the request certainly had no effect, so that it can be repeated although it starts a command: the server was
+/// unreachable, or it replied that it cannot serve the request now.
 pub fn was_turned_away(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => status.code == 429 || status.code >= 500,
@@ -82,7 +82,7 @@ fn never_connected(error: &(dyn Error + 'static)) -> bool {
     false
 }
 
-/// What a user can do about an error of the API server, as the end of a sentence.
+/// Advice for users about an error of the API server, as the end of a sentence.
 pub fn advice(error: &kube::Error) -> &'static str {
     let code = match error {
         kube::Error::Api(status) => status.code,

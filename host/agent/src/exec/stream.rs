@@ -1,7 +1,7 @@
-//! Carries stdin, stdout and stderr of one remote command over the API server's WebSocket.
+//! Copies stdin, stdout and stderr of one remote command over the API server's WebSocket.
 //!
-//! kube's own loop is not used: it sends and receives in turn, so that a command which answers more
-//! than it has read stops for ever, and it cuts the output where the server has no half-close.
+//! kube's own loop is not used. It sends and receives in turn, so a command that writes more than it reads blocks for
+//! ever. It also truncates the output if the server has no half-close.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,25 +14,25 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{self, Message};
 
-/// Channels of the protocol: the first byte of every message.
+/// Channels of the protocol. The first byte of a message is its channel.
 const STDIN: u8 = 0;
 const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const STATUS: u8 = 3;
-/// Version 5 only: the channel that the second byte names has ended.
+/// Version 5 only: the channel in the second byte has ended.
 const CLOSE: u8 = 255;
 
 /// Bytes of stdin in one message.
 const CHUNK: usize = 32 * 1024;
 
-/// How a quiet connection is watched.
+/// Detection of a dead connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
-    /// How often it is shown to be alive, for the load balancers on its way, and the API server asked
-    /// whether it is: every WebSocket server answers a ping at once.
+    /// Period of the pings. They keep the connection open in load balancers, and check the API server: every WebSocket
+    /// server answers a ping at once.
     pub ping: Duration,
-    /// How long nothing may come, not even the answer to a ping, before it counts as cut. A program may be
-    /// silent for days.
+    /// Time without any message, even without the answer to a ping, after which the connection counts as dead. A
+    /// program may write nothing for days.
     pub silence: Duration,
 }
 
@@ -45,38 +45,38 @@ impl Default for Pace {
     }
 }
 
-/// Why the stream broke before the command's end was known.
+/// Why the stream failed before the end of the command was known.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The connection failed.
     #[error("failed to receive from the container; the connection to the API server broke")]
     Receive(#[source] tungstenite::Error),
-    /// The connection was closed in the middle.
+    /// The connection was closed early.
     #[error("failed to learn how the command ended: the connection was closed before its end")]
     Closed,
-    /// The API server does not answer pings any more: the connection was cut somewhere on its way.
+    /// The API server does not answer pings any more: the connection is dead.
     #[error(
         "failed to hear from the API server, which answers no ping any more; the connection was cut"
     )]
     Silent,
-    /// The end of the command was told in words that are not understood.
+    /// The Status at the end of the command could not be parsed.
     #[error("failed to read how the command ended")]
     Status(#[source] serde_json::Error),
-    /// Our own stdout or stderr does not take more.
+    /// Our own stdout or stderr accepts no more output.
     #[error("failed to write the command's {stream}")]
     Write {
         /// `stdout` or `stderr`.
         stream: &'static str,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// Carries the streams until the command has ended, and answers how it ended.
+/// Copies the streams until the command has ended, and returns its result.
 ///
-/// `half_close` says whether the server knows protocol version 5. Where it does not, the end of
-/// stdin cannot be told to the command: closing the connection would cut its output.
+/// `half_close`: the server supports version 5 of the protocol. Otherwise the command does not learn of the end of
+/// stdin, because closing the connection would truncate its output.
 pub async fn carry<S>(
     socket: WebSocketStream<S>,
     (half_close, pace): (bool, Pace),
@@ -94,7 +94,7 @@ where
         std::pin::pin!(receive(from_server, stdout, stderr, (pace.silence, &taken)));
     tokio::select! {
         ended = &mut receiving => ended,
-        // The command may have closed its stdin and still be writing: its end is what counts.
+        // The command may have closed its stdin and still write. Only its end counts.
         () = &mut sending => {
             taken.nothing_is_sent();
             receiving.await
@@ -102,8 +102,8 @@ where
     }
 }
 
-/// How much of stdin the API server has taken, in messages. It reads what is sent in its order: a command
-/// that is deaf keeps it from a ping behind that.
+/// Number of stdin messages that the API server has read. It reads messages in order: a command that does not read its
+/// stdin blocks the pings behind it.
 #[derive(Debug, Default)]
 struct Taken {
     sent: AtomicU64,
@@ -111,18 +111,18 @@ struct Taken {
 }
 
 impl Taken {
-    /// A ping that says how much was sent before it.
+    /// A ping with the number of messages that were sent before it.
     fn ping(&self) -> Message {
         let sent = self.sent.load(Ordering::Relaxed);
         Message::Ping(sent.to_be_bytes().to_vec().into())
     }
 
-    /// Nothing is sent any more, so that every silence is a sign.
+    /// Records that nothing more is sent. From now on, a missing answer always means a dead connection.
     fn nothing_is_sent(&self) {
         self.sent.store(0, Ordering::Relaxed);
     }
 
-    /// Takes in the answer to a ping.
+    /// Records the answer to a ping.
     fn answered(&self, payload: &[u8]) {
         if let Ok(count) = payload.try_into() {
             let received = u64::from_be_bytes(count);
@@ -130,7 +130,7 @@ impl Taken {
         }
     }
 
-    /// Whether the command may be deaf, so that no answer to a ping is no sign.
+    /// Whether the command may not be reading its stdin, so that a missing answer to a ping proves nothing.
     fn may_be_deaf(&self) -> bool {
         self.received.load(Ordering::Relaxed) < self.sent.load(Ordering::Relaxed)
     }
@@ -157,7 +157,7 @@ async fn send<S>(
                     taken.sent.fetch_add(1, Ordering::Relaxed);
                     frame(STDIN, &buffer[..length])
                 }
-                // An unreadable stdin is an ended one: the command must not wait for it.
+                // An unreadable stdin counts as ended, so that the command does not wait for it.
                 Ok(_) | Err(_) => {
                     open = false;
                     if !half_close {
@@ -181,9 +181,8 @@ fn frame(channel: u8, payload: &[u8]) -> Message {
     Message::binary(bytes)
 }
 
-/// Writes out what the command says, until the Status that ends it. Where the command may be deaf, a cut
-/// connection is told by the kernel, which sends what was not acknowledged again for about a quarter of an
-/// hour.
+/// Writes the output of the command until the Status at its end. If the command may not be reading its stdin, only the
+/// kernel detects a dead connection, after it has retransmitted for about a quarter of an hour.
 async fn receive<S>(
     mut from_server: SplitStream<WebSocketStream<S>>,
     mut stdout: impl AsyncWrite + Unpin,
@@ -206,7 +205,7 @@ where
                 taken.answered(&payload);
                 continue;
             }
-            // Nothing follows it, also where the server leaves the connection open.
+            // Nothing follows it, even if the server leaves the connection open.
             Message::Close(_) => break,
             _ => continue,
         };

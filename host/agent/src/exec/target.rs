@@ -1,10 +1,10 @@
-//! Pure: which container of a Pod a command goes to, and whether it can run there.
+//! Pure: selects the container of a Pod for a command, and checks that it runs.
 
 use k8s_openapi::api::core::v1::{ContainerState, Pod};
 
 use crate::DEFAULT_CONTAINER_ANNOTATION;
 
-/// Why no command can run in a Pod now.
+/// Why no command can run in a Pod.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The Pod has no container at all.
@@ -15,13 +15,12 @@ pub enum TargetError {
     NotRunning {
         /// Name of the container.
         container: String,
-        /// What it does instead.
+        /// Its state.
         state: String,
     },
 }
 
-/// The name of the running container that a command goes to: the one that the Pod's annotation
-/// names, else its first.
+/// Returns the name of the container for a command: the one in the Pod's annotation, otherwise the first. It must run.
 pub fn container(pod: &Pod) -> Result<&str, TargetError> {
     let name = main_container(pod).ok_or(TargetError::NoContainer)?;
     let state = pod

@@ -10,8 +10,8 @@ pub(super) fn of_the_spec() -> Vec<ValidationRule> {
     vec![instances_stay_with_a_launcher(), manager_stays()]
 }
 
-/// `kubectl scale` and HorizontalPodAutoscalers write a Scale that no webhook of ours sees, so this
-/// rule stands in the definition.
+/// `kubectl scale` and HorizontalPodAutoscalers write a Scale, which our webhooks do not see. So the definition
+/// contains this rule.
 fn instances_stay_with_a_launcher() -> ValidationRule {
     rule(
         "jobInstances",

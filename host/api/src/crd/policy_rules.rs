@@ -1,4 +1,4 @@
-//! The rules of an IPUPolicy that hold whoever writes it: the API server checks them itself.
+//! The rules of an IPUPolicy that apply to every writer: the API server itself checks them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::ValidationRule;
 

@@ -19,7 +19,7 @@ for the cluster that it asks.
   1.2.0, and its first version is not known. `0.1.0` is the first version of this operator.
 ";
 
-/// Fields that are a type of Kubernetes, whose own documents describe it, by the end of their path.
+/// Fields with a type of Kubernetes, which the documents of Kubernetes describe, by the end of their path.
 const OF_KUBERNETES: [(&str, &str); 6] = [
     ("workers.template", "PodTemplateSpec"),
     ("launcher.env", "[]EnvVar"),
@@ -117,7 +117,7 @@ fn columns(version: &CustomResourceDefinitionVersion) -> String {
 struct Rows<'a> {
     kind: &'a str,
     part: &'a str,
-    /// The rules in CEL, whose paths begin at the part.
+    /// The rules in CEL, with paths that begin at the part.
     validations: &'a [ValidationRule],
     lines: Vec<String>,
 }
@@ -166,7 +166,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// What the rules in CEL say about a field.
+    /// The description of a field by the rules in CEL.
     fn messages(&self, path: &str) -> impl Iterator<Item = String> {
         let of_the_field = |rule: &&ValidationRule| rule.field_path.as_deref() == Some(path);
         let rules = self.validations.iter().filter(of_the_field);
@@ -174,7 +174,7 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// How the type of a field is called, and where there are fields below it: what stands between.
+/// The name of a field's type and, if it has fields, the separator before them.
 fn type_and_below(field: &JSONSchemaProps) -> (String, Option<(&'static str, &JSONSchemaProps)>) {
     if let Some(JSONSchemaPropsOrArray::Schema(item)) = &field.items {
         if is_condition(item) {

@@ -1,4 +1,4 @@
-//! Pure: what a Pod says of IPUs, before it is checked: in the JSON of a review, or in the fields of a watched Pod.
+//! Pure: the unchecked fields of a Pod about IPUs, from the JSON of a review or from a watched Pod.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub(super) struct RawRequest<'a> {
 }
 
 impl<'a> RawRequest<'a> {
-    /// Reads a Pod whose types nobody has checked.
+    /// Reads a Pod with unchecked types.
     pub(super) fn of_json(pod: &'a Value) -> Self {
         let annotations = pod.pointer("/metadata/annotations");
         let annotation = |key: &str| annotations?.get(key).map(Cow::Borrowed);

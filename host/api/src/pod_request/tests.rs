@@ -1,4 +1,4 @@
-//! Requests that can be read, and what is said of the others.
+//! Valid requests, and the errors of invalid ones.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Pure: what the dashboard keeps of a VIPUController.
+//! Pure: the fields that the dashboard stores of a VIPUController.
 
 use ipu_api::accounting::{Accounting, Period};
 use ipu_api::vipu_controller::{ControllerIpus, VIPUController};
@@ -31,7 +31,7 @@ pub struct Controller {
     /// Whether new partitions can be created on it.
     #[serde(skip)]
     pub is_open: bool,
-    /// Who has cordoned or drained it.
+    /// The user who has cordoned or drained it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
     /// Why.
@@ -70,7 +70,7 @@ pub struct Accounted {
 }
 
 impl Controller {
-    /// What is kept of an object. `None`: it cannot be read.
+    /// The stored fields of an object. `None`: it is unreadable.
     pub fn of(object: DynamicObject) -> Option<Self> {
         let object: VIPUController = object.try_parse().ok()?;
         let spec = object.spec;
@@ -108,12 +108,12 @@ impl Controller {
         if !self.is_open {
             return 0;
         }
-        // Earlier versions of the operator report only what is free.
+        // Earlier versions of the operator report only the free IPUs.
         self.ipus.largest_fit.unwrap_or(self.ipus.largest_free)
     }
 }
 
-/// The last hours. Those before, and the days, are not kept.
+/// The last hours. Earlier hours, and days, are not stored.
 fn accounted(accounting: Accounting) -> Accounted {
     let mut hours = accounting.hours;
     hours.drain(..hours.len().saturating_sub(HOURS_MAX));

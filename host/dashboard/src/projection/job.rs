@@ -1,4 +1,4 @@
-//! Pure: what the dashboard keeps of an IPUJob.
+//! Pure: the fields that the dashboard stores of an IPUJob.
 
 use ipu_api::ipujob_status::{JobCondition, JobState};
 use ipu_api::queueing::STARTED_OUTSIDE_QUEUE;
@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::shown::shown;
 
-/// Conditions that say why a job waits for something else than IPUs, with their status, the first cause first.
+/// Conditions that explain a wait for something else than IPUs, with their status, in the order of the causes.
 const OBSTACLES: [(&str, &str); 3] = [
     ("QuotaReserved", "False"),
     PODS_NOT_READY,
     ("Suspended", "True"),
 ];
 
-/// The condition that names what Pods wait for.
+/// The condition with the obstacle of the Pods.
 const PODS_NOT_READY: (&str, &str) = ("PodsReady", "False");
 
 /// An IPUJob. Its spec, which contains the templates of its Pods, is not kept.
@@ -47,7 +47,7 @@ pub struct Obstacle {
 }
 
 impl Job {
-    /// What is kept of an object. A job without a readable state waits.
+    /// The stored fields of an object. A job without a readable state waits.
     pub fn of(object: DynamicObject) -> Option<Self> {
         let state = object.data.pointer("/status/launcherStatus");
         let state = state.and_then(|state: &Value| JobState::deserialize(state).ok());
@@ -68,7 +68,7 @@ impl Job {
 fn obstacle(state: JobState, conditions: &[JobCondition]) -> Option<Obstacle> {
     let obstacles = match state {
         JobState::Pending | JobState::Suspended => &OBSTACLES[..],
-        // A job without a launcher is Running as soon as its Pods exist, also if one of them cannot start.
+        // A job without a launcher is Running when its Pods exist, even if one of them cannot start.
         JobState::Running => &[PODS_NOT_READY],
         JobState::Completed | JobState::Failed => &[],
     };

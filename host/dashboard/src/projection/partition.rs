@@ -1,4 +1,4 @@
-//! Pure: what the dashboard keeps of an IPUPartition.
+//! Pure: the fields that the dashboard stores of an IPUPartition.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ const HELD_MAX: usize = 8;
 pub struct Partition {
     /// Its name.
     pub name: String,
-    /// Whose partition it is.
+    /// Its owner.
     pub owner: Owner,
     /// Which of its owner's partitions it is.
     pub slot: u32,
@@ -56,11 +56,11 @@ pub struct Partition {
     pub more_reasons: usize,
     /// What happened last.
     pub message: Option<String>,
-    /// Node labels that its Pods ask for.
+    /// Node selector of its Pods.
     pub node_selector: BTreeMap<String, String>,
 }
 
-/// Whose partition it is.
+/// The owner of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Owner {
     /// Such as `IPUJob`.
@@ -86,13 +86,13 @@ pub struct Reason {
 }
 
 impl Partition {
-    /// What is kept of an object. `None`: it cannot be read.
+    /// The stored fields of an object. `None`: it is unreadable.
     pub fn of(object: DynamicObject) -> Option<Self> {
         let object: IPUPartition = object.try_parse().ok()?;
         Some(Self::new(&object))
     }
 
-    /// What is kept of an IPUPartition.
+    /// The stored fields of an IPUPartition.
     pub fn new(object: &IPUPartition) -> Self {
         let empty = IPUPartitionStatus::default();
         let status = object.status.as_ref().unwrap_or(&empty);
@@ -132,7 +132,7 @@ impl Partition {
         }
     }
 
-    /// The V-IPU controllers that have or may have something of it.
+    /// The V-IPU controllers that certainly or possibly have a partition of it.
     pub fn places(&self) -> impl Iterator<Item = &str> {
         let held = self.held.keys().map(String::as_str);
         self.controller.as_deref().into_iter().chain(held)

@@ -1,4 +1,4 @@
-//! Pure: what the dashboard keeps of an IPUPolicy.
+//! Pure: the fields that the dashboard stores of an IPUPolicy.
 
 use ipu_api::ipupolicy::{IPUPolicy, ShadowCounts};
 use jiff::Timestamp;
@@ -46,7 +46,7 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// What is kept of an object. `None`: it cannot be read.
+    /// The stored fields of an object. `None`: it is unreadable.
     pub fn of(object: DynamicObject) -> Option<Self> {
         let object: IPUPolicy = object.try_parse().ok()?;
         let status = object.status.unwrap_or_default();

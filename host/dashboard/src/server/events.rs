@@ -13,10 +13,10 @@ use crate::cluster::Cluster;
 use crate::shared::Shared;
 use crate::view::{Changes, View};
 
-/// Time in which further changes are gathered before they are told.
+/// Time in which further changes are combined into one event.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// What one page is told.
+/// An event for a page.
 struct Follower {
     shared: Shared,
     changes: watch::Receiver<Changes>,

@@ -1,5 +1,5 @@
-//! Pure: who may use the server. It has the rights of its user, and every program and every web page on the machine can
-//! reach its port.
+//! Pure: authorizes requests to the server. The server has the rights of its user, and every program and every web page
+//! on the machine can reach its port.
 
 /// Content-Security-Policy of every response: nothing but what this server serves.
 pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -40,7 +40,7 @@ pub struct Asked<'a> {
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// A web page has made the browser believe that its name is this machine.
+    /// A web page used DNS rebinding: its host name resolves to this machine.
     #[error(
         "this server answers requests for its own address alone: open the URL that kubectl ipu dashboard printed"
     )]
@@ -50,7 +50,7 @@ pub enum Refusal {
         "there is nothing here: open the URL that kubectl ipu dashboard printed, with its secret"
     )]
     Token,
-    /// It would write.
+    /// It is not a read.
     #[error("this server only reads: use GET")]
     Method,
 }
@@ -95,7 +95,7 @@ impl Guard {
     }
 }
 
-/// Compares in a time that does not tell where two texts differ.
+/// Compares in constant time.
 fn is_equal(one: &str, other: &str) -> bool {
     let pairs = one.bytes().zip(other.bytes());
     let difference = pairs.fold(0, |all, (one, other)| all | (one ^ other));

@@ -5,7 +5,7 @@ use ipu_text::sanitize;
 
 use crate::view::Page;
 
-/// Rows of a page if the request does not say how many.
+/// Default number of rows of a page.
 const LIMIT: usize = 50;
 
 /// Most rows of a page.
@@ -31,16 +31,16 @@ pub struct Parameters {
     pub page: Page,
 }
 
-/// A parameter that is not understood.
+/// A parameter is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParameterError {
-    /// It is none of this request.
+    /// The request has no such parameter.
     #[error("parameter \"{0}\" is unknown here: remove it")]
     Unknown(String),
-    /// It stands there twice.
+    /// It occurs twice.
     #[error("parameter {0} stands there more than once: give it once")]
     Repeated(&'static str),
-    /// It is no number of rows.
+    /// It is not a number of rows.
     #[error("parameter {name} is \"{value}\", which is no whole number from {least} to {most}")]
     Number {
         /// Its name.
@@ -52,10 +52,10 @@ pub enum ParameterError {
         /// The largest one.
         most: usize,
     },
-    /// It is no name.
+    /// It is not a name.
     #[error("parameter namespace is \"{0}\", which is no name of a namespace")]
     Namespace(String),
-    /// It is no address.
+    /// It is not an address.
     #[error("parameter controller is longer than 300 bytes: give host:port")]
     Controller,
 }

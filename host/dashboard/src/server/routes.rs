@@ -33,7 +33,7 @@ const PAGES: usize = 16;
 /// Most partitions that are read from the API server at a time.
 const READS: usize = 4;
 
-/// What the views are made of.
+/// Sources of the views.
 #[derive(Clone)]
 pub struct Sources {
     shared: Shared,
@@ -43,7 +43,7 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// The watched objects, and a client for what is read when somebody looks at it.
+    /// The watched objects, and a client for reads on demand.
     pub fn new(shared: Shared, client: Client) -> Self {
         Self {
             shared,
@@ -79,7 +79,7 @@ pub fn router(sources: Sources, guard: Guard) -> Router {
         .layer(middleware::from_fn_with_state(Arc::new(guard), guarded))
 }
 
-/// Refuses what is not of the page, and adds the headers that every response has.
+/// Refuses requests that are not from the page, and adds the headers that every response has.
 async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) -> Response {
     let mut response = match check(&guard, &request) {
         Ok(()) => next.run(request).await,
@@ -123,7 +123,7 @@ fn hosts(headers: &HeaderMap) -> Vec<&str> {
         .collect()
 }
 
-/// The URL without a slash at its end has other relative paths than the page uses.
+/// Without the slash at its end, the URL would resolve relative paths differently.
 async fn to_page(Path(token): Path<String>) -> Response {
     (
         StatusCode::PERMANENT_REDIRECT,
@@ -220,7 +220,7 @@ async fn follow(State(sources): State<Sources>) -> Response {
     }
 }
 
-/// A view as JSON, or what is wrong with the parameters.
+/// A view as JSON, or the error of the parameters.
 fn answer<T: Serialize>(
     sources: &Sources,
     uri: &Uri,

@@ -1,4 +1,4 @@
-//! Serves routes on a listener, within limits on connections and on the time that a client may take for a head.
+//! Serves routes on a listener, within limits on connections and on the time for the head of a request.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use tokio::time::sleep;
 /// Pause after a connection could not be accepted, for example because the process has too many files open.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// What the server takes on.
+/// Limits of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at the same time. Further ones wait until one of them ends.
     pub connections: usize,
-    /// How long the head of a request may take, which is also how long an idle connection is kept.
+    /// Time limit of the head of a request, and so of an idle connection.
     pub head: Duration,
 }
 

@@ -23,7 +23,7 @@ use crate::shared::Shared;
 
 const HOST: &str = "127.0.0.1:8001";
 
-/// A server over an API server that gives these answers by path, and what was asked of it.
+/// A server with an API server that gives these answers by path, and the requests to it.
 struct Server {
     routes: Router,
     shared: Shared,
@@ -287,7 +287,7 @@ async fn events_name_the_views_that_changed_and_end_with_the_rights() {
     );
     assert_eq!(next(&mut body).await, None);
 
-    // Another page is told at once.
+    // Another page gets the event at once.
     let mut body = server.get("/secret/api/events").await.into_body();
     let first = next(&mut body).await.unwrap();
     assert!(first.contains("event: ended"), "{first}");

@@ -1,4 +1,4 @@
-//! Pure: which views a change of the cluster is about.
+//! Pure: the views that a change of the cluster affects.
 
 use serde::Serialize;
 
@@ -22,7 +22,7 @@ pub enum View {
     History,
 }
 
-/// How often each kind has changed.
+/// The number of changes of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes([u64; Kind::ALL.len()]);
 
@@ -37,7 +37,7 @@ impl View {
         Self::History,
     ];
 
-    /// What it is made of.
+    /// Its source kinds.
     fn kinds(self) -> &'static [Kind] {
         match self {
             Self::Controllers => &[Kind::Controllers, Kind::Partitions, Kind::Jobs],

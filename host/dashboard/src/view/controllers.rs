@@ -113,7 +113,7 @@ fn blocks(cluster: &Cluster, address: &str, partitions: &[&Partition]) -> Vec<Bl
     partitions.iter().map(block).collect()
 }
 
-/// The IPUs that no known partition has, so that all blocks add up to the IPUs of the V-IPU controller.
+/// The IPUs in no known partition, so that all blocks add up to the IPUs of the V-IPU controller.
 fn rest(
     controller: &Controller,
     blocks: &[Block],
@@ -125,7 +125,7 @@ fn rest(
         .iter()
         .map(|one| one.ipus)
         .fold(0, u32::saturating_add);
-    // What the V-IPU controller reports as the operator's, and no known IPUPartition has.
+    // IPUs that the V-IPU controller reports as used by the operator, without a known IPUPartition.
     let reported = ipus.used.saturating_sub(ipus.used_by_others);
     let unknown = reported.saturating_sub(own);
     let taken = own

@@ -19,7 +19,7 @@ use crate::view::job_state;
 /// Most reasons, attempts and conditions that are shown.
 const LINES_MAX: usize = 300;
 
-/// What was read about a partition, besides the partition itself.
+/// Data around a partition.
 #[derive(Clone, Debug, Default)]
 pub struct Around {
     /// The IPUJob that owns it. `None`: it is gone, not readable, or the owner is of another kind.
@@ -28,11 +28,11 @@ pub struct Around {
     pub pods: Vec<Pod>,
     /// Whether the owner has more Pods than these.
     pub has_more_pods: bool,
-    /// What could not be read, in sentences.
+    /// Unreadable data, in sentences.
     pub not_shown: Vec<String>,
 }
 
-/// A partition with all that is known of it.
+/// A partition with all its data.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Detail {
@@ -57,10 +57,10 @@ pub struct Detail {
     /// Its id there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition_id: Option<String>,
-    /// Who chose the V-IPU controller.
+    /// The policy that chose the V-IPU controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// What happened last.
+    /// Its last message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The reason of each V-IPU controller, if it waits.
@@ -84,9 +84,9 @@ pub struct Line {
     /// Its state, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
-    /// Why.
+    /// The explanation.
     pub message: String,
-    /// When that came to be.
+    /// The time of the last change.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }
@@ -99,7 +99,7 @@ pub struct OwnerDetail {
     pub owner: Owner,
     /// Its UID, which labels its Pods.
     pub uid: String,
-    /// What its status says, if it is an IPUJob that the user may read.
+    /// Its status, if it is an IPUJob that the user may read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub job: Option<JobDetail>,
     /// Its Pods.
@@ -111,7 +111,7 @@ pub struct OwnerDetail {
 pub struct JobDetail {
     /// Its state.
     pub state: String,
-    /// What happened last.
+    /// Its last message.
     pub message: String,
     /// Its conditions.
     pub conditions: Vec<Line>,
@@ -145,7 +145,7 @@ pub struct PodDetail {
     pub cause: Option<Cause>,
 }
 
-/// A partition as it was read, and what is around it.
+/// A partition as it was read, with the data around it.
 pub fn detail(
     cluster: &Cluster,
     partition: &IPUPartition,

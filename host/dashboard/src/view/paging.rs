@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-/// Which part of a list is asked for.
+/// The requested part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Rows that are left out at the start.
+    /// Number of skipped rows at the start.
     pub offset: usize,
     /// Most rows.
     pub limit: usize,
@@ -17,7 +17,7 @@ pub struct Page {
 pub struct Listed<T> {
     /// The number of rows of the whole list.
     pub total: usize,
-    /// Rows that are left out at the start.
+    /// Number of skipped rows at the start.
     pub offset: usize,
     /// Most rows.
     pub limit: usize,
@@ -28,7 +28,7 @@ pub struct Listed<T> {
 }
 
 impl Page {
-    /// A part of a list, each of whose rows is made by `row`. Rows that are not shown are not made.
+    /// A part of a list. `row` makes only the rows of this part.
     pub fn of<S, T>(
         self,
         all: &[S],

@@ -14,7 +14,7 @@ use crate::projection::{Owner, Partition};
 pub struct PartitionRow {
     /// Name of the IPUPartition.
     pub name: String,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
     /// Which of its owner's partitions it is.
     pub slot: u32,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::projection::Partition;
 
-/// What IPUs do. It says nothing of what they compute.
+/// State of IPUs. It does not depend on their programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -28,7 +28,7 @@ pub enum State {
     Error,
     /// In a partition that the operator has not created.
     Others,
-    /// The V-IPU controller does not answer, or the API does not say.
+    /// The V-IPU controller does not answer, or the API has no information.
     Unknown,
     /// In no partition yet: the request waits.
     Waiting,
@@ -66,7 +66,7 @@ pub(super) fn on(partition: &Partition, address: &str, job: Option<JobState>) ->
     match (partition.controller.is_some(), is_unknown) {
         _ if partition.is_terminating => State::Releasing,
         (false, _) if is_forming => State::Forming,
-        // What an earlier attempt left, or may have left.
+        // The possible remains of an earlier attempt.
         (_, true) => State::Unknown,
         (_, false) => State::Releasing,
     }

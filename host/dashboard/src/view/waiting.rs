@@ -70,7 +70,7 @@ pub struct QueueRow {
     pub position: usize,
     /// Name of the IPUPartition.
     pub name: String,
-    /// Whose it is.
+    /// Its owner.
     pub owner: Owner,
     /// Which of its owner's partitions it is.
     pub slot: u32,
@@ -165,8 +165,8 @@ fn blocked(cluster: &Cluster, namespace: Option<&str>) -> Blocked {
     blocked
 }
 
-/// The largest partition that a new request would get on the V-IPU controllers that are open and suit a node selector.
-/// `None`: the user may not list VIPUControllers.
+/// The largest partition that a new request would get on the open V-IPU controllers for a node selector. `None`: the
+/// user may not list VIPUControllers.
 fn fit(cluster: &Cluster, selector: &BTreeMap<String, String>) -> Option<Fit> {
     if !cluster.controllers.is_known() {
         return None;

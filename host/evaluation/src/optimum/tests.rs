@@ -29,7 +29,7 @@ fn small_instances() -> [Case; 8] {
             &[8],
             Some((20.0, 70.0)),
         ),
-        // The large job waits for both halves. Whoever puts the short ones beside each other is done earlier.
+        // The large job waits for both halves. It starts earlier if the short jobs run side by side.
         (
             "two controllers",
             vec![

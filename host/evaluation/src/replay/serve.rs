@@ -28,7 +28,7 @@ pub(super) enum Served {
 /// The answer to a request, and whether a controller that it may use has enough free IPUs.
 enum Asked {
     Answer(Answer, bool),
-    /// The policy was asked before, and nothing that it could use has become free.
+    /// The policy was called before, and no capacity for the request has become free since.
     AsBefore,
 }
 
@@ -63,7 +63,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
         }
     }
 
-    /// Serves one request: asks until it has a partition, waits, or is rejected.
+    /// Serves one request: repeats the decision until the request has a partition, waits, or is rejected.
     pub(super) fn serve(&mut self, index: usize, slot: usize, now: u64) -> Served {
         let ipus = self.jobs[index].ipus;
         loop {
@@ -101,7 +101,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
         }
     }
 
-    /// Asks for a controller, as the operator does: the queue first, then the policy.
+    /// Chooses a controller as the operator does: by the queue first, then by the policy.
     fn ask(&mut self, index: usize, slot: usize, now: u64) -> Asked {
         let time = timestamp(now);
         let requested = &self.requested[&index];

@@ -22,7 +22,7 @@ pub fn role(job: &ValidJob) -> Role {
         metadata: metadata(job, naming::launcher(&job.name)),
         rules: Some(vec![
             rule("pods", &["get"], &workers),
-            // A WebSocket exec is a GET to the API server, and from 1.35 on `create` is asked too.
+            // A WebSocket exec is a GET to the API server. From version 1.35 on, it requires `create`, too.
             rule("pods/exec", &["get", "create"], &workers),
         ]),
     }

@@ -1,4 +1,4 @@
-//! What is known of a job's objects, event by event.
+//! State of a job's objects, event by event.
 
 use std::sync::LazyLock;
 

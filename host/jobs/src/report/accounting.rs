@@ -1,4 +1,4 @@
-//! Pure: counts the seconds of a job by what it does.
+//! Pure: counts the seconds of a job by activity.
 //!
 //! They change only in statuses that are written anyway, so they need no write of their own. The times of IPUPartitions
 //! and Pods divide the time since the last change.
@@ -12,7 +12,7 @@ use super::activity::{activity, known_changes};
 use crate::outcome::Outcome;
 use crate::phase::Phase;
 
-/// Builds the accounting of a job whose new status reports this state and this run.
+/// Builds the accounting of a job from this state and run in its new status.
 pub(super) fn accounting(
     input: &StatusInput<'_>,
     (state, run): (JobState, &RunStatus),
@@ -40,8 +40,8 @@ pub(super) fn accounting(
     Some(accounting)
 }
 
-/// Whether a job that was idle runs again. That is written even if nothing else changes: later, no Pod tells since when it was
-/// ready again, and all the time would count as idle.
+/// Whether an idle job runs again. The status is written even if nothing else changes: later, no Pod reports since when
+/// it was ready again, and the whole time would count as idle.
 pub(super) fn runs_again(
     input: &StatusInput<'_>,
     (state, run): (JobState, &RunStatus),

@@ -1,4 +1,4 @@
-//! Pure: decides what a job does, as its accounting counts it, and when that has changed.
+//! Pure: determines the activity of a job for its accounting, and the times of its changes.
 
 use ipu_api::ipujob_status::{JobActivity, JobState, RunStatus};
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use crate::facts::readiness::Readiness;
 use crate::facts::{Facts, Instance};
 use crate::phase::Phase;
 
-/// Decides what a job does whose new status reports this state and this run. `None`: it has ended.
+/// Determines the activity of a job from this state and run in its new status. `None`: it has ended.
 pub(super) fn activity(
     input: &StatusInput<'_>,
     state: JobState,
@@ -45,7 +45,7 @@ pub(super) fn activity(
     })
 }
 
-/// Returns the changes that are known since the job began to do what `before` says, oldest first.
+/// Returns the known changes since the job began the activity `before`, oldest first.
 pub(super) fn known_changes(
     facts: &Facts,
     before: JobActivity,
@@ -116,7 +116,7 @@ fn is_held(instance: &Instance) -> bool {
     )
 }
 
-/// What a job does between two runs.
+/// The activity of a job between two runs.
 fn restarting(facts: &Facts, has_ended: bool) -> JobActivity {
     let is_usable = |one: &Instance| one.partition.state.usable().is_some();
     if has_ended || facts.deadlines.in_backoff || !active(facts).all(is_usable) {
@@ -126,7 +126,7 @@ fn restarting(facts: &Facts, has_ended: bool) -> JobActivity {
     }
 }
 
-/// What a job does before it runs.
+/// The activity of a job before it runs.
 fn starting(facts: &Facts) -> JobActivity {
     let is_requested = |one: &Instance| one.times.requested.is_some();
     if active(facts).all(|one| one.partition.state.placed().is_some()) {

@@ -1,4 +1,4 @@
-//! The seconds of a job by what it did.
+//! The seconds of a job by activity.
 
 use ipu_api::ipujob::{IPUJob, RestartPolicyType};
 use ipu_api::ipujob_status::{JobAccounting, JobActivity, JobState};

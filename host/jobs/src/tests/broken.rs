@@ -29,7 +29,7 @@ fn go_on(job: &ValidJob, world: &mut World) {
     world.settle(job);
 }
 
-/// What the proxy says of a partition that is in error, or gone.
+/// The proxy reports a partition in ERROR, or a lost one.
 fn in_error(is_gone: bool) -> IPUPartitionStatus {
     IPUPartitionStatus {
         phase: PartitionPhase::Error,
@@ -56,7 +56,7 @@ fn leaving() -> IPUPartitionStatus {
     leaving
 }
 
-/// What the proxy says once another partition took the place of the one that left.
+/// The proxy reports that another partition has replaced the previous one.
 fn moved() -> IPUPartitionStatus {
     IPUPartitionStatus {
         phase: PartitionPhase::Ready,

@@ -1,4 +1,4 @@
-//! A small API server in memory, and the watches that tell of what it holds: for what the shells do.
+//! A small API server in memory with watches, for tests of the I/O.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -97,7 +97,7 @@ impl Cluster {
         job.job().unwrap()
     }
 
-    /// Puts an object there, whoever made it.
+    /// Stores an object of any creator.
     pub(crate) fn put(&self, path: &str, object: Value) {
         self.state().store(path, object);
     }
@@ -142,7 +142,7 @@ impl Cluster {
         );
     }
 
-    /// Somebody edits the Roles.
+    /// A user edits the Roles.
     pub(crate) fn edit_rights(&self) {
         self.change(&format!("{RIGHTS}/roles/"), &json!({"rules": []}));
     }
@@ -167,7 +167,7 @@ impl Cluster {
         self.state().forgets_events = true;
     }
 
-    /// What was asked since this was asked the last time: `<method> <last part of the path>`.
+    /// The requests since the last call: `<method> <last part of the path>`.
     pub(crate) fn asked(&self) -> Vec<String> {
         std::mem::take(&mut self.state().asked)
     }
@@ -182,7 +182,7 @@ impl Cluster {
         self.state().objects.get(path).cloned().unwrap_or_default()
     }
 
-    /// The watches tell of everything.
+    /// All watches report their events.
     pub(crate) fn tell(&self, context: &Context) {
         self.tell_but_pods(context);
         for event in listed(self.below(PODS)) {
@@ -191,7 +191,7 @@ impl Cluster {
         }
     }
 
-    /// The watches tell of everything, and that of Pods is late.
+    /// All watches report their events, but the watch of Pods is late.
     pub(crate) fn tell_but_pods(&self, context: &Context) {
         tell(&context.views.jobs, self.below(JOBS));
         tell(&context.views.partitions, self.below(PARTITIONS));
@@ -340,7 +340,7 @@ fn refusal(code: StatusCode, reason: &str) -> (StatusCode, Value) {
     (code, status)
 }
 
-/// What says that an object is the job's.
+/// The owner reference of the job.
 pub(crate) fn owned_by(job: &IPUJob) -> Value {
     let uid = job.metadata.uid.clone().unwrap();
     json!({

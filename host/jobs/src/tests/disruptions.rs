@@ -1,5 +1,5 @@
-//! What a job says of Pods that do not start, that fail outside of their program, or that Kubernetes
-//! takes away. The statuses are those of real nodes (`tests/e2e` meets each of them).
+//! The status of a job with Pods that do not start, that fail outside of their program, or that Kubernetes evicts. The
+//! statuses of the Pods are those of real nodes (`tests/e2e` checks each of them).
 
 use ipu_api::ipujob::IPUJob;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
@@ -29,7 +29,7 @@ impl World {
         status.message = Some(message.to_owned());
     }
 
-    /// Kubernetes: says why it ends a Pod.
+    /// Kubernetes: reports why it ends a Pod.
     fn disrupt(&mut self, pod: &str, reason: &str, message: &str) {
         let status = self.pod(pod).status.get_or_insert_default();
         let condition = PodCondition {
@@ -42,7 +42,7 @@ impl World {
         status.conditions.get_or_insert_default().push(condition);
     }
 
-    /// Kubernetes: says why it ends a Pod, and asks for its deletion.
+    /// Kubernetes: reports why it ends a Pod, and requests its deletion.
     fn take_away(&mut self, pod: &str, reason: &str, message: &str) {
         self.disrupt(pod, reason, message);
         let now = Time(self.now);

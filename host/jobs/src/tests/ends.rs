@@ -80,7 +80,7 @@ fn a_worker_that_goes_after_the_launcher_ended_is_no_loss() {
     world.end("sample-launcher", 0);
     let later = world.now + SignedDuration::from_secs(40);
     let worker = world.pod("sample-worker-0");
-    // Asked for 10 seconds after the launcher's end, with 30 seconds to go in peace.
+    // Requested 10 seconds after the launcher's end, with a grace period of 30 seconds.
     worker.metadata.deletion_timestamp = Some(Time(later));
     worker.metadata.deletion_grace_period_seconds = Some(30);
     world.settle(&job);
@@ -99,7 +99,7 @@ fn a_launcher_that_is_deleted_while_it_runs_fails_the_job() {
     assert!(!world.pods().contains(&"sample-launcher"));
 }
 
-/// The kubelet tells late that the launcher runs, and until then it is taken for one that waits.
+/// The kubelet reports late that the launcher runs. Until then it counts as waiting.
 #[test]
 fn a_worker_lost_before_the_launcher_was_seen_to_run_fails_the_job_by_name() {
     let (job, mut world) = launching(&parallel());

@@ -1,4 +1,4 @@
-//! Every manifest in `examples/` is admitted, and what is built for it is reviewed as YAML.
+//! Every manifest in `examples/` is admitted, and a snapshot of its objects is reviewed as YAML.
 
 use std::fs;
 use std::path::Path;
@@ -65,7 +65,7 @@ fn every_bad_example_is_refused_with_field_and_reason() {
     });
 }
 
-/// The IPUJob of a manifest as it stands in the API server: defaulted, with what the server adds.
+/// The IPUJob of a manifest as the API server stores it: with defaults, and with the fields that the server adds.
 fn admitted(path: &Path) -> Value {
     let text = fs::read_to_string(path).unwrap();
     let object: Value = serde_saphyr::from_str(&text).unwrap();

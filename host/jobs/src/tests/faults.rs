@@ -98,7 +98,7 @@ fn a_job_whose_pods_are_all_refused_asks_for_no_reset() {
 #[test]
 fn what_another_process_knows_nothing_of_is_reset() {
     let job = pair();
-    // Killed before the Pods: nobody can tell that there were none.
+    // Killed before the Pods: nothing proves that there were none.
     let mut world = with_partition(&job);
     world.step_killed(&job, &[], CrashPoint::BeforePods);
     world.settle(&job);

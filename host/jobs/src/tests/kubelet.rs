@@ -1,4 +1,4 @@
-//! What a kubelet writes into the status of a Pod.
+//! The statuses of Pods as a kubelet writes them.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{

@@ -1,4 +1,4 @@
-//! Rules and limits that become stricter: nothing new starts, and what has begun goes on to its end.
+//! Rules and limits that become stricter: no new job starts, and started jobs continue to their end.
 
 use ipu_api::ipujob::{CleanPodPolicy, IPUJob, RestartPolicyType};
 use ipu_api::ipujob_status::JobState;
@@ -142,7 +142,7 @@ fn a_start_that_was_half_way_comes_to_its_end() {
     assert_eq!(world.slots(), [0, 1], "one holds nothing without the other");
 }
 
-/// To wait for IPUs is no start: what a stricter limit forbids does not begin once IPUs are free.
+/// A job that waits for IPUs has not started: it does not start against a stricter limit once IPUs are free.
 #[test]
 fn what_waits_for_its_partition_is_given_up_and_begins_once_it_may() {
     let parallel = IPUJob::sample().instances(2).launcher(&["mpirun"]);
@@ -256,7 +256,7 @@ fn the_end_of_a_job_that_cannot_be_read_is_seen_and_its_partitions_are_given_bac
                     }
                 }
             }
-            // As the controller does: what is known is read anew each time.
+            // As in the controller: the state is read again each time.
             for _ in 0..4 {
                 let salvaged = unreadable(&job, patch, &world.observed).unwrap();
                 world.step(&salvaged);

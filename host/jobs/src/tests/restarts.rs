@@ -18,7 +18,7 @@ fn running(job: &IPUJob) -> (ValidJob, World) {
     (job, world)
 }
 
-/// Partitions, kubelet and proxy do what is theirs until the job runs.
+/// Partitions, kubelet and proxy act until the job runs.
 fn go_on(job: &ValidJob, world: &mut World) {
     world.settle(job);
     let missing: Vec<u32> = world.slots_without_status();

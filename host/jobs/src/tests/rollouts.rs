@@ -96,8 +96,8 @@ fn a_worker_that_ends_well_when_it_is_told_to_has_not_completed_its_instance() {
     let asked = world.now;
     world.observed.pods.push(worker);
     world.end("sample-worker-0", 0);
-    // What a real kubelet and API server say, one after the other: with the grace of the deletion,
-    // and with none once the containers have ended, a second later.
+    // The sequence of a real kubelet and API server: the deletion with its grace period, and a second after the end of
+    // the containers, without it.
     for (due, grace) in [(30, 30), (1, 0)] {
         let metadata = &mut world.pod("sample-worker-0").metadata;
         metadata.deletion_timestamp = Some(time(asked + SignedDuration::from_secs(due)));

@@ -1,4 +1,4 @@
-//! Interactive sessions, jobs at rest, and what ends by the clock.
+//! Interactive and suspended jobs, and deadlines.
 
 use ipu_api::ipujob::{CleanPodPolicy, IPUJob};
 use ipu_api::ipujob_status::JobState;

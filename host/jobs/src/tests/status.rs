@@ -1,4 +1,4 @@
-//! What the status says, and when it is written.
+//! The contents of the status, and the times of its writes.
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobCondition, JobState};

@@ -1,4 +1,4 @@
-//! What one step asks of the API server, and in which order.
+//! The requests of one step to the API server, in their order.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ impl Fixture {
         }
     }
 
-    /// One reconcile, after the watches have told of everything. Answers what it asked.
+    /// One reconcile, after the watches have reported everything. Returns its requests.
     async fn step(&self) -> Vec<String> {
         self.cluster.tell(&self.context);
         self.step_as_it_is().await
@@ -42,7 +42,7 @@ impl Fixture {
         self.cluster.asked()
     }
 
-    /// Proxy and kubelet do what is theirs until the job runs.
+    /// Proxy and kubelet act until the job runs.
     async fn run(&self) {
         for _ in 0..6 {
             self.step().await;

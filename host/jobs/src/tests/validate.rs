@@ -1,4 +1,4 @@
-//! What is read into a `ValidJob`, and what is refused: each case differs from a good job in one thing.
+//! Parsing into a `ValidJob`, and the refusals: each case differs from a valid job in one property.
 
 use ipu_api::ipujob::IPUJob;
 use serde_json::{Value, json};

@@ -26,7 +26,7 @@ pub(crate) struct World {
     pub(crate) observed: Objects,
     pub(crate) settings: PodSettings,
     pub(crate) now: Timestamp,
-    /// Partitions that a reset was asked for, in order.
+    /// Partitions with a requested reset, in order.
     pub(crate) resets: Vec<String>,
 }
 
@@ -139,7 +139,7 @@ impl World {
         loop {
             let before = self.observed.status.clone();
             let step = self.step(job);
-            // What a running launcher needs is looked after at every step.
+            // The dependents of a running launcher are checked at every step.
             let idle = step.plan
                 == Plan {
                     requeue: step.plan.requeue,
@@ -205,7 +205,7 @@ impl World {
         }
     }
 
-    /// The proxy: every reset that was asked for is done.
+    /// The proxy: every requested reset is done.
     pub(crate) fn reset_partitions(&mut self) {
         for partition in &mut self.observed.partitions {
             let status = partition.status.get_or_insert_default();
@@ -255,7 +255,7 @@ impl World {
         pod.status = Some(ended(&main, exit_code, at));
     }
 
-    /// The kubelet: the main container of a Pod ends, and those beside it go on.
+    /// The kubelet: the main container of a Pod ends, and the others continue.
     pub(crate) fn end_main(&mut self, pod: &str, exit_code: i32) {
         self.end(pod, exit_code);
         let at = self.now;
@@ -296,7 +296,7 @@ impl World {
         self.now += SignedDuration::from_secs(seconds);
     }
 
-    /// Somebody deletes a Pod, and it is gone.
+    /// A user deletes a Pod, and it is gone.
     pub(crate) fn lose(&mut self, pod: &str) {
         self.pod(pod);
         self.observed

@@ -12,8 +12,8 @@ use crate::fact::shown;
 /// The columns.
 const HEADER: &str = "start,period,controller,namespace,state,ipu_seconds\n";
 
-/// The lines of all periods that are summed up otherwise. States without IPU-seconds have none. The namespace is empty
-/// for states outside the operator's partitions, and for the namespaces that an accounting does not tell apart.
+/// A line for each part of the sums in the other formats. States without IPU-seconds have no line. The namespace is
+/// empty for states outside the operator's partitions, and for namespaces that an accounting does not list separately.
 pub fn csv(all: &[VIPUController], since: Since, now: Timestamp) -> String {
     let mut text = HEADER.to_owned();
     for one in all {

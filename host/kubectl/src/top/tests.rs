@@ -130,7 +130,7 @@ fn controllers_with_their_objects() {
     let capacities = Capacities::Controllers(&objects);
     let counted = usage(all.iter(), capacities, By::Controllers, None);
     assert_snapshot!(table(&counted, false));
-    // What is not about V-IPU controllers has no columns of theirs.
+    // Figures that do not concern V-IPU controllers have no columns of them.
     let counted = usage(all.iter(), capacities, By::Namespaces, None);
     assert_eq!(counted.total.capacity, None);
 }

@@ -1,4 +1,4 @@
-//! Pure: what to do, gathered from all that a page shows.
+//! Pure: collects the advice for everything that a page shows.
 
 use crate::advice::{of_reason, of_waiting};
 use crate::page::Page;
@@ -6,7 +6,7 @@ use crate::page::Page;
 /// Reason of a job or Pod that waits because of V-IPU controllers.
 pub(super) const WAITING: &str = "WaitingForPartition";
 
-/// Sentences about what to do, each of them once.
+/// Sentences of advice, each once.
 #[derive(Debug, Default)]
 pub(super) struct Advice(Vec<String>);
 
@@ -19,7 +19,7 @@ impl Advice {
         }
     }
 
-    /// Adds what to do about everything on the page, in its order.
+    /// Adds the advice for everything on the page, in its order.
     pub(super) fn add_all(&mut self, page: &Page) {
         for fact in &page.conditions {
             self.add_condition(page, &fact.reason, &fact.message);
@@ -46,17 +46,17 @@ impl Advice {
 
     fn add_condition(&mut self, page: &Page, word: &str, message: &str) {
         match word {
-            // Kueue sets `spec.suspend` back.
+            // Kueue resets `spec.suspend`.
             "JobSuspended" if page.kueue.is_some() => {}
-            // The reasons of the Pods themselves say more.
+            // The reasons of the Pods themselves are more specific.
             "PodsWaiting" if page.pods.iter().any(|pods| !pods.others.is_empty()) => {}
             WAITING => self.add_waiting(page, message),
             _ => self.add_reason(word),
         }
     }
 
-    /// Adds what to do about the reasons of the V-IPU controllers: of the partitions, or of the message if the user may
-    /// not see them.
+    /// Adds the advice for the reasons of the V-IPU controllers: from the partitions, or from the message if the user
+    /// may not read them.
     fn add_waiting(&mut self, page: &Page, message: &str) {
         let reasons = page.partitions.iter().flat_map(|one| &one.waiting);
         let mut texts: Vec<&str> = reasons.map(|one| one.reason.as_str()).collect();
@@ -76,7 +76,7 @@ impl Advice {
         self.add_fit(page);
     }
 
-    /// Adds which smaller request would be served, if one would be.
+    /// Adds the smaller request that would be served, if there is one.
     fn add_fit(&mut self, page: &Page) {
         let Some(fit) = page
             .capacity

@@ -1,4 +1,4 @@
-//! The pages of jobs and Pods in the states that users ask about.
+//! The pages of jobs and Pods in the states that need an explanation.
 
 mod capacity;
 

@@ -1,4 +1,5 @@
-//! Writes what Kueue grants to an IPUJob, and what it takes back: an admission in the status of the job, and `spec.suspend`.
+//! Writes the admission and the eviction of Kueue to an IPUJob: the admission in the status of the job, and
+//! `spec.suspend`.
 
 use ipu_api::ipujob_status::{JobAdmission, PodSetUpdate};
 use ipu_jobs::raw::RawJob;

@@ -44,7 +44,7 @@ fn workload(change: impl FnOnce(&mut Value)) -> Workload {
     serde_json::from_value(object).unwrap()
 }
 
-/// What is known of it, with the flavor `pool-a` and the AdmissionCheck `partitions`.
+/// Its state, with the flavor `pool-a` and the AdmissionCheck `partitions`.
 fn seen(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>) -> Seen {
     let sample = sample(crate::samples::job(|_| {}), [], vec![]);
     Seen {

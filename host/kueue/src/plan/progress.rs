@@ -1,4 +1,4 @@
-//! Pure: what the Workload of an admitted job says about its Pods.
+//! Pure: the progress of an admitted job's Pods in its Workload.
 
 use ipu_api::queueing::WORKERS;
 
@@ -6,8 +6,7 @@ use super::{Seen, Step};
 use crate::job::QueuedJob;
 use crate::objects::{ADMITTED, PODS_READY, ReclaimablePods, Workload};
 
-/// Workers that need no quota any more: those of instances that have ended or are not desired any more, and whose
-/// partition is gone.
+/// Workers that need no quota any more: the instance has ended or is not desired any more, and its partition is gone.
 pub(super) fn reclaimable(seen: &Seen, workload: &Workload) -> Vec<ReclaimablePods> {
     let job = &seen.job;
     let sets = &workload.spec.pod_sets;

@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use super::ipu_states::{ControllerUse, IpuState, IpuStates};
 use super::periods::{Periods, Sums, time};
 
-/// Milliseconds between two observations up to which the state of the first one counts. Nobody has seen a longer time.
+/// Maximum milliseconds between two observations for which the state of the first one counts. A longer time was not
+/// observed.
 const UNSEEN_AFTER: i64 = 60_000;
 
 /// Milliseconds by which a clock may be set back. If it is set back further, it was wrong before, and the account begins
@@ -53,8 +54,8 @@ impl Account {
         }
     }
 
-    /// Continues an account that a status reports. `capacity` is the number of IPUs at that time, or 0 if it is not known.
-    /// Nobody has seen the time from then until the next observation.
+    /// Continues an account from a status. `capacity` is the number of IPUs at that time, or 0 if it is not known. The
+    /// time from then until the next observation was not observed.
     pub fn resume(status: &Accounting, capacity: u32) -> Self {
         let since = full_second(status.since.0.as_millisecond());
         let until = full_second(status.until.0.as_millisecond()).max(since);
@@ -75,7 +76,7 @@ impl Account {
         self.since == written.since && self.until >= written.until
     }
 
-    /// The account, continued after a time in which nobody observed.
+    /// The account, continued after a time without observations.
     pub(super) fn after_a_gap(self) -> Self {
         Self {
             states: None,

@@ -21,8 +21,8 @@ impl Accounts {
         self.controllers.insert(controller.to_owned(), account);
     }
 
-    /// Replaces what statuses tell by the accounts of this replica from when it led before, unless another leader has
-    /// counted more since. The leader may have lost its lease before it could write what it had counted.
+    /// Replaces the accounts of the statuses by those that this replica counted while it led before, unless another
+    /// leader has counted more since. This replica may have lost its lease before it could write its last counts.
     pub fn prefer_own(&mut self, own: Self) {
         for (name, account) in own.controllers {
             if let Some(written) = self.controllers.get_mut(&name)
@@ -33,8 +33,8 @@ impl Accounts {
         }
     }
 
-    /// Takes over an observation of all controllers of the list. The account of a controller begins with its first
-    /// answer. An account that no observation mentions stands still while `is_kept`, and is dropped otherwise.
+    /// Applies an observation of all listed controllers. The account of a controller begins with its first answer. An
+    /// account without an observation stays unchanged while `is_kept`, and is dropped otherwise.
     pub fn observe(
         &mut self,
         controllers: &BTreeMap<String, ControllerUse>,
@@ -140,7 +140,7 @@ mod tests {
         };
         let mut accounts = resumed(&written);
         accounts.observe(&listed, |_| false, at(45));
-        // Nobody has seen the five seconds in between.
+        // The five seconds in between were not observed.
         assert_eq!(free(&accounts, "pod1:8090"), Some(640.0));
         let until = accounts.status("pod1:8090").unwrap().until;
         assert_eq!(until.0, at(45));
@@ -156,7 +156,7 @@ mod tests {
             assert_eq!(resumed(&status).statuses(), statuses);
         }
 
-        // Nobody has written any, for example because the controller has left the list.
+        // There is no account, for example because the controller has left the list.
         let mut none = Accounts::default();
         none.prefer_own(own);
         assert_eq!(none.statuses().len(), 0);

@@ -21,7 +21,7 @@ pub enum IpuState {
     Unhealthy,
     /// The operator has not created the partition.
     Others,
-    /// Nobody has seen it.
+    /// Not observed.
     Unknown,
     /// Free, in blocks that are too small for every request that waits.
     Stranded,
@@ -180,7 +180,7 @@ mod tests {
             "stranded  2",
         ];
         assert_eq!(shown(&IpuStates::of(&observed, 32)), every);
-        // The controller comes back with fewer IPUs: what is most certain counts first.
+        // The controller returns with fewer IPUs. The most certain states count first.
         let fewer = ["running a 8", "forming b 1"];
         assert_eq!(shown(&IpuStates::of(&observed, 9)), fewer);
         let down = ControllerUse {

@@ -143,7 +143,7 @@ impl Sums {
 }
 
 impl Periods {
-    /// The last 25 hours: a whole day, whenever one asks.
+    /// The last 25 hours, so that they contain a whole day at any time.
     pub(super) fn hours() -> Self {
         Self {
             length: HOUR,
@@ -152,7 +152,7 @@ impl Periods {
         }
     }
 
-    /// The last 32 days: a whole month, whenever one asks.
+    /// The last 32 days, so that they contain a whole month at any time.
     pub(super) fn days() -> Self {
         Self {
             length: 24 * HOUR,

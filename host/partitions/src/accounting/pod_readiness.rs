@@ -22,7 +22,7 @@ pub(crate) struct PodCounts {
     pub ready: u32,
     /// Those that are not ready any more, or have ended.
     pub started: u32,
-    /// Those that have not been ready yet, as far as their statuses tell.
+    /// Pods that have not been ready yet, by their statuses.
     pub waiting: u32,
 }
 
@@ -39,7 +39,7 @@ struct Pods {
     partitions: HashMap<(Arc<str>, Uid), PodCounts>,
 }
 
-/// What is stored of a Pod.
+/// The stored fields of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Readiness {
     namespace: Arc<str>,
@@ -80,7 +80,7 @@ impl PodReadiness {
             }
             None::<()>
         };
-        // Nobody waits for single Pods.
+        // No reconcile waits for single Pods.
         let (nobody, _) = mpsc::unbounded();
         scope::watch::follow("Pod", events, apply, || {}, &nobody).await;
     }

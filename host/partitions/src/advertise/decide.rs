@@ -8,11 +8,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 /// Field manager of the IPUs of nodes. It shows which of them the operator has set.
 pub const NODES_MANAGER: &str = "ipu-operator-nodes";
 
-/// What is known of the V-IPU controllers: label and value of their nodes, and their IPUs, if they answer.
+/// State of the V-IPU controllers: label and value of their nodes, and their IPUs, if they answer.
 #[derive(Debug, Default)]
 pub struct Known(Vec<(String, String, Option<u32>)>);
 
-/// What is to be done with a node.
+/// The change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Nothing.
@@ -33,8 +33,8 @@ impl Known {
         Self(all.collect())
     }
 
-    /// What is to be done with a node with these labels. While a controller does not answer, its nodes stay as they are:
-    /// its partitions still serve Pods.
+    /// Decides the change of a node with these labels. While a controller does not answer, its nodes stay unchanged,
+    /// because its partitions still serve Pods.
     pub fn change(
         &self,
         labels: &BTreeMap<String, String>,

@@ -1,4 +1,5 @@
-//! Pure: objects of other releases, of which the cache stores only what they hold or may hold on V-IPU controllers.
+//! Pure: objects of other releases. The cache stores only the partitions that they certainly or possibly hold on V-IPU
+//! controllers.
 
 use ipu_api::ipupartition::IPUPartition;
 use kube::ResourceExt;
@@ -28,8 +29,8 @@ impl Cache {
         self.account(change);
     }
 
-    /// The requests of all objects, with those of other releases, of which nobody knows whether they have created a
-    /// partition: each with its controller, and its IPUs. None of them is an allocation.
+    /// The requests of all objects, including those of other releases, with an unknown result: each with its controller
+    /// and its IPUs. None of them is an allocation.
     pub fn unsettled(&self) -> impl Iterator<Item = (&str, u32)> {
         let all = self.store.objects().values().flat_map(|known| {
             let (held, requested) = match known {

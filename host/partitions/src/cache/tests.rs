@@ -1,4 +1,4 @@
-//! What is known of IPUPartitions after a watch has told of them.
+//! The cached state of IPUPartitions after events of a watch.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What is left of a controller that lists all, some, or nothing of what IPUPartitions hold on it.
+//! The capacity of a controller that lists all, some, or none of the partitions that IPUPartitions hold on it.
 
 use std::collections::HashMap;
 
@@ -15,8 +15,8 @@ fn held(controller: &str, id: &str, ipus: u32) -> Allocation {
     }
 }
 
-/// What a controller of 16 IPUs says that lists partitions of 4 IPUs with these ids, and on which those of
-/// 4 IPUs with these ids were made since.
+/// The report of a controller of 16 IPUs that lists partitions of 4 IPUs with the first ids. The partitions of 4 IPUs
+/// with the other ids were created since.
 fn said(ids: &[&str], taken: &[&str]) -> (Inventory, ControllerView) {
     let listed = ids.iter().map(|id| ListedPartition {
         id: (*id).to_owned(),
@@ -79,7 +79,7 @@ fn a_controller_that_has_lost_something_gives_nothing_away() {
         "12 IPUs more are held by IPUPartition ns.a-0 and 1 others, which it does not list any more; it may \
          give them away, so that nothing is made on it until no Pod uses them"
     );
-    // Nor where it lists something, or somebody made something by hand meanwhile.
+    // Nor if it lists something, or if a partition was created by hand meanwhile.
     for listed in ["p-b", "handmade"] {
         assert_eq!(left(&all, &[listed], &[]).0, 0);
     }
@@ -116,7 +116,7 @@ fn what_a_controller_has_agreed_to_remove_is_not_lost() {
     assert_eq!(without(&[]), (16, None));
 }
 
-/// The controller knows of it, and gives it to nobody: it is only not shown.
+/// The controller has it and allocates its IPUs to no other partition, but does not show it.
 #[test]
 fn what_another_user_asked_for_closes_no_controller() {
     let mut all = Allocations::default();

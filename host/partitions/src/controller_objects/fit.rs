@@ -1,4 +1,4 @@
-//! Pure: what a new request would get on each V-IPU controller, after the requests that wait.
+//! Pure: the largest new request that fits on each V-IPU controller, after the waiting requests.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use crate::queue::{self, QueueEntry};
 
-/// What a new request would get on a controller.
+/// The largest new request that fits on a controller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fit {
     /// IPUs of the largest partition. 0: none, also if the controller does not answer or no node reaches it.
@@ -27,7 +27,7 @@ pub(super) struct Queue<'a> {
     pub limit: SignedDuration,
 }
 
-/// What a new request would get on each of these controllers, none of which is cordoned, by name.
+/// The largest new request that fits on each of these uncordoned controllers, by name.
 pub(super) fn fits(
     open: Vec<ControllerView>,
     queue: Queue<'_>,

@@ -1,4 +1,4 @@
-//! Gathers what is known of the V-IPU controllers, for the objects about them.
+//! Collects the state of the V-IPU controllers for their objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,8 +14,8 @@ use crate::context::Context;
 use crate::controller_pool::ControllerState;
 use crate::controller_summary::{self, OursByController, Summary};
 
-/// What is known of the controllers of the list, and of those that have left it while partitions of this release are or may
-/// be on them, or while this release keeps their objects.
+/// State of the listed controllers, and of unlisted ones that certainly or possibly have partitions of this release, or
+/// whose object this release manages.
 pub(super) async fn observe(
     context: &Context,
     objects: &BTreeMap<String, Object>,
@@ -52,7 +52,7 @@ pub(super) async fn observe(
     let summaries = controller_summary::summaries(states, &of_all).into_iter();
     let mut observed: Vec<Observed> = summaries.map(listed).collect();
     let is_listed = |name: &String| observed.iter().any(|one| one.address == *name);
-    // What somebody wrote into a status by hand is no controller.
+    // Statuses can be edited by hand, so an invalid name is ignored.
     let is_address = |name: &String| controllers::unlisted(name).is_some();
     let left: BTreeSet<String> = plan::addresses(objects, release)
         .chain(of_release.iter())
@@ -69,8 +69,8 @@ pub(super) async fn observe(
     observed
 }
 
-/// What a new request would get on each controller that is not cordoned, by name. Readers of the queue learn which requests
-/// are stalled.
+/// The largest new request that fits on each uncordoned controller, by name. This updates the stalled requests for
+/// readers of the queue.
 fn fits(context: &Context, states: &[ControllerState]) -> BTreeMap<String, Fit> {
     let now = clock::now();
     let open = states.iter().filter(|state| state.cordon_state.is_none());

@@ -55,14 +55,14 @@ impl Object {
         }
     }
 
-    /// Whether it says that its controller has left the list of its release.
+    /// Whether its status reports that its controller has left the list of its release.
     fn is_unlisted(&self) -> bool {
         let mut conditions = self.status.iter().flat_map(|status| &status.conditions);
         conditions.any(|one| one.type_ == LISTED && one.status == "False")
     }
 }
 
-/// What a plan is made from.
+/// Data for the plan.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Facts<'a> {
     /// Namespace of the release that plans.
@@ -109,7 +109,7 @@ pub(super) enum Action {
     },
 }
 
-/// What is to be done now.
+/// The changes to apply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Plan {
     /// The changes, each with the name of its object, in their order.
@@ -118,8 +118,8 @@ pub(super) struct Plan {
     pub of_others: BTreeMap<String, String>,
 }
 
-/// The addresses of the controllers whose objects a release manages, as their statuses have them. A status that names
-/// another controller than its object says nothing.
+/// The addresses of the controllers whose objects a release manages, from their statuses. A status with an address that
+/// does not fit the name of its object is ignored.
 pub(super) fn addresses<'a>(
     objects: &'a BTreeMap<String, Object>,
     release: &str,
@@ -183,8 +183,8 @@ pub(super) fn plan(facts: &Facts<'_>) -> Plan {
     plan
 }
 
-/// Whether a controller has an object, now that the list is so. If it has left the list and nothing is on it, its object is
-/// kept only as long as that is needed, and an old list says nothing of it.
+/// Whether a controller has an object with the current list. The object of an unlisted controller without partitions
+/// stays only while it is needed. An outdated list decides nothing.
 fn is_kept(facts: &Facts<'_>, observed: &Observed, name: &str) -> bool {
     if observed.listed.is_some() || observed.is_used {
         return true;
@@ -246,8 +246,8 @@ fn is_account_due(facts: &Facts<'_>, name: &str) -> bool {
     accounted.is_some_and(|at| facts.now.duration_since(*at).abs() >= ACCOUNT_AGE)
 }
 
-/// The other release that still manages an object. One that is not there any more does not, and neither does one whose
-/// list has the controller no longer, if the list of this release has it.
+/// The other release that still manages an object. A release that no longer exists does not, nor does a release without
+/// the controller in its list, if this release lists it.
 fn other_manager<'a>(
     facts: &Facts<'_>,
     observed: &Observed,
@@ -270,7 +270,7 @@ fn due(
 ) -> Vec<(String, Action)> {
     let is_recent = |written: Timestamp| {
         let age = facts.now.duration_since(written);
-        // A time that is yet to come is of a clock that was set back.
+        // A future time comes from a clock that was set back.
         age >= SignedDuration::ZERO && age < FIGURES_AGE
     };
     let recent = facts.written.values().filter(|at| is_recent(**at)).count();

@@ -27,15 +27,15 @@ pub(super) struct Observed {
     pub address: String,
     /// How many partitions of the operator it has, also of other releases.
     pub partitions: usize,
-    /// How many of their requests may have created another one there: nobody knows.
+    /// Number of their requests with an unknown result on the controller.
     pub unsettled: usize,
     /// Whether partitions of this release are on it, or may be.
     pub is_used: bool,
-    /// What is known of a controller of the list. `None`: it has left the list.
+    /// State of a listed controller. `None`: it has left the list.
     pub listed: Option<Listed>,
 }
 
-/// What is known of a controller of the list.
+/// State of a listed controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listed {
     /// Its figures.
@@ -44,11 +44,11 @@ pub(super) struct Listed {
     pub nodes: usize,
     /// When its last failure within a day was.
     pub last_failure: Option<Timestamp>,
-    /// What a new request would get on it.
+    /// The largest new request that fits on it.
     pub fit: Fit,
 }
 
-/// What an admin asks in the spec of an object.
+/// Request of an admin in the spec of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ObservedSpec {
     pub cordon_state: Option<CordonState>,
@@ -67,7 +67,7 @@ pub(super) enum Change {
     State,
 }
 
-/// The status of a controller at `now`. What is not known keeps the values of the status before.
+/// The status of a controller at `now`. Unknown fields keep their previous values.
 pub(super) fn desired(
     observed: &Observed,
     before: Option<&VIPUControllerStatus>,
@@ -89,7 +89,7 @@ pub(super) fn desired(
     status
 }
 
-/// What a status changes in the one before.
+/// The kind of change from the previous status.
 pub(super) fn change(
     before: Option<&VIPUControllerStatus>,
     after: &VIPUControllerStatus,
@@ -97,7 +97,8 @@ pub(super) fn change(
     let states = |status: &VIPUControllerStatus| {
         let conditions = status.conditions.iter();
         let states = conditions.map(|one| {
-            // Whoever drains it waits until this is known of the new spec. Nobody waits for the others.
+            // A client that drains the controller waits for this generation of the condition. No client waits for the
+            // others.
             let is_awaited = one.type_ == DRAINED;
             let generation = one.observed_generation.filter(|_| is_awaited);
             let words = [&one.type_, &one.status, &one.reason].map(String::clone);
@@ -143,7 +144,7 @@ fn complete(accounting: &mut Value) {
     remove_missing(&mut accounting["total"]["unallocated"], &states);
 }
 
-/// A merge patch removes only what it names.
+/// A merge patch removes only fields that it sets to null.
 fn remove_missing(fields: &mut Value, names: &[&str]) {
     for name in names {
         if fields.get(name).is_none() {

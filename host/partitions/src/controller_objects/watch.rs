@@ -1,4 +1,5 @@
-//! The watch of VIPUControllers in each replica: it knows the objects, and passes what admins ask in them to the registry.
+//! The watch of VIPUControllers in each replica: it caches the objects, and passes the requests of admins to the
+//! registry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,7 +52,7 @@ pub struct ControllerObjectWatch {
     registry: Arc<Registry>,
 }
 
-/// The VIPUControllers, not known until the watch is followed. The registry gets what admins ask in them.
+/// The VIPUControllers, unknown until the watch is followed. The registry gets the requests of admins in them.
 pub fn controller_objects(registry: Arc<Registry>) -> (ControllerObjects, ControllerObjectWatch) {
     let (tell_sync, sync) = watch::channel(SyncState::NotYet);
     let (tell_changes, changes) = watch::channel(0);
@@ -89,8 +90,8 @@ impl ControllerObjects {
         is_listed.then(|| self.store.lock().objects().clone())
     }
 
-    /// A number that changes with each object that comes or goes, with what an admin asks in one, and with the release
-    /// that keeps it.
+    /// A number that changes when an object is created or deleted, or when its request of an admin or its managing
+    /// release changes.
     pub(super) fn changes(&self) -> watch::Receiver<u64> {
         self.changes.clone()
     }
@@ -119,7 +120,7 @@ impl ControllerObjectWatch {
 
     /// Applies an event of the watch.
     fn apply_event(&self, event: watcher::Event<VIPUController>) {
-        // A part of the list says nothing of those that are missing.
+        // An incomplete list proves nothing about missing objects.
         let is_part = matches!(event, watcher::Event::Init | watcher::Event::InitApply(_));
         let (requests, has_changed) = {
             let mut store = self.store.lock();
@@ -148,8 +149,8 @@ impl ControllerObjectWatch {
         }
     }
 
-    /// Without a definition there are no objects, and no controller is cordoned: the proxy goes on without them until
-    /// somebody applies it. After any other error, what was known stays.
+    /// Without the CRD there are no objects, and no controller is cordoned: the proxy runs without them until the CRD
+    /// is applied. After any other error, the known state stays.
     fn apply_error(&self, error: &watcher::Error) {
         if refused(error) != Some(404) {
             tracing::warn!(
@@ -170,7 +171,7 @@ impl ControllerObjectWatch {
     }
 }
 
-/// What an admin asks in each of these objects.
+/// The requests of admins in these objects.
 fn requests(objects: &BTreeMap<String, Object>) -> CordonRequests {
     let requests = objects.iter().filter_map(|(name, object)| {
         let request = CordonRequest {
@@ -182,7 +183,8 @@ fn requests(objects: &BTreeMap<String, Object>) -> CordonRequests {
     requests.collect()
 }
 
-/// What makes a difference at once in an object: who keeps it, what an admin asks, and whether it is being deleted.
+/// The fields of an object with an immediate effect: its managing release, the request of an admin, and whether it is
+/// being deleted.
 fn essence(object: &Object) -> (Option<&str>, ObservedSpec, bool) {
     let release = object.release.as_deref();
     (release, object.spec, object.is_deleted)

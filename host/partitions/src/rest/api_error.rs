@@ -1,4 +1,4 @@
-//! Pure: the answer to a REST client whose request has failed at the API server.
+//! Pure: the response to a REST client after an error of the API server.
 
 use ipu_text::explain;
 use kube::core::Status;

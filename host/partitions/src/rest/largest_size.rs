@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(search(64, |_| true, unknown, BOUND).await, None);
         let silent = |_: u32| pending::<Option<bool>>();
         assert_eq!(search(64, |_| true, silent, Duration::ZERO).await, None);
-        // Nothing is free, so the policy is not asked.
+        // Nothing is free, so the policy is not called.
         assert_eq!(search(0, |_| true, silent, BOUND).await, Some(0));
     }
 }

@@ -237,7 +237,7 @@ mod tests {
             async |headers: HeaderMap, body: Body| read(&headers, body, QUERY_MAX).await.map(drop);
         let routes = Router::new().route("/", post(handler));
         let serving = tokio::spawn(port.serve(routes, stop.clone()));
-        // Neither body ever comes to its end.
+        // Neither body ends.
         let start = "POST / HTTP/1.1\r\nhost: x\r\n";
         let announced = format!("{start}content-length: 10485760\r\n\r\n");
         let piece = "x".repeat(QUERY_MAX + 1);
@@ -280,7 +280,7 @@ mod tests {
             request.extensions_mut().insert(ConnectInfo(peer));
             routes.clone().oneshot(request)
         };
-        // Four addresses have all of them, and ask for more.
+        // Four addresses have all of them, and request more.
         for last in 1..=4 {
             for _ in 0..2 * CONCURRENCY.each {
                 drop(tokio::spawn(ask(last, "/slow")));

@@ -1,4 +1,4 @@
-//! Answers `/query`. Anybody may ask, so one query at a time reads the queue and calls the policy.
+//! Answers `/query`. Any client may send queries, so one query at a time reads the queue and calls the policy.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -71,7 +71,7 @@ pub(super) async fn answer(
     };
     let limit = SignedDuration::try_from(sources.backfill_limit).unwrap_or(SignedDuration::MAX);
     let asked = query.clone();
-    // With thousands of requests that each ask for other nodes, this takes a part of a second.
+    // With thousands of requests with different node selectors, this takes a part of a second.
     let work = move || {
         let behind = behind_queue(&asked, &entries, &found, limit, clock::now());
         (behind, found)

@@ -227,7 +227,7 @@ async fn a_question_is_answered_by_the_policy_with_the_reasons_of_those_before()
         "{tried:?}"
     );
 
-    // Where none of those before could ever serve it, each is asked about alone.
+    // If none of the earlier controllers could ever serve it, the policy is called for each alone.
     let small = [
         named("a:1", 4, 0, 4),
         named("b:1", 8, 0, 8),

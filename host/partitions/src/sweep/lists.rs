@@ -16,8 +16,8 @@ use crate::orphans;
 /// Page size of lists. A page of IPUPartitions takes some ten KiB of memory for each.
 const PAGE: u32 = 200;
 
-/// How often a list is restarted whose token has expired. The API server serves a snapshot
-/// for some five minutes, and a list of ten thousand objects takes seconds.
+/// Maximum number of restarts of a list after its token has expired. The API server serves a snapshot for some five
+/// minutes, and a list of ten thousand objects takes seconds.
 const BEGINNINGS: usize = 3;
 
 /// The attempts of all IPUPartitions.

@@ -17,7 +17,7 @@ use kube::{Client, ResourceExt};
 
 use super::{SweepError, lists};
 
-/// An owner whose end the operator knows.
+/// An owner whose end the operator can determine.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     IPUJob,
@@ -27,8 +27,9 @@ enum Owner {
 }
 
 impl Owner {
-    /// The owner of an IPUPartition. `None`: the client that created the IPUPartition knows when its owner ends. That
-    /// holds for Pods too, unless the operator created it: a client may want a partition before the Pod that uses it.
+    /// The owner of an IPUPartition. `None`: only the client that created the IPUPartition can determine the end of its
+    /// owner. That includes Pods, unless the operator created the IPUPartition: a client may request a partition before
+    /// it creates the Pod.
     fn of(partition: &IPUPartition) -> Option<Self> {
         let owner = &partition.spec.owner;
         match (owner.api_version.as_str(), owner.kind.as_str()) {
@@ -81,7 +82,7 @@ impl Owner {
     }
 }
 
-/// Those of `suspects` whose owner does not exist: for each kind of owner, or why that is not known.
+/// The IPUPartitions of `suspects` without an existing owner, for each kind of owner, or the error of the check.
 pub(super) async fn gone(
     client: &Client,
     suspects: Vec<IPUPartition>,
@@ -97,7 +98,7 @@ pub(super) async fn gone(
     ]
 }
 
-/// Those whose Workload does not exist, and which no existing Pod has claimed.
+/// The IPUPartitions without an existing Workload, and without an existing Pod that has claimed them.
 async fn gone_of_workloads(
     client: &Client,
     suspects: Vec<IPUPartition>,

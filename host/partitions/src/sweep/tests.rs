@@ -21,7 +21,7 @@ use super::*;
 use crate::node_labels::node_labels;
 use crate::watched::watched;
 
-/// What the fake API server was asked, and how often it still says that a token has expired.
+/// Requests to the fake API server, and the number of expired tokens that it still reports.
 #[derive(Default)]
 struct World {
     asked: Vec<String>,
@@ -220,7 +220,7 @@ async fn one_that_cannot_be_deleted_keeps_no_other_from_being_deleted() {
         let (method, path) = one.split_once(' ').unwrap();
         format!("{method} {}", path.rsplit('/').next().unwrap())
     };
-    // The owner of `alive` is not asked for: it was listed.
+    // The owner of `alive` is not read, because it was listed.
     assert_eq!(
         asked.iter().map(last).collect::<Vec<_>>(),
         [

@@ -52,7 +52,7 @@ fn adoptable() -> String {
     naming::adoptable_partition(&spec.owner, spec.slot)
 }
 
-/// Its Pods use it, whether anybody has noted so or not, and its controller may have lost it.
+/// Its Pods use it, whether or not this is recorded, and its controller may have lost it.
 #[test]
 fn what_is_taken_over_and_missing_is_held_until_no_pod_uses_it() {
     let (id, now) = (adoptable(), Timestamp::UNIX_EPOCH);

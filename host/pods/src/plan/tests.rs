@@ -1,4 +1,4 @@
-//! A table of what is done for a Pod, by its stage and what its IPUPartition offers.
+//! A table of the steps for a Pod, by its stage and by the offer of its IPUPartition.
 
 use serde_json::json;
 

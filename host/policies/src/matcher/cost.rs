@@ -174,7 +174,7 @@ fn called<'a>(call: &CallExpr, scope: &Scope<'_, 'a>) -> Estimate<'a> {
         "size" => (Shape::scalar(), shape(0).text_bytes().div_ceil(TEXT)),
         operators::CONDITIONAL => (Shape::either(shape(1), shape(2)), 0),
         operators::INDEX => (at_index(call, &shape(0)), 0),
-        // What is found is copied.
+        // The found part is copied.
         operators::OPT_INDEX | operators::OPT_SELECT => (shape(0).element(), weights()),
         operators::EQUALS | operators::NOT_EQUALS => {
             let weights = operands.iter().map(Estimate::weight);
@@ -235,7 +235,7 @@ impl Pattern {
 
     fn read(pattern: &str) -> Self {
         let mut states = pattern.len().max(1) as u64;
-        // A count in braces repeats what stands before it; counts in one another multiply.
+        // A count in braces repeats the expression before it. Nested counts multiply.
         for count in pattern.split('{').skip(1) {
             let numbers = count.split('}').next().unwrap_or_default().split(',');
             let largest = numbers.filter_map(|number| number.trim().parse::<u64>().ok());

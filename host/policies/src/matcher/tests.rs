@@ -180,7 +180,7 @@ fn a_huge_object_is_refused_before_anything_is_evaluated() {
     // Too large to be handed over at all.
     let error = evaluate("has(object.items)", items(200_000)).unwrap_err();
     assert!(error.reason.contains("the request is too large"), "{error}");
-    // What is not read does not count.
+    // Parts that are not read do not count.
     assert_eq!(
         evaluate("request == null || true", items(200_000)),
         Ok(true)

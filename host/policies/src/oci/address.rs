@@ -20,7 +20,7 @@ pub(super) fn leads_to(from: &Uri, location: &str) -> Option<Uri> {
         )
     };
     let uri: Uri = target.split('#').next()?.parse().ok()?;
-    // Whoever is named before the host would be somebody's user and password.
+    // A part before the host would be a user name and a password.
     let is_plain = |authority: &Authority| !authority.as_str().contains('@');
     uri.authority().is_some_and(is_plain).then_some(uri)
 }

@@ -17,7 +17,7 @@ impl Registry {
         let known = self.put(Method::HEAD, known, OCTETS, Bytes::new(), &what);
         match known.await {
             Ok(_) => return Ok(()),
-            // Some registries refuse to say.
+            // Some registries refuse this request.
             Err(error) if error.is_absence() || error.is_refusal() => {}
             Err(error) => return Err(error),
         }

@@ -1,9 +1,9 @@
 //! Pure: derives verb and resource of a request to the API server from its method and path.
 
-/// The resource of a path that names none: discovery, version, health.
+/// Resource of a path without one: discovery, version, health.
 const NONE: &str = "none";
 
-/// The verb, as RBAC writes it, and the resource with its subresource, such as `ipujobs/status`.
+/// The verb of RBAC, and the resource with its subresource, such as `ipujobs/status`.
 pub(super) fn request_info(
     method: &str,
     path: &str,
@@ -20,7 +20,7 @@ pub(super) fn request_info(
     } else {
         Vec::new()
     };
-    // A namespace is itself a resource; whatever follows its name lies in it.
+    // A Namespace is itself a resource. The rest of the path is in that namespace.
     if rest.first() == Some(&"namespaces") && rest.len() > 2 && !is_part_of_namespace(rest[2]) {
         rest.drain(..2);
     }

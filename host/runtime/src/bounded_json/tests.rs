@@ -1,11 +1,11 @@
-//! What is read within a budget, and by which rule the rest is refused.
+//! Texts within a budget, and the rules that refuse others.
 
 use super::{BoundedJsonError, Budget, measure, parse};
 use serde_json::json;
 
 const MIB: usize = 1 << 20;
 
-/// What a hostile review sent: 70 times its bytes as a tree.
+/// A hostile review: its tree takes 70 times its bytes.
 fn many_objects(bytes: usize) -> Vec<u8> {
     let elements = vec![r#"{"":0}"#; bytes / 7].join(",");
     format!(r#"{{"a":[{elements}]}}"#).into_bytes()

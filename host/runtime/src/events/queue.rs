@@ -15,12 +15,11 @@ use tokio::time::timeout;
 
 use super::{Event, Publisher};
 
-/// Number of queues, and so of events that are written at the same time. All events of one object are in one
-/// queue, which keeps their order.
+/// Number of queues, and so of concurrent writes. All events of one object are in one queue, so their order stays.
 const QUEUES: usize = 8;
 
-/// Batches that one queue holds. A longer queue means that the API server is too slow for all events; the
-/// status of each object says the same.
+/// Maximum number of batches in a queue. A longer queue means that the API server is too slow for all events. The
+/// status of each object contains the same information.
 const LENGTH: usize = 1_024;
 
 /// Time to write the queued events when the process ends.
@@ -33,14 +32,14 @@ type Batch = (ObjectReference, Vec<Event>);
 pub struct EventQueue {
     queues: Mutex<Vec<Sender<Batch>>>,
     writing: Mutex<JoinSet<()>>,
-    /// Events that are queued and not written yet.
+    /// Number of events that are not written yet.
     waiting: Arc<AtomicU64>,
     lost: Counter,
 }
 
 impl EventQueue {
-    /// `controller` and `instance` name this process in each event; `lost` counts the events that do not fit
-    /// into the queues.
+    /// `controller` and `instance` identify this process in each event. `lost` counts the events that do not fit into
+    /// the queues.
     pub fn new(client: &Client, controller: &str, instance: Option<&str>, lost: Counter) -> Self {
         let (mut queues, mut writing) = (Vec::new(), JoinSet::new());
         let waiting = Arc::default();
@@ -66,7 +65,6 @@ impl EventQueue {
         }
         let uid = Uid::of(regarding.uid.as_deref().unwrap_or_default());
         let count = events.len() as u64;
-        // Every change of it is whole.
         let queues = self.queues.lock();
         self.waiting.fetch_add(count, Ordering::Relaxed);
         let is_queued = queues
@@ -78,7 +76,7 @@ impl EventQueue {
         }
     }
 
-    /// Takes no more events, and writes the queued ones within a time limit.
+    /// Accepts no more events, and writes the queued ones within a time limit.
     pub async fn close(&self) {
         self.queues.lock().clear();
         let writing = std::mem::take(&mut *self.writing.lock());
@@ -137,7 +135,7 @@ mod tests {
             uid: Some("u".to_owned()),
             ..ObjectReference::default()
         };
-        // The writer has not run yet: none is taken out of the queue in between.
+        // The writer has not run yet, so it takes no event out of the queue meanwhile.
         for note in 0..LENGTH + 3 {
             queue.publish(job.clone(), vec![event(note)]);
         }

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 pub(super) enum Action {
     /// Create the Lease, which does not exist.
     Create,
-    /// Write the Lease, which this replica or nobody holds, unless it changes meanwhile.
+    /// Write the Lease if it has not changed meanwhile. This replica holds it, or no replica does.
     Acquire,
     /// Wait, because another replica holds the Lease.
     Wait,

@@ -1,25 +1,23 @@
-//! Keeps the values of a label few, whatever comes from outside.
+//! Bounds the number of values of a label for any input from outside.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// The value that stands for all that are too many.
+/// Value of the label for all values beyond the limit.
 pub const OTHER: &str = "_other";
 
-/// Most values of one label that comes from outside. A digest or a policy that is no longer asked
-/// keeps its counts.
+/// Maximum number of values of one label from outside. A digest or a policy that is no longer active keeps its counts.
 const VALUES_MAX: usize = 64;
 
-/// The values of a label that were seen so far.
+/// The known values of a label.
 #[derive(Clone, Debug, Default)]
 pub struct Values(Arc<Mutex<BTreeSet<Box<str>>>>);
 
 impl Values {
-    /// The value to count under.
+    /// Returns the value of the label to count.
     pub fn bounded(&self, value: &str) -> String {
-        // Every change of it is whole before the next one begins.
         let mut seen = self.0.lock();
         if !seen.contains(value) {
             if seen.len() == VALUES_MAX {

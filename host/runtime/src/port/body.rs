@@ -1,4 +1,4 @@
-//! Reads the body of a request into one buffer, so that a body takes no more memory than its bytes.
+//! Reads the body of a request into one buffer, so that the memory of a body is not larger than its bytes.
 
 use axum::Error;
 use axum::body::{Body, Bytes};
@@ -10,7 +10,7 @@ pub enum BodyError {
     /// It is too long.
     #[error("it is longer than {0} bytes")]
     TooLong(usize),
-    /// It ended before its end.
+    /// It ended early.
     #[error("it broke off")]
     Broken(#[source] Error),
 }
@@ -27,11 +27,11 @@ pub async fn read(mut body: Body, max: usize) -> Result<Vec<u8>, BodyError> {
     Ok(text)
 }
 
-/// Reads the next piece of a body; `None` is its end. A piece of one byte keeps the whole buffer that it was received
-/// in, so that its caller copies it and lets it go before the next.
+/// Reads the next chunk of a body; `None` is its end. A chunk of one byte keeps its whole receive buffer allocated, so
+/// the caller copies it and drops it before it reads the next.
 pub async fn next(body: &mut Body) -> Result<Option<Bytes>, BodyError> {
     while let Some(frame) = body.frame().await {
-        // What is no data are trailers, which nobody asks for.
+        // Frames without data are trailers, which are not used.
         if let Ok(piece) = frame.map_err(BodyError::Broken)?.into_data() {
             return Ok(Some(piece));
         }

@@ -1,4 +1,4 @@
-//! A connection that ends once others have its place, whatever its client is waited for: a handshake, a head, a body.
+//! A connection that ends when its place is preempted, even during a handshake, a head or a body.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -11,7 +11,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::patience::Waits;
 
-/// A stream that can be closed from elsewhere.
+/// A stream that another task can close.
 pub(super) struct Closable<S> {
     stream: S,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -68,7 +68,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Closable<S> {
     }
 }
 
-/// Makes each stream one that ends once the place of its connection is preempted.
+/// Makes each stream end when the place of its connection is preempted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClosableAcceptor;
 

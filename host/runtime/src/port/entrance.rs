@@ -1,4 +1,5 @@
-//! Lets connections in, each of which has a place as long as it lasts, and may lose it while its client is waited for.
+//! Admits connections. Each has a place while it lasts; the place can be preempted while the server waits for the
+//! client.
 
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
@@ -22,16 +23,16 @@ use super::places::{Full, Place, Places, Rank};
 use super::serve::Limits;
 use crate::port::metrics::Refused;
 
-/// Connections a second of one address, and how many may come at once after a rest. An API server that has
-/// much to ask opens one for each request.
+/// Connections per second of one address, and the burst after an idle time. An API server with many reviews opens
+/// one for each request.
 const RATE: Rate = Rate::new(number(200), number(400));
 
-/// A connection was one too many.
+/// A connection exceeded a limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the limit of each {0} is reached")]
 pub(super) struct TooMany(pub(super) &'static str);
 
-/// Lets connections in.
+/// Admits connections to a port.
 pub(super) struct Entrance {
     routes: Router,
     limits: Limits,
@@ -67,8 +68,8 @@ impl Entrance {
         let pace = self.pace.check(&address);
         pace.map_err(|_| TooMany("rate"))?;
         let place = match self.places.take(address, 1) {
-            // Many clients may share an address: whoever comes may be of more use than whoever is waited for, above all
-            // where that one has not even finished its handshake.
+            // Many clients may share an address. A new connection may be more useful than a waiting one, especially one
+            // that has not finished its handshake.
             Err(Full::Address(_)) if self.places.preempt(address) => self.places.take(address, 1),
             taken => taken,
         };
@@ -98,7 +99,6 @@ impl Standing {
     }
 
     fn place(&self) -> MutexGuard<'_, Place> {
-        // Every change of it is whole before the next one begins.
         self.0.place.lock()
     }
 }
@@ -162,7 +162,7 @@ where
     }
 }
 
-/// Until an answer is written: the client is waited for again afterwards.
+/// A response in progress. When it is written, the connection waits for its client again.
 struct Answering(Standing);
 
 impl Drop for Answering {
@@ -171,7 +171,7 @@ impl Drop for Answering {
     }
 }
 
-/// The body of a request. Until its end the client is waited for.
+/// The body of a request. The connection waits for its client until the end of the body.
 struct Asking<B> {
     body: B,
     standing: Option<Standing>,
@@ -230,12 +230,12 @@ impl<B: HttpBody + Unpin> HttpBody for Asking<B> {
 
 impl<B> Drop for Asking<B> {
     fn drop(&mut self) {
-        // The rest is not waited for.
+        // The rest of the body is not needed.
         self.end();
     }
 }
 
-/// The body of an answer.
+/// The body of a response.
 struct Told {
     body: Body,
     _until: Answering,

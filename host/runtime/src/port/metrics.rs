@@ -1,10 +1,10 @@
-//! What the ports refused, because one address or all together asked for more than there is.
+//! Counts the connections and requests that ports refused, by the exceeded limit.
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::registry::Registry;
 
-/// What was refused at the ports of a process. Clones count the same.
+/// Refusals of the ports of a process. Clones share the counts.
 #[derive(Clone, Debug, Default)]
 pub struct Refused {
     connections: Family<Labels, Counter>,
@@ -14,13 +14,14 @@ pub struct Refused {
 type Labels = [(&'static str, &'static str); 2];
 
 impl Refused {
-    /// A port closed a connection, because of this limit: `address`, `total` or `rate`, at once; or it was `preempted`.
+    /// Counts a connection that a port closed because of this limit: `address`, `total` or `rate`, at once; or
+    /// `preempted`.
     pub fn connection(&self, port: &'static str, limit: &'static str) {
         let labels = [("port", port), ("limit", limit)];
         self.connections.get_or_create(&labels).inc();
     }
 
-    /// A port did not carry out a request, because of this limit: `address`, `total` or `rate`.
+    /// Counts a request that a port refused because of this limit: `address`, `total` or `rate`.
     pub fn request(&self, port: &'static str, limit: &'static str) {
         let labels = [("port", port), ("limit", limit)];
         self.requests.get_or_create(&labels).inc();

@@ -1,4 +1,4 @@
-//! Bounds how often something happens for each key: an address, a user.
+//! Limits the rate of requests for each key, such as an address or a user.
 
 use std::hash::Hash;
 use std::num::NonZeroU32;
@@ -7,20 +7,20 @@ use std::time::Duration;
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
 
-/// Keys whose pace is kept in mind before those that have rested are forgotten.
+/// Number of keys at which idle keys are dropped.
 const KEYS_MAX: usize = 4_096;
 
-/// How often something may happen.
+/// A rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// So many times a second.
+    /// Requests per second.
     pub per_second: NonZeroU32,
-    /// So many at once after a rest.
+    /// Burst after an idle time.
     pub burst: NonZeroU32,
 }
 
 impl Rate {
-    /// A rate; neither of its numbers is zero.
+    /// Creates a rate. Neither number is zero.
     pub const fn new(per_second: NonZeroU32, burst: NonZeroU32) -> Self {
         Self { per_second, burst }
     }
@@ -30,22 +30,22 @@ impl Rate {
 ///
 /// # Panics
 ///
-/// Where the number is 0: a rate is a constant.
+/// If the number is 0: a rate is a constant.
 pub const fn number(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).expect("a rate is not zero")
 }
 
-/// The pace of each key.
+/// The rate of each key.
 pub struct Pace<K: Clone + Eq + Hash>(DefaultKeyedRateLimiter<K>);
 
 impl<K: Clone + Eq + Hash> Pace<K> {
-    /// Nothing has happened yet.
+    /// A limiter without requests so far.
     pub fn new(rate: Rate) -> Self {
         let quota = Quota::per_second(rate.per_second).allow_burst(rate.burst);
         Self(RateLimiter::keyed(quota))
     }
 
-    /// One in a whole hour, which no machine is too slow to exceed.
+    /// One request per hour. Every machine is fast enough to exceed it.
     #[cfg(any(test, feature = "fixtures"))]
     #[expect(clippy::missing_panics_doc, reason = "an hour is a period")]
     pub fn of_an_hour() -> Self {
@@ -55,7 +55,7 @@ impl<K: Clone + Eq + Hash> Pace<K> {
         ))
     }
 
-    /// Counts one more, or says how long to wait for that.
+    /// Counts a request, or returns the time until one is allowed.
     pub fn check(&self, key: &K) -> Result<(), Duration> {
         if self.0.len() > KEYS_MAX {
             self.0.retain_recent();

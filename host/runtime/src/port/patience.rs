@@ -1,4 +1,4 @@
-//! A connection that ends by itself where its client sends no first request, or takes no answer.
+//! A connection that ends if its client sends no first request, or stops reading a response.
 
 use std::io;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use axum_server::accept::Accept;
 
-/// How long a client may take nothing of what is sent to it.
+/// Time limit in which a client must read more of a response.
 const TAKING: Duration = Duration::from_secs(10);
 
 /// Whether the head of a first request has arrived. Clones share it.
@@ -22,7 +22,7 @@ const TAKING: Duration = Duration::from_secs(10);
 pub(super) struct Arrived(Arc<AtomicBool>);
 
 impl Arrived {
-    /// It has.
+    /// Records that it has arrived.
     pub(super) fn now(&self) {
         self.0.store(true, Ordering::Release);
     }
@@ -32,7 +32,7 @@ impl Arrived {
     }
 }
 
-/// A stream whose client has to get on.
+/// A stream with time limits for its client.
 pub(super) struct Patient<S> {
     stream: S,
     arrived: Arrived,
@@ -41,7 +41,7 @@ pub(super) struct Patient<S> {
 }
 
 impl<S> Patient<S> {
-    /// The head of the first request must be there within `first`.
+    /// A stream with a time limit for the head of the first request.
     pub(super) fn new(stream: S, arrived: Arrived, first: Duration) -> Self {
         Self {
             stream,
@@ -51,7 +51,7 @@ impl<S> Patient<S> {
         }
     }
 
-    /// Ends a wait of the stream for its client once it was too long.
+    /// Ends the stream if it has waited too long for its client.
     fn bounded<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -126,21 +126,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 }
 
-/// Knows whether a request has come over its connection.
+/// A service that records whether a request has arrived on its connection.
 pub(super) trait Waits {
-    /// Where that is written down.
+    /// The record.
     fn arrived(&self) -> Arrived;
 
-    /// Is cancelled once its connection has to end.
+    /// The token that is cancelled when the connection must end.
     fn preempted(&self) -> CancellationToken;
 }
 
-/// Accepts as `inner` does, and makes the stream one whose client has to get on.
+/// Accepts like `inner`, and adds time limits for the client to the stream.
 #[derive(Clone, Debug)]
 pub(super) struct PatientAcceptor<A> {
     /// Accepts the connection.
     pub(super) inner: A,
-    /// How long the head of the first request may take.
+    /// Time limit of the head of the first request.
     pub(super) first: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! Divides a limited number of places among addresses: whoever has least comes first, and whoever has most gives way.
+//! Shares a limited number of places among addresses: the address with the fewest gets the next one, and the address
+//! with the most is preempted.
 
 mod queue;
 
@@ -13,24 +14,24 @@ use tokio_util::sync::CancellationToken;
 
 use queue::Queue;
 
-/// How many places there are, how many of them one address may have, and how many requests for them may wait.
+/// The number of places, the maximum for one address, and the maximum number of waiting requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// All of them.
+    /// All places.
     pub total: usize,
-    /// Those of one address.
+    /// Maximum places of one address.
     pub each: usize,
-    /// Requests that wait, of all addresses together.
+    /// Maximum number of waiting requests of all addresses together.
     pub queue: usize,
 }
 
-/// Why there is no place.
+/// Why no place is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
-    /// The address has its share already.
+    /// The address has its share.
     #[error("this address has all that one address may have at the same time ({0})")]
     Address(usize),
-    /// All addresses together have all of them.
+    /// All places are taken.
     #[error("all that there is at the same time ({0}) is taken")]
     Total(usize),
 }
@@ -48,9 +49,9 @@ impl Full {
 /// The order in which places of one address are preempted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rank {
-    /// Of a client that has not sent anything of use yet.
+    /// Places of clients that have sent nothing useful yet.
     New,
-    /// Of any other client that is waited for.
+    /// Places of other clients that the server waits for.
     Idle,
 }
 
@@ -68,12 +69,12 @@ struct Shared {
 struct Taken {
     all: usize,
     by_address: HashMap<IpAddr, Held>,
-    /// How often a place was made preemptible, which orders them by time.
+    /// Number of places made preemptible so far. It orders them by time.
     sequence: u64,
     queue: Queue,
 }
 
-/// What one address has.
+/// The places of one address.
 #[derive(Debug, Default)]
 struct Held {
     amount: usize,
@@ -89,15 +90,15 @@ struct Preemptible {
 }
 
 impl Places {
-    /// Places that are all free.
+    /// Creates places that are all free.
     pub fn new(share: Share) -> Self {
         let taken = Mutex::default();
         Self(Arc::new(Shared { share, taken }))
     }
 
-    /// Takes `amount` of them for an address, now or not at all. Preempts what addresses with more have and can lose.
+    /// Takes `amount` places for an address, without waiting. Preempts places of addresses that have more.
     pub fn take(&self, address: IpAddr, amount: usize) -> Result<Place, Full> {
-        // An IPv4 address that comes by way of IPv6 is the same address.
+        // An IPv4-mapped IPv6 address is the same address.
         let address = address.to_canonical();
         let mut taken = self.0.taken();
         match taken.make_available(self.0.share, address, amount) {
@@ -106,8 +107,8 @@ impl Places {
         }
     }
 
-    /// As [`Self::take`], and if too few are free, waits for them for so long at most. Of all that wait, the one goes
-    /// first whose address will have least.
+    /// As [`Self::take`], but waits up to this time if too few places are free. Among the waiting requests, the one of
+    /// the address that will have the fewest places is first.
     pub async fn take_within(
         &self,
         address: IpAddr,
@@ -128,7 +129,7 @@ impl Places {
         }
     }
 
-    /// Preempts the first of what is preemptible of an address. Answers whether there was any.
+    /// Preempts the first preemptible place of an address. Returns whether there was one.
     pub fn preempt(&self, address: IpAddr) -> bool {
         self.0.taken().preempt(address.to_canonical())
     }
@@ -136,7 +137,6 @@ impl Places {
 
 impl Shared {
     fn taken(&self) -> MutexGuard<'_, Taken> {
-        // Every change of it is whole before the next one begins.
         self.taken.lock()
     }
 
@@ -154,7 +154,7 @@ impl Shared {
         }
     }
 
-    /// Gives places to those that wait, as far as enough are free.
+    /// Grants places to waiting requests while enough are free.
     fn grant(self: &Arc<Self>) {
         let mut granted = Vec::new();
         let mut taken = self.taken();
@@ -169,7 +169,7 @@ impl Shared {
         }
         drop(taken);
         for (waiter, place) in granted {
-            // What nobody waits for any more is given to the next.
+            // If a request does not wait any more, its place is dropped, which passes it on.
             let _ = waiter.send(place);
         }
     }
@@ -187,7 +187,7 @@ impl Taken {
         Full::Total(share.total)
     }
 
-    /// Whether an address can have so many more. Preempts those of others that it needs.
+    /// Makes this number of places available to an address. Preempts places of other addresses if necessary.
     fn make_available(&mut self, share: Share, address: IpAddr, amount: usize) -> Result<(), Full> {
         let after = self.of(address) + amount;
         if after > share.each {
@@ -208,7 +208,7 @@ impl Taken {
         Ok(())
     }
 
-    /// How much others may lose to an address that will have `after`.
+    /// Number of places that can be preempted for an address that will have `after`.
     fn can_give_way(&self, after: usize) -> usize {
         let others = self.by_address.values();
         let others = others.filter(|held| held.gives_way_to(after));
@@ -231,20 +231,20 @@ impl Taken {
         let left = self.of(address) - amount;
         match self.by_address.get_mut(&address) {
             Some(held) if left > 0 => held.amount = left,
-            // An address that has none is forgotten, so that no address is remembered for ever.
+            // An address without places is dropped, so that the map does not grow.
             _ => drop(self.by_address.remove(&address)),
         }
     }
 }
 
 impl Held {
-    /// Nobody gives way to an address that will have as much.
+    /// Whether places of this address can be preempted for an address that will have `after`: only if that is fewer.
     fn gives_way_to(&self, after: usize) -> bool {
         self.amount > after && !self.preemptible.is_empty()
     }
 }
 
-/// A request leaves the queue, however its wait ends.
+/// Removes a request from the queue when its wait ends in any way.
 struct Waits<'a> {
     shared: &'a Shared,
     number: u64,
@@ -256,7 +256,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// Places that were taken, until this is dropped or until they are preempted.
+/// Taken places, until this is dropped or preempted.
 #[derive(Debug)]
 pub struct Place {
     shared: Arc<Shared>,
@@ -267,7 +267,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Lets others preempt it from now on.
+    /// Allows preemption from now on.
     pub fn set_preemptible(&mut self, rank: Rank) {
         self.keep();
         if self.amount == 0 {
@@ -286,7 +286,7 @@ impl Place {
         self.shared.grant();
     }
 
-    /// Lets nobody preempt it from now on, unless that has happened.
+    /// Prevents preemption from now on, unless it has happened.
     pub fn keep(&mut self) {
         let Some(key) = self.key.take() else {
             return;
@@ -301,12 +301,12 @@ impl Place {
         }
     }
 
-    /// Is cancelled once others have it.
+    /// The token that is cancelled on preemption.
     pub fn preempted(&self) -> CancellationToken {
         self.preempted.clone()
     }
 
-    /// Makes one place of this and another one of the same address, which cannot be preempted now.
+    /// Merges another place of the same address into this one. The other one is not preemptible.
     pub fn join(&mut self, mut other: Self) {
         let rank = self.key.map(|(rank, _)| rank);
         self.keep();

@@ -1,4 +1,4 @@
-//! Serves routes on a port that anybody can reach, within limits on connections, their addresses and their time.
+//! Serves routes on a port for clients from anywhere, within limits on connections, their addresses and their time.
 
 use std::future::ready;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,28 +26,28 @@ use crate::certificates::renewal::CertificateManager;
 use crate::certificates::serving::Serving;
 use crate::port::metrics::Refused;
 
-/// How long a client may take for the TLS handshake.
+/// Time limit of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// What a port takes on.
+/// Limits of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Its name, for the metrics.
     pub port: &'static str,
-    /// Connections at the same time. Where there are more, those end whose client is waited for, of whichever address
-    /// has most, and the newest where nobody has more.
+    /// Concurrent connections. Beyond the limit, connections end that wait for their client, of the address with the
+    /// most first. If no address has more, the new connection is refused.
     pub connections: Share,
-    /// How long the head of the first request may take.
+    /// Time limit of the head of the first request.
     pub first: Duration,
-    /// How long the head of each further one may take, which is also how long an idle connection is kept.
+    /// Time limit of the head of each further request, and so of an idle connection.
     pub idle: Duration,
     /// Largest head of a request, in bytes.
     pub head: usize,
-    /// How long answers under way may take once the process is told to stop.
+    /// Time limit of the responses in progress after `stop`.
     pub drain: Duration,
 }
 
-/// The kubelet's probes of both processes. A kubelet opens a connection for each.
+/// The kubelet's probes of both processes. A kubelet opens a connection for each probe.
 pub const PROBES: Limits = Limits {
     port: "probes",
     connections: Share {
@@ -61,7 +61,7 @@ pub const PROBES: Limits = Limits {
     drain: Duration::from_secs(1),
 };
 
-/// The REST in plain text.
+/// REST in plain text.
 pub const REST: Limits = Limits {
     port: "rest",
     connections: Share {
@@ -75,14 +75,14 @@ pub const REST: Limits = Limits {
     drain: Duration::from_secs(5),
 };
 
-/// The REST with TLS. A head may hold a long token.
+/// REST with TLS. A head may contain a long token.
 pub const SECURE_REST: Limits = Limits {
     port: "rest-tls",
     head: 64 << 10,
     ..REST
 };
 
-/// The controller's metrics. A head may hold a long token.
+/// The controller's metrics. A head may contain a long token.
 pub const METRICS: Limits = Limits {
     port: "metrics",
     connections: Share {
@@ -93,8 +93,8 @@ pub const METRICS: Limits = Limits {
     ..SECURE_REST
 };
 
-/// The webhooks. An idle connection is kept longer than the 90 s after which an API server closes it
-/// itself, so that it never sends into one that is being closed.
+/// The webhooks. An idle connection stays open longer than the 90 s after which an API server closes it. So the API
+/// server never sends into a connection that is being closed.
 pub const WEBHOOKS: Limits = Limits {
     port: "webhooks",
     connections: Share {
@@ -108,15 +108,15 @@ pub const WEBHOOKS: Limits = Limits {
     drain: Duration::from_secs(10),
 };
 
-/// Why the port is not served.
+/// Why the port cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The port cannot be had.
+    /// The port cannot be bound.
     #[error("failed to listen on port {port}; is another process using it?")]
     Listen {
         /// The port.
         port: u16,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -125,13 +125,13 @@ pub enum ServeError {
     Serve {
         /// The port.
         port: u16,
-        /// Why not.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
 }
 
-/// A port that is taken and not served yet.
+/// A port that is bound and not served yet.
 pub struct Port {
     asked: u16,
     listener: std::net::TcpListener,
@@ -140,7 +140,7 @@ pub struct Port {
 }
 
 impl Port {
-    /// Takes `port` of every address. What it refuses is counted.
+    /// Binds `port` on every address. Refused connections are counted.
     pub fn listen(port: u16, limits: Limits, refused: &Refused) -> Result<Self, ServeError> {
         let listener = listen(port).map_err(|source| ServeError::Listen { port, source })?;
         Ok(Self {
@@ -151,17 +151,17 @@ impl Port {
         })
     }
 
-    /// The number of the port, where any free one was asked for.
+    /// The number of the port, if any free one was requested.
     pub fn number(&self) -> std::io::Result<u16> {
         Ok(self.listener.local_addr()?.port())
     }
 
-    /// Serves `routes` in plain text until it is told to stop.
+    /// Serves `routes` in plain text until `stop`.
     pub async fn serve(self, routes: Router, stop: CancellationToken) -> Result<(), ServeError> {
         self.run(routes, stop, ClosableAcceptor).await
     }
 
-    /// Serves `routes` over TLS until it is told to stop.
+    /// Serves `routes` over TLS until `stop`.
     pub async fn serve_tls(
         self,
         routes: Router,
@@ -173,8 +173,7 @@ impl Port {
         self.run(routes, stop, acceptor).await
     }
 
-    /// Serves `routes` over TLS until it is told to stop, with a certificate that is kept good
-    /// meanwhile. Where there is none yet, it waits for one.
+    /// Serves `routes` over TLS until `stop`, with a managed certificate. Waits until there is a certificate.
     pub async fn serve_managed(
         self,
         routes: Router,
@@ -226,7 +225,7 @@ impl Port {
             handle.graceful_shutdown(Some(limits.drain));
         });
         let entrance = Entrance::new(routes, limits, refused);
-        // Where no place is left, the error closes the connection before a task is begun for it.
+        // Without a free place, the error closes the connection before a task starts for it.
         let connected = service_fn(move |peer| ready(entrance.open(peer)));
         server
             .serve(connected)
@@ -235,7 +234,7 @@ impl Port {
     }
 }
 
-/// The address that a request came from. One that came over no connection, as in a test, has none.
+/// The address of a request's client. A request without a connection, as in a test, has none.
 pub fn address(extensions: &Extensions) -> IpAddr {
     let peer = extensions.get::<ConnectInfo<SocketAddr>>();
     peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| {

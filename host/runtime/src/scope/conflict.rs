@@ -1,44 +1,44 @@
-//! Pure: which of several releases serves a namespace that more than one wants.
+//! Pure: decides which of several releases serves a namespace that more than one claims.
 
 use jiff::Timestamp;
 
 use super::Scope;
 
-/// A release, as its webhook configuration tells of it.
+/// A release, as its webhook configuration describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Name of the webhook configuration, by which releases are told apart.
+    /// Name of the webhook configuration, which identifies the release.
     pub configuration: String,
     /// Namespace of the release.
     pub namespace: String,
-    /// Whose jobs it serves.
+    /// The namespaces that it serves.
     pub scope: Scope,
-    /// When the configuration was made. None: it is not there yet.
+    /// Creation time of the configuration. `None`: it does not exist yet.
     pub since: Option<Timestamp>,
 }
 
-/// Why a release rests: another one was there before.
+/// Why a release is inactive: an older one conflicts with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Namespace of the other release.
     pub with: String,
-    /// The other one's webhook configuration.
+    /// Webhook configuration of the other release.
     pub configuration: String,
-    /// Whose jobs the other one serves.
+    /// The namespaces that the other release serves.
     pub theirs: Scope,
     reason: Reason,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reason {
-    /// Both want these namespaces.
+    /// Both claim these namespaces.
     Shared(Scope),
-    /// Both are in the same namespace, where IPUPolicies and Leases of the two could not be told apart.
+    /// Both are in the same namespace, so their IPUPolicies and Leases have the same names.
     SameNamespace,
 }
 
 impl Conflict {
-    /// What is wrong, and what to do.
+    /// The problem, and the fix.
     pub fn message(&self) -> String {
         let (with, configuration, theirs) = (&self.with, &self.configuration, &self.theirs);
         let other = format!(
@@ -57,8 +57,8 @@ impl Conflict {
     }
 }
 
-/// The releases for which `mine` has to rest, those first that were there first. Of two, the one with the
-/// older webhook configuration goes on.
+/// The older releases that make `mine` inactive, oldest first. Of two releases, the one with the older webhook
+/// configuration is active.
 pub fn conflicts(mine: &Claim, claims: &[Claim]) -> Vec<Conflict> {
     let mut claims: Vec<_> = claims.iter().collect();
     claims.sort_by(|one, other| rank(one).cmp(&rank(other)));
@@ -79,7 +79,7 @@ pub fn conflicts(mine: &Claim, claims: &[Claim]) -> Vec<Conflict> {
     older.filter_map(conflict).collect()
 }
 
-/// Who was there first is less. What is not there yet comes last.
+/// Orders claims by age, oldest first. A claim without a configuration is last.
 fn rank(claim: &Claim) -> (bool, Option<Timestamp>, &str) {
     (claim.since.is_none(), claim.since, &claim.configuration)
 }

@@ -1,4 +1,4 @@
-//! Looks at the webhook configurations of other releases, and tells whether this one has to rest.
+//! Watches the webhook configurations of other releases, and decides whether this release is inactive.
 
 use std::collections::BTreeSet;
 
@@ -18,17 +18,17 @@ use super::{Conflict, Scope};
 /// Selects the webhook configurations of this operator.
 const OURS: &str = "app.kubernetes.io/part-of=ipu-operator";
 
-/// A webhook configuration, of which only the metadata counts.
+/// A webhook configuration. Only the metadata is read.
 type Configuration = PartialObjectMeta<MutatingWebhookConfiguration>;
 
-/// Whether this release has to rest. Cheap to clone; all clones know the same.
+/// Whether this release is inactive. Cheap to clone; all clones share the state.
 #[derive(Clone, Debug)]
 pub struct Conflicts {
     known: watch::Receiver<Known>,
     others: watch::Receiver<Option<BTreeSet<String>>>,
 }
 
-/// What keeps [`Conflicts`] up to date.
+/// Updates [`Conflicts`].
 #[derive(Debug)]
 pub struct ConflictWatch {
     mine: Claim,
@@ -40,12 +40,11 @@ pub struct ConflictWatch {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Known {
     NotYet,
-    /// Those for which this release rests; empty: none.
+    /// The releases that make this release inactive. Empty: none.
     Conflicts(Vec<Conflict>),
 }
 
-/// Conflicts of the release with this webhook configuration. Nothing is known of them until the watch is
-/// followed.
+/// Conflicts of the release with this webhook configuration. They are unknown until the watch is followed.
 pub fn conflicts(
     namespace: &str,
     configuration: &str,
@@ -78,7 +77,7 @@ impl Default for Conflicts {
 }
 
 impl Conflicts {
-    /// With releases that were there before one that wants everything.
+    /// Conflicts with these older releases, of a release for the whole cluster.
     #[cfg(any(test, feature = "fixtures"))]
     pub fn with(older: &[Claim]) -> Self {
         let (conflicts, watch) = conflicts("here", "mine", &Scope::Cluster);
@@ -86,7 +85,7 @@ impl Conflicts {
         conflicts
     }
 
-    /// Those that there are now, with the release first that was there first.
+    /// The current conflicts, oldest release first.
     pub fn current(&self) -> Vec<Conflict> {
         match &*self.known.borrow() {
             Known::Conflicts(conflicts) => conflicts.clone(),
@@ -94,24 +93,24 @@ impl Conflicts {
         }
     }
 
-    /// Namespaces of all other releases that are there, whatever they serve. `None`: they are not known.
+    /// Namespaces of all other releases, whatever they serve. `None`: not known yet.
     pub fn other_releases(&self) -> Option<BTreeSet<String>> {
         self.others.borrow().clone()
     }
 
-    /// Waits until it is known that there are none.
+    /// Waits until it is known that there is no conflict.
     pub async fn wait_none(&self) {
         self.wait(|known| matches!(known, Known::Conflicts(all) if all.is_empty()))
             .await;
     }
 
-    /// Waits until there is one.
+    /// Waits until there is a conflict.
     pub async fn wait_any(&self) {
         self.wait(|known| matches!(known, Known::Conflicts(all) if !all.is_empty()))
             .await;
     }
 
-    /// What is known no longer changes once the watch has ended; who waits then waits for ever.
+    /// After the end of the watch, the state does not change any more. Then this never returns.
     async fn wait(&self, is_met: impl FnMut(&Known) -> bool) {
         if self.known.clone().wait_for(is_met).await.is_err() {
             std::future::pending::<()>().await;
@@ -120,8 +119,8 @@ impl Conflicts {
 }
 
 impl ConflictWatch {
-    /// Follows the webhook configurations until `stop`. Without the right to see those of others there
-    /// is no conflict.
+    /// Follows the webhook configurations until `stop`. Without the right to read those of other releases, there is no
+    /// conflict.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
         let (store, writer) = reflector::store();
         let config = watcher::Config::default().labels(OURS);
@@ -149,7 +148,7 @@ impl ConflictWatch {
         }
     }
 
-    /// Compares the claims, and tells where that changes anything.
+    /// Compares the claims, and publishes and logs a change.
     fn look(&self, claims: &[Claim]) {
         let mut claims_of_mine = claims.iter();
         let found = claims_of_mine.find(|claim| claim.configuration == self.mine.configuration);
@@ -200,8 +199,8 @@ impl ConflictWatch {
     }
 }
 
-/// What a webhook configuration says of its release. What cannot be read claims the whole cluster: better
-/// one rests without need than two do the same work.
+/// Reads the claim of a release from its webhook configuration. An unreadable one claims the whole cluster: an
+/// unnecessarily inactive release is better than two that do the same work.
 fn claim(found: &Configuration) -> Claim {
     let annotation = |name: &str| found.annotations().get(name).map(String::as_str);
     let since = found.metadata.creation_timestamp.as_ref();

@@ -10,7 +10,7 @@ use ipu_api::dns1123::is_label;
 /// The namespaces that a release serves. Cheap to clone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Scope {
-    /// All of the cluster, also those that are yet to come.
+    /// The whole cluster, with future namespaces.
     #[default]
     Cluster,
     /// Only these; never empty.
@@ -26,7 +26,7 @@ pub enum Scope {
 pub struct NotANamespace(String);
 
 impl Scope {
-    /// Whether jobs of a namespace are served.
+    /// Whether a namespace is served.
     pub fn contains(&self, namespace: &str) -> bool {
         match self {
             Self::Cluster => true,
@@ -34,7 +34,7 @@ impl Scope {
         }
     }
 
-    /// The namespaces, where they are only some.
+    /// The namespaces, if the scope is not the whole cluster.
     pub fn namespaces(&self) -> Option<&BTreeSet<String>> {
         match self {
             Self::Cluster => None,
@@ -42,7 +42,7 @@ impl Scope {
         }
     }
 
-    /// What this scope and another one both serve.
+    /// The intersection with another scope.
     pub fn shared_with(&self, other: &Self) -> Option<Self> {
         match (self, other) {
             (Self::Cluster, scope) | (scope, Self::Cluster) => Some(scope.clone()),
@@ -57,7 +57,7 @@ impl Scope {
 impl FromStr for Scope {
     type Err = NotANamespace;
 
-    /// Names with commas between them; none at all means the whole cluster.
+    /// Names separated by commas. Without a name: the whole cluster.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let names = text
             .split(',')

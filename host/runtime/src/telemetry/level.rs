@@ -1,5 +1,4 @@
-//! Changes what is logged while the process runs: an admin writes it into a ConfigMap that all replicas
-//! follow.
+//! Changes the log level while the process runs. An admin writes it into a ConfigMap that all replicas follow.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,10 +19,10 @@ use crate::release::{Process, ReleaseOptions};
 /// Changes the filter of the log.
 type Change = dyn Fn(EnvFilter) -> Result<(), reload::Error> + Send + Sync;
 
-/// What is logged. Cheap to clone; all clones are of the same log.
+/// The log level. Cheap to clone; all clones change the same log.
 #[derive(Clone)]
 pub struct LogLevel {
-    /// As the command line has it.
+    /// The level of the command line.
     given: Arc<str>,
     change: Arc<Change>,
 }
@@ -46,15 +45,14 @@ impl LogLevel {
         }
     }
 
-    /// Logs at this level from now on; none: as the command line has it. What cannot be read changes
-    /// nothing.
+    /// Sets the log level. `None`: the level of the command line. An invalid level changes nothing.
     pub fn set(&self, level: Option<&str>) -> Result<(), TelemetryError> {
         let filter = filter(level.unwrap_or(&self.given))?;
         (self.change)(filter).map_err(TelemetryError::Change)
     }
 
-    /// Follows the ConfigMap `<fullname>-log-level` until `stop`. Its key is the name of the process;
-    /// without it, or without the right to read it, the command line holds.
+    /// Follows the ConfigMap `<fullname>-log-level` until `stop`. Its key is the name of the process. Without the key,
+    /// or without the right to read it, the level of the command line is set.
     pub async fn follow(
         self,
         client: Client,

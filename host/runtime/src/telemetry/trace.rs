@@ -1,7 +1,7 @@
-//! Traces for OpenTelemetry: what both processes do for a job, from its admission to its Pods, in one trace.
+//! Traces for OpenTelemetry: the work of both processes for a job, from its admission to its Pods, in one trace.
 //!
-//! Nothing is passed on from process to process: the id of a job's trace is its UID, so that whoever knows
-//! the job knows its trace, and a UID in a log finds it.
+//! No context passes between the processes. The id of a job's trace is its UID, so every process knows the trace of a
+//! job, and a UID in a log leads to the trace.
 
 mod ids;
 
@@ -19,22 +19,22 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use self::ids::{JobIds, JobTrace};
 
-/// How long a batch of spans may take to be sent.
+/// Time limit for sending a batch of spans.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// Why there are no traces.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
-    /// The address is none of a collector.
+    /// The address is not that of a collector.
     #[error(
         "{given:?} is no address of a collector for OpenTelemetry; it is http://<host>:<port>, where the port of OTLP \
          over gRPC mostly is 4317"
     )]
     Address {
-        /// What was given.
+        /// The given value.
         given: String,
     },
-    /// Nothing can be sent there.
+    /// The exporter cannot be created.
     #[error("failed to prepare to send traces to {address}")]
     Exporter {
         /// The address of the collector.
@@ -45,12 +45,12 @@ pub enum TraceError {
     },
 }
 
-/// What is sent to a collector, until it is dropped: then what has not been sent yet is.
+/// Sends spans to a collector until it is dropped. The drop sends the remaining ones.
 #[derive(Debug)]
 pub struct Traces(SdkTracerProvider);
 
-/// Sends the traces of this process to a collector that speaks OTLP over gRPC. It needs a runtime. A
-/// collector that does not answer holds nothing up: what cannot be sent is dropped.
+/// Sends the traces of this process to a collector over OTLP with gRPC. It needs a runtime. A collector that does not
+/// answer blocks nothing: unsent spans are dropped.
 pub fn start(address: &str, process: &'static str) -> Result<Traces, TraceError> {
     let is_collector = |uri: &Uri| uri.scheme_str() == Some("http") && uri.host().is_some();
     if !address.parse::<Uri>().is_ok_and(|uri| is_collector(&uri)) {
@@ -90,27 +90,26 @@ impl Traces {
 
 impl Drop for Traces {
     fn drop(&mut self) {
-        // What cannot be sent at the end is lost, as it would be by a kill.
+        // Unsent spans are lost at the end, as after a kill.
         let _ = self.0.shutdown_with_timeout(DEADLINE);
     }
 }
 
-/// Makes a span part of the trace of the job with this UID. Where nothing is traced, nothing happens.
+/// Adds a span to the trace of the job with this UID. Without traces it does nothing.
 pub fn of_job(span: &Span, uid: &str) {
     if let Some(trace) = JobTrace::of(uid) {
         let parent = Context::new().with_remote_span_context(trace.root());
-        // There is no layer for it where nothing is traced.
+        // Without traces there is no layer that accepts a parent.
         let _ = span.set_parent(parent);
     }
 }
 
-/// The id of the trace of the job with this UID, for the log. Empty where the UID is none.
+/// The trace id of the job with this UID, for the log. Empty if the UID is not valid.
 pub fn id(uid: &str) -> String {
     JobTrace::of(uid).map_or_else(String::new, |trace| trace.id().to_string())
 }
 
-/// Tells how long it took a job to run: the span that all others of its trace are part of. `name` is
-/// `namespace/name`.
+/// Records the time from a job's creation to its start, as the root span of its trace. `name` is `namespace/name`.
 pub fn runs(uid: &str, name: String, created: Timestamp, now: Timestamp) {
     root(&global::tracer("ipu-operator"), uid, name, (created, now));
 }

@@ -10,7 +10,8 @@ use super::Requeue;
 use super::metrics::Reconciles;
 use crate::panics::{self, Panicked};
 
-/// Back-off of failed reconciles. Stale caches catch up within a second; other causes end by themselves or need a user.
+/// Back-off of failed reconciles. Stale caches catch up within a second. Other causes end without a change, or need a
+/// user.
 const BACK_OFF: Requeue = Requeue::BackOff {
     first: Duration::from_millis(250),
     most: Duration::from_mins(1),

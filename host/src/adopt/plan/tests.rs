@@ -116,7 +116,7 @@ fn what_is_tracked_and_there_for_a_job_that_waits_is_adopted() {
     ]});
     world.partitions = vec![partition("default", "mnist", &waiting)];
     assert_eq!(world.plan(), adopted);
-    // Owners of other kinds are what their IPUPartitions say.
+    // The IPUPartitions name their owners of other kinds.
     world.jobs.clear();
     assert_eq!(world.plan(), adopted);
 }

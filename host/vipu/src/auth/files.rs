@@ -1,8 +1,7 @@
-//! Reads the files that say how V-IPU controllers are spoken to, and follows them while they change.
+//! Reads the files of certificates and credentials for V-IPU controllers, and follows their changes.
 //!
-//! Guarantees: nothing is ever sent in plain text, or without credentials, because a file is bad.
-//! Files that cannot be used change nothing where good ones were read before; where none were, no
-//! controller is called until there are.
+//! Guarantees: an invalid file never causes a call in plain text or without credentials. Invalid files do not replace
+//! valid ones that were read before. Without valid files, no controller is called.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Auth, AuthError, AuthOptions, AuthState, Content, Material};
 use crate::causes::chain;
 
-/// How often the files are looked at. A kubelet takes longer to bring a Secret's change.
+/// Period of the reads. The kubelet updates the files of a Secret more slowly.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// The files of one process.
@@ -23,13 +22,13 @@ const PERIOD: Duration = Duration::from_secs(2);
 pub struct AuthFiles {
     options: AuthOptions,
     state: watch::Sender<AuthState>,
-    /// What was judged last: what was read, or the words of the error that reading ended with.
+    /// Result of the last read: the content, or the text of the error.
     judged: Option<Result<Material, String>>,
 }
 
 impl AuthFiles {
-    /// The files that the options name, read once. Files that cannot be used are told in the log;
-    /// only an option that can never be right is an error.
+    /// Reads the files of the options once. Unusable files are logged; only an option that can never be valid is an
+    /// error.
     pub async fn open(options: AuthOptions) -> Result<Self, AuthError> {
         super::check(&options)?;
         if options.vipu_credentials_dir.is_some() && options.vipu_tls_dir.is_none() {
@@ -46,12 +45,12 @@ impl AuthFiles {
         Ok(files)
     }
 
-    /// How controllers are spoken to now, and each change of it.
+    /// The current authentication and its changes.
     pub fn subscribe(&self) -> watch::Receiver<AuthState> {
         self.state.subscribe()
     }
 
-    /// Follows the files until told to stop.
+    /// Follows the files until `stop` is cancelled.
     pub async fn follow(mut self, stop: CancellationToken) {
         if self.options.vipu_tls_dir.is_none() && self.options.vipu_credentials_dir.is_none() {
             return;
@@ -64,7 +63,7 @@ impl AuthFiles {
         }
     }
 
-    /// Reads the files, and judges what is in them where it is not what it was.
+    /// Reads the files, and validates them if they have changed.
     pub async fn look(&mut self) {
         let read = read(&self.options).await;
         let judged = read
@@ -95,7 +94,7 @@ impl AuthFiles {
     }
 }
 
-/// Reads every file that must be there and those that may be.
+/// Reads every required file, and the optional files that exist.
 async fn read(options: &AuthOptions) -> Result<Material, AuthError> {
     let mut material = Material::default();
     if let Some(folder) = &options.vipu_tls_dir {
@@ -133,7 +132,7 @@ async fn read(options: &AuthOptions) -> Result<Material, AuthError> {
     Ok(material)
 }
 
-/// A file of a folder, where it is there.
+/// A file of a folder, if it exists.
 async fn content(folder: &Path, name: &str) -> Result<Option<Content>, AuthError> {
     let file = folder.join(name);
     match tokio::fs::read(&file).await {

@@ -1,4 +1,4 @@
-//! Each file that cannot be used is named with the rule that it breaks, and no secret is told.
+//! The error about each unusable file names the file and the violated rule, and contains no secret.
 
 use rcgen::{CertificateParams, KeyPair};
 

@@ -4,13 +4,13 @@ use prost::Message;
 
 use crate::proto;
 
-/// A request, which says where it goes and what answers it.
+/// A request of the API, with its path and its reply.
 pub(super) trait Call: Message + Clone + 'static {
-    /// The method, as errors and spans name it.
+    /// Name of the method in errors and spans.
     const METHOD: &'static str;
-    /// The path of its HTTP request.
+    /// Path of the HTTP request.
     const PATH: &'static str;
-    /// What answers it.
+    /// Type of the reply.
     type Reply: Message + Default;
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Connection {
 }
 
 impl ConnectionManager {
-    /// Connections to `controller`, each made within `connect`; none is made yet.
+    /// Connections to `controller`, each with this time limit to connect. None is open yet.
     pub(super) fn new(
         controller: &ControllerRef,
         connect: Duration,
@@ -60,8 +60,8 @@ impl ConnectionManager {
         &self.controller.name
     }
 
-    /// The current connection, or a new one after a change of the authentication. Calls under way finish on
-    /// the old one.
+    /// Returns the current connection, or a new one after a change of the authentication. Calls in progress finish on
+    /// the old connection.
     pub(super) fn now(&self) -> Result<Connection, VipuError> {
         let state = self.auth.borrow().clone();
         let auth = state.map_err(VipuError::Auth)?;
@@ -81,7 +81,7 @@ impl ConnectionManager {
         Ok(last.insert(connection).clone())
     }
 
-    /// The last connection is not used for another call.
+    /// Forgets the current connection, so that the next call opens a new one.
     pub(super) fn forget(&self) {
         *self.last.lock() = None;
     }
@@ -109,8 +109,8 @@ impl ConnectionManager {
 }
 
 impl Connection {
-    /// Sends one call, with the credentials in it, and answers its reply as it came. Where there is a `timeout`, the
-    /// server is told of it.
+    /// Sends one call with the credentials, and returns its undecoded reply. The request contains the `timeout`, if
+    /// there is one.
     pub(super) async fn call<C: Call>(
         &self,
         message: C,
@@ -136,7 +136,7 @@ impl Connection {
         Ok(ticket.reply(reply.into_inner()))
     }
 
-    /// A short hash of the user id that is sent; missing where none is.
+    /// Short hash of the user id in calls. `None`: calls contain none.
     pub(super) fn account(&self) -> Option<&str> {
         self.auth.account()
     }

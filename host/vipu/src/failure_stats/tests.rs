@@ -113,7 +113,7 @@ fn resets_are_what_a_counter_has_grown_by() {
     assert_eq!(count("p-1", resets(1, Some(1)), 1), 1);
     assert_eq!(count("p-1", resets(1, Some(1)), 2), 1);
     assert_eq!(count("p-1", resets(3, Some(2)), 2), 3);
-    // Somebody reset it, and the counter began anew.
+    // A user has reset it, and the counter has restarted.
     assert_eq!(count("p-1", resets(0, None), 3), 3);
     assert_eq!(count("p-1", resets(1, Some(4)), 4), 4);
     // Seen for the first time: only the last one is known to have been within the day.

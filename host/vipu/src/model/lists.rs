@@ -1,4 +1,4 @@
-//! Pure: what the lists in replies hold, each thing counted once.
+//! Pure: counts the entries of the lists in replies, each once.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -6,8 +6,8 @@ use std::collections::{HashMap, HashSet};
 use super::{ListedPartition, ReadyState, named};
 use crate::proto;
 
-/// The partitions of a reply to ListPartitions. One that is listed twice counts once, as the larger
-/// of the two: better to leave an IPU unused than to give it away twice.
+/// The partitions of a reply to ListPartitions. A partition that is listed twice counts once, with the larger size: an
+/// unused IPU is better than one that is allocated twice.
 pub(crate) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut partitions: Vec<ListedPartition> = Vec::with_capacity(reply.partitions.len());
@@ -50,8 +50,8 @@ pub(crate) fn cut(
     (partitions, ipus)
 }
 
-/// IPUs over all entries of a reply to ListIPUAttributes. An IPU that is listed twice under the name
-/// of its agent counts once; agents without a name are each another one.
+/// The number of IPUs in a reply to ListIPUAttributes. An IPU that is listed twice with the name of its agent counts
+/// once. Agents without a name are different agents.
 pub(crate) fn total_ipus(reply: &proto::ListIpuAttributesReply) -> u32 {
     let ipus = reply.entries.iter().enumerate().flat_map(|(place, entry)| {
         let agent = entry.agent.as_str();

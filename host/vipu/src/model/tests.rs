@@ -1,4 +1,4 @@
-//! Tables for the conversions from the wire and for what is counted.
+//! Tables for the conversions of replies, and for the counts.
 
 use super::*;
 
@@ -59,7 +59,7 @@ fn ipus_are_counted_over_all_agents() {
             entry("ag1", &[0, 1, 2, 3]),
             entry("ag2", &[]),
             entry("ag3", &[0, 1]),
-            // Told twice, in part.
+            // Reported twice, in part.
             entry("ag3", &[1, 2]),
             entry("", &[0]),
             entry("", &[0]),
@@ -151,7 +151,7 @@ fn a_partition_of_another_size_is_told_and_one_that_is_not_described_is_not() {
         size_mismatch(&config(2), 4, 1).unwrap(),
         "made with 2 IPUs for GCD 0, 4 were requested"
     );
-    // Nothing was told, or nothing can be expected.
+    // Nothing was reported, or nothing can be expected.
     assert_eq!(size_mismatch(&config(0), 4, 1), None);
     assert_eq!(size_mismatch(&config(2), 4, 0), None);
     assert_eq!(size_mismatch(&config(1), 4, 3), None);

@@ -27,9 +27,9 @@ pub enum MemoryCgroupError {
     Content {
         /// The file.
         path: PathBuf,
-        /// What is missing.
+        /// The missing key.
         key: &'static str,
-        /// What it says.
+        /// Its content.
         content: String,
     },
 }

@@ -77,7 +77,7 @@ impl ControlPlane {
         Ok(path)
     }
 
-    /// Ends both programs, restores a snapshot as `restore.md` says, and starts them again.
+    /// Ends both programs, restores a snapshot with the commands of `restore.md`, and starts them again.
     pub async fn restore(&mut self, snapshot: &Path) -> Result<(), SnapshotError> {
         let settings = Settings::from_env()?;
         let tools = Tools::fetch_some(&settings, &Progress::start(), &["etcdutl"])?;

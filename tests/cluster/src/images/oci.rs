@@ -16,7 +16,7 @@ use crate::{
 /// Content of the file that marks an OCI layout.
 const LAYOUT: &[u8] = br#"{"imageLayoutVersion":"1.0.0"}"#;
 
-/// What a container of the image runs by default.
+/// Default command of a container of the image.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImageConfig {
     /// The command.
@@ -154,7 +154,7 @@ pub fn pack(layout: &Path, name: &str, path: &Path) -> Result<String, FileError>
     Ok(format!("sha256:{digest}"))
 }
 
-/// What an image is for, by its configuration.
+/// The architecture of an image, from its configuration.
 fn architecture(config: &Path) -> Result<String, FileError> {
     let text = read(config)?;
     let given: Value = serde_json::from_str(&text)

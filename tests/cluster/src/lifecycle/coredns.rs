@@ -75,7 +75,7 @@ where
         .to_owned();
     api.patch(
         &name,
-        &PatchParams::apply("lab").force(),
+        &PatchParams::apply("harness").force(),
         &Patch::Apply(object),
     )
     .await

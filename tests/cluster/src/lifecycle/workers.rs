@@ -28,8 +28,8 @@ pub(super) async fn start(
     make_dir(&spec.dir)?;
     let path = spec.dir.join("spec.json");
     write_json(&path, &spec)?;
-    let lab = spec.dir.join("lab");
-    copy_of_this_program(&lab)?;
+    let program = spec.dir.join("harness");
+    copy_of_this_program(&program)?;
     let namespaces = [
         "--net",
         "--mount",
@@ -40,7 +40,7 @@ pub(super) async fn start(
         "--mount-proc",
         "--propagation=private",
     ];
-    let program = [lab.display().to_string(), "node".to_owned()];
+    let program = [program.display().to_string(), "node".to_owned()];
     let mut args = namespaces.map(str::to_owned).to_vec();
     args.extend(program);
     args.push(path.display().to_string());

@@ -110,7 +110,7 @@ mod tests {
         let found = routes(
             "eth0\t00000000\t010200C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
              *\t0000600A\t00000000\t0201\t0\t0\t4096\t0000FFFF\t0\t0\t0\n\
-             ipulab0\t0000630A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n",
+             ipu-cluster0\t0000630A\t00000000\t0001\t0\t0\t0\t00FFFFFF\t0\t0\t0\n",
         );
         let shown: Vec<_> = found
             .iter()
@@ -121,10 +121,10 @@ mod tests {
             [
                 ("0.0.0.0/0".to_owned(), Some("eth0")),
                 ("10.96.0.0/16".to_owned(), None),
-                ("10.99.0.0/24".to_owned(), Some("ipulab0")),
+                ("10.99.0.0/24".to_owned(), Some("ipu-cluster0")),
             ]
         );
-        assert!(overlap(&found, "ipulab0", &OURS).is_none());
+        assert!(overlap(&found, "ipu-cluster0", &OURS).is_none());
     }
 
     #[test]
@@ -141,11 +141,11 @@ mod tests {
     fn only_routes_of_others_are_in_the_way() {
         let tunnel = "tun0\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\t0\t0\n";
         let found = routes(tunnel);
-        let (route, ours) = overlap(&found, "ipulab0", &OURS).unwrap();
+        let (route, ours) = overlap(&found, "ipu-cluster0", &OURS).unwrap();
         assert_eq!(route.range.to_string(), "10.0.0.0/8");
         assert_eq!(ours, "10.99.0.0/24");
         let half = routes("tun0\t00000000\t00000000\t0001\t0\t0\t0\t00000080\t0\t0\t0\n");
         assert_eq!(half[0].range.to_string(), "0.0.0.0/1");
-        assert!(overlap(&half, "ipulab0", &OURS).is_none());
+        assert!(overlap(&half, "ipu-cluster0", &OURS).is_none());
     }
 }

@@ -56,7 +56,7 @@ conf_dir = "{dir}/cni"
 pub fn cni(spec: &NodeSpec) -> String {
     json!({
         "cniVersion": "1.0.0",
-        "name": "lab",
+        "name": "harness",
         "plugins": [
             {
                 "type": "bridge",

@@ -33,7 +33,7 @@ pub enum MountError {
     Mount {
         /// Where.
         target: PathBuf,
-        /// What the kernel said.
+        /// Error of the kernel.
         #[source]
         source: Errno,
     },

@@ -128,8 +128,8 @@ pub const TOOLS: [GoTool; 16] = [
         folder: "helm",
         module: "helm.sh/helm/v3",
         programs: &[program("helm", "helm.sh/helm/v3/cmd/helm")],
-        // The last four are those of Helm's own Makefile. Without them, Helm assumes Kubernetes 1.20 if it does not ask
-        // a cluster.
+        // The last four are those of Helm's own Makefile. Without them, Helm assumes Kubernetes 1.20 unless it connects
+        // to a cluster.
         variables: &[
             ("helm.sh/helm/v3/internal/version.version", "vVERSION"),
             ("helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor", "1"),

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
     use cluster::images::oci::pack;
 
-    /// An archive of an image for this processor, as the lab converts it from the output of an image
+    /// An archive of an image for this processor, as the harness converts it from the output of an image
     /// builder.
     fn archive(dir: &Path, architecture: &str) -> std::path::PathBuf {
         let layout = dir.join(architecture);

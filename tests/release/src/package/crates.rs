@@ -1,5 +1,5 @@
-//! What the shipped programs and guests are made of: crates as cargo resolves them, Rust's standard
-//! library, and the C library, which is part of the static programs.
+//! The parts of the shipped programs and guests: crates as cargo resolves them, Rust's standard library, and the C
+//! library, which is linked into the static programs.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::process::Command;

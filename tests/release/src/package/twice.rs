@@ -59,7 +59,7 @@ pub fn compare(
             .args(arm64.then_some("ARM64=1"))
             .current_dir(&checkout)
             .env_remove("CARGO_TARGET_DIR");
-        // The lab's own flags name the first folder.
+        // The flags of this build name the first folder.
         make.env_remove(crate::cargo::FLAGS);
         command::run(&mut make)
             .map_err(|source| TwiceError::Command("build the release again", source))

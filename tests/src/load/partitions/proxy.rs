@@ -40,7 +40,7 @@ const REST: Duration = Duration::from_mins(3);
 /// How often the start is repeated when another process takes one of the chosen ports.
 const TRIES: usize = 3;
 
-/// The process, and what it needs.
+/// The process, and its requirements.
 pub(super) struct Proxy {
     // Fields drop in this order: the program ends before its servers.
     programs: Supervisor,

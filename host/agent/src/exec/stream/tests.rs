@@ -137,7 +137,7 @@ async fn a_command_that_is_silent_for_long_goes_on_as_long_as_pings_are_answered
     let server = tokio::spawn(async move {
         let mut heard = 0;
         while heard < pings {
-            // What is read answers pings.
+            // Reading answers pings.
             let message = far.next().await.unwrap().unwrap();
             heard += usize::from(message.is_ping());
         }

@@ -1,4 +1,4 @@
-//! Tests of the reader of jobs: files as other programs write them, and what is wrong with others.
+//! Tests of the reader of jobs: files as other programs write them, and invalid files.
 
 use super::*;
 
@@ -207,7 +207,7 @@ fn what_is_no_number_or_too_large_is_named() {
     check_refused(cases);
 }
 
-/// Checks that each text is refused with a short message that contains what is expected.
+/// Checks that each text is refused with a short message that contains the expected words.
 fn check_refused<const N: usize>(cases: [(String, &str); N]) {
     for (text, expected) in cases {
         let error = parse(&text).unwrap_err().to_string();

@@ -74,7 +74,7 @@ fn the_next_leader_continues_and_the_time_between_is_unknown() {
     let mut before = account();
     before.observe(&running(16, 4), at("2026-01-01T12:00:10Z"));
     before.observe(&running(16, 4), at("2026-01-01T12:00:20.700Z"));
-    // What a status contains survives its text.
+    // The contents of a status survive serialization.
     let text = serde_json::to_string(&before.status()).unwrap();
     let status: Accounting = serde_json::from_str(&text).unwrap();
     for capacity in [0, 16] {
@@ -100,7 +100,7 @@ fn a_replica_that_stops_counts_until_then() {
     account.observe(&free(16), at("2026-01-01T12:00:20Z"));
     let states = [("running", "40.000"), ("free", "280.000")];
     assert_eq!(shown(&account), expected(&states));
-    // Nobody has seen so long a time.
+    // Such a long time was not observed.
     account.count_until(at("2026-01-01T12:05:00Z"));
     assert_eq!(account.status().until.0, at("2026-01-01T12:00:20Z"));
     // Neither has a replica that has not observed anything.
@@ -133,7 +133,7 @@ fn a_clock_that_is_set_back_counts_no_time_twice() {
     account.observe(&free(16), at("2026-01-01T12:00:12Z"));
     let states = [("free", "192.000")];
     assert_eq!(shown(&account), expected(&states));
-    // It was days ahead: what was counted then says nothing.
+    // It was days ahead, so the earlier counts prove nothing.
     account.observe(&free(16), at("2025-12-01T12:00:00Z"));
     assert_eq!(shown(&account), expected(&[]));
     assert_eq!(account.status().since.0, at("2025-12-01T12:00:00Z"));
@@ -210,7 +210,7 @@ proptest! {
                 account = Account::resume(&account.status(), capacity);
                 (until, open) = (account.until, Vec::new());
             }
-            // Nobody has known the size of the controller until now.
+            // The size of the controller was unknown until now.
             if is_resumed && capacity == 0 {
                 capacity = observed.total.unwrap_or(0);
             }
@@ -220,7 +220,7 @@ proptest! {
                 until = now;
             }
             capacity = observed.total.unwrap_or(capacity);
-            // What is open counts as soon as its second is over.
+            // An open state counts as soon as its second is over.
             let beyond = until.rem_euclid(1_000);
             let mut left = beyond;
             for (time, ipus) in mem::take(&mut open).into_iter().rev() {

@@ -218,7 +218,7 @@ fn an_object_whose_controller_left_the_list_is_kept_for_its_cordon_and_while_the
         (cordon(CordonState::Cordoned), &status, true, false, write),
         (cordon(CordonState::Draining), &status, true, true, write),
         (cordon(CordonState::Draining), &None, true, false, &[][..]),
-        // An old list is no reason to say that a controller has left it.
+        // An outdated list does not prove that a controller has left it.
         (
             cordon(CordonState::Cordoned),
             &status,

@@ -173,7 +173,7 @@ fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
     let mut view = controller(16, 10, None);
     view.name.clone_from(&name);
     let states = vec![state(view)];
-    // What has vanished is on no controller, as far as its IPUPartition says, and still held.
+    // By its IPUPartition, a vanished partition is on no controller, and still held.
     let mut answer = Vec::new();
     for is_vanished in [false, true] {
         if is_vanished {

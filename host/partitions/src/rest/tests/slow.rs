@@ -66,7 +66,7 @@ async fn made_up_tokens_of_one_address_keep_nobody_else_from_being_known() {
         asked.filter(|one| one.ends_with("/tokenreviews")).count()
     };
     assert_eq!(reviews(), 4, "no more are under way");
-    // Theirs are still pending while another one is reviewed and answered.
+    // Their requests are still pending while another one is reviewed and answered.
     ports.world().is_silent = false;
     let answer = ports.secure_from(2, "admin", "/partitions/p").await;
     assert_eq!(answer.status, 404, "{answer:?}");

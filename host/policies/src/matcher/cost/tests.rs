@@ -122,7 +122,7 @@ thread_local! {
     static STEPS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The bound holds: a function that counts is called no more often than the bound says.
+/// The bound holds: a counting function is called no more often than the bound allows.
 #[test]
 fn no_more_is_done_than_the_bound_says() {
     let object = json!({

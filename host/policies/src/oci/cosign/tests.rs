@@ -1,5 +1,4 @@
-//! The verdict on signatures: on those that the real cosign 3.1.3 made, and on those that nobody should
-//! believe.
+//! The verdict on signatures: valid ones of the real cosign 3.1.3, and invalid ones.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -32,7 +31,7 @@ fn simple(payload: &[u8], signature: &str) -> Signature {
     }
 }
 
-/// Somebody with a key of their own.
+/// Another author with a different key.
 struct Signer {
     pair: EcdsaKeyPair,
     random: SystemRandom,
@@ -48,7 +47,7 @@ impl Signer {
     }
 
     fn keys(&self) -> Vec<PublicKey> {
-        // What stands before the point in every public key on P-256.
+        // The prefix of every public key on P-256.
         const HEAD: [u8; 26] = [
             0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06,
             0x08, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,

@@ -1,4 +1,4 @@
-//! Bodies of requests as a hostile client sends them, for the tests of several packages.
+//! Bodies of requests of a hostile client, for the tests of several packages.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use axum::body::{Body, Bytes};
 use futures::stream;
 
-/// A byte in a large buffer, as hyper receives a segment of one byte.
+/// A byte in a large buffer: hyper receives a segment of one byte in this way.
 struct Segment {
     bytes: Vec<u8>,
     alive: Arc<AtomicUsize>,
@@ -25,7 +25,7 @@ impl Drop for Segment {
     }
 }
 
-/// A body that comes byte by byte, and the most buffers of these that were kept at the same time.
+/// A body that arrives byte by byte, and the maximum number of its buffers that were allocated at the same time.
 pub fn byte_by_byte(text: &[u8]) -> (Body, Arc<AtomicUsize>) {
     let (alive, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
     let kept = most.clone();

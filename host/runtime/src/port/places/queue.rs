@@ -1,4 +1,4 @@
-//! Requests that wait for places, of which the one goes first whose address will have least.
+//! Requests that wait for places. The request of the address that will have the fewest places is first.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -7,7 +7,7 @@ use tokio::sync::oneshot::{Receiver, Sender, channel};
 
 use super::{Full, Place, Share, Taken};
 
-/// Requests that wait, in the order in which they came.
+/// Waiting requests in the order of their arrival.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     waiters: Vec<Waiter>,
@@ -20,7 +20,7 @@ struct Waiter {
     granted: Sender<Place>,
 }
 
-/// What is waited for.
+/// A request for places.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) number: u64,
@@ -29,8 +29,8 @@ pub(super) struct Request {
 }
 
 impl Queue {
-    /// Lets a request wait. In a full queue the last request of the address that has most of them ends, unless that is
-    /// this one.
+    /// Queues a request. If the queue is full, this ends the last request of the address with the most requests, unless
+    /// that is this address.
     pub(super) fn push(
         &mut self,
         address: IpAddr,
@@ -57,7 +57,7 @@ impl Queue {
         Ok((self.last, receiver))
     }
 
-    /// Ends the wait of a request.
+    /// Removes a request from the queue.
     pub(super) fn remove(&mut self, number: u64) -> Option<Sender<Place>> {
         let mut index = self.waiters.iter();
         let index = index.position(|one| one.request.number == number)?;
@@ -69,7 +69,7 @@ impl Queue {
         self.waiters.is_empty()
     }
 
-    /// The last request of the address that has most of them, where it has more than this one will have.
+    /// The last request of the address with the most requests, if that has more than this address will have.
     fn last_of_longest(&self, address: IpAddr) -> Option<usize> {
         let addresses = || self.waiters.iter().map(|one| one.request.address);
         let mut counts = HashMap::<_, usize>::new();
@@ -85,8 +85,8 @@ impl Queue {
 }
 
 impl Taken {
-    /// The request that is next: the first one of each address that may have it, and of these the one whose address
-    /// will have least.
+    /// The next request: of the first allowed request of each address, the one whose address will have the fewest
+    /// places.
     pub(super) fn next_waiter(&self, share: Share) -> Option<Request> {
         let mut seen = HashSet::new();
         let requests = self.queue.waiters.iter().map(|one| one.request);

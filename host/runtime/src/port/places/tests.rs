@@ -1,4 +1,4 @@
-//! Who gets a place, who waits for one, and who gives way.
+//! Allocation of places, the queue for them, and preemption.
 
 use std::net::Ipv4Addr;
 
@@ -85,7 +85,7 @@ fn where_all_are_taken_whoever_has_most_gives_way() {
         assert!((1..=2).contains(&count), "{preempted:?}");
         assert!(preempted.is_sorted_by(|a, b| a >= b), "the oldest first");
     }
-    // Nobody has more than the newcomer will have.
+    // No address has more places than the new one will have.
     assert_eq!(places.take(A, 1).unwrap_err(), Full::Total(128));
     drop((others, newcomer));
     assert_eq!(places.0.taken().all, 0);
@@ -105,7 +105,7 @@ fn what_is_kept_does_not_give_way_and_what_is_new_does_so_first() {
     assert!(places.preempt(A));
     assert!(of_a[1].preempted().is_cancelled());
     assert!(!places.preempt(A));
-    // What was preempted is nothing any more, whatever becomes of it.
+    // A preempted place releases nothing, whatever happens to it.
     of_a[1].set_preemptible(Rank::Idle);
     assert!(!places.preempt(A));
     assert_eq!(places.0.taken().all, 1);
@@ -125,7 +125,7 @@ async fn of_those_who_wait_whoever_will_have_least_is_next() {
     drop(of_a.pop());
     let _more = more.now_or_never().unwrap().unwrap();
     drop(again);
-    // Who waits no longer is passed over.
+    // Requests that no longer wait are skipped.
     drop(of_b);
     assert_eq!(places.0.taken().of(A), 2);
 }

@@ -112,7 +112,7 @@ fn a_connection_has_a_place_as_long_as_it_lasts_and_each_address_its_share() {
     // An address that has its share loses the one that has waited longest.
     let third = open(1).unwrap();
     assert!(first.preempted().is_cancelled());
-    // While they are asked for something, both stay.
+    // While their requests are in progress, both stay.
     let (mut asked, mut asked_too) = (second.clone(), third.clone());
     let get = || Request::get("/").body(Body::empty()).unwrap();
     let answers = (asked.call(get()), asked_too.call(get()));
@@ -139,7 +139,7 @@ fn an_address_that_connects_too_often_is_refused_and_others_are_not() {
 async fn idle_connections_end_and_nobody_else_waits_for_them() {
     let routes = Router::new().route("/", get(async || "here"));
     let served = Served::begin(few(Duration::from_millis(200)), routes);
-    // Neither says anything; the second one begins to.
+    // Neither client sends anything; then the second one begins to.
     let (mut silent, mut slow) = (served.connect().await, served.connect().await);
     slow.write_all(b"GET / HT").await.unwrap();
     assert_eq!(rest(&mut silent).await, b"");
@@ -200,8 +200,8 @@ async fn what_is_under_way_at_the_end_is_answered() {
 async fn what_is_too_long_is_refused_unread_and_the_connection_ends() {
     let served = Served::begin(SECURE_REST, Router::new().route("/", post(read)));
     let start = "POST / HTTP/1.1\r\nhost: x\r\n";
-    // Neither of the bodies ever comes to its end, and nothing is sent that need not be read: what
-    // is left unread would end the connection before the answer arrives.
+    // Neither of the bodies ends. The test sends only data that the server must read, because unread data would end the
+    // connection before the answer arrives.
     let announced = format!("{start}content-length: 10485760\r\n\r\n");
     let piece = "x".repeat(LONGEST + 1);
     let chunked = format!(
@@ -280,7 +280,7 @@ async fn a_request_that_is_being_answered_keeps_its_connection() {
     begun.acquire().await.unwrap().forget();
     let mut idle = served.connect_from(2).await;
     let _others = [served.connect_from(3).await, served.connect_from(3).await];
-    // The next address needs a place of those who have two.
+    // The next address needs a place of those that have two.
     let _more = [served.connect_from(4).await, served.connect_from(5).await];
     assert_eq!(rest(&mut idle).await, b"");
     goes_on.add_permits(1);

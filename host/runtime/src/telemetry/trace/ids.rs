@@ -1,4 +1,4 @@
-//! The ids of a job's trace, which are those of the job.
+//! The ids of a job's trace, which derive from its UID.
 
 use std::cell::Cell;
 
@@ -13,7 +13,7 @@ pub(super) struct JobTrace {
 }
 
 impl JobTrace {
-    /// The trace of the job with this UID, where that is one: 32 hexadecimal digits but for the dashes.
+    /// The trace of the job with this UID, if it is valid: 32 hexadecimal digits without the dashes.
     pub(super) fn of(uid: &str) -> Option<Self> {
         let digits = uid.replace('-', "");
         if digits.len() != 32 {
@@ -31,7 +31,7 @@ impl JobTrace {
         self.id
     }
 
-    /// The span that all others of the trace are part of, whoever tells of it, and when.
+    /// The root span of the trace. Every process computes the same one at any time.
     pub(super) fn root(self) -> SpanContext {
         let (flags, state) = (TraceFlags::SAMPLED, TraceState::default());
         SpanContext::new(self.id, self.root, flags, true, state)
@@ -39,12 +39,11 @@ impl JobTrace {
 }
 
 thread_local! {
-    /// The trace whose root is made now. The library asks its generator for ids in between, on the same
-    /// thread.
+    /// The trace of the root span in creation. The library calls its id generator meanwhile, on the same thread.
     static ROOT: Cell<Option<JobTrace>> = const { Cell::new(None) };
 }
 
-/// Makes one span that is the root of this trace.
+/// Creates a span as the root of this trace.
 pub(super) fn given<T>(trace: JobTrace, make: impl FnOnce() -> T) -> T {
     ROOT.set(Some(trace));
     let made = make();
@@ -52,7 +51,7 @@ pub(super) fn given<T>(trace: JobTrace, make: impl FnOnce() -> T) -> T {
     made
 }
 
-/// Ids by chance, but for roots.
+/// Random ids, except for root spans.
 #[derive(Debug, Default)]
 pub(super) struct JobIds(RandomIdGenerator);
 

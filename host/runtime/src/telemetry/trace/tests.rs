@@ -1,4 +1,4 @@
-//! A collector in this process, which speaks OTLP over gRPC, and what both processes tell it of one job.
+//! A collector in this process that receives OTLP over gRPC, and the spans of both processes about one job.
 
 use std::sync::{Arc, Mutex};
 
@@ -37,7 +37,7 @@ impl TraceService for Collector {
     }
 }
 
-/// What a process does for the job, told to the collector at `address`.
+/// The spans of a process for the job, sent to the collector at `address`.
 fn work(address: &str, process: &'static str) {
     let traces = start(address, process).unwrap();
     let (log, _) = made(LogFormat::Json, "warn", std::io::sink, Some(&traces)).unwrap();

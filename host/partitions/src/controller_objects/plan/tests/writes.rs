@@ -40,8 +40,8 @@ fn a_change_of_figures_writes_the_account_only_when_it_is_due() {
     }
 }
 
-/// As `docs/controllers.md` says: 256 controllers whose figures change all the time cost two writes a second, and the
-/// figures of each are 130 seconds old at most.
+/// As in `docs/controllers.md`: 256 controllers with continuous changes cost two writes a second, and the figures of
+/// each are at most 130 seconds old.
 #[test]
 fn the_figures_of_256_controllers_are_written_twice_a_second() {
     let address = |index: usize| format!("pod{index}:8090");

@@ -1,4 +1,4 @@
-//! The command line of the lab: fetches tools, starts and stops the cluster, and runs the demo.
+//! The command line of the harness: fetches tools, starts and stops the cluster, and runs the demo.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -15,7 +15,7 @@ use cluster::{
     settings::Settings,
     tools::Tools,
 };
-use lab::{
+use harness::{
     demo,
     operator::{self, Installed, OperatorError},
 };
@@ -45,7 +45,7 @@ enum Command {
     },
 }
 
-// The subcommands of the lab. A doc comment here would become the description of the program.
+// The subcommands of the harness. A doc comment here would become the description of the program.
 #[derive(Subcommand)]
 enum Task {
     /// Build and download everything that the cluster needs, and check what is already there.
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
         Command::Node { spec } => node::run(&spec).map_err(Into::into),
     };
     if let Err(error) = &done {
-        eprintln!("lab: {error:#}");
+        eprintln!("harness: {error:#}");
     }
     match done {
         _ if interrupt::came() => ExitCode::from(interrupt::STATUS),
@@ -124,7 +124,7 @@ fn first_signal(task: &Task) -> First {
     }
 }
 
-/// A failed start leaves the cluster running for inspection, unless another lab uses it.
+/// A failed start leaves the cluster running for inspection, unless another harness uses it.
 fn say_what_stays(settings: &Settings, error: &OperatorError) {
     let is_ours = !matches!(error, OperatorError::Cluster(ClusterError::Lock(_)));
     if is_ours && lifecycle::is_there(settings) {
