@@ -12,7 +12,7 @@ use ipu_api::queueing::PARTITION_CHECK_CONTROLLER;
 use ipu_api::uid::Uid;
 use ipu_jobs::build::PodSettings;
 use ipu_jobs::raw::RawJob;
-use ipu_runtime::watch_store::Store;
+use ipu_runtime::watch_store::{Store, of_owner};
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
@@ -197,12 +197,12 @@ impl Observed {
     pub fn job(&self, reference: &ObjectRef) -> Lookup {
         let inner = self.inner.lock();
         let uid = reference.key();
-        let mut workloads = of_job(inner.workloads.objects(), uid);
         let known = inner.jobs.objects().get(&uid);
         let namespace = known.map_or(&reference.namespace, |job| &job.reference.namespace);
         // A user of another namespace can name any UID as the owner of a Workload there.
-        workloads.retain(|one| one.metadata.namespace.as_deref() == Some(&**namespace));
-        let partitions = of_job(inner.partitions.objects(), uid);
+        let workloads = of_owner(inner.workloads.objects(), uid)
+            .filter(|one| one.metadata.namespace.as_deref() == Some(&**namespace));
+        let mut workloads: Vec<_> = workloads.cloned().collect();
         let Some(job) = known else {
             return Lookup::Gone(workloads);
         };
@@ -216,7 +216,7 @@ impl Observed {
         Lookup::Queued(Box::new(Seen {
             job: job.clone(),
             workloads,
-            partitions,
+            partitions: of_owner(inner.partitions.objects(), uid).cloned().collect(),
             flavors: Arc::new(inner.flavors.objects().clone()),
             checks: Arc::new(inner.checks.objects().keys().cloned().collect()),
         }))
@@ -225,7 +225,8 @@ impl Observed {
     /// Whether a job has partitions.
     pub fn has_partitions(&self, reference: &ObjectRef) -> bool {
         let inner = self.inner.lock();
-        !of_job(inner.partitions.objects(), reference.key()).is_empty()
+        let mut partitions = of_owner(inner.partitions.objects(), reference.key());
+        partitions.next().is_some()
     }
 
     /// What is known of a Workload that belongs to no IPUJob, or of what is left of it.
@@ -306,14 +307,6 @@ fn pruned(mut workload: Workload) -> Arc<Workload> {
         };
     }
     Arc::new(workload)
-}
-
-fn of_job<V: Clone>(objects: &BTreeMap<OfJob, V>, job: Uid) -> Vec<V> {
-    let first: OfJob = (job, "".into());
-    let objects = objects
-        .range(first..)
-        .take_while(|((owner, _), _)| *owner == job);
-    objects.map(|(_, object)| object.clone()).collect()
 }
 
 #[cfg(test)]
