@@ -12,7 +12,7 @@ use ipu_api::queueing::PARTITION_CHECK_CONTROLLER;
 use ipu_api::uid::Uid;
 use ipu_jobs::build::PodSettings;
 use ipu_jobs::raw::RawJob;
-use ipu_runtime::watch_store::{Store, of_owner};
+use ipu_runtime::watch_store::{Store, object, of_owner};
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
@@ -77,12 +77,7 @@ impl Observed {
     pub fn apply_job_event(&self, event: Event<RawJob>, settings: &PodSettings) -> Vec<Key> {
         let mut inner = self.inner.lock();
         // A job that is being deleted is not stored any more, and its Workload waits for its end.
-        let reported = match &event {
-            Event::Apply(job) | Event::InitApply(job) | Event::Delete(job) => {
-                ObjectRef::of(&job.metadata)
-            }
-            Event::Init | Event::InitDone => None,
-        };
+        let reported = object(&event).and_then(|job| ObjectRef::of(&job.metadata));
         let key = |job: &RawJob| job.metadata.uid.as_deref().map(Uid::of);
         let project = |_: &Uid, job: RawJob, _: &BTreeMap<_, _>| QueuedJob::of(&job, settings);
         let changes = inner.jobs.apply_event(event, key, project);

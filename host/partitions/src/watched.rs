@@ -10,12 +10,11 @@ use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
 use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::clock;
-use ipu_runtime::panics;
 use ipu_runtime::scope::Scope;
+use ipu_runtime::scope::watch::{cluster_wide, observe};
 use ipu_runtime::trimmed::{Trimmed, untrimmed};
 use jiff::Timestamp;
-use kube::api::Api;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{broadcast, watch};
@@ -174,23 +173,9 @@ fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
 impl PartitionWatch {
     /// Follows the IPUPartitions until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        watcher(
-            Api::<Trimmed<Guarded>>::all(client),
-            watcher::Config::default(),
-        )
-        .default_backoff()
-        .take_until(stop.cancelled_owned())
-        .for_each(async |event| match event {
-            Ok(event) => {
-                if panics::caught_now(|| self.apply_event(untrimmed(event))).is_err() {
-                    tracing::error!("an IPUPartition that the watch reported is left out");
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "failed to watch IPUPartitions; trying again");
-            }
-        })
-        .await;
+        let events = cluster_wide::<Trimmed<Guarded>>(&client, watcher::Config::default());
+        let following = observe(events, |event| self.apply_event(untrimmed(event)));
+        let _ = stop.run_until_cancelled(following).await;
     }
 
     /// Applies an event of the watch.

@@ -123,6 +123,14 @@ pub fn of_owner<A: Copy + Ord, B: Default + Ord, V>(
     of_owner.map(|(_, projection)| projection)
 }
 
+/// Returns the object of an event.
+pub fn object<O>(event: &Event<O>) -> Option<&O> {
+    match event {
+        Event::Apply(object) | Event::InitApply(object) | Event::Delete(object) => Some(object),
+        Event::Init | Event::InitDone => None,
+    }
+}
+
 /// Borrows the object of an event.
 pub fn by_ref<O>(event: &Event<O>) -> Event<&O> {
     match event {

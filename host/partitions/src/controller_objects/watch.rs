@@ -6,11 +6,10 @@ use std::sync::Arc;
 use futures::StreamExt;
 use ipu_api::vipu_controller::VIPUController;
 use ipu_runtime::panics;
-use ipu_runtime::scope::watch::refused;
-use ipu_runtime::trimmed::{Guarded, readable};
+use ipu_runtime::scope::watch::{cluster_wide, readable, refused};
+use ipu_runtime::trimmed::Guarded;
 use ipu_runtime::watch_store::Store;
-use kube::api::Api;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -99,15 +98,11 @@ impl ControllerObjects {
 impl ControllerObjectWatch {
     /// Follows the VIPUControllers until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        let objects = Api::<Guarded<VIPUController>>::all(client);
-        watcher(objects, watcher::Config::default().page_size(PAGE))
-            .default_backoff()
+        let config = watcher::Config::default().page_size(PAGE);
+        readable(cluster_wide::<Guarded<VIPUController>>(&client, config))
             .take_until(stop.cancelled_owned())
             .for_each(async |event| match event {
                 Ok(event) => {
-                    let Some(event) = readable(event) else {
-                        return;
-                    };
                     if panics::caught_now(|| self.apply_event(event)).is_err() {
                         tracing::error!("an object that the watch reported is left out");
                     }

@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use futures::StreamExt;
 use ipu_api::labels;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use kube::api::{Api, PartialObjectMeta};
-use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::api::PartialObjectMeta;
+use kube::runtime::{reflector, watcher};
 use kube::{Client, ResourceExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::conflict::{self, Claim};
-use super::watch::refused;
+use super::watch::{cluster_wide, refused};
 use super::{Conflict, Scope};
 
 /// Selects the webhook configurations of this operator.
@@ -125,8 +125,7 @@ impl ConflictWatch {
     pub async fn follow(self, client: Client, stop: CancellationToken) {
         let (store, writer) = reflector::store();
         let config = watcher::Config::default().labels(OURS);
-        let configurations: Api<Configuration> = Api::all(client);
-        let events = watcher(configurations, config).default_backoff();
+        let events = cluster_wide::<Configuration>(&client, config);
         let mut events =
             Box::pin(reflector::reflector(writer, events).take_until(stop.cancelled_owned()));
         let mut is_listed = false;
