@@ -13,6 +13,7 @@ use ipu_runtime::clock;
 use ipu_runtime::scope::Scope;
 use ipu_runtime::scope::watch::{cluster_wide, observe};
 use ipu_runtime::trimmed::{Trimmed, untrimmed};
+use ipu_runtime::wait;
 use jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
@@ -84,11 +85,7 @@ impl Watched {
 
     /// Waits for the complete list: no decision is made on a part of it.
     pub(super) async fn once_listed(&self) {
-        let mut listed = self.listed.clone();
-        if listed.wait_for(|listed| *listed).await.is_err() {
-            // The watch has ended, and the process ends.
-            std::future::pending::<()>().await;
-        }
+        wait::until(self.listed.clone(), |listed| *listed).await;
     }
 
     /// A number that changes with each release of an allocation.

@@ -8,6 +8,7 @@ use ipu_api::vipu_controller::VIPUController;
 use ipu_runtime::panics;
 use ipu_runtime::scope::watch::{cluster_wide, readable, refused};
 use ipu_runtime::trimmed::Guarded;
+use ipu_runtime::wait;
 use ipu_runtime::watch_store::Store;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
@@ -71,15 +72,7 @@ pub fn controller_objects(registry: Arc<Registry>) -> (ControllerObjects, Contro
 impl ControllerObjects {
     /// Waits until it is known which controllers are cordoned: nothing is placed before.
     pub async fn known(&self) {
-        let mut sync = self.sync.clone();
-        if sync
-            .wait_for(|sync| *sync != SyncState::NotYet)
-            .await
-            .is_err()
-        {
-            // The watch has ended, and the process ends.
-            std::future::pending::<()>().await;
-        }
+        wait::until(self.sync.clone(), |sync| *sync != SyncState::NotYet).await;
     }
 
     /// All of them, by name. `None`: they are not known, or the API server has no such kind.

@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use super::conflict::{self, Claim};
 use super::watch::{cluster_wide, refused};
 use super::{Conflict, Scope};
+use crate::wait;
 
 /// Selects the webhook configurations of this operator.
 const OURS: &str = "app.kubernetes.io/part-of=ipu-operator";
@@ -101,21 +102,14 @@ impl Conflicts {
 
     /// Waits until it is known that there are none.
     pub async fn wait_none(&self) {
-        self.wait(|known| matches!(known, Known::Conflicts(all) if all.is_empty()))
-            .await;
+        let is_none = |known: &Known| matches!(known, Known::Conflicts(all) if all.is_empty());
+        wait::until(self.known.clone(), is_none).await;
     }
 
     /// Waits until there is one.
     pub async fn wait_any(&self) {
-        self.wait(|known| matches!(known, Known::Conflicts(all) if !all.is_empty()))
-            .await;
-    }
-
-    /// What is known no longer changes once the watch has ended; who waits then waits for ever.
-    async fn wait(&self, is_met: impl FnMut(&Known) -> bool) {
-        if self.known.clone().wait_for(is_met).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        let is_any = |known: &Known| matches!(known, Known::Conflicts(all) if !all.is_empty());
+        wait::until(self.known.clone(), is_any).await;
     }
 }
 

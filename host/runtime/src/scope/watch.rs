@@ -17,7 +17,7 @@ use tokio::sync::watch;
 use super::Scope;
 use crate::panics;
 use crate::trimmed::{self, Guarded, Trimmed};
-use crate::watch_store;
+use crate::{wait, watch_store};
 
 /// A watch of all objects of a kind. An interrupted watch restarts with exponential back-off.
 pub fn cluster_wide<K>(
@@ -130,9 +130,7 @@ impl FirstLists {
 
     /// Waits until all are complete.
     pub async fn wait_synced(&self) {
-        let mut missing = self.missing.subscribe();
-        // The sender lives as long as this value.
-        let _ = missing.wait_for(|missing| *missing == 0).await;
+        wait::until(self.missing.subscribe(), |missing| *missing == 0).await;
     }
 }
 
