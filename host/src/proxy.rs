@@ -227,9 +227,9 @@ async fn follow_controllers(
     stop: CancellationToken,
 ) {
     let name = options.controllers_configmap();
-    let events = watch_config_map(client, &options.release.namespace, &name);
+    let objects = watch_config_map(client, &options.release.namespace, &name);
     tokio::select! {
-        () = registry.follow(events) => {}
+        () = registry.follow(objects) => {}
         () = stop.cancelled() => {}
     }
 }

@@ -44,7 +44,7 @@ async fn follow_dependents<K>(
     let follow = watches.into_iter().map(async |(namespace, events)| {
         let list = (kind, &*namespace);
         let apply = |event| apply_event::<K>(&mut context.verified(), list, untrimmed(event));
-        follow_kind(&context.cache_sync, &K::kind(&()), events, apply, triggers).await;
+        follow_kind(&context.cache_sync, events, apply, triggers).await;
     });
     join_all(follow).await;
 }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
+use ipu_runtime::watch_store;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use parking_lot::{Mutex, MutexGuard};
@@ -68,7 +69,7 @@ impl UncreatedPods {
 
     /// Applies a watch event: the Pod exists or existed, even if the reply to its creation was lost.
     pub fn apply_event(&self, event: &Event<Pod>) {
-        let (Event::Apply(pod) | Event::InitApply(pod) | Event::Delete(pod)) = event else {
+        let Some(pod) = watch_store::object(event) else {
             return;
         };
         if let (Some(job), Some(name)) = (pod.job(), &pod.metadata.name) {

@@ -7,12 +7,10 @@ use futures::{FutureExt, Stream};
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
 use ipu_runtime::scope;
-use ipu_runtime::trimmed::{self, Trimmed, readable, untrimmed};
+use ipu_runtime::trimmed::{Guarded, Trimmed, untrimmed};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Resource;
-use kube::api::Api;
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 
 use super::cache_sync::CacheSync;
 use super::context::Context;
@@ -24,9 +22,10 @@ pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<
     let (client, scope) = (&context.client, &context.settings.scope);
     let (views, cache_sync) = (&context.views, &context.cache_sync);
     let owned = watcher::Config::default().labels(labels::JOB_UID_LABEL);
-    let pods = scope::watch::everywhere::<trimmed::Guarded<Pod>>(client, scope, owned.clone());
-    let partitions = Api::<trimmed::Guarded<IPUPartition>>::all(client.clone());
-    let partitions = watcher(partitions, owned).default_backoff();
+    let pods = scope::watch::everywhere::<Guarded<Pod>>(client, scope, owned.clone());
+    let pods = scope::watch::readable(pods);
+    // The proxy reports an unreadable object in the object's events. The cache keeps its last state.
+    let partitions = scope::watch::partitions(client, scope, owned);
     // A listed job is reconciled, so its objects are listed first.
     let jobs = async {
         cache_sync.wait_synced::<Pod>().await;
@@ -34,34 +33,16 @@ pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<
         scope::watch::everywhere::<Trimmed<RawJob>>(client, scope, watcher::Config::default())
     };
     let apply_job_event = |event| apply_job_event(&context, untrimmed(event));
-    let apply_pod_event = |event| match readable(event) {
-        Some(event) => {
-            views.uncreated.apply_event(&event);
-            views.pods.apply_event(event)
-        }
-        None => Vec::new(),
+    let apply_pod_event = |event: Event<Pod>| {
+        views.uncreated.apply_event(&event);
+        views.pods.apply_event(event)
     };
-    // The proxy reports an unreadable object in the object's events. The cache keeps its last state.
-    let apply_partition_event = |event| match scope::watch::partitions_in_scope(event, scope) {
-        Some(event) => views.partitions.apply_event(event),
-        None => Vec::new(),
-    };
+    let apply_partition_event = |event| views.partitions.apply_event(event);
+    let jobs = jobs.flatten_stream();
     tokio::join!(
-        follow_kind(cache_sync, "Pod", pods, apply_pod_event, &triggers),
-        follow_kind(
-            cache_sync,
-            "IPUPartition",
-            partitions,
-            apply_partition_event,
-            &triggers
-        ),
-        follow_kind(
-            cache_sync,
-            "IPUJob",
-            jobs.flatten_stream(),
-            apply_job_event,
-            &triggers
-        ),
+        follow_kind(cache_sync, pods, apply_pod_event, &triggers),
+        follow_kind(cache_sync, partitions, apply_partition_event, &triggers),
+        follow_kind(cache_sync, jobs, apply_job_event, &triggers),
     );
 }
 
@@ -79,13 +60,12 @@ pub(super) fn apply_job_event(context: &Context, event: Event<RawJob>) -> Vec<Ar
 }
 
 /// Follows one watch until it is dropped. Sends the jobs that `apply` returns to `triggers`.
-pub(super) async fn follow_kind<W: Resource, J: IntoIterator<Item = Arc<JobRef>>>(
+pub(super) async fn follow_kind<W: Resource<DynamicType = ()>>(
     cache_sync: &CacheSync,
-    kind: &str,
     events: impl Stream<Item = watcher::Result<Event<W>>>,
-    apply: impl FnMut(Event<W>) -> J,
+    apply: impl FnMut(Event<W>) -> Vec<Arc<JobRef>>,
     triggers: &UnboundedSender<Arc<JobRef>>,
 ) {
-    let synced = || cache_sync.mark_synced(kind);
-    scope::watch::follow(kind, events, apply, synced, triggers).await;
+    let synced = || cache_sync.mark_synced(&W::kind(&()));
+    scope::watch::follow(events, apply, synced, triggers).await;
 }

@@ -12,7 +12,7 @@ use ipu_api::queueing::PARTITION_CHECK_CONTROLLER;
 use ipu_api::uid::Uid;
 use ipu_jobs::build::PodSettings;
 use ipu_jobs::raw::RawJob;
-use ipu_runtime::watch_store::Store;
+use ipu_runtime::watch_store::{Store, object, of_owner};
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
 
@@ -77,12 +77,7 @@ impl Observed {
     pub fn apply_job_event(&self, event: Event<RawJob>, settings: &PodSettings) -> Vec<Key> {
         let mut inner = self.inner.lock();
         // A job that is being deleted is not stored any more, and its Workload waits for its end.
-        let reported = match &event {
-            Event::Apply(job) | Event::InitApply(job) | Event::Delete(job) => {
-                ObjectRef::of(&job.metadata)
-            }
-            Event::Init | Event::InitDone => None,
-        };
+        let reported = object(&event).and_then(|job| ObjectRef::of(&job.metadata));
         let key = |job: &RawJob| job.metadata.uid.as_deref().map(Uid::of);
         let project = |_: &Uid, job: RawJob, _: &BTreeMap<_, _>| QueuedJob::of(&job, settings);
         let changes = inner.jobs.apply_event(event, key, project);
@@ -197,12 +192,12 @@ impl Observed {
     pub fn job(&self, reference: &ObjectRef) -> Lookup {
         let inner = self.inner.lock();
         let uid = reference.key();
-        let mut workloads = of_job(inner.workloads.objects(), uid);
         let known = inner.jobs.objects().get(&uid);
         let namespace = known.map_or(&reference.namespace, |job| &job.reference.namespace);
         // A user of another namespace can name any UID as the owner of a Workload there.
-        workloads.retain(|one| one.metadata.namespace.as_deref() == Some(&**namespace));
-        let partitions = of_job(inner.partitions.objects(), uid);
+        let workloads = of_owner(inner.workloads.objects(), uid)
+            .filter(|one| one.metadata.namespace.as_deref() == Some(&**namespace));
+        let mut workloads: Vec<_> = workloads.cloned().collect();
         let Some(job) = known else {
             return Lookup::Gone(workloads);
         };
@@ -216,7 +211,7 @@ impl Observed {
         Lookup::Queued(Box::new(Seen {
             job: job.clone(),
             workloads,
-            partitions,
+            partitions: of_owner(inner.partitions.objects(), uid).cloned().collect(),
             flavors: Arc::new(inner.flavors.objects().clone()),
             checks: Arc::new(inner.checks.objects().keys().cloned().collect()),
         }))
@@ -225,7 +220,8 @@ impl Observed {
     /// Whether a job has partitions.
     pub fn has_partitions(&self, reference: &ObjectRef) -> bool {
         let inner = self.inner.lock();
-        !of_job(inner.partitions.objects(), reference.key()).is_empty()
+        let mut partitions = of_owner(inner.partitions.objects(), reference.key());
+        partitions.next().is_some()
     }
 
     /// State of a Workload that belongs to no IPUJob, or of its remains.
@@ -306,14 +302,6 @@ fn pruned(mut workload: Workload) -> Arc<Workload> {
         };
     }
     Arc::new(workload)
-}
-
-fn of_job<V: Clone>(objects: &BTreeMap<OfJob, V>, job: Uid) -> Vec<V> {
-    let first: OfJob = (job, "".into());
-    let objects = objects
-        .range(first..)
-        .take_while(|((owner, _), _)| *owner == job);
-    objects.map(|(_, object)| object.clone()).collect()
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ impl NodeLabels {
 impl NodeWatch {
     /// Follows the nodes until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        label_watch::follow(client, "nodes", self.writer, stop).await;
+        label_watch::follow(client, self.writer, stop).await;
     }
 }
 

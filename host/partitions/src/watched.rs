@@ -10,12 +10,12 @@ use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
 use ipu_policies::namespace_usage::Namespaces;
 use ipu_runtime::clock;
-use ipu_runtime::panics;
 use ipu_runtime::scope::Scope;
+use ipu_runtime::scope::watch::{cluster_wide, observe};
 use ipu_runtime::trimmed::{Trimmed, untrimmed};
+use ipu_runtime::wait;
 use jiff::Timestamp;
-use kube::api::Api;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{broadcast, watch};
@@ -85,11 +85,7 @@ impl Watched {
 
     /// Waits for the complete list: no decision is made on a part of it.
     pub(super) async fn once_listed(&self) {
-        let mut listed = self.listed.clone();
-        if listed.wait_for(|listed| *listed).await.is_err() {
-            // The watch has ended, and the process ends.
-            std::future::pending::<()>().await;
-        }
+        wait::until(self.listed.clone(), |listed| *listed).await;
     }
 
     /// A number that changes with each release of an allocation.
@@ -174,23 +170,9 @@ fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
 impl PartitionWatch {
     /// Follows the IPUPartitions until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        watcher(
-            Api::<Trimmed<Guarded>>::all(client),
-            watcher::Config::default(),
-        )
-        .default_backoff()
-        .take_until(stop.cancelled_owned())
-        .for_each(async |event| match event {
-            Ok(event) => {
-                if panics::caught_now(|| self.apply_event(untrimmed(event))).is_err() {
-                    tracing::error!("an IPUPartition that the watch reported is left out");
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "failed to watch IPUPartitions; trying again");
-            }
-        })
-        .await;
+        let events = cluster_wide::<Trimmed<Guarded>>(&client, watcher::Config::default());
+        let following = observe(events, |event| self.apply_event(untrimmed(event)));
+        let _ = stop.run_until_cancelled(following).await;
     }
 
     /// Applies an event of the watch.

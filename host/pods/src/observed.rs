@@ -1,15 +1,15 @@
 //! Pure: the native Pods and their IPUPartitions as the watches last reported them, with the writes of this process.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::naming::partition_object;
 use ipu_api::object_ref::ObjectRef;
 use ipu_api::pod_request::PodRequest;
 use ipu_api::uid::Uid;
-use ipu_runtime::watch_store::{Change, Expectations, Store, version};
+use ipu_runtime::watch_store::{Tracked, TrackedStore, version};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use parking_lot::Mutex;
@@ -18,10 +18,7 @@ use crate::claims::{claimable, claimed};
 use crate::partition::Partition;
 use crate::pod::{NativePod, owner};
 
-/// Timeout of an expected event.
-const EXPECTATION_TIMEOUT: Duration = Duration::from_mins(2);
-
-/// State of all native Pods and their IPUPartitions.
+/// What is known of all native Pods and their IPUPartitions.
 #[derive(Default)]
 pub struct Observed {
     inner: Mutex<Inner>,
@@ -29,14 +26,8 @@ pub struct Observed {
 
 #[derive(Default)]
 struct Inner {
-    pods: Kind<Uid, NativePod>,
-    partitions: Kind<Box<str>, Partition>,
-}
-
-/// Objects of one kind, and the expected writes.
-struct Kind<K, V> {
-    store: Store<K, V>,
-    expectations: Expectations,
+    pods: TrackedStore<Uid, NativePod>,
+    partitions: TrackedStore<Box<str>, Partition>,
 }
 
 /// A Pod with the IPUPartitions that concern it.
@@ -63,12 +54,24 @@ pub enum Lookup {
     Seen(Box<Seen>),
 }
 
-impl<K: Clone + Ord, V> Default for Kind<K, V> {
-    fn default() -> Self {
-        Self {
-            store: Store::default(),
-            expectations: Expectations::new(EXPECTATION_TIMEOUT),
-        }
+impl Tracked<Uid> for NativePod {
+    fn identity(uid: &Uid, _: Option<&Self>) -> Option<(Uid, Uid)> {
+        Some((*uid, *uid))
+    }
+
+    fn version(&self) -> u64 {
+        self.version
+    }
+}
+
+/// The Pod of an IPUPartition waits for writes of it.
+impl Tracked<Box<str>> for Partition {
+    fn identity(_: &Box<str>, partition: Option<&Self>) -> Option<(Uid, Uid)> {
+        keys(partition?)
+    }
+
+    fn version(&self) -> u64 {
+        self.version
     }
 }
 
@@ -76,29 +79,11 @@ impl Observed {
     /// Applies an event of the watch of Pods. Returns the Pods to reconcile.
     pub fn apply_pod_event(&self, event: Event<Pod>) -> Vec<Arc<ObjectRef>> {
         let mut inner = self.inner.lock();
-        let kind = &mut inner.pods;
-        let is_end = matches!(event, Event::Delete(_));
-        let is_complete = matches!(event, Event::InitDone);
-        let expectations = &mut kind.expectations;
         let key = |pod: &Pod| pod.metadata.uid.as_deref().map(Uid::of);
-        let changes = kind.store.apply_event(event, key, |uid, pod, _| {
-            expectations.observe(*uid, *uid, version(&pod.metadata));
-            NativePod::of(&pod)
-        });
-        for Change { key, .. } in &changes {
-            if is_end {
-                kind.expectations.observe_delete(*key, *key);
-            } else if is_complete {
-                kind.expectations.observe(*key, *key, u64::MAX);
-            }
-        }
-        if is_complete {
-            let objects = kind.store.objects();
-            let lists = kind.store.lists();
-            kind.expectations
-                .observe_list(lists, |_, object| objects.contains_key(&object));
-        }
-        let known = kind.store.objects();
+        let changes = inner
+            .pods
+            .apply_event(event, key, |_, pod, _| NativePod::of(&pod));
+        let known = inner.pods.objects();
         let pods = changes.into_iter().filter_map(|change| {
             let pod = known.get(&change.key).or(change.before.as_ref())?;
             Some(Arc::clone(&pod.reference))
@@ -110,34 +95,12 @@ impl Observed {
     pub fn apply_partition_event(&self, event: Event<IPUPartition>) -> Vec<Arc<ObjectRef>> {
         let mut inner = self.inner.lock();
         let Inner { pods, partitions } = &mut *inner;
-        let is_end = matches!(event, Event::Delete(_));
-        let is_complete = matches!(event, Event::InitDone);
-        let expectations = &mut partitions.expectations;
         let key = |object: &IPUPartition| object.metadata.name.as_deref().map(Into::into);
-        let changes = partitions.store.apply_event(event, key, |_, object, _| {
-            let partition = Partition::of(object)?;
-            if let Some((pod, uid)) = keys(&partition) {
-                expectations.observe(pod, uid, partition.version);
-            }
-            Some(partition)
-        });
-        let known = partitions.store.objects();
-        if is_end || is_complete {
-            let gone = changes.iter().filter_map(|one| one.before.as_ref());
-            for (pod, uid) in gone.filter_map(keys) {
-                partitions.expectations.observe_delete(pod, uid);
-            }
-        }
-        if is_complete {
-            let uids: BTreeSet<Uid> = known.values().map(|one| Uid::of(&one.uid)).collect();
-            let lists = partitions.store.lists();
-            partitions
-                .expectations
-                .observe_list(lists, |_, object| uids.contains(&object));
-        }
+        let changes = partitions.apply_event(event, key, |_, object, _| Partition::of(object));
+        let known = partitions.objects();
         let concerned = changes.into_iter().flat_map(|change| {
             let partition = known.get(&change.key).or(change.before.as_ref());
-            partition.map_or_else(Vec::new, |one| users(one, pods.store.objects()))
+            partition.map_or_else(Vec::new, |one| users(one, pods.objects()))
         });
         concerned.collect()
     }
@@ -147,9 +110,7 @@ impl Observed {
         let mut inner = self.inner.lock();
         if let Some(uid) = pod.metadata.uid.as_deref().map(Uid::of) {
             let version = version(&pod.metadata);
-            let known = inner.pods.store.objects().get(&uid);
-            let is_known = known.is_some_and(|known| known.version >= version);
-            inner.pods.expect(uid, (uid, version), is_known, now);
+            inner.pods.expect(&uid, (uid, uid), version, now);
         }
     }
 
@@ -159,11 +120,9 @@ impl Observed {
         let Some(partition) = Partition::of(object) else {
             return;
         };
-        let version = partition.version;
-        if let Some((pod, uid)) = keys(&partition) {
-            let known = inner.partitions.store.objects().get(&*partition.name);
-            let is_known = known.is_some_and(|known| known.version >= version);
-            inner.partitions.expect(pod, (uid, version), is_known, now);
+        if let Some(identity) = keys(&partition) {
+            let (name, version) = (partition.name.into(), partition.version);
+            inner.partitions.expect(&name, identity, version, now);
         }
     }
 
@@ -171,15 +130,13 @@ impl Observed {
     pub fn get(&self, pod: &ObjectRef, now: Instant) -> Lookup {
         let inner = self.inner.lock();
         let Inner { pods, partitions } = &*inner;
-        let is_late =
-            |expectations: &Expectations| expectations.remaining(pod.key(), now).is_some();
-        if is_late(&pods.expectations) || is_late(&partitions.expectations) {
+        if pods.is_stale(pod.key(), now) || partitions.is_stale(pod.key(), now) {
             return Lookup::CacheStale;
         }
-        let partition = |name: &str| partitions.store.objects().get(name).cloned();
+        let partition = |name: &str| partitions.objects().get(name).cloned();
         let own = partition(&partition_object(&owner(pod), 0)).filter(|own| own.is_of_pod);
-        let own = own.or_else(|| claimed(partitions.store.objects(), pod.key()));
-        let Some(pod) = pods.store.objects().get(&pod.key()) else {
+        let own = own.or_else(|| claimed(partitions.objects(), pod.key()));
+        let Some(pod) = pods.objects().get(&pod.key()) else {
             return Lookup::Gone(own.map(Box::new));
         };
         let named = match &pod.request {
@@ -188,7 +145,7 @@ impl Observed {
         };
         let claimable = match &pod.request {
             Ok(PodRequest::New(new)) if own.is_none() && pod.workload.is_some() => {
-                claimable(partitions.store.objects(), pod, new.ipus)
+                claimable(partitions.objects(), pod, new.ipus)
             }
             _ => None,
         };
@@ -198,15 +155,6 @@ impl Observed {
             named,
             claimable,
         }))
-    }
-}
-
-impl<K: Clone + Ord, V> Kind<K, V> {
-    fn expect(&mut self, pod: Uid, written: (Uid, u64), is_known: bool, now: Instant) {
-        if !is_known {
-            let lists = self.store.lists();
-            self.expectations.expect(pod, written, lists, now);
-        }
     }
 }
 
@@ -230,6 +178,8 @@ fn users(partition: &Partition, pods: &BTreeMap<Uid, NativePod>) -> Vec<Arc<Obje
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
@@ -305,7 +255,7 @@ mod tests {
             now,
         );
         assert!(matches!(
-            observed.get(&reference(), now + EXPECTATION_TIMEOUT),
+            observed.get(&reference(), now + Duration::from_mins(2)),
             Lookup::Seen(_)
         ));
     }

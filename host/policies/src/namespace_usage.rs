@@ -5,17 +5,17 @@ pub mod counter;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_guest_host::context::{NamespaceContext, Usage};
 use ipu_runtime::label_watch;
+use ipu_runtime::scope::watch::{cluster_wide, observe};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, PartialObjectMeta};
+use kube::api::PartialObjectMeta;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher::Event;
-use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::runtime::reflector::{self, ObjectRef, Store};
+use kube::runtime::watcher::{Config, Event};
 use kube::{Client, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
@@ -86,19 +86,9 @@ impl Namespaces {
 
     /// Counts the IPUPartitions until `stop`, in a process without another watch of them.
     pub async fn follow_partitions(&self, client: Client, stop: CancellationToken) {
-        watcher(
-            Api::<DeserializeGuard<IPUPartition>>::all(client),
-            watcher::Config::default(),
-        )
-        .default_backoff()
-        .take_until(stop.cancelled_owned())
-        .for_each(async |event| match event {
-            Ok(event) => self.apply_event(&event),
-            Err(error) => {
-                tracing::warn!(%error, "failed to watch IPUPartitions for policies; trying again");
-            }
-        })
-        .await;
+        let events = cluster_wide::<DeserializeGuard<IPUPartition>>(&client, Config::default());
+        let following = observe(events, |event| self.apply_event(&event));
+        let _ = stop.run_until_cancelled(following).await;
     }
 
     fn labels(&self, namespace: &str) -> Option<BTreeMap<String, String>> {
@@ -119,7 +109,7 @@ impl NamespaceWatch {
     /// Follows the labels of all namespaces until `stop`. Without permission for it the labels stay unknown, which policies
     /// can see.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        label_watch::follow(client, "namespaces", self.writer, stop).await;
+        label_watch::follow(client, self.writer, stop).await;
     }
 }
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use ipu_api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus};
 use ipu_runtime::clock;
 use ipu_runtime::lease::{Elector, Leadership};
 use ipu_runtime::panics;
+use ipu_runtime::scope::watch::observe;
 use ipu_text::explain;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -201,19 +201,14 @@ fn watch_leases(
     client: Client,
     namespace: &str,
 ) -> (Store<Lease>, Arc<Notify>, impl Future<Output = ()> + use<>) {
-    let (store, writer) = reflector::store();
+    let (store, mut writer) = reflector::store();
     let changes = Arc::new(Notify::new());
     let notify = changes.clone();
     let config = watcher::Config::default().labels(LABEL);
     let events = watcher(Api::<Lease>::namespaced(client, namespace), config).default_backoff();
-    let watching = reflector::reflector(writer, events).for_each(move |event| {
-        match event {
-            Ok(_) => notify.notify_one(),
-            Err(error) => {
-                tracing::warn!(%error, "failed to watch the Leases of replicas; trying again");
-            }
-        }
-        std::future::ready(())
+    let watching = observe(events, move |event| {
+        writer.apply_watcher_event(&event);
+        notify.notify_one();
     });
     (store, changes, watching)
 }

@@ -4,7 +4,6 @@ use futures::StreamExt;
 use ipu_api::ipupolicy::IPUPolicy;
 use ipu_api::labels;
 use kube::Client;
-use kube::api::Api;
 use kube::core::DeserializeGuard;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, Store};
@@ -14,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Scope;
+use ipu_runtime::scope::watch::{cluster_wide, refused};
 
 /// An invalid object must not hide the others.
 type Guarded = DeserializeGuard<IPUPolicy>;
@@ -80,8 +80,7 @@ impl PolicyWatch {
     pub async fn follow(self, client: Client, release: &ReleaseOptions, stop: CancellationToken) {
         let version = self.version;
         let mut has_warned = false;
-        let events = watcher(Api::<Guarded>::all(client), config(release))
-            .default_backoff()
+        let events = cluster_wide::<Guarded>(&client, config(release))
             .modify(|object| kube::ResourceExt::managed_fields_mut(object).clear());
         let mut events =
             Box::pin(reflector::reflector(self.writer, events).take_until(stop.cancelled_owned()));
@@ -92,7 +91,7 @@ impl PolicyWatch {
                     version.send_modify(|version| *version += 1);
                 }
                 Err(error) => {
-                    if is_undefined(&error) {
+                    if refused(&error) == Some(404) {
                         self.is_defined.send_replace(false);
                     }
                     if !has_warned {
@@ -103,14 +102,6 @@ impl PolicyWatch {
             }
         }
     }
-}
-
-/// Whether the API server does not have the resource.
-fn is_undefined(error: &watcher::Error) -> bool {
-    matches!(
-        error,
-        watcher::Error::InitialListFailed(kube::Error::Api(status)) if status.code == 404
-    )
 }
 
 /// A release that serves the whole cluster watches every IPUPolicy. A release that serves some namespaces watches those with

@@ -6,6 +6,8 @@ use kube::Client;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::wait;
+
 /// Time between two requests.
 const PERIOD: Duration = Duration::from_secs(15);
 
@@ -52,15 +54,8 @@ impl ServedGroup {
     }
 
     /// Waits until the group is served or not. Waits for ever if nothing updates the state.
-    pub async fn wait_until(&mut self, is_served: bool) {
-        if self
-            .0
-            .wait_for(|served| *served == is_served)
-            .await
-            .is_err()
-        {
-            std::future::pending::<()>().await;
-        }
+    pub async fn wait_until(&self, is_served: bool) {
+        wait::until(self.0.clone(), |served| *served == is_served).await;
     }
 }
 

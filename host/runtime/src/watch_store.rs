@@ -1,6 +1,7 @@
 //! Pure: a store of projections of the objects of one kind, kept up to date by a watch.
 
 mod expectations;
+mod tracked;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,6 +9,7 @@ use kube::api::ObjectMeta;
 use kube::runtime::watcher::Event;
 
 pub use expectations::Expectations;
+pub use tracked::{Tracked, TrackedStore};
 
 /// Returns the version of an object. Versions of one object are comparable numbers (Kubernetes 1.35 guarantees this, and
 /// revisions of etcd always were). A version that is not a number counts as the oldest.
@@ -108,6 +110,24 @@ impl<K: Clone + Ord, V> Store<K, V> {
     /// Returns the number of lists that have begun.
     pub fn lists(&self) -> u32 {
         self.lists
+    }
+}
+
+/// Returns the projections of one owner, of projections by owner and object.
+pub fn of_owner<A: Copy + Ord, B: Default + Ord, V>(
+    objects: &BTreeMap<(A, B), V>,
+    owner: A,
+) -> impl Iterator<Item = &V> {
+    let from = objects.range((owner, B::default())..);
+    let of_owner = from.take_while(move |((of, _), _)| *of == owner);
+    of_owner.map(|(_, projection)| projection)
+}
+
+/// Returns the object of an event.
+pub fn object<O>(event: &Event<O>) -> Option<&O> {
+    match event {
+        Event::Apply(object) | Event::InitApply(object) | Event::Delete(object) => Some(object),
+        Event::Init | Event::InitDone => None,
     }
 }
 

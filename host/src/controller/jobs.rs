@@ -90,7 +90,7 @@ async fn lead(client: &Client, reconcilers: &Reconcilers<'_>, stop: &Cancellatio
 /// Reconciles queued jobs while Kueue is installed, until `stop`.
 async fn lead_queued(
     client: &Client,
-    (settings, mut served): (&KueueSettings, ServedGroup),
+    (settings, served): (&KueueSettings, ServedGroup),
     metrics: &Metrics,
     stop: &CancellationToken,
 ) {

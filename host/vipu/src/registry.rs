@@ -1,12 +1,12 @@
 //! Follows the ConfigMap that lists the V-IPU controllers, and keeps one client for each.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
 use ipu_api::ipupartition::ControllerRef;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::runtime::watcher::{self, Event};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
@@ -111,24 +111,16 @@ impl Registry {
         Ok(client)
     }
 
-    /// Follows the ConfigMap until `events` end, which those of a watch never do. After an error of the watch, the last
-    /// list stays until the watch recovers.
-    pub async fn follow(
+    /// Follows the ConfigMap after each change until `objects` end, which those of a watch never do. After an error of the
+    /// watch, the last list stays until the watch recovers.
+    pub async fn follow<E: Display>(
         &self,
-        events: impl Stream<Item = Result<Event<ConfigMap>, watcher::Error>>,
+        objects: impl Stream<Item = Result<Option<ConfigMap>, E>>,
     ) {
-        let mut events = std::pin::pin!(events);
-        let mut was_listed = false;
-        while let Some(event) = events.next().await {
-            match event {
-                Ok(Event::Init) => was_listed = false,
-                Ok(Event::InitApply(object)) => {
-                    was_listed = true;
-                    self.take(Some(&object));
-                }
-                Ok(Event::InitDone) if was_listed => {}
-                Ok(Event::InitDone | Event::Delete(_)) => self.take(None),
-                Ok(Event::Apply(object)) => self.take(Some(&object)),
+        let mut objects = std::pin::pin!(objects);
+        while let Some(object) = objects.next().await {
+            match object {
+                Ok(object) => self.take(object.as_ref()),
                 Err(error) => tracing::warn!(%error, "failed to watch the list of controllers"),
             }
         }

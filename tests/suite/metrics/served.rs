@@ -1,6 +1,7 @@
 //! Both processes' metrics after every counted event has happened once.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,8 +99,8 @@ async fn sources(simulator: &Simulator) -> Sources {
         data: Some([(KEY.to_owned(), list)].into()),
         ..ConfigMap::default()
     };
-    let events = futures::stream::iter([Ok(Event::Apply(object))]);
-    registry.follow(events).await;
+    let objects = futures::stream::iter([Ok::<_, Infallible>(Some(object))]);
+    registry.follow(objects).await;
     let partition: Guarded = serde_json::from_value(json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
         "metadata": {"name": "p", "uid": "u", "creationTimestamp": "2026-01-01T12:00:00Z"},

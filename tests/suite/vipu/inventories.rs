@@ -1,6 +1,7 @@
 //! Reads of several controllers at the same time: their data, their number, and the effect of an unreachable controller
 //! on the others.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,6 @@ use cluster::wait::{self, Seen};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::node_labels::node_labels;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::runtime::watcher::Event;
 use vipu_client::controllers::KEY;
 use vipu_client::inventory::Report;
 use vipu_client::model::Inventory;
@@ -35,9 +35,8 @@ fn config_map(simulators: &[&Simulator]) -> ConfigMap {
 async fn listing(simulators: &[&Simulator]) -> (Arc<Registry>, Inventories) {
     let object = config_map(simulators);
     let registry = Arc::new(Registry::new(Deadlines::default()));
-    registry
-        .follow(futures::stream::iter([Ok(Event::Apply(object))]))
-        .await;
+    let objects = futures::stream::iter([Ok::<_, Infallible>(Some(object))]);
+    registry.follow(objects).await;
     let inventories = Inventories::new(registry.clone());
     (registry, inventories)
 }
@@ -204,12 +203,12 @@ async fn a_controller_that_leaves_the_list_is_reached_and_not_offered() {
     let pod2 = Simulator::start(Options::quick("pod2", 64)).await.unwrap();
     let registry = Arc::new(Registry::new(Deadlines::default()));
     let pool = ControllerPool::new(registry.clone(), node_labels().0, no_partitions());
-    let (edits, events) = futures::channel::mpsc::unbounded();
+    let (edits, objects) = futures::channel::mpsc::unbounded();
     let follower = registry.clone();
-    tokio::spawn(async move { follower.follow(events).await });
+    tokio::spawn(async move { follower.follow(objects).await });
     let edit = |simulators: &[&Simulator]| {
-        let event = Ok(Event::Apply(config_map(simulators)));
-        edits.unbounded_send(event).unwrap();
+        let object = Ok::<_, Infallible>(Some(config_map(simulators)));
+        edits.unbounded_send(object).unwrap();
     };
     let offered = async || {
         let views = pool.views().await;

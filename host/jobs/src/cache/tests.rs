@@ -1,6 +1,7 @@
 //! State of a job's objects, event by event.
 
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;

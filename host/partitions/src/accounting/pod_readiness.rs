@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use futures::channel::mpsc;
 use ipu_api::labels::PARTITION_ID_LABEL;
 use ipu_api::uid::Uid;
-use ipu_runtime::scope::{self, Scope};
-use ipu_runtime::trimmed::{Guarded, readable};
+use ipu_runtime::scope::Scope;
+use ipu_runtime::scope::watch::{everywhere, observe, readable};
+use ipu_runtime::trimmed::Guarded;
 use ipu_runtime::watch_store::Store;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::runtime::watcher::{self, Event};
@@ -72,17 +72,13 @@ impl PodReadiness {
     /// Follows the Pods with partitions in the namespaces of a release, without end.
     pub(crate) async fn follow(&self, client: &Client, scope: &Scope) {
         let with_partition = watcher::Config::default().labels(PARTITION_ID_LABEL);
-        let events = scope::watch::everywhere::<Guarded<Pod>>(client, scope, with_partition);
+        let events = readable(everywhere::<Guarded<Pod>>(client, scope, with_partition));
         let apply = |event| {
-            let is_changed = readable(event).is_some_and(|event| self.apply(event));
-            if is_changed {
+            if self.apply(event) {
                 self.changes.send_modify(|changes| *changes += 1);
             }
-            None::<()>
         };
-        // No reconcile waits for single Pods.
-        let (nobody, _) = mpsc::unbounded();
-        scope::watch::follow("Pod", events, apply, || {}, &nobody).await;
+        observe(events, apply).await;
     }
 
     /// Applies an event of the watch. Returns whether it changes a count.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use futures::StreamExt;
 use ipu_api::vipu_controller::VIPUController;
 use ipu_runtime::panics;
-use ipu_runtime::scope::watch::refused;
-use ipu_runtime::trimmed::{Guarded, readable};
+use ipu_runtime::scope::watch::{cluster_wide, readable, refused};
+use ipu_runtime::trimmed::Guarded;
+use ipu_runtime::wait;
 use ipu_runtime::watch_store::Store;
-use kube::api::Api;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -73,15 +73,7 @@ pub fn controller_objects(registry: Arc<Registry>) -> (ControllerObjects, Contro
 impl ControllerObjects {
     /// Waits until it is known which controllers are cordoned: nothing is placed before.
     pub async fn known(&self) {
-        let mut sync = self.sync.clone();
-        if sync
-            .wait_for(|sync| *sync != SyncState::NotYet)
-            .await
-            .is_err()
-        {
-            // The watch has ended, and the process ends.
-            std::future::pending::<()>().await;
-        }
+        wait::until(self.sync.clone(), |sync| *sync != SyncState::NotYet).await;
     }
 
     /// All of them, by name. `None`: they are not known, or the API server has no such kind.
@@ -100,15 +92,11 @@ impl ControllerObjects {
 impl ControllerObjectWatch {
     /// Follows the VIPUControllers until `stop`.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
-        let objects = Api::<Guarded<VIPUController>>::all(client);
-        watcher(objects, watcher::Config::default().page_size(PAGE))
-            .default_backoff()
+        let config = watcher::Config::default().page_size(PAGE);
+        readable(cluster_wide::<Guarded<VIPUController>>(&client, config))
             .take_until(stop.cancelled_owned())
             .for_each(async |event| match event {
                 Ok(event) => {
-                    let Some(event) = readable(event) else {
-                        return;
-                    };
                     if panics::caught_now(|| self.apply_event(event)).is_err() {
                         tracing::error!("an object that the watch reported is left out");
                     }

@@ -1,6 +1,7 @@
 //! The order of a sweep, lists that are read page by page, and IPUPartitions that cannot be deleted, around a fake API
 //! server.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
 use http::{Request, Response};
@@ -10,7 +11,6 @@ use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::client::Body;
-use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{BoxError, service_fn};
@@ -128,8 +128,8 @@ async fn pool(world: &Arc<Mutex<World>>) -> ControllerPool {
         ..ConfigMap::default()
     };
     let registry = Registry::new(Deadlines::default());
-    let events = futures::stream::iter([Ok(Event::Apply(list))]);
-    registry.follow(events).await;
+    let objects = futures::stream::iter([Ok::<_, Infallible>(Some(list))]);
+    registry.follow(objects).await;
     let (partitions, _) = watched(namespaces().0, Scope::default());
     ControllerPool::new(Arc::new(registry), node_labels().0, partitions)
 }

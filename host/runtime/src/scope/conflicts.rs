@@ -5,15 +5,16 @@ use std::collections::BTreeSet;
 use futures::StreamExt;
 use ipu_api::labels;
 use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
-use kube::api::{Api, PartialObjectMeta};
-use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::api::PartialObjectMeta;
+use kube::runtime::{reflector, watcher};
 use kube::{Client, ResourceExt};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::conflict::{self, Claim};
-use super::watch::refused;
+use super::watch::{cluster_wide, refused};
 use super::{Conflict, Scope};
+use crate::wait;
 
 /// Selects the webhook configurations of this operator.
 const OURS: &str = "app.kubernetes.io/part-of=ipu-operator";
@@ -100,21 +101,14 @@ impl Conflicts {
 
     /// Waits until it is known that there is no conflict.
     pub async fn wait_none(&self) {
-        self.wait(|known| matches!(known, Known::Conflicts(all) if all.is_empty()))
-            .await;
+        let is_none = |known: &Known| matches!(known, Known::Conflicts(all) if all.is_empty());
+        wait::until(self.known.clone(), is_none).await;
     }
 
     /// Waits until there is a conflict.
     pub async fn wait_any(&self) {
-        self.wait(|known| matches!(known, Known::Conflicts(all) if !all.is_empty()))
-            .await;
-    }
-
-    /// After the end of the watch, the state does not change any more. Then this never returns.
-    async fn wait(&self, is_met: impl FnMut(&Known) -> bool) {
-        if self.known.clone().wait_for(is_met).await.is_err() {
-            std::future::pending::<()>().await;
-        }
+        let is_any = |known: &Known| matches!(known, Known::Conflicts(all) if !all.is_empty());
+        wait::until(self.known.clone(), is_any).await;
     }
 }
 
@@ -124,8 +118,7 @@ impl ConflictWatch {
     pub async fn follow(self, client: Client, stop: CancellationToken) {
         let (store, writer) = reflector::store();
         let config = watcher::Config::default().labels(OURS);
-        let configurations: Api<Configuration> = Api::all(client);
-        let events = watcher(configurations, config).default_backoff();
+        let events = cluster_wide::<Configuration>(&client, config);
         let mut events =
             Box::pin(reflector::reflector(writer, events).take_until(stop.cancelled_owned()));
         let mut is_listed = false;

@@ -3,7 +3,7 @@
 use std::fmt::Debug;
 use std::pin::pin;
 
-use futures::channel::mpsc::UnboundedSender;
+use futures::channel::mpsc::{self, UnboundedSender};
 use futures::{Stream, StreamExt, TryStreamExt, future};
 use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::NamespaceResourceScope;
@@ -17,9 +17,21 @@ use tokio::sync::watch;
 use super::Scope;
 use crate::panics;
 use crate::trimmed::{self, Guarded, Trimmed};
+use crate::{wait, watch_store};
+
+/// A watch of all objects of a kind. An interrupted watch restarts with exponential back-off.
+pub fn cluster_wide<K>(
+    client: &Client,
+    config: watcher::Config,
+) -> impl Stream<Item = watcher::Result<Event<K>>> + Send + use<K>
+where
+    K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    watcher(Api::all(client.clone()), config).default_backoff()
+}
 
 /// A watch of the whole cluster that returns only objects of served namespaces. It is for kinds that every release may
-/// read in all namespaces. An interrupted watch restarts with exponential back-off.
+/// read in all namespaces.
 pub fn everywhere<K>(
     client: &Client,
     scope: &Scope,
@@ -30,8 +42,31 @@ where
 {
     let scope = scope.clone();
     let is_served = move |event: &Event<K>| future::ready(is_served(&scope, event));
-    let events = watcher(Api::all(client.clone()), config).default_backoff();
-    events.try_filter(is_served)
+    cluster_wide::<K>(client, config).try_filter(is_served)
+}
+
+/// A watch of the IPUPartitions of served namespaces. It drops those of other releases, because IPUPartitions are
+/// cluster-scoped, and unreadable ones.
+pub fn partitions(
+    client: &Client,
+    scope: &Scope,
+    config: watcher::Config,
+) -> impl Stream<Item = watcher::Result<Event<IPUPartition>>> + Send + use<> {
+    let scope = scope.clone();
+    let served = move |Trimmed(object): Guarded<IPUPartition>| {
+        let partition = object.0.ok()?;
+        let is_served = scope.contains(&partition.spec.owner.namespace);
+        is_served.then_some(partition)
+    };
+    let events = cluster_wide::<Guarded<IPUPartition>>(client, config);
+    events.try_filter_map(move |event| future::ready(Ok(trimmed::filter_map(event, &served))))
+}
+
+/// Drops unreadable objects from a watch, and logs them.
+pub fn readable<K: Resource<DynamicType = ()>>(
+    events: impl Stream<Item = watcher::Result<Event<Guarded<K>>>>,
+) -> impl Stream<Item = watcher::Result<Event<K>>> {
+    events.try_filter_map(|event| future::ready(Ok(trimmed::readable(event))))
 }
 
 /// HTTP status of the API server's refusal of a list, or of the start of a watch.
@@ -95,31 +130,26 @@ impl FirstLists {
 
     /// Waits until all are complete.
     pub async fn wait_synced(&self) {
-        let mut missing = self.missing.subscribe();
-        // The sender lives as long as this value.
-        let _ = missing.wait_for(|missing| *missing == 0).await;
+        wait::until(self.missing.subscribe(), |missing| *missing == 0).await;
     }
 }
 
 fn is_served<K: Resource>(scope: &Scope, event: &Event<K>) -> bool {
-    match event {
-        Event::Apply(object) | Event::InitApply(object) | Event::Delete(object) => {
-            let namespace = object.meta().namespace.as_deref();
-            namespace.is_some_and(|namespace| scope.contains(namespace))
-        }
-        Event::Init | Event::InitDone => true,
-    }
+    watch_store::object(event).is_none_or(|object| {
+        let namespace = object.meta().namespace.as_deref();
+        namespace.is_some_and(|namespace| scope.contains(namespace))
+    })
 }
 
 /// Reads one watch until it is dropped, and sends the keys that `apply` returns to `triggers`. Calls `synced` once, when
 /// the first list is complete. An object that makes `apply` panic is skipped.
-pub async fn follow<W: Resource, T, I: IntoIterator<Item = T>>(
-    kind: &str,
+pub async fn follow<W: Resource<DynamicType = ()>, T, I: IntoIterator<Item = T>>(
     events: impl Stream<Item = watcher::Result<Event<W>>>,
     mut apply: impl FnMut(Event<W>) -> I,
     synced: impl FnOnce(),
     triggers: &UnboundedSender<T>,
 ) {
+    let kind: &str = &W::kind(&());
     let (mut events, mut synced) = (pin!(events), Some(synced));
     while let Some(event) = events.next().await {
         match event {
@@ -150,24 +180,23 @@ pub async fn follow<W: Resource, T, I: IntoIterator<Item = T>>(
     }
 }
 
-fn object_name<W: Resource>(event: &Event<W>) -> Option<String> {
-    let (Event::Apply(object) | Event::InitApply(object) | Event::Delete(object)) = event else {
-        return None;
+/// Reads one watch until it is dropped. An object that makes `apply` panic is skipped.
+pub async fn observe<W: Resource<DynamicType = ()>>(
+    events: impl Stream<Item = watcher::Result<Event<W>>>,
+    mut apply: impl FnMut(Event<W>),
+) {
+    let (nobody, _) = mpsc::unbounded::<()>();
+    let apply = |event| {
+        apply(event);
+        None
     };
-    let namespace = object.namespace().unwrap_or_default();
-    Some(format!("{namespace}/{}", object.name_any()))
+    follow(events, apply, || {}, &nobody).await;
 }
 
-/// Drops events of other releases' IPUPartitions, which are cluster-scoped, and of unreadable ones.
-pub fn partitions_in_scope(
-    event: Event<Guarded<IPUPartition>>,
-    scope: &Scope,
-) -> Option<Event<IPUPartition>> {
-    trimmed::filter_map(event, |Trimmed(object)| {
-        let partition = object.0.ok()?;
-        let is_served = scope.contains(&partition.spec.owner.namespace);
-        is_served.then_some(partition)
-    })
+fn object_name<W: Resource>(event: &Event<W>) -> Option<String> {
+    let object = watch_store::object(event)?;
+    let namespace = object.namespace().unwrap_or_default();
+    Some(format!("{namespace}/{}", object.name_any()))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use futures::{Stream, StreamExt};
 use ipu_text::explain;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::reload;
@@ -61,33 +61,22 @@ impl LogLevel {
         stop: CancellationToken,
     ) {
         let name = format!("{}-log-level", release.fullname);
-        let events = watch_config_map(client, &release.namespace, &name);
-        let following = self.follow_events(process.name(), events);
+        let objects = watch_config_map(client, &release.namespace, &name);
+        let following = self.follow_objects(process.name(), objects);
         let _ = stop.run_until_cancelled(following).await;
     }
 
-    /// Follows these events of the ConfigMap.
-    pub async fn follow_events(
+    /// Follows the ConfigMap as it is after each change. `None`: it does not exist.
+    pub async fn follow_objects(
         &self,
         key: &str,
-        events: impl Stream<Item = watcher::Result<Event<ConfigMap>>>,
+        objects: impl Stream<Item = watcher::Result<Option<ConfigMap>>>,
     ) {
-        let mut events = std::pin::pin!(events);
+        let mut objects = std::pin::pin!(objects);
         let (mut wanted, mut is_lost) = (None, false);
-        let mut listed = None;
-        while let Some(event) = events.next().await {
-            let now = match event {
-                Ok(Event::Init) => {
-                    listed = None;
-                    continue;
-                }
-                Ok(Event::InitApply(object)) => {
-                    listed = level(&object, key);
-                    continue;
-                }
-                Ok(Event::InitDone) => listed.take(),
-                Ok(Event::Apply(object)) => level(&object, key),
-                Ok(Event::Delete(_)) => None,
+        while let Some(object) = objects.next().await {
+            let now = match object {
+                Ok(object) => object.and_then(|object| level(&object, key)),
                 Err(error) => {
                     if !is_lost {
                         tracing::info!("the log level is not followed: {}", explain(&error));

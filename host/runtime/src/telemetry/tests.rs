@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 
 use futures::channel::mpsc;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 use tracing::dispatcher::with_default;
 
@@ -97,34 +96,25 @@ async fn the_level_follows_the_config_map_and_goes_back_without_it() {
         data: Some([("controller".to_owned(), text.to_owned())].into()),
         ..ConfigMap::default()
     };
-    let follow = async |events: Vec<Event<ConfigMap>>| {
+    let follow = async |objects: Vec<Option<ConfigMap>>| {
         let (told, heard) = mpsc::unbounded();
-        for event in events {
-            told.unbounded_send(Ok(event)).unwrap();
+        for object in objects {
+            told.unbounded_send(Ok(object)).unwrap();
         }
         drop(told);
-        level.follow_events("controller", heard).await;
+        level.follow_objects("controller", heard).await;
     };
     assert!(!is_debug(&lines));
-    follow(vec![
-        Event::Init,
-        Event::InitApply(saying("debug")),
-        Event::InitDone,
-    ])
-    .await;
+    follow(vec![Some(saying("debug"))]).await;
     assert!(is_debug(&lines));
-    follow(vec![Event::Apply(saying("nonsense=much"))]).await;
+    follow(vec![Some(saying("nonsense=much"))]).await;
     assert!(is_debug(&lines), "what cannot be read changes nothing");
-    follow(vec![
-        Event::Apply(saying("debug")),
-        Event::Delete(saying("debug")),
-    ])
-    .await;
+    follow(vec![Some(saying("debug")), None]).await;
     assert!(!is_debug(&lines));
     let other = ConfigMap {
         data: Some([("vipu-proxy".to_owned(), "debug".to_owned())].into()),
         ..ConfigMap::default()
     };
-    follow(vec![Event::Apply(other)]).await;
+    follow(vec![Some(other)]).await;
     assert!(!is_debug(&lines), "it is the other process' level");
 }

@@ -89,9 +89,9 @@ impl Expectations {
 
     /// Observes a complete list, the last of `lists`. Objects that it does not contain were deleted, unless they were
     /// written after the list began.
-    pub fn observe_list(&mut self, lists: u32, exists: impl Fn(Uid, Uid) -> bool) {
-        self.writes.retain(|owner, writes| {
-            writes.retain(|one| one.lists == lists || exists(*owner, one.object));
+    pub fn observe_list(&mut self, lists: u32, exists: impl Fn(Uid) -> bool) {
+        self.writes.retain(|_, writes| {
+            writes.retain(|one| one.lists == lists || exists(one.object));
             !writes.is_empty()
         });
     }
@@ -156,7 +156,7 @@ mod tests {
         expectations.expect(before, (before, 7), 1, now);
         expectations.expect(named, (named, 7), 1, now);
         expectations.expect(since, (since, 7), 2, now);
-        expectations.observe_list(2, |_, object| object == named);
+        expectations.observe_list(2, |object| object == named);
         let known = [before, named, since].map(|owner| expectations.contains(owner));
         assert_eq!(known, [false, true, true]);
     }

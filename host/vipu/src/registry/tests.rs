@@ -1,6 +1,7 @@
 //! The list as the ConfigMap comes, changes and goes.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 
 use super::*;
 use crate::cordon::{CordonRequest, CordonState};
@@ -16,11 +17,16 @@ fn listed(text: &str) -> ConfigMap {
     config_map(KEY, text)
 }
 
-async fn after(events: Vec<Event<ConfigMap>>) -> Known {
+/// The ConfigMap after each change.
+fn changes(
+    objects: impl IntoIterator<Item = Option<ConfigMap>>,
+) -> impl Stream<Item = Result<Option<ConfigMap>, Infallible>> {
+    futures::stream::iter(objects.into_iter().map(Ok))
+}
+
+async fn after(objects: Vec<Option<ConfigMap>>) -> Known {
     let registry = Registry::new(Deadlines::default());
-    registry
-        .follow(futures::stream::iter(events.into_iter().map(Ok)))
-        .await;
+    registry.follow(changes(objects)).await;
     registry.known().as_ref().clone()
 }
 
@@ -31,10 +37,8 @@ fn names(known: &Known) -> Vec<&str> {
 #[tokio::test]
 async fn an_edit_takes_the_place_of_the_list() {
     let known = after(vec![
-        Event::Init,
-        Event::InitApply(listed("pod1:8090:ipunode=pod1")),
-        Event::InitDone,
-        Event::Apply(listed("pod2:8090:ipunode=pod2,nonsense")),
+        Some(listed("pod1:8090:ipunode=pod1")),
+        Some(listed("pod2:8090:ipunode=pod2,nonsense")),
     ])
     .await;
     assert_eq!(names(&known), ["pod2:8090"]);
@@ -48,7 +52,7 @@ async fn a_cordon_under_its_former_key_is_a_problem_of_no_controller() {
     let data = object.data.as_mut().unwrap();
     data.insert("cordon".to_owned(), "pod1:8090".to_owned());
     data.insert("drain".to_owned(), String::new());
-    let known = after(vec![Event::Apply(object)]).await;
+    let known = after(vec![Some(object)]).await;
     assert_eq!(names(&known), ["pod1:8090"]);
     assert_eq!(known.cordons, CordonStates::new());
     let keys: Vec<_> = known.problems.iter().map(|one| one.key).collect();
@@ -57,23 +61,16 @@ async fn a_cordon_under_its_former_key_is_a_problem_of_no_controller() {
 
 #[tokio::test]
 async fn a_list_that_is_gone_stays_in_use_and_is_called_gone() {
-    let start = [
-        Event::Init,
-        Event::InitApply(listed("pod1:8090:ipunode=pod1")),
-        Event::InitDone,
-    ];
     let ends = [
-        (vec![Event::Delete(listed(""))], Source::ConfigMapGone),
-        // It was deleted while the watch was broken.
-        (vec![Event::Init, Event::InitDone], Source::ConfigMapGone),
+        (None, Source::ConfigMapGone),
         (
-            vec![Event::Apply(config_map("controller.yaml", "pod2:8090:a=b"))],
+            Some(config_map("controller.yaml", "pod2:8090:a=b")),
             Source::KeyGone,
         ),
-        (vec![Event::Apply(ConfigMap::default())], Source::KeyGone),
+        (Some(ConfigMap::default()), Source::KeyGone),
     ];
     for (end, source) in ends {
-        let known = after(start.iter().cloned().chain(end).collect()).await;
+        let known = after(vec![Some(listed("pod1:8090:ipunode=pod1")), end]).await;
         assert_eq!(names(&known), ["pod1:8090"], "{source:?}");
         assert_eq!(known.source, source);
     }
@@ -82,10 +79,8 @@ async fn a_list_that_is_gone_stays_in_use_and_is_called_gone() {
 #[tokio::test]
 async fn an_empty_list_is_a_list() {
     let known = after(vec![
-        Event::Init,
-        Event::InitApply(listed("pod1:8090:ipunode=pod1")),
-        Event::InitDone,
-        Event::Apply(listed("\n# none for now\n")),
+        Some(listed("pod1:8090:ipunode=pod1")),
+        Some(listed("\n# none for now\n")),
     ])
     .await;
     assert_eq!(known.entries, []);
@@ -95,7 +90,7 @@ async fn an_empty_list_is_a_list() {
 #[tokio::test]
 async fn a_config_map_that_was_never_there_is_told_from_one_that_was_not_read() {
     assert_eq!(after(vec![]).await.source, Source::NotRead);
-    let known = after(vec![Event::Init, Event::InitDone]).await;
+    let known = after(vec![None]).await;
     assert_eq!(known.source, Source::ConfigMapGone);
     assert_eq!(known.entries, []);
 }
@@ -104,19 +99,17 @@ async fn a_config_map_that_was_never_there_is_told_from_one_that_was_not_read() 
 async fn followers_wake_for_a_change_and_only_for_one() {
     let registry = Registry::new(Deadlines::default());
     let mut follower = registry.subscribe();
-    let same = || Ok(Event::Apply(listed("pod1:8090:ipunode=pod1")));
-    registry.follow(futures::stream::iter([same()])).await;
+    let same = || Some(listed("pod1:8090:ipunode=pod1"));
+    registry.follow(changes([same()])).await;
     assert!(follower.has_changed().unwrap());
     follower.mark_unchanged();
-    registry
-        .follow(futures::stream::iter([same(), same()]))
-        .await;
+    registry.follow(changes([same(), same()])).await;
     assert!(!follower.has_changed().unwrap());
 }
 
 #[tokio::test]
 async fn a_cordon_counts_whether_the_list_or_the_object_comes_first() {
-    let apply = |text| futures::stream::iter([Ok(Event::Apply(listed(text)))]);
+    let apply = |text| changes([Some(listed(text))]);
     let request = CordonRequest {
         cordon_state: CordonState::Cordoned,
         address: None,
@@ -138,9 +131,7 @@ async fn a_cordon_counts_whether_the_list_or_the_object_comes_first() {
         follower.mark_unchanged();
         registry.set_cordons(requests.clone());
         assert!(!follower.has_changed().unwrap(), "nothing changed");
-        registry
-            .follow(futures::stream::iter([Ok(Event::Delete(listed("")))]))
-            .await;
+        registry.follow(changes([None])).await;
         assert_eq!(registry.known().cordons, expected, "the list stays in use");
         follower.mark_unchanged();
         registry.set_cordons(CordonRequests::new());
@@ -153,7 +144,7 @@ async fn a_cordon_counts_whether_the_list_or_the_object_comes_first() {
 #[tokio::test]
 async fn a_controller_keeps_its_client_and_one_that_has_left_the_list_still_has_one() {
     let registry = Registry::new(Deadlines::default());
-    let apply = |text| futures::stream::iter([Ok(Event::Apply(listed(text)))]);
+    let apply = |text| changes([Some(listed(text))]);
     registry.follow(apply("pod1:8090:ipunode=pod1")).await;
     let pod1 = registry.known().entries[0].clone();
     let client = registry.client(&pod1).unwrap();
@@ -168,8 +159,7 @@ async fn a_controller_keeps_its_client_and_one_that_has_left_the_list_still_has_
 async fn credentials_go_only_where_the_name_of_a_controller_says() {
     let registry = Registry::new(Deadlines::default());
     let list = listed("pod1:8090:ipunode=pod1");
-    let events = futures::stream::iter([Ok(Event::Apply(list))]);
-    registry.follow(events).await;
+    registry.follow(changes([Some(list)])).await;
     let pod1 = registry.known().entries[0].clone();
     let named = |name: &str, host: &str, port| ControllerRef {
         name: name.to_owned(),

@@ -1,5 +1,7 @@
 //! Cordons from the first list on, and without a definition.
 
+use std::convert::Infallible;
+
 use futures::FutureExt;
 use ipu_api::vipu_controller::VIPUControllerSpec;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -17,8 +19,8 @@ async fn registry() -> Arc<Registry> {
         data: Some([(KEY.to_owned(), "pod1:8090:ipunode=pod1".to_owned())].into()),
         ..ConfigMap::default()
     };
-    let events = futures::stream::iter([Ok(Event::Apply(list))]);
-    registry.follow(events).await;
+    let objects = futures::stream::iter([Ok::<_, Infallible>(Some(list))]);
+    registry.follow(objects).await;
     Arc::new(registry)
 }
 
