@@ -34,8 +34,9 @@ const REVIEWS: Share = Share {
 /// Longest wait for a review to start.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Verbs on IPUPartitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Verbs of RBAC on IPUPartitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Verb {
     /// List all of them.
     List,
@@ -45,18 +46,6 @@ pub enum Verb {
     Create,
     /// Delete one.
     Delete,
-}
-
-impl Verb {
-    /// The verb of RBAC.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::List => "list",
-            Self::Get => "get",
-            Self::Create => "create",
-            Self::Delete => "delete",
-        }
-    }
 }
 
 /// A permission of RBAC.
@@ -256,7 +245,7 @@ fn attributes(
                 group: Some("graphcore.ai".to_owned()),
                 version: Some("v1alpha1".to_owned()),
                 resource: Some("ipupartitions".to_owned()),
-                verb: Some(verb.as_str().to_owned()),
+                verb: Some(verb.to_string()),
                 name: name.map(str::to_owned),
                 ..ResourceAttributes::default()
             };
@@ -278,15 +267,12 @@ fn forbidden(user: &str, permission: Permission<'_>) -> Problem {
         None => format!("--user={user}"),
     };
     let detail = match permission {
-        Permission::Partitions(verb, _) => {
-            let verb = verb.as_str();
-            format!(
-                "{user} may not {verb} ipupartitions.graphcore.ai; an admin can grant it by \
-                 `kubectl create clusterrole ipupartitions-{verb} --verb={verb} \
-                 --resource=ipupartitions.graphcore.ai` and `kubectl create clusterrolebinding \
-                 <name> --clusterrole=ipupartitions-{verb} {subject}`"
-            )
-        }
+        Permission::Partitions(verb, _) => format!(
+            "{user} may not {verb} ipupartitions.graphcore.ai; an admin can grant it by \
+             `kubectl create clusterrole ipupartitions-{verb} --verb={verb} \
+             --resource=ipupartitions.graphcore.ai` and `kubectl create clusterrolebinding \
+             <name> --clusterrole=ipupartitions-{verb} {subject}`"
+        ),
         Permission::Read(path) => format!(
             "{user} may not get {path}; an admin can grant it by `kubectl create \
              clusterrolebinding <name> --clusterrole=<release>-metrics-reader {subject}`"
