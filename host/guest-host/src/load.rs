@@ -142,9 +142,9 @@ fn test(callable: &Callable, hook: Hook) -> Result<(), GuestError> {
     let mut call = callable.begin();
     match hook {
         Hook::Defaulting => call
-            .default_object(&samples::admission(), job, None)
+            .default_object((samples::admission(), job, None))
             .map(drop),
-        Hook::Validation => call.validate(&samples::admission(), job, None).map(drop),
+        Hook::Validation => call.validate((samples::admission(), job, None)).map(drop),
         Hook::Placement => call
             .place(&samples::place_request(), &samples::controllers(), &[])
             .map(drop),
