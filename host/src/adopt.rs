@@ -47,14 +47,8 @@ pub enum AdoptError {
     #[error("failed to find the API server")]
     Client(#[source] Box<kube::Error>),
     /// Something that the plan is made from could not be read.
-    #[error("failed to read {what}")]
-    Read {
-        /// What it is.
-        what: String,
-        /// What the API server said.
-        #[source]
-        source: Box<kube::Error>,
-    },
+    #[error("failed to read {0}")]
+    Read(String, #[source] Box<kube::Error>),
     /// There is no word of the other operator.
     #[error(
         "the ConfigMap {0} holds this operator's own summary; name the tracker of Graphcore's operator, or \
@@ -197,10 +191,7 @@ async fn partitions(client: &Client) -> Result<Vec<IPUPartition>, AdoptError> {
 
 fn unread(what: &str) -> impl FnOnce(kube::Error) -> AdoptError + use<> {
     let what = what.to_owned();
-    move |source| AdoptError::Read {
-        what,
-        source: Box::new(source),
-    }
+    move |source| AdoptError::Read(what, Box::new(source))
 }
 
 /// Writes down that the IPUPartition takes partition `id`, unless it was changed since it was read; then the

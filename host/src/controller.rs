@@ -58,19 +58,13 @@ pub enum ControllerError {
     #[error("failed to load the policies")]
     GuestHost(#[source] OpenError),
     /// A port is not served.
-    #[error("failed to serve the {what}")]
-    Serve {
-        /// What it is for.
-        what: &'static str,
-        /// Why not.
-        #[source]
-        source: ServeError,
-    },
+    #[error("failed to serve the {0}")]
+    Serve(&'static str, #[source] ServeError),
 }
 
 /// Names what a port is for.
 fn serving(what: &'static str) -> impl Fn(ServeError) -> ControllerError {
-    move |source| ControllerError::Serve { what, source }
+    move |source| ControllerError::Serve(what, source)
 }
 
 impl ControllerOptions {

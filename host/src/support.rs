@@ -70,14 +70,8 @@ pub enum SupportError {
         value: String,
     },
     /// The archive cannot be written.
-    #[error("failed to write {file}; it must not exist yet (--output names another)")]
-    Write {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error("failed to write {0}; it must not exist yet (--output names another)")]
+    Write(PathBuf, #[source] io::Error),
 }
 
 /// Gathers the bundle and writes it; what cannot be read is named in it. Answers a line for people.
@@ -86,10 +80,7 @@ pub async fn run(client: Client, options: &SupportOptions) -> Result<String, Sup
     let contents = gather(client, options).await;
     let (files, missing) = (contents.files.len(), contents.missing);
     let written = write(options, &contents);
-    written.map_err(|source| SupportError::Write {
-        file: options.output.clone(),
-        source,
-    })?;
+    written.map_err(|source| SupportError::Write(options.output.clone(), source))?;
     let output = options.output.display();
     Ok(format!(
         "{output}: {files} files; {missing} things could not be read, and errors.txt in it says why. Look \

@@ -71,14 +71,8 @@ pub enum ExecError {
         source: TargetError,
     },
     /// The request cannot be built.
-    #[error("failed to build the request for Pod {pod}; the command must not be empty")]
-    Build {
-        /// Name of the Pod.
-        pod: String,
-        /// What is wrong.
-        #[source]
-        source: kube::core::request::Error,
-    },
+    #[error("failed to build the request for Pod {0}; the command must not be empty")]
+    Build(String, #[source] kube::core::request::Error),
     /// The stream cannot be opened.
     #[error(
         "failed to open a stream to Pod {pod} in namespace {namespace}; {}",
@@ -213,10 +207,7 @@ impl Remote {
         let parameters = AttachParams::default().container(container).stdin(true);
         let requests = Request::new(Pod::url_path(&(), Some(&self.namespace)));
         let build = || requests.exec(&self.pod, command, &parameters);
-        build().map_err(|source| ExecError::Build {
-            pod: self.pod.clone(),
-            source,
-        })?;
+        build().map_err(|source| ExecError::Build(self.pod.clone(), source))?;
         let connect = || async {
             let request = build().map_err(kube::Error::BuildRequest)?;
             self.client.connect(request).await

@@ -101,8 +101,5 @@ pub(crate) async fn objects<K: Resource + DeserializeOwned>(
 
 /// The error of a read that the API server did not answer.
 pub(crate) fn read_error(what: &str, source: kube::Error) -> KubectlError {
-    KubectlError::Read {
-        what: what.to_owned(),
-        source: Box::new(source),
-    }
+    KubectlError::Read(what.to_owned(), Box::new(source))
 }

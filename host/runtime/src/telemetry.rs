@@ -56,16 +56,10 @@ pub enum LogFormat {
 pub enum TelemetryError {
     /// The level is none.
     #[error(
-        "failed to read the log level {level:?}; it is error, warn, info, debug or trace, or a list \
+        "failed to read the log level {0:?}; it is error, warn, info, debug or trace, or a list \
          such as info,ipu_operator=debug"
     )]
-    Level {
-        /// What was given.
-        level: String,
-        /// What is wrong with it.
-        #[source]
-        source: ParseError,
-    },
+    Level(String, #[source] ParseError),
     /// A word in it is no level.
     #[error(
         "the log level {level:?} has the word {word:?}, which is no level; it is off, error, warn, info, debug \
@@ -155,8 +149,5 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
         });
     }
     let filter = EnvFilter::builder().parse(of_packages(level));
-    filter.map_err(|source| TelemetryError::Level {
-        level: level.to_owned(),
-        source,
-    })
+    filter.map_err(|source| TelemetryError::Level(level.to_owned(), source))
 }

@@ -139,7 +139,7 @@ async fn content(folder: &Path, name: &str) -> Result<Option<Content>, AuthError
     match tokio::fs::read(&file).await {
         Ok(bytes) => Ok(Some(Content { file, bytes })),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(AuthError::Read { file, source }),
+        Err(source) => Err(AuthError::Read(file, source)),
     }
 }
 
