@@ -31,6 +31,15 @@ pub struct ExecRequest {
     pub command: Vec<String>,
 }
 
+/// A Pod.
+#[derive(Clone, Debug)]
+pub struct PodName {
+    /// Its name.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
 /// Why the command's own exit code is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
@@ -47,76 +56,37 @@ pub enum ExecError {
     Client(#[source] kube::Error),
     /// The Pod cannot be read.
     #[error(
-        "failed to find Pod {pod} in namespace {namespace}; {}",
-        outcome::advice(source)
+        "failed to find Pod {} in namespace {}; {}",
+        .0.name, .0.namespace, outcome::advice(.1)
     )]
-    FindPod {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-        /// What the API server said.
-        #[source]
-        source: kube::Error,
-    },
+    FindPod(PodName, #[source] kube::Error),
     /// The Pod cannot take a command now.
-    #[error("failed to run a command in Pod {pod} of namespace {namespace}")]
-    Target {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-        /// What is missing.
-        #[source]
-        source: TargetError,
-    },
+    #[error("failed to run a command in Pod {} of namespace {}", .0.name, .0.namespace)]
+    Target(PodName, #[source] TargetError),
     /// The request cannot be built.
     #[error("failed to build the request for Pod {0}; the command must not be empty")]
     Build(String, #[source] kube::core::request::Error),
     /// The stream cannot be opened.
     #[error(
-        "failed to open a stream to Pod {pod} in namespace {namespace}; {}",
-        outcome::advice(source)
+        "failed to open a stream to Pod {} in namespace {}; {}",
+        .0.name, .0.namespace, outcome::advice(.1)
     )]
-    Open {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-        /// What the API server said.
-        #[source]
-        source: kube::Error,
-    },
+    Open(PodName, #[source] kube::Error),
     /// The API server does not answer.
-    #[error("failed to reach Pod {pod} in namespace {namespace}: no answer within 20 seconds")]
-    Late {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-    },
+    #[error(
+        "failed to reach Pod {} in namespace {}: no answer within 20 seconds",
+        .0.name, .0.namespace
+    )]
+    Late(PodName),
     /// The stream broke.
-    #[error("lost the command in Pod {pod} of namespace {namespace}; it may still be running")]
-    Stream {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-        /// How it broke.
-        #[source]
-        source: StreamError,
-    },
+    #[error(
+        "lost the command in Pod {} of namespace {}; it may still be running",
+        .0.name, .0.namespace
+    )]
+    Stream(PodName, #[source] StreamError),
     /// The command did not run.
-    #[error("failed to run the command in Pod {pod} of namespace {namespace}")]
-    NoExitCode {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-        /// What the node said.
-        #[source]
-        source: NoExitCode,
-    },
+    #[error("failed to run the command in Pod {} of namespace {}", .0.name, .0.namespace)]
+    NoExitCode(PodName, #[source] NoExitCode),
     /// Signals cannot be listened to.
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
@@ -158,14 +128,12 @@ pub async fn execute_with(
     namespace: &str,
     request: &ExecRequest,
 ) -> Result<u8, ExecError> {
-    let remote = Remote {
-        pod: request.pod.clone(),
-        namespace: request
-            .namespace
-            .clone()
-            .unwrap_or_else(|| namespace.to_owned()),
-        client,
+    let namespace = request.namespace.as_deref().unwrap_or(namespace);
+    let pod = PodName {
+        name: request.pod.clone(),
+        namespace: namespace.to_owned(),
     };
+    let remote = Remote { pod, client };
     let container = remote.container().await?;
     let connection = remote.open(container, &request.command).await?;
     remote.carry(connection).await
@@ -173,8 +141,7 @@ pub async fn execute_with(
 
 /// One Pod, seen from the agent.
 struct Remote {
-    pod: String,
-    namespace: String,
+    pod: PodName,
     client: Client,
 }
 
@@ -182,32 +149,24 @@ impl Remote {
     /// Asks which container is meant and makes sure that it runs. Reading does no harm, so it is
     /// tried again whatever went wrong on the way.
     async fn container(&self) -> Result<String, ExecError> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        let get = || async { pods.get(&self.pod).await };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.pod.namespace);
+        let get = || async { pods.get(&self.pod.name).await };
         let found = get.retry(patience()).when(outcome::is_transient);
         let pod = self
             .in_time(found)
             .await?
-            .map_err(|source| ExecError::FindPod {
-                pod: self.pod.clone(),
-                namespace: self.namespace.clone(),
-                source,
-            })?;
+            .map_err(|source| ExecError::FindPod(self.pod.clone(), source))?;
         target::container(&pod)
             .map(ToOwned::to_owned)
-            .map_err(|source| ExecError::Target {
-                pod: self.pod.clone(),
-                namespace: self.namespace.clone(),
-                source,
-            })
+            .map_err(|source| ExecError::Target(self.pod.clone(), source))
     }
 
     /// Opens the stream. It is tried again only where the command was certainly not started.
     async fn open(&self, container: String, command: &[String]) -> Result<Connection, ExecError> {
         let parameters = AttachParams::default().container(container).stdin(true);
-        let requests = Request::new(Pod::url_path(&(), Some(&self.namespace)));
-        let build = || requests.exec(&self.pod, command, &parameters);
-        build().map_err(|source| ExecError::Build(self.pod.clone(), source))?;
+        let requests = Request::new(Pod::url_path(&(), Some(&self.pod.namespace)));
+        let build = || requests.exec(&self.pod.name, command, &parameters);
+        build().map_err(|source| ExecError::Build(self.pod.name.clone(), source))?;
         let connect = || async {
             let request = build().map_err(kube::Error::BuildRequest)?;
             self.client.connect(request).await
@@ -215,11 +174,7 @@ impl Remote {
         let opened = connect.retry(patience()).when(outcome::was_turned_away);
         self.in_time(opened)
             .await?
-            .map_err(|source| ExecError::Open {
-                pod: self.pod.clone(),
-                namespace: self.namespace.clone(),
-                source,
-            })
+            .map_err(|source| ExecError::Open(self.pod.clone(), source))
     }
 
     async fn carry(&self, connection: Connection) -> Result<u8, ExecError> {
@@ -232,25 +187,15 @@ impl Remote {
             tokio::io::stderr(),
         )
         .await
-        .map_err(|source| ExecError::Stream {
-            pod: self.pod.clone(),
-            namespace: self.namespace.clone(),
-            source,
-        })?;
-        outcome::exit_code(&status).map_err(|source| ExecError::NoExitCode {
-            pod: self.pod.clone(),
-            namespace: self.namespace.clone(),
-            source,
-        })
+        .map_err(|source| ExecError::Stream(self.pod.clone(), source))?;
+        outcome::exit_code(&status)
+            .map_err(|source| ExecError::NoExitCode(self.pod.clone(), source))
     }
 
     async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, ExecError> {
         tokio::time::timeout(ANSWER, answer)
             .await
-            .map_err(|_| ExecError::Late {
-                pod: self.pod.clone(),
-                namespace: self.namespace.clone(),
-            })
+            .map_err(|_| ExecError::Late(self.pod.clone()))
     }
 }
 
