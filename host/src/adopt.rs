@@ -43,9 +43,6 @@ pub struct AdoptArguments {
 /// Why nothing, or not everything, was adopted.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    /// No client of the API server could be made.
-    #[error("failed to find the API server")]
-    Client(#[source] Box<kube::Error>),
     /// Something that the plan is made from could not be read.
     #[error("failed to read {0}")]
     Read(String, #[source] Box<kube::Error>),

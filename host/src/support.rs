@@ -58,9 +58,6 @@ pub struct SupportOptions {
 /// Why there is no bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum SupportError {
-    /// No client of the API server could be made.
-    #[error("failed to find the API server; is there a kubeconfig, or does this run in a Pod?")]
-    Client(#[source] Box<kube::Error>),
     /// A name cannot be one.
     #[error("--{option} {value}: Kubernetes takes no such name; give that of your release")]
     Name {
