@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_text::explain;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Auth, AuthError, AuthOptions, AuthState, Content, Material};
-use crate::causes::chain;
 
 /// How often the files are looked at. A kubelet takes longer to bring a Secret's change.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -82,13 +82,13 @@ impl AuthFiles {
             }
             Err(error) if is_first || self.state.borrow().is_err() => {
                 tracing::error!(
-                    error = chain(&error),
+                    error = explain(&error),
                     "no V-IPU controller is called until this is fixed"
                 );
                 drop(self.state.send_replace(Err(Arc::new(error))));
             }
             Err(error) => tracing::warn!(
-                error = chain(&error),
+                error = explain(&error),
                 "continuing with the last valid certificates and credentials for V-IPU controllers"
             ),
         }
