@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use ipu_runtime::port::places::{Full, Places, Share};
+use ipu_runtime::port::places::{Places, Share};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::api_error;
 use super::bearer;
 use super::caller::Caller;
-use super::limits::UserRate;
+use super::limits::{UserRate, busy};
 use super::problem::{Kind, Problem, shown};
 use super::token_cache::{Key, TokenCache, Verdict};
 
@@ -110,7 +110,7 @@ impl Authorizer {
         let mut place = None;
         if verdict.is_none() {
             let taken = self.reviews.take_within(address, 1, QUEUE_TIMEOUT).await;
-            place = Some(taken.map_err(busy)?);
+            place = Some(taken.map_err(|full| busy(full, "tokens", "checked"))?);
             // Another request may have reviewed the token meanwhile.
             verdict = recalled();
         }
@@ -223,16 +223,6 @@ fn asked_in_vain(action: &str, error: &kube::Error) -> Problem {
         faults: Vec::new(),
         ..Problem::new(Kind::Unavailable, problem.detail).with_header("retry-after", "1")
     }
-}
-
-fn busy(full: Full) -> Problem {
-    let detail = match full {
-        Full::Address(each) => {
-            format!("{each} tokens of this address are being checked already; try again")
-        }
-        Full::Total(total) => format!("{total} tokens are being checked already; try again"),
-    };
-    Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
 }
 
 /// A permission in the terms of a SubjectAccessReview.
