@@ -42,18 +42,9 @@ pub struct AdoptArguments {
 /// Why no partition, or not every partition, was adopted.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
-    /// No client of the API server could be made.
-    #[error("failed to find the API server")]
-    Client(#[source] Box<kube::Error>),
     /// Data for the plan could not be read.
-    #[error("failed to read {what}")]
-    Read {
-        /// The data.
-        what: String,
-        /// Error of the API server.
-        #[source]
-        source: Box<kube::Error>,
-    },
+    #[error("failed to read {0}")]
+    Read(String, #[source] Box<kube::Error>),
     /// The tracker contains nothing of the other operator.
     #[error(
         "the ConfigMap {0} holds this operator's own summary; name the tracker of Graphcore's operator, or \
@@ -196,10 +187,7 @@ async fn partitions(client: &Client) -> Result<Vec<IPUPartition>, AdoptError> {
 
 fn unread(what: &str) -> impl FnOnce(kube::Error) -> AdoptError + use<> {
     let what = what.to_owned();
-    move |source| AdoptError::Read {
-        what,
-        source: Box::new(source),
-    }
+    move |source| AdoptError::Read(what, Box::new(source))
 }
 
 /// Records that the IPUPartition adopts partition `id`. Returns the reason if the IPUPartition has changed since it was

@@ -58,19 +58,13 @@ pub enum ControllerError {
     #[error("failed to load the policies")]
     GuestHost(#[source] OpenError),
     /// A port cannot be served.
-    #[error("failed to serve the {what}")]
-    Serve {
-        /// Its purpose.
-        what: &'static str,
-        /// The cause.
-        #[source]
-        source: ServeError,
-    },
+    #[error("failed to serve the {0}")]
+    Serve(&'static str, #[source] ServeError),
 }
 
 /// Adds the purpose of a port to its error.
 fn serving(what: &'static str) -> impl Fn(ServeError) -> ControllerError {
-    move |source| ControllerError::Serve { what, source }
+    move |source| ControllerError::Serve(what, source)
 }
 
 impl ControllerOptions {

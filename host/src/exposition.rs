@@ -27,7 +27,7 @@ use ipu_runtime::release::{Process, ReleaseOptions};
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::scope::conflicts::{ConflictWatch, conflicts};
 use ipu_runtime::served_group::ServedGroup;
-use ipu_runtime::work_queue::metrics::{AllReconciles, Reconciles};
+use ipu_runtime::work_queue::metrics::AllReconciles;
 
 /// The counters of one process. Cheap to clone; all clones count the same.
 #[derive(Clone, Debug, Default)]
@@ -80,21 +80,6 @@ impl Metrics {
             jobs: self.jobs.clone(),
             reconciles: self.reconciles.of_kind("ipujob"),
         }
-    }
-
-    /// The counters of the reconciler of native Pods.
-    pub fn of_pods(&self) -> Reconciles {
-        self.reconciles.of_kind("pod")
-    }
-
-    /// The counters of the reconciler of queued jobs.
-    pub fn of_queued_jobs(&self) -> Reconciles {
-        self.reconciles.of_kind("workload")
-    }
-
-    /// The counters of the reconciler of IPUPartitions.
-    pub fn of_partitions(&self) -> Reconciles {
-        self.reconciles.of_kind("ipupartition")
     }
 
     /// The counters of the webhooks.

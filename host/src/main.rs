@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use ipu_operator::adopt;
-use ipu_operator::adopt::{AdoptArguments, AdoptError};
+use ipu_operator::adopt::AdoptArguments;
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller;
 use ipu_operator::proxy;
 use ipu_operator::support;
-use ipu_operator::support::{SupportError, SupportOptions};
+use ipu_operator::support::SupportOptions;
 use ipu_operator::verify;
-use ipu_operator::verify::{VerifyError, VerifyOptions};
+use ipu_operator::verify::VerifyOptions;
 use ipu_runtime::panics;
 use ipu_runtime::release::Process;
 use ipu_runtime::telemetry;
@@ -67,23 +67,23 @@ fn run(task: Task) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn verified(options: &VerifyOptions) -> Result<(), VerifyError> {
-    let client = kube::Client::try_default().await;
-    let client = client.map_err(|source| VerifyError::Client(Box::new(source)))?;
-    verify::run(client, options, &mut std::io::stdout()).await
+async fn verified(options: &VerifyOptions) -> anyhow::Result<()> {
+    Ok(verify::run(client().await?, options, &mut std::io::stdout()).await?)
 }
 
-async fn adopted(arguments: &AdoptArguments) -> Result<(), AdoptError> {
-    let client = kube::Client::try_default().await;
-    let client = client.map_err(|source| AdoptError::Client(Box::new(source)))?;
+async fn adopted(arguments: &AdoptArguments) -> anyhow::Result<()> {
     let (options, yes) = (&arguments.proxy.proxy, arguments.yes);
-    adopt::run(client, options, yes, &mut std::io::stdout()).await
+    Ok(adopt::run(client().await?, options, yes, &mut std::io::stdout()).await?)
 }
 
-async fn bundled(options: &SupportOptions) -> Result<String, SupportError> {
+async fn bundled(options: &SupportOptions) -> anyhow::Result<String> {
+    Ok(support::run(client().await?, options).await?)
+}
+
+async fn client() -> anyhow::Result<kube::Client> {
     let client = kube::Client::try_default().await;
-    let client = client.map_err(|source| SupportError::Client(Box::new(source)))?;
-    support::run(client, options).await
+    client
+        .context("failed to find the API server; is there a kubeconfig, or does this run in a Pod?")
 }
 
 /// Starts the log and the traces. They end when the result is dropped.

@@ -117,7 +117,7 @@ pub async fn run_with(
         scope,
         accounts: AccountStore::default(),
         instance: options.release.pod_name.clone(),
-        reconciles: metrics.of_partitions(),
+        reconciles: metrics.reconciles.of_kind("ipupartition"),
     };
     tracing::info!(identity = shared.settings.identity.tag(), "starting");
 

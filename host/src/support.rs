@@ -58,9 +58,6 @@ pub struct SupportOptions {
 /// Why there is no bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum SupportError {
-    /// No client of the API server could be made.
-    #[error("failed to find the API server; is there a kubeconfig, or does this run in a Pod?")]
-    Client(#[source] Box<kube::Error>),
     /// A name cannot be one.
     #[error("--{option} {value}: Kubernetes takes no such name; give that of your release")]
     Name {
@@ -70,14 +67,8 @@ pub enum SupportError {
         value: String,
     },
     /// The archive cannot be written.
-    #[error("failed to write {file}; it must not exist yet (--output names another)")]
-    Write {
-        /// The file.
-        file: PathBuf,
-        /// The cause.
-        #[source]
-        source: io::Error,
-    },
+    #[error("failed to write {0}; it must not exist yet (--output names another)")]
+    Write(PathBuf, #[source] io::Error),
 }
 
 /// Collects the bundle and writes it. The bundle names what could not be read. Returns a line for users.
@@ -86,10 +77,7 @@ pub async fn run(client: Client, options: &SupportOptions) -> Result<String, Sup
     let contents = gather(client, options).await;
     let (files, missing) = (contents.files.len(), contents.missing);
     let written = write(options, &contents);
-    written.map_err(|source| SupportError::Write {
-        file: options.output.clone(),
-        source,
-    })?;
+    written.map_err(|source| SupportError::Write(options.output.clone(), source))?;
     let output = options.output.display();
     Ok(format!(
         "{output}: {files} files; {missing} things could not be read, and errors.txt in it says why. Look \

@@ -49,9 +49,6 @@ pub struct VerifyOptions {
 /// Why the check failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// No client of the API server could be made.
-    #[error("failed to find the API server")]
-    Client(#[source] Box<kube::Error>),
     /// The job was not accepted: the webhooks refuse it or do not answer, or the right is missing.
     #[error("failed to {action} the IPUJob {name}")]
     Job {

@@ -21,8 +21,9 @@ pub struct Answer {
     pub ignored: Vec<String>,
 }
 
-/// Whether an object is admitted.
-#[derive(Clone, Debug, PartialEq)]
+/// Whether an object is admitted. The names of the variants are the verdicts in the metrics.
+#[derive(Clone, Debug, PartialEq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Decision {
     /// It is admitted.
     Allowed,
@@ -32,18 +33,6 @@ pub enum Decision {
     Refused(Vec<Violation>),
     /// The operator failed, independent of the object (500).
     Failed(String),
-}
-
-impl Decision {
-    /// Returns the name of the decision.
-    pub fn verdict(&self) -> &'static str {
-        match self {
-            Self::Allowed => "allowed",
-            Self::Patched(_) => "patched",
-            Self::Refused(_) => "refused",
-            Self::Failed(_) => "failed",
-        }
-    }
 }
 
 impl Answer {

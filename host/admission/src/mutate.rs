@@ -19,24 +19,18 @@ const TEMPLATE: [&str; 2] = ["workers", "template"];
 /// Why the host refuses the answer of a defaulting policy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverreachError {
-    /// It changed a forbidden path.
+    /// It changed a forbidden path, of which this is the JSON pointer.
     #[error(
-        "it changes {path}; a defaulting policy may change spec, metadata.labels and \
+        "it changes {0}; a defaulting policy may change spec, metadata.labels and \
          metadata.annotations, and nothing else"
     )]
-    ForbiddenPath {
-        /// JSON pointer of the change.
-        path: String,
-    },
-    /// On an update, it changed a field that the user left unchanged.
+    ForbiddenPath(String),
+    /// On an update, it changed a field that the user left unchanged. This is its JSON pointer.
     #[error(
-        "on an update it changes {path}, which was set before and which the update leaves alone; \
+        "on an update it changes {0}, which was set before and which the update leaves alone; \
          a running training must not be rolled by a changed default"
     )]
-    SetBefore {
-        /// JSON pointer of the change.
-        path: String,
-    },
+    SetBefore(String),
 }
 
 /// Returns the decision with the changes from the original to the defaulted object.
@@ -57,7 +51,7 @@ pub fn check(
 ) -> Result<(), OverreachError> {
     if let Some(path) = forbidden_change(before, defaulted) {
         let path = sanitize(&path, PATH);
-        return Err(OverreachError::ForbiddenPath { path });
+        return Err(OverreachError::ForbiddenPath(path));
     }
     if let Some(old) = &request.old_object {
         let [old, object, new] = [old, before, defaulted].map(|object| &object["spec"]);
@@ -65,7 +59,7 @@ pub fn check(
         if let Some(keys) = compare(template, old, object, new).overwritten {
             let keys = keys.iter().rev().map(|key| format!("/{key}"));
             let path = sanitize(&format!("/spec{}", keys.collect::<String>()), PATH);
-            return Err(OverreachError::SetBefore { path });
+            return Err(OverreachError::SetBefore(path));
         }
     }
     Ok(())

@@ -179,7 +179,7 @@ async fn answered(
         }
         _ => Answer::allowed(),
     };
-    let verdict = answer.decision.verdict();
+    let verdict = (&answer.decision).into();
     metrics.record(webhook, verdict, Some(&request.uid), began.elapsed());
     reply(webhook, request, &answer)
 }

@@ -31,6 +31,15 @@ pub struct ExecRequest {
     pub command: Vec<String>,
 }
 
+/// Name and namespace of a Pod.
+#[derive(Clone, Debug)]
+pub struct PodName {
+    /// Name of the Pod.
+    pub name: String,
+    /// Its namespace.
+    pub namespace: String,
+}
+
 /// Why the exit code of the command is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
@@ -47,82 +56,37 @@ pub enum ExecError {
     Client(#[source] kube::Error),
     /// The Pod cannot be read.
     #[error(
-        "failed to find Pod {pod} in namespace {namespace}; {}",
-        outcome::advice(source)
+        "failed to find Pod {} in namespace {}; {}",
+        .0.name, .0.namespace, outcome::advice(.1)
     )]
-    FindPod {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-        /// Error of the API server.
-        #[source]
-        source: kube::Error,
-    },
+    FindPod(PodName, #[source] kube::Error),
     /// The Pod cannot run a command now.
-    #[error("failed to run a command in Pod {pod} of namespace {namespace}")]
-    Target {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-        /// The missing condition.
-        #[source]
-        source: TargetError,
-    },
+    #[error("failed to run a command in Pod {} of namespace {}", .0.name, .0.namespace)]
+    Target(PodName, #[source] TargetError),
     /// The request could not be built.
-    #[error("failed to build the request for Pod {pod}; the command must not be empty")]
-    Build {
-        /// Name of the Pod.
-        pod: String,
-        /// The cause.
-        #[source]
-        source: kube::core::request::Error,
-    },
+    #[error("failed to build the request for Pod {0}; the command must not be empty")]
+    Build(String, #[source] kube::core::request::Error),
     /// The stream could not be opened.
     #[error(
-        "failed to open a stream to Pod {pod} in namespace {namespace}; {}",
-        outcome::advice(source)
+        "failed to open a stream to Pod {} in namespace {}; {}",
+        .0.name, .0.namespace, outcome::advice(.1)
     )]
-    Open {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-        /// Error of the API server.
-        #[source]
-        source: kube::Error,
-    },
+    Open(PodName, #[source] kube::Error),
     /// The API server does not answer.
-    #[error("failed to reach Pod {pod} in namespace {namespace}: no answer within 20 seconds")]
-    Late {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-    },
+    #[error(
+        "failed to reach Pod {} in namespace {}: no answer within 20 seconds",
+        .0.name, .0.namespace
+    )]
+    Late(PodName),
     /// The stream failed.
-    #[error("lost the command in Pod {pod} of namespace {namespace}; it may still be running")]
-    Stream {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-        /// The cause.
-        #[source]
-        source: StreamError,
-    },
+    #[error(
+        "lost the command in Pod {} of namespace {}; it may still be running",
+        .0.name, .0.namespace
+    )]
+    Stream(PodName, #[source] StreamError),
     /// The command did not run.
-    #[error("failed to run the command in Pod {pod} of namespace {namespace}")]
-    NoExitCode {
-        /// Name of the Pod.
-        pod: String,
-        /// Its namespace.
-        namespace: String,
-        /// Message of the node.
-        #[source]
-        source: NoExitCode,
-    },
+    #[error("failed to run the command in Pod {} of namespace {}", .0.name, .0.namespace)]
+    NoExitCode(PodName, #[source] NoExitCode),
     /// The agent cannot listen for signals.
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
@@ -163,14 +127,12 @@ pub async fn execute_with(
     namespace: &str,
     request: &ExecRequest,
 ) -> Result<u8, ExecError> {
-    let remote = Remote {
-        pod: request.pod.clone(),
-        namespace: request
-            .namespace
-            .clone()
-            .unwrap_or_else(|| namespace.to_owned()),
-        client,
+    let namespace = request.namespace.as_deref().unwrap_or(namespace);
+    let pod = PodName {
+        name: request.pod.clone(),
+        namespace: namespace.to_owned(),
     };
+    let remote = Remote { pod, client };
     let container = remote.container().await?;
     let connection = remote.open(container, &request.command).await?;
     remote.carry(connection).await
@@ -178,43 +140,31 @@ pub async fn execute_with(
 
 /// A remote Pod.
 struct Remote {
-    pod: String,
-    namespace: String,
+    pod: PodName,
     client: Client,
 }
 
 impl Remote {
     /// Finds the container, and checks that it runs. A read is harmless, so it retries after any error.
     async fn container(&self) -> Result<String, ExecError> {
-        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
-        let get = || async { pods.get(&self.pod).await };
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.pod.namespace);
+        let get = || async { pods.get(&self.pod.name).await };
         let found = get.retry(patience()).when(outcome::is_transient);
         let pod = self
             .in_time(found)
             .await?
-            .map_err(|source| ExecError::FindPod {
-                pod: self.pod.clone(),
-                namespace: self.namespace.clone(),
-                source,
-            })?;
+            .map_err(|source| ExecError::FindPod(self.pod.clone(), source))?;
         target::container(&pod)
             .map(ToOwned::to_owned)
-            .map_err(|source| ExecError::Target {
-                pod: self.pod.clone(),
-                namespace: self.namespace.clone(),
-                source,
-            })
+            .map_err(|source| ExecError::Target(self.pod.clone(), source))
     }
 
     /// Opens the stream. It retries only if the command has certainly not started.
     async fn open(&self, container: String, command: &[String]) -> Result<Connection, ExecError> {
         let parameters = AttachParams::default().container(container).stdin(true);
-        let requests = Request::new(Pod::url_path(&(), Some(&self.namespace)));
-        let build = || requests.exec(&self.pod, command, &parameters);
-        build().map_err(|source| ExecError::Build {
-            pod: self.pod.clone(),
-            source,
-        })?;
+        let requests = Request::new(Pod::url_path(&(), Some(&self.pod.namespace)));
+        let build = || requests.exec(&self.pod.name, command, &parameters);
+        build().map_err(|source| ExecError::Build(self.pod.name.clone(), source))?;
         let connect = || async {
             let request = build().map_err(kube::Error::BuildRequest)?;
             self.client.connect(request).await
@@ -222,11 +172,7 @@ impl Remote {
         let opened = connect.retry(patience()).when(outcome::was_turned_away);
         self.in_time(opened)
             .await?
-            .map_err(|source| ExecError::Open {
-                pod: self.pod.clone(),
-                namespace: self.namespace.clone(),
-                source,
-            })
+            .map_err(|source| ExecError::Open(self.pod.clone(), source))
     }
 
     async fn carry(&self, connection: Connection) -> Result<u8, ExecError> {
@@ -239,25 +185,15 @@ impl Remote {
             tokio::io::stderr(),
         )
         .await
-        .map_err(|source| ExecError::Stream {
-            pod: self.pod.clone(),
-            namespace: self.namespace.clone(),
-            source,
-        })?;
-        outcome::exit_code(&status).map_err(|source| ExecError::NoExitCode {
-            pod: self.pod.clone(),
-            namespace: self.namespace.clone(),
-            source,
-        })
+        .map_err(|source| ExecError::Stream(self.pod.clone(), source))?;
+        outcome::exit_code(&status)
+            .map_err(|source| ExecError::NoExitCode(self.pod.clone(), source))
     }
 
     async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, ExecError> {
         tokio::time::timeout(ANSWER, answer)
             .await
-            .map_err(|_| ExecError::Late {
-                pod: self.pod.clone(),
-                namespace: self.namespace.clone(),
-            })
+            .map_err(|_| ExecError::Late(self.pod.clone()))
     }
 }
 

@@ -34,34 +34,14 @@ pub enum InstallError {
     #[error("failed to open the agent's own executable")]
     OpenSelf(#[source] io::Error),
     /// The copy, or another file, cannot be created.
-    #[error(
-        "failed to write {path}; the folder must exist, be writable and have 10 MB of free space"
-    )]
-    Write {
-        /// The file being written.
-        path: PathBuf,
-        /// Error of the system.
-        #[source]
-        source: io::Error,
-    },
+    #[error("failed to write {0}; the folder must exist, be writable and have 10 MB of free space")]
+    Write(PathBuf, #[source] io::Error),
     /// A file is complete but cannot be renamed.
-    #[error("failed to move the new file to {path}")]
-    Rename {
-        /// The final path.
-        path: PathBuf,
-        /// Error of the system.
-        #[source]
-        source: io::Error,
-    },
+    #[error("failed to move the new file to {0}")]
+    Rename(PathBuf, #[source] io::Error),
     /// The copy cannot be started.
-    #[error("failed to start the copy {path}; is its volume mounted with noexec?")]
-    Start {
-        /// The copy.
-        path: PathBuf,
-        /// Error of the system.
-        #[source]
-        source: io::Error,
-    },
+    #[error("failed to start the copy {0}; is its volume mounted with noexec?")]
+    Start(PathBuf, #[source] io::Error),
     /// The copy fails.
     #[error("failed to check the copy {path}: it ended with {status}")]
     Check {
@@ -116,14 +96,9 @@ fn hostfile(workers: &Workers) -> String {
 fn put(content: impl Read, dir: &Path, (name, mode): (&str, u32)) -> Result<PathBuf, InstallError> {
     let path = dir.join(name);
     let unfinished = dir.join(format!(".{name}.new"));
-    write(content, &unfinished, mode).map_err(|source| InstallError::Write {
-        path: unfinished.clone(),
-        source,
-    })?;
-    fs::rename(&unfinished, &path).map_err(|source| InstallError::Rename {
-        path: path.clone(),
-        source,
-    })?;
+    write(content, &unfinished, mode)
+        .map_err(|source| InstallError::Write(unfinished.clone(), source))?;
+    fs::rename(&unfinished, &path).map_err(|source| InstallError::Rename(path.clone(), source))?;
     Ok(path)
 }
 
@@ -147,10 +122,7 @@ fn check(path: &Path) -> Result<(), InstallError> {
     let output = Command::new(path)
         .arg("--version")
         .output()
-        .map_err(|source| InstallError::Start {
-            path: path.to_owned(),
-            source,
-        })?;
+        .map_err(|source| InstallError::Start(path.to_owned(), source))?;
     if output.status.success() {
         Ok(())
     } else {

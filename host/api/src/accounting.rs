@@ -128,4 +128,13 @@ impl Unallocated {
     pub fn total(&self) -> f64 {
         self.free + self.stranded + self.unhealthy + self.others + self.unknown
     }
+
+    /// Adds the seconds of another.
+    pub fn add(&mut self, other: &Self) {
+        self.free += other.free;
+        self.stranded += other.stranded;
+        self.unhealthy += other.unhealthy;
+        self.others += other.others;
+        self.unknown += other.unknown;
+    }
 }

@@ -30,6 +30,6 @@ pub(super) fn run(args: ComponentizeArgs) -> Result<(), PolicyCliError> {
     } = args;
     let core = read(&file)?;
     let component = componentize(&core, world.map(Hook::from))
-        .map_err(|source| PolicyCliError::Componentize { file, source })?;
+        .map_err(|source| PolicyCliError::Componentize(file, source))?;
     std::fs::write(&output, component).map_err(failed_to("write", &output))
 }

@@ -13,14 +13,8 @@ const LIMIT: u64 = 8 << 20;
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// The file cannot be read.
-    #[error("failed to read {file}")]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    #[error("failed to read {0}")]
+    Read(PathBuf, #[source] io::Error),
     /// The file is too large.
     #[error("{file} has more than the {limit} bytes that are read of it; divide it")]
     TooLarge {
@@ -30,14 +24,8 @@ pub enum DocumentError {
         limit: u64,
     },
     /// It is not JSON.
-    #[error("{file} is not JSON")]
-    Json {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
+    #[error("{0} is not JSON")]
+    Json(PathBuf, #[source] serde_json::Error),
     /// It is not YAML.
     #[error("{file} is not YAML: {reason}")]
     Yaml {
@@ -56,10 +44,7 @@ pub(super) fn is_yaml(file: &Path) -> bool {
 
 /// Reads a text, but not more than `limit` bytes.
 pub(super) fn text(file: &Path, limit: u64) -> Result<String, DocumentError> {
-    let failed = |source| DocumentError::Read {
-        file: file.to_owned(),
-        source,
-    };
+    let failed = |source| DocumentError::Read(file.to_owned(), source);
     let mut text = String::new();
     File::open(file)
         .map_err(failed)?
@@ -84,8 +69,5 @@ pub(super) fn document(file: &Path) -> Result<Value, DocumentError> {
             reason: error.to_string(),
         });
     }
-    serde_json::from_str(&text).map_err(|source| DocumentError::Json {
-        file: file.to_owned(),
-        source,
-    })
+    serde_json::from_str(&text).map_err(|source| DocumentError::Json(file.to_owned(), source))
 }

@@ -118,14 +118,8 @@ pub enum PolicyCliError {
         source: Box<dyn Error + Send + Sync>,
     },
     /// The module cannot become a component.
-    #[error("failed to turn {file} into a component")]
-    Componentize {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: ComponentizeError,
-    },
+    #[error("failed to turn {0} into a component")]
+    Componentize(PathBuf, #[source] ComponentizeError),
     /// A document cannot be read.
     #[error(transparent)]
     Document(#[from] DocumentError),
@@ -142,16 +136,10 @@ pub enum PolicyCliError {
     NoCases(PathBuf),
     /// No operator listens at the socket.
     #[error(
-        "no operator reports its requests at {socket}; run this in the operator's container: kubectl exec \
+        "no operator reports its requests at {0}; run this in the operator's container: kubectl exec \
          --namespace <namespace> deploy/<release>-controller-manager -- /ipu-operator policy record"
     )]
-    Socket {
-        /// The socket.
-        socket: PathBuf,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    Socket(PathBuf, #[source] io::Error),
     /// The limit of concurrent recordings is reached.
     #[error("there are {0} recordings already, and there may be no more; end one of them")]
     Busy(usize),

@@ -57,10 +57,7 @@ struct Recorded {
 }
 
 pub(super) fn run(args: &RecordArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
-    let failed = |source| PolicyCliError::Socket {
-        socket: args.socket.clone(),
-        source,
-    };
+    let failed = |source| PolicyCliError::Socket(args.socket.clone(), source);
     let ends = Instant::now() + Duration::from_secs(args.seconds);
     let stream = UnixStream::connect(&args.socket).map_err(failed)?;
     let mut lines = BufReader::new(stream);

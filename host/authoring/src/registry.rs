@@ -45,14 +45,8 @@ pub enum RegistryCliError {
     #[error("failed to read the password from the standard input")]
     Password(#[source] io::Error),
     /// The configuration of Docker cannot be used.
-    #[error("{file} cannot be used; --username and --password-stdin take its place")]
-    Config {
-        /// The file.
-        file: PathBuf,
-        /// Why.
-        #[source]
-        source: CredentialsError,
-    },
+    #[error("{0} cannot be used; --username and --password-stdin take its place")]
+    Config(PathBuf, #[source] CredentialsError),
     /// The runtime for network connections cannot be started.
     #[error("failed to start the asynchronous runtime")]
     Runtime(#[source] io::Error),
@@ -133,7 +127,7 @@ impl RegistryArgs {
             return Ok(None);
         };
         let found = Credentials::find_any(&config, reference);
-        found.map_err(|source| RegistryCliError::Config { file, source })
+        found.map_err(|source| RegistryCliError::Config(file, source))
     }
 }
 

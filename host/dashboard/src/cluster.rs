@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
+use strum::VariantArray;
 
 use crate::projection::{Controller, Job, Partition, Policy};
 use crate::store::Store;
@@ -11,7 +12,7 @@ use crate::store::Store;
 const TROUBLE: SignedDuration = SignedDuration::from_secs(60);
 
 /// A kind that is watched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
 pub enum Kind {
     /// VIPUControllers.
     Controllers,
@@ -61,12 +62,7 @@ enum Right {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [
-        Self::Controllers,
-        Self::Partitions,
-        Self::Jobs,
-        Self::Policies,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Its name in sentences.
     pub fn plural(self) -> &'static str {
@@ -265,7 +261,7 @@ mod tests {
 
     #[test]
     fn kinds_have_their_places() {
-        for (index, kind) in Kind::ALL.into_iter().enumerate() {
+        for (index, kind) in Kind::ALL.iter().enumerate() {
             assert_eq!(kind.index(), index);
         }
     }

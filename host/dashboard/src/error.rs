@@ -7,16 +7,8 @@ use std::net::SocketAddr;
 #[derive(Debug, thiserror::Error)]
 pub enum DashboardError {
     /// The port is in use, or not allowed.
-    #[error(
-        "failed to listen on {address}; --port names another port, and --port 0 takes any free one"
-    )]
-    Listen {
-        /// The address and the port.
-        address: SocketAddr,
-        /// Error of the system.
-        #[source]
-        source: io::Error,
-    },
+    #[error("failed to listen on {0}; --port names another port, and --port 0 takes any free one")]
+    Listen(SocketAddr, #[source] io::Error),
     /// The system gives no random numbers.
     #[error("the operating system gave no random numbers for the secret in the URL")]
     Random,

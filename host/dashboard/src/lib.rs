@@ -60,7 +60,7 @@ pub async fn run(
     out: &mut impl Write,
 ) -> Result<(), DashboardError> {
     let address = SocketAddr::new(options.address, options.port);
-    let listen = |source| DashboardError::Listen { address, source };
+    let listen = |source| DashboardError::Listen(address, source);
     let listener = TcpListener::bind(address).await.map_err(listen)?;
     let address = listener.local_addr().map_err(listen)?;
     let token = token::generate().map_err(|_| DashboardError::Random)?;

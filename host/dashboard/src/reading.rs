@@ -36,14 +36,8 @@ pub enum ReadError {
     )]
     Unreadable(String),
     /// The API server did not answer.
-    #[error("failed to read the IPUPartition {name}")]
-    Failed {
-        /// Its name.
-        name: String,
-        /// What failed.
-        #[source]
-        source: Box<kube::Error>,
-    },
+    #[error("failed to read the IPUPartition {0}")]
+    Failed(String, #[source] Box<kube::Error>),
 }
 
 /// A partition.
@@ -59,10 +53,7 @@ pub async fn partition(client: &Client, name: &str) -> Result<IPUPartition, Read
             });
         }
         Err(source) => {
-            return Err(ReadError::Failed {
-                name: name.to_owned(),
-                source: Box::new(source),
-            });
+            return Err(ReadError::Failed(name.to_owned(), Box::new(source)));
         }
     };
     let parsed = object.try_parse();

@@ -24,14 +24,8 @@ pub struct Controller {
 #[derive(Debug, thiserror::Error)]
 pub enum ControllersError {
     /// The document has another form.
-    #[error("at \"{path}\": {source}; write a list such as [{{name: pod, ipus: 64, count: 16}}]")]
-    Form {
-        /// Where.
-        path: String,
-        /// Why.
-        #[source]
-        source: serde_json::Error,
-    },
+    #[error("at \"{0}\": {1}; write a list such as [{{name: pod, ipus: 64, count: 16}}]")]
+    Form(String, #[source] serde_json::Error),
     /// A controller has no IPUs, or too many.
     #[error("ipus of {name} is {ipus}; it must be from 1 to {IPUS_MAX}")]
     Ipus {
@@ -60,11 +54,8 @@ struct Entry {
 
 /// Reads a list of controllers.
 pub fn parse(document: Value) -> Result<Vec<Controller>, ControllersError> {
-    let entries: Vec<Entry> =
-        serde_path_to_error::deserialize(document).map_err(|error| ControllersError::Form {
-            path: error.path().to_string(),
-            source: error.into_inner(),
-        })?;
+    let entries: Vec<Entry> = serde_path_to_error::deserialize(document)
+        .map_err(|error| ControllersError::Form(error.path().to_string(), error.into_inner()))?;
     let counts = entries.iter().map(|entry| entry.count.unwrap_or(1));
     let number = counts.fold(0, usize::saturating_add);
     if !(1..=CONTROLLERS_MAX).contains(&number) {

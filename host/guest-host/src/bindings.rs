@@ -63,6 +63,9 @@ const INTERFACES: [(Hook, &str); 3] = [
 /// Result of a call: a trap or an invalid answer, an error of the guest, or its answer.
 pub(super) type Answered<T> = wasmtime::Result<Result<T, GuestError>>;
 
+/// An admission request, with the object and the previous object as JSON.
+pub(super) type ReviewText = (Admission, String, Option<String>);
+
 /// The answer of a defaulting policy, before its object is parsed.
 pub(super) enum DefaultingText {
     /// The object with its defaults.
@@ -150,15 +153,13 @@ impl Linked {
         &self,
         store: &mut Store<CallState>,
         settings: &str,
-        admission: &Admission,
-        object: String,
-        old_object: Option<String>,
+        (admission, object, old_object): ReviewText,
     ) -> Answered<DefaultingText> {
         let Self::Defaulting(pre) = self else {
             return Ok(Err(GuestError::Missing(Hook::Defaulting)));
         };
         let request = defaulter::Request {
-            admission: wire::admission(admission),
+            admission: wire::admission(&admission),
             object,
             old_object,
             settings: settings.to_owned(),
@@ -174,15 +175,13 @@ impl Linked {
         &self,
         store: &mut Store<CallState>,
         settings: &str,
-        admission: &Admission,
-        object: String,
-        old_object: Option<String>,
+        (admission, object, old_object): ReviewText,
     ) -> Answered<Verdict> {
         let Self::Validation(pre) = self else {
             return Ok(Err(GuestError::Missing(Hook::Validation)));
         };
         let request = validator::Request {
-            admission: wire::admission(admission),
+            admission: wire::admission(&admission),
             object,
             old_object,
             settings: settings.to_owned(),

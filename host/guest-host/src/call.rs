@@ -3,9 +3,8 @@
 use ipu_runtime::bounded_json::{self, Budget};
 use wasmtime::{Store, Trap};
 
-use super::bindings::{Answered, DefaultingText, Linked};
+use super::bindings::{Answered, DefaultingText, Linked, ReviewText};
 use super::call_state::{CallState, Starved};
-use super::context::Admission;
 use super::engine::GuestEngine;
 use super::guest_error::GuestError;
 use super::limits::{Limits, OverLimit};
@@ -52,16 +51,10 @@ impl Call<'_> {
         self.run(Linked::validate_settings)
     }
 
-    /// Calls a defaulting policy; objects are JSON.
-    pub(super) fn default_object(
-        &mut self,
-        admission: &Admission,
-        object: String,
-        old: Option<String>,
-    ) -> Result<Defaulting, GuestError> {
-        let answer = self.run(|linked, store, settings| {
-            linked.default_object(store, settings, admission, object, old)
-        })?;
+    /// Calls a defaulting policy.
+    pub(super) fn default_object(&mut self, review: ReviewText) -> Result<Defaulting, GuestError> {
+        let answer =
+            self.run(|linked, store, settings| linked.default_object(store, settings, review))?;
         let (object, warnings) = match answer {
             DefaultingText::Defaulted { object, warnings } => (object, warnings),
             DefaultingText::Refused(violations) if violations.is_empty() => {
@@ -77,14 +70,9 @@ impl Call<'_> {
         Ok(Defaulting::Defaulted(Defaulted { object, warnings }))
     }
 
-    /// Calls a validation policy; objects are JSON.
-    pub(super) fn validate(
-        &mut self,
-        admission: &Admission,
-        object: String,
-        old: Option<String>,
-    ) -> Result<Verdict, GuestError> {
-        self.run(|linked, store, settings| linked.validate(store, settings, admission, object, old))
+    /// Calls a validation policy.
+    pub(super) fn validate(&mut self, review: ReviewText) -> Result<Verdict, GuestError> {
+        self.run(|linked, store, settings| linked.validate(store, settings, review))
     }
 
     /// Calls a placement policy.

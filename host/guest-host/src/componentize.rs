@@ -14,14 +14,11 @@ pub const CONTRACT: &str = include_str!("../../../wit/policy.wit");
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentizeError {
     /// The world cannot be embedded in the module.
-    #[error("failed to name world {world} in the module")]
-    World {
-        /// The world.
-        world: &'static str,
-        /// Why.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    #[error("failed to name world {0} in the module")]
+    World(
+        &'static str,
+        #[source] Box<dyn std::error::Error + Send + Sync>,
+    ),
     /// The module does not match its world, or is not a core module.
     #[error("failed to make a component of the module")]
     Encode(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -32,10 +29,8 @@ pub enum ComponentizeError {
 pub fn componentize(core: &[u8], hook: Option<Hook>) -> Result<Vec<u8>, ComponentizeError> {
     let mut core = core.to_vec();
     if let Some(hook) = hook {
-        embed(&mut core, hook).map_err(|source| ComponentizeError::World {
-            world: hook.world(),
-            source: source.into(),
-        })?;
+        embed(&mut core, hook)
+            .map_err(|source| ComponentizeError::World(hook.world(), source.into()))?;
     }
     encode(&core).map_err(|error| ComponentizeError::Encode(error.into()))
 }

@@ -123,7 +123,7 @@ pub(super) fn no_world(component: &Component) -> InspectError {
 /// Adds the missing exports to the error of a file that does not implement its world.
 pub(super) fn explained(error: LoadError, hook: Hook, bytes: &[u8]) -> InspectError {
     let missing = match (&error, capabilities(bytes)) {
-        (LoadError::World { .. }, Ok(found)) => found.missing_exports(hook),
+        (LoadError::World(..), Ok(found)) => found.missing_exports(hook),
         _ => Vec::new(),
     };
     if missing.is_empty() {

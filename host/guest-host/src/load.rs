@@ -44,14 +44,11 @@ pub enum LoadError {
     )]
     Imports(String),
     /// Exports of its world are missing.
-    #[error("it does not implement world {world} of package {}", bindings::PACKAGE)]
-    World {
-        /// The world.
-        world: &'static str,
-        /// What is missing or different.
-        #[source]
-        source: Box<dyn std::error::Error + Send + Sync>,
-    },
+    #[error("it does not implement world {} of package {}", .0, bindings::PACKAGE)]
+    World(
+        &'static str,
+        #[source] Box<dyn std::error::Error + Send + Sync>,
+    ),
     /// Loading panicked.
     #[error("failed to wait for it to load")]
     Panicked(#[source] ipu_runtime::panics::Panicked),
@@ -129,10 +126,7 @@ pub(super) fn check(component: &Component, hook: Hook) -> Result<bindings::Linke
     }
     bindings::link(component, hook).map_err(|error| {
         let source: Box<dyn std::error::Error + Send + Sync> = error.into();
-        LoadError::World {
-            world: hook.world(),
-            source: Box::new(SanitizedError::of(&*source)),
-        }
+        LoadError::World(hook.world(), Box::new(SanitizedError::of(&*source)))
     })
 }
 
@@ -142,9 +136,9 @@ fn test(callable: &Callable, hook: Hook) -> Result<(), GuestError> {
     let mut call = callable.begin();
     match hook {
         Hook::Defaulting => call
-            .default_object(&samples::admission(), job, None)
+            .default_object((samples::admission(), job, None))
             .map(drop),
-        Hook::Validation => call.validate(&samples::admission(), job, None).map(drop),
+        Hook::Validation => call.validate((samples::admission(), job, None)).map(drop),
         Hook::Placement => call
             .place(&samples::place_request(), &samples::controllers(), &[])
             .map(drop),

@@ -140,19 +140,13 @@ fn measured(callable: &Callable, request: &PolicyRequest) -> CallResult {
 pub(super) fn answer(call: &mut Call<'_>, request: &PolicyRequest) -> Result<Answer, GuestError> {
     let texts = |value: &Review| {
         let old = value.old_object.as_ref().map(ToString::to_string);
-        (value.object.to_string(), old)
+        (value.admission(), value.object.to_string(), old)
     };
     match request {
         PolicyRequest::Defaulting(review) => {
-            let (object, old) = texts(review);
-            call.default_object(&review.admission(), object, old)
-                .map(Answer::Defaulting)
+            call.default_object(texts(review)).map(Answer::Defaulting)
         }
-        PolicyRequest::Validation(review) => {
-            let (object, old) = texts(review);
-            call.validate(&review.admission(), object, old)
-                .map(Answer::Verdict)
-        }
+        PolicyRequest::Validation(review) => call.validate(texts(review)).map(Answer::Verdict),
         PolicyRequest::Placement(placement) => call
             .place(
                 &placement.request,

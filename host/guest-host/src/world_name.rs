@@ -16,7 +16,8 @@ pub(super) fn serialize<S: Serializer>(hook: &Hook, serializer: S) -> Result<S::
 pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Hook, D::Error> {
     const WORLDS: &[&str] = &["defaulting", "validation", "placement"];
     let world = String::deserialize(deserializer)?;
-    Hook::of_world(&world).ok_or_else(|| de::Error::unknown_variant(&world, WORLDS))
+    let hook = world.parse();
+    hook.map_err(|_| de::Error::unknown_variant(&world, WORLDS))
 }
 
 /// Serializes the hook of a component, if it has one.

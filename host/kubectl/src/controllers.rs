@@ -18,15 +18,6 @@ pub const LISTED: &str = "Listed";
 /// Condition: it is being drained, and has no partition of the operator left.
 pub const DRAINED: &str = "Drained";
 
-/// The VIPUControllers of the cluster.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Controllers {
-    /// Those that can be read.
-    pub readable: Vec<VIPUController>,
-    /// The number of the others.
-    pub unreadable: usize,
-}
-
 /// A V-IPU controller that accepts no new partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -20,14 +20,8 @@ pub enum KubectlError {
     #[error("failed to make a client of the API server")]
     Client(#[source] Box<kube::Error>),
     /// A read from the API server failed.
-    #[error("failed to read {what}")]
-    Read {
-        /// The resource.
-        what: String,
-        /// Error of the API server.
-        #[source]
-        source: Box<kube::Error>,
-    },
+    #[error("failed to read {0}")]
+    Read(String, #[source] Box<kube::Error>),
     /// The user may not list IPUPartitions.
     #[error(
         "top counts the IPUPartitions of the cluster, and you may not list them: {0}; an admin can bind the ClusterRole \
@@ -67,32 +61,20 @@ pub enum KubectlError {
     )]
     NoControllers,
     /// A VIPUController was not changed.
-    #[error("failed to change the VIPUController {name}")]
-    Change {
-        /// Its name.
-        name: String,
-        /// Error of the API server.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// The user stopped a drain with Ctrl-C.
+    #[error("failed to change the VIPUController {0}")]
+    Change(String, #[source] Box<kube::Error>),
+    /// The user stopped a drain with Ctrl-C. These VIPUControllers still have partitions.
     #[error(
-        "interrupted: {names} continues to drain; kubectl ipu uncordon {names} ends that, and kubectl ipu drain {names} \
+        "interrupted: {0} continues to drain; kubectl ipu uncordon {0} ends that, and kubectl ipu drain {0} \
          waits again"
     )]
-    Interrupted {
-        /// Names of the VIPUControllers that still have partitions.
-        names: String,
-    },
-    /// A drain takes longer than `--timeout`.
+    Interrupted(String),
+    /// A drain takes longer than `--timeout`. These VIPUControllers still have partitions.
     #[error(
-        "--timeout is over, and {names} still has partitions: it continues to drain; kubectl ipu uncordon {names} ends \
-         that, and kubectl ipu drain {names} waits again"
+        "--timeout is over, and {0} still has partitions: it continues to drain; kubectl ipu uncordon {0} ends \
+         that, and kubectl ipu drain {0} waits again"
     )]
-    DrainTimeout {
-        /// Names of the VIPUControllers that still have partitions.
-        names: String,
-    },
+    DrainTimeout(String),
     /// The watch ended permanently.
     #[error("failed to watch {what}")]
     Watch {
@@ -148,7 +130,7 @@ impl KubectlError {
 
     /// Whether the API server does not serve the kind of a list.
     pub(crate) fn is_unknown_kind(&self) -> bool {
-        let Self::Read { source, .. } = self else {
+        let Self::Read(_, source) = self else {
             return false;
         };
         matches!(&**source, kube::Error::Api(status) if status.code == 404)

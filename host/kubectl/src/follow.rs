@@ -19,7 +19,6 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::access::Access;
 use crate::connection::Connection;
-use crate::controllers::Controllers;
 use crate::error::KubectlError;
 use crate::gather;
 use crate::output::{self, PageFormat};
@@ -27,7 +26,7 @@ use crate::page::Page;
 use crate::reading::{controllers, jobs, partitions};
 use crate::store::Store;
 use crate::watching::{Events, PERIOD, events, lasting, selected};
-use crate::why::{self, Around, Partitions};
+use crate::why::{self, Around};
 
 /// How pages are shown.
 #[derive(Clone, Copy, Debug)]
@@ -223,9 +222,14 @@ impl<K: Resource, V> Source<K, V> {
     }
 
     /// The current state: of the watch, or without one, of the first read.
-    fn known<T: Clone>(&self, first: &Access<T>, shown: impl Fn(&Store<V>) -> T) -> Access<T> {
+    fn known<T: Clone + FromIterator<V>>(&self, first: &Access<T>) -> Access<T>
+    where
+        V: Clone,
+    {
         match self.events {
-            Some(_) if self.store.is_listed() => Access::Allowed(shown(&self.store)),
+            Some(_) if self.store.is_listed() => {
+                Access::Allowed(self.store.values().cloned().collect())
+            }
             _ => first.clone(),
         }
     }
@@ -244,7 +248,7 @@ impl<K: Resource> Sources<K> {
 
     fn are_listed(&self) -> bool {
         // The API server of an earlier version of the operator does not serve the kind, so the watch never lists it.
-        let had_none = matches!(&self.first.controllers, Access::Allowed(all) if *all == Controllers::default());
+        let had_none = matches!(&self.first.controllers, Access::Allowed(all) if all.is_empty());
         let around = self.partitions.is_listed() && (had_none || self.controllers.is_listed());
         around && self.subject.is_listed() && self.pods.is_listed() && self.warnings.is_listed()
     }
@@ -253,22 +257,10 @@ impl<K: Resource> Sources<K> {
     fn around(&self) -> Around {
         let first = &self.first;
         Around {
-            partitions: self.partitions.known(&first.partitions, |all| Partitions {
-                readable: all.values().flatten().cloned().collect(),
-                unreadable: all.values().filter(|one| one.is_none()).count(),
-            }),
-            controllers: self
-                .controllers
-                .known(&first.controllers, |all| Controllers {
-                    readable: all.values().flatten().cloned().collect(),
-                    unreadable: all.values().filter(|one| one.is_none()).count(),
-                }),
-            pods: self
-                .pods
-                .known(&first.pods, |all| all.values().cloned().collect()),
-            events: self
-                .warnings
-                .known(&first.events, |all| all.values().cloned().collect()),
+            partitions: self.partitions.known(&first.partitions),
+            controllers: self.controllers.known(&first.controllers),
+            pods: self.pods.known(&first.pods),
+            events: self.warnings.known(&first.events),
         }
     }
 }

@@ -170,7 +170,7 @@ impl Sums {
     fn add(&mut self, controller: &str, by: GoodputBy, periods: &[&Period]) {
         let unallocated = self.unallocated.entry(controller.to_owned()).or_default();
         for period in periods {
-            add(unallocated, &period.unallocated);
+            unallocated.add(&period.unallocated);
         }
         if by == GoodputBy::Controller {
             self.rows.entry(controller.to_owned()).or_default();
@@ -212,7 +212,7 @@ impl Sums {
         rows.sort_by(|one, other| other.total.total_cmp(&one.total));
         let mut unallocated = Unallocated::default();
         for one in self.unallocated.values() {
-            add(&mut unallocated, one);
+            unallocated.add(one);
         }
         Goodput {
             by,
@@ -236,14 +236,6 @@ impl Sums {
 fn late(end: Timestamp, until: Option<Timestamp>) -> bool {
     let behind = until.map(|until| until.duration_since(end).as_secs());
     behind.is_some_and(|seconds| seconds > 600)
-}
-
-fn add(sum: &mut Unallocated, other: &Unallocated) {
-    sum.free += other.free;
-    sum.stranded += other.stranded;
-    sum.unhealthy += other.unhealthy;
-    sum.others += other.others;
-    sum.unknown += other.unknown;
 }
 
 /// The states in partitions with their IPU-seconds, by their names in the accounting.

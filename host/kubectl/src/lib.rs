@@ -157,7 +157,7 @@ async fn summed_up(connection: &Connection, task: &GoodputOptions) -> Result<Str
         Access::Allowed(all) => all,
         Access::Denied(words) => return Err(KubectlError::AccountingDenied(words)),
     };
-    if all.readable.is_empty() && all.unreadable == 0 {
+    if all.is_empty() {
         return Err(KubectlError::NoControllers);
     }
     let (since, now) = (task.since, Timestamp::now());

@@ -13,9 +13,8 @@ use tokio::time::{Instant, sleep_until};
 use crate::access::Access;
 use crate::connection::Connection;
 use crate::error::KubectlError;
-use crate::gather::readable;
 use crate::output::{self, TableFormat};
-use crate::reading::{controllers, known_controllers, list, partitions};
+use crate::reading::{controllers, known_controllers, list, objects, partitions};
 use crate::store::Store;
 use crate::top::{By, Capacities, Usage, usage};
 use crate::watching::{Events, PERIOD, events, lasting};
@@ -54,7 +53,8 @@ pub(crate) async fn once(
     connection: &Connection,
     view: &View,
 ) -> Result<(Usage, Lacks), KubectlError> {
-    let all = match readable(connection).await? {
+    let api = partitions(&connection.client);
+    let all = match objects::<IPUPartition>(&api, "IPUPartitions").await? {
         Access::Allowed(all) => all,
         Access::Denied(words) => return Err(KubectlError::Denied(words)),
     };
@@ -65,7 +65,7 @@ pub(crate) async fn once(
     let mut known = Vec::new();
     let mut nodes = Vec::new();
     if view.by == By::Controllers {
-        known = objects(connection, &mut lacks).await?;
+        known = listed_controllers(connection, &mut lacks).await?;
         if lacks.source == Source::Nothing {
             nodes = listed_nodes(connection, &mut lacks).await?;
         }
@@ -81,7 +81,7 @@ pub(crate) async fn once(
 }
 
 /// The objects of the V-IPU controllers, if there are any and the user may list them.
-async fn objects(
+async fn listed_controllers(
     connection: &Connection,
     lacks: &mut Lacks,
 ) -> Result<Vec<VIPUController>, KubectlError> {

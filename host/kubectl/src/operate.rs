@@ -86,10 +86,7 @@ fn unread(name: &str, source: kube::Error) -> KubectlError {
 fn unchanged(name: &str, source: kube::Error) -> KubectlError {
     match source {
         kube::Error::Api(status) if status.is_forbidden() => forbidden("patch", &status.message),
-        source => KubectlError::Change {
-            name: name.to_owned(),
-            source: Box::new(source),
-        },
+        source => KubectlError::Change(name.to_owned(), Box::new(source)),
     }
 }
 
@@ -132,12 +129,10 @@ pub(crate) async fn wait(
     while !progress.waiting.is_empty() {
         tokio::select! {
             _ = &mut interrupted => {
-                let names = progress.names();
-                return Err(KubectlError::Interrupted { names });
+                return Err(KubectlError::Interrupted(progress.names()));
             }
             () = sleep_until(deadline.unwrap_or_else(Instant::now)), if deadline.is_some() => {
-                let names = progress.names();
-                return Err(KubectlError::DrainTimeout { names });
+                return Err(KubectlError::DrainTimeout(progress.names()));
             }
             Some(event) = of_controllers.next() => {
                 if let Some(event) = lasting("the VIPUControllers", event)? {

@@ -1,17 +1,17 @@
 //! Reads objects with the rights of the user: whole lists, page by page. It skips unreadable objects.
 
 use std::fmt::Debug;
+use std::iter;
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::vipu_controller::VIPUController;
+use ipu_dashboard::watches::resource;
 use kube::api::{Api, DynamicObject, ListParams};
-use kube::core::ApiResource;
 use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::access::Access;
-use crate::controllers::Controllers;
+use crate::access::{Access, Objects};
 use crate::error::KubectlError;
 use crate::fact::shown;
 
@@ -28,10 +28,8 @@ where
     K: Clone + DeserializeOwned + Debug,
 {
     let mut all = Vec::new();
-    match each_page(api, params, what, |page| all.extend(page)).await? {
-        Access::Allowed(()) => Ok(Access::Allowed(all)),
-        Access::Denied(words) => Ok(Access::Denied(words)),
-    }
+    let read = each_page(api, params, what, |page| all.extend(page)).await?;
+    Ok(read.map(|()| all))
 }
 
 /// Passes each page of a list to `visit`, so that no more than one page is in memory. Returns why the user may not list
@@ -85,33 +83,23 @@ pub(crate) fn controllers(client: &Client) -> Api<DynamicObject> {
 /// kind, and so has none.
 pub(crate) async fn known_controllers(
     client: &Client,
-) -> Result<Access<Controllers>, KubectlError> {
-    let api = controllers(client);
-    let stored = match list(&api, ListParams::default(), "the VIPUControllers").await {
-        Ok(Access::Allowed(stored)) => stored,
-        Ok(Access::Denied(words)) => return Ok(Access::Denied(words)),
-        Err(error) if error.is_unknown_kind() => Vec::new(),
-        Err(error) => return Err(error),
-    };
-    let mut all = Controllers::default();
-    for object in stored {
-        match object.try_parse() {
-            Ok(controller) => all.readable.push(controller),
-            Err(_) => all.unreadable += 1,
-        }
+) -> Result<Access<Objects<VIPUController>>, KubectlError> {
+    match objects(&controllers(client), "the VIPUControllers").await {
+        Err(error) if error.is_unknown_kind() => Ok(Access::Allowed(iter::empty().collect())),
+        read => read,
     }
-    Ok(Access::Allowed(all))
 }
 
-/// A kind of the operator, for untyped objects.
-pub(crate) fn resource<K: Resource<DynamicType = ()>>() -> ApiResource {
-    ApiResource::erase::<K>(&())
+/// The objects of a list. Those that cannot be parsed are only counted.
+pub(crate) async fn objects<K: Resource + DeserializeOwned>(
+    api: &Api<DynamicObject>,
+    what: &str,
+) -> Result<Access<Objects<K>>, KubectlError> {
+    let stored = list(api, ListParams::default(), what).await?;
+    Ok(stored.map(|all| all.into_iter().map(|one| one.try_parse().ok()).collect()))
 }
 
 /// The error of a read that the API server did not answer.
 pub(crate) fn read_error(what: &str, source: kube::Error) -> KubectlError {
-    KubectlError::Read {
-        what: what.to_owned(),
-        source: Box::new(source),
-    }
+    KubectlError::Read(what.to_owned(), Box::new(source))
 }

@@ -7,35 +7,27 @@ mod pod;
 use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::vipu_controller::VIPUController;
 use k8s_openapi::api::core::v1::{Event, Pod};
 
 pub use self::job::{has_ended as has_job_ended, job};
 pub use self::pod::{has_ended as has_pod_ended, pod};
 
-use crate::access::Access;
-use crate::controllers::{self, Controllers};
+use crate::access::{Access, Objects};
+use crate::controllers;
 use crate::page::Capacity;
 
 /// What was read around an object.
 #[derive(Clone, Debug)]
 pub struct Around {
     /// The IPUPartitions of the cluster.
-    pub partitions: Access<Partitions>,
+    pub partitions: Access<Objects<IPUPartition>>,
     /// The VIPUControllers of the cluster.
-    pub controllers: Access<Controllers>,
+    pub controllers: Access<Objects<VIPUController>>,
     /// The Pods of the job.
     pub pods: Access<Vec<Pod>>,
     /// The warning events of the namespace.
     pub events: Access<Vec<Event>>,
-}
-
-/// The IPUPartitions of the cluster.
-#[derive(Clone, Debug, Default)]
-pub struct Partitions {
-    /// Those that can be read.
-    pub readable: Vec<IPUPartition>,
-    /// The number of the others.
-    pub unreadable: usize,
 }
 
 impl Around {

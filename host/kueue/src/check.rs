@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ipu_jobs::facts::partition::PartitionState;
 use jiff::Timestamp;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::partitions::JobPartition;
@@ -34,8 +35,8 @@ pub struct Answer {
     pub updates: Option<Value>,
 }
 
-/// The state of a check.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The state of a check, as the status of a Workload names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum State {
     /// The partitions are being created, or wait.
     Pending,
@@ -45,18 +46,6 @@ pub enum State {
     Retry,
     /// The partitions can never be created.
     Rejected,
-}
-
-impl State {
-    /// Its name in the status of a Workload.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Ready => "Ready",
-            Self::Retry => "Retry",
-            Self::Rejected => "Rejected",
-        }
-    }
 }
 
 impl Answer {
@@ -104,16 +93,16 @@ impl Answer {
 
     /// Whether the status of a Workload has this answer.
     pub fn is_in(&self, check: &Value) -> bool {
-        check["state"] == self.state.name() && check["message"] == self.message.as_str()
+        check["state"] == json!(self.state) && check["message"] == self.message.as_str()
     }
 
     /// Returns the entry of the status with this answer. It keeps its other fields, such as the number of retries.
     pub fn set_in(&self, check: &Value, now: Timestamp) -> Value {
-        let mut check = check.clone();
-        if check["state"] != self.state.name() {
+        let (mut check, state) = (check.clone(), json!(self.state));
+        if check["state"] != state {
             check["lastTransitionTime"] = json!(seconds(now));
         }
-        check["state"] = json!(self.state.name());
+        check["state"] = state;
         check["message"] = json!(self.message);
         if let Some(updates) = &self.updates {
             check["podSetUpdates"] = updates.clone();

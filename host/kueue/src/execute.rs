@@ -35,23 +35,14 @@ const ACTIVE: &str = "Active";
 #[derive(Debug, Error)]
 pub(super) enum RequestError {
     /// The API server has answered with an error, or not at all.
-    #[error("failed to {action}")]
-    Failed {
-        /// The action.
-        action: &'static str,
-        /// The error.
-        #[source]
-        source: kube::Error,
-    },
+    #[error("failed to {0}")]
+    Failed(&'static str, #[source] kube::Error),
     /// The API server has answered without an error, and does not know the field.
     #[error(
-        "failed to {action}: the CustomResourceDefinition of IPUJobs has no status.admission, because it is that of an \
+        "failed to {0}: the CustomResourceDefinition of IPUJobs has no status.admission, because it is that of an \
          earlier version; as the admin of the cluster, apply the CRDs of this version"
     )]
-    NotStored {
-        /// The action.
-        action: &'static str,
-    },
+    NotStored(&'static str),
 }
 
 impl RequestError {
@@ -69,11 +60,8 @@ impl RequestError {
     /// The status code of the API server's answer.
     fn code(&self) -> Option<u16> {
         match self {
-            Self::Failed {
-                source: kube::Error::Api(status),
-                ..
-            } => Some(status.code),
-            Self::Failed { .. } | Self::NotStored { .. } => None,
+            Self::Failed(_, kube::Error::Api(status)) => Some(status.code),
+            Self::Failed(..) | Self::NotStored(_) => None,
         }
     }
 }
@@ -91,7 +79,7 @@ impl StepError for RequestError {
 
 /// Names what failed.
 fn failed_to(action: &'static str) -> impl Fn(kube::Error) -> RequestError {
-    move |source| RequestError::Failed { action, source }
+    move |source| RequestError::Failed(action, source)
 }
 
 /// Carries out a step of a job. Returns whether it was done: a step that releases quota waits for the last partition.

@@ -31,18 +31,10 @@ const LISTED: usize = 5;
 enum AdvertiseError {
     #[error("failed to list the nodes")]
     List(#[source] kube::Error),
-    #[error("failed to read node {node}")]
-    Read {
-        node: String,
-        #[source]
-        source: kube::Error,
-    },
-    #[error("failed to advertise IPUs on node {node}")]
-    Patch {
-        node: String,
-        #[source]
-        source: kube::Error,
-    },
+    #[error("failed to read node {0}")]
+    Read(String, #[source] kube::Error),
+    #[error("failed to advertise IPUs on node {0}")]
+    Patch(String, #[source] kube::Error),
 }
 
 /// Advertises until `stop`.
@@ -109,10 +101,7 @@ async fn update(
             // A list of one needs no other right than the list of all.
             let only = ListParams::default().fields(&format!("metadata.name={name}"));
             let found = nodes.list(&only).await;
-            let found = found.map_err(|source| AdvertiseError::Read {
-                node: name.clone(),
-                source,
-            })?;
+            let found = found.map_err(|source| AdvertiseError::Read(name.clone(), source))?;
             let status = found.items.into_iter().find_map(|node| node.status);
             let capacity = status
                 .and_then(|status| status.capacity)
@@ -147,7 +136,7 @@ async fn update(
         }
         // Gone, or created anew.
         Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => Ok(()),
-        Err(source) => Err(AdvertiseError::Patch { node: name, source }),
+        Err(source) => Err(AdvertiseError::Patch(name, source)),
     }
 }
 

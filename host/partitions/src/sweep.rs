@@ -56,23 +56,11 @@ pub enum SweepError {
     #[error("failed to list {0}")]
     List(&'static str, #[source] kube::Error),
     /// The owner could not be read.
-    #[error("failed to look for the owner of IPUPartition {partition}")]
-    GetOwner {
-        /// The IPUPartition of the owner.
-        partition: String,
-        /// Error of the API server.
-        #[source]
-        source: kube::Error,
-    },
+    #[error("failed to look for the owner of IPUPartition {0}")]
+    GetOwner(String, #[source] kube::Error),
     /// An IPUPartition whose owner is gone could not be deleted.
-    #[error("failed to delete IPUPartition {partition}, whose owner is gone")]
-    Delete {
-        /// The object.
-        partition: String,
-        /// Error of the API server.
-        #[source]
-        source: kube::Error,
-    },
+    #[error("failed to delete IPUPartition {0}, whose owner is gone")]
+    Delete(String, #[source] kube::Error),
     /// The Pods that use a partition could not be listed.
     #[error("failed to check whether Pods use a partition without an owner")]
     Users(#[source] ListPodsError),

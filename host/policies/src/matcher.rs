@@ -49,14 +49,8 @@ const VARIABLES: [&str; 3] = ["object", "oldObject", "request"];
 #[derive(Debug, thiserror::Error)]
 pub enum MatchError {
     /// A label selector is invalid.
-    #[error("spec.match.{field} is no label selector")]
-    Selector {
-        /// `namespaceSelector` or `objectSelector`.
-        field: &'static str,
-        /// The problem.
-        #[source]
-        source: ParseExpressionError,
-    },
+    #[error("spec.match.{0} is no label selector")]
+    Selector(&'static str, #[source] ParseExpressionError),
     /// A condition is no CEL expression.
     #[error("spec.match.matchConditions: {name} is no CEL expression: {reason}")]
     Condition {
@@ -268,7 +262,7 @@ fn selector(
     selector: Option<&LabelSelector>,
 ) -> Result<Option<Selector>, MatchError> {
     let selector = selector.cloned().map(Selector::try_from).transpose();
-    selector.map_err(|source| MatchError::Selector { field, source })
+    selector.map_err(|source| MatchError::Selector(field, source))
 }
 
 /// Compiles a condition, and estimates its cost for an unknown request.

@@ -59,14 +59,10 @@ pub struct Replica {
 /// Why publishing a report failed.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
-    #[error("failed to write the Lease {name}, which says what this replica has ready")]
-    Write {
-        name: String,
-        #[source]
-        source: Box<kube::Error>,
-    },
-    #[error("failed to write the Lease {name}: the API server gave no answer in time")]
-    Timeout { name: String },
+    #[error("failed to write the Lease {0}, which says what this replica has ready")]
+    Write(String, #[source] Box<kube::Error>),
+    #[error("failed to write the Lease {0}: the API server gave no answer in time")]
+    Timeout(String),
 }
 
 /// Publishes each change of `reports` and renews the Lease until `stop`; then deletes the Lease.
@@ -114,11 +110,8 @@ async fn apply(api: &Api<Lease>, replica: &Replica, report: &Report) -> Result<(
     .await;
     match patched {
         Ok(Ok(_)) => Ok(()),
-        Ok(Err(source)) => Err(WriteError::Write {
-            name,
-            source: Box::new(source),
-        }),
-        Err(_) => Err(WriteError::Timeout { name }),
+        Ok(Err(source)) => Err(WriteError::Write(name, Box::new(source))),
+        Err(_) => Err(WriteError::Timeout(name)),
     }
 }
 

@@ -34,14 +34,10 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Why writing the status of a policy failed.
 #[derive(Debug, thiserror::Error)]
 enum StatusError {
-    #[error("failed to write the status of the IPUPolicy {name}")]
-    Write {
-        name: String,
-        #[source]
-        source: Box<kube::Error>,
-    },
-    #[error("failed to write the status of the IPUPolicy {name}: no answer in time")]
-    Timeout { name: String },
+    #[error("failed to write the status of the IPUPolicy {0}")]
+    Write(String, #[source] Box<kube::Error>),
+    #[error("failed to write the status of the IPUPolicy {0}: no answer in time")]
+    Timeout(String),
 }
 
 /// Activates versions while this replica leads, until `stop`.
@@ -141,11 +137,8 @@ impl RolloutLeader {
             Ok(Ok(_)) => Ok(()),
             // The watch brings the newer version, or the deletion.
             Ok(Err(kube::Error::Api(status))) if matches!(status.code, 404 | 409) => Ok(()),
-            Ok(Err(source)) => Err(StatusError::Write {
-                name,
-                source: Box::new(source),
-            }),
-            Err(_) => Err(StatusError::Timeout { name }),
+            Ok(Err(source)) => Err(StatusError::Write(name, Box::new(source))),
+            Err(_) => Err(StatusError::Timeout(name)),
         }
     }
 }

@@ -72,14 +72,8 @@ pub enum SourceError {
         found: String,
     },
     /// The Secret has no credentials for the registry.
-    #[error("the Secret {name} of spec.module.oci.pullSecret cannot be used")]
-    Credentials {
-        /// Its name.
-        name: String,
-        /// Why.
-        #[source]
-        source: CredentialsError,
-    },
+    #[error("the Secret {0} of spec.module.oci.pullSecret cannot be used")]
+    Credentials(String, #[source] CredentialsError),
     /// The ConfigMap or Secret has no such key.
     #[error("{place} has no key {key:?}, which {field} names")]
     Pem {
@@ -94,14 +88,8 @@ pub enum SourceError {
     #[error("{0} needs one of pem, configMap and secret")]
     NoPem(String),
     /// The text has no valid keys.
-    #[error("{field} cannot be used")]
-    Keys {
-        /// The field that refers to it.
-        field: String,
-        /// Why.
-        #[source]
-        source: KeyError,
-    },
+    #[error("{0} cannot be used")]
+    Keys(String, #[source] KeyError),
     /// The reference is invalid.
     #[error("spec.module.oci.reference cannot be used")]
     Reference(#[source] ReferenceError),
@@ -109,23 +97,11 @@ pub enum SourceError {
     #[error("failed to speak with the registry of spec.module.oci")]
     Registry(#[source] Box<RegistryError>),
     /// The registry does not serve the module.
-    #[error("failed to fetch {reference}")]
-    Oci {
-        /// The field that refers to it.
-        reference: String,
-        /// Why.
-        #[source]
-        source: Box<FetchError>,
-    },
+    #[error("failed to fetch {0}")]
+    Oci(String, #[source] Box<FetchError>),
     /// The image has no such file.
-    #[error("failed to read {path} of the operator's image")]
-    Image {
-        /// The file.
-        path: PathBuf,
-        /// The error of the system.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error("failed to read {0} of the operator's image")]
+    Image(PathBuf, #[source] std::io::Error),
     /// The source has another module.
     #[error(
         "the source holds {found}, and spec.module.digest is {wanted}; \
@@ -165,7 +141,7 @@ impl SourceError {
     pub fn is_refusal(&self) -> bool {
         match self {
             Self::Reference(_) => true,
-            Self::Oci { source, .. } => matches!(**source, FetchError::Unsigned { .. }),
+            Self::Oci(_, source) => matches!(**source, FetchError::Unsigned(..)),
             _ => false,
         }
     }
@@ -200,7 +176,7 @@ impl Sources {
     async fn read_image(&self, image: &ImageModule) -> Result<Vec<u8>, SourceError> {
         let path = self.guests_dir.join(&image.file);
         let read = tokio::fs::read(&path).await;
-        read.map_err(|source| SourceError::Image { path, source })
+        read.map_err(|source| SourceError::Image(path, source))
     }
 }
 

@@ -55,16 +55,10 @@ pub enum LogFormat {
 pub enum TelemetryError {
     /// The level is not valid.
     #[error(
-        "failed to read the log level {level:?}; it is error, warn, info, debug or trace, or a list \
+        "failed to read the log level {0:?}; it is error, warn, info, debug or trace, or a list \
          such as info,ipu_operator=debug"
     )]
-    Level {
-        /// The given value.
-        level: String,
-        /// What is wrong with it.
-        #[source]
-        source: ParseError,
-    },
+    Level(String, #[source] ParseError),
     /// A word in it is not a level.
     #[error(
         "the log level {level:?} has the word {word:?}, which is no level; it is off, error, warn, info, debug \
@@ -154,8 +148,5 @@ fn filter(level: &str) -> Result<EnvFilter, TelemetryError> {
         });
     }
     let filter = EnvFilter::builder().parse(of_packages(level));
-    filter.map_err(|source| TelemetryError::Level {
-        level: level.to_owned(),
-        source,
-    })
+    filter.map_err(|source| TelemetryError::Level(level.to_owned(), source))
 }

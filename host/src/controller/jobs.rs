@@ -75,7 +75,7 @@ async fn lead(client: &Client, reconcilers: &Reconcilers<'_>, stop: &Cancellatio
     let metrics = reconcilers.metrics;
     let pods = async {
         if let Some(settings) = &reconcilers.native_pods {
-            let (client, reconciles) = (client.clone(), metrics.of_pods());
+            let (client, reconciles) = (client.clone(), metrics.reconciles.of_kind("pod"));
             ipu_pods::run(client, settings.clone(), &reconciles, stop.clone()).await;
         }
     };
@@ -100,7 +100,7 @@ async fn lead_queued(
         .is_some()
     {
         let ended = stop.child_token();
-        let (client, reconciles) = (client.clone(), metrics.of_queued_jobs());
+        let (client, reconciles) = (client.clone(), metrics.reconciles.of_kind("workload"));
         let run = ipu_kueue::run(client, settings.clone(), &reconciles, ended.clone());
         let removed = async {
             let _ = ended.run_until_cancelled(served.wait_until(false)).await;

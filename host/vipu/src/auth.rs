@@ -107,38 +107,21 @@ pub struct Material {
 pub enum AuthError {
     /// A name cannot be that of gRPC metadata.
     #[error(
-        "failed to use {name:?} as a name of gRPC metadata: write one to 64 lower-case letters, \
+        "failed to use {0:?} as a name of gRPC metadata: write one to 64 lower-case letters, \
          digits, `-`, `_` and `.`, not a name that gRPC uses itself, and without `-bin` at its end"
     )]
-    MetadataName {
-        /// The name.
-        name: String,
-    },
+    MetadataName(String),
     /// User id and API key would overwrite each other.
     #[error(
-        "failed to send user id and API key under one name of gRPC metadata, {name:?}: give each its own"
+        "failed to send user id and API key under one name of gRPC metadata, {0:?}: give each its own"
     )]
-    SameName {
-        /// The name.
-        name: String,
-    },
+    SameName(String),
     /// A name cannot be that of a server.
-    #[error(
-        "failed to use {name:?} as the name of a TLS server: write a DNS name or an IP address"
-    )]
-    ServerName {
-        /// The name.
-        name: String,
-    },
+    #[error("failed to use {0:?} as the name of a TLS server: write a DNS name or an IP address")]
+    ServerName(String),
     /// A file cannot be read.
-    #[error("failed to read {}: the operator needs the right to read it", file.display())]
-    Read {
-        /// The file.
-        file: PathBuf,
-        /// Error of the system.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error("failed to read {0}: the operator needs the right to read it")]
+    Read(PathBuf, #[source] std::io::Error),
     /// A file is not there.
     #[error("failed to find {}: put it into the Secret that is mounted there, {why}", file.display())]
     Missing {
@@ -169,12 +152,9 @@ pub enum AuthError {
         #[source]
         source: rustls::Error,
     },
-    /// A credential cannot be sent.
-    #[error("failed to send what is in {}: it must be one line of visible ASCII characters", file.display())]
-    Credential {
-        /// The file. Its content is secret, so no message contains it.
-        file: PathBuf,
-    },
+    /// A credential of this file cannot be sent. Its content is secret, so no message contains it.
+    #[error("failed to send what is in {0}: it must be one line of visible ASCII characters")]
+    Credential(PathBuf),
 }
 
 impl Auth {
@@ -261,12 +241,11 @@ pub(super) fn check(
     let user = metadata_name(&options.vipu_user_id_metadata)?;
     let key = metadata_name(&options.vipu_api_key_metadata)?;
     if user == key {
-        let name = options.vipu_user_id_metadata.clone();
-        return Err(AuthError::SameName { name });
+        return Err(AuthError::SameName(options.vipu_user_id_metadata.clone()));
     }
     match &options.vipu_tls_server_name {
         Some(name) if ServerName::try_from(name.as_str()).is_err() => {
-            Err(AuthError::ServerName { name: name.clone() })
+            Err(AuthError::ServerName(name.clone()))
         }
         _ => Ok((user, key)),
     }
@@ -277,9 +256,7 @@ fn metadata_name(name: &str) -> Result<AsciiMetadataKey, AuthError> {
     let is_free = !name.starts_with("grpc-") && !RESERVED.contains(&name);
     let key = (1..=64).contains(&name.len()) && name.bytes().all(inner) && is_free;
     let key = key.then(|| name.parse().ok()).flatten();
-    key.ok_or_else(|| AuthError::MetadataName {
-        name: name.to_owned(),
-    })
+    key.ok_or_else(|| AuthError::MetadataName(name.to_owned()))
 }
 
 fn account(user_id: &Content) -> Result<String, AuthError> {
@@ -294,9 +271,7 @@ fn credential(content: &Content) -> Result<AsciiMetadataValue, AuthError> {
     let value = (!text.is_empty() && is_visible)
         .then(|| AsciiMetadataValue::try_from(text).ok())
         .flatten();
-    value.ok_or_else(|| AuthError::Credential {
-        file: content.file.clone(),
-    })
+    value.ok_or_else(|| AuthError::Credential(content.file.clone()))
 }
 
 /// TLS with these CAs and, if given, with the operator's own certificate.

@@ -4,11 +4,10 @@ use std::error::Error;
 use std::io;
 use std::sync::Arc;
 
-use ipu_text::sanitize;
+use ipu_text::{explain, sanitize};
 use tonic::{Code, ConnectError, Status};
 
 use super::auth::AuthError;
-use super::causes::{causes, chain};
 
 /// Longest text of a server or proxy that an error keeps, in bytes.
 const MESSAGE_MAX: usize = 512;
@@ -155,7 +154,7 @@ impl VipuError {
     /// The error with its innermost cause, for a waiting reason.
     pub fn reason(&self) -> String {
         let cause = match self {
-            VipuError::Auth(source) => chain(&**source),
+            VipuError::Auth(source) => explain(&**source),
             VipuError::Address(source) => root(source),
             VipuError::Unreachable(source) => {
                 tls_failure(source).unwrap_or_else(|| root(&**source))
@@ -215,6 +214,11 @@ fn leaves_outcome_open(code: Code) -> bool {
         | Code::Unimplemented
         | Code::Unauthenticated => false,
     }
+}
+
+/// The error itself and all its causes, outermost first.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |&error| error.source())
 }
 
 fn is_caused_by<E: Error + 'static>(status: &Status) -> bool {

@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 pub mod auth;
-mod causes;
 pub mod client;
 mod codec;
 pub mod controllers;

@@ -53,9 +53,7 @@ fn nothing_but_spec_labels_and_annotations_may_change() {
     for (change, path) in cases {
         assert_eq!(
             check(&request, &request.object, &defaulted(&request, change)),
-            Err(OverreachError::ForbiddenPath {
-                path: path.to_owned()
-            })
+            Err(OverreachError::ForbiddenPath(path.to_owned()))
         );
     }
 }
@@ -209,9 +207,7 @@ fn an_update_never_changes_what_was_set_and_left_alone() {
         let update = update();
         assert_eq!(
             check(&update, &update.object, &defaulted(&update, change)),
-            Err(OverreachError::SetBefore {
-                path: path.to_owned()
-            })
+            Err(OverreachError::SetBefore(path.to_owned()))
         );
     }
 }

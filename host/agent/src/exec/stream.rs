@@ -63,14 +63,8 @@ pub enum StreamError {
     #[error("failed to read how the command ended")]
     Status(#[source] serde_json::Error),
     /// Our own stdout or stderr accepts no more output.
-    #[error("failed to write the command's {stream}")]
-    Write {
-        /// `stdout` or `stderr`.
-        stream: &'static str,
-        /// Error of the system.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error("failed to write the command's {0}")]
+    Write(&'static str, #[source] std::io::Error),
 }
 
 /// Copies the streams until the command has ended, and returns its result.
@@ -227,7 +221,7 @@ async fn write(
     stream: &'static str,
     payload: &[u8],
 ) -> Result<(), StreamError> {
-    let failed = |source| StreamError::Write { stream, source };
+    let failed = |source| StreamError::Write(stream, source);
     to.write_all(payload).await.map_err(failed)?;
     to.flush().await.map_err(failed)
 }

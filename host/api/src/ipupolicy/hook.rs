@@ -1,14 +1,16 @@
 //! Pure: the hooks: the points at which guests decide.
 
-use std::fmt;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString, IntoStaticStr};
 
 /// The decision that a guest takes. Each hook has a world of the same name in the contract.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
+// As text, a hook is its world.
+#[derive(Display, EnumString, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Hook {
     /// Sets the missing fields of an IPUJob.
     Defaulting,
@@ -32,22 +34,7 @@ impl Hook {
     }
 
     /// Returns the name of the world in package `ipu:policy` that a guest of this hook implements.
-    pub const fn world(self) -> &'static str {
-        match self {
-            Self::Defaulting => "defaulting",
-            Self::Validation => "validation",
-            Self::Placement => "placement",
-        }
-    }
-
-    /// Returns the hook of a world.
-    pub fn of_world(world: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|hook| hook.world() == world)
-    }
-}
-
-impl fmt::Display for Hook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.world())
+    pub fn world(self) -> &'static str {
+        self.into()
     }
 }

@@ -195,7 +195,7 @@ async fn partition(
             let status = match error {
                 ReadError::NotFound(_) => StatusCode::NOT_FOUND,
                 ReadError::Denied { .. } => StatusCode::FORBIDDEN,
-                ReadError::Unreadable(_) | ReadError::Failed { .. } => StatusCode::BAD_GATEWAY,
+                ReadError::Unreadable(_) | ReadError::Failed(..) => StatusCode::BAD_GATEWAY,
             };
             return message(status, &explain(&error));
         }

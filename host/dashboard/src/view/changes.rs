@@ -1,11 +1,12 @@
 //! Pure: the views that a change of the cluster affects.
 
 use serde::Serialize;
+use strum::VariantArray;
 
 use crate::cluster::Kind;
 
 /// A view of the page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, VariantArray)]
 #[serde(rename_all = "lowercase")]
 pub enum View {
     /// The IPUs of each V-IPU controller.
@@ -28,14 +29,7 @@ pub struct Changes([u64; Kind::ALL.len()]);
 
 impl View {
     /// All views.
-    pub const ALL: [Self; 6] = [
-        Self::Controllers,
-        Self::Queue,
-        Self::Partitions,
-        Self::Policies,
-        Self::Goodput,
-        Self::History,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Its source kinds.
     fn kinds(self) -> &'static [Kind] {

@@ -56,7 +56,7 @@ pub fn goodput(cluster: &Cluster, namespace: Option<&str>, page: Page, now: Time
     let mut from: Option<Timestamp> = None;
     for (_, hour) in hours(cluster, now) {
         from = Some(from.map_or(hour.start.0, |first| first.min(hour.start.0)));
-        add(&mut unallocated, &hour.unallocated);
+        unallocated.add(&hour.unallocated);
         for one in &hour.namespaces {
             allocated.add(&one.seconds);
             by_namespace
@@ -107,15 +107,6 @@ pub(super) fn not_shown(cluster: &Cluster, now: Timestamp) -> Vec<String> {
         ));
     }
     told
-}
-
-/// Adds the IPU-seconds of another period.
-pub(super) fn add(sum: &mut Unallocated, other: &Unallocated) {
-    sum.free += other.free;
-    sum.stranded += other.stranded;
-    sum.unhealthy += other.unhealthy;
-    sum.others += other.others;
-    sum.unknown += other.unknown;
 }
 
 fn row(name: &str, seconds: AllocatedSeconds) -> NamespaceRow {

@@ -6,7 +6,7 @@ use ipu_api::accounting::{AllocatedSeconds, Unallocated};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::goodput::{add, hours, not_shown};
+use super::goodput::{hours, not_shown};
 use crate::cluster::Cluster;
 
 /// The last day.
@@ -43,7 +43,8 @@ pub fn history(cluster: &Cluster, namespace: Option<&str>, now: Timestamp) -> Hi
             sum.allocated.add(&one.seconds);
         }
         if namespace.is_none() {
-            add(sum.unallocated.get_or_insert_default(), &hour.unallocated);
+            let unallocated = sum.unallocated.get_or_insert_default();
+            unallocated.add(&hour.unallocated);
         }
     }
     History {

@@ -12,6 +12,7 @@ use tracing::Instrument;
 
 use super::GuestHost;
 use super::permits::{CallKind, Permit};
+use crate::bindings::ReviewText;
 use crate::call::Call;
 use crate::context::Admission;
 use crate::guest::{Guest, Kind};
@@ -23,9 +24,6 @@ use crate::model::{
 };
 use crate::policy_request::{Answer, PlacementRequest, PolicyRequest, Review};
 
-/// An admission request, with the object and the previous object as JSON.
-type ReviewText = (Admission, String, Option<String>);
-
 impl GuestHost {
     /// Calls a defaulting guest.
     pub async fn default_object(
@@ -36,12 +34,9 @@ impl GuestHost {
         old: Option<&Value>,
     ) -> Result<Served<Defaulting>, GuestError> {
         let review = (Hook::Defaulting, admission, object, old);
-        self.review(
-            guest,
-            review,
-            PolicyRequest::Defaulting,
-            |call, (admission, object, old)| call.default_object(&admission, object, old),
-        )
+        self.review(guest, review, PolicyRequest::Defaulting, |call, text| {
+            call.default_object(text)
+        })
         .await
     }
 
@@ -54,12 +49,9 @@ impl GuestHost {
         old: Option<&Value>,
     ) -> Result<Served<Verdict>, GuestError> {
         let review = (Hook::Validation, admission, object, old);
-        self.review(
-            guest,
-            review,
-            PolicyRequest::Validation,
-            |call, (admission, object, old)| call.validate(&admission, object, old),
-        )
+        self.review(guest, review, PolicyRequest::Validation, |call, text| {
+            call.validate(text)
+        })
         .await
     }
 

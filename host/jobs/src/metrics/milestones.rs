@@ -1,6 +1,6 @@
 //! Pure: finds the milestones that a job has reached between two statuses.
 
-use ipu_api::ipujob_status::{IPUJobStatus, JobState};
+use ipu_api::ipujob_status::IPUJobStatus;
 use jiff::Timestamp;
 
 use crate::job_conditions::{RUNNING, SUSPENDED};
@@ -39,18 +39,7 @@ pub fn milestones(
         to_partition: waited.filter(|_| !had_partitions && has_partitions),
         to_running: waited.filter(|_| has(new, RUNNING)),
         restarts: u64::try_from(restarts(new).saturating_sub(restarts(old))).unwrap_or(0),
-        finished: has_finished.then(|| phase(new.launcher_status)),
-    }
-}
-
-/// Returns the name of a phase.
-pub(super) fn phase(state: JobState) -> &'static str {
-    match state {
-        JobState::Pending => "Pending",
-        JobState::Running => "Running",
-        JobState::Completed => "Completed",
-        JobState::Failed => "Failed",
-        JobState::Suspended => "Suspended",
+        finished: has_finished.then(|| new.launcher_status.into()),
     }
 }
 

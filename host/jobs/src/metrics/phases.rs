@@ -7,7 +7,6 @@ use ipu_api::uid::Uid;
 use ipu_runtime::watch_store::{Store, by_ref};
 use kube::runtime::watcher::Event;
 
-use super::milestones::phase;
 use crate::job_object::JobObject;
 use crate::raw::RawJob;
 
@@ -54,7 +53,7 @@ fn phase_of(job: &RawJob) -> &'static str {
     }
     let state = job.status.get("launcherStatus").cloned();
     let state = state.and_then(|state| serde_json::from_value::<JobState>(state).ok());
-    phase(state.unwrap_or_default())
+    state.unwrap_or_default().into()
 }
 
 #[cfg(test)]

@@ -8,9 +8,8 @@ use k8s_openapi::api::core::v1::{Event, Pod};
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
-use super::{Around, Partitions, has_job_ended, has_pod_ended, job, pod};
-use crate::access::Access;
-use crate::controllers::Controllers;
+use super::{Around, has_job_ended, has_pod_ended, job, pod};
+use crate::access::{Access, Objects};
 
 fn now() -> Timestamp {
     "2026-01-01T01:00:00Z".parse().unwrap()
@@ -67,11 +66,11 @@ fn around(partitions: &[Value], pods: &[Value], events: &[Value]) -> Around {
         .map(|one| serde_json::from_value(one.clone()).unwrap())
         .collect();
     Around {
-        partitions: Access::Allowed(Partitions {
+        partitions: Access::Allowed(Objects {
             readable: partitions.iter().map(read).collect(),
             unreadable: 0,
         }),
-        controllers: Access::Allowed(Controllers::default()),
+        controllers: Access::Allowed(std::iter::empty().collect()),
         pods: Access::Allowed(pods),
         events: Access::Allowed(events),
     }

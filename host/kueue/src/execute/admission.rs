@@ -60,7 +60,7 @@ async fn grant(
 ) -> Result<Option<String>, RequestError> {
     let written = write(client, job, build::admission(job, admission), action).await?;
     if !build::has_admission(&written) {
-        return Err(RequestError::NotStored { action });
+        return Err(RequestError::NotStored(action));
     }
     Ok(written.metadata.resource_version)
 }

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use strum::{IntoStaticStr, VariantArray};
+
 /// State of an IPU. The order is that in which states count if there seem to be more IPUs than the controller has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 pub enum IpuState {
     /// A Pod that uses the partition is ready.
     Running,
@@ -62,35 +65,11 @@ pub(super) struct IpuStates(Vec<IpuGroup>);
 
 impl IpuState {
     /// All states.
-    pub const ALL: [Self; 11] = [
-        Self::Running,
-        Self::Resetting,
-        Self::WaitingPods,
-        Self::IdleAllocated,
-        Self::Forming,
-        Self::Releasing,
-        Self::Unhealthy,
-        Self::Others,
-        Self::Unknown,
-        Self::Stranded,
-        Self::Free,
-    ];
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// Its name in metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Resetting => "resetting",
-            Self::WaitingPods => "waiting_pods",
-            Self::IdleAllocated => "idle_allocated",
-            Self::Forming => "forming",
-            Self::Releasing => "releasing",
-            Self::Unhealthy => "unhealthy",
-            Self::Others => "others",
-            Self::Unknown => "unknown",
-            Self::Stranded => "stranded",
-            Self::Free => "free",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -64,15 +64,14 @@ impl Sums {
 
     /// IPU-seconds of each state.
     pub(super) fn seconds(&self) -> [(IpuState, f64); IpuState::ALL.len()] {
-        IpuState::ALL.map(|state| {
-            let index = state as usize;
+        std::array::from_fn(|index| {
             let sum = if index >= ALLOCATED {
                 self.unallocated[index - ALLOCATED]
             } else {
                 let rows = self.namespaces.values();
                 rows.fold(0, |sum: u64, row| sum.saturating_add(row[index]))
             };
-            (state, seconds(sum))
+            (IpuState::ALL[index], seconds(sum))
         })
     }
 

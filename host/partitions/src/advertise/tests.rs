@@ -71,10 +71,8 @@ async fn a_node_that_cannot_be_patched_keeps_no_other_from_its_ipus() {
 
 #[test]
 fn many_failures_are_counted() {
-    let failure = |number: usize| AdvertiseError::Patch {
-        node: format!("node-{number}"),
-        source: kube::Error::TlsRequired,
-    };
+    let failure =
+        |number: usize| AdvertiseError::Patch(format!("node-{number}"), kube::Error::TlsRequired);
     let failures: Vec<_> = (0..7).map(failure).collect();
     let text = listed(&failures);
     assert!(

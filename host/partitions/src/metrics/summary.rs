@@ -36,7 +36,7 @@ impl Summary {
         let mut summary = Self::default();
         // These phases have a value even without partitions.
         for phase in [PartitionPhase::Pending, PartitionPhase::Error] {
-            summary.counts.insert((name(phase), NONE.to_owned()), 0);
+            summary.counts.insert((phase.into(), NONE.to_owned()), 0);
         }
         for reason in state_unknown::REASONS {
             summary.state_unknown.insert(reason, 0);
@@ -45,7 +45,7 @@ impl Summary {
             if let Some(reason) = partition.state_unknown {
                 *summary.state_unknown.entry(reason).or_default() += 1;
             }
-            let phase = partition.phase.map_or("Unreadable", name);
+            let phase = partition.phase.map_or("Unreadable", Into::into);
             let controller = partition.controller.as_deref().unwrap_or(NONE);
             let count = summary.counts.entry((phase, controller.to_owned()));
             *count.or_default() += 1;
@@ -55,18 +55,6 @@ impl Summary {
             }
         }
         summary
-    }
-}
-
-fn name(phase: PartitionPhase) -> &'static str {
-    match phase {
-        PartitionPhase::Pending => "Pending",
-        PartitionPhase::Creating => "Creating",
-        PartitionPhase::Ready => "Ready",
-        PartitionPhase::Resetting => "Resetting",
-        PartitionPhase::Error => "Error",
-        PartitionPhase::Rejected => "Rejected",
-        PartitionPhase::Releasing => "Releasing",
     }
 }
 

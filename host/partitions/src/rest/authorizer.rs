@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use ipu_runtime::port::places::{Full, Places, Share};
+use ipu_runtime::port::places::{Places, Share};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use super::api_error;
 use super::bearer;
 use super::caller::Caller;
-use super::limits::UserRate;
+use super::limits::{UserRate, busy};
 use super::problem::{Kind, Problem, shown};
 use super::token_cache::{Key, TokenCache, Verdict};
 
@@ -34,8 +34,9 @@ const REVIEWS: Share = Share {
 /// Longest wait for a review to start.
 const QUEUE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Verbs on IPUPartitions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Verbs of RBAC on IPUPartitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
 pub enum Verb {
     /// List all of them.
     List,
@@ -45,18 +46,6 @@ pub enum Verb {
     Create,
     /// Delete one.
     Delete,
-}
-
-impl Verb {
-    /// The verb of RBAC.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::List => "list",
-            Self::Get => "get",
-            Self::Create => "create",
-            Self::Delete => "delete",
-        }
-    }
 }
 
 /// A permission of RBAC.
@@ -121,7 +110,7 @@ impl Authorizer {
         let mut place = None;
         if verdict.is_none() {
             let taken = self.reviews.take_within(address, 1, QUEUE_TIMEOUT).await;
-            place = Some(taken.map_err(busy)?);
+            place = Some(taken.map_err(|full| busy(full, "tokens", "checked"))?);
             // Another request may have reviewed the token meanwhile.
             verdict = recalled();
         }
@@ -236,16 +225,6 @@ fn asked_in_vain(action: &str, error: &kube::Error) -> Problem {
     }
 }
 
-fn busy(full: Full) -> Problem {
-    let detail = match full {
-        Full::Address(each) => {
-            format!("{each} tokens of this address are being checked already; try again")
-        }
-        Full::Total(total) => format!("{total} tokens are being checked already; try again"),
-    };
-    Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
-}
-
 /// A permission in the terms of a SubjectAccessReview.
 fn attributes(
     permission: Permission<'_>,
@@ -256,7 +235,7 @@ fn attributes(
                 group: Some("graphcore.ai".to_owned()),
                 version: Some("v1alpha1".to_owned()),
                 resource: Some("ipupartitions".to_owned()),
-                verb: Some(verb.as_str().to_owned()),
+                verb: Some(verb.to_string()),
                 name: name.map(str::to_owned),
                 ..ResourceAttributes::default()
             };
@@ -278,15 +257,12 @@ fn forbidden(user: &str, permission: Permission<'_>) -> Problem {
         None => format!("--user={user}"),
     };
     let detail = match permission {
-        Permission::Partitions(verb, _) => {
-            let verb = verb.as_str();
-            format!(
-                "{user} may not {verb} ipupartitions.graphcore.ai; an admin can grant it by \
-                 `kubectl create clusterrole ipupartitions-{verb} --verb={verb} \
-                 --resource=ipupartitions.graphcore.ai` and `kubectl create clusterrolebinding \
-                 <name> --clusterrole=ipupartitions-{verb} {subject}`"
-            )
-        }
+        Permission::Partitions(verb, _) => format!(
+            "{user} may not {verb} ipupartitions.graphcore.ai; an admin can grant it by \
+             `kubectl create clusterrole ipupartitions-{verb} --verb={verb} \
+             --resource=ipupartitions.graphcore.ai` and `kubectl create clusterrolebinding \
+             <name> --clusterrole=ipupartitions-{verb} {subject}`"
+        ),
         Permission::Read(path) => format!(
             "{user} may not get {path}; an admin can grant it by `kubectl create \
              clusterrolebinding <name> --clusterrole=<release>-metrics-reader {subject}`"

@@ -95,7 +95,7 @@ async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next)
         Ok(place) => place,
         Err(full) => {
             refused(full.limit());
-            return busy(full).into_response();
+            return busy(full, "requests", "answered").into_response();
         }
     };
     let answered = tokio::time::timeout(DEADLINE, next.run(request)).await;
@@ -174,14 +174,13 @@ fn too_many(who: &str, rate: Rate, wait: Duration) -> Problem {
     Problem::new(Kind::TooMany, detail).with_header("retry-after", seconds.to_string())
 }
 
-fn busy(full: Full) -> Problem {
+/// The problem where no place is free, since so many of `what` are being `treated` already.
+pub(super) fn busy(full: Full, what: &str, treated: &str) -> Problem {
     let detail = match full {
         Full::Address(each) => {
-            format!("{each} requests of this address are being answered already; try again")
+            format!("{each} {what} of this address are being {treated} already; try again")
         }
-        Full::Total(total) => {
-            format!("{total} requests are being answered already; try again")
-        }
+        Full::Total(total) => format!("{total} {what} are being {treated} already; try again"),
     };
     Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
 }
@@ -297,8 +296,9 @@ mod tests {
 
     #[test]
     fn who_is_refused_is_told_whose_limit_it_is() {
-        assert!(busy(Full::Address(16)).detail.contains("of this address"));
-        let all = busy(Full::Total(64));
-        assert!(all.detail.starts_with("64 requests are being answered"));
+        let refused = |full| busy(full, "requests", "answered").detail;
+        assert!(refused(Full::Address(16)).contains("of this address"));
+        let all = refused(Full::Total(64));
+        assert!(all.starts_with("64 requests are being answered"));
     }
 }

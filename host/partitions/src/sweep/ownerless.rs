@@ -142,10 +142,7 @@ pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<
             Some(kind) => kind.uid(client, owner).await,
             None => return Ok(()),
         };
-        let found = found.map_err(|source| SweepError::GetOwner {
-            partition: name.clone(),
-            source,
-        })?;
+        let found = found.map_err(|source| SweepError::GetOwner(name.clone(), source))?;
         if found.as_ref() == Some(&owner.uid) {
             return Ok(());
         }
@@ -163,9 +160,6 @@ pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<
         Ok(_) => Ok(()),
         // Changed or gone meanwhile: the next sweep checks it again.
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),
-        Err(source) => Err(SweepError::Delete {
-            partition: name,
-            source,
-        }),
+        Err(source) => Err(SweepError::Delete(name, source)),
     }
 }

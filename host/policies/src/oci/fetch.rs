@@ -30,23 +30,11 @@ pub enum FetchError {
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// The manifest has no component.
-    #[error("the manifest {digest} leads to no component")]
-    Manifest {
-        /// Digest of the manifest.
-        digest: String,
-        /// Why.
-        #[source]
-        source: ManifestError,
-    },
+    #[error("the manifest {0} leads to no component")]
+    Manifest(String, #[source] ManifestError),
     /// The manifest has no valid signature.
-    #[error("the manifest {digest} is not signed as it must be")]
-    Unsigned {
-        /// Digest of the manifest.
-        digest: String,
-        /// Why.
-        #[source]
-        source: Unsigned,
-    },
+    #[error("the manifest {0} is not signed as it must be")]
+    Unsigned(String, #[source] Unsigned),
 }
 
 /// Resolves a reference to a component.
@@ -58,10 +46,7 @@ pub async fn find(registry: &Registry, reference: &Reference) -> Result<Found, F
             manifest: document.digest,
             component,
         }),
-        Err(source) => Err(FetchError::Manifest {
-            digest: document.digest,
-            source,
-        }),
+        Err(source) => Err(FetchError::Manifest(document.digest, source)),
     }
 }
 
@@ -96,10 +81,7 @@ pub async fn signer<'a>(
     }
     Err(match failed {
         Some(error) => error.into(),
-        None => FetchError::Unsigned {
-            digest: digest.clone(),
-            source: Unsigned::of(rejections),
-        },
+        None => FetchError::Unsigned(digest.clone(), Unsigned::of(rejections)),
     })
 }
 

@@ -84,10 +84,8 @@ impl Registry {
     pub fn new(reference: &Reference, access: Access) -> Result<Self, RegistryError> {
         let host = reference.registry().to_owned();
         let authorities = access.authorities.as_deref();
-        let tls = tls::config(authorities).map_err(|source| RegistryError::Authorities {
-            host: host.clone(),
-            source,
-        })?;
+        let tls = tls::config(authorities)
+            .map_err(|source| RegistryError::Authorities(host.clone(), source))?;
         let scheme = if access.plain_http { "http" } else { "https" };
         let repository = reference.repository();
         let base = format!("{scheme}://{}/v2/{repository}/", reference.host());

@@ -38,7 +38,7 @@ impl Sources {
         for (index, key) in signature.keys.iter().enumerate() {
             let field = format!("spec.module.oci.signature.keys[{index}]");
             let text = self.pem(key, &field).await?;
-            let found = public_keys(&text).map_err(|source| SourceError::Keys { field, source })?;
+            let found = public_keys(&text).map_err(|source| SourceError::Keys(field, source))?;
             keys.extend(found);
         }
         Ok(keys)
@@ -59,7 +59,7 @@ impl Sources {
             return Err(SourceError::SecretType { name, found });
         };
         Credentials::find(&config.0, reference)
-            .map_err(|source| SourceError::Credentials { name, source })
+            .map_err(|source| SourceError::Credentials(name, source))
     }
 
     /// Returns a PEM text from its source.

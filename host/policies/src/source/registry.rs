@@ -26,10 +26,7 @@ impl Sources {
         let _permit = self.registries.acquire().await;
         let reference: Reference = oci.reference.parse().map_err(SourceError::Reference)?;
         let registry = self.registry(oci, &reference).await?;
-        let failed = |source: FetchError| SourceError::Oci {
-            reference: oci.reference.clone(),
-            source: Box::new(source),
-        };
+        let failed = |source: FetchError| SourceError::Oci(oci.reference.clone(), Box::new(source));
         let found = find(&registry, &reference).await.map_err(failed)?;
         check_digest(source, &found.component.digest)?;
         let signer = if oci.signature.is_some() {

@@ -23,14 +23,8 @@ const CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(1);
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// The key or the certificate cannot be created.
-    #[error("failed to make a certificate for {names:?}")]
-    Make {
-        /// Names of the certificate.
-        names: Vec<String>,
-        /// Why.
-        #[source]
-        source: rcgen::Error,
-    },
+    #[error("failed to make a certificate for {0:?}")]
+    Make(Vec<String>, #[source] rcgen::Error),
     /// The stored CA is invalid.
     #[error("failed to use the stored CA")]
     Authority(#[source] rcgen::Error),
@@ -97,10 +91,7 @@ impl Authority {
 pub fn issue(names: &[String], now: Timestamp) -> Result<CertificateBundle, IssueError> {
     Authority::new(now)
         .and_then(|authority| authority.sign(names, now))
-        .map_err(|source| IssueError::Make {
-            names: names.to_vec(),
-            source,
-        })
+        .map_err(|source| IssueError::Make(names.to_vec(), source))
 }
 
 /// Issues a new certificate for `names`, with the CA of `bundle`.
@@ -116,10 +107,7 @@ pub fn renew(
     let authority = Authority::load(&bundle.authorities, key).map_err(IssueError::Authority)?;
     authority
         .sign(names, now)
-        .map_err(|source| IssueError::Make {
-            names: names.to_vec(),
-            source,
-        })
+        .map_err(|source| IssueError::Make(names.to_vec(), source))
 }
 
 fn common_name(name: &str) -> DistinguishedName {

@@ -31,14 +31,8 @@ pub enum RegistrationError {
         source: Box<Error>,
     },
     /// The release's Namespace cannot be read.
-    #[error("failed to read the Namespace {name}, which is to own the webhook configurations")]
-    Namespace {
-        /// Its name.
-        name: String,
-        /// Why.
-        #[source]
-        source: Box<Error>,
-    },
+    #[error("failed to read the Namespace {0}, which is to own the webhook configurations")]
+    Namespace(String, #[source] Box<Error>),
     /// A webhook configuration cannot be read, or cannot be given an owner.
     #[error(
         "failed to make the Namespace {namespace} the owner of the {kind} {name}; without one, \
@@ -100,9 +94,8 @@ impl Registration {
     pub async fn set_owners(&self) -> Result<(), RegistrationError> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = namespaces.get(&self.namespace).await;
-        let namespace = namespace.map_err(|source| RegistrationError::Namespace {
-            name: self.namespace.clone(),
-            source: Box::new(source),
+        let namespace = namespace.map_err(|source| {
+            RegistrationError::Namespace(self.namespace.clone(), Box::new(source))
         })?;
         let uid = namespace.uid().unwrap_or_default();
         self.set_owner::<MutatingWebhookConfiguration>(&uid).await?;

@@ -52,20 +52,11 @@ pub enum ManagerError {
         why: String,
     },
     /// Every write conflicted with another replica.
-    #[error("failed to agree with other replicas on the Secret {name}")]
-    Conflict {
-        /// Name of the Secret.
-        name: String,
-    },
+    #[error("failed to agree with other replicas on the Secret {0}")]
+    Conflict(String),
     /// The certificate cannot be issued.
-    #[error("failed to make the certificate for the Secret {name}")]
-    Issue {
-        /// Name of the Secret.
-        name: String,
-        /// Why.
-        #[source]
-        source: IssueError,
-    },
+    #[error("failed to make the certificate for the Secret {0}")]
+    Issue(String, #[source] IssueError),
 }
 
 /// The manager of one certificate.
@@ -110,9 +101,7 @@ impl CertificateManager {
                 return Ok(bundle);
             }
         }
-        Err(ManagerError::Conflict {
-            name: self.secret.clone(),
-        })
+        Err(ManagerError::Conflict(self.secret.clone()))
     }
 
     /// Issues a new certificate, if one is needed.
@@ -140,10 +129,9 @@ impl CertificateManager {
                 issue::issue(&self.names, now)
             }
         };
-        issued.map(Some).map_err(|source| ManagerError::Issue {
-            name: self.secret.clone(),
-            source,
-        })
+        issued
+            .map(Some)
+            .map_err(|source| ManagerError::Issue(self.secret.clone(), source))
     }
 
     fn refused(&self, why: String) -> ManagerError {

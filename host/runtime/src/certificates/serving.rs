@@ -34,23 +34,11 @@ pub enum ServingError {
     #[error("failed to keep the certificate")]
     Manager(#[source] ManagerError),
     /// The certificate cannot be parsed.
-    #[error("failed to read the certificate of the Secret {secret}")]
-    Pem {
-        /// Name of the Secret.
-        secret: String,
-        /// Why.
-        #[source]
-        source: pem::Error,
-    },
+    #[error("failed to read the certificate of the Secret {0}")]
+    Pem(String, #[source] pem::Error),
     /// The server cannot use the certificate.
-    #[error("failed to take the certificate of the Secret {secret} into service")]
-    Rustls {
-        /// Name of the Secret.
-        secret: String,
-        /// Why.
-        #[source]
-        source: rustls::Error,
-    },
+    #[error("failed to take the certificate of the Secret {0} into service")]
+    Rustls(String, #[source] rustls::Error),
     /// The API server did not answer in time.
     #[error("failed to keep the certificate: the API server did not answer in time")]
     Timeout,
@@ -149,10 +137,7 @@ fn config(
     bundle: &CertificateBundle,
     clients: &Arc<dyn ClientCertVerifier>,
 ) -> Result<Arc<ServerConfig>, ServingError> {
-    let unreadable = |source| ServingError::Pem {
-        secret: secret.to_owned(),
-        source,
-    };
+    let unreadable = |source| ServingError::Pem(secret.to_owned(), source);
     let chain = CertificateDer::pem_slice_iter(bundle.certificate.as_bytes())
         .collect::<Result<Vec<_>, _>>()
         .map_err(unreadable)?;
@@ -163,10 +148,7 @@ fn config(
             let builder = builder.with_client_cert_verifier(clients.clone());
             builder.with_single_cert(chain, key)
         })
-        .map_err(|source| ServingError::Rustls {
-            secret: secret.to_owned(),
-            source,
-        })?;
+        .map_err(|source| ServingError::Rustls(secret.to_owned(), source))?;
     // Without HTTP/2 an API server spreads its calls over the replicas.
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(Arc::new(config))

@@ -112,23 +112,11 @@ pub const WEBHOOKS: Limits = Limits {
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The port cannot be bound.
-    #[error("failed to listen on port {port}; is another process using it?")]
-    Listen {
-        /// The port.
-        port: u16,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error("failed to listen on port {0}; is another process using it?")]
+    Listen(u16, #[source] std::io::Error),
     /// The listener ended.
-    #[error("failed to continue serving port {port}")]
-    Serve {
-        /// The port.
-        port: u16,
-        /// The cause.
-        #[source]
-        source: std::io::Error,
-    },
+    #[error("failed to continue serving port {0}")]
+    Serve(u16, #[source] std::io::Error),
 }
 
 /// A port that is bound and not served yet.
@@ -142,7 +130,7 @@ pub struct Port {
 impl Port {
     /// Binds `port` on every address. Refused connections are counted.
     pub fn listen(port: u16, limits: Limits, refused: &Refused) -> Result<Self, ServeError> {
-        let listener = listen(port).map_err(|source| ServeError::Listen { port, source })?;
+        let listener = listen(port).map_err(|source| ServeError::Listen(port, source))?;
         Ok(Self {
             asked: port,
             listener,
@@ -210,7 +198,7 @@ impl Port {
         let handle = Handle::<SocketAddr>::new();
         let first = limits.first;
         let mut server = axum_server::from_tcp(listener)
-            .map_err(|source| ServeError::Listen { port, source })?
+            .map_err(|source| ServeError::Listen(port, source))?
             .acceptor(PatientAcceptor { inner, first })
             .handle(handle.clone())
             .http1_only();
@@ -230,7 +218,7 @@ impl Port {
         server
             .serve(connected)
             .await
-            .map_err(|source| ServeError::Serve { port, source })
+            .map_err(|source| ServeError::Serve(port, source))
     }
 }
 

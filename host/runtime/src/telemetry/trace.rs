@@ -27,22 +27,13 @@ const DEADLINE: Duration = Duration::from_secs(5);
 pub enum TraceError {
     /// The address is not that of a collector.
     #[error(
-        "{given:?} is no address of a collector for OpenTelemetry; it is http://<host>:<port>, where the port of OTLP \
+        "{0:?} is no address of a collector for OpenTelemetry; it is http://<host>:<port>, where the port of OTLP \
          over gRPC mostly is 4317"
     )]
-    Address {
-        /// The given value.
-        given: String,
-    },
+    Address(String),
     /// The exporter cannot be created.
-    #[error("failed to prepare to send traces to {address}")]
-    Exporter {
-        /// The address of the collector.
-        address: String,
-        /// What is wrong.
-        #[source]
-        source: ExporterBuildError,
-    },
+    #[error("failed to prepare to send traces to {0}")]
+    Exporter(String, #[source] ExporterBuildError),
 }
 
 /// Sends spans to a collector until it is dropped. The drop sends the remaining ones.
@@ -54,18 +45,14 @@ pub struct Traces(SdkTracerProvider);
 pub fn start(address: &str, process: &'static str) -> Result<Traces, TraceError> {
     let is_collector = |uri: &Uri| uri.scheme_str() == Some("http") && uri.host().is_some();
     if !address.parse::<Uri>().is_ok_and(|uri| is_collector(&uri)) {
-        let given = address.to_owned();
-        return Err(TraceError::Address { given });
+        return Err(TraceError::Address(address.to_owned()));
     }
     let exporter = SpanExporter::builder()
         .with_tonic()
         .with_endpoint(address)
         .with_timeout(DEADLINE)
         .build();
-    let exporter = exporter.map_err(|source| TraceError::Exporter {
-        address: address.to_owned(),
-        source,
-    })?;
+    let exporter = exporter.map_err(|source| TraceError::Exporter(address.to_owned(), source))?;
     let traces = Traces::to(exporter, process);
     global::set_tracer_provider(traces.0.clone());
     Ok(traces)

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipu_text::explain;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::{Auth, AuthError, AuthOptions, AuthState, Content, Material};
-use crate::causes::chain;
 
 /// Period of the reads. The kubelet updates the files of a Secret more slowly.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -81,13 +81,13 @@ impl AuthFiles {
             }
             Err(error) if is_first || self.state.borrow().is_err() => {
                 tracing::error!(
-                    error = chain(&error),
+                    error = explain(&error),
                     "no V-IPU controller is called until this is fixed"
                 );
                 drop(self.state.send_replace(Err(Arc::new(error))));
             }
             Err(error) => tracing::warn!(
-                error = chain(&error),
+                error = explain(&error),
                 "continuing with the last valid certificates and credentials for V-IPU controllers"
             ),
         }
@@ -138,7 +138,7 @@ async fn content(folder: &Path, name: &str) -> Result<Option<Content>, AuthError
     match tokio::fs::read(&file).await {
         Ok(bytes) => Ok(Some(Content { file, bytes })),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(source) => Err(AuthError::Read { file, source }),
+        Err(source) => Err(AuthError::Read(file, source)),
     }
 }
 

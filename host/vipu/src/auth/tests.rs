@@ -20,7 +20,7 @@ fn content(name: &str, text: &str) -> Content {
 
 fn error(material: &Material) -> String {
     let error = Auth::new(material, &AuthOptions::default()).unwrap_err();
-    crate::causes::chain(&error)
+    ipu_text::explain(&error)
 }
 
 #[test]

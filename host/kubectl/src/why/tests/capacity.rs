@@ -4,8 +4,7 @@ use insta::assert_snapshot;
 use serde_json::{Value, json};
 
 use super::{FULL, SINCE, around, page, partition, ready, status, waiting};
-use crate::access::Access;
-use crate::controllers::Controllers;
+use crate::access::{Access, Objects};
 use crate::why::Around;
 
 /// A V-IPU controller with this spec, which answers or not, and its largest free partition.
@@ -32,7 +31,7 @@ fn controller(name: &str, spec: Value, ready: &str, largest_free: u32) -> Value 
 
 fn with_controllers(mut around: Around, controllers: &[Value]) -> Around {
     let read = |value: &Value| serde_json::from_value(value.clone()).unwrap();
-    around.controllers = Access::Allowed(Controllers {
+    around.controllers = Access::Allowed(Objects {
         readable: controllers.iter().map(read).collect(),
         unreadable: 0,
     });

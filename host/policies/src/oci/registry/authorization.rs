@@ -44,9 +44,7 @@ impl Registry {
                 let token = self.token(&realm, &asked, what).await?;
                 Ok(Some(secret(&format!("Bearer {token}"))))
             }
-            None => Err(RegistryError::Challenge {
-                host: self.host.clone(),
-            }),
+            None => Err(RegistryError::Challenge(self.host.clone())),
         }
     }
 
@@ -81,9 +79,9 @@ impl Registry {
         let token: Option<Token> = serde_json::from_slice(&bytes).ok();
         let token = token.and_then(|token| token.token.or(token.access_token));
         let is_token = |token: &String| HeaderValue::from_str(token).is_ok();
-        token.filter(is_token).ok_or_else(|| RegistryError::Token {
-            host: self.host.clone(),
-        })
+        token
+            .filter(is_token)
+            .ok_or_else(|| RegistryError::Token(self.host.clone()))
     }
 }
 

@@ -10,16 +10,10 @@ use crate::oci::tls::AuthorityError;
 pub enum RegistryError {
     /// The CA certificates are invalid.
     #[error(
-        "the CAs for {host} (spec.module.oci.certificateAuthorities of an IPUPolicy, or --ca-file) \
+        "the CAs for {0} (spec.module.oci.certificateAuthorities of an IPUPolicy, or --ca-file) \
          cannot be used; give certificates in PEM"
     )]
-    Authorities {
-        /// Host of the registry.
-        host: String,
-        /// Why.
-        #[source]
-        source: AuthorityError,
-    },
+    Authorities(String, #[source] AuthorityError),
     /// There is no connection, or no complete response.
     #[error("{host} gave no answer to the request for {what}")]
     Unreachable {
@@ -92,11 +86,8 @@ pub enum RegistryError {
         found: String,
     },
     /// The authentication scheme is not supported.
-    #[error("{host} asks for credentials in a manner other than Basic and Bearer")]
-    Challenge {
-        /// Host of the registry.
-        host: String,
-    },
+    #[error("{0} asks for credentials in a manner other than Basic and Bearer")]
+    Challenge(String),
     /// The address of the token server is not secure.
     #[error(
         "{host} names {realm:?} as the server that gives tokens; credentials go over https alone"
@@ -108,11 +99,8 @@ pub enum RegistryError {
         realm: String,
     },
     /// The response of the token server has no token.
-    #[error("the server that gives tokens for {host} gave an answer without a token")]
-    Token {
-        /// Host of the registry.
-        host: String,
-    },
+    #[error("the server that gives tokens for {0} gave an answer without a token")]
+    Token(String),
     /// The registry gives no address for an upload.
     #[error("{host} does not say where {what} is to be sent")]
     Location {
