@@ -6,6 +6,7 @@
 mod plan;
 mod tracker;
 
+use std::convert::Infallible;
 use std::io::Write;
 
 use clap::Args;
@@ -20,7 +21,6 @@ use ipu_runtime::clock;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::api::{Api, DynamicObject, ListParams, PostParams};
 use kube::core::ApiResource;
-use kube::runtime::watcher::Event;
 use kube::{Client, ResourceExt};
 use vipu_client::auth::AuthError;
 use vipu_client::{AuthFiles, Registry};
@@ -138,9 +138,8 @@ async fn controllers(
     let list = config_map(client, options, &options.controllers_configmap()).await?;
     let access = AuthFiles::open(options.access.clone()).await?;
     let registry = Registry::with_auth(deadlines(options), access.subscribe());
-    registry
-        .follow(stream::iter([Ok(Event::Apply(list))]))
-        .await;
+    let lists = stream::iter([Ok::<_, Infallible>(Some(list))]);
+    registry.follow(lists).await;
     let known = registry.known();
     let asked = known
         .entries
