@@ -54,13 +54,13 @@ async fn a_missing_pod_and_one_that_does_not_run_are_named() {
     let control_plane = ControlPlane::shared().await.unwrap();
     let client = control_plane.client().await.unwrap();
     let (error, text) = refusal(client.clone(), "missing").await;
-    assert!(matches!(error, ExecError::FindPod { .. }), "{error:?}");
+    assert!(matches!(error, ExecError::FindPod(..)), "{error:?}");
     for part in ["Pod missing", "namespace default", "no such Pod"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     pod(&client, "waiting", json!({ "phase": "Pending" })).await;
     let (error, text) = refusal(client, "waiting").await;
-    assert!(matches!(error, ExecError::Target { .. }), "{error:?}");
+    assert!(matches!(error, ExecError::Target(..)), "{error:?}");
     assert!(text.contains("container worker does not run"), "{text}");
 }
 
@@ -100,7 +100,7 @@ async fn without_the_right_the_role_is_named() {
     config.auth_info.impersonate = Some("nobody".to_owned());
     let client = Client::try_from(config).unwrap();
     let (error, text) = refusal(client, "mnist-worker-0").await;
-    assert!(matches!(error, ExecError::FindPod { .. }), "{error:?}");
+    assert!(matches!(error, ExecError::FindPod(..)), "{error:?}");
     for part in ["403", "pods/exec", "nobody"] {
         assert!(text.contains(part), "{part}: {text}");
     }

@@ -35,7 +35,7 @@ impl<T> Access<T> {
     }
 }
 
-/// The objects of a list. Other versions of the operator may have written what this one cannot read.
+/// The objects of a list. Another version of the operator may have written unreadable ones.
 #[derive(Clone, Debug)]
 pub struct Objects<T> {
     /// Those that can be read.

@@ -123,7 +123,7 @@ impl KubectlError {
     /// The exit status of the plugin: as in shells, 128 and the number of the signal if there was one.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Interrupted { .. } => 130,
+            Self::Interrupted(_) => 130,
             _ => 1,
         }
     }

@@ -41,7 +41,7 @@ pub(crate) async fn pod(
     Ok((pod, around(connection, of_no_job).await?))
 }
 
-/// The object of this name, or the error that there is none.
+/// Reads the object of this name. A missing object is an error.
 async fn existing<K>(
     api: &Api<K>,
     (kind, plural): (&'static str, &'static str),
@@ -62,7 +62,7 @@ where
     })
 }
 
-/// What is around an object. The position in the queue depends on all IPUPartitions of the cluster.
+/// Reads the objects around an object. The position in the queue depends on all IPUPartitions of the cluster.
 async fn around(connection: &Connection, pods: Access<Vec<Pod>>) -> Result<Around, KubectlError> {
     let Connection { client, namespace } = connection;
     let events: Api<Event> = Api::namespaced(client.clone(), namespace);

@@ -54,7 +54,7 @@ impl RequestError {
 
     /// Whether the CRDs of the cluster are of an earlier version.
     pub(super) fn is_for_admins(&self) -> bool {
-        matches!(self, Self::NotStored { .. })
+        matches!(self, Self::NotStored(_))
     }
 
     /// The status code of the API server's answer.

@@ -174,7 +174,7 @@ fn too_many(who: &str, rate: Rate, wait: Duration) -> Problem {
     Problem::new(Kind::TooMany, detail).with_header("retry-after", seconds.to_string())
 }
 
-/// The problem where no place is free, since so many of `what` are being `treated` already.
+/// The problem of a full share: too many of `what` are being `treated` already.
 pub(super) fn busy(full: Full, what: &str, treated: &str) -> Problem {
     let detail = match full {
         Full::Address(each) => {
