@@ -184,6 +184,12 @@ impl Cache {
         &self.allocations
     }
 
+    /// Whether the object with this name is there.
+    pub fn contains(&self, name: &str) -> bool {
+        let known = self.store.objects().get(name);
+        known.is_some_and(|known| known.mine().is_some())
+    }
+
     /// The object with this name.
     pub fn get(&mut self, name: &str) -> Option<Guarded> {
         let kept = self.store.objects().get(name)?.mine()?;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
+use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
@@ -55,7 +56,7 @@ pub struct Context {
     pub leadership: Arc<Leadership>,
     /// Events about IPUPartitions.
     pub events: EventQueue,
-    /// Notified after a release of IPUs: waiting requests are evaluated again.
+    /// Notified after a release of IPUs: waiting requests are decided again.
     pub(super) released: Arc<Notify>,
     /// The queue of waiting requests.
     pub(super) queue_state: QueueState,
@@ -87,7 +88,7 @@ impl Context {
             shared,
             leadership,
             released: Arc::default(),
-            queue_state: QueueState::new(),
+            queue_state: QueueState::default(),
             read_your_writes: ReadYourWrites::default(),
             idle_rounds: Mutex::default(),
             reported: Mutex::default(),
@@ -100,6 +101,37 @@ impl Context {
         K: Resource<DynamicType = ()>,
     {
         self.events.publish(object.object_ref(&()), vec![event]);
+    }
+
+    /// A reconcile of this partition ends. Its request for a controller ends too, if the reconcile did not need one.
+    pub(super) fn end_request(&self, partition: &IPUPartition, has_failed: bool) {
+        let is_waiting = partition.is_waiting();
+        let uid = partition.meta().uid.as_deref().unwrap_or_default();
+        let mut requests = self.queue_state.requests();
+        let is_freed = if has_failed {
+            requests.fail_reconcile(Uid::of(uid), is_waiting)
+        } else {
+            requests.end_reconcile(Uid::of(uid), is_waiting)
+        };
+        drop(requests);
+        self.freed(uid, is_freed);
+        if is_waiting {
+            self.queue_state.notify();
+        }
+    }
+
+    /// Withdraws the request of the partition with this UID.
+    pub(super) fn withdraw(&self, uid: &str) {
+        let is_freed = self.queue_state.requests().withdraw(Uid::of(uid));
+        self.freed(uid, is_freed);
+    }
+
+    /// The IPUs that were assigned to the partition with this UID are free again, if it had some.
+    pub(super) fn freed(&self, uid: &str, is_freed: bool) {
+        if is_freed {
+            self.namespaces.release(uid);
+            self.released.notify_one();
+        }
     }
 
     /// Counts the reconciles of the object with this UID in a row that wrote nothing.
@@ -119,7 +151,8 @@ impl Context {
         let mut idle_rounds = self.idle_rounds.lock();
         idle_rounds.remove(&Uid::of(uid));
         self.reported().remove(uid);
-        self.queue_state.forget(uid);
+        let is_freed = self.queue_state.forget(uid);
+        self.freed(uid, is_freed);
         self.read_your_writes.forget(uid);
     }
 

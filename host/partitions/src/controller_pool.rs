@@ -99,6 +99,12 @@ impl ControllerPool {
             .any(|entry| entry.name == controller.name)
     }
 
+    /// Whether this entry is in the admin's list, and accepts new partitions.
+    pub(super) fn is_open(&self, controller: &ControllerRef) -> bool {
+        let known = self.registry.known();
+        known.entries.contains(controller) && !known.cordons.contains_key(&controller.name)
+    }
+
     /// Whether the admin lists a controller as gone, with all of its partitions.
     pub fn is_gone(&self, controller: &ControllerRef) -> bool {
         let known = self.registry.known();
@@ -317,6 +323,11 @@ impl ControllerPool {
     pub(super) fn refused(&self, controller: &ControllerRef, ipus: u32, reason: &str) {
         let mut refusals = self.refusals.lock();
         refusals.refused(&controller.name, ipus, reason, Timestamp::now());
+    }
+
+    /// Notes that partition `id` is requested on this controller.
+    pub(super) fn requests(&self, controller: &ControllerRef, id: &str, ipus: u32) {
+        self.inventories.took(&controller.name, id, ipus);
     }
 
     /// Notes the creation of partition `id` on this controller.

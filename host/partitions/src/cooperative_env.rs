@@ -193,7 +193,7 @@ fn placed(object: &IPUPartition) -> Answer {
     let found = Candidates::of(references.iter().map(free).collect(), CordonStates::new());
     let queue = QueueView {
         entries: &[],
-        reservations: &[],
+        assigned: &[],
         held: 0,
         backfill_limit: sim_adapter::settings().backfill_limit,
     };

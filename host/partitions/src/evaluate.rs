@@ -1,97 +1,12 @@
-//! Evaluates a partition: its placement within the capacity after earlier requests, and its eviction.
+//! Evaluates the eviction of a partition, and what its owner holds.
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
-use ipu_guest_host::model::{Decision, Placed};
-use ipu_policies::namespace_usage::counter::Reservation;
 use ipu_runtime::clock;
-use ipu_runtime::events;
 use kube::ResourceExt;
 
 use super::context::Context;
 use super::eviction::{self, EvictionState, RequiredData, Sibling};
-use super::observations::Answer;
-use super::placement_request::request::{self, shortened};
-use super::placement_request::{self, Placement, QueueView, Request};
-
-/// Times that the policy is asked, if others get IPUs during each decision.
-const ROUNDS: usize = 8;
-
-/// Chooses a controller for this partition.
-pub(super) async fn placement(context: &Context, partition: &IPUPartition) -> Answer {
-    let uid = partition.uid().unwrap_or_default();
-    // A partition without a controller has no reservation.
-    context.namespaces.release(&uid);
-    let answer = decide(context, partition).await;
-    match &answer {
-        Answer::Try(controller, _) => {
-            let ipus = partition.spec.ipus;
-            context.queue_state.reserve(&uid, &controller.name, ipus);
-        }
-        Answer::Wait(_) | Answer::Later(_) | Answer::Reject(_) => {
-            context.namespaces.release(&uid);
-        }
-    }
-    // Later requests wait until the policy has decided.
-    context.queue_state.mark_evaluated(&uid);
-    answer
-}
-
-async fn decide(context: &Context, partition: &IPUPartition) -> Answer {
-    let now = clock::now();
-    let found = context.pool.candidates().await;
-    let held = held(context, partition);
-    let entries = context.queue_state.entries(&context.watched, now);
-    let queue = QueueView {
-        entries: &entries,
-        reservations: &context
-            .queue_state
-            .reserved_by_others(&partition.uid().unwrap_or_default()),
-        held,
-        backfill_limit: context.settings.backfill_limit,
-    };
-    let request = match placement_request::prepare(partition, found, queue, now) {
-        Placement::Decided(answer) => return answer,
-        Placement::Ask(request) => request,
-    };
-    let Some(placed) = ask(context, partition, &request, held).await else {
-        return placement_request::outpaced();
-    };
-    if let Some(why) = &placed.overruled {
-        report_overruled(context, partition, why);
-    }
-    let by = request::decided_by(&placed);
-    request.conclude(placed.decision, by, &context.pool.controllers())
-}
-
-/// Asks the placement policy. Its *try* counts only if no other partition got IPUs meanwhile: otherwise a quota was checked
-/// against an outdated usage. `None`: this has happened each time.
-async fn ask(
-    context: &Context,
-    partition: &IPUPartition,
-    asked: &Request,
-    held: u32,
-) -> Option<Placed> {
-    let uid = partition.uid().unwrap_or_default();
-    let namespace = &partition.spec.owner.namespace;
-    let namespaces = &context.namespaces;
-    for _ in 0..ROUNDS {
-        let version = namespaces.version();
-        let known = (
-            namespaces.context(namespace, &uid),
-            namespaces.others(namespace),
-        );
-        let request =
-            request::partition_request(partition, known, asked.waiting.clone(), held, clock::now());
-        let guests = &context.guests;
-        let placed = guests.place(&request, asked.views(), &asked.tried).await;
-        let is_given = matches!(placed.decision, Decision::Try(_));
-        if !is_given || namespaces.reserve(Reservation::of(partition), version) {
-            return Some(placed);
-        }
-    }
-    None
-}
 
 /// Evaluates the eviction of this partition, and reads no more data than it needs.
 pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> EvictionState {
@@ -125,12 +40,15 @@ pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> Evi
     eviction::of(partition, others, &cordons, &open, now)
 }
 
-/// Partitions that its owner has or is getting; 0 without a gang.
-fn held(context: &Context, partition: &IPUPartition) -> u32 {
+/// Partitions that its owner has or is getting, or that have a controller; 0 without a gang.
+pub(super) fn held(context: &Context, partition: &IPUPartition) -> u32 {
     if partition.spec.options.gang_size.is_none() {
         return 0;
     }
-    eviction::of_owner(partition, &siblings(context, partition)).held
+    let owner = Uid::of(&partition.spec.owner.uid);
+    let slots = context.queue_state.requests().placed_slots(owner);
+    let siblings = eviction::with_placed(siblings(context, partition), &slots);
+    eviction::of_owner(partition, &siblings).held
 }
 
 /// All readable partitions of its owner, with this one.
@@ -141,14 +59,4 @@ fn siblings(context: &Context, partition: &IPUPartition) -> Vec<Sibling> {
         let siblings = all.filter(|one| one.is_of(owner));
         siblings.map(|one| one.sibling).collect()
     })
-}
-
-fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {
-    tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
-    let uid = partition.uid().unwrap_or_default();
-    if context.is_news(&uid, why) {
-        let reason = "PolicyOverruled";
-        let event = events::warning(reason, reason, shortened(why));
-        context.publish(partition, event);
-    }
 }

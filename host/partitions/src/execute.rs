@@ -1,9 +1,10 @@
 //! Carries out one step for an IPUPartition. No other module of the reconciler writes to it or calls a controller.
 
 use ipu_api::ipupartition::{
-    Attempt, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
+    Attempt, ControllerRef, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
 };
 use ipu_api::labels;
+use ipu_api::uid::Uid;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use ring::rand::SystemRandom;
@@ -15,7 +16,7 @@ use super::capacity;
 use super::context::Context;
 use super::evaluate;
 use super::events::{self, Sweep};
-use super::observations::{HealthState, Intent, Observation, RemoteState, Reply};
+use super::observations::{Answer, HealthState, Intent, Observation, RemoteState, Reply};
 use super::placement_request::request::shortened;
 use super::pod_users::{self, ListPodsError};
 use super::refusals;
@@ -109,12 +110,27 @@ pub(super) async fn execute(
             error: reset(context, partition, &attempt).await.err(),
             id: attempt.id,
         },
-        Step::Place => Observation::Placed(evaluate::placement(context, partition).await, nonce()?),
+        Step::Place => match ask(context, partition) {
+            Some(answer) => Observation::Placed(answer, nonce()?),
+            // The placer triggers the next reconcile.
+            None => return Ok(Outcome::Done(Requeue::ForCapacity)),
+        },
         Step::EvaluateEviction => {
             Observation::Eviction(evaluate::eviction(context, partition).await)
         }
     };
     Ok(Outcome::Observed(observation))
+}
+
+/// The decision on the controller of a partition. `None`: it follows.
+fn ask(context: &Context, partition: &IPUPartition) -> Option<Answer> {
+    let is_open = |controller: &ControllerRef| context.pool.is_open(controller);
+    let asked = context
+        .queue_state
+        .ask(partition, &context.watched, is_open);
+    let uid = partition.uid().unwrap_or_default();
+    context.freed(&uid, asked.is_freed);
+    asked.answer
 }
 
 /// A random number that makes an id unique, even after a restore of the API server.
@@ -148,8 +164,8 @@ async fn write(
             .as_ref()
             .unwrap_or(&IPUPartitionStatus::default()),
     ) {
-        // Earlier requests have precedence before this reconcile can request anything itself.
-        context.queue_state.capacity_released();
+        // Earlier requests are decided before this reconcile can request anything itself.
+        context.released.notify_one();
     }
     log_change(&before, &written, &observation);
     if let Some(note) = note {
@@ -240,19 +256,23 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         reconfigurable: spec.options.reconfigurable,
         relocatable: spec.options.relocatable,
     };
-    let result = match context.pool.client(&attempt.controller) {
-        Ok(client) => client.create(&request).await,
+    let uid = partition.uid().unwrap_or_default();
+    let Attempt { controller, id, .. } = attempt;
+    let result = match context.pool.client(controller) {
+        Ok(client) => {
+            // From now on, the controller may list the partition: it must not count twice.
+            context.pool.requests(controller, id, spec.ipus);
+            context.queue_state.requests().requested(Uid::of(&uid));
+            client.create(&request).await
+        }
         Err(error) => Err(error),
     };
-    let uid = partition.uid().unwrap_or_default();
     let Err(error) = result else {
-        let Attempt { controller, id, .. } = attempt;
         context.pool.took(controller, id, spec.ipus);
         context.queue_state.served(&uid);
         return Reply::Done;
     };
-    context.pool.changed(&attempt.controller);
-    context.queue_state.clear_reservation(&uid);
+    context.pool.changed(controller);
     let reason = shortened(&error.reason());
     tracing::warn!(
         id = attempt.id,

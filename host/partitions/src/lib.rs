@@ -7,7 +7,8 @@
 //!   reconcile ([`observations`]); it is pure. `execute` carries a step out on a V-IPU controller.
 //! - `lifecycle` decides on desired partitions, `finalize` on deleted ones. A lost reply leaves an attempt with an unknown
 //!   outcome, which `unsettled_attempts` settles.
-//! - [`placement_request`] asks the guests for a V-IPU controller, and [`queue`] orders the requests.
+//! - `placer` decides on the V-IPU controller of each partition that needs one, in the order of [`queue`], with a request to
+//!   the guests ([`placement_request`]).
 //! - [`controller_objects`] manages a VIPUController for each V-IPU controller, and [`accounting`] adds up where IPU-seconds
 //!   went. [`rest`] serves all of it to users.
 //!
@@ -32,7 +33,6 @@ mod evaluate;
 mod events;
 pub mod eviction;
 mod execute;
-mod expiring_map;
 mod finalize;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -42,7 +42,10 @@ mod next_step;
 pub mod node_labels;
 pub mod observations;
 pub mod orphans;
+mod placement_pass;
+mod placement_queue;
 pub mod placement_request;
+mod placer;
 mod pod_users;
 #[cfg(test)]
 mod proptests;
@@ -74,23 +77,20 @@ mod unsettled_attempts;
 pub mod watched;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::{Stream, StreamExt, stream};
+use futures::channel::mpsc;
+use futures::stream;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use cache::Guarded;
 pub use context::{Context, Shared};
 
 use cache::Brief;
-use ipu_runtime::clock;
 use ipu_runtime::work_queue::{self, Limits};
 
 /// Concurrent reconciles. One that waits for a new partition takes minutes.
 const CONCURRENCY: usize = 64;
-
-/// Delay between a release of capacity and the evaluation of waiting requests, so that releases are handled together.
-const BATCH_DELAY: Duration = Duration::from_millis(200);
 
 /// Reconciles IPUPartitions, from the complete list on until `stop`. Reconciles in progress come to their end.
 pub async fn run(context: Arc<Context>, stop: CancellationToken) {
@@ -99,35 +99,15 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
         reconciles: &context.reconciles,
         stop,
     };
-    let names = stream::select(context.watched.names(), waiting_partitions(context.clone()));
+    // It has at most as many names as partitions wait for a decision.
+    let (sender, decided) = mpsc::unbounded();
+    let names = stream::select(context.watched.names(), decided);
     let reconcile = |name| reconcile::reconcile(name, context.clone());
-    work_queue::run(names, context.watched.once_listed(), reconcile, limits).await;
-}
-
-/// After each release of IPUs and each change of the list of controllers: the IPUPartitions that wait for capacity,
-/// oldest first, and those on drained, gone and renamed controllers.
-fn waiting_partitions(context: Arc<Context>) -> impl Stream<Item = Arc<str>> {
-    let changes = context.pool.registry().subscribe();
-    let held = context.watched.released();
-    let state = (context.clone(), changes, held);
-    let occasions = stream::unfold(state, |(context, mut changes, mut held)| async move {
-        tokio::select! {
-            () = context.released.notified() => {}
-            Ok(()) = held.changed() => {}
-            changed = changes.changed() => if changed.is_err() {
-                // The list does not change any more.
-                context.released.notified().await;
-            },
-        }
-        context.queue_state.capacity_released();
-        tokio::time::sleep(BATCH_DELAY).await;
-        Some(((), (context, changes, held)))
-    });
-    occasions.flat_map(move |()| {
-        let entries = context.queue_state.entries(&context.watched, clock::now());
-        let waiting: Vec<Arc<str>> = entries.iter().map(|one| one.name.as_str().into()).collect();
-        stream::iter(waiting).chain(stream::iter(partitions_to_move(&context)))
-    })
+    let reconciling = work_queue::run(names, context.watched.once_listed(), reconcile, limits);
+    // In a task of its own: nothing else waits for long decisions. It ends with this function.
+    let mut placing = JoinSet::new();
+    placing.spawn(placer::run(context.clone(), sender));
+    reconciling.await;
 }
 
 /// The IPUPartitions with partitions on drained, gone and renamed controllers.

@@ -331,13 +331,6 @@ fn place(
             let waiting = status_update::waiting(status, &reasons, now);
             write_if_changed(partition, waiting, Requeue::ForCapacity)
         }
-        // The status reports the reason already, and a decision follows within seconds.
-        Some(Answer::Later(_)) if !status.waiting.is_empty() => Step::Done(Requeue::Soon),
-        Some(Answer::Later(reasons)) => {
-            let reasons = unsettled_attempts::explained(reasons, blockers);
-            let waiting = status_update::waiting(status, &reasons, now);
-            write_if_changed(partition, waiting, Requeue::Soon)
-        }
         Some(Answer::Reject(why)) => write_if_changed(
             partition,
             status_update::rejected(status, why, now),

@@ -142,8 +142,6 @@ pub enum Answer {
     Try(ControllerRef, DecidedBy),
     /// Wait, for these reasons.
     Wait(Vec<WaitingReason>),
-    /// Wait some seconds: an earlier request is served first.
-    Later(Vec<WaitingReason>),
     /// No controller can ever create it, for this reason.
     Reject(String),
 }

@@ -21,9 +21,6 @@ use request::shortened;
 /// The controller of a reason that holds for all controllers.
 const EVERY: &str = "every controller";
 
-/// Reason of a partition that waits because others got IPUs during each decision of the policy.
-const OUTPACED: &str = "others got the IPUs during the decision; it is repeated within seconds";
-
 /// The controllers of the list, in its order: those that accept new partitions, and those that the admin has cordoned.
 #[derive(Clone, Debug)]
 pub struct Candidates {
@@ -71,8 +68,8 @@ impl Candidates {
 pub struct QueueView<'a> {
     /// The waiting requests, in order.
     pub entries: &'a [QueueEntry],
-    /// IPUs of each controller that are reserved for other requests.
-    pub reservations: &'a [(String, u32)],
+    /// IPUs of each controller that are assigned to other requests, and not requested there yet.
+    pub assigned: &'a [(String, u32)],
     /// Partitions that the owner has or is getting.
     pub held: u32,
     /// Waiting time after which capacity is reserved for a request.
@@ -122,13 +119,13 @@ pub fn prepare(
     let limit = SignedDuration::try_from(queue.backfill_limit).unwrap_or(SignedDuration::MAX);
     let QueueView {
         entries,
-        reservations,
+        assigned,
         held,
         ..
     } = queue;
-    let capacity = queue::capacity_for(&me, entries, reservations, held, found.open, limit, now);
+    let capacity = queue::capacity_for(&me, entries, assigned, held, found.open, limit, now);
     if let Some(why) = &capacity.too_small {
-        return Placement::Decided(later(&capacity, vec![for_all(why)]));
+        return Placement::Decided(Answer::Wait(vec![for_all(why)]));
     }
     Placement::Ask(Box::new(Request {
         tried: request::tried(&partition.status.clone().unwrap_or_default()),
@@ -162,25 +159,11 @@ impl Request {
                 let reasons = queue::explained(reasons, &self.capacity);
                 let mut reasons = capacity::explained(reasons, &self.withheld);
                 reasons.extend(self.cordon_reasons);
-                later(&self.capacity, reasons)
+                Answer::Wait(reasons)
             }
             Answer::Reject(_) if self.fits_cordoned => Answer::Wait(self.cordon_reasons),
             answer => answer,
         }
-    }
-}
-
-/// The result if others got IPUs during each decision of the policy.
-pub fn outpaced() -> Answer {
-    Answer::Later(vec![for_all(OUTPACED)])
-}
-
-/// If the free capacity is reserved for others, the next decision follows within seconds.
-fn later(capacity: &Capacity, reasons: Vec<WaitingReason>) -> Answer {
-    if capacity.is_claimed {
-        Answer::Later(reasons)
-    } else {
-        Answer::Wait(reasons)
     }
 }
 

@@ -22,8 +22,8 @@ use reservations::Reservations;
 use wait::Wait;
 
 pub use order::{
-    Member, QueueEntry, QueuePosition, STALLED_AFTER, entries, entry, in_order, member, own_entry,
-    sizes, sorted_entries,
+    Member, QueueEntry, QueuePosition, entries, entry, in_order, member, own_entry, sizes,
+    sorted_entries,
 };
 
 /// The capacity that a request can use, and what is reserved for others.
@@ -33,32 +33,28 @@ pub struct Capacity {
     pub views: Vec<ControllerView>,
     /// For each controller with reserved capacity, the request that has the reservation.
     pub reserved: BTreeMap<String, String>,
-    /// Whether requests with a reservation will use some of it within seconds.
-    pub is_claimed: bool,
     /// Why the request waits although it fits: its gang does not.
     pub too_small: Option<String>,
 }
 
 /// The capacity for request `me`. `entries` is the queue, in order; `held` counts the partitions that the owner has or is
-/// getting. `reservations` are the IPUs of each controller that others were assigned and have not requested yet. `limit`
-/// is the waiting time after which capacity is reserved.
+/// getting. `assigned` are the IPUs of each controller that are assigned to others, and not requested there yet. `limit` is
+/// the waiting time after which capacity is reserved.
 pub fn capacity_for(
     me: &QueueEntry,
     entries: &[QueueEntry],
-    reservations: &[(String, u32)],
+    assigned: &[(String, u32)],
     held: u32,
     mut views: Vec<ControllerView>,
     limit: SignedDuration,
     now: Timestamp,
 ) -> Capacity {
     let mut reserved = BTreeMap::new();
-    let mut is_claimed = false;
-    for (name, ipus) in reservations {
-        // A request that does not fit anyway is shown the used capacity, without reservations.
+    for (name, ipus) in assigned {
+        // A request that does not fit anyway is shown the used capacity, without assignments.
         let fits = |view: &&mut ControllerView| me.suits(view) && view.largest_free >= me.ipus;
         let view = views.iter_mut().find(|view| view.name == *name);
         if let Some(view) = view.filter(fits) {
-            is_claimed = true;
             use_up(view, *ipus);
         }
     }
@@ -67,10 +63,10 @@ pub fn capacity_for(
     let earlier_entries =
         earlier_entries.filter(|earlier| earlier.owner != me.owner && earlier.waits_for_capacity());
     let wait = |earlier: &QueueEntry| Wait::new(earlier.since, now, limit);
-    let has_precedence = |earlier: &QueueEntry| earlier.has_precedence;
-    is_claimed |= reserve_for(
+    let is_expected = |earlier: &QueueEntry| earlier.is_expected;
+    reserve_for(
         earlier_entries,
-        has_precedence,
+        is_expected,
         wait,
         &mut views,
         &mut reserved,
@@ -79,21 +75,19 @@ pub fn capacity_for(
     Capacity {
         views,
         reserved,
-        is_claimed,
         too_small,
     }
 }
 
-/// Reserves capacity for earlier requests, in order: for those with precedence what they will use, and whole controllers for
-/// those that have waited for the limit at least once. Returns whether some of them will use theirs within seconds.
+/// Reserves capacity for earlier requests, in order: whole controllers for those that have waited for the limit at least once,
+/// and what they will use for those that `will_use` it soon.
 fn reserve_for<'a>(
     earlier_entries: impl Iterator<Item = &'a QueueEntry>,
-    has_precedence: impl Fn(&QueueEntry) -> bool,
+    will_use: impl Fn(&QueueEntry) -> bool,
     wait: impl Fn(&QueueEntry) -> Wait,
     views: &mut [ControllerView],
     reserved: &mut BTreeMap<String, String>,
-) -> bool {
-    let mut is_claimed = false;
+) {
     let mut controllers = Reservations::default();
     // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes, or for
     // one that has waited for longer.
@@ -103,10 +97,10 @@ fn reserve_for<'a>(
         if is_full {
             break;
         }
-        let (has_precedence, wait) = (has_precedence(earlier), wait(earlier));
+        let (will_use, wait) = (will_use(earlier), wait(earlier));
         let kind = (
             (earlier.ipus, earlier.gang, &earlier.node_selector),
-            (has_precedence, earlier.is_refused),
+            (will_use, earlier.is_refused),
         );
         let stage = wait.stage();
         if considered.get(&kind).is_some_and(|seen| *seen >= stage) {
@@ -117,8 +111,7 @@ fn reserve_for<'a>(
             && controllers.reserve(earlier, wait, views, reserved)
         {
             true
-        } else if has_precedence && reserve(earlier, views, reserved) {
-            is_claimed = true;
+        } else if will_use && reserve(earlier, views, reserved) {
             true
         } else if wait.limits() > 0 && lacks_capacity(earlier, views) {
             controllers.reserve(earlier, wait, views, reserved)
@@ -132,7 +125,6 @@ fn reserve_for<'a>(
             considered.insert(kind, stage);
         }
     }
-    is_claimed
 }
 
 fn are_full(views: &[ControllerView]) -> bool {
@@ -163,7 +155,7 @@ pub fn new_request(
         was_placed: false,
         missing_members: 0,
         node_selector,
-        has_precedence: false,
+        is_expected: false,
         is_stalled: false,
         is_refused: false,
     }

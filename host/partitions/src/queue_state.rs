@@ -1,16 +1,19 @@
-//! The queue of the reconciler: cached entries, their last evaluations, and reservations.
+//! The queue of the reconciler: cached entries, and the requests for a V-IPU controller.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ipu_api::ipupartition::IPUPartition;
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::uid::Uid;
+use ipu_runtime::clock;
 use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
+use tokio::sync::Notify;
 
 use super::cache::Brief;
-use super::expiring_map::ExpiringMap;
-use super::queue::{self, QueueEntry, STALLED_AFTER};
+use super::placement_queue::{Asked, PlacementQueue};
+use super::queue::{self, QueueEntry};
 use super::watched::Watched;
 
 /// Maximum age of the cached entries, and of the partitions on a drained controller: reading them for each of thousands
@@ -21,110 +24,94 @@ const AGE: Duration = Duration::from_millis(250);
 /// its status while it is.
 const REFUSED_FOR: Duration = Duration::from_mins(2);
 
-/// Lifetime of a capacity reservation.
-const RESERVATION_LIFETIME: Duration = Duration::from_secs(15);
-
 /// The state of the queue.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct QueueState {
     state: Mutex<State>,
+    /// Notified of new requests.
+    asked: Notify,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
-    began: Instant,
-    released_at: Instant,
-    /// Requests that were evaluated recently.
-    evaluated: ExpiringMap<()>,
+    requests: PlacementQueue,
     entries: Option<(Instant, Arc<[QueueEntry]>)>,
     /// The partitions on one drained controller, and when they were read.
     drained: Option<(Instant, Arc<str>, Arc<[IPUPartition]>)>,
-    /// By UID of the request: time, controller and IPUs of its reservation.
-    reservations: HashMap<String, (Instant, String, u32)>,
     /// By UID: requests that were refused lately.
     refused: HashMap<String, (Instant, QueueEntry)>,
 }
 
 impl QueueState {
-    /// A queue without evaluations.
-    pub(super) fn new() -> Self {
-        Self {
-            state: Mutex::new(State {
-                began: Instant::now(),
-                released_at: Instant::now(),
-                evaluated: ExpiringMap::new(STALLED_AFTER),
-                entries: None,
-                drained: None,
-                reservations: HashMap::new(),
-                refused: HashMap::new(),
-            }),
+    /// The requests for a V-IPU controller.
+    pub(super) fn requests(&self) -> MappedMutexGuard<'_, PlacementQueue> {
+        MutexGuard::map(self.state(), |state| &mut state.requests)
+    }
+
+    /// Returns the decision for a partition that needs a controller. Without one, the partition is reconciled again with it.
+    pub(super) fn ask(
+        &self,
+        partition: &IPUPartition,
+        watched: &Watched,
+        is_open: impl Fn(&ControllerRef) -> bool,
+    ) -> Asked {
+        let now = clock::now();
+        let entries = self.entries(watched, now);
+        let me = queue::own_entry(partition, &entries, now);
+        let asked = self.requests().ask(partition, &me, is_open);
+        if asked.answer.is_none() {
+            self.notify();
         }
+        asked
     }
 
-    /// Notes that IPUs were released, or that the list of controllers changed.
-    pub(super) fn capacity_released(&self) {
-        let mut state = self.state();
-        state.released_at = Instant::now();
-        state.entries = None;
+    /// Waits for a new request.
+    pub(super) async fn asked(&self) {
+        self.asked.notified().await;
     }
 
-    /// Notes the evaluation of the request with this UID.
-    pub(super) fn mark_evaluated(&self, uid: &str) {
-        let mut state = self.state();
-        state.evaluated.note(uid, (), Instant::now());
-        // The controllers report its IPUs as used before the watch shows that it no longer waits. A second
-        // reservation would leave nothing for the others.
-        let Some((_, entries)) = &mut state.entries else {
-            return;
-        };
-        let is_it = |entry: &QueueEntry| entry.has_precedence && entry.uid == uid;
-        if let Some(index) = entries.iter().position(is_it) {
-            Arc::make_mut(entries)[index].has_precedence = false;
-        }
+    /// The undecided requests are decided.
+    pub(super) fn notify(&self) {
+        self.asked.notify_one();
     }
 
-    /// Reserves IPUs of a controller for the request with this UID until they are requested there.
-    pub(super) fn reserve(&self, uid: &str, controller: &str, ipus: u32) {
-        let told = (Instant::now(), controller.to_owned(), ipus);
-        self.state().reservations.insert(uid.to_owned(), told);
+    /// Whether a reconcile of each waiting partition has asked for a controller, or has ended.
+    pub(super) fn have_all_asked(&self, watched: &Watched) -> bool {
+        let entries = watched.read(|cache| cache.queue(clock::now()));
+        let requests = self.requests();
+        entries
+            .iter()
+            .all(|entry| requests.knows(Uid::of(&entry.uid)))
     }
 
-    /// Drops a reservation whose IPUs were requested: the controller reports the rest.
-    pub(super) fn clear_reservation(&self, uid: &str) {
-        self.state().reservations.remove(uid);
+    /// Drops the requests of partitions that are gone. Returns whether IPUs became free.
+    pub(super) fn drop_gone(&self, watched: &Watched) -> bool {
+        // A request that comes meanwhile waits for the lock, and its partition is in the cache.
+        let mut requests = self.requests();
+        let (names, waiting) = watched.read(|cache| {
+            let names: HashSet<Arc<str>> = cache.names().into_iter().collect();
+            (names, cache.queue(clock::now()))
+        });
+        let waiting: HashSet<Uid> = waiting.iter().map(|entry| Uid::of(&entry.uid)).collect();
+        requests.retain(|name| names.contains(name), |uid| waiting.contains(&uid))
     }
 
-    /// Notes that the request with this UID was served.
+    /// Notes that the partition with this UID was created.
     pub(super) fn served(&self, uid: &str) {
         let mut state = self.state();
-        state.reservations.remove(uid);
         if state.refused.remove(uid).is_some() {
             state.entries = None;
         }
     }
 
-    /// The reservations of all other requests.
-    pub(super) fn reserved_by_others(&self, uid: &str) -> Vec<(String, u32)> {
+    /// Drops the partition with this UID. Returns whether IPUs became free.
+    pub(super) fn forget(&self, uid: &str) -> bool {
         let mut state = self.state();
-        // A request whose attempt could not be recorded is evaluated again, maybe with another result.
-        state
-            .reservations
-            .retain(|_, (told, ..)| told.elapsed() < RESERVATION_LIFETIME);
-        let others = state.reservations.iter().filter(|(other, _)| *other != uid);
-        others
-            .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
-            .collect()
-    }
-
-    /// Drops the request with this UID.
-    pub(super) fn forget(&self, uid: &str) {
-        let mut state = self.state();
-        state.evaluated.forget(uid);
-        state.reservations.remove(uid);
         state.refused.remove(uid);
+        state.requests.forget(Uid::of(uid))
     }
 
-    /// The waiting requests, in order.
+    /// The waiting requests, in order, as they were a moment ago.
     pub(super) fn entries(&self, watched: &Watched, now: Timestamp) -> Arc<[QueueEntry]> {
         let mut state = self.state();
         if let Some((read, entries)) = &state.entries
@@ -139,7 +126,7 @@ impl QueueState {
         entries
     }
 
-    /// Adds to the waiting requests what their objects do not tell: which have precedence, are stalled, or were refused.
+    /// Adds to the waiting requests what their objects do not tell: which are stalled, and which were refused.
     pub(super) fn update(&self, entries: &mut Vec<QueueEntry>) {
         self.state().update(entries);
     }
@@ -159,20 +146,6 @@ impl QueueState {
         found
     }
 
-    /// The waiting requests, in order, without the precedence that they have for seconds after a release: what a status
-    /// says of them stays the same.
-    pub(super) fn lasting_entries(&self, watched: &Watched, now: Timestamp) -> Vec<QueueEntry> {
-        let mut entries = self.entries(watched, now).to_vec();
-        let state = self.state();
-        for entry in &mut entries {
-            let evaluated = state.evaluated.of(&entry.uid);
-            // All of them are evaluated for the first time within seconds.
-            let evaluated = evaluated.map_or(state.began, |((), at)| *at);
-            entry.set_precedence(Some(evaluated.elapsed()), Duration::MAX);
-        }
-        entries
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         // Each change is complete before the next one begins.
         self.state.lock()
@@ -181,11 +154,8 @@ impl QueueState {
 
 impl State {
     fn update(&mut self, entries: &mut Vec<QueueEntry>) {
-        let released_at = self.released_at.elapsed();
         for entry in entries.iter_mut() {
-            let evaluated = self.evaluated.of(&entry.uid);
-            let evaluated = evaluated.map(|((), at)| at.elapsed());
-            entry.set_precedence(evaluated, released_at);
+            entry.is_stalled = self.requests.is_blocked(Uid::of(&entry.uid));
         }
         self.update_refused(entries);
     }
@@ -212,7 +182,6 @@ impl State {
         let tried = refused.filter(|(_, entry)| !waiting.contains(entry.uid.as_str()));
         let tried: Vec<QueueEntry> = tried
             .map(|(_, entry)| QueueEntry {
-                has_precedence: false,
                 is_stalled: false,
                 ..entry.clone()
             })
@@ -250,25 +219,30 @@ mod tests {
         Event::Apply(serde_json::from_value(object).unwrap())
     }
 
+    fn current(queue: &QueueState, watched: &Watched) -> Vec<QueueEntry> {
+        let now = Timestamp::UNIX_EPOCH;
+        let mut entries = watched.read(|cache| cache.queue(now));
+        queue.update(&mut entries);
+        entries
+    }
+
     #[test]
-    fn cached_entries_give_no_precedence_after_an_evaluation() {
+    fn a_request_whose_reconcile_needs_no_controller_is_stalled_until_it_does() {
         let (watched, watch) = watched(namespaces().0, Scope::default());
-        for name in ["earlier", "later"] {
-            watch.apply_event(object(name, &Value::Null));
-        }
-        let queue = QueueState::new();
-        let next = || -> Vec<(String, bool)> {
-            let entries = queue.entries(&watched, Timestamp::UNIX_EPOCH);
-            let one = |entry: &QueueEntry| (entry.name.clone(), entry.has_precedence);
-            entries.iter().map(one).collect()
-        };
-        let both =
-            |earlier, later| vec![("earlier".to_owned(), earlier), ("later".to_owned(), later)];
-        assert_eq!(next(), both(true, true));
-        queue.mark_evaluated("earlier");
-        assert_eq!(next(), both(false, true), "whatever age the entries have");
-        queue.capacity_released();
-        assert_eq!(next(), both(true, true));
+        watch.apply_event(object("a", &Value::Null));
+        let queue = QueueState::default();
+        let partition = watched.read(|cache| cache.get("a")).unwrap().0.unwrap();
+        let uid = Uid::of("a");
+        let is_stalled = || current(&queue, &watched)[0].is_stalled;
+        assert!(!is_stalled() && !queue.have_all_asked(&watched));
+        queue.requests().end_reconcile(uid, true);
+        assert!(is_stalled() && queue.have_all_asked(&watched));
+        assert_eq!(queue.ask(&partition, &watched, |_| true).answer, None);
+        assert!(!is_stalled() && queue.have_all_asked(&watched));
+        watch.apply_event(Event::Init);
+        watch.apply_event(Event::InitDone);
+        assert!(!queue.drop_gone(&watched));
+        assert!(!queue.requests().has_undecided());
     }
 
     #[test]
@@ -283,11 +257,10 @@ mod tests {
                 .map(|outcome| json!({"controller": controller, "id": "p-1", "outcome": outcome}));
             json!({"phase": phase, "attempts": attempts.collect::<Vec<_>>()})
         };
-        let queue = QueueState::new();
+        let queue = QueueState::default();
         let seen = |status: &Value| -> Vec<bool> {
             watch.apply_event(object("a", status));
-            queue.capacity_released();
-            let entries = queue.entries(&watched, Timestamp::UNIX_EPOCH);
+            let entries = current(&queue, &watched);
             entries.iter().map(|entry| entry.is_refused).collect()
         };
         assert_eq!(seen(&status("Pending", None)), [false]);
@@ -309,7 +282,7 @@ mod tests {
             }});
             watch.apply_event(object(name, &status));
         }
-        let queue = QueueState::new();
+        let queue = QueueState::default();
         for (controller, expected) in [
             ("pod1", vec!["a", "c"]),
             ("pod2", vec!["b"]),
@@ -322,21 +295,5 @@ mod tests {
                 .collect();
             assert_eq!(names, expected, "{controller}");
         }
-    }
-
-    #[test]
-    fn a_release_changes_nothing_in_lasting_entries() {
-        let (watched, watch) = watched(namespaces().0, Scope::default());
-        watch.apply_event(object("waits", &Value::Null));
-        let queue = QueueState::new();
-        let lasting = || queue.lasting_entries(&watched, Timestamp::UNIX_EPOCH);
-        let before = lasting();
-        assert!(!before[0].has_precedence && !before[0].is_stalled);
-        queue.mark_evaluated("waits");
-        assert_eq!(lasting(), before);
-        queue.capacity_released();
-        assert_eq!(lasting(), before);
-        let entries = queue.entries(&watched, Timestamp::UNIX_EPOCH);
-        assert!(entries[0].has_precedence);
     }
 }

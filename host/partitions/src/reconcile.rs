@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ipu_api::ipupartition::PartitionOwner;
+use ipu_api::uid::Uid;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
 use ipu_runtime::work_queue::{self, ReconcileError, measured};
 use kube::ResourceExt;
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::cache::Guarded;
 use super::context::Context;
@@ -52,21 +54,28 @@ impl work_queue::StepError for StepError {
 pub(super) async fn reconcile(name: Arc<str>, context: Arc<Context>) -> Option<Duration> {
     let object = context.watched.read(|cache| cache.get(&name))?;
     let owner = object.0.as_ref().map(|partition| &partition.spec.owner);
-    let job = owner.map(|owner| format!("{}/{}", owner.namespace, owner.name));
-    let uid = owner.map_or("", |owner| &owner.uid);
-    let (job, trace_id) = (job.unwrap_or_default(), trace::id(uid));
-    let span = tracing::error_span!("reconcile", partition = &*name, job, trace_id);
-    trace::of_job(&span, uid);
+    let span = span(&name, owner.ok());
     // Without a time limit: a V-IPU controller takes minutes for a large partition.
     let advancing = measured(&context.reconciles, None, advance(&object, &context));
     let outcome = advancing.instrument(span).await;
     outcome.unwrap_or_else(|error| after_error(&object, &error, &context))
 }
 
+/// The span of the work on an IPUPartition of this owner.
+pub(super) fn span(name: &str, owner: Option<&PartitionOwner>) -> Span {
+    let job = owner.map(|owner| format!("{}/{}", owner.namespace, owner.name));
+    let uid = owner.map_or("", |owner| &owner.uid);
+    let (job, trace_id) = (job.unwrap_or_default(), trace::id(uid));
+    let span = tracing::error_span!("reconcile", partition = name, job, trace_id);
+    trace::of_job(&span, uid);
+    span
+}
+
 async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>, StepError> {
     let mut partition = match &object.0 {
         Ok(partition) => partition.clone(),
         Err(invalid) => {
+            context.withdraw(invalid.metadata.uid.as_deref().unwrap_or_default());
             unreadable::tell(context, object, &invalid.error).await;
             return Ok(None);
         }
@@ -80,6 +89,10 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
         // The watch has not delivered the last write yet. Its event triggers the next reconcile.
         return Ok(Some(left));
     }
+    context
+        .queue_state
+        .requests()
+        .begin_reconcile(Uid::of(&uid));
     let mut steps = Steps::default();
     let mut shown = None;
     loop {
@@ -109,6 +122,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
                 return Ok(None);
             }
             Outcome::Done(requeue) => {
+                context.end_request(&partition, false);
                 let idle_rounds = context.count_idle(&uid, steps.has_worked());
                 return Ok(requeue::delay(requeue, idle_rounds));
             }
@@ -123,6 +137,9 @@ fn after_error(
     context: &Context,
 ) -> Option<Duration> {
     let name = object.name_any();
+    if let Ok(partition) = &object.0 {
+        context.end_request(partition, true);
+    }
     match error {
         ReconcileError::Step(StepError::Execute(ExecuteError::Conflict)) => {
             tracing::debug!(partition = name, "changed meanwhile; beginning again");

@@ -10,10 +10,13 @@ use std::time::{Duration, Instant};
 use ipu_api::uid::Uid;
 use parking_lot::Mutex;
 
-use super::queue::{QueueEntry, STALLED_AFTER};
+use super::queue::QueueEntry;
 
 /// Maximum age of the entries.
 const AGE: Duration = Duration::from_secs(1);
+
+/// How long the leader's list of stalled requests counts: it makes a new one about every ten seconds.
+const STALLED_AGE: Duration = Duration::from_mins(1);
 
 /// The queue, as it was last read.
 #[derive(Debug, Default)]
@@ -39,7 +42,7 @@ impl SharedQueue {
         }
         let mut entries = read();
         if let Some((at, stalled)) = &state.stalled
-            && at.elapsed() < STALLED_AFTER
+            && at.elapsed() < STALLED_AGE
         {
             for entry in &mut entries {
                 entry.is_stalled = stalled.contains(&Uid::of(&entry.uid));

@@ -18,6 +18,7 @@ use crate::capacity::{self, Allocations};
 use crate::eviction::{self, EvictionState, RequiredData, Sibling};
 use crate::observations::{Answer, Observation, RemoteState};
 use crate::orphans::{self, Orphans, RemotePartition, Suspects};
+use crate::placement_pass::Pass;
 use crate::placement_request::{self, Candidates, Placement, QueueView, request};
 use crate::queue::{self, QueueEntry};
 use crate::step::{Requeue, Settings, Step};
@@ -111,7 +112,7 @@ pub(super) fn evaluate_eviction<'a>(
         RequiredData::Siblings => of_owner(object, others),
         RequiredData::Everything(_) => {
             let open = Candidates::of(views, cordons.clone()).open;
-            let entries = queue(others.clone(), |_| {}, now);
+            let entries = queue(others.clone(), now);
             let asked = others.clone().flat_map(eviction::open_requests);
             let limit = backfill_limit;
             let open = eviction::capacity_after_queue(object, &entries, asked, open, limit, now);
@@ -120,15 +121,21 @@ pub(super) fn evaluate_eviction<'a>(
     }
 }
 
-/// The queue, in order; `set_precedence` updates each entry.
+/// The queue, in order.
 pub(super) fn queue<'a>(
     objects: impl Iterator<Item = &'a IPUPartition> + Clone,
-    set_precedence: impl Fn(&mut QueueEntry),
     now: Timestamp,
 ) -> Vec<QueueEntry> {
-    let mut entries = queue::entries(objects, now);
-    entries.iter_mut().for_each(set_precedence);
-    entries
+    queue::entries(objects, now)
+}
+
+/// The entry of a partition in this queue.
+pub(super) fn own_entry(
+    object: &IPUPartition,
+    entries: &[QueueEntry],
+    now: Timestamp,
+) -> QueueEntry {
+    queue::own_entry(object, entries, now)
 }
 
 /// The observation of a state that a controller reports.
@@ -152,7 +159,32 @@ pub(super) fn place(
     now: Timestamp,
 ) -> Answer {
     let held = queue.held;
-    let asked = match placement_request::prepare(object, found, queue, now) {
+    let placement = placement_request::prepare(object, found, queue, now);
+    decide(object, (placement, held), controllers, now)
+}
+
+/// The decision of a pass, and of the built-in placement policy. `held` counts the partitions that the owner has or is
+/// getting.
+pub(super) fn place_in(
+    pass: &mut Pass,
+    object: &IPUPartition,
+    held: u32,
+    controllers: &[ControllerRef],
+    now: Timestamp,
+) -> Answer {
+    let placement = pass.prepare(object, held, now);
+    let answer = decide(object, (placement, held), controllers, now);
+    pass.note(object, &answer);
+    answer
+}
+
+fn decide(
+    object: &IPUPartition,
+    (placement, held): (Placement, u32),
+    controllers: &[ControllerRef],
+    now: Timestamp,
+) -> Answer {
+    let asked = match placement {
         Placement::Decided(answer) => return answer,
         Placement::Ask(asked) => asked,
     };
@@ -172,6 +204,17 @@ pub(super) fn held_by_owner<'a>(
     others: impl Iterator<Item = &'a IPUPartition>,
 ) -> u32 {
     of_owner(object, others).held
+}
+
+/// The same, with those in `slots` that have a controller.
+pub(super) fn held_with<'a>(
+    object: &IPUPartition,
+    others: impl Iterator<Item = &'a IPUPartition>,
+    slots: &BTreeSet<u32>,
+) -> u32 {
+    let siblings = eviction::siblings(object, others).map(Sibling::of);
+    let siblings = eviction::with_placed(siblings.collect(), slots);
+    eviction::of_owner(object, &siblings).held
 }
 
 fn of_owner<'a>(

@@ -20,7 +20,7 @@ use kube::{Client, ResourceExt};
 use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
-use self::counter::{Reservation, UsageCounter, UsageVersion};
+use self::counter::{Reservation, UsageCounter};
 
 /// The metadata of a namespace.
 type NamespaceMeta = PartialObjectMeta<Namespace>;
@@ -64,14 +64,9 @@ impl Namespaces {
         self.usage().all()
     }
 
-    /// Returns the current version of the usage.
-    pub fn version(&self) -> UsageVersion {
-        self.usage().version()
-    }
-
-    /// Counts a partition as placed, unless another partition was placed since `version`. Returns whether it was counted.
-    pub fn reserve(&self, reservation: Reservation, version: UsageVersion) -> bool {
-        self.usage().reserve(reservation, version)
+    /// Counts a partition as placed.
+    pub fn reserve(&self, reservation: Reservation) {
+        self.usage().reserve(reservation);
     }
 
     /// Releases the reservation of the IPUPartition with this UID.

@@ -100,7 +100,7 @@ fn decided(
     let found = Candidates::of(views.to_vec(), CordonStates::new());
     let queue = QueueView {
         entries,
-        reservations: &[],
+        assigned: &[],
         held: 0,
         backfill_limit: LIMIT,
     };

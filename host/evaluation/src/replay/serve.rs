@@ -1,4 +1,4 @@
-//! Pure: serves waiting requests with the placement of the operator, as its reconciles do.
+//! Pure: serves waiting requests with the placement of the operator, as its placer does.
 
 use std::cmp::Reverse;
 
@@ -87,7 +87,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
                         requested.refuse(slot, controller, timestamp(now));
                     }
                 }
-                Answer::Wait(reasons) | Answer::Later(reasons) => {
+                Answer::Wait(reasons) => {
                     if let Some(requested) = self.requested.get_mut(&index) {
                         requested.wait(slot, reasons, timestamp(now));
                     }
@@ -112,7 +112,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
         );
         let queue = QueueView {
             entries: &self.queue,
-            reservations: &[],
+            assigned: &[],
             held,
             backfill_limit: self.settings.backfill_limit,
         };

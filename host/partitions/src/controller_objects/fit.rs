@@ -21,8 +21,8 @@ pub(super) struct Fit {
 pub(super) struct Queue<'a> {
     /// The waiting requests, in order.
     pub entries: &'a [QueueEntry],
-    /// IPUs of each controller that requests were assigned and have not requested yet.
-    pub reservations: &'a [(String, u32)],
+    /// IPUs of each controller that are assigned to requests, and not requested there yet.
+    pub assigned: &'a [(String, u32)],
     /// Waiting time after which capacity is reserved for a request.
     pub limit: SignedDuration,
 }
@@ -36,10 +36,10 @@ pub(super) fn fits(
     let me = queue::new_request(1, 1, BTreeMap::new(), now);
     let Queue {
         entries,
-        reservations,
+        assigned,
         limit,
     } = queue;
-    let capacity = queue::capacity_for(&me, entries, reservations, 0, open, limit, now);
+    let capacity = queue::capacity_for(&me, entries, assigned, 0, open, limit, now);
     let mut reserved = capacity.reserved;
     let views = capacity.views.into_iter();
     views
@@ -75,12 +75,12 @@ mod tests {
 
     type Fits = Vec<(u32, Option<String>)>;
 
-    fn largest(entry: QueueEntry, reservations: &[(String, u32)]) -> Fits {
+    fn largest(entry: QueueEntry, assigned: &[(String, u32)]) -> Fits {
         let mut no_nodes = view("pod3", 16, 0);
         no_nodes.has_nodes = false;
         let queue = Queue {
             entries: &[entry],
-            reservations,
+            assigned,
             limit: SignedDuration::from_mins(10),
         };
         let fits = fits(

@@ -77,14 +77,19 @@ fn fits(context: &Context, states: &[ControllerState]) -> BTreeMap<String, Fit> 
     let mut open: Vec<_> = open.map(|state| state.view.clone()).collect();
     context.pool.limit_to_unrefused(&mut open);
     let backfill_limit = context.settings.backfill_limit;
-    let entries = context.queue_state.lasting_entries(&context.watched, now);
+    let entries = context.queue_state.entries(&context.watched, now);
     let stalled = entries.iter().filter(|one| one.is_stalled);
     let stalled = stalled.map(|one| Uid::of(&one.uid)).collect();
     context.watched.set_stalled(stalled);
-    let reservations = context.queue_state.reserved_by_others("");
+    let assigned: Vec<(String, u32)> = context
+        .queue_state
+        .requests()
+        .assignments()
+        .map(|one| (one.controller, one.ipus))
+        .collect();
     let queue = Queue {
         entries: &entries,
-        reservations: &reservations,
+        assigned: &assigned,
         limit: SignedDuration::try_from(backfill_limit).unwrap_or(SignedDuration::MAX),
     };
     fit::fits(open, queue, now)

@@ -90,19 +90,16 @@ impl Small {
     }
 
     /// Whether a timeout or deadline is pending: otherwise the passing of time would change only times that are
-    /// compared with nothing. Reserved capacity is requested before.
+    /// compared with nothing. Assigned capacity is requested before.
     fn is_due(&self, state: &State) -> bool {
-        let is_reserving = state
-            .replicas
-            .iter()
-            .any(|one| !one.reservations.is_empty());
+        let is_assigning = state.replicas.iter().any(|one| !one.assigned.is_empty());
         let has_suspects = state.replicas.iter().any(|one| !one.suspects.is_empty());
         let statuses = state
             .api
             .values()
             .filter_map(|one| one.object.status.as_ref());
         let mut statuses = statuses.filter(|status| self.has_deadline(status));
-        !is_reserving && (has_suspects || statuses.next().is_some())
+        !is_assigning && (has_suspects || statuses.next().is_some())
     }
 
     fn has_deadline(&self, status: &IPUPartitionStatus) -> bool {

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;
@@ -18,7 +17,6 @@ use super::faults::Fault;
 use super::state::{State, Task, Version, ticket};
 use crate::observations::{Answer, Intent, Observation, RemoteState};
 use crate::placement_request::{Candidates, QueueView};
-use crate::queue::QueueEntry;
 use crate::sim_adapter::{self, Reconcile};
 use crate::simulation::api_server::{self, Key};
 use crate::simulation::controllers::Verb;
@@ -101,7 +99,7 @@ impl Small {
         match self.carry_out(state, (who, key), &task, call_fault) {
             Outcome::Observed(observation) => {
                 if matches!(observation, Observation::Created { .. }) {
-                    state.replicas[who].reservations.remove(&key);
+                    state.replicas[who].assigned.remove(&key);
                 }
                 task.evidence.note(&observation);
                 task.core.observe(observation);
@@ -133,11 +131,7 @@ impl Small {
                 task,
                 call_fault,
                 Observation::Written,
-                |object| {
-                    let mut all = object.metadata.finalizers.take().unwrap_or_default();
-                    all.push(labels::PARTITION_FINALIZER.to_owned());
-                    object.metadata.finalizers = Some(all);
-                },
+                with_finalizer,
             ),
             Step::RemoveFinalizer { .. } => release(state, key, task),
             Step::Write(status) => self.write_status(
@@ -185,24 +179,20 @@ impl Small {
         }
     }
 
-    /// The placement decision of a replica. Earlier requests have precedence only as far as the model has no clock of
-    /// seconds: a request that would wait for it need not be evaluated.
+    /// The placement decision of a replica. In the operator, a pass makes it, and a later reconcile takes it. Between them, the
+    /// object may change, as it may here between the decision and the record of it.
     fn place(&self, state: &mut State, (who, key): (usize, Key), object: &IPUPartition) -> Answer {
         let now = self.time(state.clock);
         let seen = state.seen(who);
-        let was_evaluated = |entry: &mut QueueEntry| {
-            entry.set_precedence(Some(Duration::ZERO), Duration::from_hours(1));
-        };
-        let entries = sim_adapter::queue(seen.iter().map(Arc::as_ref), was_evaluated, now);
-        let reservations = state.replicas[who].reservations.iter();
-        let reservations =
-            reservations.filter(|(other, (.., told))| **other != key && *told == state.clock);
-        let reservations: Vec<(String, u32)> = reservations
-            .map(|(_, (name, ipus, _))| (name.clone(), *ipus))
+        let entries = sim_adapter::queue(seen.iter().map(Arc::as_ref), now);
+        let assigned = state.replicas[who].assigned.iter();
+        let assigned: Vec<(String, u32)> = assigned
+            .filter(|(other, _)| **other != key)
+            .map(|(_, assigned)| assigned.clone())
             .collect();
         let queue = QueueView {
             entries: &entries,
-            reservations: &reservations,
+            assigned: &assigned,
             held: sim_adapter::held_by_owner(object, seen.iter().map(Arc::as_ref)),
             backfill_limit: self.settings[state.release].backfill_limit,
         };
@@ -211,8 +201,8 @@ impl Small {
         let known: Vec<ControllerRef> = known.collect();
         let answer = sim_adapter::place(object, found, queue, &known, now);
         if let Answer::Try(controller, _) = &answer {
-            let told = (controller.name.clone(), object.spec.ipus, state.clock);
-            state.replicas[who].reservations.insert(key, told);
+            let assigned = (controller.name.clone(), object.spec.ipus);
+            state.replicas[who].assigned.insert(key, assigned);
         }
         answer
     }
@@ -299,6 +289,12 @@ fn write(
     } else {
         Outcome::Over
     }
+}
+
+fn with_finalizer(object: &mut IPUPartition) {
+    let mut all = object.metadata.finalizers.take().unwrap_or_default();
+    all.push(labels::PARTITION_FINALIZER.to_owned());
+    object.metadata.finalizers = Some(all);
 }
 
 fn release(state: &mut State, key: Key, task: &Task) -> Outcome {

@@ -84,8 +84,8 @@ pub(super) struct Replica {
     /// Its outdated cache since it was paused; none where its watch is up to date.
     pub frozen: Option<BTreeMap<Key, Copied>>,
     pub tasks: BTreeMap<Key, Arc<Task>>,
-    /// The reservation of each object: controller, IPUs and time.
-    pub reservations: BTreeMap<Key, (String, u32, u16)>,
+    /// The controller that is assigned to each object, and its IPUs.
+    pub assigned: BTreeMap<Key, (String, u32)>,
     pub suspects: Suspects,
     pub sweep: Option<Stage>,
 }
@@ -215,7 +215,7 @@ impl State {
     /// A reconcile has ended.
     pub(super) fn ended(&mut self, who: usize, key: Key) {
         self.replicas[who].tasks.remove(&key);
-        self.replicas[who].reservations.remove(&key);
+        self.replicas[who].assigned.remove(&key);
         self.ledger().ended(ticket(who, key));
     }
 

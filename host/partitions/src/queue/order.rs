@@ -1,22 +1,16 @@
 //! Pure: the entries of the queue, and their order.
 
-use std::collections::BTreeMap;
-use std::time::Duration;
-
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition, IPUPartitionStatus};
 use ipu_api::partition_conditions;
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
+use std::collections::BTreeMap;
 
 use ipu_guest_host::context::SizeCount;
 use ipu_guest_host::model::ControllerView;
 
-/// How long an earlier request has precedence after capacity was released. A request that was not evaluated by then waits
-/// for something else, and must not delay others.
-const PRECEDENCE: Duration = Duration::from_secs(15);
-
-/// A request that was not evaluated for this long waits for something other than capacity. Requests are evaluated about
-/// every ten seconds.
-pub const STALLED_AFTER: Duration = Duration::from_mins(1);
+/// How long a request is new. One that has not asked for a controller by then waits for something else, and must not delay
+/// others.
+const NEW_FOR: SignedDuration = SignedDuration::from_secs(15);
 
 /// A position in the queue. Creation times have whole seconds, so names order requests of the same second.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,10 +48,9 @@ pub struct QueueEntry {
     pub missing_members: u32,
     /// Node selector of its owner's Pods.
     pub node_selector: BTreeMap<String, String>,
-    /// Whether it will be evaluated within seconds after a release of capacity. Later requests wait for it.
-    pub has_precedence: bool,
-    /// Whether it was not evaluated for long, because it waits for something other than capacity: nothing is
-    /// reserved for it.
+    /// Whether its decision follows within seconds: later requests leave it what it needs.
+    pub is_expected: bool,
+    /// Whether it waits for something other than capacity: nothing is reserved for it.
     pub is_stalled: bool,
     /// Whether a controller has refused it lately, although enough of its IPUs seemed to be free.
     pub is_refused: bool,
@@ -167,7 +160,7 @@ pub fn entry(partition: &IPUPartition, now: Timestamp) -> QueueEntry {
         was_placed: status.is_some_and(|status| status.generation > 0),
         missing_members: 0,
         node_selector: spec.options.node_selector.clone(),
-        has_precedence: false,
+        is_expected: false,
         is_stalled: false,
         is_refused: status.is_some_and(was_refused),
     }
@@ -196,13 +189,9 @@ pub fn in_order(entries: &mut [QueueEntry]) {
 }
 
 impl QueueEntry {
-    /// Decides whether it has precedence and whether it is stalled. It was evaluated `evaluated` ago, if ever, and
-    /// capacity was released `released` ago.
-    pub fn set_precedence(&mut self, evaluated: Option<Duration>, released: Duration) {
-        let was_evaluated = evaluated.is_some_and(|evaluated| evaluated < released);
-        self.has_precedence = !was_evaluated && released < PRECEDENCE;
-        self.is_stalled =
-            !self.has_precedence && evaluated.is_none_or(|evaluated| evaluated >= STALLED_AFTER);
+    /// Whether it has begun to wait a moment ago, so that its reconcile may not have asked for a controller yet.
+    pub(crate) fn is_new(&self, now: Timestamp) -> bool {
+        now.duration_since(self.since).abs() < NEW_FOR
     }
 
     /// Whether it waits only for capacity.

@@ -34,7 +34,7 @@ fn one(name: &str, ipus: u32, minutes: i64) -> QueueEntry {
         was_placed: false,
         missing_members: 0,
         node_selector: BTreeMap::new(),
-        has_precedence: false,
+        is_expected: false,
         is_stalled: false,
         is_refused: false,
     }
@@ -83,35 +83,26 @@ fn backfill_ends_when_the_earlier_request_has_waited_for_the_limit() {
 }
 
 #[test]
-fn an_earlier_request_with_precedence_is_served_first() {
+fn an_earlier_request_whose_decision_follows_gets_what_it_needs() {
     let pods = [view("pod1", 16, 12), view("pod2", 16, 8)];
     let me = one("me", 4, 1);
-    let earlier = QueueEntry {
-        has_precedence: true,
-        ..one("earlier", 4, 2)
+    let expected = |request| QueueEntry {
+        is_expected: true,
+        ..request
     };
-    assert_eq!(shown(&me, std::slice::from_ref(&earlier), &pods), [0, 8]);
-    let later = QueueEntry {
-        has_precedence: true,
-        ..one("later", 4, 0)
-    };
-    assert_eq!(shown(&me, &[later], &pods), [4, 8]);
-    let too_large = QueueEntry {
-        has_precedence: true,
-        ..one("earlier", 16, 2)
-    };
-    assert_eq!(shown(&me, &[too_large], &pods), [4, 8]);
-}
-
-#[test]
-fn capacity_too_small_for_an_earlier_request_is_reserved_even_with_precedence() {
-    let pods = [view("pod1", 16, 8)];
-    let me = one("me", 4, 1);
-    let earlier = QueueEntry {
-        has_precedence: true,
-        ..one("earlier", 16, 11)
-    };
-    assert_eq!(shown(&me, &[earlier], &pods), [0]);
+    let cases = [
+        (one("earlier", 4, 2), [0, 8]),
+        (one("later", 4, 0), [4, 8]),
+        (one("too-large", 16, 2), [4, 8]),
+        (one("too-large-for-long", 16, 11), [4, 0]),
+    ];
+    for (other, views) in cases {
+        assert_eq!(
+            shown(&me, &[expected(other.clone())], &pods),
+            views,
+            "{other:?}"
+        );
+    }
 }
 
 #[test]
@@ -132,12 +123,9 @@ fn nothing_is_reserved_for_requests_that_capacity_would_not_help() {
 
 #[test]
 fn requests_of_the_same_second_have_an_order() {
-    let pods = [view("pod1", 4, 0)];
-    let [a, b] = ["a", "b"].map(|name| QueueEntry {
-        has_precedence: true,
-        ..one(name, 4, 1)
-    });
-    assert_eq!(shown(&a, std::slice::from_ref(&b), &pods), [4]);
+    let pods = [view("pod1", 4, 1)];
+    let [a, b] = ["a", "b"].map(|name| one(name, 4, 11));
+    assert_eq!(shown(&a, std::slice::from_ref(&b), &pods), [2]);
     assert_eq!(shown(&b, std::slice::from_ref(&a), &pods), [0]);
 }
 
@@ -226,15 +214,11 @@ fn the_reasons_are_the_same_after_an_earlier_request_was_served() {
             view("pod3", 16, 12),
         ]
     };
-    let soon = QueueEntry {
-        has_precedence: true,
-        ..one("soon", 4, 11)
-    };
     let me = one("me", 8, 0);
     // The first one has not waited for the limit, so nothing is reserved for it.
     let mut first = one("first", 16, 5);
     first.position.created = now() - SignedDuration::from_mins(60);
-    let entries = [first, one("big", 16, 12), soon, me.clone()];
+    let entries = [first, one("big", 16, 12), me.clone()];
     let reasons = |entries: &[QueueEntry]| {
         let capacity = capacity_for(&me, entries, &[], 0, pods(), LIMIT, now());
         let full = |controller: &String| WaitingReason {
@@ -244,7 +228,7 @@ fn the_reasons_are_the_same_after_an_earlier_request_was_served() {
         explained(capacity.reserved.keys().map(full).collect(), &capacity)
     };
     let before = reasons(&entries);
-    assert_eq!(before.len(), 2, "{before:?}");
+    assert_eq!(before.len(), 1, "{before:?}");
     assert_eq!(before, reasons(&entries[1..]));
 }
 
@@ -371,26 +355,18 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
 }
 
 #[test]
-fn reservations_count_before_the_controller_reports_them() {
+fn assigned_ipus_count_before_the_controller_reports_them() {
     let me = one("me", 8, 1);
     let pods = || vec![view("pod1", 8, 0), view("pod2", 16, 0)];
-    let after = |reservations: &[(String, u32)]| {
+    let after = |assigned: &[(String, u32)]| -> Vec<u32> {
         let entries = std::slice::from_ref(&me);
-        let capacity = capacity_for(&me, entries, reservations, 0, pods(), LIMIT, now());
-        let largest: Vec<u32> = capacity
-            .views
-            .iter()
-            .map(|view| view.largest_free)
-            .collect();
-        (largest, capacity.is_claimed)
+        let capacity = capacity_for(&me, entries, assigned, 0, pods(), LIMIT, now());
+        let views = capacity.views.iter();
+        views.map(|view| view.largest_free).collect()
     };
-    assert_eq!(after(&[]), (vec![8, 16], false));
-    let told = |ipus| ("pod1".to_owned(), ipus);
+    assert_eq!(after(&[]), [8, 16]);
+    let on_first = |ipus| ("pod1".to_owned(), ipus);
     let gone = ("gone".to_owned(), 8);
-    assert_eq!(after(&[told(4), gone]), (vec![4, 16], true));
-    assert_eq!(
-        after(&[told(4), told(2)]),
-        (vec![4, 16], true),
-        "it is full"
-    );
+    assert_eq!(after(&[on_first(4), gone]), [4, 16]);
+    assert_eq!(after(&[on_first(4), on_first(2)]), [4, 16], "it is full");
 }

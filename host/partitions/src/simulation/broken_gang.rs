@@ -48,6 +48,9 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     while now < end {
         now += LOOK;
         world.run_until(now);
+        if world.holds_a_part(gang) {
+            world.cover(CoveragePoint::HeldInPart);
+        }
         world.gangs_release_in_time(&mut since);
     }
     for (index, id) in std::mem::take(&mut world.foreign) {

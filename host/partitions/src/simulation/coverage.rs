@@ -24,7 +24,7 @@ coverage_points! {
     RemoveForced = "step: a forced removal is requested",
     ResetSent = "step: a reset is requested",
     Placed = "step: the placement policy is asked",
-    WaitedForEarlier = "step: a request waits for an earlier one",
+    DecidedSeveral = "step: a pass decides on several requests",
     EvictionEvaluated = "step: the eviction of a partition is evaluated",
     FinalizerRemoved = "step: the finalizer is removed",
     Rested = "step: nothing is left to do for now",

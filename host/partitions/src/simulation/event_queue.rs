@@ -59,6 +59,8 @@ pub(super) enum Event {
     },
     /// A replica continues its sweep.
     Sweep { who: usize, life: u64, stage: Stage },
+    /// A replica decides on the partitions that need a controller.
+    Pass { who: usize, life: u64 },
     /// The owner reconciles its partitions.
     Tick(usize),
     /// A change of a job.

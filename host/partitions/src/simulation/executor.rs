@@ -129,13 +129,19 @@ impl World {
                 let eviction_state = self.evaluate_eviction(object);
                 self.observe(ticket, Observation::Eviction(eviction_state));
             }
-            Step::Place => {
-                self.cover(CoveragePoint::Placed);
-                let answer = self.place(ticket.who, object);
+            Step::Place => self.place(ticket, object),
+        }
+    }
+
+    fn place(&mut self, ticket: Ticket, object: &IPUPartition) {
+        self.cover(CoveragePoint::Placed);
+        match self.ask(ticket.who, object) {
+            Some(answer) => {
                 // The weakest random numbers that are sufficient: they differ where the API server was restored.
                 let nonce = self.restores;
                 self.observe(ticket, Observation::Placed(answer, nonce));
             }
+            None => self.asked(ticket),
         }
     }
 
@@ -317,7 +323,7 @@ impl World {
             return;
         }
         if sim_adapter::releases(&before, &after) {
-            self.replicas[ticket.who].released_at = self.event_queue.now();
+            self.capacity_released(ticket.who);
         }
         let grace = self.settings.grace.as_millis();
         let grace = grace.try_into().expect("a grace is short");

@@ -111,11 +111,8 @@ impl Watch {
 /// The earliest waiting request.
 fn earliest(world: &World) -> Option<Key> {
     let objects = world.api.list();
-    let found = sim_adapter::queue(
-        objects.map(|(_, stored)| stored.object.as_ref()),
-        |_| {},
-        world.timestamp(),
-    );
+    let objects = objects.map(|(_, stored)| stored.object.as_ref());
+    let found = sim_adapter::queue(objects, world.timestamp());
     let uid = &found.first()?.uid;
     let mut objects = world.api.list();
     let it = objects.find(|(_, stored)| stored.object.metadata.uid.as_ref() == Some(uid));

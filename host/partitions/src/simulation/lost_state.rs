@@ -12,8 +12,9 @@ use super::world::World;
 /// Longest time that a Pod runs, in milliseconds.
 const RUNS: u64 = 300_000;
 
-/// Deadline, in milliseconds, until the first job's Pod runs: forming takes a minute at most.
-const RUNS_WITHIN: u64 = 120_000;
+/// Deadline, in milliseconds, until the Pods of the first jobs run at the same time: forming takes a minute at most, and one of
+/// them may end and start again before.
+const RUNS_WITHIN: u64 = 600_000;
 
 /// Interval between two checks, in milliseconds.
 const LOOK: u64 = 1_000;

@@ -1,84 +1,140 @@
-//! The queue as a replica sees it: its order, and when requests are evaluated.
+//! The queue as a replica sees it, and its passes.
 
-use std::time::Duration;
+use std::sync::Arc;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
 
-use super::api_server::Key;
 use super::coverage::CoveragePoint;
+use super::event_queue::Event;
 use super::sim_adapter;
 use super::world::World;
 use crate::eviction::EvictionState;
 use crate::observations::Answer;
-use crate::placement_request::{Candidates, QueueView};
-use crate::queue::QueueEntry;
+use crate::placement_pass::Pass;
+use crate::placement_request::Candidates;
 
-/// Delay between a release of capacity and the evaluation of waiting requests, in milliseconds.
+/// Delay between a release of capacity and the next pass, in milliseconds.
 const BATCH_DELAY: u64 = 200;
 
-/// Lifetime of a capacity reservation, in milliseconds.
-const RESERVATION_LIFETIME: u64 = 15_000;
-
 impl World {
-    /// The placement decision of a replica for this object: with the queue as it sees it, and inventories that may be
-    /// old.
-    pub(super) fn place(&mut self, who: usize, object: &IPUPartition) -> Answer {
-        let is_old = self.rng.permille(self.fault_rates.calls);
+    /// A reconcile asks for a controller. `None`: it is triggered with the decision of the next pass.
+    pub(super) fn ask(&mut self, who: usize, object: &IPUPartition) -> Option<Answer> {
         let now = self.timestamp();
-        let held = sim_adapter::allocations(self.replicas[who].seen());
-        let removed = self.replicas[who].removed.iter();
-        let removed: Vec<Uid> = removed.map(|id| Uid::of(id)).collect();
+        let replica = &mut self.replicas[who];
+        let entries = sim_adapter::queue(replica.seen(), now);
+        let me = sim_adapter::own_entry(object, &entries, now);
         let listed = self.controllers.iter().filter(|one| one.is_listed);
-        let views = listed.clone().map(|one| {
+        let open = listed.filter(|one| !self.cordons.contains_key(&one.reference.name));
+        let open: Vec<&ControllerRef> = open.map(|one| &one.reference).collect();
+        let asked = replica
+            .requests
+            .ask(object, &me, |controller| open.contains(&controller));
+        if asked.is_freed {
+            self.capacity_released(who);
+        }
+        if asked.answer.is_none() {
+            self.schedule_pass(who, 0);
+        }
+        asked.answer
+    }
+
+    fn schedule_pass(&mut self, who: usize, delay: u64) {
+        let life = self.replicas[who].life;
+        self.event_queue.add(delay, Event::Pass { who, life });
+    }
+
+    /// A replica decides on the partitions that need a controller.
+    pub(super) fn pass(&mut self, who: usize, life: u64) {
+        if self.replicas[who].life != life || self.is_dead(who) || !self.replicas[who].acts {
+            return;
+        }
+        if !self.replicas[who].requests.has_undecided() {
+            return;
+        }
+        let now = self.timestamp();
+        let mut pass = self.begin_pass(who);
+        if pass.has_grown(&self.replicas[who].free) {
+            self.replicas[who].requests.decide_again();
+            pass = self.begin_pass(who);
+        }
+        let listed = self.controllers.iter().filter(|one| one.is_listed);
+        let controllers: Vec<ControllerRef> = listed.map(|one| one.reference.clone()).collect();
+        let (mut decided, mut round) = (0, None);
+        while let Some(turn) = self.replicas[who].requests.next() {
+            if round.is_some_and(|round| round != turn.round) {
+                self.schedule_pass(who, 0);
+                break;
+            }
+            (decided, round) = (decided + 1, Some(turn.round));
+            let replica = &self.replicas[who];
+            let cached = replica.objects().find(|(_, one)| uid(one) == turn.uid);
+            let Some((key, cached)) = cached else {
+                self.replicas[who].requests.withdraw(turn.uid);
+                continue;
+            };
+            let object = turn.partition.clone();
+            let object = object.unwrap_or_else(|| Arc::new(cached.clone()));
+            let slots = replica
+                .requests
+                .placed_slots(Uid::of(&object.spec.owner.uid));
+            let held = sim_adapter::held_with(&object, replica.seen(), &slots);
+            let answer = sim_adapter::place_in(&mut pass, &object, held, &controllers, now);
+            let is_new = self.replicas[who].requests.decided(&turn, answer);
+            if is_new == Some(true) {
+                self.requeue_soon(who, key, 0);
+            }
+        }
+        self.replicas[who].free = pass.free_ipus();
+        if decided > 1 {
+            self.cover(CoveragePoint::DecidedSeveral);
+        }
+    }
+
+    /// A pass with the queue as the replica sees it, and inventories that may be old.
+    fn begin_pass(&mut self, who: usize) -> Pass {
+        let is_old = self.rng.permille(self.fault_rates.calls);
+        let replica = &self.replicas[who];
+        let held = sim_adapter::allocations(replica.seen());
+        let removed: Vec<Uid> = replica.removed.iter().map(|id| Uid::of(id)).collect();
+        let listed = self.controllers.iter().filter(|one| one.is_listed);
+        let views = listed.map(|one| {
             let (inventory, view) = one.view(is_old);
             let known = removed.iter().fold(inventory, |read, id| read.without(*id));
             sim_adapter::withheld((known, view), &held)
         });
-        let controllers: Vec<ControllerRef> = listed.map(|one| one.reference.clone()).collect();
-        let replica = &self.replicas[who];
-        let entries =
-            sim_adapter::queue(replica.seen(), |entry| self.set_precedence(who, entry), now);
-        let uid = object.metadata.uid.clone().unwrap_or_default();
-        let evaluated = self.event_queue.now();
-        let reservations = replica.reservations.iter().filter(|(other, (told, ..))| {
-            **other != uid && evaluated - told < RESERVATION_LIFETIME
-        });
-        let reservations: Vec<(String, u32)> = reservations
-            .map(|(_, (_, name, ipus))| (name.clone(), *ipus))
-            .collect();
+        let mut entries = sim_adapter::queue(replica.seen(), self.timestamp());
+        for entry in &mut entries {
+            entry.is_stalled = replica.requests.is_blocked(Uid::of(&entry.uid));
+        }
+        replica
+            .requests
+            .mark_expected(&mut entries, self.timestamp());
+        let assignments = replica.requests.assignments().collect();
         let found = Candidates::of(views.collect(), self.cordons.clone());
-        let queue = QueueView {
-            reservations: &reservations,
-            entries: &entries,
-            held: sim_adapter::held_by_owner(object, replica.seen()),
-            backfill_limit: self.settings.backfill_limit,
-        };
-        let answer = sim_adapter::place(object, found, queue, &controllers, now);
-        if let Answer::Try(controller, _) = &answer {
-            let told = (evaluated, controller.name.clone(), object.spec.ipus);
-            self.replicas[who].reservations.insert(uid.clone(), told);
-        }
-        self.replicas[who].evaluated.insert(uid, evaluated);
-        if matches!(answer, Answer::Later(_)) {
-            self.cover(CoveragePoint::WaitedForEarlier);
-        }
-        answer
+        Pass::new(found, entries, assignments, self.settings.backfill_limit)
     }
 
-    /// After a release of IPUs, evaluates all waiting requests again.
+    /// After a release of IPUs, all waiting requests are decided again.
     pub(super) fn capacity_released(&mut self, who: usize) {
         if !self.replicas[who].acts {
             return;
         }
-        self.replicas[who].released_at = self.event_queue.now();
-        let seen = self.replicas[who].objects();
-        let waiting: Vec<Key> = seen
-            .filter(|(_, object)| object.is_waiting())
-            .map(|(key, _)| key)
-            .collect();
-        for key in waiting {
-            self.requeue_soon(who, key, BATCH_DELAY);
+        self.replicas[who].requests.decide_again();
+        self.schedule_pass(who, BATCH_DELAY);
+    }
+
+    /// A reconcile of this object ends. A request that it did not need is withdrawn.
+    pub(super) fn end_request(&mut self, who: usize, object: &IPUPartition, has_failed: bool) {
+        let is_waiting = object.is_waiting();
+        let requests = &mut self.replicas[who].requests;
+        let is_freed = if has_failed {
+            requests.fail_reconcile(uid(object), is_waiting)
+        } else {
+            requests.end_reconcile(uid(object), is_waiting)
+        };
+        if is_freed {
+            self.capacity_released(who);
         }
     }
 
@@ -97,11 +153,9 @@ impl World {
         let limit = self.settings.backfill_limit;
         sim_adapter::evaluate_eviction(object, others, views, &self.cordons, limit, now)
     }
+}
 
-    fn set_precedence(&self, who: usize, entry: &mut QueueEntry) {
-        let ago = |time: u64| Duration::from_millis(self.event_queue.now() - time);
-        let replica = &self.replicas[who];
-        let evaluated = replica.evaluated.get(&entry.uid).copied();
-        entry.set_precedence(evaluated.map(ago), ago(replica.released_at));
-    }
+/// The UID of an object.
+pub(super) fn uid(object: &IPUPartition) -> Uid {
+    Uid::of(object.metadata.uid.as_deref().unwrap_or_default())
 }

@@ -8,10 +8,12 @@ use super::api_server::{Key, Stored};
 use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Reply, Ticket};
 use super::evidence::Evidence;
+use super::queue::uid;
 use super::sim_adapter::{self, Reconcile};
 use super::world::World;
 use crate::observations::Observation;
 use crate::orphans::Suspects;
+use crate::placement_queue::PlacementQueue;
 use crate::step::{Requeue, Step};
 
 /// One replica: a process with a cache, reconciles that are under way, and a sweep.
@@ -29,14 +31,12 @@ pub(super) struct Replica {
     pub life: u64,
     pub suspects: Suspects,
     pub tasks: BTreeMap<Key, Task>,
-    /// By UID: when each object was last evaluated.
-    pub evaluated: BTreeMap<String, u64>,
-    /// By UID: the reservation of each object.
-    pub reservations: BTreeMap<String, (u64, String, u32)>,
+    /// The partitions that need a controller.
+    pub requests: PlacementQueue,
+    /// Free IPUs of each controller at the end of the last pass.
+    pub free: BTreeMap<String, u32>,
     /// Removals that controllers have accepted.
     pub removed: BTreeSet<String>,
-    /// When IPUs were last released, in the view of this replica.
-    pub released_at: u64,
     cache: BTreeMap<Key, Stored>,
     /// Changes of the log that its watch has delivered.
     position: usize,
@@ -93,7 +93,6 @@ impl World {
         let replica = &mut self.replicas[who];
         replica.dead_until = 0;
         replica.position = self.api.log().len();
-        replica.released_at = self.event_queue.now();
         replica.cache = self
             .api
             .list()
@@ -121,12 +120,15 @@ impl World {
             let change = &self.api.log()[index];
             let key = change.key;
             let replica = &mut self.replicas[who];
-            let before = if let Some(stored) = &change.now {
+            let (before, is_freed) = if let Some(stored) = &change.now {
                 sim_adapter::clear_owned(&mut replica.suspects, &stored.object);
-                replica.cache.insert(key, stored.clone())
+                (replica.cache.insert(key, stored.clone()), false)
             } else {
                 replica.idle_rounds.remove(&key);
-                replica.cache.remove(&key)
+                let gone = replica.cache.remove(&key);
+                let forget = |gone: &Stored| replica.requests.forget(uid(&gone.object));
+                let is_freed = gone.as_ref().is_some_and(forget);
+                (gone, is_freed)
             };
             let status = |stored: &Stored| stored.object.status.clone().unwrap_or_default();
             let after = change.now.as_ref().map(status).unwrap_or_default();
@@ -137,7 +139,7 @@ impl World {
             } else if replica.cache.contains_key(&key) {
                 self.trigger(who, key, 0);
             }
-            if releases {
+            if releases || is_freed {
                 self.capacity_released(who);
             }
         }
@@ -174,6 +176,7 @@ impl World {
         let Some(read) = replica.cache.get(&key).cloned() else {
             return;
         };
+        replica.requests.begin_reconcile(uid(&read.object));
         let is_old = self.api.get(key).map(|one| one.version) != Some(read.version);
         self.numbers += 1;
         let serial = self.numbers;
@@ -199,8 +202,7 @@ impl World {
         }
         let replica = &mut self.replicas[who];
         replica.acts = true;
-        replica.released_at = self.event_queue.now();
-        replica.evaluated.clear();
+        replica.requests = PlacementQueue::default();
         self.cover(CoveragePoint::TookOver);
         let keys: Vec<Key> = self.replicas[who].cache.keys().copied().collect();
         for key in keys {
@@ -225,7 +227,7 @@ impl World {
         match task.core.decide(&settings, &renamed, now) {
             Step::Done(requeue) => {
                 self.cover(CoveragePoint::Rested);
-                self.requeue(ticket, requeue);
+                self.requeue(ticket, requeue, false);
             }
             step => {
                 task.step = Some(step);
@@ -249,21 +251,21 @@ impl World {
                 return;
             }
             Reply::Released => {
-                self.finish(ticket, None);
+                self.finish(ticket, None, false);
                 self.capacity_released(ticket.who);
                 return;
             }
             Reply::Conflict => {
-                self.finish(ticket, Some(100));
+                self.finish(ticket, Some(100), true);
                 return;
             }
             Reply::Broken => {
-                self.requeue(ticket, Requeue::Blocked);
+                self.requeue(ticket, Requeue::Blocked, true);
                 return;
             }
         };
         let has_requested = matches!(observation, Observation::Created { .. });
-        let uid = task.core.object.metadata.uid.clone().unwrap_or_default();
+        let uid = uid(&task.core.object);
         let releases_capacity = matches!(observation, Observation::Removed { .. });
         let agreed = match &observation {
             Observation::Removed { id, error: None } => Some(id.clone()),
@@ -273,7 +275,7 @@ impl World {
         task.core.observe(observation);
         self.replicas[ticket.who].removed.extend(agreed);
         if has_requested {
-            self.replicas[ticket.who].reservations.remove(&uid);
+            self.replicas[ticket.who].requests.requested(uid);
         }
         self.decide(ticket);
         if releases_capacity {
@@ -281,7 +283,7 @@ impl World {
         }
     }
 
-    fn requeue(&mut self, ticket: Ticket, requeue: Requeue) {
+    fn requeue(&mut self, ticket: Ticket, requeue: Requeue, has_failed: bool) {
         let has_worked = self.task(ticket).is_some_and(|task| task.core.has_worked());
         let idle_rounds = self.replicas[ticket.who]
             .idle_rounds
@@ -289,13 +291,21 @@ impl World {
             .or_default();
         *idle_rounds = if has_worked { 0 } else { *idle_rounds + 1 };
         let pause = sim_adapter::pause(requeue, *idle_rounds);
-        self.finish(ticket, pause);
+        self.finish(ticket, pause, has_failed);
+    }
+
+    /// A reconcile has asked for a controller, and ends.
+    pub(super) fn asked(&mut self, ticket: Ticket) {
+        self.requeue(ticket, Requeue::ForCapacity, false);
     }
 
     /// A reconcile has ended. The next one follows after this delay, or at the next change.
-    fn finish(&mut self, ticket: Ticket, pause: Option<u64>) {
+    fn finish(&mut self, ticket: Ticket, pause: Option<u64>, has_failed: bool) {
         let Ticket { who, key, .. } = ticket;
         let ended = self.replicas[who].tasks.remove(&key);
+        if let Some(task) = &ended {
+            self.end_request(who, &task.core.object, has_failed);
+        }
         if ended.is_some_and(|task| task.again) {
             self.trigger(who, key, 0);
         } else if let Some(pause) = pause {

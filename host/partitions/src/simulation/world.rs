@@ -192,6 +192,7 @@ impl World {
                 then,
             } => self.progress(controller, &id, then),
             Event::Sweep { who, life, stage } => self.sweep(who, life, stage),
+            Event::Pass { who, life } => self.pass(who, life),
             Event::Tick(job) => self.tick(job),
             Event::Fate(job, fate) => self.fate(job, fate),
             Event::PodEnds(pod) => self.pod_ends(pod),
@@ -203,7 +204,10 @@ impl World {
     /// Defers the events of a paused replica.
     fn unless_it_stands(&mut self, event: Event) -> Option<Event> {
         let who = match &event {
-            Event::Watch { who, .. } | Event::Wake { who, .. } | Event::Sweep { who, .. } => *who,
+            Event::Watch { who, .. }
+            | Event::Wake { who, .. }
+            | Event::Pass { who, .. }
+            | Event::Sweep { who, .. } => *who,
             Event::Send(ticket) | Event::Reply(ticket, _) => ticket.who,
             _ => return Some(event),
         };

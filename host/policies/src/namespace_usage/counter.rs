@@ -1,8 +1,7 @@
 //! Pure: counts the IPUs that every namespace has and requests, from the IPUPartitions.
 //!
-//! A quota in a placement policy must hold if two partitions are placed at the same time. So the usage that a policy sees
-//! has a version, and its decision "try" counts at once (`reserve`), unless another partition was placed since that
-//! version. Then the operator calls the policy again.
+//! A quota in a placement policy must hold if two partitions are placed shortly after one another. Decisions are made one at a
+//! time, and the decision "try" counts at once (`reserve`), before the watch shows its result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,12 +21,7 @@ pub struct UsageCounter {
     partitions: Store<Uid, PartitionUsage>,
     /// The usage by namespace. The entries of the partitions share the names.
     namespaces: BTreeMap<Arc<str>, Usage>,
-    placements: u64,
 }
-
-/// A version of the usage. Between two equal versions no partition was placed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UsageVersion(u64);
 
 /// A partition that a placement policy has just placed, before the operator writes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,11 +138,6 @@ impl UsageCounter {
         }
     }
 
-    /// Returns the current version, for `reserve`.
-    pub fn version(&self) -> UsageVersion {
-        UsageVersion(self.placements)
-    }
-
     /// Returns the usage of a namespace without the partition with the UID `excluded`. `None` until the partitions are listed.
     pub fn of(&self, namespace: &str, excluded: &str) -> Option<Usage> {
         if !self.partitions.is_listed() {
@@ -174,13 +163,9 @@ impl UsageCounter {
         others(&self.namespaces, namespace)
     }
 
-    /// Counts a partition as placed, unless another partition was placed since `version`. Returns whether it was counted.
-    pub fn reserve(&mut self, reservation: Reservation, version: UsageVersion) -> bool {
-        if self.version() != version {
-            return false;
-        }
+    /// Counts a partition as placed.
+    pub fn reserve(&mut self, reservation: Reservation) {
         self.replace(reservation.uid, reservation.usage);
-        true
     }
 
     /// Releases a reservation.
@@ -201,12 +186,9 @@ impl UsageCounter {
 
     fn count(&mut self, change: Change<Uid, PartitionUsage>) {
         let now = self.partitions.objects().get(&change.key);
-        let has = now.map(PartitionUsage::usage).unwrap_or_default();
-        let had = change.before.as_ref().map(PartitionUsage::usage);
-        self.placements += u64::from(has.ipus > had.unwrap_or_default().ipus);
         if let Some(now) = now {
             let usage = self.namespaces.entry(Arc::clone(&now.namespace));
-            adjust(usage.or_default(), has, u32::saturating_add);
+            adjust(usage.or_default(), now.usage(), u32::saturating_add);
         }
         if let Some(before) = change.before {
             self.subtract(&before);

@@ -8,21 +8,26 @@ const DAY: i64 = 24 * 60;
 /// A week in minutes.
 const WEEK: i64 = 7 * DAY;
 
+/// So many controllers, each half full.
+fn pods(count: usize) -> Vec<ControllerView> {
+    let pods = (0..count).map(|number| view(&format!("pod{number:02}"), 16, 8));
+    pods.collect()
+}
+
+/// So many large requests. The latest one has waited for so many minutes.
+fn large(count: i64, minutes: i64) -> Vec<QueueEntry> {
+    let large = (0..count).map(|number| one(&format!("large-{number}"), 16, minutes + number));
+    large.collect()
+}
+
+/// How many of these controllers are reserved for earlier requests.
+fn reserved(others: &[QueueEntry], pods: &[ControllerView]) -> usize {
+    let shown = shown(&one("me", 2, 0), others, pods).into_iter();
+    shown.filter(|largest| *largest == 0).count()
+}
+
 #[test]
 fn only_a_share_of_the_controllers_is_reserved() {
-    let pods = |count: usize| {
-        let pods = (0..count).map(|number| view(&format!("pod{number:02}"), 16, 8));
-        pods.collect::<Vec<_>>()
-    };
-    let me = one("me", 2, 0);
-    let large = |count: i64, minutes: i64| -> Vec<QueueEntry> {
-        let large = (0..count).map(|number| one(&format!("large-{number}"), 16, minutes + number));
-        large.collect()
-    };
-    let reserved = |others: &[QueueEntry], pods: &[ControllerView]| {
-        let shown = shown(&me, others, pods).into_iter();
-        shown.filter(|largest| *largest == 0).count()
-    };
     let cases = [
         ("one of a few", large(5, 50), 7, 1),
         ("an eighth", large(5, 50), 16, 2),
@@ -57,23 +62,25 @@ fn only_a_share_of_the_controllers_is_reserved() {
             );
         }
     }
-    // So do all controllers, if a gang needs all of them.
-    let gang = |minutes| QueueEntry {
-        gang: 2,
+}
+
+#[test]
+fn the_earliest_gang_gets_as_many_controllers_as_it_needs() {
+    let gang = |size, minutes| QueueEntry {
+        gang: size,
         ..one("gang", 16, minutes)
     };
-    for (minutes, expected) in [(10, 1), (20, 2), (DAY, 0), (2 * DAY, 2)] {
-        assert_eq!(reserved(&[gang(minutes)], &pods(2)), expected, "{minutes}");
-    }
-    // The earliest gang gets as many controllers as it needs, one after each limit.
-    let gang = |minutes| QueueEntry {
-        gang: 3,
-        ..one("gang", 16, minutes)
-    };
+    // One more after each limit.
     for (minutes, expected) in [(10, 1), (20, 2), (30, 3), (2 * WEEK, 3), (3 * WEEK, 4)] {
-        assert_eq!(reserved(&[gang(minutes)], &pods(7)), expected, "{minutes}");
+        let reserved = reserved(&[gang(3, minutes)], &pods(7));
+        assert_eq!(reserved, expected, "{minutes}");
     }
-    assert_eq!(reserved(&[one("large", 16, 50), gang(40)], &pods(7)), 1);
+    assert_eq!(reserved(&[one("large", 16, 50), gang(3, 40)], &pods(7)), 1);
+    // All controllers serve others for half of the time, if the gang needs all of them.
+    for (minutes, expected) in [(10, 1), (20, 2), (DAY, 0), (2 * DAY, 2)] {
+        let reserved = reserved(&[gang(2, minutes)], &pods(2));
+        assert_eq!(reserved, expected, "{minutes}");
+    }
 }
 
 /// The hours until a request for 64 IPUs is served by controllers of 64, so many of which have a job of 1 IPU that never
@@ -144,16 +151,11 @@ fn controllers_that_refuse_a_request_are_reserved_for_it_after_a_day() {
         is_refused: true,
         ..one("refused", 32, minutes)
     };
-    let precedes = QueueEntry {
-        has_precedence: true,
-        ..refused(1_440)
-    };
     let cases = [
         ("before the limit", refused(9), [32, 32, 16]),
         ("on the first day", refused(1_430), [32, 32, 16]),
         ("after it", refused(1_440), [32, 0, 16]),
         ("a week later", refused(8 * DAY + 10), [0, 0, 16]),
-        ("with precedence", precedes, [32, 0, 16]),
         (
             "it waits for a policy",
             one("fits", 32, 1_440),

@@ -1,0 +1,127 @@
+//! Pure: one pass over the partitions that need a V-IPU controller, with the capacity and the queue at its beginning.
+//!
+//! IPUs that become free during a pass are left to the next one: otherwise a later request would get what an earlier one,
+//! which was decided before it, waits for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::uid::Uid;
+use jiff::Timestamp;
+
+use super::observations::Answer;
+use super::placement_queue::Assignment;
+use super::placement_request::{self, Candidates, Placement, QueueView};
+use super::queue::QueueEntry;
+
+/// The capacity and the queue at the beginning of a pass, and the assignments until now.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    found: Candidates,
+    entries: Vec<QueueEntry>,
+    backfill_limit: Duration,
+    /// By partition: the controller, and the IPUs.
+    assigned: BTreeMap<Uid, (String, u32)>,
+    /// The sum of the assigned IPUs of each controller.
+    sums: BTreeMap<String, u32>,
+}
+
+impl Pass {
+    /// A pass with these controllers and this queue. The assignments are older than the controllers' capacity.
+    pub(crate) fn new(
+        found: Candidates,
+        mut entries: Vec<QueueEntry>,
+        assignments: Vec<Assignment>,
+        backfill_limit: Duration,
+    ) -> Self {
+        let is_assigned: BTreeSet<Uid> = assignments.iter().map(|one| one.uid).collect();
+        entries.retain(|entry| waits_on(entry) || !is_assigned.contains(&Uid::of(&entry.uid)));
+        let mut pass = Self {
+            found,
+            entries,
+            backfill_limit,
+            assigned: BTreeMap::new(),
+            sums: BTreeMap::new(),
+        };
+        for Assignment {
+            uid,
+            controller,
+            ipus,
+        } in assignments
+        {
+            pass.assign(uid, controller, ipus);
+        }
+        pass
+    }
+
+    /// Prepares the decision on this partition, the next one in the queue. `held` counts the partitions of its gang that the
+    /// owner has or is getting.
+    pub(crate) fn prepare(
+        &mut self,
+        partition: &IPUPartition,
+        held: u32,
+        now: Timestamp,
+    ) -> Placement {
+        let uid = uid(partition);
+        if let Some((controller, ipus)) = self.assigned.remove(&uid)
+            && let Some(sum) = self.sums.get_mut(&controller)
+        {
+            *sum = sum.saturating_sub(ipus);
+        }
+        let assigned: Vec<(String, u32)> = self.sums.clone().into_iter().collect();
+        let queue = QueueView {
+            entries: &self.entries,
+            assigned: &assigned,
+            held,
+            backfill_limit: self.backfill_limit,
+        };
+        placement_request::prepare(partition, self.found.clone(), queue, now)
+    }
+
+    /// Notes the decision on a partition.
+    pub(crate) fn note(&mut self, partition: &IPUPartition, answer: &Answer) {
+        let Answer::Try(controller, _) = answer else {
+            return;
+        };
+        self.assign(uid(partition), controller.name.clone(), partition.spec.ipus);
+        let uid = partition.metadata.uid.as_deref();
+        self.entries
+            .retain(|entry| waits_on(entry) || Some(entry.uid.as_str()) != uid);
+    }
+
+    /// Free IPUs of each open controller that are not assigned.
+    pub(crate) fn free_ipus(&self) -> BTreeMap<String, u32> {
+        let free = self.found.open.iter().map(|view| {
+            let assigned = self.sums.get(&view.name).copied().unwrap_or(0);
+            let free = view.free_ipus().saturating_sub(assigned);
+            (view.name.clone(), free)
+        });
+        free.collect()
+    }
+
+    /// Whether more IPUs of an open controller are free than `before`.
+    pub(crate) fn has_grown(&self, before: &BTreeMap<String, u32>) -> bool {
+        let known = |name: &String| before.get(name).copied().unwrap_or(0);
+        let mut free = self.free_ipus().into_iter();
+        free.any(|(name, free)| free > known(&name))
+    }
+
+    fn assign(&mut self, uid: Uid, controller: String, ipus: u32) {
+        *self.sums.entry(controller.clone()).or_default() += ipus;
+        self.assigned.insert(uid, (controller, ipus));
+    }
+}
+
+fn uid(partition: &IPUPartition) -> Uid {
+    Uid::of(partition.metadata.uid.as_deref().unwrap_or_default())
+}
+
+/// Whether a request counts as waiting although a controller is assigned to it: its controllers have refused it lately, and
+/// may do so again. Otherwise others would get the capacity that is reserved for it whenever it is tried.
+fn waits_on(entry: &QueueEntry) -> bool {
+    entry.is_refused
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! Tests of a pass: what one decision leaves for the next ones, of others and of the same gang.
+
+use ipu_api::ipupartition::{ControllerRef, DecidedBy};
+use jiff::Timestamp;
+use serde_json::json;
+use vipu_client::cordon::CordonStates;
+
+use super::*;
+use crate::queue;
+use crate::samples;
+
+const LIMIT: Duration = Duration::from_mins(10);
+
+fn partition(name: &str, owner: &str, gang: Option<u32>) -> IPUPartition {
+    let object = json!({
+        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+        "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {
+            "owner": {
+                "apiVersion": "v1", "kind": "K", "namespace": "default", "name": owner,
+                "uid": owner,
+            },
+            "slot": 0, "ipus": 4, "gcds": 1, "options": {"gangSize": gang},
+        },
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn entries(partitions: &[&IPUPartition]) -> Vec<QueueEntry> {
+    queue::entries(partitions.iter().copied(), Timestamp::UNIX_EPOCH)
+}
+
+/// One controller with so many free IPUs of 16.
+fn found(free: u32) -> Candidates {
+    let view = samples::view("pod1:8090", 16, 16 - free);
+    Candidates::of(vec![view], CordonStates::new())
+}
+
+/// The largest partition that the pass offers for this one. `None`: it waits without a request to the policy.
+fn offered(pass: &mut Pass, partition: &IPUPartition, held: u32) -> Option<u32> {
+    match pass.prepare(partition, held, Timestamp::UNIX_EPOCH) {
+        Placement::Decided(_) => None,
+        Placement::Ask(request) => Some(request.views()[0].largest_free),
+    }
+}
+
+fn chosen() -> Answer {
+    let controller = ControllerRef {
+        name: "pod1:8090".to_owned(),
+        ..samples::controller()
+    };
+    let by = DecidedBy {
+        policy: "built-in".to_owned(),
+        digest: None,
+    };
+    Answer::Try(controller, by)
+}
+
+#[test]
+fn what_one_partition_gets_is_not_offered_to_the_next() {
+    let [a, b] = ["a", "b"].map(|name| partition(name, name, None));
+    let mut pass = Pass::new(found(8), entries(&[&a, &b]), Vec::new(), LIMIT);
+    assert_eq!(offered(&mut pass, &a, 0), Some(8));
+    pass.note(&a, &chosen());
+    assert_eq!(offered(&mut pass, &b, 0), Some(4));
+    pass.note(&b, &Answer::Wait(Vec::new()));
+    assert_eq!(offered(&mut pass, &b, 0), Some(4), "it waits");
+}
+
+#[test]
+fn what_is_assigned_already_is_offered_only_to_the_same_partition() {
+    let [a, b] = ["a", "b"].map(|name| partition(name, name, None));
+    let assignment = Assignment {
+        uid: Uid::of("a"),
+        controller: "pod1:8090".to_owned(),
+        ipus: 4,
+    };
+    let mut pass = Pass::new(found(8), entries(&[&a, &b]), vec![assignment], LIMIT);
+    let free = |pass: &Pass| pass.free_ipus().into_values().sum::<u32>();
+    assert_eq!((offered(&mut pass, &b, 0), free(&pass)), (Some(4), 4));
+    let before = pass.free_ipus();
+    // Its controller has refused it.
+    assert_eq!((offered(&mut pass, &a, 0), free(&pass)), (Some(8), 8));
+    assert!(pass.has_grown(&before) && !pass.has_grown(&pass.free_ipus()));
+}
+
+#[test]
+fn a_gang_is_placed_if_all_members_without_a_controller_fit() {
+    let members = ["a", "b", "c"].map(|name| partition(name, "owner", Some(3)));
+    let [a, b, c] = &members;
+    let mut pass = Pass::new(found(12), entries(&[a, b, c]), Vec::new(), LIMIT);
+    for (held, member) in (0..).zip([a, b, c]) {
+        assert!(offered(&mut pass, member, held).is_some(), "{member:?}");
+        pass.note(member, &chosen());
+    }
+    let mut pass = Pass::new(found(8), entries(&[a, b, c]), Vec::new(), LIMIT);
+    assert_eq!(offered(&mut pass, a, 0), None, "only two of three fit");
+}

@@ -1,0 +1,322 @@
+//! Pure: the partitions that need a V-IPU controller. They are decided one at a time, in the order of the queue.
+//!
+//! A reconcile asks for a decision, and ends. A pass decides on all requests that are undecided, and the partitions with a new
+//! decision are reconciled again. A chosen controller is assigned until the partition is requested there, so that no other
+//! decision counts the same IPUs.
+
+mod request;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use ipu_api::ipupartition::{ControllerRef, IPUPartition};
+use ipu_api::uid::Uid;
+use ipu_runtime::interned::Interned;
+use jiff::Timestamp;
+
+use super::observations::Answer;
+use super::queue::QueueEntry;
+use request::{Key, Request, State, input};
+
+/// A request that fails so many times in a row is withdrawn: others get its capacity.
+const FAILURES_MAX: u8 = 4;
+
+/// The requests of all partitions that need a controller.
+#[derive(Debug, Default)]
+pub(crate) struct PlacementQueue {
+    requests: BTreeMap<Uid, Request>,
+    /// By round and order. In a round each request is decided once, so that earlier ones, which ask again and again, do not
+    /// keep later ones waiting.
+    undecided: BTreeSet<Key>,
+    /// The present round.
+    round: u64,
+    /// Waiting partitions whose last reconcile needed no controller, because something else stops it.
+    blocked: BTreeSet<Uid>,
+    decisions: Interned<Answer>,
+    /// The last number of a request.
+    numbers: u64,
+}
+
+/// The next request that is decided.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    /// UID of the partition.
+    pub uid: Uid,
+    /// Name of the partition.
+    pub name: String,
+    /// The partition. `None`: that of the cache.
+    pub partition: Option<Arc<IPUPartition>>,
+    /// Its round. Each begins with the capacity at that time.
+    pub round: u64,
+    number: u64,
+}
+
+/// IPUs that are assigned to a partition, and not requested yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Assignment {
+    /// UID of the partition.
+    pub uid: Uid,
+    /// Name of the controller.
+    pub controller: String,
+    /// The IPUs.
+    pub ipus: u32,
+}
+
+/// The reply to a reconcile that needs a controller.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// The decision. `None`: it follows.
+    pub answer: Option<Answer>,
+    /// Whether the IPUs of an earlier decision became free.
+    pub is_freed: bool,
+}
+
+impl PlacementQueue {
+    /// A reconcile begins. It has not asked yet.
+    pub(crate) fn begin_reconcile(&mut self, uid: Uid) {
+        if let Some(request) = self.requests.get_mut(&uid) {
+            request.is_needed = false;
+        }
+    }
+
+    /// A reconcile ends. A request that it did not need is withdrawn. Returns whether IPUs became free.
+    pub(crate) fn end_reconcile(&mut self, uid: Uid, is_waiting: bool) -> bool {
+        if let Some(request) = self.requests.get_mut(&uid)
+            && request.is_needed
+        {
+            request.failures = 0;
+            return false;
+        }
+        if is_waiting {
+            self.blocked.insert(uid);
+        }
+        self.withdraw(uid)
+    }
+
+    /// A reconcile fails. The next one gets the same controller: one failed write must not cost a request what it has waited
+    /// for. Returns whether IPUs became free.
+    pub(crate) fn fail_reconcile(&mut self, uid: Uid, is_waiting: bool) -> bool {
+        let Some(request) = self.requests.get_mut(&uid) else {
+            return false;
+        };
+        request.failures = request.failures.saturating_add(1);
+        request.is_needed = request.failures < FAILURES_MAX;
+        if !request.is_needed {
+            return self.end_reconcile(uid, is_waiting);
+        }
+        if let State::Decided { is_taken, .. } = &mut request.state {
+            *is_taken = false;
+        }
+        false
+    }
+
+    /// Returns the decision for this partition with the queue entry `me`. Each decision is returned once: a reconcile does not
+    /// act on an old one. A controller that is not open any more is not returned.
+    pub(crate) fn ask(
+        &mut self,
+        partition: &IPUPartition,
+        me: &QueueEntry,
+        is_open: impl Fn(&ControllerRef) -> bool,
+    ) -> Asked {
+        let (uid, input) = (Uid::of(&me.uid), input(partition));
+        self.blocked.remove(&uid);
+        let is_same =
+            |request: &Request| request.input == input && request.controller().is_none_or(&is_open);
+        let known = self.requests.get(&uid);
+        if known.is_some_and(|known| is_same(known) && !known.is_over()) {
+            let answer = self.ask_again(uid, partition, me);
+            return Asked {
+                answer,
+                is_freed: false,
+            };
+        }
+        // It has been decided in this round: others come first.
+        let round = known.map_or(0, |known| known.round);
+        let is_freed = self.withdraw(uid);
+        self.numbers += 1;
+        let round = round.max(self.round);
+        let request = Request::new(partition, me, (self.numbers, round, input));
+        self.undecided.insert(request.key(uid));
+        self.requests.insert(uid, request);
+        Asked {
+            answer: None,
+            is_freed,
+        }
+    }
+
+    /// Whether a request is undecided.
+    pub(crate) fn has_undecided(&self) -> bool {
+        !self.undecided.is_empty()
+    }
+
+    /// Whether a request has a decision other than a controller.
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.requests.values().any(Request::waits)
+    }
+
+    /// All requests without a controller are decided again.
+    pub(crate) fn decide_again(&mut self) {
+        let round = self.round;
+        for (uid, request) in self.requests.iter_mut().filter(|(_, one)| one.waits()) {
+            if let State::Decided { answer, is_taken } = &request.state {
+                request.state = State::Undecided {
+                    partition: None,
+                    before: Some(Arc::clone(answer)),
+                    is_awaited: !is_taken,
+                };
+                request.round = round.max(request.round);
+                self.undecided.insert(request.key(*uid));
+            }
+        }
+    }
+
+    /// The earliest undecided request of the present round, or of the next one.
+    pub(crate) fn next(&mut self) -> Option<Turn> {
+        let (round, order, uid) = self.undecided.first()?;
+        self.round = *round;
+        let request = self.requests.get(uid)?;
+        let partition = match &request.state {
+            State::Undecided { partition, .. } => partition.clone(),
+            State::Decided { .. } | State::Requested => None,
+        };
+        Some(Turn {
+            uid: *uid,
+            name: order.1.clone(),
+            partition,
+            round: *round,
+            number: request.number,
+        })
+    }
+
+    /// Stores a decision. Returns whether a reconcile follows: it waits for the decision, or the decision differs from the one
+    /// before. `None`: the request has changed meanwhile.
+    pub(crate) fn decided(&mut self, turn: &Turn, answer: Answer) -> Option<bool> {
+        let request = self.requests.get_mut(&turn.uid)?;
+        let State::Undecided {
+            before, is_awaited, ..
+        } = &request.state
+        else {
+            return None;
+        };
+        if request.number != turn.number {
+            return None;
+        }
+        self.undecided.remove(&request.key(turn.uid));
+        let is_new = *is_awaited || before.as_deref() != Some(&answer);
+        let known = self.decisions.known(&answer);
+        let answer = known.unwrap_or_else(|| self.decisions.insert(Arc::new(answer)));
+        request.state = State::Decided {
+            answer,
+            is_taken: !is_new,
+        };
+        request.round = turn.round + 1;
+        Some(is_new)
+    }
+
+    /// The partition with this UID is requested now: its controller reports the IPUs, unless the request fails.
+    pub(crate) fn requested(&mut self, uid: Uid) {
+        let request = self.requests.get_mut(&uid);
+        if let Some(request) = request.filter(|one| one.controller().is_some()) {
+            request.state = State::Requested;
+        }
+    }
+
+    /// Drops the request of this partition. Returns whether IPUs became free.
+    pub(crate) fn withdraw(&mut self, uid: Uid) -> bool {
+        let Some(request) = self.requests.remove(&uid) else {
+            return false;
+        };
+        self.undecided.remove(&request.key(uid));
+        request.controller().is_some()
+    }
+
+    /// Drops the partition with this UID, which is gone. Returns whether IPUs became free.
+    pub(crate) fn forget(&mut self, uid: Uid) -> bool {
+        self.blocked.remove(&uid);
+        self.withdraw(uid)
+    }
+
+    /// Drops all requests of partitions that are not there. Returns whether IPUs became free.
+    pub(crate) fn retain(
+        &mut self,
+        is_there: impl Fn(&str) -> bool,
+        is_waiting: impl Fn(Uid) -> bool,
+    ) -> bool {
+        self.blocked.retain(|uid| is_waiting(*uid));
+        let requests = self.requests.iter();
+        let gone = requests.filter(|(_, request)| !is_there(&request.order.1));
+        let gone: Vec<Uid> = gone.map(|(uid, _)| *uid).collect();
+        let mut is_freed = false;
+        for uid in gone {
+            is_freed |= self.withdraw(uid);
+        }
+        is_freed
+    }
+
+    /// The IPUs that are assigned.
+    pub(crate) fn assignments(&self) -> impl Iterator<Item = Assignment> {
+        self.requests.iter().filter_map(|(uid, request)| {
+            Some(Assignment {
+                uid: *uid,
+                controller: request.controller()?.name.clone(),
+                ipus: request.ipus,
+            })
+        })
+    }
+
+    /// The slots of an owner that have a controller, or have requested a partition.
+    pub(crate) fn placed_slots(&self, owner: Uid) -> BTreeSet<u32> {
+        let is_placed = |request: &&Request| {
+            request.owner == owner
+                && (request.controller().is_some() || matches!(request.state, State::Requested))
+        };
+        let placed = self.requests.values().filter(is_placed);
+        placed.map(|request| request.slot).collect()
+    }
+
+    /// Whether the partition with this UID waits for something other than a controller.
+    pub(crate) fn is_blocked(&self, uid: Uid) -> bool {
+        self.blocked.contains(&uid)
+    }
+
+    /// Marks the entries of a pass whose decision follows after it, because they belong to the next round or have not asked
+    /// yet: later requests of the pass leave them what they need.
+    pub(crate) fn mark_expected(&self, entries: &mut [QueueEntry], now: Timestamp) {
+        let round = self
+            .undecided
+            .first()
+            .map_or(self.round, |(round, ..)| *round);
+        for entry in entries {
+            let uid = Uid::of(&entry.uid);
+            let is_later = |one: &Request| one.round > round && one.is_undecided();
+            entry.is_expected = match self.requests.get(&uid) {
+                Some(request) => is_later(request),
+                None => !self.blocked.contains(&uid) && entry.is_new(now),
+            };
+        }
+    }
+
+    /// Whether a reconcile of the partition with this UID has ended or has asked for a controller.
+    pub(crate) fn knows(&self, uid: Uid) -> bool {
+        self.blocked.contains(&uid) || self.requests.contains_key(&uid)
+    }
+
+    /// The decision on an unchanged request, if no reconcile has had it. Otherwise it is decided again.
+    fn ask_again(&mut self, uid: Uid, partition: &IPUPartition, me: &QueueEntry) -> Option<Answer> {
+        let request = self.requests.get_mut(&uid)?;
+        request.is_needed = true;
+        if let Some(answer) = request.take() {
+            return Some(answer);
+        }
+        self.undecided.remove(&request.key(uid));
+        request.await_decision(partition);
+        // The position of a gang is that of its first partition, which may be new.
+        request.order = (me.position.clone(), me.name.clone());
+        request.round = self.round.max(request.round);
+        self.undecided.insert(request.key(uid));
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests;

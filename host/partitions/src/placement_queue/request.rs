@@ -1,0 +1,155 @@
+//! Pure: the request of one partition for a controller, from the first question to the request of the partition there.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use ipu_api::ipupartition::{AttemptOutcome, ControllerRef, IPUPartition};
+use ipu_api::uid::Uid;
+
+use crate::observations::Answer;
+use crate::queue::{QueueEntry, QueuePosition};
+
+/// Position and name.
+type Order = (QueuePosition, String);
+
+/// Round, order and UID of an undecided request.
+pub(super) type Key = (u64, Order, Uid);
+
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) order: Order,
+    /// The round of its next decision.
+    pub(super) round: u64,
+    /// Changes with each new request of the partition.
+    pub(super) number: u64,
+    /// The hash of what the decision depends on.
+    pub(super) input: u64,
+    /// Whether the present reconcile, or the last one, needs the decision.
+    pub(super) is_needed: bool,
+    /// Failed reconciles in a row.
+    pub(super) failures: u8,
+    pub(super) owner: Uid,
+    pub(super) slot: u32,
+    pub(super) ipus: u32,
+    pub(super) state: State,
+}
+
+#[derive(Debug)]
+pub(super) enum State {
+    Undecided {
+        /// The partition, if it is newer than the cache.
+        partition: Option<Arc<IPUPartition>>,
+        /// The previous decision.
+        before: Option<Arc<Answer>>,
+        /// Whether a reconcile follows in any case.
+        is_awaited: bool,
+    },
+    Decided {
+        answer: Arc<Answer>,
+        /// Whether a reconcile has the decision, and has not failed.
+        is_taken: bool,
+    },
+    /// The reconcile has requested the partition. The controller reports its IPUs.
+    Requested,
+}
+
+impl Request {
+    /// A request of this partition with the queue entry `me`, which a reconcile waits for: its number, its round, and its input.
+    pub(super) fn new(
+        partition: &IPUPartition,
+        me: &QueueEntry,
+        (number, round, input): (u64, u64, u64),
+    ) -> Self {
+        Self {
+            order: (me.position.clone(), me.name.clone()),
+            round,
+            number,
+            input,
+            is_needed: true,
+            failures: 0,
+            owner: Uid::of(&me.owner),
+            slot: partition.spec.slot,
+            ipus: me.ipus,
+            state: State::Undecided {
+                partition: Some(Arc::new(partition.clone())),
+                before: None,
+                is_awaited: true,
+            },
+        }
+    }
+
+    pub(super) fn key(&self, uid: Uid) -> Key {
+        (self.round, self.order.clone(), uid)
+    }
+
+    /// Whether the reconcile has the controller, or has requested the partition there.
+    pub(super) fn is_over(&self) -> bool {
+        match &self.state {
+            State::Requested => true,
+            State::Decided { is_taken, .. } => *is_taken && self.controller().is_some(),
+            State::Undecided { .. } => false,
+        }
+    }
+
+    /// Takes the decision, if no reconcile has had it. A controller ends the request, unless the reconcile fails.
+    pub(super) fn take(&mut self) -> Option<Answer> {
+        let State::Decided { answer, is_taken } = &mut self.state else {
+            return None;
+        };
+        if *is_taken {
+            return None;
+        }
+        *is_taken = true;
+        let answer = Answer::clone(answer);
+        self.is_needed = !matches!(answer, Answer::Try(..));
+        Some(answer)
+    }
+
+    /// A reconcile waits for a decision on this version of the partition.
+    pub(super) fn await_decision(&mut self, current: &IPUPartition) {
+        let before = match &self.state {
+            State::Undecided { before, .. } => before.clone(),
+            State::Decided { answer, .. } => Some(Arc::clone(answer)),
+            State::Requested => None,
+        };
+        self.state = State::Undecided {
+            partition: Some(Arc::new(current.clone())),
+            before,
+            is_awaited: true,
+        };
+    }
+
+    pub(super) fn is_undecided(&self) -> bool {
+        matches!(&self.state, State::Undecided { .. })
+    }
+
+    /// Whether it has a decision other than a controller.
+    pub(super) fn waits(&self) -> bool {
+        matches!(&self.state, State::Decided { .. }) && self.controller().is_none()
+    }
+
+    /// The controller that is assigned to it.
+    pub(super) fn controller(&self) -> Option<&ControllerRef> {
+        match &self.state {
+            State::Decided { answer, .. } => match &**answer {
+                Answer::Try(controller, _) => Some(controller),
+                Answer::Wait(_) | Answer::Reject(_) => None,
+            },
+            State::Undecided { .. } | State::Requested => None,
+        }
+    }
+}
+
+/// The hash of the fields of a partition on which a decision depends: its spec, and the attempts to create it.
+pub(super) fn input(partition: &IPUPartition) -> u64 {
+    let attempts = partition.status.iter().flat_map(|status| &status.attempts);
+    let attempts: Vec<(&str, AttemptOutcome)> = attempts
+        .map(|attempt| (attempt.id.as_str(), attempt.outcome))
+        .collect();
+    let mut hasher = DefaultHasher::new();
+    serde_json::to_string(&(&partition.spec, attempts))
+        .unwrap_or_default()
+        .hash(&mut hasher);
+    hasher.finish()
+}

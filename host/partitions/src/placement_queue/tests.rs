@@ -1,0 +1,267 @@
+//! Tests of the requests for a controller: order, changes, assignments, and what a reconcile that needs none leaves.
+
+use ipu_api::ipupartition::{DecidedBy, WaitingReason};
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::queue;
+use crate::samples;
+
+/// An IPUPartition with this name, which is also its UID, created at this second.
+fn partition(name: &str, second: i64, status: &Value) -> IPUPartition {
+    let created = Timestamp::from_second(second).unwrap();
+    let object = json!({
+        "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPartition",
+        "metadata": {"name": name, "uid": name, "creationTimestamp": created.to_string()},
+        "spec": {
+            "owner": {
+                "apiVersion": "v1", "kind": "K", "namespace": "default", "name": name,
+                "uid": format!("owner-of-{name}"),
+            },
+            "slot": 0, "ipus": 4, "gcds": 1,
+        },
+        "status": status,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn ask(requests: &mut PlacementQueue, partition: &IPUPartition) -> Option<Answer> {
+    let me = queue::entry(partition, Timestamp::UNIX_EPOCH);
+    requests.ask(partition, &me, |_| true).answer
+}
+
+fn wait(reason: &str) -> Answer {
+    Answer::Wait(vec![WaitingReason {
+        controller: "pod1:8090".to_owned(),
+        reason: reason.to_owned(),
+    }])
+}
+
+fn chosen() -> Answer {
+    let by = DecidedBy {
+        policy: "built-in".to_owned(),
+        digest: None,
+    };
+    Answer::Try(samples::controller(), by)
+}
+
+/// Decides on the next request. Returns its name, and whether the decision is new.
+fn decide(requests: &mut PlacementQueue, answer: Answer) -> (String, Option<bool>) {
+    let turn = requests.next().unwrap();
+    let is_new = requests.decided(&turn, answer);
+    (turn.name, is_new)
+}
+
+fn is_stalled(requests: &PlacementQueue, partition: &IPUPartition) -> bool {
+    requests.is_blocked(Uid::of(partition.metadata.uid.as_deref().unwrap()))
+}
+
+fn assigned(requests: &PlacementQueue) -> u32 {
+    requests.assignments().map(|one| one.ipus).sum()
+}
+
+#[test]
+fn requests_are_decided_in_the_order_of_their_creation() {
+    let mut requests = PlacementQueue::default();
+    for (name, second) in [("c", 2), ("b", 1), ("a", 2)] {
+        assert_eq!(
+            ask(&mut requests, &partition(name, second, &Value::Null)),
+            None
+        );
+    }
+    let mut order = || decide(&mut requests, wait("full")).0;
+    assert_eq!([order(), order(), order()], ["b", "a", "c"]);
+    assert!(!requests.has_undecided() && requests.has_waiting());
+}
+
+#[test]
+fn a_decision_triggers_a_reconcile_that_waits_for_it_or_if_it_is_new() {
+    let mut requests = PlacementQueue::default();
+    let one = partition("a", 1, &Value::Null);
+    assert_eq!(ask(&mut requests, &one), None);
+    let full = |requests: &mut PlacementQueue| decide(requests, wait("full")).1;
+    assert_eq!(full(&mut requests), Some(true));
+    // A new pass comes before the reconcile, which waits for its decision.
+    requests.decide_again();
+    assert_eq!(full(&mut requests), Some(true));
+    assert_eq!(ask(&mut requests, &one), Some(wait("full")));
+    requests.decide_again();
+    assert_eq!(full(&mut requests), Some(false));
+    // Another reconcile needs a decision of its own.
+    assert_eq!(ask(&mut requests, &one), None);
+    assert_eq!(full(&mut requests), Some(true));
+    assert_eq!(ask(&mut requests, &one), Some(wait("full")));
+    requests.decide_again();
+    assert_eq!(decide(&mut requests, wait("down")).1, Some(true));
+    requests.decide_again();
+    assert_eq!(decide(&mut requests, chosen()).1, Some(true));
+    requests.decide_again();
+    assert!(!requests.has_undecided(), "a controller is chosen");
+}
+
+#[test]
+fn a_controller_is_assigned_from_the_decision_until_the_request() {
+    let mut requests = PlacementQueue::default();
+    let one = partition("a", 1, &Value::Null);
+    ask(&mut requests, &one);
+    assert_eq!(assigned(&requests), 0);
+    decide(&mut requests, chosen());
+    assert_eq!(assigned(&requests), 4);
+    let (uid, owner) = (Uid::of("a"), Uid::of("owner-of-a"));
+    requests.begin_reconcile(uid);
+    assert_eq!(ask(&mut requests, &one), Some(chosen()));
+    assert_eq!(assigned(&requests), 4);
+    requests.requested(uid);
+    assert_eq!(assigned(&requests), 0);
+    assert_eq!(requests.placed_slots(owner), BTreeSet::from([0]));
+    // The controller has refused: the same reconcile asks again.
+    let refused = json!({"phase": "Pending", "attempts": [
+        {"controller": samples::controller(), "id": "p-1", "outcome": "refused"},
+    ]});
+    assert_eq!(ask(&mut requests, &partition("a", 1, &refused)), None);
+    assert!(requests.next().unwrap().partition.is_some());
+}
+
+#[test]
+fn a_controller_is_returned_once() {
+    let mut requests = PlacementQueue::default();
+    let one = partition("a", 1, &Value::Null);
+    ask(&mut requests, &one);
+    decide(&mut requests, chosen());
+    assert_eq!(ask(&mut requests, &one), Some(chosen()));
+    assert_eq!(ask(&mut requests, &one), None);
+    assert_eq!(assigned(&requests), 0);
+}
+
+#[test]
+fn a_reconcile_that_needs_no_controller_withdraws_its_request() {
+    let (uid, one) = (Uid::of("a"), partition("a", 1, &Value::Null));
+    let mut requests = PlacementQueue::default();
+    ask(&mut requests, &one);
+    assert!(!requests.end_reconcile(uid, true) && !is_stalled(&requests, &one));
+    decide(&mut requests, chosen());
+    requests.begin_reconcile(uid);
+    assert!(requests.end_reconcile(uid, true), "the IPUs are free again");
+    assert!(is_stalled(&requests, &one) && requests.knows(uid));
+    ask(&mut requests, &one);
+    assert!(!is_stalled(&requests, &one));
+    // A reconcile that took a controller, and did not request the partition.
+    decide(&mut requests, chosen());
+    ask(&mut requests, &one);
+    assert!(requests.end_reconcile(uid, true));
+    assert!(!requests.has_undecided());
+}
+
+#[test]
+fn a_failed_reconcile_gets_the_same_controller_again_for_some_times() {
+    let (uid, one) = (Uid::of("a"), partition("a", 1, &Value::Null));
+    let mut requests = PlacementQueue::default();
+    ask(&mut requests, &one);
+    decide(&mut requests, chosen());
+    for _ in 1..FAILURES_MAX {
+        requests.begin_reconcile(uid);
+        assert_eq!(ask(&mut requests, &one), Some(chosen()));
+        assert!(!requests.fail_reconcile(uid, true));
+        assert!(assigned(&requests) == 4 && !is_stalled(&requests, &one));
+    }
+    requests.begin_reconcile(uid);
+    assert!(requests.fail_reconcile(uid, true), "others get the IPUs");
+    assert!(assigned(&requests) == 0 && is_stalled(&requests, &one));
+}
+
+#[test]
+fn a_controller_that_is_not_open_any_more_is_chosen_anew() {
+    let one = partition("a", 1, &Value::Null);
+    let mut requests = PlacementQueue::default();
+    ask(&mut requests, &one);
+    decide(&mut requests, chosen());
+    let me = queue::entry(&one, Timestamp::UNIX_EPOCH);
+    let asked = requests.ask(&one, &me, |_| false);
+    let expected = Asked {
+        answer: None,
+        is_freed: true,
+    };
+    assert_eq!(asked, expected);
+    assert!(assigned(&requests) == 0 && requests.has_undecided());
+}
+
+#[test]
+fn later_requests_are_decided_before_earlier_ones_ask_again() {
+    let [early, late] = [("a", 1), ("b", 2)].map(|(name, at)| partition(name, at, &Value::Null));
+    let mut requests = PlacementQueue::default();
+    ask(&mut requests, &early);
+    ask(&mut requests, &late);
+    let first = requests.next().unwrap();
+    assert_eq!(requests.decided(&first, wait("full")), Some(true));
+    ask(&mut requests, &early);
+    ask(&mut requests, &early);
+    let refused = json!({"phase": "Pending", "attempts": [
+        {"controller": samples::controller(), "id": "p-1", "outcome": "refused"},
+    ]});
+    ask(&mut requests, &partition("a", 1, &refused));
+    let second = requests.next().unwrap();
+    assert_eq!((second.name.as_str(), second.round), ("b", first.round));
+    requests.decided(&second, wait("full"));
+    let third = requests.next().unwrap();
+    assert_eq!((third.name.as_str(), third.round), ("a", first.round + 1));
+}
+
+#[test]
+fn requests_of_the_next_round_and_those_that_have_not_asked_are_expected() {
+    let names = ["again", "decided", "new", "old", "blocked", "first"];
+    let partitions = names.map(|name| partition(name, 1, &Value::Null));
+    let mut entries = partitions
+        .each_ref()
+        .map(|one| queue::entry(one, Timestamp::UNIX_EPOCH));
+    let now = entries[0].since;
+    entries[3].since = now - jiff::SignedDuration::from_mins(1);
+    let mut requests = PlacementQueue::default();
+    let [again, decided, .., first] = &partitions;
+    for one in [again, decided] {
+        ask(&mut requests, one);
+        decide(&mut requests, wait("full"));
+    }
+    // A reconcile takes the decision, and the next one asks again.
+    ask(&mut requests, again);
+    ask(&mut requests, again);
+    requests.end_reconcile(Uid::of("blocked"), true);
+    ask(&mut requests, first);
+    requests.mark_expected(&mut entries, now);
+    let expected = entries.iter().filter(|one| one.is_expected);
+    let expected: Vec<&str> = expected.map(|one| one.name.as_str()).collect();
+    assert_eq!(expected, ["again", "new"]);
+}
+
+#[test]
+fn a_decision_on_a_changed_partition_is_dropped() {
+    let mut requests = PlacementQueue::default();
+    let before = partition("a", 1, &Value::Null);
+    ask(&mut requests, &before);
+    let turn = requests.next().unwrap();
+    let mut changed = before;
+    changed.spec.ipus = 8;
+    assert_eq!(ask(&mut requests, &changed), None);
+    assert_eq!(requests.decided(&turn, chosen()), None);
+    let again = requests.next().unwrap();
+    assert_eq!(again.partition.as_deref(), Some(&changed));
+    requests.withdraw(again.uid);
+    assert_eq!(requests.decided(&again, chosen()), None);
+    assert!(requests.next().is_none());
+}
+
+#[test]
+fn nothing_is_kept_of_partitions_that_are_gone() {
+    let mut requests = PlacementQueue::default();
+    for name in ["a", "b"] {
+        ask(&mut requests, &partition(name, 1, &Value::Null));
+        decide(&mut requests, chosen());
+        requests.end_reconcile(Uid::of("blocked"), true);
+    }
+    assert!(requests.retain(|name| name == "b", |_| false));
+    assert!(!requests.retain(|name| name == "b", |_| false));
+    assert_eq!(assigned(&requests), 4);
+    assert!(!requests.knows(Uid::of("blocked")));
+    assert!(requests.forget(Uid::of("b")));
+    assert_eq!(assigned(&requests), 0);
+}

@@ -1,0 +1,259 @@
+//! Decides on the partitions that need a V-IPU controller: one pass after the other, each in the order of the queue.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::channel::mpsc::UnboundedSender;
+use ipu_api::ipupartition::IPUPartition;
+use ipu_api::uid::Uid;
+use ipu_guest_host::model::Placed;
+use ipu_policies::namespace_usage::counter::Reservation;
+use ipu_runtime::{clock, events, panics};
+use kube::ResourceExt;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tracing::Instrument;
+
+use super::context::Context;
+use super::evaluate;
+use super::observations::Answer;
+use super::placement_pass::Pass;
+use super::placement_queue::Turn;
+use super::placement_request::request::{self, shortened};
+use super::placement_request::{self, Placement, Request};
+use super::reconcile;
+
+/// How long a new leader waits until each waiting partition has asked: the first ones must not get what earlier ones need.
+const START: Duration = Duration::from_secs(15);
+
+/// Delay between a release of capacity and the next pass, so that releases are handled together. It is also the shortest time
+/// between two passes over all requests because of a refusal: controllers may refuse one request after the other.
+const BATCH_DELAY: Duration = Duration::from_millis(200);
+
+/// How often the requests of partitions that are gone are dropped.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// The longest pass. The next one continues with the capacity at that time.
+const LONGEST_PASS: Duration = Duration::from_secs(10);
+
+/// Decides without end. Each partition with a decision that its reconcile waits for is sent to `reconcile`, and after a release
+/// of IPUs those that may leave their controllers.
+pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<str>>) {
+    let mut list = context.pool.registry().subscribe();
+    let mut held = context.watched.released();
+    context.watched.once_listed().await;
+    // If it takes longer, those that have not asked wait for something else.
+    let _ = timeout(START, once_all_have_asked(&context)).await;
+    let mut placer = Placer {
+        context: &context,
+        reconcile,
+        free: BTreeMap::new(),
+        decided_again: None,
+    };
+    placer.pass().await;
+    let mut swept = Instant::now();
+    loop {
+        if swept.elapsed() > INTERVAL {
+            swept = Instant::now();
+            if context.queue_state.drop_gone(&context.watched) {
+                context.released.notify_one();
+            }
+        }
+        // Capacity comes first: a reconcile that releases a partition and asks for another one comes after earlier requests.
+        tokio::select! {
+            biased;
+            () = context.released.notified() => {}
+            () = changed(&mut held) => {}
+            () = changed(&mut list) => {}
+            () = context.queue_state.asked() => {
+                placer.pass().await;
+                continue;
+            }
+            () = sleep(INTERVAL) => continue,
+        }
+        if context.queue_state.requests().has_waiting() {
+            sleep(BATCH_DELAY).await;
+        }
+        let to_move = super::partitions_to_move(&context);
+        for name in to_move {
+            placer.trigger(name);
+        }
+        context.queue_state.requests().decide_again();
+        placer.pass().await;
+    }
+}
+
+/// Waits for a change. If there are none any more, this waits without end.
+async fn changed<T>(receiver: &mut watch::Receiver<T>) {
+    if receiver.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+async fn once_all_have_asked(context: &Context) {
+    while !context.queue_state.have_all_asked(&context.watched) {
+        context.queue_state.asked().await;
+    }
+}
+
+struct Placer<'a> {
+    context: &'a Context,
+    reconcile: UnboundedSender<Arc<str>>,
+    /// Free IPUs of each controller at the end of the last pass.
+    free: BTreeMap<String, u32>,
+    /// When all requests were last decided again because more had become free.
+    decided_again: Option<Instant>,
+}
+
+impl Placer<'_> {
+    /// Decides on the undecided requests of one round, in order.
+    async fn pass(&mut self) {
+        let context = self.context;
+        if !context.queue_state.requests().has_undecided() {
+            return;
+        }
+        let mut pass = self.begin().await;
+        let begun = Instant::now();
+        let mut round = None;
+        loop {
+            let turn = context.queue_state.requests().next();
+            let Some(turn) = turn else { break };
+            if round.is_some_and(|round| round != turn.round) || begun.elapsed() > LONGEST_PASS {
+                // The next pass begins with the capacity at that time.
+                context.queue_state.notify();
+                break;
+            }
+            round = Some(turn.round);
+            self.decide(&mut pass, turn).await;
+            // Thousands of decisions may follow one another without a wait.
+            tokio::task::yield_now().await;
+        }
+        self.free = pass.free_ipus();
+    }
+
+    /// A pass with the capacity and the queue now. If IPUs became free without a notification, because a controller has refused a
+    /// partition or another client has released some, it decides on all requests again: earlier ones come first.
+    async fn begin(&mut self) -> Pass {
+        let pass = self.read().await;
+        let requests = &self.context.queue_state;
+        if !pass.has_grown(&self.free) || !requests.requests().has_waiting() {
+            return pass;
+        }
+        let since = self.decided_again.map(|at| at.elapsed());
+        sleep(BATCH_DELAY.saturating_sub(since.unwrap_or(BATCH_DELAY))).await;
+        requests.requests().decide_again();
+        self.decided_again = Some(Instant::now());
+        self.read().await
+    }
+
+    async fn read(&self) -> Pass {
+        let context = self.context;
+        // A partition that is requested meanwhile counts twice, rather than not at all.
+        let assignments = context.queue_state.requests().assignments().collect();
+        let found = context.pool.candidates().await;
+        let now = clock::now();
+        let mut entries = context.queue_state.entries(&context.watched, now).to_vec();
+        context
+            .queue_state
+            .requests()
+            .mark_expected(&mut entries, now);
+        Pass::new(found, entries, assignments, context.settings.backfill_limit)
+    }
+
+    /// Decides on one request.
+    async fn decide(&self, pass: &mut Pass, turn: Turn) {
+        let context = self.context;
+        let Some(partition) = partition(context, &turn) else {
+            context.queue_state.requests().withdraw(turn.uid);
+            return;
+        };
+        let span = reconcile::span(&turn.name, Some(&partition.spec.owner));
+        let deciding = panics::caught(decide(context, pass, &partition)).instrument(span);
+        let answer = deciding.await.unwrap_or_else(|panicked| {
+            Answer::Wait(vec![placement_request::for_all(&panicked.to_string())])
+        });
+        let stored = context
+            .queue_state
+            .requests()
+            .decided(&turn, answer.clone());
+        match stored {
+            Some(is_new) => {
+                pass.note(&partition, &answer);
+                if is_new {
+                    self.trigger(turn.name.into());
+                }
+            }
+            None => context
+                .namespaces
+                .release(&partition.uid().unwrap_or_default()),
+        }
+    }
+
+    fn trigger(&self, name: Arc<str>) {
+        // The queue of reconciles has ended if this replica does not lead any more.
+        let _ = self.reconcile.unbounded_send(name);
+    }
+}
+
+/// The partition of a turn. `None`: it is gone.
+fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartition>> {
+    context.watched.read(|cache| {
+        if let Some(partition) = &turn.partition {
+            // It may have been deleted since the reconcile read it.
+            return cache.contains(&turn.name).then(|| Arc::clone(partition));
+        }
+        let partition = cache.get(&turn.name)?.0.ok()?;
+        let uid = partition.metadata.uid.as_deref().map(Uid::of);
+        (uid == Some(turn.uid)).then(|| Arc::new(partition))
+    })
+}
+
+/// Chooses a controller for this partition.
+async fn decide(context: &Context, pass: &mut Pass, partition: &IPUPartition) -> Answer {
+    // A partition without a controller has no reservation.
+    context
+        .namespaces
+        .release(&partition.uid().unwrap_or_default());
+    let now = clock::now();
+    let held = evaluate::held(context, partition);
+    let request = match pass.prepare(partition, held, now) {
+        Placement::Decided(answer) => return answer,
+        Placement::Ask(request) => request,
+    };
+    let placed = ask(context, partition, &request, held).await;
+    if let Some(why) = &placed.overruled {
+        report_overruled(context, partition, why);
+    }
+    let by = request::decided_by(&placed);
+    let answer = request.conclude(placed.decision, by, &context.pool.controllers());
+    if matches!(answer, Answer::Try(..)) {
+        context.namespaces.reserve(Reservation::of(partition));
+    }
+    answer
+}
+
+/// Asks the placement policy.
+async fn ask(context: &Context, partition: &IPUPartition, asked: &Request, held: u32) -> Placed {
+    let uid = partition.uid().unwrap_or_default();
+    let namespace = &partition.spec.owner.namespace;
+    let namespaces = &context.namespaces;
+    let known = (
+        namespaces.context(namespace, &uid),
+        namespaces.others(namespace),
+    );
+    let waiting = asked.waiting.clone();
+    let request = request::partition_request(partition, known, waiting, held, clock::now());
+    let guests = &context.guests;
+    guests.place(&request, asked.views(), &asked.tried).await
+}
+
+fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {
+    tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
+    let uid = partition.uid().unwrap_or_default();
+    if context.is_news(&uid, why) {
+        let reason = "PolicyOverruled";
+        let event = events::warning(reason, reason, shortened(why));
+        context.publish(partition, event);
+    }
+}
