@@ -27,7 +27,9 @@ pub fn cluster_wide<K>(
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    watcher(Api::all(client.clone()), config).default_backoff()
+    // On the heap: the futures that contain it stay small.
+    let events = watcher(Api::all(client.clone()), config);
+    events.default_backoff().boxed()
 }
 
 /// A watch of the whole cluster that returns only objects of served namespaces. It is for kinds that every release may

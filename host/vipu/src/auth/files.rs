@@ -69,7 +69,7 @@ impl AuthFiles {
         let judged = read
             .as_ref()
             .map(Clone::clone)
-            .map_err(|error| chain(error));
+            .map_err(|error| explain(error));
         if self.judged.as_ref() == Some(&judged) {
             return;
         }

@@ -97,7 +97,7 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
     })
 }
 
-/// The time to compute the capacity behind this number of earlier requests.
+/// The time to compute the capacity behind this number of earlier requests, whose decisions follow.
 fn capacity_for(earlier_entries: usize, views: &[ControllerView]) -> Duration {
     let now = Timestamp::now();
     let limit = SignedDuration::from_mins(10);
@@ -172,6 +172,7 @@ fn entry(name: &str, ipus: u32, created: Timestamp) -> QueueEntry {
         was_placed: false,
         missing_members: 0,
         node_selector: BTreeMap::new(),
+        is_expected: true,
         is_stalled: false,
         is_refused: false,
     }
