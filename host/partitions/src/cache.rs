@@ -74,6 +74,8 @@ enum Whole {
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub struct Brief {
+    /// Its UID.
+    pub uid: Uid,
     /// Its phase. `None`: it is unreadable.
     pub phase: Option<PartitionPhase>,
     /// Name of its controller.
@@ -121,6 +123,7 @@ impl Brief {
 
     fn unreadable() -> Self {
         Self {
+            uid: Uid::default(),
             phase: None,
             controller: None,
             namespace: None,
@@ -184,10 +187,10 @@ impl Cache {
         &self.allocations
     }
 
-    /// Whether the object with this name is there.
-    pub fn contains(&self, name: &str) -> bool {
-        let known = self.store.objects().get(name);
-        known.is_some_and(|known| known.mine().is_some())
+    /// Whether the object with this name is there, and has this UID.
+    pub fn contains(&self, name: &str, uid: Uid) -> bool {
+        let kept = self.store.objects().get(name).and_then(Known::mine);
+        kept.is_some_and(|kept| kept.brief.uid == uid)
     }
 
     /// The object with this name.
@@ -344,6 +347,7 @@ fn brief(partition: &IPUPartition, words: &mut Interned<str>) -> Brief {
     let status = partition.status.as_ref();
     let current = status.and_then(|status| status.partition_id.as_deref());
     Brief {
+        uid: Uid::of(metadata.uid.as_deref().unwrap_or_default()),
         phase: Some(status.map_or(PartitionPhase::Pending, |status| status.phase)),
         controller: controller(partition).map(|name| word(words, name)),
         namespace: Some(word(words, &spec.owner.namespace)),

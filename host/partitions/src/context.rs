@@ -18,6 +18,7 @@ use tokio::sync::Notify;
 
 use super::accounting::AccountStore;
 use super::controller_pool::ControllerPool;
+use super::placement_queue::Ended;
 use super::queue_state::QueueState;
 use super::read_your_writes::ReadYourWrites;
 use super::step::Settings;
@@ -104,16 +105,16 @@ impl Context {
     }
 
     /// A reconcile of this partition ends. Its request for a controller ends too, if the reconcile did not need one.
-    pub(super) fn end_request(&self, partition: &IPUPartition, has_failed: bool) {
+    pub(super) fn end_request(&self, partition: &IPUPartition, ended: Ended) {
         let is_waiting = partition.is_waiting();
         let uid = partition.meta().uid.as_deref().unwrap_or_default();
-        let mut requests = self.queue_state.requests();
-        let is_freed = if has_failed {
-            requests.fail_reconcile(Uid::of(uid), is_waiting)
-        } else {
-            requests.end_reconcile(Uid::of(uid), is_waiting)
-        };
-        drop(requests);
+        let is_deleted = partition.meta().deletion_timestamp.is_some();
+        let ended = if is_deleted { Ended::Well } else { ended };
+        let ends = (ended, is_waiting);
+        let is_freed = self
+            .queue_state
+            .requests()
+            .end_reconcile(Uid::of(uid), ends);
         self.freed(uid, is_freed);
         if is_waiting {
             self.queue_state.notify();

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, MutexGuard};
 use vipu_client::controllers;
 use vipu_client::cordon::{CordonState, CordonStates};
 use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
-use vipu_client::inventory::Report;
+use vipu_client::inventory::{Report, Requested};
 use vipu_client::model::ListedPartition;
 use vipu_client::{Inventories, Lookup, Registry, VipuClient, VipuError};
 
@@ -325,9 +325,9 @@ impl ControllerPool {
         refusals.refused(&controller.name, ipus, reason, Timestamp::now());
     }
 
-    /// Notes that partition `id` is requested on this controller.
-    pub(super) fn requests(&self, controller: &ControllerRef, id: &str, ipus: u32) {
-        self.inventories.took(&controller.name, id, ipus);
+    /// Counts partition `id` on this controller while it is being requested, until the result is dropped.
+    pub(super) fn requests(&self, controller: &ControllerRef, id: &str, ipus: u32) -> Requested {
+        self.inventories.requests(&controller.name, id, ipus)
     }
 
     /// Notes the creation of partition `id` on this controller.

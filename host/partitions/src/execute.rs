@@ -62,11 +62,13 @@ pub(super) enum ExecuteError {
     Nonce,
 }
 
-/// Carries out `step` for `partition`.
+/// Carries out `step` for `partition`. `has_written`: the reconcile has written the object, and the watch may not have shown
+/// that yet.
 pub(super) async fn execute(
     context: &Context,
     partition: &IPUPartition,
     step: Step,
+    has_written: bool,
 ) -> Result<Outcome, ExecuteError> {
     if !context.leadership.is_valid() {
         return Err(ExecuteError::NotLeading);
@@ -110,7 +112,7 @@ pub(super) async fn execute(
             error: reset(context, partition, &attempt).await.err(),
             id: attempt.id,
         },
-        Step::Place => match ask(context, partition) {
+        Step::Place => match ask(context, partition, has_written) {
             Some(answer) => Observation::Placed(answer, nonce()?),
             // The placer triggers the next reconcile.
             None => return Ok(Outcome::Done(Requeue::ForCapacity)),
@@ -123,13 +125,17 @@ pub(super) async fn execute(
 }
 
 /// The decision on the controller of a partition. `None`: it follows.
-fn ask(context: &Context, partition: &IPUPartition) -> Option<Answer> {
+fn ask(context: &Context, partition: &IPUPartition, has_written: bool) -> Option<Answer> {
     let is_open = |controller: &ControllerRef| context.pool.is_open(controller);
     let asked = context
         .queue_state
-        .ask(partition, &context.watched, is_open);
+        .ask((partition, has_written), &context.watched, is_open);
     let uid = partition.uid().unwrap_or_default();
     context.freed(&uid, asked.is_freed);
+    if matches!(asked.answer, Some(Answer::Try(..))) {
+        // The IPUs wait for it: an error is followed by a short delay.
+        context.count_idle(&uid, true);
+    }
     asked.answer
 }
 
@@ -261,7 +267,7 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
     let result = match context.pool.client(controller) {
         Ok(client) => {
             // From now on, the controller may list the partition: it must not count twice.
-            context.pool.requests(controller, id, spec.ipus);
+            let _requested = context.pool.requests(controller, id, spec.ipus);
             context.queue_state.requests().requested(Uid::of(&uid));
             client.create(&request).await
         }

@@ -57,19 +57,15 @@ impl Pass {
 
     /// Prepares the decision on this partition, the next one in the queue. `held` counts the partitions of its gang that the
     /// owner has or is getting.
-    pub(crate) fn prepare(
-        &mut self,
-        partition: &IPUPartition,
-        held: u32,
-        now: Timestamp,
-    ) -> Placement {
-        let uid = uid(partition);
-        if let Some((controller, ipus)) = self.assigned.remove(&uid)
-            && let Some(sum) = self.sums.get_mut(&controller)
+    pub(crate) fn prepare(&self, partition: &IPUPartition, held: u32, now: Timestamp) -> Placement {
+        // Others do not get what it had before the pass has ended: earlier ones did not, either.
+        let mut sums = self.sums.clone();
+        if let Some((controller, ipus)) = self.assigned.get(&uid(partition))
+            && let Some(sum) = sums.get_mut(controller)
         {
-            *sum = sum.saturating_sub(ipus);
+            *sum = sum.saturating_sub(*ipus);
         }
-        let assigned: Vec<(String, u32)> = self.sums.clone().into_iter().collect();
+        let assigned: Vec<(String, u32)> = sums.into_iter().collect();
         let queue = QueueView {
             entries: &self.entries,
             assigned: &assigned,
@@ -77,6 +73,15 @@ impl Pass {
             backfill_limit: self.backfill_limit,
         };
         placement_request::prepare(partition, self.found.clone(), queue, now)
+    }
+
+    /// Later requests leave this one, which is decided after the pass, what it needs.
+    pub(crate) fn expect(&mut self, partition: &IPUPartition) {
+        let uid = partition.metadata.uid.as_deref();
+        let mut entries = self.entries.iter_mut();
+        if let Some(entry) = entries.find(|entry| Some(entry.uid.as_str()) == uid) {
+            entry.is_expected = true;
+        }
     }
 
     /// Notes the decision on a partition.
@@ -109,7 +114,11 @@ impl Pass {
 
     fn assign(&mut self, uid: Uid, controller: String, ipus: u32) {
         *self.sums.entry(controller.clone()).or_default() += ipus;
-        self.assigned.insert(uid, (controller, ipus));
+        if let Some((controller, ipus)) = self.assigned.insert(uid, (controller, ipus))
+            && let Some(sum) = self.sums.get_mut(&controller)
+        {
+            *sum = sum.saturating_sub(ipus);
+        }
     }
 }
 

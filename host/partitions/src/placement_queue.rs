@@ -15,11 +15,8 @@ use ipu_runtime::interned::Interned;
 use jiff::Timestamp;
 
 use super::observations::Answer;
-use super::queue::QueueEntry;
+use super::queue::{self, QueueEntry};
 use request::{Key, Request, State, input};
-
-/// A request that fails so many times in a row is withdrawn: others get its capacity.
-const FAILURES_MAX: u8 = 4;
 
 /// The requests of all partitions that need a controller.
 #[derive(Debug, Default)]
@@ -35,6 +32,17 @@ pub(crate) struct PlacementQueue {
     decisions: Interned<Answer>,
     /// The last number of a request.
     numbers: u64,
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// Without an error.
+    Well,
+    /// The object was changed meanwhile.
+    Conflict,
+    /// With an error.
+    Failed,
 }
 
 /// The next request that is decided.
@@ -79,12 +87,12 @@ impl PlacementQueue {
         }
     }
 
-    /// A reconcile ends. A request that it did not need is withdrawn. Returns whether IPUs became free.
-    pub(crate) fn end_reconcile(&mut self, uid: Uid, is_waiting: bool) -> bool {
+    /// A reconcile ends. A request that it did not need is withdrawn. After an error, the next reconcile gets the same
+    /// controller: one failed write must not cost a request what it has waited for. Returns whether IPUs became free.
+    pub(crate) fn end_reconcile(&mut self, uid: Uid, (ended, is_waiting): (Ended, bool)) -> bool {
         if let Some(request) = self.requests.get_mut(&uid)
-            && request.is_needed
+            && request.is_kept(ended)
         {
-            request.failures = 0;
             return false;
         }
         if is_waiting {
@@ -93,28 +101,12 @@ impl PlacementQueue {
         self.withdraw(uid)
     }
 
-    /// A reconcile fails. The next one gets the same controller: one failed write must not cost a request what it has waited
-    /// for. Returns whether IPUs became free.
-    pub(crate) fn fail_reconcile(&mut self, uid: Uid, is_waiting: bool) -> bool {
-        let Some(request) = self.requests.get_mut(&uid) else {
-            return false;
-        };
-        request.failures = request.failures.saturating_add(1);
-        request.is_needed = request.failures < FAILURES_MAX;
-        if !request.is_needed {
-            return self.end_reconcile(uid, is_waiting);
-        }
-        if let State::Decided { is_taken, .. } = &mut request.state {
-            *is_taken = false;
-        }
-        false
-    }
-
     /// Returns the decision for this partition with the queue entry `me`. Each decision is returned once: a reconcile does not
     /// act on an old one. A controller that is not open any more is not returned.
+    /// `newer` is the partition if it is newer than the cache.
     pub(crate) fn ask(
         &mut self,
-        partition: &IPUPartition,
+        (partition, newer): (&IPUPartition, Option<&IPUPartition>),
         me: &QueueEntry,
         is_open: impl Fn(&ControllerRef) -> bool,
     ) -> Asked {
@@ -124,7 +116,7 @@ impl PlacementQueue {
             |request: &Request| request.input == input && request.controller().is_none_or(&is_open);
         let known = self.requests.get(&uid);
         if known.is_some_and(|known| is_same(known) && !known.is_over()) {
-            let answer = self.ask_again(uid, partition, me);
+            let answer = self.ask_again(uid, newer, me);
             return Asked {
                 answer,
                 is_freed: false,
@@ -135,7 +127,8 @@ impl PlacementQueue {
         let is_freed = self.withdraw(uid);
         self.numbers += 1;
         let round = round.max(self.round);
-        let request = Request::new(partition, me, (self.numbers, round, input));
+        let slot = partition.spec.slot;
+        let request = Request::new(newer, me, (self.numbers, round, input), slot);
         self.undecided.insert(request.key(uid));
         self.requests.insert(uid, request);
         Asked {
@@ -172,7 +165,11 @@ impl PlacementQueue {
 
     /// The earliest undecided request of the present round, or of the next one.
     pub(crate) fn next(&mut self) -> Option<Turn> {
-        let (round, order, uid) = self.undecided.first()?;
+        let Some((round, order, uid)) = self.undecided.first() else {
+            // New requests, and those that are decided again, share the next round, in which their order decides.
+            self.round += 1;
+            return None;
+        };
         self.round = *round;
         let request = self.requests.get(uid)?;
         let partition = match &request.state {
@@ -239,13 +236,12 @@ impl PlacementQueue {
     /// Drops all requests of partitions that are not there. Returns whether IPUs became free.
     pub(crate) fn retain(
         &mut self,
-        is_there: impl Fn(&str) -> bool,
+        is_there: impl Fn(Uid) -> bool,
         is_waiting: impl Fn(Uid) -> bool,
     ) -> bool {
         self.blocked.retain(|uid| is_waiting(*uid));
-        let requests = self.requests.iter();
-        let gone = requests.filter(|(_, request)| !is_there(&request.order.1));
-        let gone: Vec<Uid> = gone.map(|(uid, _)| *uid).collect();
+        let requests = self.requests.keys().copied();
+        let gone: Vec<Uid> = requests.filter(|uid| !is_there(*uid)).collect();
         let mut is_freed = false;
         for uid in gone {
             is_freed |= self.withdraw(uid);
@@ -259,7 +255,7 @@ impl PlacementQueue {
             Some(Assignment {
                 uid: *uid,
                 controller: request.controller()?.name.clone(),
-                ipus: request.ipus,
+                ipus: request.entry.ipus,
             })
         })
     }
@@ -267,8 +263,7 @@ impl PlacementQueue {
     /// The slots of an owner that have a controller, or have requested a partition.
     pub(crate) fn placed_slots(&self, owner: Uid) -> BTreeSet<u32> {
         let is_placed = |request: &&Request| {
-            request.owner == owner
-                && (request.controller().is_some() || matches!(request.state, State::Requested))
+            request.owner == owner && (request.controller().is_some() || request.is_requested())
         };
         let placed = self.requests.values().filter(is_placed);
         placed.map(|request| request.slot).collect()
@@ -279,20 +274,40 @@ impl PlacementQueue {
         self.blocked.contains(&uid)
     }
 
-    /// Marks the entries of a pass whose decision follows after it, because they belong to the next round or have not asked
-    /// yet: later requests of the pass leave them what they need.
-    pub(crate) fn mark_expected(&self, entries: &mut [QueueEntry], now: Timestamp) {
+    /// Completes the queue of a pass. It adds undecided requests whose objects do not show that they wait, drops those that are
+    /// requested, and marks those whose decision follows after the pass, because they belong to the next round or have not
+    /// asked yet: later requests of the pass leave them what they need.
+    pub(crate) fn complete(&self, entries: &mut Vec<QueueEntry>, now: Timestamp) {
         let round = self
             .undecided
             .first()
             .map_or(self.round, |(round, ..)| *round);
-        for entry in entries {
+        let known: BTreeSet<Uid> = entries.iter().map(|entry| Uid::of(&entry.uid)).collect();
+        let missing = self
+            .undecided
+            .iter()
+            .filter(|(.., uid)| !known.contains(uid));
+        let missing = missing.filter_map(|(.., uid)| self.requests.get(uid));
+        entries.extend(missing.map(|request| request.entry.clone()));
+        entries.retain_mut(|entry| {
             let uid = Uid::of(&entry.uid);
-            let is_later = |one: &Request| one.round > round && one.is_undecided();
-            entry.is_expected = match self.requests.get(&uid) {
-                Some(request) => is_later(request),
+            let request = self.requests.get(&uid);
+            entry.is_expected = match request {
+                Some(request) => request.is_undecided() && request.round > round,
                 None => !self.blocked.contains(&uid) && entry.is_new(now),
             };
+            entry.is_refused || !request.is_some_and(Request::is_requested)
+        });
+        queue::in_order(entries);
+    }
+
+    /// Moves an undecided request into the next round.
+    pub(crate) fn postpone(&mut self, turn: &Turn) {
+        let request = self.requests.get_mut(&turn.uid);
+        if let Some(request) = request.filter(|one| one.number == turn.number) {
+            self.undecided.remove(&request.key(turn.uid));
+            request.round = turn.round + 1;
+            self.undecided.insert(request.key(turn.uid));
         }
     }
 
@@ -302,16 +317,21 @@ impl PlacementQueue {
     }
 
     /// The decision on an unchanged request, if no reconcile has had it. Otherwise it is decided again.
-    fn ask_again(&mut self, uid: Uid, partition: &IPUPartition, me: &QueueEntry) -> Option<Answer> {
+    fn ask_again(
+        &mut self,
+        uid: Uid,
+        newer: Option<&IPUPartition>,
+        me: &QueueEntry,
+    ) -> Option<Answer> {
         let request = self.requests.get_mut(&uid)?;
         request.is_needed = true;
         if let Some(answer) = request.take() {
             return Some(answer);
         }
         self.undecided.remove(&request.key(uid));
-        request.await_decision(partition);
+        request.await_decision(newer);
         // The position of a gang is that of its first partition, which may be new.
-        request.order = (me.position.clone(), me.name.clone());
+        request.entry = me.clone();
         request.round = self.round.max(request.round);
         self.undecided.insert(request.key(uid));
         None

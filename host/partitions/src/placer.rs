@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use futures::channel::mpsc::UnboundedSender;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_api::uid::Uid;
 use ipu_guest_host::model::Placed;
 use ipu_policies::namespace_usage::counter::Reservation;
 use ipu_runtime::{clock, events, panics};
@@ -27,6 +26,9 @@ use super::reconcile;
 /// How long a new leader waits until each waiting partition has asked: the first ones must not get what earlier ones need.
 const START: Duration = Duration::from_secs(15);
 
+/// How often it checks that.
+const CHECK: Duration = Duration::from_millis(100);
+
 /// Delay between a release of capacity and the next pass, so that releases are handled together. It is also the shortest time
 /// between two passes over all requests because of a refusal: controllers may refuse one request after the other.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
@@ -37,12 +39,19 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// The longest pass. The next one continues with the capacity at that time.
 const LONGEST_PASS: Duration = Duration::from_secs(10);
 
+/// So long, at most, a pass decides on requests of one namespace: a slow placement policy must not stop all others.
+const LONGEST_OF_NAMESPACE: Duration = Duration::from_secs(1);
+
 /// Decides without end. Each partition with a decision that its reconcile waits for is sent to `reconcile`, and after a release
 /// of IPUs those that may leave their controllers.
 pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<str>>) {
     let mut list = context.pool.registry().subscribe();
     let mut held = context.watched.released();
     context.watched.once_listed().await;
+    // Those that wait are reconciled before the others are.
+    for entry in context.watched.read(|cache| cache.queue(clock::now())) {
+        let _ = reconcile.unbounded_send(entry.name.into());
+    }
     // If it takes longer, those that have not asked wait for something else.
     let _ = timeout(START, once_all_have_asked(&context)).await;
     let mut placer = Placer {
@@ -93,7 +102,8 @@ async fn changed<T>(receiver: &mut watch::Receiver<T>) {
 
 async fn once_all_have_asked(context: &Context) {
     while !context.queue_state.have_all_asked(&context.watched) {
-        context.queue_state.asked().await;
+        // The check reads thousands of requests.
+        sleep(CHECK).await;
     }
 }
 
@@ -115,7 +125,7 @@ impl Placer<'_> {
         }
         let mut pass = self.begin().await;
         let begun = Instant::now();
-        let mut round = None;
+        let (mut round, mut spent) = (None, BTreeMap::new());
         loop {
             let turn = context.queue_state.requests().next();
             let Some(turn) = turn else { break };
@@ -125,7 +135,7 @@ impl Placer<'_> {
                 break;
             }
             round = Some(turn.round);
-            self.decide(&mut pass, turn).await;
+            self.decide(&mut pass, &mut spent, turn).await;
             // Thousands of decisions may follow one another without a wait.
             tokio::task::yield_now().await;
         }
@@ -154,25 +164,32 @@ impl Placer<'_> {
         let found = context.pool.candidates().await;
         let now = clock::now();
         let mut entries = context.queue_state.entries(&context.watched, now).to_vec();
-        context
-            .queue_state
-            .requests()
-            .mark_expected(&mut entries, now);
+        context.queue_state.requests().complete(&mut entries, now);
         Pass::new(found, entries, assignments, context.settings.backfill_limit)
     }
 
-    /// Decides on one request.
-    async fn decide(&self, pass: &mut Pass, turn: Turn) {
+    /// Decides on one request. `spent`: how long the decisions of each namespace have taken in this pass.
+    async fn decide(&self, pass: &mut Pass, spent: &mut BTreeMap<String, Duration>, turn: Turn) {
         let context = self.context;
         let Some(partition) = partition(context, &turn) else {
             context.queue_state.requests().withdraw(turn.uid);
             return;
         };
+        let spent = spent.entry(partition.spec.owner.namespace.clone());
+        let spent = spent.or_default();
+        if *spent > LONGEST_OF_NAMESPACE {
+            context.queue_state.requests().postpone(&turn);
+            pass.expect(&partition);
+            return;
+        }
+        let begun = Instant::now();
         let span = reconcile::span(&turn.name, Some(&partition.spec.owner));
         let deciding = panics::caught(decide(context, pass, &partition)).instrument(span);
         let answer = deciding.await.unwrap_or_else(|panicked| {
-            Answer::Wait(vec![placement_request::for_all(&panicked.to_string())])
+            let why = shortened(&panicked.to_string());
+            Answer::Wait(vec![placement_request::for_all(&why)])
         });
+        *spent += begun.elapsed();
         let stored = context
             .queue_state
             .requests()
@@ -201,11 +218,12 @@ fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartition>> {
     context.watched.read(|cache| {
         if let Some(partition) = &turn.partition {
             // It may have been deleted since the reconcile read it.
-            return cache.contains(&turn.name).then(|| Arc::clone(partition));
+            let is_there = cache.contains(&turn.name, turn.uid);
+            return is_there.then(|| Arc::clone(partition));
         }
-        let partition = cache.get(&turn.name)?.0.ok()?;
-        let uid = partition.metadata.uid.as_deref().map(Uid::of);
-        (uid == Some(turn.uid)).then(|| Arc::new(partition))
+        let is_there = cache.contains(&turn.name, turn.uid);
+        let partition = cache.get(&turn.name).filter(|_| is_there)?;
+        partition.0.ok().map(Arc::new)
     })
 }
 

@@ -51,14 +51,15 @@ impl QueueState {
     /// Returns the decision for a partition that needs a controller. Without one, the partition is reconciled again with it.
     pub(super) fn ask(
         &self,
-        partition: &IPUPartition,
+        (partition, is_newer): (&IPUPartition, bool),
         watched: &Watched,
         is_open: impl Fn(&ControllerRef) -> bool,
     ) -> Asked {
         let now = clock::now();
         let entries = self.entries(watched, now);
         let me = queue::own_entry(partition, &entries, now);
-        let asked = self.requests().ask(partition, &me, is_open);
+        let newer = is_newer.then_some(partition);
+        let asked = self.requests().ask((partition, newer), &me, is_open);
         if asked.answer.is_none() {
             self.notify();
         }
@@ -88,12 +89,15 @@ impl QueueState {
     pub(super) fn drop_gone(&self, watched: &Watched) -> bool {
         // A request that comes meanwhile waits for the lock, and its partition is in the cache.
         let mut requests = self.requests();
-        let (names, waiting) = watched.read(|cache| {
-            let names: HashSet<Arc<str>> = cache.names().into_iter().collect();
-            (names, cache.queue(clock::now()))
+        let (all, waiting): (HashSet<Uid>, HashSet<Uid>) = watched.read(|cache| {
+            let waiting = cache.briefs().filter(|(_, since)| since.is_some());
+            let waiting = waiting.map(|(brief, _)| brief.uid).collect();
+            (
+                cache.briefs().map(|(brief, _)| brief.uid).collect(),
+                waiting,
+            )
         });
-        let waiting: HashSet<Uid> = waiting.iter().map(|entry| Uid::of(&entry.uid)).collect();
-        requests.retain(|name| names.contains(name), |uid| waiting.contains(&uid))
+        requests.retain(|uid| all.contains(&uid), |uid| waiting.contains(&uid))
     }
 
     /// Notes that the partition with this UID was created.
@@ -198,6 +202,7 @@ mod tests {
 
     use super::*;
     use crate::Guarded;
+    use crate::placement_queue::Ended;
     use crate::watched::watched;
     use ipu_policies::namespace_usage::namespaces;
     use ipu_runtime::scope::Scope;
@@ -235,9 +240,10 @@ mod tests {
         let uid = Uid::of("a");
         let is_stalled = || current(&queue, &watched)[0].is_stalled;
         assert!(!is_stalled() && !queue.have_all_asked(&watched));
-        queue.requests().end_reconcile(uid, true);
+        queue.requests().end_reconcile(uid, (Ended::Well, true));
         assert!(is_stalled() && queue.have_all_asked(&watched));
-        assert_eq!(queue.ask(&partition, &watched, |_| true).answer, None);
+        let asked = queue.ask((&partition, false), &watched, |_| true);
+        assert_eq!(asked.answer, None);
         assert!(!is_stalled() && queue.have_all_asked(&watched));
         watch.apply_event(Event::Init);
         watch.apply_event(Event::InitDone);

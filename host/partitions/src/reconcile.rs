@@ -14,6 +14,7 @@ use tracing::{Instrument, Span};
 use super::cache::Guarded;
 use super::context::Context;
 use super::execute::{self, ExecuteError, Outcome};
+use super::placement_queue::Ended;
 use super::requeue;
 use super::step::{Requeue, Step};
 use super::steps::{Circle, Steps};
@@ -103,7 +104,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
             steps.next(&partition, &context.settings, &renamed, clock::now())?
         };
         tracing::trace!(partition = %partition.name_any(), ?step);
-        match execute::execute(context, &partition, step).await? {
+        match execute::execute(context, &partition, step, steps.has_worked()).await? {
             Outcome::Observed(observation) => {
                 let status = partition.status.as_ref();
                 shown = status.and_then(|status| context.pool.shown(status, &observation));
@@ -122,7 +123,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
                 return Ok(None);
             }
             Outcome::Done(requeue) => {
-                context.end_request(&partition, false);
+                context.end_request(&partition, Ended::Well);
                 let idle_rounds = context.count_idle(&uid, steps.has_worked());
                 return Ok(requeue::delay(requeue, idle_rounds));
             }
@@ -137,11 +138,14 @@ fn after_error(
     context: &Context,
 ) -> Option<Duration> {
     let name = object.name_any();
-    if let Ok(partition) = &object.0 {
-        context.end_request(partition, true);
-    }
+    let end_request = |ended| {
+        if let Ok(partition) = &object.0 {
+            context.end_request(partition, ended);
+        }
+    };
     match error {
         ReconcileError::Step(StepError::Execute(ExecuteError::Conflict)) => {
+            end_request(Ended::Conflict);
             tracing::debug!(partition = name, "changed meanwhile; beginning again");
             Some(Duration::from_millis(100))
         }
@@ -158,6 +162,7 @@ fn after_error(
         )
         | ReconcileError::Deadline(_)
         | ReconcileError::Panicked(_) => {
+            end_request(Ended::Failed);
             let idle_rounds = context.count_idle(&object.uid().unwrap_or_default(), false);
             tracing::warn!(partition = name, error = chain(error), "trying again");
             requeue::delay(Requeue::Blocked, idle_rounds)

@@ -49,6 +49,10 @@ impl<K: Resource> Resource for Trimmed<K> {
         K::plural(kind)
     }
 
+    fn metadata_api() -> bool {
+        K::metadata_api()
+    }
+
     fn meta(&self) -> &ObjectMeta {
         self.0.meta()
     }
@@ -105,7 +109,7 @@ pub(crate) fn filter_map<O, P>(
 #[cfg(test)]
 mod tests {
     use k8s_openapi::api::core::v1::Pod;
-    use kube::core::ObjectList;
+    use kube::core::{ObjectList, PartialObjectMeta};
     use serde_json::json;
 
     use super::*;
@@ -125,6 +129,12 @@ mod tests {
             pod("late", late, spec),
             pod("odd", json!({}), json!({"containers": 5})),
         ]})
+    }
+
+    #[test]
+    fn only_the_metadata_is_requested_of_objects_that_have_nothing_else() {
+        assert!(Trimmed::<PartialObjectMeta<Pod>>::metadata_api());
+        assert!(!Trimmed::<Pod>::metadata_api());
     }
 
     #[test]

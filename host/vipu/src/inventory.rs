@@ -40,6 +40,23 @@ pub struct Report {
     pub version: Option<String>,
 }
 
+/// A partition that is being requested.
+#[derive(Debug)]
+pub struct Requested {
+    slot: Arc<Slot>,
+    id: Uid,
+}
+
+impl Drop for Requested {
+    fn drop(&mut self) {
+        let mut changes = self.slot.changes();
+        let place = changes.requested.iter().position(|(id, _)| *id == self.id);
+        if let Some(place) = place {
+            changes.requested.swap_remove(place);
+        }
+    }
+}
+
 /// The inventories of all controllers.
 #[derive(Debug)]
 pub struct Inventories {
@@ -59,6 +76,8 @@ struct Slot {
 struct Changes {
     /// Time of the last change with an unknown effect.
     unknown: Option<Instant>,
+    /// Partitions that are being requested, each with its number of IPUs. The controller may list them or not.
+    requested: Vec<(Uid, u32)>,
     /// Created partitions, each with its time and its number of IPUs.
     taken: Vec<(Instant, Uid, u32)>,
     /// Partitions that the controller has agreed to remove, each with its time.
@@ -127,6 +146,14 @@ impl Inventories {
         let slot = self.slot(controller);
         let taken = (Instant::now(), Uid::of(id), ipus);
         slot.changes().taken.push(taken);
+    }
+
+    /// Counts a partition of so many IPUs on this controller until the result is dropped: the request is under way, and the
+    /// controller lists the partition at some time before it answers.
+    pub fn requests(&self, controller: &str, id: &str, ipus: u32) -> Requested {
+        let (slot, id) = (self.slot(controller), Uid::of(id));
+        slot.changes().requested.push((id, ipus));
+        Requested { slot, id }
     }
 
     /// Records that this controller has agreed to remove partition `id`, which no Pod uses.
@@ -220,8 +247,10 @@ impl Changes {
     /// read is used again.
     fn since(&mut self, reading: Instant, read: Inventory) -> Inventory {
         self.taken.retain(|(when, ..)| *when >= reading);
-        let taken = self.taken.iter();
-        let read = taken.fold(read, |read, (_, id, ipus)| read.with(*id, *ipus));
+        let taken = self.taken.iter().map(|(_, id, ipus)| (id, ipus));
+        let requested = self.requested.iter().map(|(id, ipus)| (id, ipus));
+        let taken = taken.chain(requested);
+        let read = taken.fold(read, |read, (id, ipus)| read.with(*id, *ipus));
         let removed = self.removed.iter();
         removed.fold(read, |read, (_, id)| read.without(*id))
     }

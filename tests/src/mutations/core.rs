@@ -33,6 +33,7 @@ const QUEUE: &str = "host/partitions/src/queue.rs";
 const RESERVATIONS: &str = "host/partitions/src/queue/reservations.rs";
 const QUEUE_ORDER: &str = "host/partitions/src/queue/order.rs";
 const PLACEMENT_QUEUE: &str = "host/partitions/src/placement_queue.rs";
+const PLACEMENT_REQUEST: &str = "host/partitions/src/placement_queue/request.rs";
 const PLACEMENT_PASS: &str = "host/partitions/src/placement_pass.rs";
 const LIFECYCLE: &str = "host/partitions/src/lifecycle.rs";
 const RESET: &str = "host/partitions/src/lifecycle/reset.rs";
@@ -339,9 +340,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a request that no reconcile needs keeps its controller",
         file: PLACEMENT_QUEUE,
-        text: "            && request.is_needed
+        text: "            && request.is_kept(ended)
         {",
-        instead: "            && (request.is_needed || request.controller().is_some())
+        instead: "            && (request.is_kept(ended) || request.controller().is_some())
         {",
         found_by: PLACEMENT_TESTS,
     },
@@ -354,9 +355,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "one failed write gives away the controller of a request",
-        file: PLACEMENT_QUEUE,
-        text: "request.is_needed = request.failures < FAILURES_MAX;",
-        instead: "request.is_needed = false;",
+        file: PLACEMENT_REQUEST,
+        text: "self.is_needed = self.failures < FAILURES_MAX;",
+        instead: "self.is_needed = self.failures == 0;",
         found_by: PLACEMENT_TESTS,
     },
     Mutation {

@@ -80,8 +80,11 @@ fn what_is_assigned_already_is_offered_only_to_the_same_partition() {
     assert_eq!((offered(&mut pass, &b, 0), free(&pass)), (Some(4), 4));
     let before = pass.free_ipus();
     // Its controller has refused it.
-    assert_eq!((offered(&mut pass, &a, 0), free(&pass)), (Some(8), 8));
-    assert!(pass.has_grown(&before) && !pass.has_grown(&pass.free_ipus()));
+    assert_eq!((offered(&mut pass, &a, 0), free(&pass)), (Some(8), 4));
+    pass.note(&a, &Answer::Wait(Vec::new()));
+    assert_eq!(offered(&mut pass, &b, 0), Some(4), "until the pass ends");
+    let next = Pass::new(found(8), entries(&[&a, &b]), Vec::new(), LIMIT);
+    assert!(next.has_grown(&before) && !pass.has_grown(&before));
 }
 
 #[test]

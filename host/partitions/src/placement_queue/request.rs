@@ -7,8 +7,12 @@ use std::sync::Arc;
 use ipu_api::ipupartition::{AttemptOutcome, ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
 
+use super::Ended;
 use crate::observations::Answer;
 use crate::queue::{QueueEntry, QueuePosition};
+
+/// A request whose reconcile fails so many times in a row is withdrawn: others get its capacity.
+pub(super) const FAILURES_MAX: u8 = 4;
 
 /// Position and name.
 type Order = (QueuePosition, String);
@@ -18,7 +22,8 @@ pub(super) type Key = (u64, Order, Uid);
 
 #[derive(Debug)]
 pub(super) struct Request {
-    pub(super) order: Order,
+    /// Its entry in the queue when a reconcile asked last.
+    pub(super) entry: QueueEntry,
     /// The round of its next decision.
     pub(super) round: u64,
     /// Changes with each new request of the partition.
@@ -31,7 +36,6 @@ pub(super) struct Request {
     pub(super) failures: u8,
     pub(super) owner: Uid,
     pub(super) slot: u32,
-    pub(super) ipus: u32,
     pub(super) state: State,
 }
 
@@ -55,24 +59,25 @@ pub(super) enum State {
 }
 
 impl Request {
-    /// A request of this partition with the queue entry `me`, which a reconcile waits for: its number, its round, and its input.
+    /// A request of the partition in this slot with the queue entry `me`, which a reconcile waits for: its number, its round, and
+    /// its input.
     pub(super) fn new(
-        partition: &IPUPartition,
+        newer: Option<&IPUPartition>,
         me: &QueueEntry,
         (number, round, input): (u64, u64, u64),
+        slot: u32,
     ) -> Self {
         Self {
-            order: (me.position.clone(), me.name.clone()),
+            entry: me.clone(),
             round,
             number,
             input,
             is_needed: true,
             failures: 0,
             owner: Uid::of(&me.owner),
-            slot: partition.spec.slot,
-            ipus: me.ipus,
+            slot,
             state: State::Undecided {
-                partition: Some(Arc::new(partition.clone())),
+                partition: newer.map(|partition| Arc::new(partition.clone())),
                 before: None,
                 is_awaited: true,
             },
@@ -80,7 +85,10 @@ impl Request {
     }
 
     pub(super) fn key(&self, uid: Uid) -> Key {
-        (self.round, self.order.clone(), uid)
+        {
+            let order = (self.entry.position.clone(), self.entry.name.clone());
+            (self.round, order, uid)
+        }
     }
 
     /// Whether the reconcile has the controller, or has requested the partition there.
@@ -107,17 +115,38 @@ impl Request {
     }
 
     /// A reconcile waits for a decision on this version of the partition.
-    pub(super) fn await_decision(&mut self, current: &IPUPartition) {
+    pub(super) fn await_decision(&mut self, newer: Option<&IPUPartition>) {
         let before = match &self.state {
             State::Undecided { before, .. } => before.clone(),
             State::Decided { answer, .. } => Some(Arc::clone(answer)),
             State::Requested => None,
         };
         self.state = State::Undecided {
-            partition: Some(Arc::new(current.clone())),
+            partition: newer.map(|partition| Arc::new(partition.clone())),
             before,
             is_awaited: true,
         };
+    }
+
+    /// Whether it outlives a reconcile that ended like this.
+    pub(super) fn is_kept(&mut self, ended: Ended) -> bool {
+        match ended {
+            Ended::Well if self.is_needed => self.failures = 0,
+            Ended::Well => return false,
+            Ended::Conflict => {}
+            Ended::Failed => self.failures = self.failures.saturating_add(1),
+        }
+        self.is_needed = self.failures < FAILURES_MAX;
+        if let State::Decided { is_taken, .. } = &mut self.state
+            && ended != Ended::Well
+        {
+            *is_taken = false;
+        }
+        self.is_needed
+    }
+
+    pub(super) fn is_requested(&self) -> bool {
+        matches!(&self.state, State::Requested)
     }
 
     pub(super) fn is_undecided(&self) -> bool {
@@ -141,9 +170,12 @@ impl Request {
     }
 }
 
-/// The hash of the fields of a partition on which a decision depends: its spec, and the attempts to create it.
+/// The hash of the fields of a partition on which a decision depends: its spec, and the attempts that may hold
+/// a partition.
 pub(super) fn input(partition: &IPUPartition) -> u64 {
     let attempts = partition.status.iter().flat_map(|status| &status.attempts);
+    // After a refusal, the request has been sent: the next one is new in any case.
+    let attempts = attempts.filter(|attempt| attempt.is_held());
     let attempts: Vec<(&str, AttemptOutcome)> = attempts
         .map(|attempt| (attempt.id.as_str(), attempt.outcome))
         .collect();

@@ -28,7 +28,7 @@ fn partition(name: &str, second: i64, status: &Value) -> IPUPartition {
 
 fn ask(requests: &mut PlacementQueue, partition: &IPUPartition) -> Option<Answer> {
     let me = queue::entry(partition, Timestamp::UNIX_EPOCH);
-    requests.ask(partition, &me, |_| true).answer
+    requests.ask((partition, None), &me, |_| true).answer
 }
 
 fn wait(reason: &str) -> Answer {
@@ -120,7 +120,7 @@ fn a_controller_is_assigned_from_the_decision_until_the_request() {
         {"controller": samples::controller(), "id": "p-1", "outcome": "refused"},
     ]});
     assert_eq!(ask(&mut requests, &partition("a", 1, &refused)), None);
-    assert!(requests.next().unwrap().partition.is_some());
+    assert_eq!(requests.next().unwrap().name, "a");
 }
 
 #[test]
@@ -139,17 +139,20 @@ fn a_reconcile_that_needs_no_controller_withdraws_its_request() {
     let (uid, one) = (Uid::of("a"), partition("a", 1, &Value::Null));
     let mut requests = PlacementQueue::default();
     ask(&mut requests, &one);
-    assert!(!requests.end_reconcile(uid, true) && !is_stalled(&requests, &one));
+    assert!(!requests.end_reconcile(uid, (Ended::Well, true)) && !is_stalled(&requests, &one));
     decide(&mut requests, chosen());
     requests.begin_reconcile(uid);
-    assert!(requests.end_reconcile(uid, true), "the IPUs are free again");
+    assert!(
+        requests.end_reconcile(uid, (Ended::Well, true)),
+        "the IPUs are free again"
+    );
     assert!(is_stalled(&requests, &one) && requests.knows(uid));
     ask(&mut requests, &one);
     assert!(!is_stalled(&requests, &one));
     // A reconcile that took a controller, and did not request the partition.
     decide(&mut requests, chosen());
     ask(&mut requests, &one);
-    assert!(requests.end_reconcile(uid, true));
+    assert!(requests.end_reconcile(uid, (Ended::Well, true)));
     assert!(!requests.has_undecided());
 }
 
@@ -159,14 +162,17 @@ fn a_failed_reconcile_gets_the_same_controller_again_for_some_times() {
     let mut requests = PlacementQueue::default();
     ask(&mut requests, &one);
     decide(&mut requests, chosen());
-    for _ in 1..FAILURES_MAX {
+    for _ in 1..request::FAILURES_MAX {
         requests.begin_reconcile(uid);
         assert_eq!(ask(&mut requests, &one), Some(chosen()));
-        assert!(!requests.fail_reconcile(uid, true));
+        assert!(!requests.end_reconcile(uid, (Ended::Failed, true)));
         assert!(assigned(&requests) == 4 && !is_stalled(&requests, &one));
     }
     requests.begin_reconcile(uid);
-    assert!(requests.fail_reconcile(uid, true), "others get the IPUs");
+    assert!(
+        requests.end_reconcile(uid, (Ended::Failed, true)),
+        "others get the IPUs"
+    );
     assert!(assigned(&requests) == 0 && is_stalled(&requests, &one));
 }
 
@@ -177,7 +183,7 @@ fn a_controller_that_is_not_open_any_more_is_chosen_anew() {
     ask(&mut requests, &one);
     decide(&mut requests, chosen());
     let me = queue::entry(&one, Timestamp::UNIX_EPOCH);
-    let asked = requests.ask(&one, &me, |_| false);
+    let asked = requests.ask((&one, None), &me, |_| false);
     let expected = Asked {
         answer: None,
         is_freed: true,
@@ -225,12 +231,61 @@ fn requests_of_the_next_round_and_those_that_have_not_asked_are_expected() {
     // A reconcile takes the decision, and the next one asks again.
     ask(&mut requests, again);
     ask(&mut requests, again);
-    requests.end_reconcile(Uid::of("blocked"), true);
+    requests.end_reconcile(Uid::of("blocked"), (Ended::Well, true));
     ask(&mut requests, first);
-    requests.mark_expected(&mut entries, now);
+    let mut entries = entries.to_vec();
+    requests.complete(&mut entries, now);
     let expected = entries.iter().filter(|one| one.is_expected);
     let expected: Vec<&str> = expected.map(|one| one.name.as_str()).collect();
     assert_eq!(expected, ["again", "new"]);
+}
+
+#[test]
+fn a_conflict_is_no_failure() {
+    let (uid, one) = (Uid::of("a"), partition("a", 1, &Value::Null));
+    let mut requests = PlacementQueue::default();
+    ask(&mut requests, &one);
+    decide(&mut requests, chosen());
+    for _ in 0..10 {
+        assert_eq!(ask(&mut requests, &one), Some(chosen()));
+        assert!(!requests.end_reconcile(uid, (Ended::Conflict, true)));
+    }
+}
+
+#[test]
+fn a_request_that_was_refused_stays_in_the_queue_and_one_that_is_requested_leaves_it() {
+    let one = partition("a", 1, &Value::Null);
+    let (uid, waiting) = (Uid::of("a"), queue::entry(&one, Timestamp::UNIX_EPOCH));
+    let mut requests = PlacementQueue::default();
+    let names = |requests: &PlacementQueue, entries: &[&QueueEntry]| {
+        let mut entries: Vec<QueueEntry> = entries.iter().copied().cloned().collect();
+        requests.complete(&mut entries, Timestamp::UNIX_EPOCH);
+        entries.into_iter().map(|one| one.name).collect::<Vec<_>>()
+    };
+    ask(&mut requests, &one);
+    decide(&mut requests, chosen());
+    ask(&mut requests, &one);
+    requests.requested(uid);
+    assert!(names(&requests, &[&waiting]).is_empty());
+    // The object still shows the request.
+    ask(&mut requests, &one);
+    assert_eq!(names(&requests, &[]), ["a"]);
+    assert_eq!(names(&requests, &[&waiting]), ["a"]);
+}
+
+#[test]
+fn a_new_request_and_one_that_is_decided_again_share_a_round() {
+    let [early, late] = [("a", 1), ("b", 2)].map(|(name, at)| partition(name, at, &Value::Null));
+    let mut requests = PlacementQueue::default();
+    ask(&mut requests, &early);
+    decide(&mut requests, wait("full"));
+    assert!(requests.next().is_none(), "the pass ends");
+    requests.decide_again();
+    ask(&mut requests, &late);
+    assert_eq!(requests.next().unwrap().name, "a");
+    let turn = requests.next().unwrap();
+    requests.postpone(&turn);
+    assert_eq!(requests.next().unwrap().name, "b");
 }
 
 #[test]
@@ -244,7 +299,6 @@ fn a_decision_on_a_changed_partition_is_dropped() {
     assert_eq!(ask(&mut requests, &changed), None);
     assert_eq!(requests.decided(&turn, chosen()), None);
     let again = requests.next().unwrap();
-    assert_eq!(again.partition.as_deref(), Some(&changed));
     requests.withdraw(again.uid);
     assert_eq!(requests.decided(&again, chosen()), None);
     assert!(requests.next().is_none());
@@ -256,10 +310,10 @@ fn nothing_is_kept_of_partitions_that_are_gone() {
     for name in ["a", "b"] {
         ask(&mut requests, &partition(name, 1, &Value::Null));
         decide(&mut requests, chosen());
-        requests.end_reconcile(Uid::of("blocked"), true);
+        requests.end_reconcile(Uid::of("blocked"), (Ended::Well, true));
     }
-    assert!(requests.retain(|name| name == "b", |_| false));
-    assert!(!requests.retain(|name| name == "b", |_| false));
+    assert!(requests.retain(|uid| uid == Uid::of("b"), |_| false));
+    assert!(!requests.retain(|uid| uid == Uid::of("b"), |_| false));
     assert_eq!(assigned(&requests), 4);
     assert!(!requests.knows(Uid::of("blocked")));
     assert!(requests.forget(Uid::of("b")));

@@ -12,6 +12,7 @@ use super::world::World;
 use crate::eviction::EvictionState;
 use crate::observations::Answer;
 use crate::placement_pass::Pass;
+use crate::placement_queue::Ended;
 use crate::placement_request::Candidates;
 
 /// Delay between a release of capacity and the next pass, in milliseconds.
@@ -29,7 +30,9 @@ impl World {
         let open: Vec<&ControllerRef> = open.map(|one| &one.reference).collect();
         let asked = replica
             .requests
-            .ask(object, &me, |controller| open.contains(&controller));
+            .ask((object, Some(object)), &me, |controller| {
+                open.contains(&controller)
+            });
         if asked.is_freed {
             self.capacity_released(who);
         }
@@ -107,9 +110,7 @@ impl World {
         for entry in &mut entries {
             entry.is_stalled = replica.requests.is_blocked(Uid::of(&entry.uid));
         }
-        replica
-            .requests
-            .mark_expected(&mut entries, self.timestamp());
+        replica.requests.complete(&mut entries, self.timestamp());
         let assignments = replica.requests.assignments().collect();
         let found = Candidates::of(views.collect(), self.cordons.clone());
         Pass::new(found, entries, assignments, self.settings.backfill_limit)
@@ -125,15 +126,9 @@ impl World {
     }
 
     /// A reconcile of this object ends. A request that it did not need is withdrawn.
-    pub(super) fn end_request(&mut self, who: usize, object: &IPUPartition, has_failed: bool) {
-        let is_waiting = object.is_waiting();
+    pub(super) fn end_request(&mut self, who: usize, object: &IPUPartition, ended: Ended) {
         let requests = &mut self.replicas[who].requests;
-        let is_freed = if has_failed {
-            requests.fail_reconcile(uid(object), is_waiting)
-        } else {
-            requests.end_reconcile(uid(object), is_waiting)
-        };
-        if is_freed {
+        if requests.end_reconcile(uid(object), (ended, object.is_waiting())) {
             self.capacity_released(who);
         }
     }

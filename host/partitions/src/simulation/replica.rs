@@ -13,7 +13,7 @@ use super::sim_adapter::{self, Reconcile};
 use super::world::World;
 use crate::observations::Observation;
 use crate::orphans::Suspects;
-use crate::placement_queue::PlacementQueue;
+use crate::placement_queue::{Ended, PlacementQueue};
 use crate::step::{Requeue, Step};
 
 /// One replica: a process with a cache, reconciles that are under way, and a sweep.
@@ -227,7 +227,7 @@ impl World {
         match task.core.decide(&settings, &renamed, now) {
             Step::Done(requeue) => {
                 self.cover(CoveragePoint::Rested);
-                self.requeue(ticket, requeue, false);
+                self.requeue(ticket, requeue, Ended::Well);
             }
             step => {
                 task.step = Some(step);
@@ -251,16 +251,16 @@ impl World {
                 return;
             }
             Reply::Released => {
-                self.finish(ticket, None, false);
+                self.finish(ticket, None, Ended::Well);
                 self.capacity_released(ticket.who);
                 return;
             }
             Reply::Conflict => {
-                self.finish(ticket, Some(100), true);
+                self.finish(ticket, Some(100), Ended::Conflict);
                 return;
             }
             Reply::Broken => {
-                self.requeue(ticket, Requeue::Blocked, true);
+                self.requeue(ticket, Requeue::Blocked, Ended::Failed);
                 return;
             }
         };
@@ -283,7 +283,7 @@ impl World {
         }
     }
 
-    fn requeue(&mut self, ticket: Ticket, requeue: Requeue, has_failed: bool) {
+    fn requeue(&mut self, ticket: Ticket, requeue: Requeue, ended: Ended) {
         let has_worked = self.task(ticket).is_some_and(|task| task.core.has_worked());
         let idle_rounds = self.replicas[ticket.who]
             .idle_rounds
@@ -291,22 +291,22 @@ impl World {
             .or_default();
         *idle_rounds = if has_worked { 0 } else { *idle_rounds + 1 };
         let pause = sim_adapter::pause(requeue, *idle_rounds);
-        self.finish(ticket, pause, has_failed);
+        self.finish(ticket, pause, ended);
     }
 
     /// A reconcile has asked for a controller, and ends.
     pub(super) fn asked(&mut self, ticket: Ticket) {
-        self.requeue(ticket, Requeue::ForCapacity, false);
+        self.requeue(ticket, Requeue::ForCapacity, Ended::Well);
     }
 
     /// A reconcile has ended. The next one follows after this delay, or at the next change.
-    fn finish(&mut self, ticket: Ticket, pause: Option<u64>, has_failed: bool) {
+    fn finish(&mut self, ticket: Ticket, pause: Option<u64>, ended: Ended) {
         let Ticket { who, key, .. } = ticket;
-        let ended = self.replicas[who].tasks.remove(&key);
-        if let Some(task) = &ended {
-            self.end_request(who, &task.core.object, has_failed);
+        let task = self.replicas[who].tasks.remove(&key);
+        if let Some(task) = &task {
+            self.end_request(who, &task.core.object, ended);
         }
-        if ended.is_some_and(|task| task.again) {
+        if task.is_some_and(|task| task.again) {
             self.trigger(who, key, 0);
         } else if let Some(pause) = pause {
             self.trigger(who, key, pause);
