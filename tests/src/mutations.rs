@@ -3,6 +3,7 @@
 
 mod core;
 mod jobs;
+mod placement;
 mod sweep;
 
 use std::fmt::{self, Display, Formatter};
@@ -110,6 +111,7 @@ pub struct Mutation {
 
 /// Every mistake that is tried.
 pub fn all() -> impl Iterator<Item = &'static Mutation> {
-    let of_partitions = core::MUTATIONS.iter().chain(sweep::MUTATIONS);
+    let of_partitions = core::MUTATIONS.iter().chain(placement::MUTATIONS);
+    let of_partitions = of_partitions.chain(sweep::MUTATIONS);
     of_partitions.chain(jobs::MUTATIONS)
 }

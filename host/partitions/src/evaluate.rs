@@ -7,6 +7,7 @@ use kube::ResourceExt;
 
 use super::context::Context;
 use super::eviction::{self, EvictionState, RequiredData, Sibling};
+use super::placement_pass;
 
 /// Evaluates the eviction of this partition, and reads no more data than it needs.
 pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> EvictionState {
@@ -47,8 +48,7 @@ pub(super) fn held(context: &Context, partition: &IPUPartition) -> u32 {
     }
     let owner = Uid::of(&partition.spec.owner.uid);
     let slots = context.queue_state.requests().placed_slots(owner);
-    let siblings = eviction::with_placed(siblings(context, partition), &slots);
-    eviction::of_owner(partition, &siblings).held
+    placement_pass::held(partition, siblings(context, partition), &slots)
 }
 
 /// All readable partitions of its owner, with this one.

@@ -1,6 +1,5 @@
 //! Pure: decides whether an IPUPartition leaves a drained controller, and counts the partitions of its owner.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use ipu_api::ipupartition::{Attempt, AttemptOutcome, IPUPartition};
@@ -49,14 +48,6 @@ impl Sibling {
             waits_since: status.and_then(partition_conditions::not_ready_since),
         }
     }
-}
-
-/// These siblings, with those in `slots` as placed: they have a controller that their objects do not show yet.
-pub fn with_placed(mut siblings: Vec<Sibling>, slots: &BTreeSet<u32>) -> Vec<Sibling> {
-    for sibling in &mut siblings {
-        sibling.is_placed |= slots.contains(&sibling.slot);
-    }
-    siblings
 }
 
 /// Whether a partition leaves its controller.

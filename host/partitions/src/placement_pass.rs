@@ -10,10 +10,24 @@ use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
 use jiff::Timestamp;
 
+use super::eviction::{self, Sibling};
 use super::observations::Answer;
 use super::placement_queue::Assignment;
 use super::placement_request::{self, Candidates, Placement, QueueView};
 use super::queue::QueueEntry;
+
+/// Partitions that the owner of this one has or is getting, with those in `slots`: they have a controller that their objects do
+/// not show yet.
+pub(crate) fn held(
+    partition: &IPUPartition,
+    mut siblings: Vec<Sibling>,
+    slots: &BTreeSet<u32>,
+) -> u32 {
+    for sibling in &mut siblings {
+        sibling.is_placed |= slots.contains(&sibling.slot);
+    }
+    eviction::of_owner(partition, &siblings).held
+}
 
 /// The capacity and the queue at the beginning of a pass, and the assignments until now.
 #[derive(Debug)]

@@ -24,7 +24,7 @@ use crate::queue::{self, QueueEntry};
 use crate::step::{Requeue, Settings, Step};
 use crate::steps::Steps;
 use crate::sweep::course::Course;
-use crate::{remote_state, requeue};
+use crate::{placement_pass, remote_state, requeue};
 
 /// Marks the ids that the release in this namespace of a cluster gives.
 pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
@@ -213,8 +213,7 @@ pub(super) fn held_with<'a>(
     slots: &BTreeSet<u32>,
 ) -> u32 {
     let siblings = eviction::siblings(object, others).map(Sibling::of);
-    let siblings = eviction::with_placed(siblings.collect(), slots);
-    eviction::of_owner(object, &siblings).held
+    placement_pass::held(object, siblings.collect(), slots)
 }
 
 fn of_owner<'a>(

@@ -9,13 +9,6 @@ const ACCOUNTING_TESTS: FoundBy = FoundBy::Tests(Tests {
     bound: None,
 });
 
-/// The tests of the requests for a controller, and of the passes over them.
-const PLACEMENT_TESTS: FoundBy = FoundBy::Tests(Tests {
-    package: "ipu-partitions",
-    named: "placement_",
-    bound: None,
-});
-
 /// The tables of the share of reserved controllers.
 const SHARE_TESTS: FoundBy = FoundBy::Tests(Tests {
     package: "ipu-partitions",
@@ -32,9 +25,6 @@ const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";
 const QUEUE: &str = "host/partitions/src/queue.rs";
 const RESERVATIONS: &str = "host/partitions/src/queue/reservations.rs";
 const QUEUE_ORDER: &str = "host/partitions/src/queue/order.rs";
-const PLACEMENT_QUEUE: &str = "host/partitions/src/placement_queue.rs";
-const PLACEMENT_REQUEST: &str = "host/partitions/src/placement_queue/request.rs";
-const PLACEMENT_PASS: &str = "host/partitions/src/placement_pass.rs";
 const LIFECYCLE: &str = "host/partitions/src/lifecycle.rs";
 const RESET: &str = "host/partitions/src/lifecycle/reset.rs";
 const NEXT_STEP: &str = "host/partitions/src/next_step.rs";
@@ -322,43 +312,6 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         text: "(&one.position, &one.name).cmp(&(&other.position, &other.name))",
         instead: "(&other.position, &other.name).cmp(&(&one.position, &one.name))",
         found_by: FoundBy::Simulation("the model check has no rule for the order of requests"),
-    },
-    Mutation {
-        name: "the latest request is decided first",
-        file: PLACEMENT_QUEUE,
-        text: "self.undecided.first()?",
-        instead: "self.undecided.last()?",
-        found_by: PLACEMENT_TESTS,
-    },
-    Mutation {
-        name: "a decision counts although its partition has changed",
-        file: PLACEMENT_QUEUE,
-        text: "if request.number != turn.number {",
-        instead: "if request.number < turn.number {",
-        found_by: PLACEMENT_TESTS,
-    },
-    Mutation {
-        name: "a request that no reconcile needs keeps its controller",
-        file: PLACEMENT_QUEUE,
-        text: "            && request.is_kept(ended)
-        {",
-        instead: "            && (request.is_kept(ended) || request.controller().is_some())
-        {",
-        found_by: PLACEMENT_TESTS,
-    },
-    Mutation {
-        name: "two decisions of a pass count the same IPUs",
-        file: PLACEMENT_PASS,
-        text: "*self.sums.entry(controller.clone()).or_default() += ipus;",
-        instead: "*self.sums.entry(controller.clone()).or_default() += 0;",
-        found_by: PLACEMENT_TESTS,
-    },
-    Mutation {
-        name: "one failed write gives away the controller of a request",
-        file: PLACEMENT_REQUEST,
-        text: "self.is_needed = self.failures < FAILURES_MAX;",
-        instead: "self.is_needed = self.failures == 0;",
-        found_by: PLACEMENT_TESTS,
     },
     Mutation {
         name: "a gang never releases its partitions, no matter how long the others are missing",

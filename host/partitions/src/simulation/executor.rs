@@ -133,24 +133,12 @@ impl World {
         }
     }
 
-    fn place(&mut self, ticket: Ticket, object: &IPUPartition) {
-        self.cover(CoveragePoint::Placed);
-        match self.ask(ticket.who, object) {
-            Some(answer) => {
-                // The weakest random numbers that are sufficient: they differ where the API server was restored.
-                let nonce = self.restores;
-                self.observe(ticket, Observation::Placed(answer, nonce));
-            }
-            None => self.asked(ticket),
-        }
-    }
-
     fn answer(&mut self, ticket: Ticket, reply: Reply) {
         let delay = self.latency();
         self.event_queue.add(delay, Event::Reply(ticket, reply));
     }
 
-    fn observe(&mut self, ticket: Ticket, observation: Observation) {
+    pub(super) fn observe(&mut self, ticket: Ticket, observation: Observation) {
         self.answer(ticket, Reply::observed(observation));
     }
 

@@ -6,11 +6,11 @@ use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
 
 use super::coverage::CoveragePoint;
-use super::event_queue::Event;
+use super::event_queue::{Event, Ticket};
 use super::sim_adapter;
 use super::world::World;
 use crate::eviction::EvictionState;
-use crate::observations::Answer;
+use crate::observations::{Answer, Observation};
 use crate::placement_pass::Pass;
 use crate::placement_queue::Ended;
 use crate::placement_request::Candidates;
@@ -19,8 +19,21 @@ use crate::placement_request::Candidates;
 const BATCH_DELAY: u64 = 200;
 
 impl World {
+    /// Executes the step of a reconcile that needs a controller.
+    pub(super) fn place(&mut self, ticket: Ticket, object: &IPUPartition) {
+        self.cover(CoveragePoint::Placed);
+        match self.ask(ticket.who, object) {
+            Some(answer) => {
+                // The weakest random numbers that are sufficient: they differ where the API server was restored.
+                let nonce = self.restores;
+                self.observe(ticket, Observation::Placed(answer, nonce));
+            }
+            None => self.asked(ticket),
+        }
+    }
+
     /// A reconcile asks for a controller. `None`: it is triggered with the decision of the next pass.
-    pub(super) fn ask(&mut self, who: usize, object: &IPUPartition) -> Option<Answer> {
+    fn ask(&mut self, who: usize, object: &IPUPartition) -> Option<Answer> {
         let now = self.timestamp();
         let replica = &mut self.replicas[who];
         let entries = sim_adapter::queue(replica.seen(), now);

@@ -1,0 +1,55 @@
+//! Mistakes in the decisions on V-IPU controllers.
+
+use super::{FoundBy, Mutation, Tests};
+
+/// The tests of the requests for a controller, and of the passes over them.
+const PLACEMENT_TESTS: FoundBy = FoundBy::Tests(Tests {
+    package: "ipu-partitions",
+    named: "placement_",
+    bound: None,
+});
+
+const PLACEMENT_QUEUE: &str = "host/partitions/src/placement_queue.rs";
+const PLACEMENT_REQUEST: &str = "host/partitions/src/placement_queue/request.rs";
+const PLACEMENT_PASS: &str = "host/partitions/src/placement_pass.rs";
+
+/// Every mistake in these decisions that is tried.
+pub(super) const MUTATIONS: &[Mutation] = &[
+    Mutation {
+        name: "the latest request is decided first",
+        file: PLACEMENT_QUEUE,
+        text: "self.undecided.first() else {",
+        instead: "self.undecided.last() else {",
+        found_by: PLACEMENT_TESTS,
+    },
+    Mutation {
+        name: "a decision counts although its partition has changed",
+        file: PLACEMENT_QUEUE,
+        text: "if request.number != turn.number {",
+        instead: "if request.number < turn.number {",
+        found_by: PLACEMENT_TESTS,
+    },
+    Mutation {
+        name: "a request that no reconcile needs keeps its controller",
+        file: PLACEMENT_QUEUE,
+        text: "            && request.is_kept(ended)
+        {",
+        instead: "            && (request.is_kept(ended) || request.controller().is_some())
+        {",
+        found_by: PLACEMENT_TESTS,
+    },
+    Mutation {
+        name: "two decisions of a pass count the same IPUs",
+        file: PLACEMENT_PASS,
+        text: "*self.sums.entry(controller.clone()).or_default() += ipus;",
+        instead: "*self.sums.entry(controller.clone()).or_default() += 0;",
+        found_by: PLACEMENT_TESTS,
+    },
+    Mutation {
+        name: "one failed write gives away the controller of a request",
+        file: PLACEMENT_REQUEST,
+        text: "self.is_needed = self.failures < FAILURES_MAX;",
+        instead: "self.is_needed = self.failures == 0;",
+        found_by: PLACEMENT_TESTS,
+    },
+];
