@@ -106,19 +106,14 @@ impl Context {
 
     /// A reconcile of this partition ends. Its request for a controller ends too, if the reconcile did not need one.
     pub(super) fn end_request(&self, partition: &IPUPartition, ended: Ended) {
-        let is_waiting = partition.is_waiting();
         let uid = partition.meta().uid.as_deref().unwrap_or_default();
         let is_deleted = partition.meta().deletion_timestamp.is_some();
         let ended = if is_deleted { Ended::Well } else { ended };
-        let ends = (ended, is_waiting);
         let is_freed = self
             .queue_state
             .requests()
-            .end_reconcile(Uid::of(uid), ends);
+            .end_reconcile(Uid::of(uid), ended);
         self.freed(uid, is_freed);
-        if is_waiting {
-            self.queue_state.notify();
-        }
     }
 
     /// Withdraws the request of the partition with this UID.

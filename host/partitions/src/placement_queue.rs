@@ -27,8 +27,8 @@ pub(crate) struct PlacementQueue {
     undecided: BTreeSet<Key>,
     /// The present round.
     round: u64,
-    /// Waiting partitions whose last reconcile needed no controller, because something else stops it.
-    blocked: BTreeSet<Uid>,
+    /// Partitions whose last reconcile needed no controller: they have one, or something else stops them.
+    without_request: BTreeSet<Uid>,
     decisions: Interned<Answer>,
     /// The last number of a request.
     numbers: u64,
@@ -89,15 +89,14 @@ impl PlacementQueue {
 
     /// A reconcile ends. A request that it did not need is withdrawn. After an error, the next reconcile gets the same
     /// controller: one failed write must not cost a request what it has waited for. Returns whether IPUs became free.
-    pub(crate) fn end_reconcile(&mut self, uid: Uid, (ended, is_waiting): (Ended, bool)) -> bool {
+    pub(crate) fn end_reconcile(&mut self, uid: Uid, ended: Ended) -> bool {
         if let Some(request) = self.requests.get_mut(&uid)
             && request.is_kept(ended)
         {
             return false;
         }
-        if is_waiting {
-            self.blocked.insert(uid);
-        }
+        // It is not expected to ask, even if an older entry of the queue shows that it waits.
+        self.without_request.insert(uid);
         self.withdraw(uid)
     }
 
@@ -111,7 +110,7 @@ impl PlacementQueue {
         is_open: impl Fn(&ControllerRef) -> bool,
     ) -> Asked {
         let (uid, input) = (Uid::of(&me.uid), input(partition));
-        self.blocked.remove(&uid);
+        self.without_request.remove(&uid);
         let is_same =
             |request: &Request| request.input == input && request.controller().is_none_or(&is_open);
         let known = self.requests.get(&uid);
@@ -229,7 +228,7 @@ impl PlacementQueue {
 
     /// Drops the partition with this UID, which is gone. Returns whether IPUs became free.
     pub(crate) fn forget(&mut self, uid: Uid) -> bool {
-        self.blocked.remove(&uid);
+        self.without_request.remove(&uid);
         self.withdraw(uid)
     }
 
@@ -239,7 +238,7 @@ impl PlacementQueue {
         is_there: impl Fn(Uid) -> bool,
         is_waiting: impl Fn(Uid) -> bool,
     ) -> bool {
-        self.blocked.retain(|uid| is_waiting(*uid));
+        self.without_request.retain(|uid| is_waiting(*uid));
         let requests = self.requests.keys().copied();
         let gone: Vec<Uid> = requests.filter(|uid| !is_there(*uid)).collect();
         let mut is_freed = false;
@@ -271,7 +270,7 @@ impl PlacementQueue {
 
     /// Whether the partition with this UID waits for something other than a controller.
     pub(crate) fn is_blocked(&self, uid: Uid) -> bool {
-        self.blocked.contains(&uid)
+        self.without_request.contains(&uid)
     }
 
     /// Completes the queue of a pass. It adds undecided requests whose objects do not show that they wait, drops those that are
@@ -294,7 +293,7 @@ impl PlacementQueue {
             let request = self.requests.get(&uid);
             entry.is_expected = match request {
                 Some(request) => request.is_undecided() && request.round > round,
-                None => !self.blocked.contains(&uid) && entry.is_new(now),
+                None => !self.without_request.contains(&uid) && entry.is_new(now),
             };
             entry.is_refused || !request.is_some_and(Request::is_requested)
         });
@@ -313,7 +312,7 @@ impl PlacementQueue {
 
     /// Whether a reconcile of the partition with this UID has ended or has asked for a controller.
     pub(crate) fn knows(&self, uid: Uid) -> bool {
-        self.blocked.contains(&uid) || self.requests.contains_key(&uid)
+        self.without_request.contains(&uid) || self.requests.contains_key(&uid)
     }
 
     /// The decision on an unchanged request, if no reconcile has had it. Otherwise it is decided again.

@@ -240,7 +240,7 @@ mod tests {
         let uid = Uid::of("a");
         let is_stalled = || current(&queue, &watched)[0].is_stalled;
         assert!(!is_stalled() && !queue.have_all_asked(&watched));
-        queue.requests().end_reconcile(uid, (Ended::Well, true));
+        queue.requests().end_reconcile(uid, Ended::Well);
         assert!(is_stalled() && queue.have_all_asked(&watched));
         let asked = queue.ask((&partition, false), &watched, |_| true);
         assert_eq!(asked.answer, None);

@@ -139,11 +139,11 @@ fn a_reconcile_that_needs_no_controller_withdraws_its_request() {
     let (uid, one) = (Uid::of("a"), partition("a", 1, &Value::Null));
     let mut requests = PlacementQueue::default();
     ask(&mut requests, &one);
-    assert!(!requests.end_reconcile(uid, (Ended::Well, true)) && !is_stalled(&requests, &one));
+    assert!(!requests.end_reconcile(uid, Ended::Well) && !is_stalled(&requests, &one));
     decide(&mut requests, chosen());
     requests.begin_reconcile(uid);
     assert!(
-        requests.end_reconcile(uid, (Ended::Well, true)),
+        requests.end_reconcile(uid, Ended::Well),
         "the IPUs are free again"
     );
     assert!(is_stalled(&requests, &one) && requests.knows(uid));
@@ -152,7 +152,7 @@ fn a_reconcile_that_needs_no_controller_withdraws_its_request() {
     // A reconcile that took a controller, and did not request the partition.
     decide(&mut requests, chosen());
     ask(&mut requests, &one);
-    assert!(requests.end_reconcile(uid, (Ended::Well, true)));
+    assert!(requests.end_reconcile(uid, Ended::Well));
     assert!(!requests.has_undecided());
 }
 
@@ -165,12 +165,12 @@ fn a_failed_reconcile_gets_the_same_controller_again_for_some_times() {
     for _ in 1..request::FAILURES_MAX {
         requests.begin_reconcile(uid);
         assert_eq!(ask(&mut requests, &one), Some(chosen()));
-        assert!(!requests.end_reconcile(uid, (Ended::Failed, true)));
+        assert!(!requests.end_reconcile(uid, Ended::Failed));
         assert!(assigned(&requests) == 4 && !is_stalled(&requests, &one));
     }
     requests.begin_reconcile(uid);
     assert!(
-        requests.end_reconcile(uid, (Ended::Failed, true)),
+        requests.end_reconcile(uid, Ended::Failed),
         "others get the IPUs"
     );
     assert!(assigned(&requests) == 0 && is_stalled(&requests, &one));
@@ -231,7 +231,7 @@ fn requests_of_the_next_round_and_those_that_have_not_asked_are_expected() {
     // A reconcile takes the decision, and the next one asks again.
     ask(&mut requests, again);
     ask(&mut requests, again);
-    requests.end_reconcile(Uid::of("blocked"), (Ended::Well, true));
+    requests.end_reconcile(Uid::of("blocked"), Ended::Well);
     ask(&mut requests, first);
     let mut entries = entries.to_vec();
     requests.complete(&mut entries, now);
@@ -248,7 +248,7 @@ fn a_conflict_is_no_failure() {
     decide(&mut requests, chosen());
     for _ in 0..10 {
         assert_eq!(ask(&mut requests, &one), Some(chosen()));
-        assert!(!requests.end_reconcile(uid, (Ended::Conflict, true)));
+        assert!(!requests.end_reconcile(uid, Ended::Conflict));
     }
 }
 
@@ -271,6 +271,21 @@ fn a_request_that_was_refused_stays_in_the_queue_and_one_that_is_requested_leave
     ask(&mut requests, &one);
     assert_eq!(names(&requests, &[]), ["a"]);
     assert_eq!(names(&requests, &[&waiting]), ["a"]);
+}
+
+#[test]
+fn an_old_entry_of_a_partition_that_was_created_is_not_expected_to_ask() {
+    let one = partition("a", 1, &Value::Null);
+    let (uid, waiting) = (Uid::of("a"), queue::entry(&one, Timestamp::UNIX_EPOCH));
+    let mut requests = PlacementQueue::default();
+    ask(&mut requests, &one);
+    decide(&mut requests, chosen());
+    ask(&mut requests, &one);
+    requests.requested(uid);
+    requests.end_reconcile(uid, Ended::Well);
+    let mut entries = vec![waiting.clone()];
+    requests.complete(&mut entries, waiting.since);
+    assert!(!entries[0].is_expected && requests.is_blocked(uid));
 }
 
 #[test]
@@ -310,7 +325,7 @@ fn nothing_is_kept_of_partitions_that_are_gone() {
     for name in ["a", "b"] {
         ask(&mut requests, &partition(name, 1, &Value::Null));
         decide(&mut requests, chosen());
-        requests.end_reconcile(Uid::of("blocked"), (Ended::Well, true));
+        requests.end_reconcile(Uid::of("blocked"), Ended::Well);
     }
     assert!(requests.retain(|uid| uid == Uid::of("b"), |_| false));
     assert!(!requests.retain(|uid| uid == Uid::of("b"), |_| false));

@@ -141,7 +141,7 @@ impl World {
     /// A reconcile of this object ends. A request that it did not need is withdrawn.
     pub(super) fn end_request(&mut self, who: usize, object: &IPUPartition, ended: Ended) {
         let requests = &mut self.replicas[who].requests;
-        if requests.end_reconcile(uid(object), (ended, object.is_waiting())) {
+        if requests.end_reconcile(uid(object), ended) {
             self.capacity_released(who);
         }
     }
