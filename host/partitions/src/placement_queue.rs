@@ -91,7 +91,7 @@ impl PlacementQueue {
     /// controller: one failed write must not cost a request what it has waited for. Returns whether IPUs became free.
     pub(crate) fn end_reconcile(&mut self, uid: Uid, ended: Ended) -> bool {
         if let Some(request) = self.requests.get_mut(&uid)
-            && request.is_kept(ended)
+            && request.end_reconcile(ended)
         {
             return false;
         }
@@ -101,8 +101,8 @@ impl PlacementQueue {
     }
 
     /// Returns the decision for this partition with the queue entry `me`. Each decision is returned once: a reconcile does not
-    /// act on an old one. A controller that is not open any more is not returned.
-    /// `newer` is the partition if it is newer than the cache.
+    /// act on an old one. A controller that is not open any more is not returned. `newer`: the partition, if the cache may be
+    /// older.
     pub(crate) fn ask(
         &mut self,
         (partition, newer): (&IPUPartition, Option<&IPUPartition>),

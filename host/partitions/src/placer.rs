@@ -131,7 +131,7 @@ impl Placer<'_> {
             let Some(turn) = turn else { break };
             if round.is_some_and(|round| round != turn.round) || begun.elapsed() > LONGEST_PASS {
                 // The next pass begins with the capacity at that time.
-                context.queue_state.notify();
+                context.queue_state.request_pass();
                 break;
             }
             round = Some(turn.round);
@@ -216,19 +216,17 @@ impl Placer<'_> {
 /// The partition of a turn. `None`: it is gone.
 fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartition>> {
     context.watched.read(|cache| {
-        if let Some(partition) = &turn.partition {
-            // It may have been deleted since the reconcile read it.
-            let is_there = cache.contains(&turn.name, turn.uid);
-            return is_there.then(|| Arc::clone(partition));
+        // It may have been deleted since the reconcile read it.
+        if !cache.contains(&turn.name, turn.uid) {
+            return None;
         }
-        let is_there = cache.contains(&turn.name, turn.uid);
-        let partition = cache.get(&turn.name).filter(|_| is_there)?;
-        partition.0.ok().map(Arc::new)
+        let cached = || Some(Arc::new(cache.get(&turn.name)?.0.ok()?));
+        turn.partition.clone().or_else(cached)
     })
 }
 
 /// Chooses a controller for this partition.
-async fn decide(context: &Context, pass: &mut Pass, partition: &IPUPartition) -> Answer {
+async fn decide(context: &Context, pass: &Pass, partition: &IPUPartition) -> Answer {
     // A partition without a controller has no reservation.
     context
         .namespaces

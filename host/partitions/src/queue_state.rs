@@ -61,18 +61,18 @@ impl QueueState {
         let newer = is_newer.then_some(partition);
         let asked = self.requests().ask((partition, newer), &me, is_open);
         if asked.answer.is_none() {
-            self.notify();
+            self.request_pass();
         }
         asked
     }
 
-    /// Waits for a new request.
+    /// Waits until a pass over the undecided requests is due.
     pub(super) async fn asked(&self) {
         self.asked.notified().await;
     }
 
-    /// The undecided requests are decided.
-    pub(super) fn notify(&self) {
+    /// Triggers a pass over the undecided requests.
+    pub(super) fn request_pass(&self) {
         self.asked.notify_one();
     }
 

@@ -32,9 +32,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a request that no reconcile needs keeps its controller",
         file: PLACEMENT_QUEUE,
-        text: "            && request.is_kept(ended)
+        text: "            && request.end_reconcile(ended)
         {",
-        instead: "            && (request.is_kept(ended) || request.controller().is_some())
+        instead: "            && (request.end_reconcile(ended) || request.controller().is_some())
         {",
         found_by: PLACEMENT_TESTS,
     },

@@ -85,10 +85,8 @@ impl Request {
     }
 
     pub(super) fn key(&self, uid: Uid) -> Key {
-        {
-            let order = (self.entry.position.clone(), self.entry.name.clone());
-            (self.round, order, uid)
-        }
+        let order = (self.entry.position.clone(), self.entry.name.clone());
+        (self.round, order, uid)
     }
 
     /// Whether the reconcile has the controller, or has requested the partition there.
@@ -128,8 +126,8 @@ impl Request {
         };
     }
 
-    /// Whether it outlives a reconcile that ended like this.
-    pub(super) fn is_kept(&mut self, ended: Ended) -> bool {
+    /// Counts a reconcile that ended like this. Returns whether the request outlives it.
+    pub(super) fn end_reconcile(&mut self, ended: Ended) -> bool {
         match ended {
             Ended::Well if self.is_needed => self.failures = 0,
             Ended::Well => return false,
