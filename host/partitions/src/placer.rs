@@ -8,9 +8,8 @@ use futures::channel::mpsc::UnboundedSender;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_guest_host::model::Placed;
 use ipu_policies::namespace_usage::counter::Reservation;
-use ipu_runtime::{clock, events, panics};
+use ipu_runtime::{clock, events, panics, wait};
 use kube::ResourceExt;
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::Instrument;
 
@@ -73,8 +72,8 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
         tokio::select! {
             biased;
             () = context.released.notified() => {}
-            () = changed(&mut held) => {}
-            () = changed(&mut list) => {}
+            () = wait::changed(&mut held) => {}
+            () = wait::changed(&mut list) => {}
             () = context.queue_state.asked() => {
                 placer.pass().await;
                 continue;
@@ -90,13 +89,6 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
         }
         context.queue_state.requests().decide_again();
         placer.pass().await;
-    }
-}
-
-/// Waits for a change. If there are none any more, this waits without end.
-async fn changed<T>(receiver: &mut watch::Receiver<T>) {
-    if receiver.changed().await.is_err() {
-        std::future::pending::<()>().await;
     }
 }
 

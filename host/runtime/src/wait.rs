@@ -8,3 +8,10 @@ pub async fn until<T>(mut value: Receiver<T>, is_met: impl FnMut(&T) -> bool) {
         std::future::pending::<()>().await;
     }
 }
+
+/// Waits until the value changes. Waits for ever if nothing updates it any more.
+pub async fn changed<T>(value: &mut Receiver<T>) {
+    if value.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
