@@ -1,5 +1,6 @@
 //! CustomResourceDefinitions as an admin applies them, and with a schema that accepts everything.
 
+use cluster::definitions;
 use cluster::wait::eventually;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, Patch, PatchParams};
@@ -14,9 +15,8 @@ pub(crate) async fn define(client: &Client, definition: &CustomResourceDefinitio
         .await
         .unwrap();
     eventually("the CRD is served", async || {
-        let status = api.get(&name).await.ok()?.status?;
-        let mut conditions = status.conditions?.into_iter();
-        conditions.find(|found| found.type_ == "Established" && found.status == "True")
+        let found = api.get(&name).await.ok()?;
+        definitions::is_served(&found).then_some(())
     })
     .await;
 }

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use cluster::control_plane::ControlPlane;
+use cluster::definitions;
 use cluster::wait::eventually;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
@@ -52,15 +53,18 @@ impl Office {
         admin
             .kubectl(&["create", "--filename", &definitions])
             .unwrap();
-        let established = ["wait", "--for=condition=Established", "crd", "--all"];
-        admin.kubectl(&established).unwrap();
+        let client = plane.client().await.unwrap();
+        eventually("the CRDs are served", async || {
+            definitions::are_served(&client).await
+        })
+        .await;
         let show = "--show-only=templates/user-roles.yaml";
         let roles = ["template", RELEASE, admin.chart(), KUBERNETES, show];
         let roles = admin.file("roles.yaml", &admin.helm(&roles).unwrap());
         admin.kubectl(&["create", "--filename", &roles]).unwrap();
         Self {
-            client: plane.client().await.unwrap(),
             plane,
+            client,
             admin,
             plugin,
         }

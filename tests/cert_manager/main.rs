@@ -22,6 +22,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use chart::admin::Admin;
 use cluster::control_plane::ControlPlane;
+use cluster::definitions;
 use cluster::progress::Progress;
 use cluster::settings::Settings;
 use cluster::supervisor::{Program, Supervisor};
@@ -123,7 +124,7 @@ async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Supervisor {
     });
     let (tools, source) = fetched.await.unwrap();
     let admin = Admin::of(NAMESPACE, plane.kubeconfig());
-    define_all(&admin, &source.join("deploy/crds"));
+    define_all(plane, &admin, &source.join("deploy/crds")).await;
     let program = |name: &'static str, args: &[&str]| Program {
         name,
         path: tools.program(name).to_owned(),
@@ -175,8 +176,8 @@ async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Supervisor {
     supervisor
 }
 
-/// Applies every CRD of a folder.
-fn define_all(admin: &Admin, folder: &Path) {
+/// Applies every CRD of a folder, and waits until the API server serves them.
+async fn define_all(plane: &ControlPlane, admin: &Admin, folder: &Path) {
     for file in fs::read_dir(folder).unwrap() {
         let file = file.unwrap().path();
         if file
@@ -186,8 +187,11 @@ fn define_all(admin: &Admin, folder: &Path) {
             define(admin, &file);
         }
     }
-    let established = ["wait", "--for=condition=Established", "crd", "--all"];
-    admin.kubectl(&established).unwrap();
+    let client = plane.client().await.unwrap();
+    eventually("the CRDs are served", async || {
+        definitions::are_served(&client).await
+    })
+    .await;
 }
 
 /// Applies a CRD of cert-manager. The files are templates of its chart, in which only labels depend

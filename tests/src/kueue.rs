@@ -7,6 +7,7 @@ pub mod installed;
 pub mod objects;
 pub mod workload;
 
+use std::convert::Infallible;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,6 +22,7 @@ use serde_json::{Value, json};
 use self::chart::Rendered;
 use cluster::command::{self, CommandError};
 use cluster::control_plane::{ControlPlane, free_ports};
+use cluster::definitions;
 use cluster::files::{FileError, make_dir, write, write_json};
 use cluster::http;
 use cluster::images::ImageError;
@@ -141,6 +143,11 @@ impl Kueue {
         let rendered = chart::render(helm, &source.join("charts/kueue"), &given, webhook)?;
         let kubectl = tools.program("kubectl");
         install(kubectl, &plane.kubeconfig(), folder.path(), &rendered)?;
+        let client = plane.client().await?;
+        until("Kueue's CRDs to be served", READY, async || {
+            Ok::<_, Infallible>(definitions::are_served(&client).await)
+        })
+        .await?;
         let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
         let kubeconfig = folder.path().join("kubeconfig");
         kubeconfig::write_as(&plane.kubeconfig(), &kubeconfig, &account)?;
@@ -160,7 +167,7 @@ impl Kueue {
                 log: PathBuf::new(),
             },
             folder,
-            client: plane.client().await?,
+            client,
             readiness: format!("http://127.0.0.1:{health}/readyz"),
             starts: 0,
         };
@@ -296,19 +303,14 @@ fn install(
         &list,
         &json!({"apiVersion": "v1", "kind": "List", "items": items}),
     )?;
-    let run = |action, arguments: &[&str]| {
-        let mut kubectl = Command::new(kubectl);
-        kubectl.arg("--kubeconfig").arg(admin).args(arguments);
-        let done = command::run(kubectl.env("HOME", folder));
-        done.map_err(|source| KueueError::Command { action, source })
-    };
     let list = list.to_string_lossy();
-    run(
-        "apply the objects of Kueue's chart",
-        &["apply", "--server-side", "--filename", &list],
-    )?;
-    let established = ["wait", "--for=condition=Established", "crd", "--all"];
-    run("wait for Kueue's CRDs", &established)
+    let mut apply = Command::new(kubectl);
+    apply.arg("--kubeconfig").arg(admin).env("HOME", folder);
+    apply.args(["apply", "--server-side", "--filename", &list]);
+    command::run(&mut apply).map_err(|source| KueueError::Command {
+        action: "apply the objects of Kueue's chart",
+        source,
+    })
 }
 
 /// Waits until the account of the manager has its rights. If a manager is refused at its start, it waits for

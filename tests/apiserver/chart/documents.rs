@@ -3,6 +3,8 @@
 use std::fs;
 
 use cluster::control_plane::ControlPlane;
+use cluster::definitions;
+use cluster::wait::eventually;
 use tests::documents::{ADMINS_ON_API_SERVER, Typed, UNINSTALL_ON_API_SERVER, USERS_ON_API_SERVER};
 
 use super::JOB;
@@ -98,8 +100,11 @@ async fn the_commands_for_users_are_accepted() {
     let definitions = format!("{}/crds", admin.chart());
     let create = ["create", "--filename", &definitions];
     admin.kubectl(&create).unwrap();
-    let established = ["wait", "--for=condition=Established", "crd", "--all"];
-    admin.kubectl(&established).unwrap();
+    let client = control_plane.client().await.unwrap();
+    eventually("the CRDs are served", async || {
+        definitions::are_served(&client).await
+    })
+    .await;
     let mut checked = 0;
     for typed in &USERS_ON_API_SERVER {
         run(&admin, typed);

@@ -17,6 +17,7 @@ pub mod cgroups;
 pub mod command;
 pub mod control_plane;
 pub mod debian;
+pub mod definitions;
 pub mod fault;
 pub mod files;
 pub mod http;

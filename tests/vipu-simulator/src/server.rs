@@ -106,18 +106,20 @@ impl Server {
         self.down.subscribe()
     }
 
-    /// Records a call and returns its faults.
-    pub(super) fn begin(&self, method: Method, partition: &str) -> (OpenCall<'_>, Effects) {
+    /// Records a call and returns its faults. `None`: the server is down. Its connections end a moment after the order, and
+    /// no call begins after it.
+    pub(super) fn begin(&self, method: Method, partition: &str) -> Option<(OpenCall<'_>, Effects)> {
         self.with(|world, now| {
+            if world.orders.down().is_some() {
+                return None;
+            }
             let number = world.journal.begin(method, partition, now);
             let effects = world.orders.strike(method);
-            (
-                OpenCall {
-                    server: self,
-                    number,
-                },
-                effects,
-            )
+            let call = OpenCall {
+                server: self,
+                number,
+            };
+            Some((call, effects))
         })
     }
 

@@ -42,7 +42,9 @@ impl Service {
         extensions: &Extensions,
         work: impl AsyncFnOnce(&Server, &Effects) -> Result<T, Rejection>,
     ) -> Result<Response<T>, Status> {
-        let (call, effects) = self.server.begin(method, partition);
+        let Some((call, effects)) = self.server.begin(method, partition) else {
+            return std::future::pending().await;
+        };
         tokio::time::sleep(effects.delay).await;
         if let Some(fail) = &effects.fail {
             call.end(&format!("{:?}: {}", fail.code, fail.message));
