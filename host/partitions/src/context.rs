@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
@@ -142,14 +143,14 @@ impl Context {
         *count
     }
 
-    /// Drops an object that is gone.
+    /// Drops an object whose finalizer was removed.
     pub(super) fn forget(&self, uid: &str) {
         let mut idle_rounds = self.idle_rounds.lock();
         idle_rounds.remove(&Uid::of(uid));
         self.reported().remove(uid);
         let is_freed = self.queue_state.forget(uid);
         self.freed(uid, is_freed);
-        self.read_your_writes.forget(uid);
+        self.read_your_writes.note_release(uid, Instant::now());
     }
 
     /// Whether this text differs from the last report about an object. A lasting problem is checked repeatedly and reported

@@ -41,10 +41,13 @@ impl ReadYourWrites {
         expectations.remaining(uid, now)
     }
 
-    /// Drops the object with this UID.
-    pub(super) fn forget(&self, uid: &str) {
+    /// Notes that the finalizer of the object with this UID was removed. An older copy still lists its partitions, and a
+    /// reconcile of it would remove those that were given up by force.
+    pub(super) fn note_release(&self, uid: &str, now: Instant) {
         let uid = Uid::of(uid);
-        self.0.lock().observe(uid, uid, u64::MAX);
+        let mut expectations = self.0.lock();
+        expectations.observe(uid, uid, u64::MAX);
+        expectations.expect(uid, (uid, u64::MAX), 0, now);
     }
 }
 
@@ -70,8 +73,21 @@ mod tests {
         assert_eq!(behind(Some("100"), 1), None);
         assert_eq!(behind(Some("1000"), 1), None);
         assert_eq!(writes.behind("other", Some("1"), now), None);
-        writes.forget("uid");
-        assert_eq!(behind(Some("99"), 0), None);
+    }
+
+    #[test]
+    fn no_copy_is_current_after_the_finalizer_was_removed() {
+        let (writes, now) = (ReadYourWrites::default(), Instant::now());
+        let behind = |seen, after| writes.behind("uid", seen, now + Duration::from_secs(after));
+        writes.note("uid", Some("100"), now);
+        writes.note_release("uid", now);
+        assert_eq!(behind(Some("99"), 0), Some(PATIENCE));
+        assert_eq!(behind(Some("100"), 1), Some(Duration::from_secs(4)));
+        assert_eq!(
+            behind(Some("101"), 5),
+            None,
+            "another finalizer keeps the object"
+        );
     }
 
     #[test]
