@@ -1,14 +1,15 @@
-//! The state of one call: its limits and its log.
+//! The state of one call: its deadline, its memory and its log.
 
 use std::time::{Duration, Instant};
 
 use ipu_text::sanitize;
 use nix::time::{ClockId, clock_gettime};
-use wasmtime::{ResourceLimiter, Store, UpdateDeadline};
+use wasmtime::{Store, UpdateDeadline};
 
 use super::engine::GuestEngine;
 use super::fixed_random::FixedRandom;
-use super::limits::{Limits, OverLimit};
+use super::limits::Limits;
+use super::memory_limiter::MemoryLimiter;
 use super::model::Hook;
 use super::output_lines::{LogLevel, OutputLines};
 
@@ -68,9 +69,7 @@ fn thread_time() -> Option<Duration> {
 /// The state of one call.
 pub(super) struct CallState {
     hook: Hook,
-    memory: usize,
-    memory_limit: usize,
-    table_limit: usize,
+    memory: MemoryLimiter,
     lines: usize,
     output: OutputLines,
     /// The random numbers of the guest.
@@ -82,15 +81,13 @@ impl CallState {
     pub(super) fn store(engine: &GuestEngine, hook: Hook) -> Store<Self> {
         let state = Self {
             hook,
-            memory: 0,
-            memory_limit: engine.limits.memory,
-            table_limit: engine.limits.table_elements,
+            memory: MemoryLimiter::new(&engine.limits),
             lines: 0,
             output: OutputLines::default(),
             random: FixedRandom::default(),
         };
         let mut store = Store::new(&engine.engine, state);
-        store.limiter(|state| state);
+        store.limiter(|state| &mut state.memory);
         let (limits, clock) = (engine.limits, engine.clock.clone());
         let (begun, ran_before) = (Instant::now(), thread_time());
         store.set_epoch_deadline(1);
@@ -122,7 +119,7 @@ impl CallState {
 
     /// Returns the peak memory of the instance, in bytes.
     pub(super) fn memory(&self) -> usize {
-        self.memory
+        self.memory.peak()
     }
 
     /// Logs every complete line of the output.
@@ -158,44 +155,6 @@ impl Drop for CallState {
         for (stream, line) in self.output.take_incomplete() {
             self.log(OutputLines::level(stream), "", &line);
         }
-    }
-}
-
-impl ResourceLimiter for CallState {
-    fn memory_growing(
-        &mut self,
-        current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        let requested = self.memory.saturating_add(desired.saturating_sub(current));
-        if requested > self.memory_limit {
-            return Err(OverLimit {
-                requested,
-                limit: self.memory_limit,
-                unit: "bytes of memory",
-            }
-            .into());
-        }
-        self.memory = requested;
-        Ok(true)
-    }
-
-    fn table_growing(
-        &mut self,
-        _current: usize,
-        desired: usize,
-        _maximum: Option<usize>,
-    ) -> wasmtime::Result<bool> {
-        if desired > self.table_limit {
-            return Err(OverLimit {
-                requested: desired,
-                limit: self.table_limit,
-                unit: "elements of a table",
-            }
-            .into());
-        }
-        Ok(true)
     }
 }
 

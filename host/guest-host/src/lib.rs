@@ -29,6 +29,7 @@ mod host;
 mod inspect;
 pub mod limits;
 mod load;
+mod memory_limiter;
 pub mod metrics;
 pub mod model;
 mod native;

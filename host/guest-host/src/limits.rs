@@ -1,4 +1,4 @@
-//! Pure: the limits of policies, and their sum. `call_state` enforces the memory of a call, and `engine` that of all calls.
+//! Pure: the limits of policies, and their sum. `memory_limiter` enforces the memory of a call, and `engine` that of all calls.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! All writes of the job controller to the cluster. `report` builds the status that is written here.
+//! All writes of the job controller to the cluster. `report` builds the status that is written here; `ipu_kueue` writes
+//! `status.admission`.
 
 mod classify;
 

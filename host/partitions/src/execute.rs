@@ -114,7 +114,7 @@ pub(super) async fn execute(
         },
         Step::Place => match ask(context, partition, has_written) {
             Some(answer) => Observation::Placed(answer, nonce()?),
-            // The placer triggers the next reconcile.
+            // The placement loop triggers the next reconcile.
             None => return Ok(Outcome::Done(Requeue::ForCapacity)),
         },
         Step::EvaluateEviction => {

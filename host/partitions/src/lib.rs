@@ -7,7 +7,7 @@
 //!   reconcile ([`observations`]); it is pure. `execute` carries a step out on a V-IPU controller.
 //! - `lifecycle` decides on desired partitions, `finalize` on deleted ones. A lost reply leaves an attempt with an unknown
 //!   outcome, which `unsettled_attempts` settles.
-//! - `placer` decides on the V-IPU controller of each partition that needs one, in the order of [`queue`], with a request to
+//! - `placement_loop` decides on the V-IPU controller of each partition that needs one, in the order of [`queue`], with a request to
 //!   the guests ([`placement_request`]).
 //! - [`controller_objects`] manages a VIPUController for each V-IPU controller, and [`accounting`] adds up where IPU-seconds
 //!   went. [`rest`] serves all of it to users.
@@ -42,10 +42,10 @@ mod next_step;
 pub mod node_labels;
 pub mod observations;
 pub mod orphans;
+mod placement_loop;
 mod placement_pass;
 mod placement_queue;
 pub mod placement_request;
-mod placer;
 mod pod_users;
 #[cfg(test)]
 mod proptests;
@@ -106,7 +106,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     let reconciling = work_queue::run(names, context.watched.once_listed(), reconcile, limits);
     // In a task of its own: nothing else waits for long decisions. It ends with this function.
     let mut placing = JoinSet::new();
-    placing.spawn(placer::run(context.clone(), sender));
+    placing.spawn(placement_loop::run(context.clone(), sender));
     reconciling.await;
 }
 

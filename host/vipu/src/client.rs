@@ -4,8 +4,8 @@
 //! while the controller cannot be reached. No HTTP/2 ping is ever sent: servers written in Go drop
 //! clients that ping more often than every five minutes or on an idle connection.
 
-mod calls;
 mod connection;
+mod methods;
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use super::model::{
 };
 use super::proto;
 use super::replies::{Part, READS, Replies};
-use calls::Call;
 use connection::ConnectionManager;
+use methods::Call;
 
 /// Maximum number of GCDs whose IPUs are requested: as many as the largest V-POD has IPU-Machines.
 const GCDS_ASKED: u32 = 64;

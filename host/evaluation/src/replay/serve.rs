@@ -1,4 +1,4 @@
-//! Pure: serves waiting requests with the placement of the operator, as its placer does.
+//! Pure: serves waiting requests with the placement of the operator, as its placement loop does.
 
 use std::cmp::Reverse;
 

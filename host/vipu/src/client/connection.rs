@@ -12,7 +12,7 @@ use tonic::client::Grpc;
 use tonic::transport::{Channel, Endpoint};
 use tower::ServiceExt;
 
-use super::calls::Call;
+use super::methods::Call;
 use crate::auth::{Auth, AuthState};
 use crate::codec::RawReplies;
 use crate::error::VipuError;

@@ -53,13 +53,13 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
     }
     // If it takes longer, those that have not asked wait for something else.
     let _ = timeout(START, once_all_have_asked(&context)).await;
-    let mut placer = Placer {
+    let mut placing = PlacementLoop {
         context: &context,
         reconcile,
         free: BTreeMap::new(),
         decided_again: None,
     };
-    placer.pass().await;
+    placing.pass().await;
     let mut swept = Instant::now();
     loop {
         if swept.elapsed() > INTERVAL {
@@ -75,7 +75,7 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
             () = wait::changed(&mut held) => {}
             () = wait::changed(&mut list) => {}
             () = context.queue_state.asked() => {
-                placer.pass().await;
+                placing.pass().await;
                 continue;
             }
             () = sleep(INTERVAL) => continue,
@@ -85,10 +85,10 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
         }
         let to_move = super::partitions_to_move(&context);
         for name in to_move {
-            placer.trigger(name);
+            placing.trigger(name);
         }
         context.queue_state.requests().decide_again();
-        placer.pass().await;
+        placing.pass().await;
     }
 }
 
@@ -99,7 +99,7 @@ async fn once_all_have_asked(context: &Context) {
     }
 }
 
-struct Placer<'a> {
+struct PlacementLoop<'a> {
     context: &'a Context,
     reconcile: UnboundedSender<Arc<str>>,
     /// Free IPUs of each controller at the end of the last pass.
@@ -108,7 +108,7 @@ struct Placer<'a> {
     decided_again: Option<Instant>,
 }
 
-impl Placer<'_> {
+impl PlacementLoop<'_> {
     /// Decides on the undecided requests of one round, in order.
     async fn pass(&mut self) {
         let context = self.context;
@@ -217,7 +217,7 @@ fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartition>> {
     })
 }
 
-/// Chooses a controller for this partition.
+/// Asks the policy for a controller for this partition.
 async fn decide(context: &Context, pass: &Pass, partition: &IPUPartition) -> Answer {
     // A partition without a controller has no reservation.
     context
