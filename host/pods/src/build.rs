@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
 use serde_json::{Value, json};
 
-use crate::partition::{Partition, Place};
+use crate::partition::{Partition, PartitionRef};
 use crate::pod::{NativePod, owner};
 
 /// The IPUPartition that a Pod requests.
@@ -51,13 +51,13 @@ pub fn claim(pod: &ObjectRef, partition: &Partition, now: Timestamp) -> Value {
 
 /// The merge patch that gives a Pod its partition and removes its last gate. The version makes it fail for a Pod that
 /// has changed, so that no gate is removed unseen.
-pub fn binding(pod: &NativePod, place: &Place) -> Value {
-    let controller = &place.controller;
+pub fn binding(pod: &NativePod, partition_ref: &PartitionRef) -> Value {
+    let controller = &partition_ref.controller;
     json!({
         "metadata": {
             "uid": pod.reference.uid,
             "resourceVersion": pod.resource_version,
-            "labels": {labels::PARTITION_ID_LABEL: place.id},
+            "labels": {labels::PARTITION_ID_LABEL: partition_ref.id},
             "annotations": {
                 labels::VIPU_HOST_ANNOTATION: controller.host,
                 labels::VIPU_PORT_ANNOTATION: controller.port.to_string(),
@@ -85,7 +85,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::samples::{native, place};
+    use crate::samples::{native, partition_ref};
 
     #[test]
     fn the_partition_is_the_pods_alone_and_survives_it() {
@@ -118,6 +118,6 @@ mod tests {
             },
             "spec": {"nodeSelector": {"ipunode": "pod1"}, "schedulingGates": null},
         });
-        assert_eq!(binding(&native(|_| {}), &place("p-web")), expected);
+        assert_eq!(binding(&native(|_| {}), &partition_ref("p-web")), expected);
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use ipu_api::uid::Uid;
 
-use crate::partition::{Partition, Place, State};
+use crate::partition::{Partition, PartitionRef, State};
 use crate::pod::NativePod;
 
 /// The IPUPartition of a Workload that a Pod has claimed.
@@ -55,16 +55,16 @@ fn is_suited(partition: &Partition, pod: &NativePod, ipus: u32) -> bool {
 
 /// Whether a Pod can use an IPUPartition at once: it is ready, on nodes that the Pod may use, and no other Pod uses it.
 fn is_free(partition: &Partition, pod: &NativePod) -> bool {
-    let State::Ready(place) = &partition.state else {
+    let State::Ready(partition_ref) = &partition.state else {
         return false;
     };
-    partition.claim.is_none() && contradiction(pod, place).is_none()
+    partition.claim.is_none() && contradiction(pod, partition_ref).is_none()
 }
 
 /// The message for a node selector that no node of the partition's V-IPU controller fulfils. It cannot be changed by the
 /// operator, only added to.
-pub fn contradiction(pod: &NativePod, place: &Place) -> Option<String> {
-    let controller = &place.controller;
+pub fn contradiction(pod: &NativePod, partition_ref: &PartitionRef) -> Option<String> {
+    let controller = &partition_ref.controller;
     let (key, value) = (&controller.label_key, &controller.label_value);
     let selected = pod
         .node_selector

@@ -16,7 +16,7 @@ use thiserror::Error;
 use super::Context;
 use super::build;
 use super::observed::Seen;
-use super::partition::{Partition, Place, State};
+use super::partition::{Partition, PartitionRef, State};
 use super::plan::Step;
 use super::pod::NativePod;
 use super::report::{self, Report};
@@ -64,7 +64,7 @@ pub(super) async fn step(
     let done = match step {
         Step::Create(ipus) => create(context, &seen.pod, ipus).await,
         Step::Claim(partition) => claim(context, &seen.pod.reference, &partition).await,
-        Step::Bind(place) => bind(context, &seen.pod, &place).await,
+        Step::Bind(partition_ref) => bind(context, &seen.pod, &partition_ref).await,
         Step::Release(partition) => release(context, &partition).await,
         Step::DeletePod => delete_pod(context, &seen.pod.reference).await,
     };
@@ -116,8 +116,12 @@ async fn claim(
 }
 
 /// Gives a Pod its partition and removes its gate, in one patch.
-async fn bind(context: &Context, pod: &NativePod, place: &Place) -> Result<(), WriteError> {
-    let patch = Patch::Merge(build::binding(pod, place));
+async fn bind(
+    context: &Context,
+    pod: &NativePod,
+    partition_ref: &PartitionRef,
+) -> Result<(), WriteError> {
+    let patch = Patch::Merge(build::binding(pod, partition_ref));
     let name = &pod.reference.name;
     let sent = pods(context, &pod.reference)
         .patch(name, &requests::patch(), &patch)

@@ -276,7 +276,7 @@ mod tests {
             });
             object["status"] = json!({
                 "phase": "Ready", "partitionId": "p-batch",
-                "controller": crate::samples::place("p-batch").controller,
+                "controller": crate::samples::partition_ref("p-batch").controller,
             });
         };
         assert_eq!(

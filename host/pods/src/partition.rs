@@ -13,7 +13,7 @@ use ipu_runtime::watch_store::version;
 
 /// A V-IPU partition that Pods may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct PartitionRef {
     /// Its V-IPU controller.
     pub controller: ControllerRef,
     /// Its id on that controller.
@@ -26,7 +26,7 @@ pub enum State {
     /// Nothing yet, for these reasons; without a reason, it is on its way.
     Waiting(Vec<String>),
     /// A partition.
-    Ready(Place),
+    Ready(PartitionRef),
     /// A partition that no new Pod may use now, for this reason.
     Unusable(String),
     /// Nothing ever, for this reason.
@@ -123,9 +123,9 @@ fn state(status: &IPUPartitionStatus, awaits_reset: bool, is_deleted: bool) -> S
         }
         return State::Releasing(text);
     }
-    let place = status.controller.clone().zip(status.partition_id.clone());
-    let place = place.map(|(controller, id)| Place { controller, id });
-    match (status.phase, place) {
+    let partition_ref = status.controller.clone().zip(status.partition_id.clone());
+    let partition_ref = partition_ref.map(|(controller, id)| PartitionRef { controller, id });
+    match (status.phase, partition_ref) {
         (PartitionPhase::Rejected, _) => State::Rejected(said()),
         (PartitionPhase::Error, _) => State::Broken(said()),
         (PartitionPhase::Ready, Some(_)) if awaits_reset => {
@@ -134,7 +134,7 @@ fn state(status: &IPUPartitionStatus, awaits_reset: bool, is_deleted: bool) -> S
         (PartitionPhase::Ready, Some(_)) if draining_since(status).is_some() => {
             State::Unusable(said())
         }
-        (PartitionPhase::Ready, Some(place)) => State::Ready(place),
+        (PartitionPhase::Ready, Some(partition_ref)) => State::Ready(partition_ref),
         (PartitionPhase::Resetting, Some(_)) => State::Unusable(said()),
         (PartitionPhase::Creating, _) if is_being_created(status) => State::Waiting(Vec::new()),
         _ => State::Waiting(waiting_reasons(status)),
@@ -146,12 +146,12 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::samples::{partition, place};
+    use crate::samples::{partition, partition_ref};
 
     fn ready() -> serde_json::Value {
         json!({
             "phase": "Ready", "partitionId": "p-web",
-            "controller": json!(place("p-web").controller),
+            "controller": json!(partition_ref("p-web").controller),
         })
     }
 
@@ -181,7 +181,7 @@ mod tests {
                 json!({"phase": "Creating", "message": "refused twice"}),
                 State::Waiting(vec!["refused twice".to_owned()]),
             ),
-            (ready.clone(), State::Ready(place("p-web"))),
+            (ready.clone(), State::Ready(partition_ref("p-web"))),
             (drained, State::Unusable("pod1 is drained".to_owned())),
             (
                 json!({"phase": "Rejected", "message": "too large"}),

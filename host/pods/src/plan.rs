@@ -4,7 +4,7 @@ use ipu_api::pod_request::PodRequest;
 
 use crate::claims::contradiction;
 use crate::observed::Seen;
-use crate::partition::{Partition, Place, State};
+use crate::partition::{Partition, PartitionRef, State};
 use crate::pod::{NativePod, Stage};
 use crate::report::{self, Report};
 
@@ -30,7 +30,7 @@ pub enum Step {
     /// Deletes this IPUPartition, which was created for the Pod.
     Release(Box<Partition>),
     /// Gives the Pod this partition and removes its gate.
-    Bind(Place),
+    Bind(PartitionRef),
     /// Deletes the Pod: its owner creates another one.
     DeletePod,
 }
@@ -133,9 +133,9 @@ fn gated(
         return Plan::report(report::no_such_gcd(existing, partition.gcds));
     }
     match &partition.state {
-        State::Ready(place) => match contradiction(pod, place) {
+        State::Ready(partition_ref) => match contradiction(pod, partition_ref) {
             Some(contradiction) => Plan::report(report::invalid(&contradiction)),
-            None => Plan::step(Some(Step::Bind(place.clone()))),
+            None => Plan::step(Some(Step::Bind(partition_ref.clone()))),
         },
         State::Waiting(reasons) if reasons.is_empty() => Plan::report(report::forming()),
         State::Waiting(reasons) => Plan::report(report::waiting(&listed(reasons))),
@@ -167,7 +167,7 @@ fn ungated(pod: &NativePod, id: &str, partition: Option<&Partition>) -> Plan {
         _ if partition.id.as_deref() != Some(id) => {
             lost(pod, &format!("partition {id} does not exist any more"))
         }
-        State::Ready(place) => Plan::report(report::ready(place)),
+        State::Ready(partition_ref) => Plan::report(report::ready(partition_ref)),
         State::Waiting(_) | State::Unusable(_) => Plan::default(),
     }
 }

@@ -11,7 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::PodCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use crate::partition::Place;
+use crate::partition::PartitionRef;
 use crate::pod::NativePod;
 
 /// Longest message of a condition, in bytes.
@@ -55,8 +55,11 @@ pub enum Due {
 }
 
 /// The partition is ready, and the Pod has it.
-pub fn ready(place: &Place) -> Report {
-    let message = format!("partition {} on {}", place.id, place.controller.name);
+pub fn ready(partition_ref: &PartitionRef) -> Report {
+    let message = format!(
+        "partition {} on {}",
+        partition_ref.id, partition_ref.controller.name
+    );
     Report {
         is_ready: true,
         reason: "PartitionReady",
@@ -249,7 +252,7 @@ mod tests {
         let (first, _) = write(&native(|_| {}), &waiting("full"), 5);
         let (second, _) = write(&first, &rejected("too large"), 7);
         assert_eq!((since(&first), since(&second)), (at(5), at(5)));
-        let (third, event) = write(&second, &ready(&crate::samples::place("p-web")), 9);
+        let (third, event) = write(&second, &ready(&crate::samples::partition_ref("p-web")), 9);
         assert_eq!((since(&third), event), (at(9), Some("PartitionReady")));
     }
 

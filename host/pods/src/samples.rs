@@ -5,7 +5,7 @@ use ipu_api::naming;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 
-use crate::partition::{Partition, Place};
+use crate::partition::{Partition, PartitionRef};
 use crate::pod::NativePod;
 
 /// The Pod `team/web`, which requests 4 IPUs and is gated, with one change.
@@ -62,8 +62,8 @@ pub(crate) fn offering(state: crate::partition::State) -> Partition {
 }
 
 /// A partition on the first controller.
-pub(crate) fn place(id: &str) -> Place {
-    Place {
+pub(crate) fn partition_ref(id: &str) -> PartitionRef {
+    PartitionRef {
         controller: ControllerRef {
             name: "pod1:8090".to_owned(),
             host: "pod1".to_owned(),

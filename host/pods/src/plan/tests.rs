@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::*;
 use crate::report::Due;
-use crate::samples::{native, offering, place};
+use crate::samples::{native, offering, partition_ref};
 
 mod claimed;
 
@@ -57,7 +57,7 @@ fn gated(change: impl FnOnce(&mut serde_json::Value), own: Option<State>) -> See
 
 #[test]
 fn a_gated_pod_gets_its_partition() {
-    let ready = || Some(State::Ready(place("p-web")));
+    let ready = || Some(State::Ready(partition_ref("p-web")));
     let on = |value: &'static str| {
         move |pod: &mut serde_json::Value| {
             pod["spec"]["nodeSelector"] = json!({"ipunode": value});
@@ -72,7 +72,7 @@ fn a_gated_pod_gets_its_partition() {
     };
     let mut terminating = gated(|_| {}, None);
     terminating.pod.is_terminating = true;
-    let bind = || Some(Step::Bind(place("p-web")));
+    let bind = || Some(Step::Bind(partition_ref("p-web")));
     let (forming, invalid) = (Some("PartitionForming"), Some("InvalidRequest"));
     let gates = Some("WaitingForSchedulingGates");
     check(vec![
@@ -120,7 +120,7 @@ fn replaced(id: &str, own: Option<State>) -> Seen {
 
 #[test]
 fn a_running_pod_keeps_its_partition_and_learns_of_its_loss() {
-    let ready = || Some(State::Ready(place("p-web")));
+    let ready = || Some(State::Ready(partition_ref("p-web")));
     let broken = || Some(State::Broken("a link is down".to_owned()));
     let resetting = || Some(State::Unusable("a reset".to_owned()));
     let releasing = || Some(State::Releasing("soon".to_owned()));
@@ -187,7 +187,7 @@ fn the_partition_goes_with_the_end_of_the_pod_whatever_it_requests_by_then() {
             pod["metadata"]["annotations"]["graphcore.ai/ipu"] = json!("x");
         });
         (ended.stage, ended.request) = (read.stage, read.request);
-        let own = offering(State::Ready(place("p-web")));
+        let own = offering(State::Ready(partition_ref("p-web")));
         let releasing = offering(State::Releasing("soon".to_owned()));
         check(vec![
             (
@@ -215,7 +215,7 @@ fn sharing(gcd: &str) -> NativePod {
 }
 
 fn shared(change: impl FnOnce(&mut Partition)) -> Partition {
-    let mut shared = offering(State::Ready(place("p-web")));
+    let mut shared = offering(State::Ready(partition_ref("p-web")));
     shared.is_of_pod = false;
     shared.owner.kind = "Notebook".to_owned();
     shared.gcds = 2;
@@ -244,7 +244,7 @@ fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_re
         (
             "ready",
             seen(sharing("1"), Some(shared(|_| {}))),
-            Some(Step::Bind(place("p-web"))),
+            Some(Step::Bind(partition_ref("p-web"))),
             None,
         ),
         (

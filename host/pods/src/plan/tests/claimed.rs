@@ -6,7 +6,7 @@ use super::*;
 use crate::claims::claimable;
 
 fn of_workload() -> Partition {
-    let mut one = offering(State::Ready(place("p-web")));
+    let mut one = offering(State::Ready(partition_ref("p-web")));
     one.is_of_pod = false;
     one.is_of_workload = true;
     one.owner.kind = "Workload".to_owned();
@@ -53,7 +53,7 @@ fn an_admitted_pod_claims_a_partition_of_its_workload_instead_of_requesting_one(
         (
             "claimed",
             seen(admitted(|_| {}), Some(claimed.clone())),
-            Some(Step::Bind(place("p-web"))),
+            Some(Step::Bind(partition_ref("p-web"))),
             None,
         ),
         ("ended", seen(ended, Some(claimed)), release, None),
@@ -98,10 +98,10 @@ fn labels(key: &str, value: &str) -> BTreeMap<String, String> {
 /// A partition of the Workload on this V-IPU controller, for nodes with these labels.
 fn reserved(name: &str, controller: &str, node_selector: BTreeMap<String, String>) -> Partition {
     let mut one = of_workload();
-    let mut place = place(name);
-    place.controller.label_value = controller.to_owned();
+    let mut partition_ref = partition_ref(name);
+    partition_ref.controller.label_value = controller.to_owned();
     one.name = name.to_owned();
-    one.state = State::Ready(place);
+    one.state = State::Ready(partition_ref);
     one.node_selector = node_selector;
     one
 }
