@@ -79,11 +79,11 @@ pub(super) fn releases(before: &IPUPartitionStatus, after: &IPUPartitionStatus) 
 /// The allocations of all IPUPartitions, by the name of the controller.
 #[derive(Debug, Default)]
 pub struct Allocations {
-    controllers: HashMap<Arc<str>, Held>,
+    controllers: HashMap<Arc<str>, HoldersById>,
 }
 
 /// The allocations on one controller, by id.
-type Held = HashMap<Uid, Holder>;
+type HoldersById = HashMap<Uid, Holder>;
 
 /// The holder of an allocation.
 #[derive(Debug)]
