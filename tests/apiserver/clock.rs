@@ -15,7 +15,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::job::single;
-use crate::processes::{Environment, Place};
+use crate::processes::{Environment, Installation};
 
 /// Offset of a clock in seconds: one hour, and a little more than the backdating of certificates.
 const HOUR: i64 = 3720;
@@ -57,23 +57,23 @@ fn is_near(what: &str, written: Option<Time>, now: Timestamp) {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_a_wrong_clock_webhooks_are_trusted_and_times_are_those_of_the_api_server() {
     for seconds in [HOUR, -HOUR] {
-        let place = Place::new().await;
-        let proxy = place.proxy("proxy", ahead(seconds)).await;
+        let installation = Installation::new().await;
+        let proxy = installation.proxy("proxy", ahead(seconds)).await;
         // The process creates the certificate, and the API server decides whether it is valid now.
-        let controller = place.controller("controller", ahead(seconds)).await;
-        place.submit(&limited("job")).await;
-        place.runs("job-worker-0").await;
-        place.once("job", JobState::Running).await;
-        place.ends("job-worker-0").await;
-        let status = place.once("job", JobState::Completed).await;
-        let now = place.jobs().get("job").await.unwrap();
+        let controller = installation.controller("controller", ahead(seconds)).await;
+        installation.submit(&limited("job")).await;
+        installation.runs("job-worker-0").await;
+        installation.once("job", JobState::Running).await;
+        installation.ends("job-worker-0").await;
+        let status = installation.once("job", JobState::Completed).await;
+        let now = installation.jobs().get("job").await.unwrap();
         let now = now.creation_timestamp().unwrap().0;
         is_near("startTime", status.start_time, now);
         is_near("completionTime", status.completion_time, now);
-        let renewed = place.lease("controller-manager").await.spec.unwrap();
+        let renewed = installation.lease("controller-manager").await.spec.unwrap();
         is_near("renewTime", renewed.renew_time.map(|at| Time(at.0)), now);
         eventually("the partition is released", async || {
-            Seen::when(place.partitions().await, Vec::is_empty)
+            Seen::when(installation.partitions().await, Vec::is_empty)
         })
         .await;
         for process in [&controller, &proxy] {
@@ -84,42 +84,46 @@ async fn with_a_wrong_clock_webhooks_are_trusted_and_times_are_those_of_the_api_
 
 #[tokio::test(flavor = "multi_thread")]
 async fn replicas_with_different_clocks_have_one_leader_and_the_next_one_ends_nothing_early() {
-    let place = Place::new().await;
-    let first_proxy = place.proxy("proxy-behind", ahead(-HOUR)).await;
-    let first = place.controller("behind", ahead(-HOUR)).await;
-    place.leads("controller-manager", "behind").await;
+    let installation = Installation::new().await;
+    let first_proxy = installation.proxy("proxy-behind", ahead(-HOUR)).await;
+    let first = installation.controller("behind", ahead(-HOUR)).await;
+    installation.leads("controller-manager", "behind").await;
     for job in ["runs", "done", "stranded", "probe-1", "probe-2"] {
-        place.submit(&limited(job)).await;
-        place.runs(&format!("{job}-worker-0")).await;
-        place.once(job, JobState::Running).await;
+        installation.submit(&limited(job)).await;
+        installation.runs(&format!("{job}-worker-0")).await;
+        installation.once(job, JobState::Running).await;
     }
-    place.ends("done-worker-0").await;
-    place.once("done", JobState::Completed).await;
-    let kept = Kept::now(&place).await;
+    installation.ends("done-worker-0").await;
+    installation.once("done", JobState::Completed).await;
+    let kept = Kept::now(&installation).await;
 
     // Both run, and one waits as long as the other renews the Lease.
-    let second_proxy = place.proxy("proxy-ahead", ahead(HOUR)).await;
-    let second = place.replica("ahead", ahead(HOUR)).await;
-    renewals_by(&place, "behind").await;
+    let second_proxy = installation.proxy("proxy-ahead", ahead(HOUR)).await;
+    let second = installation.replica("ahead", ahead(HOUR)).await;
+    renewals_by(&installation, "behind").await;
     drop((first, first_proxy));
-    place.leads("controller-manager", "ahead").await;
-    place.leads("vipu-proxy", "proxy-ahead").await;
-    kept.is_kept_by_one_that_does(&place, "probe-1").await;
+    installation.leads("controller-manager", "ahead").await;
+    installation.leads("vipu-proxy", "proxy-ahead").await;
+    kept.is_kept_by_one_that_does(&installation, "probe-1")
+        .await;
 
-    let _third_proxy = place.proxy("proxy-behind", ahead(-HOUR)).await;
-    let _third = place.replica("behind-again", ahead(-HOUR)).await;
-    renewals_by(&place, "ahead").await;
+    let _third_proxy = installation.proxy("proxy-behind", ahead(-HOUR)).await;
+    let _third = installation.replica("behind-again", ahead(-HOUR)).await;
+    renewals_by(&installation, "ahead").await;
     drop((second, second_proxy));
-    place.leads("controller-manager", "behind-again").await;
-    place.leads("vipu-proxy", "proxy-behind").await;
-    kept.is_kept_by_one_that_does(&place, "probe-2").await;
+    installation
+        .leads("controller-manager", "behind-again")
+        .await;
+    installation.leads("vipu-proxy", "proxy-behind").await;
+    kept.is_kept_by_one_that_does(&installation, "probe-2")
+        .await;
 }
 
 /// Waits until the same holder has renewed the Lease this number of times.
-async fn renewals_by(place: &Place, name: &str) {
+async fn renewals_by(installation: &Installation, name: &str) {
     let mut renewals = HashSet::new();
     eventually(&format!("{name} renews"), async || {
-        let lease = place.lease("controller-manager").await.spec.unwrap();
+        let lease = installation.lease("controller-manager").await.spec.unwrap();
         assert_eq!(lease.holder_identity.as_deref(), Some(name));
         renewals.insert(lease.renew_time.unwrap().0);
         Seen::when(renewals.len(), |seen| *seen > 4)
@@ -136,15 +140,15 @@ struct Kept {
 
 impl Kept {
     /// The node becomes unreachable now, and a Pod on it is deleted.
-    async fn now(place: &Place) -> Self {
-        bind(&place.client, "stranded-worker-0").await;
-        fall_silent(&place.client).await;
-        let (pods, params) = (place.pods(), DeleteParams::default());
+    async fn now(installation: &Installation) -> Self {
+        bind(&installation.client, "stranded-worker-0").await;
+        fall_silent(&installation.client).await;
+        let (pods, params) = (installation.pods(), DeleteParams::default());
         pods.delete("stranded-worker-0", &params).await.unwrap();
         let mut kept = Self {
             worker: pods.get("runs-worker-0").await.unwrap(),
             stranded: pods.get("stranded-worker-0").await.unwrap(),
-            partitions: place.partitions().await,
+            partitions: installation.partitions().await,
         };
         kept.partitions
             .retain(|(job, _)| ["runs", "stranded"].contains(&job.as_str()));
@@ -153,20 +157,26 @@ impl Kept {
     }
 
     /// Deletes the job `probe`, which is gone only if the leader reconciles. These objects are unchanged then.
-    async fn is_kept_by_one_that_does(&self, place: &Place, probe: &str) {
-        let deleted = place.jobs().delete(probe, &DeleteParams::default()).await;
+    async fn is_kept_by_one_that_does(&self, installation: &Installation, probe: &str) {
+        let deleted = installation
+            .jobs()
+            .delete(probe, &DeleteParams::default())
+            .await;
         deleted.unwrap();
         eventually(&format!("{probe} is gone"), async || {
-            Seen::when(place.jobs().get_opt(probe).await.unwrap(), Option::is_none)
+            Seen::when(
+                installation.jobs().get_opt(probe).await.unwrap(),
+                Option::is_none,
+            )
         })
         .await;
-        place.once("runs", JobState::Running).await;
-        place.once("done", JobState::Completed).await;
+        installation.once("runs", JobState::Running).await;
+        installation.once("done", JobState::Completed).await;
         for pod in [&self.worker, &self.stranded] {
-            let found = place.pods().get(&pod.name_any()).await.unwrap();
+            let found = installation.pods().get(&pod.name_any()).await.unwrap();
             assert_eq!(found.uid(), pod.uid(), "{}", pod.name_any());
         }
-        let now = place.partitions().await;
+        let now = installation.partitions().await;
         for partition in &self.partitions {
             assert!(now.contains(partition), "{partition:?}: {now:?}");
         }

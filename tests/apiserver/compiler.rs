@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tests::guests::hostile;
 
 use crate::job::single;
-use crate::processes::{Place, RELEASE};
+use crate::processes::{Installation, RELEASE};
 
 /// Bytes of data of a large module: close to the most that an instance may have as memory.
 const LARGE: usize = 28 << 20;
@@ -33,7 +33,7 @@ fn limit() -> u64 {
 }
 
 /// Puts a module into a ConfigMap of the operator's namespace. Returns an IPUPolicy with it.
-async fn policy(place: &Place, module: Vec<u8>) -> IPUPolicy {
+async fn policy(installation: &Installation, module: Vec<u8>) -> IPUPolicy {
     let digest = digest_of(&module).to_string();
     let map = ConfigMap {
         metadata: ObjectMeta {
@@ -46,7 +46,7 @@ async fn policy(place: &Place, module: Vec<u8>) -> IPUPolicy {
         )])),
         ..ConfigMap::default()
     };
-    let maps = Api::<ConfigMap>::namespaced(place.client.clone(), RELEASE);
+    let maps = Api::<ConfigMap>::namespaced(installation.client.clone(), RELEASE);
     maps.create(&PostParams::default(), &map).await.unwrap();
     let policy = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy", "metadata": {"name": "bomb"},
@@ -64,11 +64,11 @@ async fn policy(place: &Place, module: Vec<u8>) -> IPUPolicy {
 async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends_nothing_else() {
     let name = format!("ipu-operator-compiler-{}", std::process::id());
     let cgroup = MemoryCgroup::make(&name, limit()).unwrap();
-    let mut place = Place::new().await;
-    place.within(&cgroup);
-    let controller = place.controller("controller-0", Vec::new()).await;
-    let bomb = policy(&place, hostile::compile_bomb()).await;
-    let policies = Api::<IPUPolicy>::all(place.client.clone());
+    let mut installation = Installation::new().await;
+    installation.limit_memory(&cgroup);
+    let controller = installation.controller("controller-0", Vec::new()).await;
+    let bomb = policy(&installation, hostile::compile_bomb()).await;
+    let policies = Api::<IPUPolicy>::all(installation.client.clone());
     let made = async || {
         let made = policies.create(&PostParams::default(), &bomb).await;
         Seen::from(made.map_err(|error| error.to_string()))
@@ -92,7 +92,7 @@ async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends
     );
     assert_eq!(kills, 0, "the kernel has killed a process at {peak} bytes");
     controller.must_run();
-    place.submit(&single("after")).await;
+    installation.submit(&single("after")).await;
     drop(controller);
 }
 
@@ -102,19 +102,19 @@ async fn a_module_that_takes_all_memory_while_it_is_compiled_is_refused_and_ends
 async fn large_modules_whose_code_stays_in_memory_are_refused_and_end_nothing_else() {
     let name = format!("ipu-operator-loaded-{}", std::process::id());
     let cgroup = MemoryCgroup::make(&name, limit()).unwrap();
-    let mut place = Place::new().await;
-    place.within(&cgroup);
+    let mut installation = Installation::new().await;
+    installation.limit_memory(&cgroup);
     let made = ['a', 'b', 'c', 'd'].map(|letter| {
         let module = hostile::large(letter, LARGE);
         (format!("large-{letter}.wasm"), module)
     });
-    place.add_guests(&made);
+    installation.add_guests(&made);
     // A file is where the folder of the code would be.
-    let folder = place.compiled("controller-0");
+    let folder = installation.compiled("controller-0");
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("compiled"), "").unwrap();
-    let controller = place.controller("controller-0", Vec::new()).await;
-    let policies = Api::<IPUPolicy>::all(place.client.clone());
+    let controller = installation.controller("controller-0", Vec::new()).await;
+    let policies = Api::<IPUPolicy>::all(installation.client.clone());
     for (file, module) in &made {
         let policy = json!({
             "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
@@ -154,6 +154,6 @@ async fn large_modules_whose_code_stays_in_memory_are_refused_and_end_nothing_el
     let (peak, kills) = (cgroup.peak().unwrap(), cgroup.oom_kills().unwrap());
     assert_eq!(kills, 0, "the kernel has killed a process at {peak} bytes");
     controller.must_run();
-    place.submit(&single("after")).await;
+    installation.submit(&single("after")).await;
     drop(controller);
 }

@@ -27,7 +27,7 @@ use vipu_simulator::faults::{Fail, Method, Order};
 use crate::chart::admin::Admin;
 use crate::job::single;
 use crate::partition::install::apply;
-use crate::processes::{Place, RELEASE, Running};
+use crate::processes::{Installation, RELEASE, Running};
 
 /// Size limit of a text in a status: the message of a waiting partition.
 const STATUS_MAX: usize = 4_096;
@@ -82,17 +82,17 @@ fn fit_answer(place: &str, body: &[u8]) -> String {
 }
 
 /// Returns every text in the statuses of a kind.
-async fn statuses<K: Resource<DynamicType = ()>>(place: &Place) -> Vec<String> {
+async fn statuses<K: Resource<DynamicType = ()>>(installation: &Installation) -> Vec<String> {
     let kind = ApiResource::erase::<K>(&());
-    let objects: Api<DynamicObject> = Api::all_with(place.client.clone(), &kind);
+    let objects: Api<DynamicObject> = Api::all_with(installation.client.clone(), &kind);
     let found = objects.list(&ListParams::default()).await.unwrap();
     let found = found.iter().flat_map(|one| texts(&one.data["status"]));
     found.map(str::to_owned).collect()
 }
 
 /// Returns the notes of all events, or of those of one object.
-async fn notes(place: &Place, object: Option<&str>) -> Vec<String> {
-    let events: Api<Event> = Api::all(place.client.clone());
+async fn notes(installation: &Installation, object: Option<&str>) -> Vec<String> {
+    let events: Api<Event> = Api::all(installation.client.clone());
     let of = ListParams {
         field_selector: object.map(|name| format!("involvedObject.name={name}")),
         ..ListParams::default()
@@ -102,18 +102,18 @@ async fn notes(place: &Place, object: Option<&str>) -> Vec<String> {
 }
 
 /// Waits until a status of a kind contains this text.
-async fn once_in_statuses<K: Resource<DynamicType = ()>>(place: &Place, words: &str) {
+async fn once_in_statuses<K: Resource<DynamicType = ()>>(installation: &Installation, words: &str) {
     let what = format!("a status of the {} contains {words:?}", K::plural(&()));
     eventually(&what, async || {
-        Seen::when(statuses::<K>(place).await, |all| contain(all, words))
+        Seen::when(statuses::<K>(installation).await, |all| contain(all, words))
     })
     .await;
 }
 
 /// Waits until an event of any object, or of one, contains this text.
-async fn once_in_events(place: &Place, object: Option<&str>, words: &str) {
+async fn once_in_events(installation: &Installation, object: Option<&str>, words: &str) {
     eventually(&format!("an event contains {words:?}"), async || {
-        Seen::when(notes(place, object).await, |all| contain(all, words))
+        Seen::when(notes(installation, object).await, |all| contain(all, words))
     })
     .await;
 }
@@ -123,17 +123,17 @@ fn contain(all: &[String], words: &str) -> bool {
 }
 
 /// Checks that no status, event or log line contains an unprintable text.
-async fn everything_is_fit(place: &Place, processes: [&Running; 2]) {
+async fn everything_is_fit(installation: &Installation, processes: [&Running; 2]) {
     for (kind, found) in [
-        ("IPUJob", statuses::<IPUJob>(place).await),
-        ("IPUPartition", statuses::<IPUPartition>(place).await),
-        ("IPUPolicy", statuses::<IPUPolicy>(place).await),
+        ("IPUJob", statuses::<IPUJob>(installation).await),
+        ("IPUPartition", statuses::<IPUPartition>(installation).await),
+        ("IPUPolicy", statuses::<IPUPolicy>(installation).await),
     ] {
         for text in found {
             is_fit(&format!("the status of an {kind}"), &text, STATUS_MAX);
         }
     }
-    for note in notes(place, None).await {
+    for note in notes(installation, None).await {
         is_fit("an event", &note, EVENT_MAX);
     }
     for process in processes {
@@ -145,7 +145,12 @@ async fn everything_is_fit(place: &Place, processes: [&Running; 2]) {
 }
 
 /// Applies a policy with this module as an admin, and waits until it has that phase.
-async fn policy(place: &Place, (name, hook): (&str, &str), module: Vec<u8>, phase: PolicyPhase) {
+async fn policy(
+    installation: &Installation,
+    (name, hook): (&str, &str),
+    module: Vec<u8>,
+    phase: PolicyPhase,
+) {
     let digest = digest_of(&module).to_string();
     let map = ConfigMap {
         metadata: ObjectMeta {
@@ -158,7 +163,7 @@ async fn policy(place: &Place, (name, hook): (&str, &str), module: Vec<u8>, phas
         )])),
         ..ConfigMap::default()
     };
-    apply(Api::namespaced(place.client.clone(), RELEASE), &map).await;
+    apply(Api::namespaced(installation.client.clone(), RELEASE), &map).await;
     let wanted = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy", "metadata": {"name": name},
         "spec": {
@@ -166,7 +171,7 @@ async fn policy(place: &Place, (name, hook): (&str, &str), module: Vec<u8>, phas
             "module": {"configMap": {"name": name, "key": "policy.wasm"}, "digest": digest},
         },
     });
-    let policies: Api<IPUPolicy> = Api::all(place.client.clone());
+    let policies: Api<IPUPolicy> = Api::all(installation.client.clone());
     let admin = PatchParams::apply("an-admin").force();
     let wanted = Patch::Apply(&wanted);
     policies.patch(name, &admin, &wanted).await.unwrap();
@@ -179,8 +184,8 @@ async fn policy(place: &Place, (name, hook): (&str, &str), module: Vec<u8>, phas
     .await;
 }
 
-async fn delete_policy(place: &Place, name: &str) {
-    let policies: Api<IPUPolicy> = Api::all(place.client.clone());
+async fn delete_policy(installation: &Installation, name: &str) {
+    let policies: Api<IPUPolicy> = Api::all(installation.client.clone());
     let params = DeleteParams::default();
     policies.delete(name, &params).await.unwrap();
 }
@@ -193,12 +198,12 @@ fn large_job() -> Value {
 }
 
 /// Creates a large job until it is refused. Returns everything that a client of the API server receives.
-async fn refusal(place: &Place) -> String {
-    let url = format!("{}?dryRun=All", place.jobs().resource_url());
+async fn refusal(installation: &Installation) -> String {
+    let url = format!("{}?dryRun=All", installation.jobs().resource_url());
     let tried = async || {
         let request = Request::post(&url).header("content-type", "application/json");
         let request = request.body(Body::from(large_job().to_string().into_bytes()));
-        let answer = place.client.send(request.unwrap()).await.unwrap();
+        let answer = installation.client.send(request.unwrap()).await.unwrap();
         let (head, body) = answer.into_parts();
         if head.status.is_success() {
             return None;
@@ -214,8 +219,8 @@ async fn refusal(place: &Place) -> String {
 }
 
 /// Returns what kubectl prints in the same case.
-fn kubectl_refusal(place: &Place) -> String {
-    let admin = Admin::of(RELEASE, place.plane.kubeconfig());
+fn kubectl_refusal(installation: &Installation) -> String {
+    let admin = Admin::of(RELEASE, installation.plane.kubeconfig());
     let file = admin.file("large.json", &large_job().to_string());
     let create = ["create", "--dry-run=server", "--namespace=default"];
     let refused = admin.kubectl(&[&create[..], &["--filename", &file]].concat());
@@ -236,15 +241,18 @@ async fn rest(proxy: &Running, method: &str, path: &str, body: &str) -> String {
     fit_answer(path, answer.as_bytes())
 }
 
-async fn operator(place: &Place) -> [Running; 2] {
-    let proxy = place.proxy("proxy", Vec::new()).await;
-    [place.controller("controller", Vec::new()).await, proxy]
+async fn operator(installation: &Installation) -> [Running; 2] {
+    let proxy = installation.proxy("proxy", Vec::new()).await;
+    [
+        installation.controller("controller", Vec::new()).await,
+        proxy,
+    ]
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_text_of_a_guest_reaches_anybody_as_the_guest_wrote_it() {
-    let place = Place::new().await;
-    let [controller, proxy] = operator(&place).await;
+    let installation = Installation::new().await;
+    let [controller, proxy] = operator(&installation).await;
 
     let refuses = |length| hostile::defaulting(&hostile::refuse_with(length));
     let shouts = hostile::validation(&hostile::shout(1 << 20));
@@ -254,54 +262,54 @@ async fn no_text_of_a_guest_reaches_anybody_as_the_guest_wrote_it() {
         ("more-words", "Defaulting", refuses(8 << 20), false),
         ("shout", "Validation", shouts, true),
     ] {
-        policy(&place, (name, hook), module, PolicyPhase::Active).await;
-        for told in [refusal(&place).await, kubectl_refusal(&place)] {
+        policy(&installation, (name, hook), module, PolicyPhase::Active).await;
+        for told in [refusal(&installation).await, kubectl_refusal(&installation)] {
             assert_eq!(told.contains(REPLACED), is_quoted, "{name}: {told}");
         }
-        delete_policy(&place, name).await;
+        delete_policy(&installation, name).await;
     }
     // It logs the same text.
     controller.says(&REPLACED.to_string()).await;
 
     let unsettled = ("unsettled", "Validation");
     let module = hostile::unsettled();
-    policy(&place, unsettled, module, PolicyPhase::Refused).await;
-    once_in_statuses::<IPUPolicy>(&place, "no\u{fffd}\u{fffd}[31m").await;
+    policy(&installation, unsettled, module, PolicyPhase::Refused).await;
+    once_in_statuses::<IPUPolicy>(&installation, "no\u{fffd}\u{fffd}[31m").await;
 
     let rejects = ("rejects", "Placement");
     let module = hostile::rejecting();
-    policy(&place, rejects, module, PolicyPhase::Active).await;
-    place.submit(&single("rejected")).await;
-    place.once("rejected", JobState::Failed).await;
+    policy(&installation, rejects, module, PolicyPhase::Active).await;
+    installation.submit(&single("rejected")).await;
+    installation.once("rejected", JobState::Failed).await;
     let words = "no\u{fffd}\u{fffd}[2J \u{fffd}!";
-    once_in_statuses::<IPUPartition>(&place, words).await;
-    once_in_statuses::<IPUJob>(&place, words).await;
-    once_in_events(&place, None, words).await;
+    once_in_statuses::<IPUPartition>(&installation, words).await;
+    once_in_statuses::<IPUJob>(&installation, words).await;
+    once_in_events(&installation, None, words).await;
     let told = rest(&proxy, "POST", "/query", r#"{"size": 4}"#).await;
     assert!(told.contains(words), "{told}");
-    let described = place.described("rejected", &[words]).await;
+    let described = installation.described("rejected", &[words]).await;
     for line in described.lines() {
         is_fit("what kubectl describes", line, STATUS_MAX);
     }
-    everything_is_fit(&place, [&controller, &proxy]).await;
+    everything_is_fit(&installation, [&controller, &proxy]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_text_of_a_v_ipu_controller_reaches_anybody_as_it_was_sent() {
-    let place = Place::new().await;
-    let [controller, proxy] = operator(&place).await;
-    place.simulator.server.order(Order {
+    let installation = Installation::new().await;
+    let [controller, proxy] = operator(&installation).await;
+    installation.simulator.server.order(Order {
         fail: Some(Fail {
             code: CodeName::ResourceExhausted,
             message: hostile_words("out of order"),
         }),
         ..Order::on(Method::CreatePartition)
     });
-    place.submit(&single("waits")).await;
+    installation.submit(&single("waits")).await;
     let words = "out of order \u{fffd}[31m\u{fffd}  \u{fffd}\u{fffd}x";
-    once_in_statuses::<IPUPartition>(&place, words).await;
-    once_in_statuses::<IPUJob>(&place, words).await;
-    once_in_events(&place, None, words).await;
+    once_in_statuses::<IPUPartition>(&installation, words).await;
+    once_in_statuses::<IPUJob>(&installation, words).await;
+    once_in_events(&installation, None, words).await;
     for (method, path, body) in [
         ("GET", "/controllers", ""),
         ("GET", "/stats", ""),
@@ -309,33 +317,33 @@ async fn no_text_of_a_v_ipu_controller_reaches_anybody_as_it_was_sent() {
     ] {
         rest(&proxy, method, path, body).await;
     }
-    everything_is_fit(&place, [&controller, &proxy]).await;
+    everything_is_fit(&installation, [&controller, &proxy]).await;
 
-    place.simulator.server.clear();
-    place.runs("waits-worker-0").await;
-    place.once("waits", JobState::Running).await;
-    let id = place.id("waits").await.unwrap();
+    installation.simulator.server.clear();
+    installation.runs("waits-worker-0").await;
+    installation.once("waits", JobState::Running).await;
+    let id = installation.id("waits").await.unwrap();
     let error = hostile_words("link 3 is down");
-    place.simulator.server.with(|world, now| {
+    installation.simulator.server.with(|world, now| {
         world.pod.break_down(&id, &error, false, now).unwrap();
     });
     let words = "link 3 is down \u{fffd}[31m\u{fffd}  \u{fffd}\u{fffd}x";
-    once_in_statuses::<IPUPartition>(&place, words).await;
-    once_in_events(&place, None, words).await;
-    everything_is_fit(&place, [&controller, &proxy]).await;
+    once_in_statuses::<IPUPartition>(&installation, words).await;
+    once_in_events(&installation, None, words).await;
+    everything_is_fit(&installation, [&controller, &proxy]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_policy_waits_without_a_reason_is_placed_by_the_built_in_walk() {
-    let place = Place::new().await;
-    let [controller, proxy] = operator(&place).await;
-    let policies: Api<IPUPolicy> = Api::all(place.client.clone());
+    let installation = Installation::new().await;
+    let [controller, proxy] = operator(&installation).await;
+    let policies: Api<IPUPolicy> = Api::all(installation.client.clone());
     for (name, entries) in [("waits-for-none", 0), ("waits-for-many", 170_000)] {
         let module = hostile::waiting(entries);
         let placement = (name, "Placement");
-        policy(&place, placement, module, PolicyPhase::Active).await;
-        place.run_job(name).await;
-        let partitions: Api<IPUPartition> = Api::all(place.client.clone());
+        policy(&installation, placement, module, PolicyPhase::Active).await;
+        installation.run_job(name).await;
+        let partitions: Api<IPUPartition> = Api::all(installation.client.clone());
         let found = partitions.list(&ListParams::default()).await.unwrap();
         let of_job = found.into_iter().find(|one| one.spec.owner.name == name);
         let of_job = of_job.unwrap();
@@ -343,7 +351,7 @@ async fn a_job_whose_policy_waits_without_a_reason_is_placed_by_the_built_in_wal
         let attempts = of_job.status.unwrap().attempts;
         let by = attempts.last().unwrap().decided_by.clone().unwrap();
         assert_eq!((by.policy.as_str(), by.digest), ("built-in", None));
-        once_in_events(&place, Some(&object), "its wait names").await;
+        once_in_events(&installation, Some(&object), "its wait names").await;
         // The operator called it, and none of its answers was usable.
         let what = format!("the failures of {name} are counted");
         let calls = eventually(&what, async || {
@@ -352,8 +360,8 @@ async fn a_job_whose_policy_waits_without_a_reason_is_placed_by_the_built_in_wal
             Seen::when(calls, |calls| calls.failed > 0)
         });
         assert_eq!(calls.await.answered, 0, "{name}");
-        everything_is_fit(&place, [&controller, &proxy]).await;
-        place.delete_job(name).await;
-        delete_policy(&place, name).await;
+        everything_is_fit(&installation, [&controller, &proxy]).await;
+        installation.delete_job(name).await;
+        delete_policy(&installation, name).await;
     }
 }

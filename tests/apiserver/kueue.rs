@@ -49,7 +49,10 @@ async fn the_second_of_two_jobs_waits_for_quota_and_gets_it_when_the_first_is_de
         Seen::when(fixture.told("second").await, |told| told.contains(said))
     })
     .await;
-    fixture.place.once("second", JobState::Suspended).await;
+    fixture
+        .installation
+        .once("second", JobState::Suspended)
+        .await;
 
     assert_eq!(fixture.most_taken(), 4);
     fixture.set_active("first", false).await;
@@ -59,7 +62,10 @@ async fn the_second_of_two_jobs_waits_for_quota_and_gets_it_when_the_first_is_de
     let took = begun.elapsed();
     assert!(took < HANDOVER, "{took:?}");
     fixture.count_anew();
-    fixture.place.once("first", JobState::Suspended).await;
+    fixture
+        .installation
+        .once("first", JobState::Suspended)
+        .await;
 
     // A job that is activated again returns to the queue.
     fixture.set_active("first", true).await;
@@ -81,7 +87,7 @@ async fn ipus_are_counted_over_all_workers_and_instances() {
     let mut parallel = job("parallel", 8);
     parallel["spec"]["workersPerJobInstance"] = json!("2");
     parallel["spec"]["launcher"] = json!({"command": ["mpirun"]});
-    fixture.place.submit(&parallel).await;
+    fixture.installation.submit(&parallel).await;
     fixture.once_running("parallel").await;
     let workload = fixture.once("parallel", "is admitted", |one| one.is("Admitted"));
     let workload = workload.await;
@@ -95,7 +101,7 @@ async fn ipus_are_counted_over_all_workers_and_instances() {
     // Two instances of one job have a partition each.
     let mut two = job("two", 4);
     two["spec"]["jobInstances"] = json!(2);
-    fixture.place.submit(&two).await;
+    fixture.installation.submit(&two).await;
     fixture.once_running("two").await;
     let workload = fixture.once("two", "is admitted", |one| one.is("Admitted"));
     assert_eq!(workload.await.ipus(), 8);
@@ -113,12 +119,12 @@ async fn an_instance_that_is_not_desired_any_more_releases_its_quota() {
     fixture.run_pods(false);
     let mut two = job("two", 4);
     two["spec"]["jobInstances"] = json!(2);
-    fixture.place.submit(&two).await;
+    fixture.installation.submit(&two).await;
     fixture.once_running("two").await;
     fixture.submit("other", 4).await;
     fixture.once_waiting("other").await;
     let one = Patch::Merge(json!({"spec": {"jobInstances": 1}}));
-    let jobs = fixture.place.jobs();
+    let jobs = fixture.installation.jobs();
     jobs.patch("two", &PatchParams::default(), &one)
         .await
         .unwrap();
@@ -141,19 +147,25 @@ async fn a_running_job_that_grows_is_stopped_and_waits_with_its_new_size() {
     // Its partition is removed only later. Until then it holds its quota, and waits.
     fixture.hold(false, true);
     let two = Patch::Merge(json!({"spec": {"jobInstances": 2}}));
-    let jobs = fixture.place.jobs();
+    let jobs = fixture.installation.jobs();
     jobs.patch("grows", &PatchParams::default(), &two)
         .await
         .unwrap();
-    fixture.place.once("grows", JobState::Suspended).await;
+    fixture
+        .installation
+        .once("grows", JobState::Suspended)
+        .await;
     eventually("its Pod is gone", async || {
-        let pod = fixture.place.pods().get_opt("grows-worker-0").await;
+        let pod = fixture.installation.pods().get_opt("grows-worker-0").await;
         Seen::when(pod.unwrap().is_none(), |is_gone| *is_gone)
     })
     .await;
     let held = fixture.once("grows", "holds its quota", Workload::holds_quota);
     assert_eq!(held.await.ipus(), 4);
-    fixture.place.once("grows", JobState::Suspended).await;
+    fixture
+        .installation
+        .once("grows", JobState::Suspended)
+        .await;
 
     fixture.hold(false, false);
     fixture.once_running("grows").await;
@@ -184,9 +196,9 @@ async fn a_job_of_higher_priority_takes_the_ipus_of_a_lower_one() {
         job["metadata"]["labels"][PRIORITY_LABEL] = json!(name);
         job
     };
-    fixture.place.submit(&with_priority("low")).await;
+    fixture.installation.submit(&with_priority("low")).await;
     fixture.once_running("low").await;
-    fixture.place.submit(&with_priority("high")).await;
+    fixture.installation.submit(&with_priority("high")).await;
     fixture.once_running("high").await;
     let low = fixture
         .once("low", "is evicted, and in the queue again", |one| {
@@ -213,7 +225,10 @@ async fn while_kueue_is_down_jobs_wait_and_when_it_is_back_all_continue() {
     fixture.kueue.kill();
     // Nothing admits or finishes Workloads now.
     fixture.submit("third", 4).await;
-    fixture.place.once("third", JobState::Suspended).await;
+    fixture
+        .installation
+        .once("third", JobState::Suspended)
+        .await;
     fixture.end("first").await;
     assert!(fixture.taken() <= 4);
     fixture.kueue.restart().await.unwrap();
@@ -266,13 +281,17 @@ async fn a_job_can_be_deleted_while_it_is_queued_admitted_and_evicted() {
     fixture.hold(false, true);
     let mut next = job("next", 4);
     next["metadata"]["labels"][PRIORITY_LABEL] = json!("high");
-    fixture.place.submit(&next).await;
+    fixture.installation.submit(&next).await;
     fixture
         .once("evicted", "is evicted", |one| one.is("Evicted"))
         .await;
     fixture.delete("evicted").await;
     eventually("its Pod is gone", async || {
-        let pod = fixture.place.pods().get_opt("evicted-worker-0").await;
+        let pod = fixture
+            .installation
+            .pods()
+            .get_opt("evicted-worker-0")
+            .await;
         Seen::when(pod.unwrap().is_none(), |is_gone| *is_gone)
     })
     .await;

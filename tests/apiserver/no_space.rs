@@ -15,7 +15,7 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use serde_json::{Value, json};
 
 use crate::job::single;
-use crate::processes::{Given, Place};
+use crate::processes::{Given, Installation};
 
 /// A full file system, which is unmounted on drop.
 struct Small(PathBuf);
@@ -43,13 +43,14 @@ impl Drop for Small {
 #[tokio::test(flavor = "multi_thread")]
 async fn with_its_disk_full_the_operator_starts_works_and_says_what_it_cannot_do() {
     for room in ["size=64k", "nr_inodes=1"] {
-        let place = Place::new().await;
-        let _full = ["controller", "proxy"].map(|name| Small::at(&place.compiled(name), room));
-        let proxy = place.proxy("proxy", Vec::new()).await;
-        let controller = place.controller("controller", Vec::new()).await;
-        place.submit(&single("job")).await;
-        place.runs("job-worker-0").await;
-        place.once("job", JobState::Running).await;
+        let installation = Installation::new().await;
+        let _full =
+            ["controller", "proxy"].map(|name| Small::at(&installation.compiled(name), room));
+        let proxy = installation.proxy("proxy", Vec::new()).await;
+        let controller = installation.controller("controller", Vec::new()).await;
+        installation.submit(&single("job")).await;
+        installation.runs("job-worker-0").await;
+        installation.once("job", JobState::Running).await;
         for process in [&controller, &proxy] {
             process.says("a compiled module is not stored").await;
             process.must_run();
@@ -70,27 +71,27 @@ async fn with_etcd_full_the_operator_survives_and_continues_once_there_is_space(
         ..ControlPlaneOptions::default()
     };
     let plane = ControlPlane::start_with(&options).await.unwrap();
-    let place = Place::of(plane, Given::default()).await;
-    let proxy = place.proxy("proxy", Vec::new()).await;
-    let controller = place.controller("controller", Vec::new()).await;
-    place.submit(&single("job")).await;
-    place.runs("job-worker-0").await;
-    place.once("job", JobState::Running).await;
-    let before = place.partitions().await;
+    let installation = Installation::of(plane, Given::default()).await;
+    let proxy = installation.proxy("proxy", Vec::new()).await;
+    let controller = installation.controller("controller", Vec::new()).await;
+    installation.submit(&single("job")).await;
+    installation.runs("job-worker-0").await;
+    installation.once("job", JobState::Running).await;
+    let before = installation.partitions().await;
 
-    fill(&place.client).await;
+    fill(&installation.client).await;
     for process in [&controller, &proxy] {
         process.says(FULL).await;
         process.says("not renewed in time; no longer leading").await;
     }
-    make_room(&place).await;
+    make_room(&installation).await;
 
-    place.ends("job-worker-0").await;
-    place.once("job", JobState::Completed).await;
-    place.submit(&single("next")).await;
-    place.runs("next-worker-0").await;
-    place.once("next", JobState::Running).await;
-    let now = place.partitions().await;
+    installation.ends("job-worker-0").await;
+    installation.once("job", JobState::Completed).await;
+    installation.submit(&single("next")).await;
+    installation.runs("next-worker-0").await;
+    installation.once("next", JobState::Running).await;
+    let now = installation.partitions().await;
     assert!(!before.is_empty() && !now.contains(&before[0]), "{now:?}");
     for process in [&controller, &proxy] {
         process.must_run();
@@ -122,9 +123,9 @@ async fn fill(client: &Client) {
 }
 
 /// The steps of an admin: delete objects, defragment etcd, and disarm its alarm.
-async fn make_room(place: &Place) {
+async fn make_room(installation: &Installation) {
     let of_ballast = ListParams::default().labels("ballast=true");
-    let (maps, params) = (ballast(&place.client), DeleteParams::default());
+    let (maps, params) = (ballast(&installation.client), DeleteParams::default());
     maps.delete_collection(&params, &of_ballast).await.unwrap();
     eventually("the ballast is gone", async || {
         let left = maps.list(&of_ballast).await;
@@ -132,25 +133,25 @@ async fn make_room(place: &Place) {
     })
     .await;
     // "x" in Base64, as etcd's gateway requires. Only the revision in the response matters.
-    let found = etcd(place, "kv/range", &json!({"key": "eA=="})).await;
+    let found = etcd(installation, "kv/range", &json!({"key": "eA=="})).await;
     let revision = &found["header"]["revision"];
     etcd(
-        place,
+        installation,
         "kv/compaction",
         &json!({"revision": revision, "physical": true}),
     )
     .await;
-    etcd(place, "maintenance/defragment", &json!({})).await;
-    let alarms = etcd(place, "maintenance/alarm", &json!({"action": "GET"})).await;
+    etcd(installation, "maintenance/defragment", &json!({})).await;
+    let alarms = etcd(installation, "maintenance/alarm", &json!({"action": "GET"})).await;
     for alarm in alarms["alarms"].as_array().unwrap() {
         let mut disarm = alarm.clone();
         disarm["action"] = json!("DEACTIVATE");
-        etcd(place, "maintenance/alarm", &disarm).await;
+        etcd(installation, "maintenance/alarm", &disarm).await;
     }
 }
 
-async fn etcd(place: &Place, what: &str, question: &Value) -> Value {
-    let url = format!("{}/v3/{what}", place.plane.etcd());
+async fn etcd(installation: &Installation, what: &str, question: &Value) -> Value {
+    let url = format!("{}/v3/{what}", installation.plane.etcd());
     let answer = http::request("POST", &url, &question.to_string()).await;
     serde_json::from_str(&answer.unwrap()).unwrap()
 }

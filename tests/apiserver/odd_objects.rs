@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 use crate::definitions::{define, loose};
 use crate::job::single;
-use crate::processes::{Place, Running};
+use crate::processes::{Installation, Running};
 
 /// Returns the definition with a status that accepts everything, too.
 fn looser(definition: CustomResourceDefinition) -> CustomResourceDefinition {
@@ -273,39 +273,39 @@ fn is_unharmed(process: &Running) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_process_panics_on_any_of_them_and_a_good_job_runs() {
-    let place = Place::new().await;
-    let controller = place.controller("controller", Vec::new()).await;
-    let proxy = place.proxy("proxy", Vec::new()).await;
+    let installation = Installation::new().await;
+    let controller = installation.controller("controller", Vec::new()).await;
+    let proxy = installation.proxy("proxy", Vec::new()).await;
     // The following objects request more IPUs than there are.
-    place.submit(&good()).await;
-    place.runs("good-worker-0").await;
-    place.once("good", JobState::Running).await;
-    open(&place.client).await;
+    installation.submit(&good()).await;
+    installation.runs("good-worker-0").await;
+    installation.once("good", JobState::Running).await;
+    open(&installation.client).await;
     let stored = [
-        store::<IPUJob>(&place.client, jobs()).await,
-        store::<IPUPartition>(&place.client, partitions()).await,
-        store::<IPUPolicy>(&place.client, policies()).await,
+        store::<IPUJob>(&installation.client, jobs()).await,
+        store::<IPUPartition>(&installation.client, partitions()).await,
+        store::<IPUPolicy>(&installation.client, policies()).await,
     ];
     println!("odd objects stored: {stored:?}");
     assert!(stored.iter().all(|stored| *stored > 20), "{stored:?}");
-    strangers(&place.client).await;
+    strangers(&installation.client).await;
 
-    place.ends("good-worker-0").await;
-    place.once("good", JobState::Completed).await;
+    installation.ends("good-worker-0").await;
+    installation.once("good", JobState::Completed).await;
     is_unharmed(&controller);
     is_unharmed(&proxy);
 
     // Both processes meet all of them at once when they start again.
     drop((controller, proxy));
-    let controller = place.controller("controller", Vec::new()).await;
-    let proxy = place.proxy("proxy", Vec::new()).await;
-    place
+    let controller = installation.controller("controller", Vec::new()).await;
+    let proxy = installation.proxy("proxy", Vec::new()).await;
+    installation
         .jobs()
         .delete("good", &DeleteParams::default())
         .await
         .unwrap();
     eventually("the good job is gone", async || {
-        let left = place.jobs().get_opt("good").await.unwrap();
+        let left = installation.jobs().get_opt("good").await.unwrap();
         Seen::when(left.map(|job| job.name_any()), Option::is_none)
     })
     .await;

@@ -45,7 +45,7 @@ pub(crate) struct Given {
 }
 
 /// An API server with the chart, a V-IPU controller and a node that reaches it.
-pub(crate) struct Place {
+pub(crate) struct Installation {
     given: Given,
     pub(crate) client: Client,
     pub(crate) plane: ControlPlane,
@@ -67,7 +67,7 @@ pub(crate) struct Running {
     pub(crate) port: u16,
 }
 
-impl Place {
+impl Installation {
     pub(crate) async fn new() -> Self {
         Self::of(ControlPlane::start().await.unwrap(), Given::default()).await
     }
@@ -98,7 +98,7 @@ impl Place {
     }
 
     /// Starts further processes within the limits of this cgroup, as in a container.
-    pub(crate) fn within(&mut self, cgroup: &MemoryCgroup) {
+    pub(crate) fn limit_memory(&mut self, cgroup: &MemoryCgroup) {
         let script = self.folder.path().join("in-cgroup");
         let (processes, program) = (cgroup.processes(), self.program.display());
         let text = format!(

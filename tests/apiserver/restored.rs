@@ -8,29 +8,33 @@ use ipu_api::ipujob_status::JobState;
 use kube::ResourceExt;
 use kube::api::ListParams;
 
-use crate::processes::{Place, Running};
+use crate::processes::{Installation, Running};
 
 /// Number of jobs that are created, run, completed and deleted after the snapshot.
 const SHORT: [&str; 4] = ["short-1", "short-2", "short-3", "short-4"];
 
 /// Starts the processes of the operator, as in their Pods.
-async fn operator(place: &Place) -> (Running, Running) {
-    let controller = place.controller("controller", Vec::new()).await;
-    (controller, place.proxy("proxy", Vec::new()).await)
+async fn operator(installation: &Installation) -> (Running, Running) {
+    let controller = installation.controller("controller", Vec::new()).await;
+    (controller, installation.proxy("proxy", Vec::new()).await)
 }
 
 /// Creates a job, and completes its program. Returns the id of its former partition.
-async fn complete(place: &Place, name: &str) -> String {
-    let id = place.run_job(name).await;
-    place.ends(&format!("{name}-worker-0")).await;
-    place.once(name, JobState::Completed).await;
-    once_given_back(place, name).await;
+async fn complete(installation: &Installation, name: &str) -> String {
+    let id = installation.run_job(name).await;
+    installation.ends(&format!("{name}-worker-0")).await;
+    installation.once(name, JobState::Completed).await;
+    once_given_back(installation, name).await;
     id
 }
 
-async fn once_given_back(place: &Place, job: &str) {
+async fn once_given_back(installation: &Installation, job: &str) {
     eventually(&format!("the partition of {job} is released"), async || {
-        let owners = place.partitions().await.into_iter().map(|(owner, _)| owner);
+        let owners = installation
+            .partitions()
+            .await
+            .into_iter()
+            .map(|(owner, _)| owner);
         Seen::when(owners.collect::<Vec<_>>(), |owners| {
             !owners.iter().any(|owner| owner == job)
         })
@@ -39,13 +43,13 @@ async fn once_given_back(place: &Place, job: &str) {
 }
 
 /// Waits until the V-IPU controller has exactly these partitions.
-async fn once_formed(place: &Place, ids: &[&String]) {
+async fn once_formed(installation: &Installation, ids: &[&String]) {
     let mut wanted = ids.to_vec();
     wanted.sort_unstable();
     eventually(
         "there are the partitions of the jobs that run",
         async || {
-            let mut formed = place.formed();
+            let mut formed = installation.formed();
             formed.sort_unstable();
             Seen::when(formed, |formed| formed.iter().eq(wanted.iter().copied()))
         },
@@ -56,95 +60,99 @@ async fn once_formed(place: &Place, ids: &[&String]) {
 /// Changes the jobs after the snapshot: one running job is deleted, one ends, one completed job is deleted, several are
 /// created and deleted again, and one new job keeps running that the snapshot does not contain. Returns the ids of the
 /// partitions of the short jobs, and of the partition of the new job.
-async fn change_jobs(place: &Place) -> (Vec<String>, String) {
+async fn change_jobs(installation: &Installation) -> (Vec<String>, String) {
     let mut short = Vec::new();
-    place.delete_job("given-back").await;
+    installation.delete_job("given-back").await;
     for name in SHORT {
-        short.push(complete(place, name).await);
-        place.delete_job(name).await;
+        short.push(complete(installation, name).await);
+        installation.delete_job(name).await;
     }
-    place.ends("ends-worker-0").await;
-    place.once("ends", JobState::Completed).await;
-    once_given_back(place, "ends").await;
-    place.delete_job("done").await;
-    (short, place.run_job("lost").await)
+    installation.ends("ends-worker-0").await;
+    installation.once("ends", JobState::Completed).await;
+    once_given_back(installation, "ends").await;
+    installation.delete_job("done").await;
+    (short, installation.run_job("lost").await)
 }
 
-async fn names_of_jobs(place: &Place) -> Vec<String> {
-    let jobs = place.jobs().list(&ListParams::default()).await.unwrap();
+async fn names_of_jobs(installation: &Installation) -> Vec<String> {
+    let jobs = installation
+        .jobs()
+        .list(&ListParams::default())
+        .await
+        .unwrap();
     jobs.iter().map(ResourceExt::name_any).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twice() {
-    let mut place = Place::new().await;
-    let processes = operator(&place).await;
-    let kept = place.run_job("kept").await;
-    let pod = place.pods().get("kept-worker-0").await.unwrap();
-    let given_back = place.run_job("given-back").await;
-    let ends = place.run_job("ends").await;
-    let done = complete(&place, "done").await;
-    let snapshot = place.plane.snapshot().await.unwrap();
+    let mut installation = Installation::new().await;
+    let processes = operator(&installation).await;
+    let kept = installation.run_job("kept").await;
+    let pod = installation.pods().get("kept-worker-0").await.unwrap();
+    let given_back = installation.run_job("given-back").await;
+    let ends = installation.run_job("ends").await;
+    let done = complete(&installation, "done").await;
+    let snapshot = installation.plane.snapshot().await.unwrap();
 
     let mut ids = vec![kept.clone(), given_back.clone(), ends, done];
-    let (short, lost) = change_jobs(&place).await;
-    once_formed(&place, &[&kept, &lost]).await;
+    let (short, lost) = change_jobs(&installation).await;
+    once_formed(&installation, &[&kept, &lost]).await;
     ids.extend(short);
     ids.push(lost);
 
     drop(processes);
-    place.plane.restore(&snapshot).await.unwrap();
-    let jobs = names_of_jobs(&place).await;
+    installation.plane.restore(&snapshot).await.unwrap();
+    let jobs = names_of_jobs(&installation).await;
     assert_eq!(jobs, ["done", "ends", "given-back", "kept"]);
     // The kubelets report their state. The kubelet of the deleted job must start another Pod of the same name.
-    place.ends("ends-worker-0").await;
-    let processes = operator(&place).await;
+    installation.ends("ends-worker-0").await;
+    let processes = operator(&installation).await;
 
     // The deleted job exists again, with a partition id that was never used before.
     let another = eventually(
         "the job that was deleted has another partition",
         async || {
-            let found = place.id("given-back").await;
+            let found = installation.id("given-back").await;
             Seen::when(found, |id| id.as_ref().is_some_and(|id| *id != given_back))
         },
     );
     let another = another.await.unwrap();
-    place.runs("given-back-worker-0").await;
-    place.once("given-back", JobState::Running).await;
+    installation.runs("given-back-worker-0").await;
+    installation.once("given-back", JobState::Running).await;
     ids.push(another.clone());
     // The completed job only reports its end: its deleted partition is not created again.
-    place.once("ends", JobState::Completed).await;
-    once_given_back(&place, "ends").await;
-    place.once("done", JobState::Completed).await;
+    installation.once("ends", JobState::Completed).await;
+    once_given_back(&installation, "ends").await;
+    installation.once("done", JobState::Completed).await;
     // No IPUPartition lists the partition of a job that the snapshot does not contain: the sweep removes it.
-    once_formed(&place, &[&kept, &another]).await;
-    ids.push(place.run_job("lost").await);
+    once_formed(&installation, &[&kept, &another]).await;
+    ids.push(installation.run_job("lost").await);
     let distinct: BTreeSet<_> = ids.iter().collect();
     assert_eq!(distinct.len(), ids.len(), "{ids:?}");
 
-    assert_eq!(place.id("kept").await, Some(kept));
-    let still = place.pods().get("kept-worker-0").await.unwrap();
+    assert_eq!(installation.id("kept").await, Some(kept));
+    let still = installation.pods().get("kept-worker-0").await.unwrap();
     assert_eq!(still.uid(), pod.uid());
-    place.once("kept", JobState::Running).await;
-    describe_what_became_of_them(&place).await;
+    installation.once("kept", JobState::Running).await;
+    describe_what_became_of_them(&installation).await;
 
     for job in ["kept", "given-back", "ends", "done", "lost"] {
-        place.delete_job(job).await;
+        installation.delete_job(job).await;
     }
-    assert_eq!(place.formed(), [""; 0]);
+    assert_eq!(installation.formed(), [""; 0]);
     drop(processes);
 }
 
 /// Checks the descriptions: nothing special for the job that continued and for those that had ended, and a reason
 /// for the job that starts again.
-async fn describe_what_became_of_them(place: &Place) {
+async fn describe_what_became_of_them(installation: &Installation) {
     for (job, parts) in [
         ("kept", &["Launcher Status: Running"][..]),
         ("ends", &["Launcher Status: Completed", "IPUJobSucceeded"]),
         ("done", &["Launcher Status: Completed", "IPUJobSucceeded"]),
         ("lost", &["Launcher Status: Running"]),
     ] {
-        let text = place.described(job, parts).await;
+        let text = installation.described(job, parts).await;
         assert!(!text.contains("Warning"), "{job}: {text}");
     }
     let again = [
@@ -152,5 +160,5 @@ async fn describe_what_became_of_them(place: &Place) {
         "WaitingForPartition",
         "vanished from",
     ];
-    place.described("given-back", &again).await;
+    installation.described("given-back", &again).await;
 }

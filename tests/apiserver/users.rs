@@ -7,9 +7,9 @@ use serde_json::json;
 
 use crate::chart::admin::Admin;
 use crate::job::single;
-use crate::processes::{Place, RELEASE};
+use crate::processes::{Installation, RELEASE};
 
-impl Place {
+impl Installation {
     /// Creates a job of one worker, and runs its Pod. Returns the id of its partition.
     pub(crate) async fn run_job(&self, name: &str) -> String {
         let mut job = single(name);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::chart::admin::Admin;
 use crate::job::single;
-use crate::processes::{Given, Place, RELEASE};
+use crate::processes::{Given, Installation, RELEASE};
 
 /// The document for the admin.
 const DOCUMENT: &str = "charts/ipu-operator/docs/security.md";
@@ -80,14 +80,14 @@ async fn reviewed(port: u16, identity: Option<&Identity>) -> Result<Value, Strin
 }
 
 /// The admin sets the chart's value. Returns the resulting settings of the controller's Pods.
-async fn given_to_the_controller(place: &Place, ca: &Path) -> String {
-    let admin = Admin::of(RELEASE, place.plane.kubeconfig());
+async fn given_to_the_controller(installation: &Installation, ca: &Path) -> String {
+    let admin = Admin::of(RELEASE, installation.plane.kubeconfig());
     let value = format!("admissionWebhooks.clientCA={}", ca.display());
     let upgrade = ["upgrade", RELEASE, admin.chart(), "--reuse-values"];
     admin
         .helm(&[&upgrade[..], &["--set-file", &value]].concat())
         .unwrap();
-    let deployments: Api<Deployment> = Api::namespaced(place.client.clone(), RELEASE);
+    let deployments: Api<Deployment> = Api::namespaced(installation.client.clone(), RELEASE);
     let name = format!("{RELEASE}-controller-manager");
     let pod = deployments.get(&name).await.unwrap().spec.unwrap().template;
     let mut containers = pod.spec.unwrap().containers.into_iter();
@@ -97,14 +97,17 @@ async fn given_to_the_controller(place: &Place, ca: &Path) -> String {
 }
 
 /// Checks that the API server creates a valid job and refuses an invalid one, as the webhooks decide.
-async fn the_api_server_is_answered(place: &Place, name: &str) {
-    place.submit(&single(name)).await;
-    let made = place.jobs().get(name).await.unwrap();
+async fn the_api_server_is_answered(installation: &Installation, name: &str) {
+    installation.submit(&single(name)).await;
+    let made = installation.jobs().get(name).await.unwrap();
     assert!(made.spec.restart_policy.is_some(), "{name} is defaulted");
     let mut bad = single("bad");
     bad["spec"]["ipusPerJobInstance"] = json!("3");
     let bad = serde_json::from_value(bad).unwrap();
-    let refused = place.jobs().create(&PostParams::default(), &bad).await;
+    let refused = installation
+        .jobs()
+        .create(&PostParams::default(), &bad)
+        .await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("power of two"), "{refused}");
 }
@@ -127,22 +130,22 @@ async fn only_the_api_server_is_answered_where_a_ca_is_given() {
         webhooks: Some(port),
         ..Given::default()
     };
-    let place = Place::of(plane, given).await;
+    let installation = Installation::of(plane, given).await;
 
     // All API servers are configured first, and no client is refused yet.
-    let open = place.controller("open", Vec::new()).await;
-    the_api_server_is_answered(&place, "before").await;
+    let open = installation.controller("open", Vec::new()).await;
+    the_api_server_is_answered(&installation, "before").await;
     for identity in [None, Some(&client), Some(&of_cluster)] {
         let answer = reviewed(open.port, identity).await.unwrap();
         assert_eq!(answer["response"]["allowed"], true, "{answer}");
     }
     drop(open);
 
-    let ca = given_to_the_controller(&place, &cluster_ca(own)).await;
-    let guarded = place
+    let ca = given_to_the_controller(&installation, &cluster_ca(own)).await;
+    let guarded = installation
         .controller("guarded", vec![(CLIENT_CA, ca.into())])
         .await;
-    the_api_server_is_answered(&place, "after").await;
+    the_api_server_is_answered(&installation, "after").await;
     let answer = reviewed(guarded.port, Some(&client)).await.unwrap();
     assert_eq!(answer["response"]["allowed"], true, "{answer}");
     for stranger in [None, Some(&of_cluster)] {

@@ -10,7 +10,7 @@ use kube::api::{Api, ListParams};
 use tests::load::Writes;
 
 use crate::job::parallel;
-use crate::processes::Place;
+use crate::processes::Installation;
 
 /// Most writes of a job with a launcher and two workers from its creation to Completed.
 const BUDGET: u64 = 15;
@@ -49,14 +49,16 @@ const OTHERS: &[&str] = &["POST ipujobs", "PATCH pods/status"];
 
 #[tokio::test]
 async fn a_job_takes_no_more_writes_than_the_table_says() {
-    let place = Place::new().await;
-    let controller = place.controller("writes-controller", Vec::new()).await;
-    let proxy = place.proxy("writes-proxy", Vec::new()).await;
+    let installation = Installation::new().await;
+    let controller = installation
+        .controller("writes-controller", Vec::new())
+        .await;
+    let proxy = installation.proxy("writes-proxy", Vec::new()).await;
     // The writes that happen once for all jobs happen for this one.
-    complete(&place, "first").await;
-    let before = Writes::so_far(&place.client).await.unwrap();
-    complete(&place, "second").await;
-    let after = Writes::so_far(&place.client).await.unwrap();
+    complete(&installation, "first").await;
+    let before = Writes::so_far(&installation.client).await.unwrap();
+    complete(&installation, "second").await;
+    let after = Writes::so_far(&installation.client).await.unwrap();
     let written = after.since(&before, OTHERS);
     let mut expected = BTreeMap::new();
     for (what, count) in TO_COMPLETED.iter().chain(RELEASE) {
@@ -69,29 +71,29 @@ async fn a_job_takes_no_more_writes_than_the_table_says() {
 }
 
 /// Runs a job to its end until its IPUs are released. Events report both.
-async fn complete(place: &Place, job: &str) {
+async fn complete(installation: &Installation, job: &str) {
     let mut object = parallel(job);
     object["spec"]["cleanPodPolicy"] = "Workers".into();
-    place.submit(&object).await;
+    installation.submit(&object).await;
     for worker in 0..2 {
-        place.runs(&format!("{job}-worker-{worker}")).await;
+        installation.runs(&format!("{job}-worker-{worker}")).await;
     }
-    place.runs(&format!("{job}-launcher")).await;
-    place.once(job, JobState::Running).await;
-    place.ends(&format!("{job}-launcher")).await;
-    let status = place.once(job, JobState::Completed).await;
-    check_accounting(place, job, &status).await;
+    installation.runs(&format!("{job}-launcher")).await;
+    installation.once(job, JobState::Running).await;
+    installation.ends(&format!("{job}-launcher")).await;
+    let status = installation.once(job, JobState::Completed).await;
+    check_accounting(installation, job, &status).await;
     eventually("the status says that no worker is left", async || {
-        let found = place.jobs().get(job).await.unwrap();
+        let found = installation.jobs().get(job).await.unwrap();
         let workers = found.status.unwrap_or_default().workers_status;
         Seen::when(workers.unwrap_or_default().active, |active| *active == 0)
     })
     .await;
     eventually("nothing is left of its partition", async || {
-        Seen::when(place.partitions().await, Vec::is_empty)
+        Seen::when(installation.partitions().await, Vec::is_empty)
     })
     .await;
-    let events: Api<Event> = Api::all(place.client.clone());
+    let events: Api<Event> = Api::all(installation.client.clone());
     for reason in ["IPUJobSucceeded", "PartitionReleased", "Removed"] {
         let list = ListParams::default().fields(&format!("reason={reason}"));
         eventually(&format!("an event {reason} reports on {job}"), async || {
@@ -108,8 +110,8 @@ async fn complete(place: &Place, job: &str) {
 }
 
 /// The seconds of a job that has completed, which need no write of their own, add up to its life.
-async fn check_accounting(place: &Place, job: &str, status: &IPUJobStatus) {
-    let found = place.jobs().get(job).await.unwrap();
+async fn check_accounting(installation: &Installation, job: &str, status: &IPUJobStatus) {
+    let found = installation.jobs().get(job).await.unwrap();
     let created = found.creation_timestamp().unwrap().0.as_second();
     let ended = status.completion_time.as_ref().unwrap().0.as_second();
     let one = status.accounting.as_ref().unwrap();

@@ -32,7 +32,7 @@ use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, DeleteParams, PostParams};
-use processes::{Given, Place};
+use processes::{Given, Installation};
 use serde_json::{Value, json};
 
 /// Namespace and release.
@@ -86,27 +86,27 @@ async fn cert_manager_makes_the_certificates_and_renews_them_without_a_lost_requ
         ],
         ..Given::default()
     };
-    let place = Place::of(plane, given).await;
-    let proxy = place.proxy("proxy", Vec::new()).await;
-    let controller = place.controller("controller", Vec::new()).await;
-    place.submit(&job("first")).await;
-    place.runs("first-worker-0").await;
-    place.once("first", JobState::Running).await;
-    refused(&place).await;
+    let installation = Installation::of(plane, given).await;
+    let proxy = installation.proxy("proxy", Vec::new()).await;
+    let controller = installation.controller("controller", Vec::new()).await;
+    installation.submit(&job("first")).await;
+    installation.runs("first-worker-0").await;
+    installation.once("first", JobState::Running).await;
+    refused(&installation).await;
 
-    let requests = Requests::start(&place);
-    let admin = Admin::of(NAMESPACE, place.plane.kubeconfig());
-    let first = once_another(&place, None).await;
+    let requests = Requests::start(&installation);
+    let admin = Admin::of(NAMESPACE, installation.plane.kubeconfig());
+    let first = once_another(&installation, None).await;
     renew(&admin);
-    let second = once_another(&place, Some(&first)).await;
+    let second = once_another(&installation, Some(&first)).await;
     requests.go_on(&controller, 1).await;
 
-    let secrets: Api<Secret> = Api::namespaced(place.client.clone(), NAMESPACE);
+    let secrets: Api<Secret> = Api::namespaced(installation.client.clone(), NAMESPACE);
     secrets
         .delete(SECRET, &DeleteParams::default())
         .await
         .unwrap();
-    once_another(&place, Some(&second)).await;
+    once_another(&installation, Some(&second)).await;
     requests.go_on(&controller, 2).await;
     requests.end().await;
     for process in [&controller, &proxy] {
@@ -227,8 +227,8 @@ fn renew(admin: &Admin) {
 }
 
 /// Returns the webhooks' certificate, once it differs from the former one.
-async fn once_another(place: &Place, before: Option<&Vec<u8>>) -> Vec<u8> {
-    let secrets: Api<Secret> = Api::namespaced(place.client.clone(), NAMESPACE);
+async fn once_another(installation: &Installation, before: Option<&Vec<u8>>) -> Vec<u8> {
+    let secrets: Api<Secret> = Api::namespaced(installation.client.clone(), NAMESPACE);
     eventually("cert-manager makes a certificate", async || {
         let data = secrets.get_opt(SECRET).await.unwrap()?.data?;
         let certificate = data.get("tls.crt")?.0.clone();
@@ -238,11 +238,14 @@ async fn once_another(place: &Place, before: Option<&Vec<u8>>) -> Vec<u8> {
 }
 
 /// Checks that the webhooks refuse a job, which shows that the API server has called them.
-async fn refused(place: &Place) {
+async fn refused(installation: &Installation) {
     let mut bad = job("bad");
     bad["spec"]["ipusPerJobInstance"] = json!("3");
     let bad: IPUJob = serde_json::from_value(bad).unwrap();
-    let refused = place.jobs().create(&PostParams::default(), &bad).await;
+    let refused = installation
+        .jobs()
+        .create(&PostParams::default(), &bad)
+        .await;
     let refused = refused.unwrap_err().to_string();
     assert!(refused.contains("power of two"), "{refused}");
 }
@@ -255,12 +258,12 @@ struct Requests {
 }
 
 impl Requests {
-    fn start(place: &Place) -> Self {
+    fn start(installation: &Installation) -> Self {
         let (stop, taken) = (
             Arc::new(AtomicBool::new(false)),
             Arc::new(AtomicUsize::new(0)),
         );
-        let (jobs, until, count) = (place.jobs(), Arc::clone(&stop), Arc::clone(&taken));
+        let (jobs, until, count) = (installation.jobs(), Arc::clone(&stop), Arc::clone(&taken));
         let job: IPUJob = serde_json::from_value(job("asked")).unwrap();
         let task = tokio::spawn(async move {
             let asked = PostParams {

@@ -15,9 +15,9 @@ async fn a_quota_of_kueue() {
     let text = "insufficient unused quota";
     // The reason is Kueue's, and depends on its version.
     let condition = ["QuotaReserved", "", text];
-    let client = fixture.place.client.clone();
+    let client = fixture.installation.client.clone();
     once_condition(&jobs(client), "train", condition).await;
-    let reader = Reader::new(&fixture.place.plane.kubeconfig(), fixture.rest()).await;
+    let reader = Reader::new(&fixture.installation.plane.kubeconfig(), fixture.rest()).await;
     let parts = [
         "Queue of Kueue:\n  team: QuotaReserved is False",
         text,

@@ -47,8 +47,8 @@ async fn a_job_is_admitted_once_its_partition_is_formed() {
         })
         .await;
     assert!(!reserved.is("Admitted"));
-    fixture.place.once("one", JobState::Suspended).await;
-    let pod = fixture.place.pods().get_opt("one-worker-0").await;
+    fixture.installation.once("one", JobState::Suspended).await;
+    let pod = fixture.installation.pods().get_opt("one-worker-0").await;
     assert_eq!(pod.unwrap().map(|pod| pod.metadata.name), None);
 
     // A killed operator continues with the same partition.
@@ -85,7 +85,7 @@ async fn a_job_that_can_never_be_served_is_deactivated_and_says_why() {
     let mut large = job("large", 64);
     large["spec"]["jobInstances"] = json!(3);
     large["spec"]["launcher"] = json!({"command": ["mpirun"]});
-    fixture.place.submit(&large).await;
+    fixture.installation.submit(&large).await;
     let why = "can ever serve 3 partitions of 64 IPUs";
     let rejected = fixture
         .once("large", "is deactivated, and holds no quota", |one| {
@@ -107,14 +107,14 @@ async fn a_job_that_can_never_be_served_is_deactivated_and_says_why() {
     assert_eq!(fixture.taken(), 0);
     // The condition of the job and its event both have the reason.
     let parts = ["Type: QuotaReserved", why, "QueueStopped"];
-    let described = fixture.place.described("large", &parts).await;
+    let described = fixture.installation.described("large", &parts).await;
     assert!(described.matches(why).count() > 1, "{described}");
 
     // Workers of a job with a launcher cannot change, so the user creates the job again, smaller.
     fixture.delete("large").await;
     fixture.once_gone("large").await;
     large["spec"]["jobInstances"] = json!(2);
-    fixture.place.submit(&large).await;
+    fixture.installation.submit(&large).await;
     fixture.once_running("large").await;
 }
 

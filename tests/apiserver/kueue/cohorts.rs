@@ -49,7 +49,7 @@ async fn teams([team, other]: [Value; 2], changes: &Value) -> Fixture {
 async fn submit(fixture: &Fixture, team: &str, name: &str, ipus: u32) {
     let mut job = job(name, ipus);
     job["metadata"]["labels"][QUEUE_LABEL] = json!(team);
-    fixture.place.submit(&job).await;
+    fixture.installation.submit(&job).await;
 }
 
 /// The first team uses all of the cohort.
@@ -68,7 +68,7 @@ async fn once_preempted(fixture: &Fixture, count: usize, reason: &str) -> Vec<&'
         async || {
             let mut preempted = Vec::new();
             for name in BORROWERS {
-                let found = of_job(&fixture.place.client, NAMESPACE, name).await;
+                let found = of_job(&fixture.installation.client, NAMESPACE, name).await;
                 let mut found = found.unwrap().into_iter();
                 if found.any(|one| one.is("Evicted") && one.reason("Preempted") == reason) {
                     preempted.push(name);
@@ -83,7 +83,7 @@ async fn once_preempted(fixture: &Fixture, count: usize, reason: &str) -> Vec<&'
 /// Returns the number of running jobs of a team.
 async fn running(fixture: &Fixture, team: &str) -> usize {
     let of_team = ListParams::default().labels(&format!("{QUEUE_LABEL}={team}"));
-    let jobs = fixture.place.jobs().list(&of_team).await.unwrap();
+    let jobs = fixture.installation.jobs().list(&of_team).await.unwrap();
     let states = jobs.into_iter().map(|job| job.status.unwrap_or_default());
     states
         .filter(|status| status.launcher_status == JobState::Running)
@@ -102,7 +102,7 @@ async fn once_divided(fixture: &Fixture, expected: [usize; 2]) {
 /// Waits until a partition is being removed.
 async fn once_removing(fixture: &Fixture) {
     eventually("a partition is being removed", async || {
-        let server = &fixture.place.simulator.server;
+        let server = &fixture.installation.simulator.server;
         let stages: Vec<Stage> = server.with(|world, now| {
             let partitions = world.pod.partitions(now);
             partitions.map(|partition| partition.stage).collect()
@@ -128,7 +128,7 @@ async fn a_team_borrows_idle_quota_and_returns_the_ipus_before_their_owner_gets_
     // The borrowed IPUs are not free yet.
     let owner = fixture.once("owner", "is made", |_| true).await;
     assert!(!owner.is("QuotaReserved"), "{owner:?}");
-    let partitions = fixture.place.partitions().await;
+    let partitions = fixture.installation.partitions().await;
     assert!(
         partitions.iter().all(|(job, _)| job != "owner"),
         "{partitions:?}"
@@ -139,7 +139,7 @@ async fn a_team_borrows_idle_quota_and_returns_the_ipus_before_their_owner_gets_
     fixture.once_running("owner").await;
     for name in &preempted {
         fixture.once_released(name).await;
-        fixture.place.once(name, JobState::Suspended).await;
+        fixture.installation.once(name, JobState::Suspended).await;
     }
     once_divided(&fixture, [2, 1]).await;
     assert_eq!(fixture.taken(), SHARED);

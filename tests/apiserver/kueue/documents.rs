@@ -69,7 +69,7 @@ async fn once(
     is_so: impl Fn(&Workload) -> bool,
 ) -> Workload {
     eventually(&format!("the Workload of {job} {what}"), async || {
-        let found = of_job(&fixture.place.client, team, job).await;
+        let found = of_job(&fixture.installation.client, team, job).await;
         let found = found.map_err(|error| error.to_string())?;
         let seen = format!("{found:?}");
         found.into_iter().find(&is_so).ok_or(seen)
@@ -84,7 +84,7 @@ async fn what_the_page_about_queues_says_works() {
     let text = fs::read_to_string(path).unwrap();
     let queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
     let fixture = Fixture::with_configuration(queue, &configuration(&text)).await;
-    let admin = Admin::of(RELEASE, fixture.place.plane.kubeconfig());
+    let admin = Admin::of(RELEASE, fixture.installation.plane.kubeconfig());
     let (for_users, for_admins) = text.split_once(FOR_ADMINS).expect("it has both parts");
     let mut followed = 0;
     for part in [for_admins, for_users] {

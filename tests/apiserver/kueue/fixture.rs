@@ -21,7 +21,7 @@ use vipu_simulator::pod::Timings;
 use vipu_simulator::{Options, Server, Simulator};
 
 use super::players::{collect_garbage, run_pods, watch_over};
-use crate::processes::{Place, RELEASE, Running};
+use crate::processes::{Installation, RELEASE, Running};
 
 /// Namespace of the jobs.
 pub(crate) const NAMESPACE: &str = "default";
@@ -41,8 +41,8 @@ pub(crate) struct Fixture {
     controller: Option<Running>,
     proxy: Option<Running>,
     pub(crate) kueue: Kueue,
-    pub(crate) place: Place,
-    /// The second V-IPU controller, with the label `ipunode=pod2`. The first one belongs to `place`.
+    pub(crate) installation: Installation,
+    /// The second V-IPU controller, with the label `ipunode=pod2`. The first one belongs to the installation.
     pub(crate) other: Simulator,
     most_taken: Arc<AtomicU32>,
 }
@@ -60,10 +60,12 @@ impl Fixture {
 
     /// The same, with changes to the Configuration of Kueue's manager.
     pub(crate) async fn with_configuration(queue: Value, changes: &Value) -> Self {
-        let place = Place::new().await;
+        let installation = Installation::new().await;
         let other = Simulator::start(Options::quick("pod2", 64)).await.unwrap();
-        list_both(&place, &other).await;
-        let kueue = Kueue::start_with(&place.plane, changes).await.unwrap();
+        list_both(&installation, &other).await;
+        let kueue = Kueue::start_with(&installation.plane, changes)
+            .await
+            .unwrap();
         let mut fixture = Self {
             players: JoinSet::new(),
             controller: None,
@@ -71,13 +73,13 @@ impl Fixture {
             kueue,
             other,
             most_taken: Arc::default(),
-            place,
+            installation,
         };
-        let servers = [&fixture.place.simulator, &fixture.other];
+        let servers = [&fixture.installation.simulator, &fixture.other];
         let servers = servers.map(|one| Arc::clone(&one.server));
         let most_taken = Arc::clone(&fixture.most_taken);
         fixture.players.spawn(watch_over(servers, most_taken));
-        let client = fixture.place.client.clone();
+        let client = fixture.installation.client.clone();
         fixture.players.spawn(collect_garbage(client));
         for object in [
             resource_flavor(FLAVOR, &[]),
@@ -93,12 +95,12 @@ impl Fixture {
 
     /// The admin applies an object of Kueue.
     pub(crate) async fn apply(&self, object: &Value) {
-        apply(&self.place.client, object).await.unwrap();
+        apply(&self.installation.client, object).await.unwrap();
     }
 
     pub(crate) async fn start_operator(&mut self) {
-        self.proxy = Some(self.place.proxy("proxy", Vec::new()).await);
-        self.controller = Some(self.place.controller("controller", Vec::new()).await);
+        self.proxy = Some(self.installation.proxy("proxy", Vec::new()).await);
+        self.controller = Some(self.installation.controller("controller", Vec::new()).await);
     }
 
     /// The port of the proxy's REST API in plain text.
@@ -114,7 +116,7 @@ impl Fixture {
 
     /// The kubelet: runs every Pod from now on, and completes it at once if `ends`.
     pub(crate) fn run_pods(&mut self, ends: bool) {
-        let pods = self.place.pods();
+        let pods = self.installation.pods();
         self.players.spawn(run_pods(pods, ends));
     }
 
@@ -126,7 +128,7 @@ impl Fixture {
             ..PostParams::default()
         };
         let suspended = eventually("the operator notices Kueue", async || {
-            let created = self.place.jobs().create(&dry_run, &probe).await;
+            let created = self.installation.jobs().create(&dry_run, &probe).await;
             let suspend = created.map(|created| created.spec.suspend);
             Seen::when(suspend.map_err(|error| error.to_string()), |suspend| {
                 *suspend == Ok(Some(true))
@@ -138,23 +140,23 @@ impl Fixture {
 
     /// The user submits a job for this number of IPUs.
     pub(crate) async fn submit(&self, name: &str, ipus: u32) {
-        self.place.submit(&job(name, ipus)).await;
+        self.installation.submit(&job(name, ipus)).await;
     }
 
     /// The user deletes a job.
     pub(crate) async fn delete(&self, name: &str) {
-        let jobs = self.place.jobs();
+        let jobs = self.installation.jobs();
         jobs.delete(name, &DeleteParams::default()).await.unwrap();
     }
 
     /// Completes the program of a job's only worker.
     pub(crate) async fn end(&self, job: &str) {
-        self.place.ends(&naming::worker(job, 0)).await;
-        self.place.once(job, JobState::Completed).await;
+        self.installation.ends(&naming::worker(job, 0)).await;
+        self.installation.once(job, JobState::Completed).await;
     }
 
     pub(crate) async fn once_running(&self, job: &str) {
-        self.place.once(job, JobState::Running).await;
+        self.installation.once(job, JobState::Running).await;
     }
 
     /// Returns the Workload of a job once it `is_so`.
@@ -165,7 +167,7 @@ impl Fixture {
         is_so: impl Fn(&Workload) -> bool,
     ) -> Workload {
         eventually(&format!("the Workload of {job} {what}"), async || {
-            let found = of_job(&self.place.client, NAMESPACE, job).await;
+            let found = of_job(&self.installation.client, NAMESPACE, job).await;
             let found = found.map_err(|error| error.to_string())?;
             let seen = found.iter().map(|one| one.0.data["status"].to_string());
             let seen: Vec<String> = seen.collect();
@@ -189,7 +191,7 @@ impl Fixture {
         let workload = self.once(job, "is there", |_| true).await;
         let patch = Patch::Merge(json!({"spec": {"active": active}}));
         let (workloads, params) = (
-            workloads(&self.place.client, NAMESPACE),
+            workloads(&self.installation.client, NAMESPACE),
             PatchParams::default(),
         );
         let name = workload.name();
@@ -201,8 +203,8 @@ impl Fixture {
     pub(crate) async fn once_released(&self, job: &str) {
         let worker = naming::worker(job, 0);
         eventually(&format!("{job} has no Pod and no partition"), async || {
-            let pod = self.place.pods().get_opt(&worker).await.unwrap();
-            let partitions = self.place.partitions().await.into_iter();
+            let pod = self.installation.pods().get_opt(&worker).await.unwrap();
+            let partitions = self.installation.partitions().await.into_iter();
             let partitions = partitions.filter(|(owner, _)| owner == job).count();
             Seen::when((pod.map(|pod| pod.metadata.uid), partitions), |found| {
                 *found == (None, 0)
@@ -218,9 +220,11 @@ impl Fixture {
     /// Waits until no object of a deleted job is left, including its Workload.
     pub(crate) async fn once_gone(&self, job: &str) {
         eventually(&format!("no object of {job} is left"), async || {
-            let found = self.place.jobs().get_opt(job).await.unwrap();
-            let workloads = of_job(&self.place.client, NAMESPACE, job).await.unwrap();
-            let partitions = self.place.partitions().await.into_iter();
+            let found = self.installation.jobs().get_opt(job).await.unwrap();
+            let workloads = of_job(&self.installation.client, NAMESPACE, job)
+                .await
+                .unwrap();
+            let partitions = self.installation.partitions().await.into_iter();
             let partitions = partitions.filter(|(owner, _)| owner == job).count();
             let left = (found.is_some(), workloads.len(), partitions);
             Seen::when(left, |left| *left == (false, 0, 0))
@@ -232,13 +236,13 @@ impl Fixture {
     pub(crate) async fn reserved(&self) -> u64 {
         let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "ClusterQueue");
         let resource = ApiResource::from_gvk(&kind);
-        let queues: Api<DynamicObject> = Api::all_with(self.place.client.clone(), &resource);
+        let queues: Api<DynamicObject> = Api::all_with(self.installation.client.clone(), &resource);
         reserved_ipus(&queues.get(QUEUE).await.unwrap())
     }
 
     /// Returns the status of a job.
     pub(crate) async fn told(&self, job: &str) -> String {
-        let found = self.place.jobs().get(job).await.unwrap();
+        let found = self.installation.jobs().get(job).await.unwrap();
         serde_json::to_string(&found.status).unwrap()
     }
 
@@ -256,7 +260,7 @@ impl Fixture {
 
     /// Returns the IPUs in partitions now.
     pub(crate) fn taken(&self) -> u32 {
-        taken(&self.place.simulator.server) + taken(&self.other.server)
+        taken(&self.installation.simulator.server) + taken(&self.other.server)
     }
 
     /// Makes the first V-IPU controller start operations without finishing them, or finish them as quickly as
@@ -269,7 +273,7 @@ impl Fixture {
             removing_ms: held(removing, quick.removing_ms),
             ..quick
         };
-        self.place.simulator.server.with(|world, now| {
+        self.installation.simulator.server.with(|world, now| {
             world.pod.timings = timings;
             if !forming && !removing {
                 world.pod.finish(now);
@@ -302,9 +306,9 @@ pub(super) fn queue_with(stop_policy: &str) -> Value {
 }
 
 /// The admin lists both V-IPU controllers, and a node reaches the second one.
-async fn list_both(place: &Place, other: &Simulator) {
-    let maps: Api<ConfigMap> = Api::namespaced(place.client.clone(), RELEASE);
-    let first = place.simulator.address;
+async fn list_both(installation: &Installation, other: &Simulator) {
+    let maps: Api<ConfigMap> = Api::namespaced(installation.client.clone(), RELEASE);
+    let first = installation.simulator.address;
     let list = format!("{first}:ipunode=pod1,{}:ipunode=pod2", other.address);
     let patch = Patch::Merge(json!({"data": {"controllers.yaml": list}}));
     let (name, params) = (
@@ -314,7 +318,7 @@ async fn list_both(place: &Place, other: &Simulator) {
     maps.patch(&name, &params, &patch).await.unwrap();
     let node = json!({"metadata": {"name": "node2", "labels": {"ipunode": "pod2"}}});
     let node: Node = serde_json::from_value(node).unwrap();
-    let nodes: Api<Node> = Api::all(place.client.clone());
+    let nodes: Api<Node> = Api::all(installation.client.clone());
     nodes.create(&PostParams::default(), &node).await.unwrap();
 }
 

@@ -37,9 +37,14 @@ async fn a_flavor_leads_to_one_controller_and_ends_with_the_admission() {
     fixture.once_running("one").await;
     let found = fixture.once("one", "is admitted", |one| one.is("Admitted"));
     assert_eq!(found.await.flavor("worker"), Some("second"));
-    let counts = [&fixture.place.simulator, &fixture.other].map(partitions);
+    let counts = [&fixture.installation.simulator, &fixture.other].map(partitions);
     assert_eq!(counts, [0, 1]);
-    let pod = fixture.place.pods().get("one-worker-0").await.unwrap();
+    let pod = fixture
+        .installation
+        .pods()
+        .get("one-worker-0")
+        .await
+        .unwrap();
     assert_eq!(ipunode(&pod).as_deref(), Some("pod2"));
     let tolerations = pod.spec.unwrap().tolerations.unwrap_or_default();
     assert!(
@@ -54,15 +59,15 @@ async fn a_flavor_leads_to_one_controller_and_ends_with_the_admission() {
     fixture.once_running("two").await;
     let found = fixture.once("two", "is admitted", |one| one.is("Admitted"));
     assert_eq!(found.await.flavor("worker"), Some("first"));
-    let counts = [&fixture.place.simulator, &fixture.other].map(partitions);
+    let counts = [&fixture.installation.simulator, &fixture.other].map(partitions);
     assert_eq!(counts, [1, 1]);
 
     fixture.set_active("one", false).await;
     fixture.once_released("one").await;
-    let evicted = fixture.place.jobs().get("one").await.unwrap();
+    let evicted = fixture.installation.jobs().get("one").await.unwrap();
     assert!(!template(&evicted).to_string().contains("ipunode"));
     assert_eq!(evicted.status.and_then(|status| status.admission), None);
-    fixture.place.once("one", JobState::Suspended).await;
+    fixture.installation.once("one", JobState::Suspended).await;
 
     // Evicted from one flavor, it may get another one.
     fixture.submit("three", 4).await;
@@ -70,6 +75,11 @@ async fn a_flavor_leads_to_one_controller_and_ends_with_the_admission() {
     fixture.end("two").await;
     fixture.set_active("one", true).await;
     fixture.once_running("one").await;
-    let pod = fixture.place.pods().get("one-worker-0").await.unwrap();
+    let pod = fixture
+        .installation
+        .pods()
+        .get("one-worker-0")
+        .await
+        .unwrap();
     assert_eq!(ipunode(&pod).as_deref(), Some("pod1"));
 }

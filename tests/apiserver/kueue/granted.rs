@@ -26,7 +26,7 @@ fn requests(simulator: &Simulator) -> usize {
 
 /// The user resumes the job. Waits until the operator has suspended it again.
 async fn resume(fixture: &Fixture) {
-    let (jobs, params) = (fixture.place.jobs(), PatchParams::default());
+    let (jobs, params) = (fixture.installation.jobs(), PatchParams::default());
     let resume = Patch::Merge(json!({"spec": {"suspend": false}}));
     jobs.patch("own", &params, &resume).await.unwrap();
     eventually("the job is suspended again", async || {
@@ -43,7 +43,7 @@ async fn resume(fixture: &Fixture) {
 
 /// Checks that the role for users allows to change the job, and not its status.
 async fn check_rights(fixture: &Fixture) {
-    let admin = Admin::of(RELEASE, fixture.place.plane.kubeconfig());
+    let admin = Admin::of(RELEASE, fixture.installation.plane.kubeconfig());
     let bind = [
         "create",
         "rolebinding",
@@ -76,22 +76,27 @@ async fn a_user_can_neither_start_a_queued_job_nor_grant_it_anything() {
         "graphcore.ai/reserve-partitions": "true",
         "graphcore.ai/admitted-pod-sets": r#"{"worker":{"labels":{"mine":"yes"}}}"#,
     });
-    fixture.place.submit(&own).await;
-    fixture.place.once("own", JobState::Suspended).await;
+    fixture.installation.submit(&own).await;
+    fixture.installation.once("own", JobState::Suspended).await;
 
     for _ in 0..5 {
         resume(&fixture).await;
     }
-    let asked = [&fixture.place.simulator, &fixture.other].map(requests);
+    let asked = [&fixture.installation.simulator, &fixture.other].map(requests);
     assert_eq!(asked, [0, 0], "nothing was created in between");
 
     check_rights(&fixture).await;
 
     fixture.apply(&queue_with("None")).await;
     fixture.once_running("own").await;
-    let pod = fixture.place.pods().get("own-worker-0").await.unwrap();
+    let pod = fixture
+        .installation
+        .pods()
+        .get("own-worker-0")
+        .await
+        .unwrap();
     assert!(!pod.labels().contains_key("mine"), "{:?}", pod.labels());
-    let jobs = fixture.place.jobs();
+    let jobs = fixture.installation.jobs();
     let admission = jobs.get("own").await.unwrap().status.unwrap().admission;
     assert!(admission.is_some_and(|admission| !admission.reserve_partitions));
     fixture.end("own").await;

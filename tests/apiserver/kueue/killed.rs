@@ -23,7 +23,7 @@ async fn killed(fixture: &mut Fixture, step: &str, meanwhile: impl AsyncFnOnce(&
 /// Waits until the V-IPU controller has a partition in this state.
 async fn once_partition(fixture: &Fixture, what: &str, is_so: fn(Stage) -> bool) {
     eventually(what, async || {
-        let server = &fixture.place.simulator.server;
+        let server = &fixture.installation.simulator.server;
         let stages: Vec<Stage> = server.with(|world, now| {
             let partitions = world.pod.partitions(now);
             partitions.map(|partition| partition.stage).collect()
@@ -56,12 +56,12 @@ async fn start(fixture: &mut Fixture, worker: &str) {
     })
     .await;
     eventually("its Pod is made", async || {
-        fixture.place.pods().get_opt(worker).await.unwrap()
+        fixture.installation.pods().get_opt(worker).await.unwrap()
     })
     .await;
 
     killed(fixture, "its Pod waits", async |fixture| {
-        fixture.place.runs(worker).await;
+        fixture.installation.runs(worker).await;
     })
     .await;
     fixture.once_running("one").await;
@@ -110,14 +110,14 @@ async fn complete(fixture: &mut Fixture, worker: &str) {
             .await;
     })
     .await;
-    fixture.place.runs(worker).await;
+    fixture.installation.runs(worker).await;
     fixture.once_running("one").await;
 
     killed(fixture, "its program ends", async |fixture| {
-        fixture.place.ends(worker).await;
+        fixture.installation.ends(worker).await;
     })
     .await;
-    fixture.place.once("one", JobState::Completed).await;
+    fixture.installation.once("one", JobState::Completed).await;
     fixture
         .once("one", "is finished", |one| one.is("Finished"))
         .await;
@@ -125,7 +125,7 @@ async fn complete(fixture: &mut Fixture, worker: &str) {
 
 /// Returns the ids that the first V-IPU controller was requested to create.
 fn requested(fixture: &Fixture) -> BTreeSet<String> {
-    let calls = fixture.place.simulator.server.calls(0).into_iter();
+    let calls = fixture.installation.simulator.server.calls(0).into_iter();
     let creates = calls.filter(|call| call.method == Method::CreatePartition);
     creates.map(|call| call.partition).collect()
 }

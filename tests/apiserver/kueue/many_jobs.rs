@@ -40,7 +40,11 @@ async fn two_hundred_jobs_pass_a_quota_of_sixteen_ipus_and_none_is_lost() {
     })
     .await;
     until("every job to complete", PATIENCE, async || {
-        let jobs = fixture.place.jobs().list(&ListParams::default()).await?;
+        let jobs = fixture
+            .installation
+            .jobs()
+            .list(&ListParams::default())
+            .await?;
         let states = jobs.into_iter().map(|job| job.status.unwrap_or_default());
         let completed = states.filter(|status| status.launcher_status == JobState::Completed);
         Ok::<_, kube::Error>(Seen::when(completed.count(), |count| *count == JOBS))
@@ -48,7 +52,7 @@ async fn two_hundred_jobs_pass_a_quota_of_sixteen_ipus_and_none_is_lost() {
     .await
     .unwrap();
     eventually("every Workload is finished", async || {
-        let workloads = all_workloads(&fixture.place.client).await;
+        let workloads = all_workloads(&fixture.installation.client).await;
         let finished = workloads.iter().filter(|one| one.is("Finished"));
         Seen::when((workloads.len(), finished.count()), |counts| {
             *counts == (JOBS, JOBS)
@@ -58,7 +62,7 @@ async fn two_hundred_jobs_pass_a_quota_of_sixteen_ipus_and_none_is_lost() {
     let most = fixture.most_taken();
     assert!(most <= QUOTA, "{most} IPUs were in partitions at once");
     assert!(most > QUOTA / 2, "no more than {most} of {QUOTA} were used");
-    let simulators = [&fixture.place.simulator, &fixture.other];
+    let simulators = [&fixture.installation.simulator, &fixture.other];
     let asked = simulators.map(asked_for).concat();
     let once: BTreeSet<&String> = asked.iter().collect();
     assert_eq!((asked.len(), once.len()), (JOBS, JOBS));

@@ -52,10 +52,10 @@ async fn manager_of(worker: &Fixture) -> Fixture {
     let manager = Fixture::with_configuration(queue, &changes).await;
     let secret = json!({
         "metadata": {"name": WORKER},
-        "stringData": {"kubeconfig": kubeconfig(&worker.place.plane)},
+        "stringData": {"kubeconfig": kubeconfig(&worker.installation.plane)},
     });
     let secret: Secret = serde_json::from_value(secret).unwrap();
-    let client = manager.place.client.clone();
+    let client = manager.installation.client.clone();
     let secrets: Api<Secret> = Api::namespaced(client, tests::kueue::NAMESPACE);
     let create = PostParams::default();
     secrets.create(&create, &secret).await.unwrap();
@@ -88,16 +88,16 @@ async fn a_job_runs_on_another_cluster_and_its_status_is_on_both() {
         job
     };
 
-    manager.place.submit(&managed("first")).await;
+    manager.installation.submit(&managed("first")).await;
     worker.once_running("first").await;
     manager.once_running("first").await;
     assert_eq!((worker.taken(), manager.taken()), (4, 0));
-    let pods = manager.place.pods().list(&Default::default()).await;
+    let pods = manager.installation.pods().list(&Default::default()).await;
     assert_eq!(pods.unwrap().items.len(), 0);
 
-    manager.place.submit(&managed("second")).await;
+    manager.installation.submit(&managed("second")).await;
     // The other cluster gets the job itself only once it has quota there.
-    let remote = workloads(&worker.place.client, NAMESPACE);
+    let remote = workloads(&worker.installation.client, NAMESPACE);
     eventually("its Workload is on the other cluster", async || {
         let found = remote.list(&Default::default()).await.unwrap();
         Seen::when(found.items.len(), |found| *found == 2)
@@ -105,15 +105,18 @@ async fn a_job_runs_on_another_cluster_and_its_status_is_on_both() {
     .await;
     assert!(
         worker
-            .place
+            .installation
             .jobs()
             .get_opt("second")
             .await
             .unwrap()
             .is_none()
     );
-    worker.place.ends(&naming::worker("first", 0)).await;
-    manager.place.once("first", JobState::Completed).await;
+    worker.installation.ends(&naming::worker("first", 0)).await;
+    manager
+        .installation
+        .once("first", JobState::Completed)
+        .await;
     manager
         .once("first", "is finished", |one| one.is("Finished"))
         .await;

@@ -15,7 +15,11 @@ use super::pods::{ADMISSION, gates, once_running, pod};
 
 async fn submit(fixture: &Fixture, name: &str, ipus: u32) {
     let create = PostParams::default();
-    let created = fixture.place.pods().create(&create, &pod(name, ipus)).await;
+    let created = fixture
+        .installation
+        .pods()
+        .create(&create, &pod(name, ipus))
+        .await;
     created.unwrap();
 }
 
@@ -31,7 +35,7 @@ async fn submit_job(fixture: &Fixture, name: &str, ipus: u32) {
         }}},
     });
     let job: Job = serde_json::from_value(job).unwrap();
-    let jobs: Api<Job> = Api::namespaced(fixture.place.client.clone(), NAMESPACE);
+    let jobs: Api<Job> = Api::namespaced(fixture.installation.client.clone(), NAMESPACE);
     jobs.create(&PostParams::default(), &job).await.unwrap();
 }
 
@@ -45,7 +49,7 @@ async fn once(
     eventually(
         &format!("the Workload of {kind} {name} {what}"),
         async || {
-            let found = of_owner(&fixture.place.client, NAMESPACE, (kind, name)).await;
+            let found = of_owner(&fixture.installation.client, NAMESPACE, (kind, name)).await;
             let found = found.map_err(|error| error.to_string())?;
             let seen = format!("{found:?}");
             found.into_iter().find(&is_so).ok_or(seen)
@@ -72,7 +76,7 @@ async fn a_pod_is_admitted_once_its_partition_is_formed_and_takes_it_over() {
         one.is("QuotaReserved") && answer(one).0 == "Pending" && !answer(one).1.is_empty()
     });
     assert!(!waiting.await.is("Admitted"));
-    let one = fixture.place.pods().get("one").await.unwrap();
+    let one = fixture.installation.pods().get("one").await.unwrap();
     assert!(gates(&one).contains(&ADMISSION), "{one:#?}");
 
     // The operator is killed in the middle, and continues with the same partition.
@@ -80,15 +84,20 @@ async fn a_pod_is_admitted_once_its_partition_is_formed_and_takes_it_over() {
     fixture.hold(false, false);
     fixture.start_operator().await;
     once_running(&fixture, "one").await;
-    let partitions = fixture.place.partitions().await;
+    let partitions = fixture.installation.partitions().await;
     let [(_, id)] = &partitions[..] else {
         panic!("{partitions:?}");
     };
-    let one = fixture.place.pods().get("one").await.unwrap();
+    let one = fixture.installation.pods().get("one").await.unwrap();
     assert_eq!(one.labels().get("graphcore.ai/partition-id"), id.as_ref());
     assert_eq!(fixture.most_taken(), 4);
     let delete = DeleteParams::default().grace_period(0);
-    fixture.place.pods().delete("one", &delete).await.unwrap();
+    fixture
+        .installation
+        .pods()
+        .delete("one", &delete)
+        .await
+        .unwrap();
     once_taken(&fixture, 0).await;
 }
 
@@ -108,10 +117,12 @@ async fn a_pod_without_free_capacity_releases_its_quota_and_is_tried_again() {
         |one| one.reason("Evicted") == "AdmissionCheck",
     );
     assert_ne!(evicted.await.message("Evicted"), "");
-    fixture.place.ends("one").await;
+    fixture.installation.ends("one").await;
     once_running(&fixture, "three").await;
     eventually("there are two partitions", async || {
-        Seen::when(fixture.place.partitions().await, |all| all.len() == 2)
+        Seen::when(fixture.installation.partitions().await, |all| {
+            all.len() == 2
+        })
     })
     .await;
 }
@@ -122,7 +133,7 @@ async fn pods_that_can_never_be_created_are_rejected_with_the_reason() {
     // The webhook refuses a Pod. Nothing refuses the Job, whose Pods would be refused later.
     let create = PostParams::default();
     let refused = fixture
-        .place
+        .installation
         .pods()
         .create(&create, &pod("large", 128))
         .await;

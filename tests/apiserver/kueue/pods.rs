@@ -42,7 +42,7 @@ pub(super) fn gates(pod: &Pod) -> Vec<&str> {
 /// Returns the Pod once it `is_so`.
 async fn once(fixture: &Fixture, name: &str, what: &str, is_so: impl Fn(&Pod) -> bool) -> Pod {
     eventually(&format!("{name} {what}"), async || {
-        let pod = fixture.place.pods().get_opt(name).await.unwrap();
+        let pod = fixture.installation.pods().get_opt(name).await.unwrap();
         let seen = format!("{pod:#?}");
         pod.filter(&is_so).ok_or(seen)
     })
@@ -64,7 +64,11 @@ async fn a_pod_passes_both_gates_and_asks_for_ipus_when_it_has_quota() {
     fixture.run_pods(false);
     let create = PostParams::default();
     for name in ["one", "two"] {
-        let created = fixture.place.pods().create(&create, &pod(name, 4)).await;
+        let created = fixture
+            .installation
+            .pods()
+            .create(&create, &pod(name, 4))
+            .await;
         let created = created.unwrap();
         for gate in [ADMISSION, PARTITION] {
             assert!(gates(&created).contains(&gate), "{created:#?}");
@@ -80,7 +84,12 @@ async fn a_pod_passes_both_gates_and_asks_for_ipus_when_it_has_quota() {
     assert_eq!(fixture.taken(), 4, "the second asks for none yet");
 
     let delete = DeleteParams::default().grace_period(0);
-    fixture.place.pods().delete("one", &delete).await.unwrap();
+    fixture
+        .installation
+        .pods()
+        .delete("one", &delete)
+        .await
+        .unwrap();
     once_running(&fixture, "two").await;
     assert_eq!(fixture.most_taken(), 4);
 }
