@@ -37,9 +37,9 @@ pub fn answer(words: &[String]) -> String {
     let (last, before) = words
         .split_last()
         .map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
-    let place = Place::after(&root, before);
+    let cursor = Cursor::after(&root, before);
     let mut answer = String::new();
-    for (candidate, help) in place.candidates(last) {
+    for (candidate, help) in cursor.candidates(last) {
         if candidate.starts_with(last) {
             answer.push_str(&candidate);
             if let Some(help) = help {
@@ -49,7 +49,7 @@ pub fn answer(words: &[String]) -> String {
             answer.push('\n');
         }
     }
-    let is_path = place
+    let is_path = cursor
         .value_of
         .is_some_and(|arg| arg.get_id() == "kubeconfig");
     answer + if is_path { FILES } else { NOTHING_ELSE }
@@ -59,7 +59,7 @@ pub fn answer(words: &[String]) -> String {
 type Candidate = (String, Option<String>);
 
 /// Position of the next word in the command line.
-struct Place<'a> {
+struct Cursor<'a> {
     command: &'a Command,
     /// The option that takes it as its value.
     value_of: Option<&'a Arg>,
@@ -67,26 +67,26 @@ struct Place<'a> {
     arguments: usize,
 }
 
-impl<'a> Place<'a> {
+impl<'a> Cursor<'a> {
     fn after(root: &'a Command, words: &[String]) -> Self {
-        let mut place = Self {
+        let mut cursor = Self {
             command: root,
             value_of: None,
             arguments: 0,
         };
         for word in words {
-            if place.value_of.take().is_some() {
+            if cursor.value_of.take().is_some() {
                 continue;
             }
             if word.starts_with('-') {
-                place.value_of = option(place.command, word);
-            } else if let Some(command) = place.command.find_subcommand(word) {
-                place.command = command;
+                cursor.value_of = option(cursor.command, word);
+            } else if let Some(command) = cursor.command.find_subcommand(word) {
+                cursor.command = command;
             } else {
-                place.arguments += 1;
+                cursor.arguments += 1;
             }
         }
-        place
+        cursor
     }
 
     fn candidates(&self, last: &str) -> Vec<Candidate> {
