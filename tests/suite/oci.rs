@@ -18,7 +18,7 @@ use ipu_policies::oci::registry::Access;
 use ipu_text::explain;
 use serde_json::json;
 
-use self::fake::{Asked, Content, Fake, challenged, endless, moved, stuck};
+use self::fake::{Content, Fake, RecordedRequest, challenged, endless, moved, stuck};
 
 /// Most bytes of a component in these tests.
 const LIMIT: u64 = 1 << 20;
@@ -55,9 +55,9 @@ async fn a_correct_registry_is_accepted() {
         assert_eq!(bytes.as_ref(), Ok(&content.component));
     }
     assert!(
-        fake.asked()
+        fake.requests()
             .iter()
-            .all(|asked| asked.authorization.is_none())
+            .all(|request| request.authorization.is_none())
     );
 }
 
@@ -65,9 +65,9 @@ async fn a_correct_registry_is_accepted() {
 fn at(
     end: impl Into<String>,
     answer: impl Fn() -> Response + Send + Sync + 'static,
-) -> impl Fn(&Asked) -> Option<Response> + Send + Sync + 'static {
+) -> impl Fn(&RecordedRequest) -> Option<Response> + Send + Sync + 'static {
     let end = end.into();
-    move |asked| asked.line.ends_with(&end).then(&answer)
+    move |request| request.line.ends_with(&end).then(&answer)
 }
 
 /// The reply of a false registry.
@@ -218,8 +218,8 @@ async fn user_and_password_are_sent_only_to_the_registry_and_only_after_its_chal
     let other = Fake::start(|_| None).await;
     let blob = Content::new().blob();
     let to = format!("http://{}{blob}", other.host);
-    let fake = Fake::start(move |asked| match asked.authorization.as_deref() {
-        Some(BASIC) if asked.line.ends_with(&blob) => Some(moved(&to)),
+    let fake = Fake::start(move |request| match request.authorization.as_deref() {
+        Some(BASIC) if request.line.ends_with(&blob) => Some(moved(&to)),
         Some(BASIC) => None,
         _ => Some(challenged("Basic realm=\"registry\"")),
     })
@@ -227,15 +227,15 @@ async fn user_and_password_are_sent_only_to_the_registry_and_only_after_its_chal
     let bytes = fetched(&fake, ":1", user()).await;
     assert_eq!(bytes, Ok(Content::new().component));
     let shown: Vec<_> = fake
-        .asked()
+        .requests()
         .into_iter()
-        .map(|asked| asked.authorization)
+        .map(|request| request.authorization)
         .collect();
     let basic = Some(BASIC.to_owned());
     assert_eq!(shown, [None, basic.clone(), basic]);
-    let asked = other.asked();
-    assert_eq!(asked.len(), 1);
-    assert_eq!(asked[0].authorization, None);
+    let requests = other.requests();
+    assert_eq!(requests.len(), 1);
+    assert_eq!(requests[0].authorization, None);
 
     let error = fetched(&fake, ":1", Access::default()).await.unwrap_err();
     assert!(
@@ -256,22 +256,22 @@ async fn another_host_that_asks_for_credentials_gets_none() {
     );
     assert!(
         thief
-            .asked()
+            .requests()
             .iter()
-            .all(|asked| asked.authorization.is_none())
+            .all(|request| request.authorization.is_none())
     );
 }
 
 #[tokio::test]
 async fn redirects_end() {
-    let fake = Fake::start(|asked| {
-        let step = asked.line.matches('x').count();
+    let fake = Fake::start(|request| {
+        let step = request.line.matches('x').count();
         Some(moved(&format!("/v2/{}", "x".repeat(step + 1))))
     })
     .await;
     let error = fetched(&fake, ":1", Access::default()).await.unwrap_err();
     assert!(error.contains("redirect"), "{error}");
-    assert!(fake.asked().len() <= 6, "{:?}", fake.asked());
+    assert!(fake.requests().len() <= 6, "{:?}", fake.requests());
 }
 
 /// A registry that requires tokens of a server with this reply.
@@ -281,7 +281,7 @@ async fn with_tokens(answer: fn() -> Response) -> (Fake, Fake) {
         "Bearer realm=\"http://{}/token\",service=\"reg\",scope=\"repository:team/policy:pull\"",
         server.host
     );
-    let fake = Fake::start(move |asked| match asked.authorization.as_deref() {
+    let fake = Fake::start(move |request| match request.authorization.as_deref() {
         Some("Bearer good") => None,
         _ => Some(challenged(&challenge)),
     });
@@ -298,15 +298,15 @@ async fn a_token_is_requested_with_user_and_password_and_sent_instead_of_them() 
         let (fake, server) = with_tokens(answer).await;
         let bytes = fetched(&fake, ":1", user()).await;
         assert_eq!(bytes, Ok(Content::new().component));
-        let asked = server.asked();
-        assert_eq!(asked.len(), 1, "one token is enough: {asked:?}");
+        let requests = server.requests();
+        assert_eq!(requests.len(), 1, "one token is enough: {requests:?}");
         let query = "GET /token?service=reg&scope=repository%3Ateam%2Fpolicy%3Apull";
-        assert_eq!(asked[0].line, query);
-        assert_eq!(asked[0].authorization.as_deref(), Some(BASIC));
+        assert_eq!(requests[0].line, query);
+        assert_eq!(requests[0].authorization.as_deref(), Some(BASIC));
         let shown = fake
-            .asked()
+            .requests()
             .into_iter()
-            .filter_map(|asked| asked.authorization);
+            .filter_map(|request| request.authorization);
         assert!(shown.into_iter().all(|shown| shown == "Bearer good"));
     }
 }
@@ -349,8 +349,13 @@ async fn unreadable_signatures_do_not_count_and_a_failing_registry_is_an_error()
         let found = find(&registry, &fake.reference(":1")).await.unwrap();
         explain(&signer(&registry, &found, &keys).await.unwrap_err())
     };
-    let nonsense = Fake::start(|asked| asked.line.contains("sha256-").then(|| "[".into_response()));
-    let error = judged(&nonsense.await).await;
+    let malformed = Fake::start(|request| {
+        request
+            .line
+            .contains("sha256-")
+            .then(|| "[".into_response())
+    });
+    let error = judged(&malformed.await).await;
     assert!(error.contains("has no signature for it"), "{error}");
     let strange = json!({"layers": [{"mediaType": "application/vnd.dev.cosign.simplesigning.v1+json",
         "digest": "../../x", "size": 3, "annotations": {"dev.cosignproject.cosign/signature": "x"}}]});
@@ -366,12 +371,12 @@ async fn unreadable_signatures_do_not_count_and_a_failing_registry_is_an_error()
 async fn an_upload_goes_to_the_location_of_the_registry_without_credentials_for_another_host() {
     let store = Fake::start(|_| Some(StatusCode::CREATED.into_response())).await;
     let to = format!("http://{}/store?upload=1", store.host);
-    let fake = Fake::start(move |asked| {
-        if asked.authorization.is_none() {
+    let fake = Fake::start(move |request| {
+        if request.authorization.is_none() {
             return Some(challenged("Basic realm=\"registry\""));
         }
         let headers = [("location", to.clone())];
-        match asked.line.split_whitespace().next() {
+        match request.line.split_whitespace().next() {
             Some("HEAD") => Some(StatusCode::NOT_FOUND.into_response()),
             Some("POST") => Some((StatusCode::ACCEPTED, headers).into_response()),
             _ => Some(StatusCode::CREATED.into_response()),
@@ -382,17 +387,13 @@ async fn an_upload_goes_to_the_location_of_the_registry_without_credentials_for_
     let registry = fake.client(user());
     let pushed = push(&registry, &fake.reference(":1"), b"component", artefact).await;
     pushed.unwrap();
-    let sent = store.asked();
+    let sent = store.requests();
     assert_eq!(sent.len(), 2, "{sent:?}");
-    for asked in sent {
-        assert!(
-            asked
-                .line
-                .starts_with("PUT /store?upload=1&digest=sha256%3A"),
-            "{asked:?}"
-        );
-        assert_eq!(asked.authorization, None);
+    let upload = "PUT /store?upload=1&digest=sha256%3A";
+    for request in sent {
+        assert!(request.line.starts_with(upload), "{request:?}");
+        assert_eq!(request.authorization, None);
     }
-    let last = fake.asked().pop().unwrap();
+    let last = fake.requests().pop().unwrap();
     assert_eq!(last.line, "PUT /v2/team/policy/manifests/1");
 }

@@ -127,16 +127,16 @@ pub(super) async fn execute(
 /// The decision on the controller of a partition. `None`: it follows.
 fn ask(context: &Context, partition: &IPUPartition, has_written: bool) -> Option<Answer> {
     let is_open = |controller: &ControllerRef| context.pool.is_open(controller);
-    let asked = context
+    let reply = context
         .queue_state
         .ask((partition, has_written), &context.watched, is_open);
     let uid = partition.uid().unwrap_or_default();
-    context.freed(&uid, asked.is_freed);
-    if matches!(asked.answer, Some(Answer::Try(..))) {
+    context.freed(&uid, reply.is_freed);
+    if matches!(reply.answer, Some(Answer::Try(..))) {
         // The IPUs wait for it: an error is followed by a short delay.
         context.count_idle(&uid, true);
     }
-    asked.answer
+    reply.answer
 }
 
 /// A random number that makes an id unique, even after a restore of the API server.

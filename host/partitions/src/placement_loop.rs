@@ -74,7 +74,7 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
             () = context.released.notified() => {}
             () = wait::changed(&mut held) => {}
             () = wait::changed(&mut list) => {}
-            () = context.queue_state.asked() => {
+            () = context.queue_state.pass_requested() => {
                 placing.pass().await;
                 continue;
             }

@@ -72,7 +72,7 @@ pub(crate) struct Assignment {
 
 /// The reply to a reconcile that needs a controller.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct PlacementReply {
     /// The decision. `None`: it follows.
     pub answer: Option<Answer>,
     /// Whether the IPUs of an earlier decision became free.
@@ -108,7 +108,7 @@ impl PlacementQueue {
         (partition, newer): (&IPUPartition, Option<&IPUPartition>),
         me: &QueueEntry,
         is_open: impl Fn(&ControllerRef) -> bool,
-    ) -> Asked {
+    ) -> PlacementReply {
         let (uid, input) = (Uid::of(&me.uid), input(partition));
         self.without_request.remove(&uid);
         let is_same =
@@ -116,7 +116,7 @@ impl PlacementQueue {
         let known = self.requests.get(&uid);
         if known.is_some_and(|known| is_same(known) && !known.is_over()) {
             let answer = self.ask_again(uid, newer, me);
-            return Asked {
+            return PlacementReply {
                 answer,
                 is_freed: false,
             };
@@ -130,7 +130,7 @@ impl PlacementQueue {
         let request = Request::new(newer, me, (self.numbers, round, input), slot);
         self.undecided.insert(request.key(uid));
         self.requests.insert(uid, request);
-        Asked {
+        PlacementReply {
             answer: None,
             is_freed,
         }

@@ -12,7 +12,7 @@ use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::cache::Brief;
-use super::placement_queue::{Asked, PlacementQueue};
+use super::placement_queue::{PlacementQueue, PlacementReply};
 use super::queue::{self, QueueEntry};
 use super::watched::Watched;
 
@@ -29,7 +29,7 @@ const REFUSED_FOR: Duration = Duration::from_mins(2);
 pub(super) struct QueueState {
     state: Mutex<State>,
     /// Notified of new requests.
-    asked: Notify,
+    pass_requested: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -54,26 +54,26 @@ impl QueueState {
         (partition, is_newer): (&IPUPartition, bool),
         watched: &Watched,
         is_open: impl Fn(&ControllerRef) -> bool,
-    ) -> Asked {
+    ) -> PlacementReply {
         let now = clock::now();
         let entries = self.entries(watched, now);
         let me = queue::own_entry(partition, &entries, now);
         let newer = is_newer.then_some(partition);
-        let asked = self.requests().ask((partition, newer), &me, is_open);
-        if asked.answer.is_none() {
+        let reply = self.requests().ask((partition, newer), &me, is_open);
+        if reply.answer.is_none() {
             self.request_pass();
         }
-        asked
+        reply
     }
 
     /// Waits until a pass over the undecided requests is due.
-    pub(super) async fn asked(&self) {
-        self.asked.notified().await;
+    pub(super) async fn pass_requested(&self) {
+        self.pass_requested.notified().await;
     }
 
     /// Triggers a pass over the undecided requests.
     pub(super) fn request_pass(&self) {
-        self.asked.notify_one();
+        self.pass_requested.notify_one();
     }
 
     /// Whether a reconcile of each waiting partition has asked for a controller, or has ended.
@@ -242,8 +242,8 @@ mod tests {
         assert!(!is_stalled() && !queue.have_all_asked(&watched));
         queue.requests().end_reconcile(uid, Ended::Well);
         assert!(is_stalled() && queue.have_all_asked(&watched));
-        let asked = queue.ask((&partition, false), &watched, |_| true);
-        assert_eq!(asked.answer, None);
+        let reply = queue.ask((&partition, false), &watched, |_| true);
+        assert_eq!(reply.answer, None);
         assert!(!is_stalled() && queue.have_all_asked(&watched));
         watch.apply_event(Event::Init);
         watch.apply_event(Event::InitDone);

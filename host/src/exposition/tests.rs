@@ -16,7 +16,7 @@ use super::endpoint::router;
 use super::{Exposed, Metrics};
 
 /// Requests to the API server.
-type Asked = Arc<Mutex<Vec<Value>>>;
+type Requests = Arc<Mutex<Vec<Value>>>;
 
 /// `reader` may read metrics; `stranger` is unknown.
 fn review(mut review: Value) -> Value {
@@ -37,14 +37,14 @@ fn serve(exposed: Exposed, client: Client) -> Router {
     router(exposed, client, ("metrics", Refused::default()))
 }
 
-fn api_server(asked: &Asked) -> Client {
-    let asked = Arc::clone(asked);
+fn api_server(requests: &Requests) -> Client {
+    let requests = Arc::clone(requests);
     let service = service_fn(move |request: Request<KubeBody>| {
-        let asked = Arc::clone(&asked);
+        let requests = Arc::clone(&requests);
         async move {
             let body = request.into_body().collect_bytes().await?;
             let body: Value = serde_json::from_slice(&body)?;
-            asked.lock().unwrap().push(body["spec"].clone());
+            requests.lock().unwrap().push(body["spec"].clone());
             let answer = KubeBody::from(review(body).to_string().into_bytes());
             Ok::<_, BoxError>(Response::builder().status(201).body(answer).unwrap())
         }
@@ -71,12 +71,12 @@ async fn ask(router: &Router, token: Option<&str>, accept: &str) -> (u16, Header
 
 #[tokio::test]
 async fn only_who_has_a_token_and_the_right_reads_metrics() {
-    let asked = Asked::default();
-    let router = serve(exposed(&Metrics::default()).await, api_server(&asked));
+    let requests = Requests::default();
+    let router = serve(exposed(&Metrics::default()).await, api_server(&requests));
     let (status, headers, _) = ask(&router, None, "*/*").await;
     assert_eq!(status, 401);
     assert!(headers.contains_key("www-authenticate"));
-    assert!(asked.lock().unwrap().is_empty(), "nothing to ask about");
+    assert!(requests.lock().unwrap().is_empty(), "nothing to ask about");
 
     let (status, _, text) = ask(&router, Some("stranger"), "*/*").await;
     assert_eq!(status, 401, "{text}");
@@ -90,7 +90,7 @@ async fn only_who_has_a_token_and_the_right_reads_metrics() {
         assert!(text.contains(part), "{part}: {text}");
     }
 
-    asked.lock().unwrap().clear();
+    requests.lock().unwrap().clear();
     for _ in 0..3 {
         let (status, _, text) = ask(&router, Some("reader"), "*/*").await;
         assert_eq!(status, 200, "{text}");
@@ -103,7 +103,7 @@ async fn only_who_has_a_token_and_the_right_reads_metrics() {
             "{text}"
         );
     }
-    let tokens = asked.lock().unwrap().clone().into_iter();
+    let tokens = requests.lock().unwrap().clone().into_iter();
     let tokens: Vec<_> = tokens.filter(|spec| !spec["token"].is_null()).collect();
     assert_eq!(
         tokens,
@@ -119,7 +119,7 @@ async fn everybody_gets_open_metrics_with_exemplars() {
     metrics
         .admission
         .record("validation", "refused", Some("a-uid"), took);
-    let router = serve(exposed(&metrics).await, api_server(&Asked::default()));
+    let router = serve(exposed(&metrics).await, api_server(&Requests::default()));
     let sample = "ipu_operator_admission_duration_seconds_bucket{le=\"0.005\",webhook=\"validation\",\
         verdict=\"refused\"} 1";
     // The `Accept` headers of Prometheus 3, of curl, and of a client for an older format.

@@ -22,22 +22,22 @@ use super::fixture::{Fixture, LIST, NAMESPACE};
 use super::placement::get;
 
 /// The requests of a client to the API server.
-type Asked = Arc<Mutex<Vec<String>>>;
+type Requests = Arc<Mutex<Vec<String>>>;
 
 /// A client that records every request.
-async fn noting() -> (Client, Asked) {
+async fn noting() -> (Client, Requests) {
     let plane = ControlPlane::shared().await.unwrap();
     let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options);
-    let asked = Asked::default();
-    let noted = asked.clone();
+    let requests = Requests::default();
+    let noted = requests.clone();
     let layer = MapRequestLayer::new(move |request: http::Request<Body>| {
         noted.lock().unwrap().push(request.uri().to_string());
         request
     });
     let builder = ClientBuilder::try_from(config.await.unwrap()).unwrap();
-    (builder.with_layer(&layer).build(), asked)
+    (builder.with_layer(&layer).build(), requests)
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -46,7 +46,7 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
     let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
     fixture.list_controllers(&[first]).await;
     let registry = Arc::new(Registry::new(Deadlines::default()));
-    let (client, asked) = noting().await;
+    let (client, requests) = noting().await;
     let events = watch_config_map(client, NAMESPACE, LIST);
     let following = tokio::spawn({
         let registry = registry.clone();
@@ -54,16 +54,18 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
     });
     eventually("the list is read and the watch is open", async || {
         let known = registry.known();
-        let asked = asked.lock().unwrap().clone();
-        let is_open = asked.iter().any(|request| request.contains("watch=true"));
+        let requests = requests.lock().unwrap().clone();
+        let is_open = requests
+            .iter()
+            .any(|request| request.contains("watch=true"));
         if known.source == Source::Current && is_open {
             Ok(())
         } else {
-            Err(format!("{known:?} {asked:?}"))
+            Err(format!("{known:?} {requests:?}"))
         }
     })
     .await;
-    let before = asked.lock().unwrap().clone();
+    let before = requests.lock().unwrap().clone();
     for pods in [&[first, second][..], &[second], &[first]] {
         let begin = Instant::now();
         fixture.list_controllers(pods).await;
@@ -83,7 +85,7 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
         println!("written after {stored:.1?}, known after {known:.1?}");
     }
     assert_eq!(
-        *asked.lock().unwrap(),
+        *requests.lock().unwrap(),
         before,
         "the list was requested again"
     );

@@ -17,7 +17,7 @@ use ipu_policies::oci::registry::{Access, Registry};
 
 /// A request to a registry.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct RecordedRequest {
     /// The method, a blank, and the path with its query.
     pub line: String,
     /// The credentials of the client.
@@ -25,13 +25,13 @@ pub(super) struct Asked {
 }
 
 /// The reply to a request. `None`: that of a correct registry.
-type Answer = dyn Fn(&Asked) -> Option<Response> + Send + Sync;
+type Answer = dyn Fn(&RecordedRequest) -> Option<Response> + Send + Sync;
 
 /// A registry on loopback.
 pub(super) struct Fake {
     /// Its host and port.
     pub host: String,
-    asked: Arc<Mutex<Vec<Asked>>>,
+    requests: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 /// The content of a correct registry: one component as `team/policy:1`.
@@ -86,22 +86,22 @@ impl Content {
 impl Fake {
     /// Starts it. For requests without a reply of `answer`, it replies as a correct registry.
     pub(super) async fn start(
-        answer: impl Fn(&Asked) -> Option<Response> + Send + Sync + 'static,
+        answer: impl Fn(&RecordedRequest) -> Option<Response> + Send + Sync + 'static,
     ) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = listener.local_addr().unwrap().to_string();
-        let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
-        let (content, seen) = (Content::new(), asked.clone());
+        let requests: Arc<Mutex<Vec<RecordedRequest>>> = Arc::default();
+        let (content, seen) = (Content::new(), requests.clone());
         let answer: Arc<Answer> = Arc::new(answer);
         let serve = move |request: Request| {
-            let asked = read(&request);
-            seen.lock().unwrap().push(asked.clone());
-            let answered = answer(&asked).unwrap_or_else(|| content.answer(&asked.line));
+            let recorded = read(&request);
+            seen.lock().unwrap().push(recorded.clone());
+            let answered = answer(&recorded).unwrap_or_else(|| content.answer(&recorded.line));
             std::future::ready(answered)
         };
         let router = Router::new().fallback(serve);
         tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
-        Self { host, asked }
+        Self { host, requests }
     }
 
     /// The same one under another address.
@@ -129,17 +129,17 @@ impl Fake {
     }
 
     /// All requests so far.
-    pub(super) fn asked(&self) -> Vec<Asked> {
-        self.asked.lock().unwrap().clone()
+    pub(super) fn requests(&self) -> Vec<RecordedRequest> {
+        self.requests.lock().unwrap().clone()
     }
 }
 
-fn read(request: &Request) -> Asked {
+fn read(request: &Request) -> RecordedRequest {
     let shown = |headers: &HeaderMap| {
         let shown = headers.get(header::AUTHORIZATION)?;
         Some(shown.to_str().unwrap().to_owned())
     };
-    Asked {
+    RecordedRequest {
         line: format!("{} {}", request.method(), request.uri()),
         authorization: shown(request.headers()),
     }

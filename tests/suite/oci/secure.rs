@@ -16,7 +16,7 @@ use tokio::io::copy_bidirectional;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::fake::{Asked, Content, Fake, challenged, moved};
+use super::fake::{Content, Fake, RecordedRequest, challenged, moved};
 use super::{BASIC, LIMIT, user};
 
 /// A self-signed certificate, and a port that is not served yet.
@@ -87,24 +87,24 @@ async fn only_the_given_authority_is_trusted() {
     let bytes = fetched(&fake, Some(&authority)).await;
     assert_eq!(bytes, Ok(Content::new().component));
 
-    let asked = fake.asked().len();
+    let count = fake.requests().len();
     let stranger = Front::new().await.authority;
     for others in [None, Some(&*stranger)] {
         let error = fetched(&fake, others).await.unwrap_err();
         assert!(error.contains("gave no answer to the request"), "{error}");
         assert!(error.contains("invalid peer certificate"), "{error}");
     }
-    assert_eq!(fake.asked().len(), asked, "{:?}", fake.asked());
+    assert_eq!(fake.requests().len(), count, "{:?}", fake.requests());
 }
 
 /// A registry over TLS that requires a token of the server at an address, and its CA.
 async fn with_tokens_of(front: Front, realm: &str) -> Fake {
     let challenge = format!("Bearer realm=\"{realm}\",service=\"reg\"");
-    let answer = move |asked: &Asked| {
-        if asked.line.starts_with("GET /token") {
+    let answer = move |request: &RecordedRequest| {
+        if request.line.starts_with("GET /token") {
             return Some(Json(json!({"token": "good"})).into_response());
         }
-        match asked.authorization.as_deref() {
+        match request.authorization.as_deref() {
             Some("Bearer good") => None,
             _ => Some(challenged(&challenge)),
         }
@@ -121,10 +121,10 @@ async fn user_and_password_go_to_a_server_of_tokens_over_tls_alone() {
     let bytes = fetched(&fake, Some(&authority)).await;
     assert_eq!(bytes, Ok(Content::new().component));
     let shown = fake
-        .asked()
+        .requests()
         .into_iter()
-        .find(|asked| asked.line.starts_with("GET /token"))
-        .and_then(|asked| asked.authorization);
+        .find(|request| request.line.starts_with("GET /token"))
+        .and_then(|request| request.authorization);
     assert_eq!(shown.as_deref(), Some(BASIC));
 
     let thief = Fake::start(|_| Some(Json(json!({"token": "good"})).into_response())).await;
@@ -133,7 +133,7 @@ async fn user_and_password_go_to_a_server_of_tokens_over_tls_alone() {
     let fake = with_tokens_of(front, &format!("http://{}/token", thief.host)).await;
     let error = fetched(&fake, Some(&authority)).await.unwrap_err();
     assert!(error.contains("credentials go over https alone"), "{error}");
-    assert!(thief.asked().is_empty(), "{:?}", thief.asked());
+    assert!(thief.requests().is_empty(), "{:?}", thief.requests());
 }
 
 #[tokio::test]
@@ -143,8 +143,8 @@ async fn no_redirect_leads_from_tls_to_a_server_without() {
         let other = Fake::start(|_| None).await;
         let to = format!("http://{}", other.host);
         let end = end.to_owned();
-        let answer = move |asked: &Asked| {
-            let path = asked.line.strip_prefix("GET ")?;
+        let answer = move |request: &RecordedRequest| {
+            let path = request.line.strip_prefix("GET ")?;
             path.ends_with(&end).then(|| moved(&format!("{to}{path}")))
         };
         let front = Front::new().await;
@@ -155,6 +155,6 @@ async fn no_redirect_leads_from_tls_to_a_server_without() {
             error.contains("a redirect to no address, or to one without TLS"),
             "{error}"
         );
-        assert!(other.asked().is_empty(), "{:?}", other.asked());
+        assert!(other.requests().is_empty(), "{:?}", other.requests());
     }
 }

@@ -46,12 +46,12 @@ async fn judged(
         .into_iter()
         .filter_map(|(_, payload)| Some((digest_of(payload.as_ref()?).to_string(), payload?)))
         .collect();
-    let fake = Fake::start(move |asked| {
-        if asked.line.contains(".sig") {
+    let fake = Fake::start(move |request| {
+        if request.line.contains(".sig") {
             return Some(Json(json!({"layers": layers})).into_response());
         }
-        let (_, digest) = asked.line.rsplit_once('/')?;
-        if asked.line.contains("/referrers/") {
+        let (_, digest) = request.line.rsplit_once('/')?;
+        if request.line.contains("/referrers/") {
             return Some(StatusCode::NOT_FOUND.into_response());
         }
         Some(blobs.get(digest)?.clone().into_response())
@@ -93,8 +93,8 @@ async fn one_signature_that_counts_is_enough() {
 
 /// The requested pages of the list of referrers, if each page links to the next one.
 async fn pages_asked(next: fn(usize) -> String) -> Vec<String> {
-    let fake = Fake::start(move |asked| {
-        let (_, page) = asked.line.split_once("/referrers/")?;
+    let fake = Fake::start(move |request| {
+        let (_, page) = request.line.split_once("/referrers/")?;
         let page = page
             .split_once("page=")
             .map_or(1, |(_, page)| page.parse().unwrap());
@@ -106,7 +106,7 @@ async fn pages_asked(next: fn(usize) -> String) -> Vec<String> {
     let found = find(&registry, &fake.reference(":1")).await.unwrap();
     let error = explain(&signer(&registry, &found, &[]).await.unwrap_err());
     assert!(error.contains("has no signature for it"), "{error}");
-    let lines = fake.asked().into_iter().map(|asked| asked.line);
+    let lines = fake.requests().into_iter().map(|request| request.line);
     lines.filter(|line| line.contains("/referrers/")).collect()
 }
 

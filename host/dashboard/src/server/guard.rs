@@ -24,9 +24,9 @@ pub struct Guard {
     hosts: Vec<String>,
 }
 
-/// What a request has.
+/// The parts of a request that the guard reads.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RequestHead<'a> {
     /// Its method.
     pub method: &'a str,
     /// Its path.
@@ -72,22 +72,22 @@ impl Guard {
     }
 
     /// Whether a request may be answered.
-    pub fn check(&self, asked: Asked<'_>) -> Result<(), Refusal> {
+    pub fn check(&self, head: RequestHead<'_>) -> Result<(), Refusal> {
         let is_own = |host: &str| {
             let mut hosts = self.hosts.iter();
             hosts.any(|own| own.eq_ignore_ascii_case(host))
         };
-        let [host] = asked.hosts else {
+        let [host] = head.hosts else {
             return Err(Refusal::Host);
         };
-        if !is_own(host) || !asked.authority.is_none_or(is_own) {
+        if !is_own(host) || !head.authority.is_none_or(is_own) {
             return Err(Refusal::Host);
         }
-        let first = asked.path.split('/').nth(1).unwrap_or_default();
+        let first = head.path.split('/').nth(1).unwrap_or_default();
         if !is_equal(first, &self.token) {
             return Err(Refusal::Token);
         }
-        if asked.method == "GET" {
+        if head.method == "GET" {
             Ok(())
         } else {
             Err(Refusal::Method)
@@ -106,8 +106,8 @@ fn is_equal(one: &str, other: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn asked<'a>(path: &'a str, hosts: &'a [&'a str]) -> Asked<'a> {
-        Asked {
+    fn head<'a>(path: &'a str, hosts: &'a [&'a str]) -> RequestHead<'a> {
+        RequestHead {
             method: "GET",
             path,
             authority: None,
@@ -137,17 +137,17 @@ mod tests {
             ("/secret2/", &own, Err(Refusal::Token)),
             ("/Secret/", &own, Err(Refusal::Token)),
         ] {
-            let found = guard.check(asked(path, hosts));
+            let found = guard.check(head(path, hosts));
             assert_eq!(found, expected, "{path} {hosts:?}");
         }
-        let written = Asked {
+        let written = RequestHead {
             method: "POST",
-            ..asked("/secret/", &own)
+            ..head("/secret/", &own)
         };
         assert_eq!(guard.check(written), Err(Refusal::Method));
-        let through = Asked {
+        let through = RequestHead {
             authority: Some("evil.example"),
-            ..asked("/secret/", &own)
+            ..head("/secret/", &own)
         };
         assert_eq!(guard.check(through), Err(Refusal::Host));
     }
@@ -160,13 +160,13 @@ mod tests {
             ("localhost:80", Ok(())),
             ("localhost:8080", Err(Refusal::Host)),
         ] {
-            assert_eq!(guard.check(asked("/secret/", &[host])), expected, "{host}");
+            assert_eq!(guard.check(head("/secret/", &[host])), expected, "{host}");
         }
     }
 
     #[test]
     fn an_address_of_ipv6_has_brackets() {
         let guard = Guard::new("secret", "[::1]:8001", 8001);
-        assert_eq!(guard.check(asked("/secret/", &["[::1]:8001"])), Ok(()));
+        assert_eq!(guard.check(head("/secret/", &["[::1]:8001"])), Ok(()));
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::Semaphore;
 
 use super::assets::{self, ASSETS};
 use super::events::events;
-use super::guard::{Asked, Guard, HEADERS, Refusal};
+use super::guard::{Guard, HEADERS, Refusal, RequestHead};
 use super::parameters::Parameters;
 use crate::cluster::Cluster;
 use crate::reading::{self, ReadError};
@@ -108,7 +108,7 @@ async fn guarded(State(guard): State<Arc<Guard>>, request: Request, next: Next) 
 
 fn check(guard: &Guard, request: &Request) -> Result<(), Refusal> {
     let hosts = hosts(request.headers());
-    guard.check(Asked {
+    guard.check(RequestHead {
         method: request.method().as_str(),
         path: request.uri().path(),
         authority: request.uri().authority().map(Authority::as_str),

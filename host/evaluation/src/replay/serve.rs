@@ -26,10 +26,10 @@ pub(super) enum Served {
 }
 
 /// The answer to a request, and whether a controller that it may use has enough free IPUs.
-enum Asked {
+enum Reply {
     Answer(Answer, bool),
     /// The policy was called before, and no capacity for the request has become free since.
-    AsBefore,
+    Unchanged,
 }
 
 impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
@@ -68,8 +68,8 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
         let ipus = self.jobs[index].ipus;
         loop {
             let (answer, fits) = match self.ask(index, slot, now) {
-                Asked::Answer(answer, fits) => (answer, fits),
-                Asked::AsBefore => {
+                Reply::Answer(answer, fits) => (answer, fits),
+                Reply::Unchanged => {
                     if let Some(requested) = self.requested.get_mut(&index) {
                         requested.end_round(slot);
                     }
@@ -102,7 +102,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
     }
 
     /// Chooses a controller as the operator does: by the queue first, then by the policy.
-    fn ask(&mut self, index: usize, slot: usize, now: u64) -> Asked {
+    fn ask(&mut self, index: usize, slot: usize, now: u64) -> Reply {
         let time = timestamp(now);
         let requested = &self.requested[&index];
         let (partition, held) = (requested.partition(slot), requested.held(slot));
@@ -117,7 +117,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
             backfill_limit: self.settings.backfill_limit,
         };
         let request = match placement_request::prepare(partition, found, queue, time) {
-            Placement::Decided(answer) => return Asked::Answer(answer, true),
+            Placement::Decided(answer) => return Reply::Answer(answer, true),
             Placement::Ask(request) => request,
         };
         let spec = &partition.spec;
@@ -129,15 +129,15 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
         let fits = request.views().iter().any(fits);
         let status = partition.status.as_ref();
         if !fits && status.is_some_and(|status| !status.waiting.is_empty()) {
-            return Asked::AsBefore;
+            return Reply::Unchanged;
         }
         let known = self.usages.known(&spec.owner.namespace, spec.ipus);
-        let asked = PlacementRequest {
+        let policy_request = PlacementRequest {
             request: partition_request(partition, known, request.waiting.clone(), held, time),
             controllers: request.views().to_vec(),
             attempts: request.tried.clone(),
         };
-        let decided = (self.place)(now, asked);
+        let decided = (self.place)(now, policy_request);
         self.counts.decisions += 1;
         if let Some(why) = decided.overruled {
             self.counts.overruled += 1;
@@ -148,7 +148,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
             digest: None,
         };
         let answer = request.conclude(decided.decision, by, self.pool.refs());
-        Asked::Answer(answer, fits)
+        Reply::Answer(answer, fits)
     }
 
     /// A request has its partition. The job starts with its last one.

@@ -183,12 +183,12 @@ fn a_controller_that_is_not_open_any_more_is_chosen_anew() {
     ask(&mut requests, &one);
     decide(&mut requests, chosen());
     let me = queue::entry(&one, Timestamp::UNIX_EPOCH);
-    let asked = requests.ask((&one, None), &me, |_| false);
-    let expected = Asked {
+    let reply = requests.ask((&one, None), &me, |_| false);
+    let expected = PlacementReply {
         answer: None,
         is_freed: true,
     };
-    assert_eq!(asked, expected);
+    assert_eq!(reply, expected);
     assert!(assigned(&requests) == 0 && requests.has_undecided());
 }
 
