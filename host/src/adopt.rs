@@ -64,7 +64,7 @@ pub enum AdoptError {
     Incomplete(usize),
     /// The plan cannot be printed.
     #[error("failed to write to standard output")]
-    Tell(#[from] std::io::Error),
+    Output(#[from] std::io::Error),
 }
 
 /// Prints the plan to `out`, and applies it if `yes` is set.
@@ -74,12 +74,12 @@ pub async fn run(
     yes: bool,
     out: &mut impl Write,
 ) -> Result<(), AdoptError> {
-    let entries = look(&client, options).await?;
+    let entries = compute_plan(&client, options).await?;
     let (mut adopted, mut failed) = (0, 0);
     for Entry { id, verdict } in &entries {
         match verdict {
             Ok(adoption) => {
-                let told = if yes {
+                let outcome = if yes {
                     let result = adopt(&client, id, adoption).await;
                     failed += usize::from(result.is_err());
                     result.err().unwrap_or_else(|| "adopted".to_owned())
@@ -87,7 +87,7 @@ pub async fn run(
                     "to be adopted".to_owned()
                 };
                 adopted += 1;
-                writeln!(out, "{id}: {told}: {}", described(adoption))?;
+                writeln!(out, "{id}: {outcome}: {}", described(adoption))?;
             }
             Err(refusal) => writeln!(out, "{id}: left alone: {refusal}")?,
         }
@@ -108,7 +108,7 @@ pub async fn run(
 }
 
 /// Reads all data and computes the plan.
-async fn look(client: &Client, options: &ProxyOptions) -> Result<Vec<Entry>, AdoptError> {
+async fn compute_plan(client: &Client, options: &ProxyOptions) -> Result<Vec<Entry>, AdoptError> {
     let controllers = controllers(client, options).await?;
     let tracker = config_map(client, options, &options.tracker_configmap).await?;
     let tracked = tracker::ids(&tracker);

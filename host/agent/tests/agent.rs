@@ -20,10 +20,10 @@ const AGENT: &str = env!("CARGO_BIN_EXE_ipu-agent");
 /// Far beyond what any step takes, so that only a real hang reaches it.
 const BOUND: Duration = Duration::from_secs(30);
 
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let start = Instant::now();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = probe() {
             return found;
         }
         assert!(

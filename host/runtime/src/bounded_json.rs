@@ -91,7 +91,7 @@ impl<T: AsRef<[u8]>> Measured<T> {
 
 /// Scans `text` once, up to the first violated rule.
 pub fn measure<T: AsRef<[u8]>>(text: T, budget: Budget) -> Result<Measured<T>, BoundedJsonError> {
-    let mut meter = Meter {
+    let mut measurement = Measurement {
         budget,
         tree: 0,
         scratch: 0,
@@ -100,14 +100,16 @@ pub fn measure<T: AsRef<[u8]>>(text: T, budget: Budget) -> Result<Measured<T>, B
     };
     let mut deserializer = serde_json::Deserializer::from_slice(text.as_ref());
     let walk = Walk {
-        meter: &mut meter,
+        measurement: &mut measurement,
         depth: 0,
     };
     let walked = walk.deserialize(&mut deserializer);
-    let memory = meter.peak();
+    let memory = measurement.peak();
     match walked.and_then(|()| deserializer.end()) {
         Ok(()) => Ok(Measured { text, memory }),
-        Err(error) => Err(meter.broken.unwrap_or(BoundedJsonError::NotJson(error))),
+        Err(error) => Err(measurement
+            .broken
+            .unwrap_or(BoundedJsonError::NotJson(error))),
     }
 }
 
@@ -117,7 +119,7 @@ pub fn parse(text: &[u8], budget: Budget) -> Result<Value, BoundedJsonError> {
 }
 
 /// The counts so far.
-struct Meter {
+struct Measurement {
     budget: Budget,
     /// Size of the tree.
     tree: usize,
@@ -128,7 +130,7 @@ struct Meter {
     broken: Option<BoundedJsonError>,
 }
 
-/// Ends the scan. The meter contains the violated rule.
+/// Ends the scan. The measurement contains the violated rule.
 struct Broken;
 
 impl fmt::Display for Broken {
@@ -137,12 +139,12 @@ impl fmt::Display for Broken {
     }
 }
 
-impl Meter {
+impl Measurement {
     fn peak(&self) -> usize {
         self.tree + self.scratch + self.regrown
     }
 
-    fn within(&mut self) -> Result<(), Broken> {
+    fn check_memory(&mut self) -> Result<(), Broken> {
         let limit = self.budget.memory;
         if self.peak() > limit {
             return self.end(BoundedJsonError::Memory { limit });
@@ -167,7 +169,7 @@ impl Meter {
     fn string(&mut self, length: usize) -> Result<(), Broken> {
         let rounding = if length > 128 { length / 4 } else { 0 };
         self.tree += length.next_multiple_of(16) + rounding;
-        self.within()
+        self.check_memory()
     }
 
     /// The parser writes a string with escapes into a buffer first. The buffer grows by doubling.
@@ -191,7 +193,7 @@ impl Meter {
             17.. if (number + 1).is_multiple_of(6) => LEAF + INNER / 5,
             _ => 0,
         };
-        self.within()
+        self.check_memory()
     }
 
     /// Element `number` of an array. The capacity is four elements at first, and doubles when the array is full.
@@ -203,20 +205,20 @@ impl Meter {
             self.tree += full * ELEMENT;
             self.regrown = self.regrown.max(full * ELEMENT);
         }
-        self.within()
+        self.check_memory()
     }
 }
 
 /// A value: all its parts are counted and dropped.
 struct Walk<'a> {
-    meter: &'a mut Meter,
+    measurement: &'a mut Measurement,
     depth: usize,
 }
 
 impl Walk<'_> {
     fn inner(&mut self) -> Walk<'_> {
         Walk {
-            meter: &mut *self.meter,
+            measurement: &mut *self.measurement,
             depth: self.depth + 1,
         }
     }
@@ -258,30 +260,37 @@ impl<'de> Visitor<'de> for Walk<'_> {
     }
 
     fn visit_borrowed_str<E: Error>(self, text: &'de str) -> Result<(), E> {
-        self.meter.string(text.len()).map_err(E::custom)
+        self.measurement.string(text.len()).map_err(E::custom)
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        self.meter.unescaped(text.len());
-        self.meter.string(text.len()).map_err(E::custom)
+        self.measurement.unescaped(text.len());
+        self.measurement.string(text.len()).map_err(E::custom)
     }
 
     fn visit_seq<A: SeqAccess<'de>>(mut self, mut elements: A) -> Result<(), A::Error> {
-        self.meter.level(self.depth).map_err(A::Error::custom)?;
+        self.measurement
+            .level(self.depth)
+            .map_err(A::Error::custom)?;
         let mut number = 0;
         while elements.next_element_seed(self.inner())?.is_some() {
             number += 1;
-            self.meter.element(number).map_err(A::Error::custom)?;
+            self.measurement.element(number).map_err(A::Error::custom)?;
         }
         Ok(())
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
-        self.meter.level(self.depth).map_err(A::Error::custom)?;
+        self.measurement
+            .level(self.depth)
+            .map_err(A::Error::custom)?;
         let mut number = 0;
-        while members.next_key_seed(Key(&mut *self.meter))?.is_some() {
+        while members
+            .next_key_seed(Key(&mut *self.measurement))?
+            .is_some()
+        {
             number += 1;
-            self.meter.member(number).map_err(A::Error::custom)?;
+            self.measurement.member(number).map_err(A::Error::custom)?;
             members.next_value_seed(self.inner())?;
         }
         Ok(())
@@ -289,7 +298,7 @@ impl<'de> Visitor<'de> for Walk<'_> {
 }
 
 /// The key of a member.
-struct Key<'a>(&'a mut Meter);
+struct Key<'a>(&'a mut Measurement);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = ();

@@ -277,9 +277,10 @@ impl VipuClient {
     ) -> Result<R, VipuError> {
         let connection = self.inner.connections.now()?;
         let deadline = self.inner.deadlines.change;
-        let told = Some(deadline + Duration::from_secs(1));
-        let call = async { connection.call(message, told).await?.take(take).await };
-        self.within(C::METHOD, deadline, Box::pin(call)).await
+        let timeout = Some(deadline + Duration::from_secs(1));
+        let call = async { connection.call(message, timeout).await?.take(take).await };
+        self.with_deadline(C::METHOD, deadline, Box::pin(call))
+            .await
     }
 
     /// Sends a read. It retries after a short pause while the controller cannot be reached, within the deadline of
@@ -307,14 +308,14 @@ impl VipuClient {
                 });
             calls.await?.take(take).await
         };
-        self.within(C::METHOD, self.inner.deadlines.read, Box::pin(calls))
+        self.with_deadline(C::METHOD, self.inner.deadlines.read, Box::pin(calls))
             .await
     }
 
     /// Waits for a call until its deadline. After a missed deadline, the next call gets a new connection: the old one
     /// may be dead unnoticed, for example after a power failure of the peer. The call is boxed because its state takes
     /// kilobytes, which every caller would contain.
-    async fn within<T>(
+    async fn with_deadline<T>(
         &self,
         method: &'static str,
         deadline: Duration,

@@ -43,16 +43,16 @@ pub struct Report {
 /// A partition that is being requested.
 #[derive(Debug)]
 pub struct Requested {
-    slot: Arc<Slot>,
+    cache: Arc<ControllerCache>,
     id: Uid,
 }
 
 impl Drop for Requested {
     fn drop(&mut self) {
-        let mut changes = self.slot.changes();
-        let place = changes.requested.iter().position(|(id, _)| *id == self.id);
-        if let Some(place) = place {
-            changes.requested.swap_remove(place);
+        let mut changes = self.cache.changes();
+        let index = changes.requested.iter().position(|(id, _)| *id == self.id);
+        if let Some(index) = index {
+            changes.requested.swap_remove(index);
         }
     }
 }
@@ -61,11 +61,12 @@ impl Drop for Requested {
 #[derive(Debug)]
 pub struct Inventories {
     registry: Arc<Registry>,
-    slots: Mutex<HashMap<String, Arc<Slot>>>,
+    caches: Mutex<HashMap<String, Arc<ControllerCache>>>,
 }
 
+/// The last read of one controller, and the changes since.
 #[derive(Debug, Default)]
-struct Slot {
+struct ControllerCache {
     last: tokio::sync::Mutex<Option<Reading>>,
     version: Mutex<Version>,
     changes: Mutex<Changes>,
@@ -87,8 +88,8 @@ struct Changes {
 /// The version of a server, and the time of its last read.
 #[derive(Debug, Default)]
 struct Version {
-    asked: Option<Instant>,
-    told: Option<String>,
+    read_at: Option<Instant>,
+    reported: Option<String>,
 }
 
 #[derive(Clone, Debug)]
@@ -103,7 +104,7 @@ impl Inventories {
     pub fn new(registry: Arc<Registry>) -> Self {
         Inventories {
             registry,
-            slots: Mutex::default(),
+            caches: Mutex::default(),
         }
     }
 
@@ -117,17 +118,17 @@ impl Inventories {
 
     /// One controller, not older than `max_age`.
     pub async fn of(&self, controller: &ControllerRef, max_age: Duration) -> Report {
-        let slot = self.slot(&controller.name);
-        let asked = Instant::now();
-        let mut last = slot.last.lock().await;
+        let cache = self.cache_of(&controller.name);
+        let called = Instant::now();
+        let mut last = cache.last.lock().await;
         let held = last
             .as_ref()
-            .filter(|reading| slot.holds(reading, max_age, asked));
+            .filter(|reading| cache.is_fresh(reading, max_age, called));
         let reading = if let Some(reading) = held {
             reading.clone()
         } else {
             let was_lost = last.as_ref().is_none_or(|last| last.inventory.is_err());
-            let reading = self.read(controller, &slot, was_lost).await;
+            let reading = self.read(controller, &cache, was_lost).await;
             last.insert(reading).clone()
         };
         Report {
@@ -135,31 +136,31 @@ impl Inventories {
             inventory: reading
                 .inventory
                 .clone()
-                .map(|read| slot.changes().since(reading.began, read)),
-            version: slot.version().told.clone(),
+                .map(|read| cache.changes().since(reading.began, read)),
+            version: cache.version().reported.clone(),
         }
     }
 
     /// Records that partition `id` with this number of IPUs was just created on this controller. Reading the list after
     /// each creation would take longer with each partition.
     pub fn took(&self, controller: &str, id: &str, ipus: u32) {
-        let slot = self.slot(controller);
+        let cache = self.cache_of(controller);
         let taken = (Instant::now(), Uid::of(id), ipus);
-        slot.changes().taken.push(taken);
+        cache.changes().taken.push(taken);
     }
 
     /// Counts a partition of so many IPUs on this controller until the result is dropped: the request is under way, and the
     /// controller lists the partition at some time before it answers.
     pub fn requests(&self, controller: &str, id: &str, ipus: u32) -> Requested {
-        let (slot, id) = (self.slot(controller), Uid::of(id));
-        slot.changes().requested.push((id, ipus));
-        Requested { slot, id }
+        let (cache, id) = (self.cache_of(controller), Uid::of(id));
+        cache.changes().requested.push((id, ipus));
+        Requested { cache, id }
     }
 
     /// Records that this controller has agreed to remove partition `id`, which no Pod uses.
     pub fn removed(&self, controller: &str, id: &str) {
-        let slot = self.slot(controller);
-        let mut changes = slot.changes();
+        let cache = self.cache_of(controller);
+        let mut changes = cache.changes();
         changes
             .removed
             .retain(|(when, _)| when.elapsed() < REMOVED_AGE);
@@ -169,20 +170,26 @@ impl Inventories {
 
     /// Records a removal or a request on this controller with an unknown effect, so that the cached inventory is stale.
     pub fn forget(&self, controller: &str) {
-        self.slot(controller).changes().unknown = Some(Instant::now());
+        self.cache_of(controller).changes().unknown = Some(Instant::now());
     }
 
     /// Reads the inventory of a controller, and its version if that is due. A controller that was unreachable may have
     /// another version afterwards.
-    async fn read(&self, controller: &ControllerRef, slot: &Slot, was_lost: bool) -> Reading {
+    async fn read(
+        &self,
+        controller: &ControllerRef,
+        cache: &ControllerCache,
+        was_lost: bool,
+    ) -> Reading {
         let began = Instant::now();
         let inventory = match self.registry.client(controller) {
-            Ok(client) if was_lost || slot.version().is_old() => {
+            Ok(client) if was_lost || cache.version().is_old() => {
                 let version = tokio::time::timeout(VERSION_WAIT, client.version());
                 let (inventory, version) = futures::join!(client.inventory(), version);
                 // A server without this call, or without an answer to it, stays usable.
-                let told = version.ok().and_then(Result::ok);
-                slot.learn_version(&controller.name, told.filter(|told| !told.is_empty()));
+                let reported = version.ok().and_then(Result::ok);
+                let reported = reported.filter(|version| !version.is_empty());
+                cache.learn_version(&controller.name, reported);
                 inventory
             }
             Ok(client) => client.inventory().await,
@@ -197,39 +204,39 @@ impl Inventories {
 
     /// Drops the inventories of controllers that have left the list.
     fn forget_unlisted(&self, known: &Known) {
-        let mut slots = self.slots.lock();
-        if slots.len() > known.entries.len() {
+        let mut caches = self.caches.lock();
+        if caches.len() > known.entries.len() {
             let listed: HashSet<_> = known.entries.iter().map(|entry| &entry.name).collect();
-            slots.retain(|name, _| listed.contains(name));
+            caches.retain(|name, _| listed.contains(name));
         }
     }
 
-    fn slot(&self, controller: &str) -> Arc<Slot> {
-        let mut slots = self.slots.lock();
-        slots.entry(controller.to_owned()).or_default().clone()
+    fn cache_of(&self, controller: &str) -> Arc<ControllerCache> {
+        let mut caches = self.caches.lock();
+        caches.entry(controller.to_owned()).or_default().clone()
     }
 }
 
-impl Slot {
+impl ControllerCache {
     /// Whether `reading` is fresh enough for a caller with `max_age`. A read that began after the caller's request is
     /// always fresh enough: otherwise every caller of a slow controller would read it again, one after the other.
-    fn holds(&self, reading: &Reading, max_age: Duration, asked: Instant) -> bool {
+    fn is_fresh(&self, reading: &Reading, max_age: Duration, called: Instant) -> bool {
         if reading.inventory.is_err() {
             return reading.ended.elapsed() < FAILURE_AGE;
         }
-        let is_young = reading.began >= asked || reading.began.elapsed() < max_age;
+        let is_recent = reading.began >= called || reading.began.elapsed() < max_age;
         let unknown = self.changes().unknown;
-        is_young && unknown.is_none_or(|changed| reading.began > changed)
+        is_recent && unknown.is_none_or(|changed| reading.began > changed)
     }
 
     /// Stores the version that a server reported, and logs a new one. A server that reports none keeps its last
     /// version.
-    fn learn_version(&self, controller: &str, told: Option<String>) {
+    fn learn_version(&self, controller: &str, reported: Option<String>) {
         let mut version = self.version();
-        version.asked = Some(Instant::now());
-        if told.is_some() && told != version.told {
-            tracing::info!(controller, version = ?told, before = ?version.told, "V-IPU server");
-            version.told = told;
+        version.read_at = Some(Instant::now());
+        if reported.is_some() && reported != version.reported {
+            tracing::info!(controller, version = ?reported, before = ?version.reported, "V-IPU server");
+            version.reported = reported;
         }
     }
 
@@ -258,7 +265,7 @@ impl Changes {
 
 impl Version {
     fn is_old(&self) -> bool {
-        self.asked
-            .is_none_or(|asked| asked.elapsed() >= VERSION_AGE)
+        self.read_at
+            .is_none_or(|read_at| read_at.elapsed() >= VERSION_AGE)
     }
 }

@@ -250,11 +250,11 @@ async fn renewed_files_are_used_without_a_restart_and_bad_ones_leave_the_last() 
         (&certificate, &strangers_key),
     ] {
         tls.swap(&[("ca.crt", &ca), ("tls.crt", certificate), ("tls.key", key)]);
-        files.look().await;
+        files.reload().await;
         assert_eq!(client.list().await.unwrap().len(), 1);
     }
     fs::remove_file(tls.path().join("..data")).unwrap();
-    files.look().await;
+    files.reload().await;
     assert_eq!(client.list().await.unwrap().len(), 1);
 
     tls.swap(&[
@@ -267,7 +267,7 @@ async fn renewed_files_are_used_without_a_restart_and_bad_ones_leave_the_last() 
         world.required.insert("api-key".to_owned(), today);
     });
     client.list().await.unwrap_err();
-    files.look().await;
+    files.reload().await;
     assert_eq!(client.list().await.unwrap().len(), 1);
 }
 

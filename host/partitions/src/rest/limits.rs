@@ -75,12 +75,19 @@ pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
         bodies,
         refused,
     };
-    router.layer(middleware::from_fn_with_state(Arc::new(limits), within))
+    router.layer(middleware::from_fn_with_state(
+        Arc::new(limits),
+        answer_within_limits,
+    ))
 }
 
 /// Answers a request within the limits. A request counts as concurrent only after its body was read, so slow clients do not
 /// delay others.
-async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Response {
+async fn answer_within_limits(
+    State(limits): State<Arc<Limits>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let address = address(request.extensions());
     let refused = |limit| limits.refused.request(limits.port, limit);
     if let Err(wait) = limits.pace.check(&address) {

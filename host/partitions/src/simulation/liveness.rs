@@ -102,7 +102,7 @@ impl World {
 
     fn wait_until(
         &mut self,
-        (time, look): (u64, u64),
+        (time, period): (u64, u64),
         what: &str,
         mut complaint: impl FnMut(&mut World) -> Option<String>,
     ) {
@@ -111,7 +111,7 @@ impl World {
             demand(self.event_queue.now() < end, LIVENESS, || {
                 format!("{what}: {complaint}")
             });
-            let next = self.event_queue.now() + look;
+            let next = self.event_queue.now() + period;
             self.run_until(next);
         }
     }

@@ -190,7 +190,7 @@ fn called<'a>(call: &CallExpr, scope: &Scope<'_, 'a>) -> Estimate<'a> {
         }
         "contains" | "startsWith" | "endsWith" => (Shape::scalar(), weights()),
         _ => (
-            Shape::within(operands.iter().map(|one| one.shape.size())),
+            Shape::of_result(operands.iter().map(|one| one.shape.size())),
             weights(),
         ),
     };

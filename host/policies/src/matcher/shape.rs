@@ -140,7 +140,7 @@ impl<'a> Shape<'a> {
     }
 
     /// The result of a function of values with these sizes.
-    pub(super) fn within(sizes: impl Iterator<Item = Size>) -> Self {
+    pub(super) fn of_result(sizes: impl Iterator<Item = Size>) -> Self {
         Self::Made(sizes.fold(Size::text(DIGITS), Size::plus), None)
     }
 

@@ -51,8 +51,8 @@ pub fn conflicts(
     configuration: &str,
     scope: &Scope,
 ) -> (Conflicts, ConflictWatch) {
-    let (tell_known, known) = watch::channel(Known::NotYet);
-    let (tell_others, others) = watch::channel(None);
+    let (publish_known, known) = watch::channel(Known::NotYet);
+    let (publish_others, others) = watch::channel(None);
     let mine = Claim {
         configuration: configuration.to_owned(),
         namespace: namespace.to_owned(),
@@ -61,8 +61,8 @@ pub fn conflicts(
     };
     let watch = ConflictWatch {
         mine,
-        known: tell_known,
-        others: tell_others,
+        known: publish_known,
+        others: publish_others,
     };
     (Conflicts { known, others }, watch)
 }
@@ -82,7 +82,7 @@ impl Conflicts {
     #[cfg(any(test, feature = "fixtures"))]
     pub fn with(older: &[Claim]) -> Self {
         let (conflicts, watch) = conflicts("here", "mine", &Scope::Cluster);
-        watch.look(older);
+        watch.update(older);
         conflicts
     }
 
@@ -128,11 +128,11 @@ impl ConflictWatch {
                     is_listed |= matches!(event, watcher::Event::InitDone);
                     if is_listed {
                         let all = store.state();
-                        self.look(&all.iter().map(|found| claim(found)).collect::<Vec<_>>());
+                        self.update(&all.iter().map(|found| claim(found)).collect::<Vec<_>>());
                     }
                 }
                 Err(error) if refused(&error) == Some(403) => {
-                    self.tell_that_nobody_may_look(&error);
+                    self.report_forbidden(&error);
                 }
                 Err(error) => {
                     tracing::warn!(%error, "failed to watch the webhook configurations of other releases; trying again");
@@ -142,7 +142,7 @@ impl ConflictWatch {
     }
 
     /// Compares the claims, and publishes and logs a change.
-    fn look(&self, claims: &[Claim]) {
+    fn update(&self, claims: &[Claim]) {
         let mut claims_of_mine = claims.iter();
         let found = claims_of_mine.find(|claim| claim.configuration == self.mine.configuration);
         let mine = Claim {
@@ -155,14 +155,14 @@ impl ConflictWatch {
         let others = others.map(|claim| claim.namespace.clone()).collect();
         self.others.send_replace(Some(others));
         let conflicts = conflict::conflicts(&mine, claims);
-        let told = conflicts.first().map(Conflict::message);
+        let message = conflicts.first().map(Conflict::message);
         let next = Known::Conflicts(conflicts);
         let is_news = self.known.send_if_modified(|known| {
             let is_news = *known != next;
             *known = next;
             is_news
         });
-        match told {
+        match message {
             Some(message) if is_news => tracing::error!("this release is inactive: {message}"),
             None if is_news => {
                 tracing::info!(
@@ -174,7 +174,7 @@ impl ConflictWatch {
         }
     }
 
-    fn tell_that_nobody_may_look(&self, error: &watcher::Error) {
+    fn report_forbidden(&self, error: &watcher::Error) {
         let is_news = self.known.send_if_modified(|known| {
             let is_news = *known == Known::NotYet;
             if is_news {

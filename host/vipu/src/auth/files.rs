@@ -23,7 +23,7 @@ pub struct AuthFiles {
     options: AuthOptions,
     state: watch::Sender<AuthState>,
     /// Result of the last read: the content, or the text of the error.
-    judged: Option<Result<Material, String>>,
+    last_read: Option<Result<Material, String>>,
 }
 
 impl AuthFiles {
@@ -39,9 +39,9 @@ impl AuthFiles {
         let mut files = AuthFiles {
             options,
             state: watch::Sender::new(Ok(Arc::default())),
-            judged: None,
+            last_read: None,
         };
-        files.look().await;
+        files.reload().await;
         Ok(files)
     }
 
@@ -58,22 +58,22 @@ impl AuthFiles {
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(PERIOD) => self.look().await,
+                () = tokio::time::sleep(PERIOD) => self.reload().await,
             }
         }
     }
 
     /// Reads the files, and validates them if they have changed.
-    pub async fn look(&mut self) {
+    pub async fn reload(&mut self) {
         let read = read(&self.options).await;
-        let judged = read
+        let latest = read
             .as_ref()
             .map(Clone::clone)
             .map_err(|error| explain(error));
-        if self.judged.as_ref() == Some(&judged) {
+        if self.last_read.as_ref() == Some(&latest) {
             return;
         }
-        let is_first = self.judged.replace(judged).is_none();
+        let is_first = self.last_read.replace(latest).is_none();
         match read.and_then(|material| Auth::new(&material, &self.options)) {
             Ok(auth) => {
                 tracing::info!(?auth, "calls to V-IPU controllers use these settings now");
