@@ -195,12 +195,12 @@ async fn serve(
     let limits = (METRICS.port, metrics.refused.clone());
     let measured =
         exposition::endpoint::of_controller(metrics_port, manager, exposed, limits, stop.clone());
-    let told = (guests, metrics.policies.clone(), metrics.conflicts.clone());
+    let metrics_of_policies = (guests, metrics.policies.clone(), metrics.conflicts.clone());
     let followed = ipu_policies::follow(
         client.clone(),
         release,
         Process::Controller,
-        told,
+        metrics_of_policies,
         stop.clone(),
     );
     let watches = Watches {

@@ -90,7 +90,7 @@ pub enum VerifyError {
     },
     /// The progress cannot be printed.
     #[error("failed to write to standard output")]
-    Tell(#[source] std::io::Error),
+    Output(#[source] std::io::Error),
 }
 
 /// Runs the job, and deletes it in any case. Prints a line to `out` for each change.
@@ -109,7 +109,7 @@ pub async fn run(
     let removed = verification.remove().await;
     ended.and(removed)?;
     let done = "the job ran, and its partition was released";
-    writeln!(out, "{done}").map_err(VerifyError::Tell)
+    writeln!(out, "{done}").map_err(VerifyError::Output)
 }
 
 struct Verification<'a> {
@@ -135,7 +135,7 @@ impl Verification<'_> {
                 Progress::GoesOn(row) => row,
             };
             if row != told {
-                writeln!(out, "{row}").map_err(VerifyError::Tell)?;
+                writeln!(out, "{row}").map_err(VerifyError::Output)?;
                 told = row;
             }
             if Instant::now() >= deadline {

@@ -46,7 +46,9 @@ async fn the_second_of_two_jobs_waits_for_quota_and_gets_it_when_the_first_is_de
     fixture.once_waiting("second").await;
     let said = "insufficient unused quota";
     eventually("the job repeats what Kueue says", async || {
-        Seen::when(fixture.told("second").await, |told| told.contains(said))
+        Seen::when(fixture.status("second").await, |status| {
+            status.contains(said)
+        })
     })
     .await;
     fixture

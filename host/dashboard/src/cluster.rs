@@ -176,13 +176,13 @@ impl<V> Collection<V> {
 impl Cluster {
     /// The missing information of these kinds in a view, in sentences.
     pub fn not_shown(&self, kinds: &[Kind], now: Timestamp) -> Vec<String> {
-        let told = kinds.iter().flat_map(|kind| match kind {
+        let reasons = kinds.iter().flat_map(|kind| match kind {
             Kind::Controllers => self.controllers.not_shown(*kind, now),
             Kind::Partitions => self.partitions.not_shown(*kind, now),
             Kind::Jobs => self.jobs_not_shown(now),
             Kind::Policies => self.policies.not_shown(*kind, now),
         });
-        told.collect()
+        reasons.collect()
     }
 
     fn jobs_not_shown(&self, now: Timestamp) -> Vec<String> {

@@ -67,8 +67,8 @@ pub async fn run(
     let guard = Guard::new(&token, &address.to_string(), address.port());
     let shared = Shared::default();
     let routes = router(Sources::new(shared.clone(), client.clone()), guard);
-    let told = told(address, &token, namespaces.shown);
-    out.write_all(told.as_bytes())
+    let text = startup_message(address, &token, namespaces.shown);
+    out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(DashboardError::Write)?;
     let follow = async {
@@ -84,7 +84,7 @@ pub async fn run(
 }
 
 /// The URL of the page.
-fn told(address: SocketAddr, token: &str, namespace: Option<&str>) -> String {
+fn startup_message(address: SocketAddr, token: &str, namespace: Option<&str>) -> String {
     let encoded = |name: &str| byte_serialize(name.as_bytes()).collect::<String>();
     let query = namespace.map(|name| format!("?namespace={}", encoded(name)));
     format!(
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn the_url_has_the_secret_and_the_namespace() {
         let address = "[::1]:8001".parse().unwrap();
-        let text = told(address, "secret", Some("team"));
+        let text = startup_message(address, "secret", Some("team"));
         let first = "The dashboard is at http://[::1]:8001/secret/?namespace=team\n";
         assert!(text.starts_with(first), "{text}");
     }

@@ -72,7 +72,7 @@ pub(super) fn of_release(
     abandoned: &[Attempt],
     sweep: impl Fn(&Attempt) -> Sweep,
 ) -> Option<Event> {
-    let told = |(fate, what): (Sweep, &str)| {
+    let describe = |(fate, what): (Sweep, &str)| {
         let each = abandoned.iter().filter(|attempt| sweep(attempt) == fate);
         let each = each.map(|attempt| format!("{} on {}", attempt.id, attempt.controller.name));
         let each: Vec<String> = each.collect();
@@ -93,9 +93,9 @@ pub(super) fn of_release(
             "and not recognised by the sweep; remove it by hand once no Pod uses it",
         ),
     ];
-    let told: Vec<String> = fates.into_iter().filter_map(told).collect();
-    if !told.is_empty() {
-        return Some(warning("Abandoned", told.join("; ")));
+    let texts: Vec<String> = fates.into_iter().filter_map(describe).collect();
+    if !texts.is_empty() {
+        return Some(warning("Abandoned", texts.join("; ")));
     }
     let id = status.attempts.last().map(|attempt| attempt.id.as_str())?;
     let message = format!("nothing is left of partition {id} on any controller");

@@ -102,7 +102,7 @@ fn foreign(controller: usize) -> String {
 
 impl Small {
     /// The rule that is broken at the end of this path, and the moves that lead to it.
-    fn told(&self, path: Path<State, Move>) -> String {
+    fn describe(&self, path: Path<State, Move>) -> String {
         let last = path.last_state().clone();
         let mut moves = path.into_actions();
         let why = match self.stuck(&last) {
@@ -115,7 +115,7 @@ impl Small {
         let mut state = self.init_states().remove(0);
         let mut lines = vec![why];
         for one in moves {
-            lines.push(moves::told(&state, &one));
+            lines.push(moves::describe(&state, &one));
             state = self.after(&state, &one);
         }
         lines.join("\n")
@@ -222,7 +222,7 @@ fn explore(bound: &Bound, threads: usize) {
     );
     for rule in [SAFETY, LIVENESS] {
         if let Some(path) = checker.discovery(rule) {
-            panic!("{}: {}", bound.name, checker.model().told(path));
+            panic!("{}: {}", bound.name, checker.model().describe(path));
         }
     }
     for point in [SERVED, SPENT] {

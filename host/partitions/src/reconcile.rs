@@ -77,7 +77,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
         Ok(partition) => partition.clone(),
         Err(invalid) => {
             context.withdraw(invalid.metadata.uid.as_deref().unwrap_or_default());
-            unreadable::tell(context, object, &invalid.error).await;
+            unreadable::report(context, object, &invalid.error).await;
             return Ok(None);
         }
     };

@@ -28,11 +28,13 @@ pub(super) fn marked(
     now: Timestamp,
 ) -> IPUPartitionStatus {
     let held = || status.attempts.iter().filter(|one| one.is_held());
-    let told: Vec<_> = held()
+    let reasons: Vec<_> = held()
         .filter_map(|attempt| said(attempt, observations.remote_state(&attempt.id)?))
         .collect();
     // A reason that needs an admin takes precedence over one that may disappear by itself.
-    let first = told.iter().min_by_key(|(reason, _)| *reason == UNREACHABLE);
+    let first = reasons
+        .iter()
+        .min_by_key(|(reason, _)| *reason == UNREACHABLE);
     let mut next = status.clone();
     match first {
         Some((reason, message)) => {

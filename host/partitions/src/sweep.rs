@@ -140,7 +140,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     };
     let judged = std::mem::take(&mut held.suspects);
     let ownerless = ownerless::gone(&context.client, judged).await;
-    let told = orphans::find_orphans(
+    let orphans = orphans::find_orphans(
         found.iter().map(Found::key),
         |id| held.ids.contains(&Uid::of(id)),
         &suspects,
@@ -149,8 +149,8 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
         first.elapsed(),
     );
     let (objects, partitions) = (held.objects, found.len());
-    let (suspects, due) = (told.suspects.len(), told.due.len());
-    let mut course = Course::new(ownerless, told.due);
+    let (suspects, due) = (orphans.suspects.len(), orphans.due.len());
+    let mut course = Course::new(ownerless, orphans.due);
     while let Some(task) = course.next() {
         if let Err(error) = perform(context, &found, task, &mut course).await {
             course.failed(error);
@@ -163,7 +163,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
         tracing::info!(objects, partitions, suspects, due, seconds, "swept");
     }
     Swept {
-        suspects: told.suspects,
+        suspects: orphans.suspects,
         errors: course.into_errors(),
     }
 }

@@ -29,25 +29,25 @@ pub struct Tracker {
 impl Tracker {
     /// Writes the summary after changes, until `stop`. It is only for users: a failed write is logged.
     pub async fn run(self, client: Client, partitions: Watched, stop: CancellationToken) {
-        let (mut written, mut told) = (None, 0);
+        let (mut written, mut last_changes) = (None, 0);
         loop {
             tokio::select! {
                 () = tokio::time::sleep(PERIOD) => {}
                 () = stop.cancelled() => return,
             }
             let changes = partitions.read(|cache| cache.changes());
-            if changes == told || !partitions.is_listed() {
+            if changes == last_changes || !partitions.is_listed() {
                 continue;
             }
             let mut lines = Lines::default();
-            partitions.each_readable(|one| lines.tell(&one)).await;
+            partitions.each_readable(|one| lines.add(&one)).await;
             let lines = lines.that_fit();
             if written.as_ref() == Some(&lines) {
-                told = changes;
+                last_changes = changes;
                 continue;
             }
             match self.write(&client, lines.clone()).await {
-                Ok(()) => (written, told) = (Some(lines), changes),
+                Ok(()) => (written, last_changes) = (Some(lines), changes),
                 Err(error) => {
                     let name = &self.name;
                     tracing::warn!(name, %error, "failed to write the summary of partitions");

@@ -11,7 +11,7 @@ use super::events;
 
 /// Logs the problem of the object and writes an event. `error` comes from the watch and names no field, so this reads the
 /// object again.
-pub(super) async fn tell(context: &Context, object: &Guarded, error: &str) {
+pub(super) async fn report(context: &Context, object: &Guarded, error: &str) {
     let name = object.name_any();
     let kind = ApiResource::erase::<IPUPartition>(&());
     let found = Api::<DynamicObject>::all_with(context.client.clone(), &kind)

@@ -56,8 +56,8 @@ pub struct PartitionWatch {
 /// only with their allocations. All of them count in `namespaces`.
 pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch) {
     let changes = broadcast::Sender::new(BEHIND);
-    let (tell_listed, listed) = watch::channel(false);
-    let (tell_released, released) = watch::channel(0);
+    let (set_listed, listed) = watch::channel(false);
+    let (set_released, released) = watch::channel(0);
     let watched = Watched {
         cache: Arc::default(),
         changes,
@@ -69,8 +69,8 @@ pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch
     let watch = PartitionWatch {
         cache: Arc::clone(&watched.cache),
         changes: watched.changes.clone(),
-        listed: tell_listed,
-        released: tell_released,
+        listed: set_listed,
+        released: set_released,
         namespaces,
         scope,
     };

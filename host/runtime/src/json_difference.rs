@@ -114,18 +114,18 @@ mod tests {
 
     use super::*;
 
-    fn told(before: &Value, after: &Value) -> Vec<String> {
-        let mut told = Vec::new();
+    fn changes(before: &Value, after: &Value) -> Vec<String> {
+        let mut changes = Vec::new();
         let flow = each(before, after, |path, change| {
             assert!(path.bytes() >= path.to_string().len(), "{path}");
-            told.push(match change {
+            changes.push(match change {
                 Change::Set(value) => format!("{path}={value}"),
                 Change::Removed => format!("{path}-"),
             });
             ControlFlow::Continue(())
         });
         assert!(flow.is_continue());
-        told
+        changes
     }
 
     #[test]
@@ -133,12 +133,12 @@ mod tests {
         let before = json!({"a": 1, "b": [1, 2, {"c": 3}], "x/~y": {}, "same": [1]});
         let after = json!({"a": 2, "b": [1], "x/~y": {"z": null}, "same": [1]});
         assert_eq!(
-            told(&before, &after),
+            changes(&before, &after),
             ["/a=2", "/b/1-", "/b/2-", "/x~1~0y/z=null"]
         );
-        assert_eq!(told(&json!([]), &json!([1, [2]])), ["/0=1", "/1=[2]"]);
-        assert_eq!(told(&json!([]), &json!({})), ["={}"]);
-        assert!(told(&before, &before.clone()).is_empty());
+        assert_eq!(changes(&json!([]), &json!([1, [2]])), ["/0=1", "/1=[2]"]);
+        assert_eq!(changes(&json!([]), &json!({})), ["={}"]);
+        assert!(changes(&before, &before.clone()).is_empty());
     }
 
     /// There are as many locations as operations in the patch of the library, so a bound for one holds for the other.
@@ -153,7 +153,11 @@ mod tests {
         for before in &values {
             for after in &values {
                 let patch = json_patch::diff(before, after);
-                assert_eq!(told(before, after).len(), patch.len(), "{before} {after}");
+                assert_eq!(
+                    changes(before, after).len(),
+                    patch.len(),
+                    "{before} {after}"
+                );
             }
         }
     }

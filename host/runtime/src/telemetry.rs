@@ -118,11 +118,11 @@ where
 }
 
 /// Selects every span of this program, and the lines at the default level.
-fn is_traced(told: &Metadata<'_>) -> bool {
+fn is_traced(metadata: &Metadata<'_>) -> bool {
     let is_ours = PACKAGES
         .iter()
-        .any(|start| told.target().starts_with(start));
-    is_ours && (told.is_span() || *told.level() <= Level::INFO)
+        .any(|start| metadata.target().starts_with(start));
+    is_ours && (metadata.is_span() || *metadata.level() <= Level::INFO)
 }
 
 /// Replaces each level for the operator by levels for its packages.

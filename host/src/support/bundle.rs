@@ -100,8 +100,8 @@ impl Bundle {
         for (file, text) in self.texts {
             files.push((file, scrubbed(&redact(&text))));
         }
-        let told = bounded(&mut files, self.limits);
-        self.errors.extend(told);
+        let changes = bounded(&mut files, self.limits);
+        self.errors.extend(changes);
         let missing = self.errors.len();
         let errors: Vec<_> = self
             .errors
@@ -122,17 +122,17 @@ impl Bundle {
 
 /// Truncates and omits files to meet the limits. Returns a line for each change.
 fn bounded(files: &mut Vec<(String, String)>, limits: Limits) -> Vec<String> {
-    let (mut size, mut told) = (0, Vec::new());
+    let (mut size, mut changes) = (0, Vec::new());
     files.retain_mut(|(file, text)| {
         if text.len() > limits.file {
             // The end of a log is the most useful part.
             if file.starts_with(LOGS) {
                 let begin = text.len() - limits.file;
                 *text = text.split_off(text.ceil_char_boundary(begin));
-                told.push(format!("{file}: only its last {} bytes", limits.file));
+                changes.push(format!("{file}: only its last {} bytes", limits.file));
             } else {
                 text.truncate(text.floor_char_boundary(limits.file));
-                told.push(format!("{file}: cut after {} bytes", limits.file));
+                changes.push(format!("{file}: cut after {} bytes", limits.file));
             }
         }
         let fits = size + text.len() <= limits.all;
@@ -141,11 +141,11 @@ fn bounded(files: &mut Vec<(String, String)>, limits: Limits) -> Vec<String> {
         } else {
             let all = limits.all;
             let why = format!("{file}: left out, since a bundle may have {all} bytes");
-            told.push(why);
+            changes.push(why);
         }
         fits
     });
-    told
+    changes
 }
 
 fn yaml(object: &Value) -> String {

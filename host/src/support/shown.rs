@@ -29,11 +29,11 @@ pub(super) fn shown(form: Form, answer: Value, values: &mut Values) -> Value {
 }
 
 /// Redacts the recorded values, and everything that looks like a credential, in every text of an answer.
-pub(super) fn said(answer: &mut Value, tell: &impl Fn(&str) -> String) {
+pub(super) fn said(answer: &mut Value, redact: &impl Fn(&str) -> String) {
     match answer {
-        Value::String(text) => *text = scrubbed(&tell(text)),
-        Value::Array(items) => items.iter_mut().for_each(|item| said(item, tell)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| said(field, tell)),
+        Value::String(text) => *text = scrubbed(&redact(text)),
+        Value::Array(items) => items.iter_mut().for_each(|item| said(item, redact)),
+        Value::Object(fields) => fields.values_mut().for_each(|field| said(field, redact)),
         _ => {}
     }
 }

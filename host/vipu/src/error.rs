@@ -172,7 +172,7 @@ impl VipuError {
 }
 
 /// Whether this is the whole [`VipuError::reason`] of an error that [is exhausted](VipuError::is_exhausted).
-pub fn tells_exhausted(reason: &str) -> bool {
+pub fn is_exhausted_reason(reason: &str) -> bool {
     reason.ends_with("(ResourceExhausted)")
 }
 
@@ -265,7 +265,7 @@ mod tests {
             assert_eq!(matches!(error, VipuError::Refused { .. }), refused);
             let exhausted = number == 8;
             assert_eq!(error.is_exhausted(), exhausted, "{code:?}");
-            assert_eq!(tells_exhausted(&error.reason()), exhausted, "{code:?}");
+            assert_eq!(is_exhausted_reason(&error.reason()), exhausted, "{code:?}");
         }
     }
 

@@ -241,7 +241,7 @@ impl Fixture {
     }
 
     /// Returns the status of a job.
-    pub(crate) async fn told(&self, job: &str) -> String {
+    pub(crate) async fn status(&self, job: &str) -> String {
         let found = self.installation.jobs().get(job).await.unwrap();
         serde_json::to_string(&found.status).unwrap()
     }

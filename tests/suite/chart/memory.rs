@@ -28,7 +28,7 @@ fn limit(values: &Value, section: &str) -> usize {
 }
 
 /// The items of a process in a document, each with its MiB.
-fn told(document: &str, process: &str) -> BTreeMap<String, usize> {
+fn documented(document: &str, process: &str) -> BTreeMap<String, usize> {
     let start = format!("| {process} | ");
     let row = document.lines().find_map(|line| line.strip_prefix(&start));
     let row = row.unwrap_or_else(|| panic!("docs/security.md has no row of the {process}"));
@@ -52,16 +52,16 @@ fn the_memory_items_of_a_process_fit_its_container() {
             sum <= limit,
             "the {process} may take {sum} MiB, more than its limit of {limit} MiB: {items:?}"
         );
-        let told = told(&document, process);
-        assert_eq!(told.len(), items.len(), "{told:?}");
+        let documented = documented(&document, process);
+        assert_eq!(documented.len(), items.len(), "{documented:?}");
         for (what, bytes) in items {
-            let (told, takes) = (told.get(what).copied(), mib(bytes));
+            let (stated, takes) = (documented.get(what).copied(), mib(bytes));
             assert!(
-                told.is_some_and(|told| takes <= told),
-                "docs/security.md: `{what}` of the {process} has {told:?} MiB; the process may take {takes}"
+                stated.is_some_and(|most| takes <= most),
+                "docs/security.md: `{what}` of the {process} has {stated:?} MiB; the process may take {takes}"
             );
         }
-        let together: usize = told.values().sum();
+        let together: usize = documented.values().sum();
         assert!(
             together <= limit,
             "{process}: the document has {together} MiB in total"

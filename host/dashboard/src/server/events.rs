@@ -20,7 +20,7 @@ const PERIOD: Duration = Duration::from_millis(500);
 struct Follower {
     shared: Shared,
     changes: watch::Receiver<Changes>,
-    told: Option<Changes>,
+    sent: Option<Changes>,
     has_ended: bool,
     _permit: OwnedSemaphorePermit,
 }
@@ -33,7 +33,7 @@ pub(super) fn events(
     let follower = Follower {
         changes: shared.subscribe(),
         shared,
-        told: None,
+        sent: None,
         has_ended: false,
         _permit: permit,
     };
@@ -48,16 +48,16 @@ impl Follower {
         if self.has_ended {
             return None;
         }
-        if self.told.is_some() {
+        if self.sent.is_some() {
             self.changes.changed().await.ok()?;
             sleep(PERIOD).await;
         }
         let now = *self.changes.borrow_and_update();
-        let views = match &self.told {
+        let views = match &self.sent {
             Some(before) => now.views_since(before),
             None => View::ALL.to_vec(),
         };
-        self.told = Some(now);
+        self.sent = Some(now);
         let (name, data) = match self.shared.read(Cluster::lost) {
             Some(words) => {
                 self.has_ended = true;

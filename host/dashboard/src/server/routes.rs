@@ -183,8 +183,8 @@ async fn partition(
     Path((_, name)): Path<(String, String)>,
 ) -> Response {
     if !is_subdomain(&name) {
-        let told = "the path does not end with the name of an IPUPartition, as kubectl get ipupartitions lists it";
-        return message(StatusCode::BAD_REQUEST, told);
+        let text = "the path does not end with the name of an IPUPartition, as kubectl get ipupartitions lists it";
+        return message(StatusCode::BAD_REQUEST, text);
     }
     let Ok(_permit) = sources.reads.acquire().await else {
         return message(StatusCode::SERVICE_UNAVAILABLE, "the server ends");
@@ -215,8 +215,8 @@ async fn follow(State(sources): State<Sources>) -> Response {
             .keep_alive(KeepAlive::default())
             .into_response()
     } else {
-        let told = format!("{PAGES} pages follow this server already: close one of them");
-        message(StatusCode::SERVICE_UNAVAILABLE, &told)
+        let text = format!("{PAGES} pages follow this server already: close one of them");
+        message(StatusCode::SERVICE_UNAVAILABLE, &text)
     }
 }
 

@@ -98,15 +98,15 @@ pub(super) fn hours(
 
 /// What the accounting lacks.
 pub(super) fn not_shown(cluster: &Cluster, now: Timestamp) -> Vec<String> {
-    let mut told = cluster.not_shown(&[Kind::Controllers], now);
+    let mut reasons = cluster.not_shown(&[Kind::Controllers], now);
     let controllers = cluster.controllers.values();
     let without = controllers.filter(|one| one.accounted.is_none()).count();
     if without > 0 {
-        told.push(format!(
+        reasons.push(format!(
             "the IPU-hours of {without} V-IPU controllers: the operator has not counted them yet"
         ));
     }
-    told
+    reasons
 }
 
 fn row(name: &str, seconds: AllocatedSeconds) -> NamespaceRow {

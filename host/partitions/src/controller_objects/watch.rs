@@ -54,8 +54,8 @@ pub struct ControllerObjectWatch {
 
 /// The VIPUControllers, unknown until the watch is followed. The registry gets the requests of admins in them.
 pub fn controller_objects(registry: Arc<Registry>) -> (ControllerObjects, ControllerObjectWatch) {
-    let (tell_sync, sync) = watch::channel(SyncState::NotYet);
-    let (tell_changes, changes) = watch::channel(0);
+    let (publish_sync, sync) = watch::channel(SyncState::NotYet);
+    let (publish_changes, changes) = watch::channel(0);
     let objects = ControllerObjects {
         store: Arc::default(),
         sync,
@@ -63,8 +63,8 @@ pub fn controller_objects(registry: Arc<Registry>) -> (ControllerObjects, Contro
     };
     let watch = ControllerObjectWatch {
         store: Arc::clone(&objects.store),
-        sync: tell_sync,
-        changes: tell_changes,
+        sync: publish_sync,
+        changes: publish_changes,
         registry,
     };
     (objects, watch)

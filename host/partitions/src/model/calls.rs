@@ -67,25 +67,25 @@ impl Small {
         };
         let lost = || Err("deadline exceeded".to_owned());
         match call_fault {
-            CallFault::RequestLost => call.told(lost(), false),
+            CallFault::RequestLost => call.observation(lost(), false),
             CallFault::ReplyLost => {
                 let _ = self.arrive(state, &flying);
-                call.told(lost(), false)
+                call.observation(lost(), false)
             }
             CallFault::Late => {
                 fly(state, flying);
-                call.told(lost(), false)
+                call.observation(lost(), false)
             }
-            CallFault::Refused => call.told(Err("resource exhausted".to_owned()), false),
+            CallFault::Refused => call.observation(Err("resource exhausted".to_owned()), false),
             CallFault::Nothing | CallFault::Doubled => {
                 if state.controllers[controller].is_down {
-                    return call.told(Err("connection refused".to_owned()), true);
+                    return call.observation(Err("connection refused".to_owned()), true);
                 }
                 let result = self.arrive(state, &flying);
                 if call_fault == CallFault::Doubled {
                     fly(state, flying);
                 }
-                call.told(result, false)
+                call.observation(result, false)
             }
         }
     }

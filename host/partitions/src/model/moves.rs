@@ -328,7 +328,7 @@ fn faults(state: &State, moves: &mut Vec<Move>) {
 }
 
 /// The name of a transition in a trace.
-pub(super) fn told(state: &State, action: &Move) -> String {
+pub(super) fn describe(state: &State, action: &Move) -> String {
     let Move::Act(who, key, call_fault) = action else {
         return format!("{action:?}");
     };

@@ -55,9 +55,9 @@ impl Small {
         let suspects = &state.replicas[who].suspects;
         let identity = &self.settings[state.release].identity;
         let now = Duration::from_millis(self.millis(state.clock));
-        let told = sim_adapter::find_orphans(found, &held, suspects, identity, now);
-        state.replicas[who].suspects = told.suspects;
-        sim_adapter::course(Ok(Vec::new()), told.due)
+        let orphans = sim_adapter::find_orphans(found, &held, suspects, identity, now);
+        state.replicas[who].suspects = orphans.suspects;
+        sim_adapter::course(Ok(Vec::new()), orphans.due)
     }
 
     fn remove(&self, state: &mut State, (name, id): &RemotePartition) {

@@ -11,7 +11,7 @@ use ipu_api::{owner_metadata, partition_conditions};
 use ipu_text::sanitize;
 use jiff::Timestamp;
 use vipu_client::cordon::{CordonState, CordonStates};
-use vipu_client::error::tells_exhausted;
+use vipu_client::error::is_exhausted_reason;
 
 use ipu_guest_host::context::{
     Gang, NamespaceContext, Options, Owner, PlacementContext, Progress, SizeCount, Usage,
@@ -163,7 +163,7 @@ pub fn with_refusals(
     let is_refusal = |attempt: &PlaceAttempt, name: &str| {
         attempt.controller == name
             && attempt.outcome == PlaceOutcome::Refused
-            && tells_exhausted(&attempt.reason)
+            && is_exhausted_reason(&attempt.reason)
     };
     for reason in &mut reasons {
         let name = &reason.controller;

@@ -20,11 +20,11 @@ pub(super) fn problem(action: &str, error: &kube::Error) -> Problem {
         .as_ref()
         .map_or(0, |details| details.retry_after_seconds);
     match status.code {
-        400 => told(Kind::Malformed, said, status),
+        400 => with_causes(Kind::Malformed, said, status),
         404 => Problem::new(Kind::Absent, said),
-        409 => told(Kind::Conflict, said, status),
+        409 => with_causes(Kind::Conflict, said, status),
         413 => Problem::new(Kind::TooLarge, said),
-        422 => told(Kind::Refused, said, status),
+        422 => with_causes(Kind::Refused, said, status),
         // The user's token was valid, so this concerns the account of the proxy.
         401 | 403 => unavailable(
             format!("{said}; the proxy itself lacks a right, which an admin must grant it"),
@@ -47,7 +47,7 @@ fn unavailable(detail: String, retry: u32) -> Problem {
 }
 
 /// A refusal with the fields that the API server names.
-fn told(kind: Kind, detail: String, status: &Status) -> Problem {
+fn with_causes(kind: Kind, detail: String, status: &Status) -> Problem {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     let faults = causes
         .filter(|cause| !cause.field.is_empty())

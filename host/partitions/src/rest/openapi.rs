@@ -72,11 +72,11 @@ fn describe(
 ) -> Value {
     let mut answers = Map::new();
     for answer in std::iter::once(&operation.answer).chain(&operation.otherwise) {
-        let told = json!({
+        let response = json!({
             "description": answer.description,
             "content": { "application/json": { "schema": (answer.schema)(generator) } },
         });
-        answers.insert(answer.status.to_string(), told);
+        answers.insert(answer.status.to_string(), response);
     }
     let kinds: BTreeSet<Kind> = operation.problems.iter().copied().collect();
     for kind in kinds {

@@ -117,7 +117,11 @@ pub async fn answer(
             placement.controller = Some(chosen);
         }
         Decision::Wait(passed) => {
-            placement.passed_over = passed.into_iter().take(EXPLAINED_MAX).map(told).collect();
+            placement.passed_over = passed
+                .into_iter()
+                .take(EXPLAINED_MAX)
+                .map(waiting_reason)
+                .collect();
         }
         Decision::Reject(why) => {
             placement.decision = Outcome::Reject;
@@ -141,7 +145,11 @@ async fn explain(
         return Vec::new();
     }
     if let Decision::Wait(passed) = guests.place(request, before, &[]).await.decision {
-        return passed.into_iter().take(EXPLAINED_MAX).map(told).collect();
+        return passed
+            .into_iter()
+            .take(EXPLAINED_MAX)
+            .map(waiting_reason)
+            .collect();
     }
     let mut reasons = Vec::new();
     let one_by_one = async {
@@ -184,7 +192,7 @@ fn request(query: &QueryRequest, mut context: PlacementContext) -> PartitionRequ
     }
 }
 
-fn told(passed: PassedOver) -> WaitingReason {
+fn waiting_reason(passed: PassedOver) -> WaitingReason {
     WaitingReason {
         controller: passed.controller,
         reason: shortened(&passed.reason),

@@ -33,7 +33,11 @@ pub(crate) struct Call {
 
 impl Call {
     /// The result of a call for its caller.
-    pub(crate) fn told(&self, result: Result<(), String>, was_never_sent: bool) -> Observation {
+    pub(crate) fn observation(
+        &self,
+        result: Result<(), String>,
+        was_never_sent: bool,
+    ) -> Observation {
         let id = self.id.clone();
         match self.verb {
             Verb::Create { .. } => Observation::Created {

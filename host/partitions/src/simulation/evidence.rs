@@ -43,7 +43,7 @@ impl Evidence {
                 }
             }
             Observation::RemoteState { id, remote_state } => {
-                let told = match remote_state {
+                let ids = match remote_state {
                     RemoteState::Absent => &mut self.absent,
                     RemoteState::Unreachable(_)
                     | RemoteState::Denied(_)
@@ -58,7 +58,7 @@ impl Evidence {
                     }) => &mut self.to_go,
                     RemoteState::Present(_) => return,
                 };
-                told.insert(id.clone());
+                ids.insert(id.clone());
             }
             Observation::Reset { id, error: None } => {
                 self.reset.insert(id.clone());

@@ -252,7 +252,7 @@ impl World {
     fn give_up(&mut self, call: &Call, patience: u64) {
         let error = Err("deadline exceeded".to_owned());
         if let Some(ticket) = call.caller {
-            let reply = Reply::observed(call.told(error, false));
+            let reply = Reply::observed(call.observation(error, false));
             self.event_queue.add(patience, Event::Reply(ticket, reply));
         }
     }
@@ -260,7 +260,7 @@ impl World {
     /// The caller receives the result of a call.
     pub(super) fn answer_call(&mut self, call: &Call, result: Result<(), String>, was_sent: bool) {
         if let Some(ticket) = call.caller {
-            self.observe(ticket, call.told(result, !was_sent));
+            self.observe(ticket, call.observation(result, !was_sent));
         }
     }
 

@@ -115,8 +115,9 @@ impl World {
         let held = sim_adapter::held(objects.map(|(_, stored)| stored.object.as_ref()));
         let now = Duration::from_millis(self.event_queue.now());
         let suspects = &self.replicas[who].suspects;
-        let told = sim_adapter::find_orphans(found, &held, suspects, &self.settings.identity, now);
-        self.replicas[who].suspects = told.suspects;
+        let orphans =
+            sim_adapter::find_orphans(found, &held, suspects, &self.settings.identity, now);
+        self.replicas[who].suspects = orphans.suspects;
         let ownerless = match self.api_fault() {
             ApiFault::Nothing => Ok(ownerless),
             ApiFault::Before | ApiFault::After => {
@@ -124,7 +125,7 @@ impl World {
                 Err("the jobs cannot be listed")
             }
         };
-        sim_adapter::course(ownerless, told.due)
+        sim_adapter::course(ownerless, orphans.due)
     }
 
     fn perform(&mut self, task: Task<Ownerless>, tasks: &mut Tasks) -> Result<(), &'static str> {

@@ -15,7 +15,7 @@ pub(super) struct Lines(BTreeMap<String, String>);
 
 impl Lines {
     /// Adds a line for each partition that this object has on a controller: id, owner, size and controller.
-    pub(super) fn tell(&mut self, partition: &IPUPartition) {
+    pub(super) fn add(&mut self, partition: &IPUPartition) {
         let spec = &partition.spec;
         for attempt in attempts(partition, AttemptOutcome::Created) {
             let line = format!(

@@ -87,13 +87,13 @@ impl LogLevel {
             };
             is_lost = false;
             if now != wanted {
-                self.tell(now.as_deref());
+                self.apply(now.as_deref());
                 wanted = now;
             }
         }
     }
 
-    fn tell(&self, level: Option<&str>) {
+    fn apply(&self, level: Option<&str>) {
         let said = level.unwrap_or(&self.given);
         match self.set(level) {
             Ok(()) => tracing::warn!(level = said, "the log level was changed"),
