@@ -22,10 +22,10 @@ struct Small(PathBuf);
 
 impl Small {
     /// Mounts a tmpfs with an option such as `size=64k`, and fills it.
-    fn at(folder: &Path, room: &str) -> Self {
+    fn at(folder: &Path, limit: &str) -> Self {
         fs::create_dir_all(folder).unwrap();
         let none = None::<&str>;
-        mount(none, folder, Some("tmpfs"), MsFlags::empty(), Some(room))
+        mount(none, folder, Some("tmpfs"), MsFlags::empty(), Some(limit))
             .unwrap_or_else(|error| panic!("failed to mount a tmpfs ({error}): run it as root"));
         let small = Self(folder.to_owned());
         // If even the file cannot be created, there is no space at all.
@@ -42,10 +42,10 @@ impl Drop for Small {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn with_its_disk_full_the_operator_starts_works_and_says_what_it_cannot_do() {
-    for room in ["size=64k", "nr_inodes=1"] {
+    for limit in ["size=64k", "nr_inodes=1"] {
         let installation = Installation::new().await;
         let _full =
-            ["controller", "proxy"].map(|name| Small::at(&installation.compiled(name), room));
+            ["controller", "proxy"].map(|name| Small::at(&installation.compiled(name), limit));
         let proxy = installation.proxy("proxy", Vec::new()).await;
         let controller = installation.controller("controller", Vec::new()).await;
         installation.submit(&single("job")).await;
@@ -84,7 +84,7 @@ async fn with_etcd_full_the_operator_survives_and_continues_once_there_is_space(
         process.says(FULL).await;
         process.says("not renewed in time; no longer leading").await;
     }
-    make_room(&installation).await;
+    free_space(&installation).await;
 
     installation.ends("job-worker-0").await;
     installation.once("job", JobState::Completed).await;
@@ -123,7 +123,7 @@ async fn fill(client: &Client) {
 }
 
 /// The steps of an admin: delete objects, defragment etcd, and disarm its alarm.
-async fn make_room(installation: &Installation) {
+async fn free_space(installation: &Installation) {
     let of_ballast = ListParams::default().labels("ballast=true");
     let (maps, params) = (ballast(&installation.client), DeleteParams::default());
     maps.delete_collection(&params, &of_ballast).await.unwrap();

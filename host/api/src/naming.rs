@@ -149,12 +149,12 @@ pub fn is_of_owner(id: &str, owner: &PartitionOwner) -> bool {
 
 /// The readable start of a partition id, up to the tag.
 fn partition_id_start(owner: &PartitionOwner) -> String {
-    let room = PARTITION_ID_MAX - "p-".len() - TAG - UNIQUE - 2;
+    let length = PARTITION_ID_MAX - "p-".len() - TAG - UNIQUE - 2;
     let readable: String = owner
         .name
         .chars()
         .map(|c| if c == '.' { '-' } else { c })
-        .take(room)
+        .take(length)
         .collect();
     format!("p-{}-", readable.trim_end_matches('-'))
 }

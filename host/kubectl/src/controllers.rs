@@ -21,7 +21,7 @@ pub const DRAINED: &str = "Drained";
 /// A V-IPU controller that accepts no new partitions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ClosedController {
+pub struct UnavailableController {
     /// `host:port`.
     pub controller: String,
     /// A sentence for each reason.
@@ -77,7 +77,7 @@ pub fn condition<'a>(one: &'a VIPUController, type_: &str) -> Option<&'a Conditi
 }
 
 /// Why it accepts no new partitions. `None`: it accepts some.
-pub fn closed(one: &VIPUController) -> Option<ClosedController> {
+pub fn unavailable(one: &VIPUController) -> Option<UnavailableController> {
     let unanswered = match condition(one, READY) {
         Some(ready) if ready.status == "True" => None,
         Some(ready) => Some(problem("is not ready", ready)),
@@ -85,16 +85,16 @@ pub fn closed(one: &VIPUController) -> Option<ClosedController> {
     };
     let unlisted = condition(one, LISTED).filter(|listed| listed.status == "False");
     let unlisted = unlisted.map(|listed| problem("is not in the admin's list", listed));
-    let reasons = [closure(&one.spec), unanswered, unlisted];
+    let reasons = [cordon_reason(&one.spec), unanswered, unlisted];
     let reasons: Vec<_> = reasons.into_iter().flatten().collect();
-    (!reasons.is_empty()).then(|| ClosedController {
+    (!reasons.is_empty()).then(|| UnavailableController {
         controller: address(one),
         reasons,
     })
 }
 
 /// The user who has cordoned or drained it, and the reason.
-fn closure(spec: &VIPUControllerSpec) -> Option<String> {
+fn cordon_reason(spec: &VIPUControllerSpec) -> Option<String> {
     let state = match (spec.cordoned, spec.draining) {
         (_, true) => "is being drained",
         (true, false) => "is cordoned",
@@ -125,7 +125,7 @@ pub fn largest_fit<'a>(
     node_selector: &BTreeMap<String, String>,
 ) -> Option<Fit> {
     let mut best: Option<Fit> = None;
-    let open = all.filter(|one| closed(one).is_none());
+    let open = all.filter(|one| unavailable(one).is_none());
     for one in open.filter(|one| suits(one, node_selector)) {
         let largest = one.status.as_ref().map(fit);
         let Some(ipus) = largest.filter(|ipus| *ipus > 0) else {
@@ -231,13 +231,13 @@ mod tests {
                 ],
             ),
         ] {
-            let found = closed(&controller("pod1", spec, ready, 4));
+            let found = unavailable(&controller("pod1", spec, ready, 4));
             let reasons = found.map(|one| one.reasons).unwrap_or_default();
             assert_eq!(reasons, expected);
         }
         let mut unseen = controller("pod1", json!({}), "True", 4);
         unseen.status = None;
-        let found = closed(&unseen).unwrap();
+        let found = unavailable(&unseen).unwrap();
         assert_eq!(found.controller, "pod1-8090");
         assert_eq!(found.reasons, ["has not been seen by the operator yet"]);
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::age::{age, length};
-use crate::controllers::{ClosedController, Fit, ReservedController};
+use crate::controllers::{Fit, ReservedController, UnavailableController};
 use crate::fact::Fact;
 use crate::partitions::PartitionLine;
 use crate::pods::{PodLine, Pods};
@@ -60,7 +60,7 @@ pub struct Page {
 #[serde(rename_all = "camelCase")]
 pub struct Capacity {
     /// Those that take no new partitions, by their addresses.
-    pub closed: Vec<ClosedController>,
+    pub closed: Vec<UnavailableController>,
     /// Those whose free capacity is reserved for a request, by their addresses.
     pub reserved: Vec<ReservedController>,
     /// The largest partition that a new request would get now. Missing: none.

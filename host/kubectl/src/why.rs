@@ -71,7 +71,7 @@ impl Around {
         if all.is_empty() {
             return None;
         }
-        let mut closed: Vec<_> = all.iter().filter_map(controllers::closed).collect();
+        let mut closed: Vec<_> = all.iter().filter_map(controllers::unavailable).collect();
         closed.sort_by(|one, other| one.controller.cmp(&other.controller));
         let mut reserved: Vec<_> = all.iter().filter_map(controllers::reserved).collect();
         reserved.sort_by(|one, other| one.controller.cmp(&other.controller));

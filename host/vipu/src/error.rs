@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_that_are_not_accepted_are_told_from_a_lack_of_room() {
+    fn credentials_that_are_not_accepted_differ_from_a_lack_of_capacity() {
         let status = Status::new(Code::Unauthenticated, "unknown API key");
         let error = VipuError::from_status("CreatePartition", status);
         assert_eq!(

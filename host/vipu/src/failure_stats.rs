@@ -163,11 +163,11 @@ impl FailureLog {
     ) -> Vec<DeviceFailures> {
         let log = self.log_of(controller, now);
         let kept: usize = log.failures.iter().map(|one| one.devices.len()).sum();
-        let room = DEVICES_MAX.saturating_sub(kept);
+        let free = DEVICES_MAX.saturating_sub(kept);
         let Some(failure) = log.failures.iter_mut().find(|one| one.id == failure_id) else {
             return Vec::new();
         };
-        failure.devices = devices.iter().take(room).map(DeviceKey::from).collect();
+        failure.devices = devices.iter().take(free).map(DeviceKey::from).collect();
         let counts = log.counts();
         let is_suspect =
             |device: &DeviceKey| counts.get(device).is_some_and(|count| *count >= SUSPECT);

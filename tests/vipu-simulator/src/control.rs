@@ -66,7 +66,7 @@ struct Breakdown {
 
 async fn state(State(server): State<Arc<Server>>) -> Json<Value> {
     Json(server.with(|world, now| {
-        let (free, largest) = world.pod.room(now);
+        let (free, largest) = world.pod.free(now);
         let partitions: Vec<_> = world.pod.partitions(now).cloned().collect();
         let orders: Vec<_> = world
             .orders

@@ -126,7 +126,7 @@ impl Pod {
     }
 
     /// IPUs in no partition, and the size of the largest that fits.
-    pub fn room(&mut self, now: Timestamp) -> (u32, u32) {
+    pub fn free(&mut self, now: Timestamp) -> (u32, u32) {
         self.settle(now);
         let taken = self.taken();
         let used: u32 = taken.iter().map(|block| block.size).sum();

@@ -86,7 +86,7 @@ coverage_points! {
     Renamed = "fault: a controller has another name",
     SetBack = "fault: the clock is set back",
     GangBroken = "fault: a gang loses a partition, and others take all capacity",
-    Closed = "fault: a controller is cordoned or drained",
+    Cordoned = "fault: a controller is cordoned or drained",
     Fragmented = "fault: free IPUs of a controller do not form a large partition",
     StaysBusy = "fault: a partition in use is busy for ever",
     OddState = "fault: a controller tells an unknown state",

@@ -234,7 +234,7 @@ impl World {
             .rng
             .pick(&[CordonState::Cordoned, CordonState::Draining]);
         let name = self.controllers[index].reference.name.clone();
-        self.cover(CoveragePoint::Closed);
+        self.cover(CoveragePoint::Cordoned);
         self.note(|| format!("{name} is {cordon_state:?}"));
         self.cordons.insert(name, cordon_state);
         let pause = self.rng.between(10_000, 120_000);

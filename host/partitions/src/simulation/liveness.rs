@@ -232,14 +232,14 @@ impl World {
             .iter()
             .filter(|one| one.position <= me.position && one.waits_for_capacity());
         let mut earlier_entries = earlier_entries.filter(|one| one.owner != me.owner);
-        let has_no_room = |uid: &str| {
+        let lacks_capacity = |uid: &str| {
             let uid = Some(uid);
             let mut objects = objects.clone();
             let one = objects.find(|one| one.metadata.uid.as_deref() == uid);
             one.is_some_and(|one| self.could_hold(one) && !self.has_capacity(one))
         };
         me.missing_members > 0
-            || earlier_entries.any(|one| waits_long(one) && has_no_room(&one.uid))
+            || earlier_entries.any(|one| waits_long(one) && lacks_capacity(&one.uid))
     }
 
     /// An orphan. Each must be removed before the deadline, counted from when it was first seen: two active

@@ -34,11 +34,11 @@ impl Lines {
     /// The lines up to the limit, and a line with the number of the others.
     pub(super) fn that_fit(self) -> BTreeMap<String, String> {
         let Self(mut all) = self;
-        let (mut room, mut left_out) = (BYTES_MAX, 0);
+        let (mut free, mut left_out) = (BYTES_MAX, 0);
         all.retain(|id, line| {
-            let fits = id.len() + line.len() <= room;
+            let fits = id.len() + line.len() <= free;
             if fits {
-                room -= id.len() + line.len();
+                free -= id.len() + line.len();
             } else {
                 left_out += 1;
             }

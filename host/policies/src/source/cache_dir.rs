@@ -85,7 +85,7 @@ impl CacheDir {
     }
 
     async fn evict(&self, bytes: u64, active: &BTreeSet<String>) -> io::Result<()> {
-        let (root, room) = (self.root.clone(), self.limit.saturating_sub(bytes));
+        let (root, limit) = (self.root.clone(), self.limit.saturating_sub(bytes));
         let active = active.clone();
         let evicting = spawn_blocking(move || {
             let mut items = BTreeMap::new();
@@ -96,7 +96,7 @@ impl CacheDir {
                 let digest = name.and_then(|name| name.split('-').next());
                 item.is_active = digest.is_some_and(|digest| active.contains(digest));
             }
-            for item in evictions(items.into_values().collect(), room) {
+            for item in evictions(items.into_values().collect(), limit) {
                 tracing::info!(
                     file = %item.files[0].display(),
                     bytes = item.bytes,
@@ -112,13 +112,13 @@ impl CacheDir {
     }
 }
 
-/// Selects the items to delete so that the others take at most `room` bytes: least recently used first, active last.
-fn evictions(mut items: Vec<Item>, room: u64) -> Vec<Item> {
+/// Selects the items to delete so that the others take at most `limit` bytes: least recently used first, active last.
+fn evictions(mut items: Vec<Item>, limit: u64) -> Vec<Item> {
     items.sort_by_key(|item| (item.is_active, item.used));
     let mut taken: u64 = items.iter().map(|item| item.bytes).sum();
     let mut evicted = Vec::new();
     for item in items {
-        if taken <= room {
+        if taken <= limit {
             break;
         }
         taken -= item.bytes;
@@ -207,7 +207,7 @@ mod tests {
             item("old", 40, 2, false),
             item("newest-active", 40, 10, true),
         ];
-        for (room, expected) in [
+        for (limit, expected) in [
             (200, vec![]),
             (160, vec![]),
             (159, vec!["old"]),
@@ -215,12 +215,12 @@ mod tests {
             (79, vec!["old", "new", "active"]),
             (0, vec!["old", "new", "active", "newest-active"]),
         ] {
-            let gone = evictions(items.clone(), room);
+            let gone = evictions(items.clone(), limit);
             let names: Vec<_> = gone
                 .iter()
                 .map(|item| item.files[0].to_str().unwrap())
                 .collect();
-            assert_eq!(names, expected, "{room}");
+            assert_eq!(names, expected, "{limit}");
         }
     }
 

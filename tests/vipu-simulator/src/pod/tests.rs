@@ -35,17 +35,17 @@ fn a_partition_is_formed_reset_and_removed() {
     let mut pod = pod();
     assert_eq!(pod.create(&wanted("p", 4), None, at(0)), Ok(at(100)));
     assert_eq!(stage(&mut pod, "p", 99), Stage::Creating(at(100)));
-    assert_eq!(pod.room(at(99)), (12, 8));
+    assert_eq!(pod.free(at(99)), (12, 8));
     assert_eq!(stage(&mut pod, "p", 100), Stage::Active);
     assert_eq!(pod.reset("p", false, at(200)), Ok(at(220)));
     assert_eq!(stage(&mut pod, "p", 219), Stage::Resetting(at(220)));
     assert_eq!(stage(&mut pod, "p", 220), Stage::Active);
     assert_eq!(pod.remove("p", false, at(300)), Ok(at(310)));
     assert_eq!(stage(&mut pod, "p", 309), Stage::Removing(at(310)));
-    assert_eq!(pod.room(at(309)), (12, 8));
+    assert_eq!(pod.free(at(309)), (12, 8));
     let gone = pod.partition("p", at(310)).unwrap_err();
     assert_eq!(gone, Rejection::Unknown("p".to_owned()));
-    assert_eq!(pod.room(at(310)), (16, 16));
+    assert_eq!(pod.free(at(310)), (16, 16));
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn work_that_is_under_way_can_be_ended_at_once() {
     pod.remove("removed", false, at(1)).unwrap();
     pod.finish(at(2));
     assert_eq!(stage(&mut pod, "formed", 2), Stage::Active);
-    assert_eq!(pod.room(at(2)), (12, 8));
+    assert_eq!(pod.free(at(2)), (12, 8));
 }
 
 #[test]
