@@ -25,7 +25,7 @@ const WHOLE_WITHIN: u64 = 300_000;
 const TAKEN_FOR: u64 = 15 * 60_000;
 
 /// Interval between two checks, in milliseconds.
-const LOOK: u64 = 5_000;
+const CHECK_INTERVAL: u64 = 5_000;
 
 /// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
@@ -40,13 +40,13 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let mut now = 0;
     while now == 0 || !world.is_whole(gang) {
         demand(now < WHOLE_WITHIN, LIVENESS, || format!("no gang by {now}"));
-        now += LOOK;
+        now += CHECK_INTERVAL;
         world.run_until(now);
     }
     break_gang(&mut world, gang, rng.below(slots));
     let (end, mut since) = (now + TAKEN_FOR, BTreeMap::new());
     while now < end {
-        now += LOOK;
+        now += CHECK_INTERVAL;
         world.run_until(now);
         if world.holds_a_part(gang) {
             world.cover(CoveragePoint::HeldInPart);

@@ -26,10 +26,10 @@ const SWEPT_WITHIN: u64 = 8 * 60_000;
 const RELEASED_WITHIN: u64 = 11 * 60_000;
 
 /// Interval between two checks, in milliseconds.
-const LOOK: u64 = 15_000;
+const CHECK_INTERVAL: u64 = 15_000;
 
 /// Interval between two checks of a short scenario, in milliseconds.
-const CLOSE_LOOK: u64 = 1_000;
+const SHORT_CHECK_INTERVAL: u64 = 1_000;
 
 impl World {
     /// No fault occurs from now on: every request is served where there is capacity, and no partition with an
@@ -46,12 +46,12 @@ impl World {
             }
         }
         let mut since = BTreeMap::new();
-        self.wait_until((PATIENCE, LOOK), "no orphans are left", |world| {
+        self.wait_until((PATIENCE, CHECK_INTERVAL), "no orphans are left", |world| {
             world.swept_in_time(&mut since)
         });
         let mut since = BTreeMap::new();
         self.wait_until(
-            (PATIENCE, LOOK),
+            (PATIENCE, CHECK_INTERVAL),
             "what is wanted is served, and nothing else is there",
             |world| {
                 world.gangs_release_in_time(&mut since);
@@ -78,7 +78,7 @@ impl World {
         for job in 0..self.jobs.len() {
             self.event_queue.add(0, Event::Fate(job, Fate::Delete));
         }
-        self.wait_until((PATIENCE, LOOK), "nothing is left", |world| {
+        self.wait_until((PATIENCE, CHECK_INTERVAL), "nothing is left", |world| {
             // Clients delete the objects that they created for an unknown owner.
             for key in world.left_by_strangers() {
                 let now = Time(world.timestamp());
@@ -94,7 +94,7 @@ impl World {
 
     /// Runs until this condition holds. It must hold before the deadline.
     pub(super) fn wait(&mut self, time: u64, what: &str, is_so: impl Fn(&World) -> bool) {
-        self.wait_until((time, CLOSE_LOOK), what, |world| {
+        self.wait_until((time, SHORT_CHECK_INTERVAL), what, |world| {
             let statuses = || world.api.list().map(|(_, one)| &one.object.status);
             (!is_so(world)).then(|| format!("{:?}", statuses().collect::<Vec<_>>()))
         });

@@ -19,7 +19,7 @@ const RUNS: u64 = 60_000;
 const SERVED_WITHIN: u64 = 300_000;
 
 /// Interval between two checks, in milliseconds.
-const LOOK: u64 = 5_000;
+const CHECK_INTERVAL: u64 = 5_000;
 
 /// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
@@ -55,6 +55,6 @@ fn served(world: &mut World, job: usize, old: Option<&str>) -> String {
         demand(now < end, LIVENESS, || {
             format!("nothing but {old:?} is offered: {object:?}")
         });
-        world.run_until(now + LOOK);
+        world.run_until(now + CHECK_INTERVAL);
     }
 }
