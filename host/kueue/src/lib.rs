@@ -53,7 +53,7 @@ use self::job::QueuedJob;
 use self::mirror::Due;
 use self::objects::Workload;
 use self::observed::{Key, Lookup, Observed};
-use self::plan::{Plan, Seen, Step};
+use self::plan::{ObservedJob, Plan, Step};
 
 /// Longest time of one reconcile.
 const DEADLINE: Duration = Duration::from_mins(1);
@@ -148,7 +148,7 @@ async fn step(context: &Context, key: &Key) -> Result<Option<Duration>, RequestE
 }
 
 /// Plans and executes the next step of a job. Without one, its condition is brought up to date.
-async fn of_job(context: &Context, seen: &Seen) -> Result<Option<Duration>, RequestError> {
+async fn of_job(context: &Context, seen: &ObservedJob) -> Result<Option<Duration>, RequestError> {
     let now = clock::now();
     let Plan {
         workload,

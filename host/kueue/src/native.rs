@@ -117,7 +117,7 @@ impl Reserved {
 
 /// State of a Workload.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ObservedWorkload {
     /// The Workload. `None`: it is gone, or became that of an IPUJob.
     pub workload: Option<Arc<Workload>>,
     /// The partitions of Workloads of this name.
@@ -165,7 +165,7 @@ impl From<Step> for Plan {
 /// Decides the next step for a Workload that belongs to no IPUJob. A Pod may have at most `max_ipus`.
 ///
 /// `None`: native Pods are not reconciled. Then no Pod would claim a partition, and none is created.
-pub fn plan(seen: &Seen, max_ipus: Option<u32>, now: Timestamp) -> Plan {
+pub fn plan(seen: &ObservedWorkload, max_ipus: Option<u32>, now: Timestamp) -> Plan {
     let workload = seen.workload.as_deref().filter(|one| is_reserved(one));
     let uid = workload.and_then(|one| one.metadata.uid.as_deref());
     let mut partitions = Vec::new();
@@ -192,7 +192,7 @@ fn is_reserved(workload: &Workload) -> bool {
 
 /// Decides on the admission check of a Workload with reserved quota.
 fn checked(
-    seen: &Seen,
+    seen: &ObservedWorkload,
     workload: &Workload,
     (partitions, max_ipus): (&[&Reserved], Option<u32>),
     now: Timestamp,

@@ -20,7 +20,7 @@ use crate::job::{QueuedJob, controlling_job};
 use crate::native::{self, Reserved, slots};
 use crate::objects::{AdmissionCheck, ResourceFlavor, ResourceFlavorSpec, Workload};
 use crate::partitions::JobPartition;
-use crate::plan::Seen;
+use crate::plan::ObservedJob;
 use crate::pod_sets::relevant;
 
 /// Key of a reconcile.
@@ -48,7 +48,7 @@ impl Display for Key {
 #[derive(Debug)]
 pub enum Lookup {
     /// It waits in a queue, or was admitted.
-    Queued(Box<Seen>),
+    Queued(Box<ObservedJob>),
     /// It waits in no queue: it is gone, or was never queued. These of its Workloads are left.
     Gone(Vec<Arc<Workload>>),
 }
@@ -104,9 +104,9 @@ impl Observed {
                 let orphan = (nobody(), change.key.1.clone());
                 let known = known.cloned();
                 workloads.update(orphan, None);
-                keys.extend(known.and_then(|one| concerned(&one, jobs)));
+                keys.extend(known.and_then(|one| affected_key(&one, jobs)));
             } else if let Some(one) = known.or(change.before.as_ref()) {
-                keys.extend(concerned(one, jobs));
+                keys.extend(affected_key(one, jobs));
             }
         }
         keys
@@ -208,7 +208,7 @@ impl Observed {
             );
             workloads.extend(inner.workloads.objects().get(&orphan).cloned());
         }
-        Lookup::Queued(Box::new(Seen {
+        Lookup::Queued(Box::new(ObservedJob {
             job: job.clone(),
             workloads,
             partitions: of_owner(inner.partitions.objects(), uid).cloned().collect(),
@@ -225,14 +225,14 @@ impl Observed {
     }
 
     /// State of a Workload that belongs to no IPUJob, or of its remains.
-    pub fn other_workload(&self, namespace: &str, name: &str) -> native::Seen {
+    pub fn other_workload(&self, namespace: &str, name: &str) -> native::ObservedWorkload {
         let inner = self.inner.lock();
         let key = (nobody(), format!("{namespace}/{name}").into());
         let is_of = |reserved: &&Reserved| {
             let owner = &reserved.of.job;
             (&*owner.namespace, &*owner.name) == (namespace, name)
         };
-        native::Seen {
+        native::ObservedWorkload {
             workload: inner.workloads.objects().get(&key).cloned(),
             partitions: inner
                 .reserved
@@ -274,7 +274,7 @@ fn full_name(workload: &Workload) -> Option<Box<str>> {
 }
 
 /// The reconcile that a Workload concerns: that of its job, of the job that names it, or its own.
-fn concerned(workload: &Workload, jobs: &Store<Uid, QueuedJob>) -> Option<Key> {
+fn affected_key(workload: &Workload, jobs: &Store<Uid, QueuedJob>) -> Option<Key> {
     let metadata = &workload.metadata;
     if let Some(job) = controlling_job(metadata) {
         return Some(Key::Job(Arc::new(job)));

@@ -26,7 +26,7 @@ use crate::updates;
 
 /// State of a job.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct ObservedJob {
     /// The job.
     pub job: QueuedJob,
     /// The Workloads that it controls, or the prebuilt one.
@@ -108,7 +108,7 @@ pub enum Step {
 }
 
 /// Decides the next step for a job.
-pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
+pub fn plan(seen: &ObservedJob, now: Timestamp) -> Plan {
     let job = &seen.job;
     let (workload, others) = select(seen);
     let Some(workload) = workload else {
@@ -141,7 +141,7 @@ pub fn plan(seen: &Seen, now: Timestamp) -> Plan {
 }
 
 /// Chooses the Workload of a job: the prebuilt one, else the one that fits, else the oldest. Returns the others too.
-fn select(seen: &Seen) -> (Option<Arc<Workload>>, Vec<Arc<Workload>>) {
+fn select(seen: &ObservedJob) -> (Option<Arc<Workload>>, Vec<Arc<Workload>>) {
     let job = &seen.job;
     let mut workloads = seen.workloads.clone();
     let is_prebuilt =
@@ -159,7 +159,7 @@ fn select(seen: &Seen) -> (Option<Arc<Workload>>, Vec<Arc<Workload>>) {
     (chosen, workloads)
 }
 
-fn without_workload(seen: &Seen) -> Option<Step> {
+fn without_workload(seen: &ObservedJob) -> Option<Step> {
     let job = &seen.job;
     // A job that was started before it was in a queue runs to its end.
     if job.end.is_some() || job.runs_unadmitted() {
@@ -173,7 +173,7 @@ fn without_workload(seen: &Seen) -> Option<Step> {
 }
 
 /// Decides on the end of the job or of its Workload. `None`: neither has ended.
-fn of_life(seen: &Seen, workload: &Workload) -> Option<Option<Step>> {
+fn of_life(seen: &ObservedJob, workload: &Workload) -> Option<Option<Step>> {
     let job = &seen.job;
     let is_in_use = !seen.partitions.is_empty();
     if workload.is(FINISHED) {
@@ -253,7 +253,7 @@ fn of_spec(job: &QueuedJob, workload: &Workload) -> Option<Step> {
 
 /// Decides on the admission of the Workload.
 fn of_quota(
-    seen: &Seen,
+    seen: &ObservedJob,
     workload: &Workload,
     now: Timestamp,
     requeue: &mut Option<Duration>,
@@ -297,7 +297,7 @@ fn of_quota(
     }
 }
 
-fn release_quota(seen: &Seen, workload: &Workload, reason: &str) -> Step {
+fn release_quota(seen: &ObservedJob, workload: &Workload, reason: &str) -> Step {
     Step::ReleaseQuota {
         is_retry: reason == "AdmissionCheck" && own_check(seen, workload).is_some(),
     }
@@ -305,7 +305,7 @@ fn release_quota(seen: &Seen, workload: &Workload, reason: &str) -> Step {
 
 /// Decides on a Workload that waits for the next attempt of its admission check.
 fn retried(
-    seen: &Seen,
+    seen: &ObservedJob,
     workload: &Workload,
     now: Timestamp,
     requeue: &mut Option<Duration>,
@@ -324,7 +324,7 @@ fn retried(
 }
 
 /// Returns the check of the operator on a Workload.
-fn own_check<'a>(seen: &Seen, workload: &'a Workload) -> Option<(&'a str, &'a Value)> {
+fn own_check<'a>(seen: &ObservedJob, workload: &'a Workload) -> Option<(&'a str, &'a Value)> {
     let mut checks = workload.checks().iter();
     checks.find_map(|check| {
         let name = check.get("name")?.as_str()?;
@@ -334,7 +334,7 @@ fn own_check<'a>(seen: &Seen, workload: &'a Workload) -> Option<(&'a str, &'a Va
 
 /// Decides on the admission checks of a Workload with reserved quota.
 fn checked(
-    seen: &Seen,
+    seen: &ObservedJob,
     workload: &Workload,
     now: Timestamp,
     requeue: &mut Option<Duration>,
@@ -383,7 +383,7 @@ fn has_status(job: &QueuedJob) -> bool {
 }
 
 /// Whether nothing of a suspended job is left that uses quota.
-fn is_released(seen: &Seen) -> bool {
+fn is_released(seen: &ObservedJob) -> bool {
     let job = &seen.job;
     job.is_elsewhere || (seen.partitions.is_empty() && job.has_settled)
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::job::QueuedJob;
 use crate::objects::{ResourceFlavorSpec, Workload};
 use crate::partitions::JobPartition;
-use crate::plan::Seen;
+use crate::plan::ObservedJob;
 
 /// A moment in tests.
 pub(crate) fn now() -> Timestamp {
@@ -123,17 +123,17 @@ pub(crate) fn ready() -> Value {
 }
 
 /// State of a job with the flavor `pool-a` and the AdmissionCheck `partitions`.
-pub(crate) fn seen(
+pub(crate) fn observed_job(
     job: QueuedJob,
     workloads: impl IntoIterator<Item = Workload>,
     partitions: Vec<JobPartition>,
-) -> Seen {
+) -> ObservedJob {
     let flavor: ResourceFlavorSpec = serde_json::from_value(json!({
         "nodeLabels": {"pool": "a"},
         "tolerations": [{"key": "ipu", "operator": "Exists"}],
     }))
     .unwrap();
-    Seen {
+    ObservedJob {
         job,
         workloads: workloads.into_iter().map(Arc::new).collect(),
         partitions,

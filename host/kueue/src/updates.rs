@@ -77,7 +77,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::samples::{job, reserve, seen, workload};
+    use crate::samples::{job, observed_job, reserve, workload};
 
     #[test]
     fn the_count_of_a_pod_set_includes_the_pods_of_an_instance_that_ended_before() {
@@ -87,7 +87,7 @@ mod tests {
             reserve(workload);
             workload["status"]["admission"]["podSetAssignments"][0]["count"] = json!(1);
         });
-        let seen = seen(job, [], vec![]);
+        let seen = observed_job(job, [], vec![]);
         let updates = updates(&workload, &seen.flavors).unwrap();
         assert_eq!(updates[0].count, Some(2));
     }
@@ -101,7 +101,7 @@ mod tests {
             workload["status"]["admissionChecks"] =
                 json!([{"name": "other", "state": "Ready", "podSetUpdates": [update]}]);
         });
-        let seen = seen(job, [], vec![]);
+        let seen = observed_job(job, [], vec![]);
         let updates = updates(&workload, &seen.flavors).unwrap();
         assert_eq!(updates[0].labels["a"], "b");
         assert_eq!(updates[0].count, Some(2));

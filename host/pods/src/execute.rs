@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use super::Context;
 use super::build;
-use super::observed::Seen;
+use super::observed::ObservedPod;
 use super::partition::{Partition, PartitionRef, State};
 use super::plan::Step;
 use super::pod::NativePod;
@@ -58,7 +58,7 @@ fn failed_to(action: &'static str) -> impl Fn(kube::Error) -> WriteError {
 /// Applies a step. Returns the content of the condition if the API server refuses the step.
 pub(super) async fn step(
     context: &Context,
-    seen: &Seen,
+    seen: &ObservedPod,
     step: Step,
 ) -> Result<Option<Report>, WriteError> {
     let done = match step {

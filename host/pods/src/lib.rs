@@ -130,7 +130,7 @@ async fn step(context: &Context, pod: &ObjectRef) -> Result<Option<Duration>, Wr
             let is_released = execute::release_of_gone(context, pod, &partition).await?;
             return Ok((!is_released).then_some(REFUSED));
         }
-        Lookup::Seen(seen) => seen,
+        Lookup::Found(seen) => seen,
     };
     let Plan { step, mut report } = plan::plan(&seen);
     let mut delay = None;

@@ -32,7 +32,7 @@ struct Inner {
 
 /// A Pod with the IPUPartitions that concern it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Seen {
+pub struct ObservedPod {
     /// The Pod.
     pub pod: NativePod,
     /// The IPUPartition that was created for it.
@@ -51,7 +51,7 @@ pub enum Lookup {
     /// No such native Pod is known; a partition may be left of it.
     Gone(Option<Box<Partition>>),
     /// The Pod.
-    Seen(Box<Seen>),
+    Found(Box<ObservedPod>),
 }
 
 impl Tracked<Uid> for NativePod {
@@ -149,7 +149,7 @@ impl Observed {
             }
             _ => None,
         };
-        Lookup::Seen(Box::new(Seen {
+        Lookup::Found(Box::new(ObservedPod {
             pod: pod.clone(),
             own,
             named,
@@ -207,13 +207,13 @@ mod tests {
     #[test]
     fn a_pod_is_seen_with_its_partition_and_the_partition_without_the_pod() {
         let (observed, now) = (listed(), Instant::now());
-        let Lookup::Seen(seen) = observed.get(&reference(), now) else {
+        let Lookup::Found(seen) = observed.get(&reference(), now) else {
             panic!("it was listed");
         };
         assert_eq!((seen.own, seen.named), (None, None));
         let made = observed.apply_partition_event(Event::Apply(partition(|_| {})));
         assert_eq!(names(&made), ["team/web"]);
-        let Lookup::Seen(seen) = observed.get(&reference(), now) else {
+        let Lookup::Found(seen) = observed.get(&reference(), now) else {
             panic!("it was listed");
         };
         assert!(seen.own.is_some());
@@ -237,15 +237,15 @@ mod tests {
         observed.expect_pod(&pod(later), now);
         assert_eq!(observed.get(&reference(), now), Lookup::CacheStale);
         observed.apply_pod_event(Event::Apply(pod(later)));
-        assert!(matches!(observed.get(&reference(), now), Lookup::Seen(_)));
+        assert!(matches!(observed.get(&reference(), now), Lookup::Found(_)));
         observed.expect_partition(partition(later), now);
         assert_eq!(observed.get(&reference(), now), Lookup::CacheStale);
         observed.apply_partition_event(Event::Apply(partition(later)));
-        assert!(matches!(observed.get(&reference(), now), Lookup::Seen(_)));
+        assert!(matches!(observed.get(&reference(), now), Lookup::Found(_)));
         observed.expect_pod(&pod(later), now);
         observed.expect_partition(partition(later), now);
         assert!(
-            matches!(observed.get(&reference(), now), Lookup::Seen(_)),
+            matches!(observed.get(&reference(), now), Lookup::Found(_)),
             "the watch was faster than the reply"
         );
         observed.expect_partition(
@@ -256,7 +256,7 @@ mod tests {
         );
         assert!(matches!(
             observed.get(&reference(), now + Duration::from_mins(2)),
-            Lookup::Seen(_)
+            Lookup::Found(_)
         ));
     }
 
@@ -284,7 +284,7 @@ mod tests {
             [""; 0]
         );
         let seen = |reference: &ObjectRef| match observed.get(reference, now) {
-            Lookup::Seen(seen) => seen,
+            Lookup::Found(seen) => seen,
             other => panic!("{other:?}"),
         };
         let found = seen(&reference());
@@ -333,7 +333,7 @@ mod tests {
         });
         let concerned = observed.apply_partition_event(Event::Apply(shared));
         assert_eq!(names(&concerned), ["team/web"]);
-        let Lookup::Seen(seen) = observed.get(&reference(), Instant::now()) else {
+        let Lookup::Found(seen) = observed.get(&reference(), Instant::now()) else {
             panic!("it was listed");
         };
         assert_eq!(seen.named.unwrap().name, "shared");

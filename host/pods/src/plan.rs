@@ -3,7 +3,7 @@
 use ipu_api::pod_request::PodRequest;
 
 use crate::claims::contradiction;
-use crate::observed::Seen;
+use crate::observed::ObservedPod;
 use crate::partition::{Partition, PartitionRef, State};
 use crate::pod::{NativePod, Stage};
 use crate::report::{self, Report};
@@ -56,8 +56,8 @@ impl Plan {
 }
 
 /// Decides the next step for a Pod.
-pub fn plan(seen: &Seen) -> Plan {
-    let Seen {
+pub fn plan(seen: &ObservedPod) -> Plan {
+    let ObservedPod {
         pod,
         own,
         named,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::check::State;
 use crate::pod_sets::relevant;
-use crate::samples::{admit, condition, now, reserve, seen as sample};
+use crate::samples::{admit, condition, now, observed_job, reserve};
 
 /// Most IPUs of a Pod, in tests.
 const MAX_IPUS: u32 = 48;
@@ -45,9 +45,9 @@ fn workload(change: impl FnOnce(&mut Value)) -> Workload {
 }
 
 /// Its state, with the flavor `pool-a` and the AdmissionCheck `partitions`.
-fn seen(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>) -> Seen {
-    let sample = sample(crate::samples::job(|_| {}), [], vec![]);
-    Seen {
+fn observed(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>) -> ObservedWorkload {
+    let sample = observed_job(crate::samples::job(|_| {}), [], vec![]);
+    ObservedWorkload {
         workload: workload.into().map(Arc::new),
         partitions,
         flavors: sample.flavors,
@@ -62,7 +62,7 @@ fn step(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>) -> Opt
 /// The plan at a time.
 fn planned(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>, at: &str) -> Plan {
     plan(
-        &seen(workload, partitions),
+        &observed(workload, partitions),
         Some(MAX_IPUS),
         at.parse().unwrap(),
     )
@@ -339,12 +339,12 @@ fn what_needs_no_partition_before_its_admission_is_answered_at_once() {
     for change in changes {
         assert_eq!(step(workload(change), vec![]), Some(at_once.clone()));
     }
-    let planned = plan(&seen(workload(|_| {}), vec![]), None, now());
+    let planned = plan(&observed(workload(|_| {}), vec![]), None, now());
     assert_eq!(planned.step, Some(at_once), "nobody would claim them");
     let unknown = workload(|workload| {
         workload["status"]["admission"]["podSetAssignments"][0]["flavors"]["cpu"] = json!("new");
     });
-    let planned = plan(&seen(unknown, vec![]), Some(MAX_IPUS), now());
+    let planned = plan(&observed(unknown, vec![]), Some(MAX_IPUS), now());
     assert_eq!((planned.step, planned.requeue), (None, Some(FLAVOR_DELAY)));
     let of_others = workload(|workload| workload["status"]["admissionChecks"] = json!([]));
     assert_eq!(step(of_others, vec![]), None);

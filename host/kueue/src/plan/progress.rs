@@ -2,12 +2,12 @@
 
 use ipu_api::queueing::WORKERS;
 
-use super::{Seen, Step};
+use super::{ObservedJob, Step};
 use crate::job::QueuedJob;
 use crate::objects::{ADMITTED, PODS_READY, ReclaimablePods, Workload};
 
 /// Workers that need no quota any more: the instance has ended or is not desired any more, and its partition is gone.
-pub(super) fn reclaimable(seen: &Seen, workload: &Workload) -> Vec<ReclaimablePods> {
+pub(super) fn reclaimable(seen: &ObservedJob, workload: &Workload) -> Vec<ReclaimablePods> {
     let job = &seen.job;
     let sets = &workload.spec.pod_sets;
     let Some(workers) = sets.iter().find(|one| one.name == WORKERS) else {

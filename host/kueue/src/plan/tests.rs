@@ -12,7 +12,9 @@ use crate::job::QueuedJob;
 use crate::mirror::{self, Due};
 use crate::objects::Workload;
 use crate::partitions::JobPartition;
-use crate::samples::{admit, condition, job, now, partition, ready, reserve, seen, workload};
+use crate::samples::{
+    admit, condition, job, now, observed_job, partition, ready, reserve, workload,
+};
 
 fn step(
     job: QueuedJob,
@@ -27,7 +29,7 @@ fn planned(
     workload: impl Into<Option<Workload>>,
     partitions: Vec<JobPartition>,
 ) -> Plan {
-    plan(&seen(job, workload.into(), partitions), now())
+    plan(&observed_job(job, workload.into(), partitions), now())
 }
 
 fn suspended() -> QueuedJob {
@@ -378,7 +380,7 @@ fn of_two_workloads_the_one_that_fits_stays() {
             workload["spec"]["podSets"][0]["count"] = json!(7);
         }),
     );
-    let plan = plan(&seen(suspended(), [other, fits], vec![]), now());
+    let plan = plan(&observed_job(suspended(), [other, fits], vec![]), now());
     assert_eq!(plan.step, Some(Step::DeleteWorkload));
     assert_eq!(plan.workload.unwrap().metadata.name.as_deref(), Some("old"));
 }

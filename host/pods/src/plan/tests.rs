@@ -9,7 +9,7 @@ use crate::samples::{native, offering, partition_ref};
 mod claimed;
 
 /// The step and the reason of a plan.
-fn decided(seen: &Seen) -> (Option<Step>, Option<String>) {
+fn decided(seen: &ObservedPod) -> (Option<Step>, Option<String>) {
     let Plan { step, report } = plan(seen);
     let reason = report.map(|report| {
         let far = "2030-01-01T00:00:00Z".parse().unwrap();
@@ -23,15 +23,15 @@ fn decided(seen: &Seen) -> (Option<Step>, Option<String>) {
     (step, reason)
 }
 
-fn check(cases: Vec<(&str, Seen, Option<Step>, Option<&str>)>) {
+fn check(cases: Vec<(&str, ObservedPod, Option<Step>, Option<&str>)>) {
     for (what, seen, step, reason) in cases {
         let expected = (step, reason.map(ToOwned::to_owned));
         assert_eq!(decided(&seen), expected, "{what}");
     }
 }
 
-fn seen(pod: NativePod, own: Option<Partition>) -> Seen {
-    Seen {
+fn observed(pod: NativePod, own: Option<Partition>) -> ObservedPod {
+    ObservedPod {
         pod,
         own,
         named: None,
@@ -51,8 +51,8 @@ fn full() -> State {
     State::Waiting(vec!["pod1:8090: full".to_owned()])
 }
 
-fn gated(change: impl FnOnce(&mut serde_json::Value), own: Option<State>) -> Seen {
-    seen(native(change), own.map(offering))
+fn gated(change: impl FnOnce(&mut serde_json::Value), own: Option<State>) -> ObservedPod {
+    observed(native(change), own.map(offering))
 }
 
 #[test]
@@ -107,12 +107,12 @@ fn a_gated_pod_says_why_it_waits() {
 }
 
 /// The Pod with this id, and its IPUPartition.
-fn running(id: &str, own: Option<State>) -> Seen {
-    seen(bound(id), own.map(offering))
+fn running(id: &str, own: Option<State>) -> ObservedPod {
+    observed(bound(id), own.map(offering))
 }
 
 /// The same, of a controller.
-fn replaced(id: &str, own: Option<State>) -> Seen {
+fn replaced(id: &str, own: Option<State>) -> ObservedPod {
     let mut seen = running(id, own);
     seen.pod.has_controller = true;
     seen
@@ -192,17 +192,17 @@ fn the_partition_goes_with_the_end_of_the_pod_whatever_it_requests_by_then() {
         check(vec![
             (
                 "ended",
-                seen(ended.clone(), Some(own.clone())),
+                observed(ended.clone(), Some(own.clone())),
                 Some(Step::Release(Box::new(own))),
                 None,
             ),
             (
                 "being released",
-                seen(ended.clone(), Some(releasing)),
+                observed(ended.clone(), Some(releasing)),
                 None,
                 None,
             ),
-            ("nothing left", seen(ended, None), None, None),
+            ("nothing left", observed(ended, None), None, None),
         ]);
     }
 }
@@ -223,8 +223,8 @@ fn shared(change: impl FnOnce(&mut Partition)) -> Partition {
     shared
 }
 
-fn with_named(pod: NativePod, named: Option<Partition>) -> Seen {
-    Seen {
+fn with_named(pod: NativePod, named: Option<Partition>) -> ObservedPod {
+    ObservedPod {
         pod,
         own: None,
         named,
@@ -239,32 +239,42 @@ fn an_existing_partition_is_used_only_in_the_namespace_of_its_owner_and_never_re
     let of_job = Some(shared(|one| one.owner.kind = "IPUJob".to_owned()));
     let of_pod = Some(shared(|one| one.is_of_pod = true));
     let of_workload = Some(shared(|one| one.is_of_workload = true));
-    let seen = with_named;
+    let observed = with_named;
     check(vec![
         (
             "ready",
-            seen(sharing("1"), Some(shared(|_| {}))),
+            observed(sharing("1"), Some(shared(|_| {}))),
             Some(Step::Bind(partition_ref("p-web"))),
             None,
         ),
         (
             "no such GCD",
-            seen(sharing("2"), Some(shared(|_| {}))),
+            observed(sharing("2"), Some(shared(|_| {}))),
             None,
             Some("InvalidRequest"),
         ),
-        ("missing", seen(sharing("0"), None), None, missing),
+        ("missing", observed(sharing("0"), None), None, missing),
         (
             "in another namespace",
-            seen(sharing("0"), theirs),
+            observed(sharing("0"), theirs),
             None,
             missing,
         ),
-        ("of an IPUJob", seen(sharing("0"), of_job), None, missing),
-        ("of another Pod", seen(sharing("0"), of_pod), None, missing),
+        (
+            "of an IPUJob",
+            observed(sharing("0"), of_job),
+            None,
+            missing,
+        ),
+        (
+            "of another Pod",
+            observed(sharing("0"), of_pod),
+            None,
+            missing,
+        ),
         (
             "of a Workload",
-            seen(sharing("0"), of_workload),
+            observed(sharing("0"), of_workload),
             None,
             missing,
         ),
@@ -279,27 +289,27 @@ fn a_pod_learns_what_becomes_of_the_partition_that_it_uses() {
     running.partition_id = Some("p-web".to_owned());
     let mut ended = running.clone();
     ended.stage = Stage::Ended;
-    let seen = with_named;
+    let observed = with_named;
     check(vec![
         (
             "broken",
-            seen(sharing("0"), Some(shared(broken))),
+            observed(sharing("0"), Some(shared(broken))),
             None,
             Some("WaitingForPartition"),
         ),
         (
             "lost",
-            seen(running.clone(), Some(shared(broken))),
+            observed(running.clone(), Some(shared(broken))),
             None,
             Some("PartitionLost"),
         ),
         (
             "running",
-            seen(running, Some(shared(|_| {}))),
+            observed(running, Some(shared(|_| {}))),
             None,
             Some("PartitionReady"),
         ),
-        ("ended", seen(ended, Some(shared(|_| {}))), None, None),
+        ("ended", observed(ended, Some(shared(|_| {}))), None, None),
     ]);
 }
 
@@ -307,7 +317,7 @@ fn a_pod_learns_what_becomes_of_the_partition_that_it_uses() {
 fn what_exists_for_others_is_not_told() {
     let theirs = Some(shared(|one| one.owner.namespace = "other".to_owned()));
     let of = |named| {
-        plan(&Seen {
+        plan(&ObservedPod {
             pod: sharing("0"),
             own: None,
             named,

@@ -23,9 +23,9 @@ fn admitted(change: impl FnOnce(&mut serde_json::Value)) -> NativePod {
 
 #[test]
 fn an_admitted_pod_claims_a_partition_of_its_workload_instead_of_requesting_one() {
-    let offered = |pod: NativePod| Seen {
+    let offered = |pod: NativePod| ObservedPod {
         claimable: Some(of_workload()),
-        ..seen(pod, None)
+        ..observed(pod, None)
     };
     let claim = || Some(Step::Claim(Box::new(of_workload())));
     let forming = Some("PartitionForming");
@@ -46,17 +46,17 @@ fn an_admitted_pod_claims_a_partition_of_its_workload_instead_of_requesting_one(
         ),
         (
             "nothing is left",
-            seen(admitted(|_| {}), None),
+            observed(admitted(|_| {}), None),
             Some(Step::Create(4)),
             forming,
         ),
         (
             "claimed",
-            seen(admitted(|_| {}), Some(claimed.clone())),
+            observed(admitted(|_| {}), Some(claimed.clone())),
             Some(Step::Bind(partition_ref("p-web"))),
             None,
         ),
-        ("ended", seen(ended, Some(claimed)), release, None),
+        ("ended", observed(ended, Some(claimed)), release, None),
     ]);
 }
 
