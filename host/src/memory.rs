@@ -13,7 +13,7 @@ use ipu_policies::{CONCURRENT_EVALUATIONS, matcher};
 use ipu_runtime::port::serve::{Limits, METRICS, PROBES, REST, SECURE_REST, WEBHOOKS};
 
 /// An idle process with ten thousand objects and the code of its guests: twice the figure in BENCHMARKS.md.
-const AT_REST: usize = 160 << 20;
+const IDLE: usize = 160 << 20;
 
 /// Native Pods in the cache of the controller, each with its IPUPartition.
 const NATIVE_PODS: usize = 10_000;
@@ -45,7 +45,7 @@ pub type Item = (&'static str, usize);
 /// The items of the controller.
 pub fn controller() -> Vec<Item> {
     vec![
-        ("at rest", AT_REST),
+        ("at rest", IDLE),
         ("native Pods", NATIVE_PODS * NATIVE_POD),
         // A growing buffer is copied, and the old half lives a moment longer.
         ("AdmissionReviews as they are sent", BODIES.total / 2 * 3),
@@ -69,7 +69,7 @@ pub fn vipu_proxy() -> Vec<Item> {
     let bodies =
         2 * (REST.connections.total * QUERY_MAX + SECURE_REST.connections.total * CREATE_MAX);
     vec![
-        ("at rest", AT_REST),
+        ("at rest", IDLE),
         ("bodies of the REST", bodies),
         ("requests of the REST", requests * REST_REQUEST),
         // Other replies have kilobytes, which are part of the idle process.

@@ -66,9 +66,9 @@ async fn a_reader_with_the_right_sees_the_phases_of_jobs_in_metrics() {
 
     let client = &fixture.client;
     let namespace = &fixture.namespace;
-    let authority = reader::authority(client, namespace, &format!("{service}-tls")).await;
+    let ca = reader::ca(client, namespace, &format!("{service}-tls")).await;
     let server = format!("{service}.{namespace}.svc");
-    let to = |token: &str| Reader::new(port, &server, &authority, token);
+    let to = |token: &str| Reader::new(port, &server, &ca, token);
     let nobody = to(&token(client, "metrics-nobody").await);
     let (status, text) = nobody.read().await;
     assert_eq!(status, 403, "{text}");
@@ -96,21 +96,21 @@ async fn a_reader_with_the_right_sees_the_phases_of_jobs_in_metrics() {
         })
     })
     .await;
-    prometheus_reads(port, &server, &authority, &token).await;
+    prometheus_reads(port, &server, &ca, &token).await;
 }
 
 /// A real Prometheus reads them as the ServiceMonitor configures, with exemplars.
-async fn prometheus_reads(port: u16, server: &str, authority: &str, token: &str) {
+async fn prometheus_reads(port: u16, server: &str, ca: &str, token: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
         fs::write(&path, text).unwrap();
         path
     };
-    let (authority, token) = (file("ca.crt", authority), file("token", token));
+    let (ca, token) = (file("ca.crt", ca), file("token", token));
     let config = json!({"scrape_configs": [{
         "job_name": "ipu-operator", "scheme": "https", "scrape_interval": "1s",
-        "tls_config": {"ca_file": authority, "server_name": server},
+        "tls_config": {"ca_file": ca, "server_name": server},
         "authorization": {"credentials_file": token},
         "static_configs": [{"targets": [format!("127.0.0.1:{port}")]}],
     }]});
@@ -180,11 +180,11 @@ async fn the_proxy_reports_partitions_and_ipus_beside_its_rest_api() {
         .once_in(&partition, ipu_api::ipupartition::PartitionPhase::Ready)
         .await;
     let (service, namespace) = ("ipu-operator-vipu-proxy", fixture::NAMESPACE);
-    let authority = reader::authority(&fixture.client, namespace, &format!("{service}-tls")).await;
+    let ca = reader::ca(&fixture.client, namespace, &format!("{service}-tls")).await;
     may_read(&fixture.client, "metrics-reader").await;
     let token = token(&fixture.client, "metrics-reader").await;
     let server = format!("{service}.{namespace}.svc");
-    let reader = Reader::new(fixture.secure_port, &server, &authority, &token);
+    let reader = Reader::new(fixture.secure_port, &server, &ca, &token);
     let controller = fixture::controller(&partition);
     let of = |name: &str, value: u32| {
         format!("\nipu_operator_{name}{{vipu_controller=\"{controller}\"}} {value}\n")

@@ -15,7 +15,7 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams};
 use serde_json::{Value, json};
 
-use self::caller::{Caller, SECRET, authority, grant, token};
+use self::caller::{Caller, SECRET, ca, grant, token};
 use crate::partition::fixture::{AUDIENCE, Fixture, NAMESPACE, id};
 
 /// The requested partition of these tests.
@@ -187,7 +187,7 @@ async fn only_live_tokens_for_this_audience_are_accepted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_new_certificate_is_served_without_a_restart() {
     let fixture = Fixture::start(&[16]).await;
-    let before = authority(&fixture).await;
+    let before = ca(&fixture).await;
     let old = Caller::new(&fixture, "none").await;
     assert_eq!(old.ask("GET", "/health", &Value::Null).await.status, 200);
     let secrets = Api::<Secret>::namespaced(fixture.client.clone(), NAMESPACE);
@@ -196,7 +196,7 @@ async fn a_new_certificate_is_served_without_a_restart() {
         .await
         .unwrap();
     eventually("there is another CA", async || {
-        Seen::when(authority(&fixture).await == before, |is_same| !is_same)
+        Seen::when(ca(&fixture).await == before, |is_same| !is_same)
     })
     .await;
     // The client trusts only the new CA.

@@ -106,7 +106,7 @@ impl Registry {
     }
 
     /// The certificate of its CA, in PEM.
-    pub fn authority(&self) -> PathBuf {
+    pub fn ca(&self) -> PathBuf {
         self.path("ca.crt")
     }
 
@@ -169,12 +169,12 @@ impl Registry {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         let key = KeyPair::generate()?;
-        let authority = params.self_signed(&key)?;
+        let ca = params.self_signed(&key)?;
         let issuer = Issuer::new(params, key);
         let key = KeyPair::generate()?;
         let server = CertificateParams::new(vec!["127.0.0.1".to_owned()])?;
         let server = server.signed_by(&key, &issuer)?;
-        write(&self.authority(), authority.pem())?;
+        write(&self.ca(), ca.pem())?;
         write(&self.path("tls.crt"), server.pem())?;
         write(&self.path("tls.key"), key.serialize_pem())?;
         Ok(())

@@ -14,7 +14,7 @@ pub struct Controller {
     /// `host:port`.
     pub name: String,
     /// Why it cannot serve the request whatever is free.
-    pub obstacle: Option<Obstacle>,
+    pub obstacle: Option<Blocker>,
     /// IPUs that it has, used or not.
     pub total: u32,
     /// IPUs in partitions of all owners.
@@ -27,7 +27,7 @@ pub struct Controller {
 
 /// Why a controller is passed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Obstacle {
+pub enum Blocker {
     /// It could never serve the request.
     Lasting(String),
     /// It may serve the request later.
@@ -61,8 +61,8 @@ pub fn choose(ipus: u32, controllers: &[Controller]) -> Choice {
                 }
                 continue;
             }
-            Some(Obstacle::Lasting(reason)) => reason,
-            Some(Obstacle::Passing(reason)) => {
+            Some(Blocker::Lasting(reason)) => reason,
+            Some(Blocker::Passing(reason)) => {
                 can_wait = true;
                 reason
             }
@@ -94,19 +94,19 @@ fn rank(ipus: u32, controller: &Controller) -> (u32, u32) {
     (smallest.unwrap_or(controller.largest_free), free)
 }
 
-fn obstacle(ipus: u32, controller: &Controller) -> Option<Obstacle> {
+fn obstacle(ipus: u32, controller: &Controller) -> Option<Blocker> {
     let Controller {
         total,
         used,
         largest_free: largest,
         ..
     } = controller;
-    if let Some(obstacle @ Obstacle::Lasting(_)) = &controller.obstacle {
+    if let Some(obstacle @ Blocker::Lasting(_)) = &controller.obstacle {
         return Some(obstacle.clone());
     }
     // A controller whose agents are not there yet has no IPUs, but may have some soon.
     if *total > 0 && *total < ipus {
-        return Some(Obstacle::Lasting(format!(
+        return Some(Blocker::Lasting(format!(
             "has {total} IPUs in all, fewer than the {ipus} requested"
         )));
     }
@@ -114,10 +114,10 @@ fn obstacle(ipus: u32, controller: &Controller) -> Option<Obstacle> {
         return Some(obstacle.clone());
     }
     if *total == 0 {
-        return Some(Obstacle::Passing("has no IPUs at present".to_owned()));
+        return Some(Blocker::Passing("has no IPUs at present".to_owned()));
     }
     (*largest < ipus).then(|| {
-        Obstacle::Passing(format!(
+        Blocker::Passing(format!(
             "{used} of its {total} IPUs are used, and the largest free partition is {largest}, \
              smaller than the {ipus} requested"
         ))

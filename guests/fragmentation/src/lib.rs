@@ -68,20 +68,20 @@ fn seen(
     let mut tried = attempts.iter().rev();
     let tried = tried.find(|attempt| attempt.controller == controller.name);
     let obstacle = if let Some((_, value)) = selected.filter(|(_, value)| value != label_value) {
-        Some(choice::Obstacle::Lasting(format!(
+        Some(choice::Blocker::Lasting(format!(
             "its nodes are labelled {label_key}={label_value}, and the Pods ask for \
              {label_key}={value}"
         )))
     } else if let Some(reason) = &controller.unreachable {
-        Some(choice::Obstacle::Passing(format!(
+        Some(choice::Blocker::Passing(format!(
             "does not answer: {reason}"
         )))
     } else if !controller.has_nodes {
-        Some(choice::Obstacle::Passing(format!(
+        Some(choice::Blocker::Passing(format!(
             "no node is labelled {label_key}={label_value}; label those that reach its IPUs"
         )))
     } else {
-        tried.map(|attempt| choice::Obstacle::Passing(format!("was tried: {}", attempt.reason)))
+        tried.map(|attempt| choice::Blocker::Passing(format!("was tried: {}", attempt.reason)))
     };
     let blocks = controller.free_blocks.iter();
     choice::Controller {

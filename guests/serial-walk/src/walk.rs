@@ -54,7 +54,7 @@ pub enum Decision {
 }
 
 /// Why a controller is passed over.
-enum Obstacle {
+enum Blocker {
     /// It could never serve the request.
     Lasting(String),
     /// It may serve the request later.
@@ -69,8 +69,8 @@ pub fn place(request: &Request, controllers: &[Controller], attempts: &[Attempt]
     for controller in controllers {
         let reason = match obstacle(request, controller, attempts) {
             None => return Decision::Try(controller.name.clone()),
-            Some(Obstacle::Lasting(reason)) => reason,
-            Some(Obstacle::Passing(reason)) => {
+            Some(Blocker::Lasting(reason)) => reason,
+            Some(Blocker::Passing(reason)) => {
                 can_wait = true;
                 reason
             }
@@ -91,7 +91,7 @@ pub fn place(request: &Request, controllers: &[Controller], attempts: &[Attempt]
     ))
 }
 
-fn obstacle(request: &Request, controller: &Controller, attempts: &[Attempt]) -> Option<Obstacle> {
+fn obstacle(request: &Request, controller: &Controller, attempts: &[Attempt]) -> Option<Blocker> {
     let Controller {
         label_key,
         label_value,
@@ -105,26 +105,26 @@ fn obstacle(request: &Request, controller: &Controller, attempts: &[Attempt]) ->
         .iter()
         .find(|(key, _)| key == label_key);
     if let Some((_, value)) = asked.filter(|(_, value)| value != label_value) {
-        return Some(Obstacle::Lasting(format!(
+        return Some(Blocker::Lasting(format!(
             "its nodes are labelled {label_key}={label_value}, and the Pods ask for \
              {label_key}={value}"
         )));
     }
     if let Some(reason) = &controller.unreachable {
-        return Some(Obstacle::Passing(format!("does not answer: {reason}")));
+        return Some(Blocker::Passing(format!("does not answer: {reason}")));
     }
     // Pods would wait for a node, and hold IPUs that others could use.
     if !controller.has_nodes {
-        return Some(Obstacle::Passing(format!(
+        return Some(Blocker::Passing(format!(
             "no node is labelled {label_key}={label_value}; label those that reach its IPUs"
         )));
     }
     // A controller whose agents are not there yet has no IPUs, but may have some soon.
     if *total == 0 {
-        return Some(Obstacle::Passing("has no IPUs at present".to_owned()));
+        return Some(Blocker::Passing("has no IPUs at present".to_owned()));
     }
     if *total < request.ipus {
-        return Some(Obstacle::Lasting(format!(
+        return Some(Blocker::Lasting(format!(
             "has {total} IPUs in all, fewer than the {} requested",
             request.ipus
         )));
@@ -133,13 +133,13 @@ fn obstacle(request: &Request, controller: &Controller, attempts: &[Attempt]) ->
         .iter()
         .rfind(|attempt| attempt.controller == controller.name);
     if let Some(attempt) = tried {
-        return Some(Obstacle::Passing(format!("was tried: {}", attempt.reason)));
+        return Some(Blocker::Passing(format!("was tried: {}", attempt.reason)));
     }
     if *largest >= request.ipus {
         return None;
     }
     let free = total.saturating_sub(*used);
-    Some(Obstacle::Passing(if free < request.ipus {
+    Some(Blocker::Passing(if free < request.ipus {
         format!(
             "{used} of its {total} IPUs are used, and the largest free partition is {largest}, \
              smaller than the {} requested",

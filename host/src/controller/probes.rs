@@ -18,7 +18,7 @@ pub enum Step {
     /// The webhooks serve with a certificate.
     WebhooksServing = 2,
     /// The webhook configurations contain the CA.
-    AuthorityKnown = 4,
+    CaRegistered = 4,
 }
 
 impl Step {
@@ -29,7 +29,7 @@ impl Step {
             "the webhooks have no certificate yet",
         ),
         (
-            Self::AuthorityKnown,
+            Self::CaRegistered,
             "the CA is not in the webhook configurations yet",
         ),
     ];

@@ -63,7 +63,7 @@ async fn keep(serving: &mut Serving, registration: &Registration, readiness: &Re
     loop {
         let pause = match round(serving, registration).await {
             Ok(()) => {
-                readiness.reached(Step::AuthorityKnown);
+                readiness.reached(Step::CaRegistered);
                 own(registration, &mut complaint).await;
                 CHECK_PERIOD
             }

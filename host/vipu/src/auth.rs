@@ -277,8 +277,8 @@ fn credential(content: &Content) -> Result<AsciiMetadataValue, AuthError> {
 /// TLS with these CAs and, if given, with the operator's own certificate.
 fn tls(ca: &Content, identity: Option<(&Content, &Content)>) -> Result<ClientTlsConfig, AuthError> {
     let mut roots = RootCertStore::empty();
-    for authority in certificates(ca)? {
-        roots.add(authority).map_err(|source| AuthError::Unusable {
+    for certificate in certificates(ca)? {
+        roots.add(certificate).map_err(|source| AuthError::Unusable {
             file: ca.file.clone(),
             rule: "each certificate in it must be a CA certificate",
             source,

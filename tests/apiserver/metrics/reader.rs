@@ -19,11 +19,11 @@ pub(super) struct Reader(Client);
 
 impl Reader {
     /// A reader with a token, who trusts this CA (PEM).
-    pub(super) fn new(port: u16, server: &str, authority: &str, token: &str) -> Self {
+    pub(super) fn new(port: u16, server: &str, ca: &str, token: &str) -> Self {
         let address = format!("https://127.0.0.1:{port}");
         let mut config = Config::new(address.parse().unwrap());
-        let authority = CertificateDer::from_pem_slice(authority.as_bytes());
-        config.root_cert = Some(vec![authority.unwrap().to_vec()]);
+        let ca = CertificateDer::from_pem_slice(ca.as_bytes());
+        config.root_cert = Some(vec![ca.unwrap().to_vec()]);
         config.tls_server_name = Some(server.to_owned());
         config.auth_info.token = Some(token.to_owned().into());
         Self(Client::try_from(config).unwrap())
@@ -46,7 +46,7 @@ impl Reader {
 }
 
 /// Returns the CA of a Secret that the operator creates.
-pub(super) async fn authority(client: &Client, namespace: &str, secret: &str) -> String {
+pub(super) async fn ca(client: &Client, namespace: &str, secret: &str) -> String {
     let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
     eventually("the certificate is made", async || {
         let secret = secrets.get_opt(secret).await.unwrap()?;

@@ -37,7 +37,7 @@ impl Caller {
     pub(super) async fn new(fixture: &Fixture, token: &str) -> Self {
         let address = format!("https://127.0.0.1:{}", fixture.secure_port);
         let mut config = Config::new(address.parse().unwrap());
-        config.root_cert = Some(vec![authority(fixture).await.to_vec()]);
+        config.root_cert = Some(vec![ca(fixture).await.to_vec()]);
         config.tls_server_name = Some(SERVER.to_owned());
         config.auth_info.token = Some(token.to_owned().into());
         Self(Client::try_from(config).unwrap())
@@ -68,7 +68,7 @@ impl Caller {
 }
 
 /// Returns the CA that the proxy has stored in its Secret.
-pub(super) async fn authority(fixture: &Fixture) -> CertificateDer<'static> {
+pub(super) async fn ca(fixture: &Fixture) -> CertificateDer<'static> {
     let secrets = Api::<Secret>::namespaced(fixture.client.clone(), NAMESPACE);
     eventually("the proxy has made its certificate", async || {
         let secret = secrets.get_opt(SECRET).await.unwrap()?;

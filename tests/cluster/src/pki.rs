@@ -30,13 +30,13 @@ pub enum PkiError {
 #[derive(Debug)]
 pub struct Pki {
     dir: PathBuf,
-    cluster: Authority,
-    front_proxy: Authority,
+    cluster: Ca,
+    front_proxy: Ca,
 }
 
 /// A self-signed CA.
 #[derive(Debug)]
-struct Authority {
+struct Ca {
     issuer: Issuer<'static, KeyPair>,
 }
 
@@ -55,8 +55,8 @@ impl Pki {
         make_dir(dir)?;
         let pki = Self {
             dir: dir.to_owned(),
-            cluster: Authority::make(dir, "ca")?,
-            front_proxy: Authority::make(dir, "front-proxy-ca")?,
+            cluster: Ca::make(dir, "ca")?,
+            front_proxy: Ca::make(dir, "front-proxy-ca")?,
         };
         let key = key("service-account")?;
         write(&service_account_key(dir), key.serialize_pem())?;
@@ -92,14 +92,14 @@ impl Pki {
 
     fn sign(
         &self,
-        authority: &Authority,
+        ca: &Ca,
         name: &str,
         mut params: CertificateParams,
     ) -> Result<Identity, PkiError> {
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         let key = key(name)?;
         let certificate = params
-            .signed_by(&key, &authority.issuer)
+            .signed_by(&key, &ca.issuer)
             .map_err(|source| failed(name, source))?;
         let identity = identity(&self.dir, name);
         write(&identity.certificate, certificate.pem())?;
@@ -108,7 +108,7 @@ impl Pki {
     }
 }
 
-impl Authority {
+impl Ca {
     fn make(dir: &Path, name: &str) -> Result<Self, PkiError> {
         let mut params = CertificateParams::default();
         subject(&mut params, &format!("ipu-operator-harness-{name}"), None);

@@ -133,7 +133,7 @@ pub async fn many_partitions(count: usize) -> Result<Many, LoadError> {
     proxy.record(&notebooks(1..half)).await?;
     proxy.record(&proxy.of_jobs(half..count).await?).await?;
     let ready = proxy.consumption()?;
-    let at_rest = proxy.at_rest().await?;
+    let at_rest = proxy.idle_consumption().await?;
     let sweep = proxy.once_swept(count).await?;
     Ok(Many {
         count,

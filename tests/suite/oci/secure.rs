@@ -26,7 +26,7 @@ struct Front {
     /// Host and port.
     host: String,
     /// The certificate in PEM.
-    authority: Vec<u8>,
+    ca: Vec<u8>,
 }
 
 impl Front {
@@ -43,7 +43,7 @@ impl Front {
             host: listener.local_addr().unwrap().to_string(),
             listener,
             acceptor: TlsAcceptor::from(Arc::new(config.unwrap())),
-            authority: own.cert.pem().into_bytes(),
+            ca: own.cert.pem().into_bytes(),
         }
     }
 
@@ -66,9 +66,9 @@ impl Front {
 }
 
 /// Fetches over TLS, as the operator does. Returns the component, or the error.
-async fn fetched(fake: &Fake, authority: Option<&[u8]>) -> Result<Vec<u8>, String> {
+async fn fetched(fake: &Fake, ca: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let access = Access {
-        authorities: authority.map(<[u8]>::to_vec),
+        authorities: ca.map(<[u8]>::to_vec),
         ..user()
     };
     let reference = fake.reference(":1");
@@ -82,13 +82,13 @@ async fn fetched(fake: &Fake, authority: Option<&[u8]>) -> Result<Vec<u8>, Strin
 #[tokio::test]
 async fn only_the_given_authority_is_trusted() {
     let front = Front::new().await;
-    let authority = front.authority.clone();
+    let ca = front.ca.clone();
     let fake = front.before(Fake::start(|_| None).await);
-    let bytes = fetched(&fake, Some(&authority)).await;
+    let bytes = fetched(&fake, Some(&ca)).await;
     assert_eq!(bytes, Ok(Content::new().component));
 
     let count = fake.requests().len();
-    let stranger = Front::new().await.authority;
+    let stranger = Front::new().await.ca;
     for others in [None, Some(&*stranger)] {
         let error = fetched(&fake, others).await.unwrap_err();
         assert!(error.contains("gave no answer to the request"), "{error}");
@@ -115,10 +115,10 @@ async fn with_tokens_of(front: Front, realm: &str) -> Fake {
 #[tokio::test]
 async fn user_and_password_go_to_a_server_of_tokens_over_tls_alone() {
     let front = Front::new().await;
-    let authority = front.authority.clone();
+    let ca = front.ca.clone();
     let realm = format!("https://{}/token", front.host);
     let fake = with_tokens_of(front, &realm).await;
-    let bytes = fetched(&fake, Some(&authority)).await;
+    let bytes = fetched(&fake, Some(&ca)).await;
     assert_eq!(bytes, Ok(Content::new().component));
     let shown = fake
         .requests()
@@ -129,9 +129,9 @@ async fn user_and_password_go_to_a_server_of_tokens_over_tls_alone() {
 
     let thief = Fake::start(|_| Some(Json(json!({"token": "good"})).into_response())).await;
     let front = Front::new().await;
-    let authority = front.authority.clone();
+    let ca = front.ca.clone();
     let fake = with_tokens_of(front, &format!("http://{}/token", thief.host)).await;
-    let error = fetched(&fake, Some(&authority)).await.unwrap_err();
+    let error = fetched(&fake, Some(&ca)).await.unwrap_err();
     assert!(error.contains("credentials go over https alone"), "{error}");
     assert!(thief.requests().is_empty(), "{:?}", thief.requests());
 }
@@ -148,9 +148,9 @@ async fn no_redirect_leads_from_tls_to_a_server_without() {
             path.ends_with(&end).then(|| moved(&format!("{to}{path}")))
         };
         let front = Front::new().await;
-        let authority = front.authority.clone();
+        let ca = front.ca.clone();
         let fake = front.before(Fake::start(answer).await);
-        let error = fetched(&fake, Some(&authority)).await.unwrap_err();
+        let error = fetched(&fake, Some(&ca)).await.unwrap_err();
         assert!(
             error.contains("a redirect to no address, or to one without TLS"),
             "{error}"

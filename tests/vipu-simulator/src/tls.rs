@@ -50,8 +50,8 @@ pub(super) fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
         None => builder.with_no_client_auth(),
         Some(file) => {
             let mut roots = RootCertStore::empty();
-            for authority in certificates(file)? {
-                roots.add(authority).map_err(TlsError::Server)?;
+            for certificate in certificates(file)? {
+                roots.add(certificate).map_err(TlsError::Server)?;
             }
             let verifier =
                 WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();

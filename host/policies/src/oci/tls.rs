@@ -10,7 +10,7 @@ use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
 /// Why a text has no CA certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum AuthorityError {
+pub enum CaError {
     /// There is no certificate in it.
     #[error("it holds no certificate in PEM (-----BEGIN CERTIFICATE-----)")]
     None,
@@ -21,7 +21,7 @@ pub enum AuthorityError {
 
 /// Builds the configuration with these CA certificates (PEM) alone, or by default with those of the system and of Mozilla.
 /// The image has no system certificates.
-pub(super) fn config(authorities: Option<&[u8]>) -> Result<ClientConfig, AuthorityError> {
+pub(super) fn config(authorities: Option<&[u8]>) -> Result<ClientConfig, CaError> {
     let roots = match authorities {
         Some(pem) => given(pem)?,
         None => public(),
@@ -32,15 +32,15 @@ pub(super) fn config(authorities: Option<&[u8]>) -> Result<ClientConfig, Authori
     Ok(config.with_root_certificates(roots).with_no_client_auth())
 }
 
-fn given(pem: &[u8]) -> Result<RootCertStore, AuthorityError> {
+fn given(pem: &[u8]) -> Result<RootCertStore, CaError> {
     let mut roots = RootCertStore::empty();
     for (number, certificate) in (1..).zip(CertificateDer::pem_slice_iter(pem)) {
-        let certificate = certificate.map_err(|_| AuthorityError::Broken(number))?;
+        let certificate = certificate.map_err(|_| CaError::Broken(number))?;
         let added = roots.add(certificate);
-        added.map_err(|_| AuthorityError::Broken(number))?;
+        added.map_err(|_| CaError::Broken(number))?;
     }
     if roots.is_empty() {
-        return Err(AuthorityError::None);
+        return Err(CaError::None);
     }
     Ok(roots)
 }
@@ -60,18 +60,15 @@ mod tests {
     fn authorities_are_read_or_named_as_broken() {
         let begin = "-----BEGIN CERTIFICATE-----";
         let end = "-----END CERTIFICATE-----";
-        assert_eq!(given(b"").unwrap_err(), AuthorityError::None);
+        assert_eq!(given(b"").unwrap_err(), CaError::None);
         let broken = format!("{begin}\nAAAA\n{end}\n");
-        assert_eq!(
-            given(broken.as_bytes()).unwrap_err(),
-            AuthorityError::Broken(1)
-        );
+        assert_eq!(given(broken.as_bytes()).unwrap_err(), CaError::Broken(1));
         let key = rcgen::KeyPair::generate().unwrap();
         let made = rcgen::CertificateParams::new(vec!["r.io".to_owned()]).unwrap();
         let pem = made.self_signed(&key).unwrap().pem();
         assert_eq!(given(pem.as_bytes()).unwrap().len(), 1);
         let second = given(format!("{pem}{broken}").as_bytes()).unwrap_err();
-        assert_eq!(second, AuthorityError::Broken(2));
+        assert_eq!(second, CaError::Broken(2));
     }
 
     #[test]

@@ -60,8 +60,8 @@ impl Author {
             Access::Plain => vec!["--plain-http".to_owned()],
             Access::Tls | Access::TlsWithUser => {
                 let folder = ["--docker-config".to_owned(), folder];
-                let authority = ["--ca-file".to_owned(), self.text("ca.crt")];
-                [folder, authority].concat()
+                let ca = ["--ca-file".to_owned(), self.text("ca.crt")];
+                [folder, ca].concat()
             }
         }
     }
@@ -140,7 +140,7 @@ impl Author {
         if self.access == Access::Plain {
             oci["plainHttp"] = json!(true);
         } else {
-            let pem = fs::read_to_string(self.registry.authority()).unwrap();
+            let pem = fs::read_to_string(self.registry.ca()).unwrap();
             oci["certificateAuthorities"] = json!({ "pem": pem });
         }
         if self.access == Access::TlsWithUser {

@@ -126,10 +126,10 @@ impl Proxy {
 
     /// Its median usage in the next three minutes. In this time, the API server closes idle connections, after 90 s,
     /// and there may be two sweeps.
-    pub(super) async fn at_rest(&self) -> Result<Consumption, LoadError> {
+    pub(super) async fn idle_consumption(&self) -> Result<Consumption, LoadError> {
         let begun = Instant::now();
         let mut seen = Vec::new();
-        until("three minutes of rest", PATIENCE, async || {
+        until("three idle minutes", PATIENCE, async || {
             seen.push(self.consumption()?);
             Ok::<_, LoadError>(if begun.elapsed() >= REST {
                 Seen::Yes(())

@@ -3,7 +3,7 @@
 use http::StatusCode;
 
 use crate::oci::http::HttpError;
-use crate::oci::tls::AuthorityError;
+use crate::oci::tls::CaError;
 
 /// Why a request to a registry failed.
 #[derive(Debug, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum RegistryError {
         "the CAs for {0} (spec.module.oci.certificateAuthorities of an IPUPolicy, or --ca-file) \
          cannot be used; give certificates in PEM"
     )]
-    Authorities(String, #[source] AuthorityError),
+    Authorities(String, #[source] CaError),
     /// There is no connection, or no complete response.
     #[error("{host} gave no answer to the request for {what}")]
     Unreachable {
