@@ -266,7 +266,7 @@ async fn run_as_leader(
         let context = Arc::new(Context::new(shared.clone(), leadership.clone()));
         tokio::select! {
             () = elector.renew_until_lost(&leadership) => {
-                shared.accounts.put_aside();
+                shared.accounts.deactivate();
                 tokio::spawn(async move { context.events.close().await });
                 continue;
             }

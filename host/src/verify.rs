@@ -18,7 +18,7 @@ use self::job::Progress;
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// Time limit of the job's deletion.
-const LEAVING: Duration = Duration::from_mins(1);
+const DELETION_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Options of the command.
 #[derive(Args, Clone, Debug)]
@@ -184,12 +184,12 @@ impl Verification<'_> {
                 sleep(PAUSE).await;
             }
         };
-        let seconds = LEAVING.as_secs();
+        let seconds = DELETION_TIMEOUT.as_secs();
         let late = |_| VerifyError::Left {
             name: name.clone(),
             seconds,
         };
-        timeout_at(Instant::now() + LEAVING, gone)
+        timeout_at(Instant::now() + DELETION_TIMEOUT, gone)
             .await
             .map_err(late)?
     }

@@ -32,7 +32,7 @@ async fn each_of_two_jobs_whose_names_differ_after_the_63rd_character_has_its_ow
     let owners = owners.into_iter().map(|found| found.spec.owner.name);
     assert_eq!(owners.collect::<Vec<_>>(), jobs);
     fixture.delete(&jobs[0]).await;
-    fixture.gone(&jobs[0]).await;
+    fixture.once_gone(&jobs[0]).await;
     fixture.partition_ready(0).await;
     let pod = fixture.pod_exists(&naming::worker(&jobs[1], 0)).await;
     assert_eq!(pod.owner_references()[0].name, jobs[1]);
@@ -40,7 +40,7 @@ async fn each_of_two_jobs_whose_names_differ_after_the_63rd_character_has_its_ow
     let message = "Successfully reconciled IPUJob";
     fixture.row(&jobs[1], "Running 1 1", message).await;
     fixture.delete(&jobs[1]).await;
-    fixture.gone(&jobs[1]).await;
+    fixture.once_gone(&jobs[1]).await;
     fixture.kill().await;
 }
 
@@ -52,7 +52,7 @@ async fn a_job_that_is_created_again_at_once_waits_for_the_objects_of_the_earlie
     fixture.partition_ready(0).await;
     fixture.pod_exists("mpi-worker-0").await;
     fixture.delete("mpi").await;
-    fixture.gone("mpi").await;
+    fixture.once_gone("mpi").await;
 
     // No garbage collector runs here: the objects of the first job still exist.
     fixture.submit(&parallel("mpi")).await;
@@ -72,7 +72,7 @@ async fn a_job_that_is_created_again_at_once_waits_for_the_objects_of_the_earlie
     let pod = fixture.pod_exists("mpi-worker-0").await;
     assert_eq!(Some(&pod.owner_references()[0].uid), second.as_ref());
     fixture.delete("mpi").await;
-    fixture.gone("mpi").await;
+    fixture.once_gone("mpi").await;
     fixture.kill().await;
 }
 
@@ -86,7 +86,7 @@ async fn a_job_can_be_deleted_while_it_starts_restarts_and_is_suspended() {
     })
     .await;
     fixture.delete("forms").await;
-    fixture.gone("forms").await;
+    fixture.once_gone("forms").await;
 
     let mut restarts = single("restarts");
     restarts["spec"]["restartPolicy"] = json!({"type": "OnFailure"});
@@ -98,7 +98,7 @@ async fn a_job_can_be_deleted_while_it_starts_restarts_and_is_suspended() {
         .row("restarts", "Pending 0 1", "restarting, not before ")
         .await;
     fixture.delete("restarts").await;
-    fixture.gone("restarts").await;
+    fixture.once_gone("restarts").await;
 
     fixture.submit(&single("rests")).await;
     fixture.partition_ready(0).await;
@@ -112,7 +112,7 @@ async fn a_job_can_be_deleted_while_it_starts_restarts_and_is_suspended() {
         .unwrap();
     fixture.row("rests", "Suspended 0 1", "suspended: ").await;
     fixture.delete("rests").await;
-    fixture.gone("rests").await;
+    fixture.once_gone("rests").await;
 
     assert!(fixture.partitions().await.is_empty());
     let pods = fixture.pods().list(&Default::default()).await.unwrap();
@@ -137,7 +137,7 @@ async fn removed_rights_of_a_job_are_created_again_at_once() {
     come_back_once_removed(&fixture).await;
     fixture.row("mpi", "Running 1 1", message).await;
     fixture.delete("mpi").await;
-    fixture.gone("mpi").await;
+    fixture.once_gone("mpi").await;
     fixture.kill().await;
 }
 

@@ -75,7 +75,7 @@ async fn a_single_worker_completes_and_is_deleted_without_a_trace() {
     }
 
     fixture.delete("hello").await;
-    fixture.gone("hello").await;
+    fixture.once_gone("hello").await;
     let left = fixture.pods().list(&ListParams::default()).await.unwrap();
     assert!(
         left.items.is_empty(),
@@ -133,7 +133,7 @@ async fn a_parallel_job_survives_a_controller_killed_at_every_step() {
     );
 
     fixture.delete("mpi").await;
-    fixture.gone("mpi").await;
+    fixture.once_gone("mpi").await;
     assert!(fixture.partitions().await.is_empty());
     fixture.kill().await;
 }
@@ -172,7 +172,7 @@ async fn a_worker_deleted_under_a_running_launcher_fails_the_job_though_it_ends_
         .row("mpi", "Failed 0 1", "worker mpi-worker-1 ")
         .await;
     fixture.delete("later").await;
-    fixture.gone("later").await;
+    fixture.once_gone("later").await;
     fixture.kill().await;
 }
 
@@ -221,7 +221,7 @@ async fn deleting_a_job_while_its_controller_is_down_reports_it_and_continues() 
         .patch(&name, &nobody, &Patch::Merge(back))
         .await
         .unwrap();
-    fixture.gone("web").await;
+    fixture.once_gone("web").await;
     fixture.kill().await;
 }
 
@@ -264,7 +264,7 @@ async fn objects_of_other_owners_are_named_and_never_changed() {
         .row("web", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
     fixture.delete("web").await;
-    fixture.gone("web").await;
+    fixture.once_gone("web").await;
 
     fixture.submit(&parallel("mpi")).await;
     fixture.partition_ready(0).await;
@@ -282,7 +282,7 @@ async fn objects_of_other_owners_are_named_and_never_changed() {
             .is_none()
     );
     fixture.delete("mpi").await;
-    fixture.gone("mpi").await;
+    fixture.once_gone("mpi").await;
     fixture.kill().await;
 }
 
@@ -313,9 +313,9 @@ async fn a_job_edited_past_the_schema_reports_it_and_delays_no_other_job() {
         )
         .await;
     fixture.delete("bad").await;
-    fixture.gone("bad").await;
+    fixture.once_gone("bad").await;
     fixture.delete("good").await;
-    fixture.gone("good").await;
+    fixture.once_gone("good").await;
     fixture.kill().await;
 }
 
@@ -337,7 +337,7 @@ async fn a_job_that_bypassed_the_webhooks_names_the_broken_rule_and_continues_wh
         .row("three", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
     fixture.delete("three").await;
-    fixture.gone("three").await;
+    fixture.once_gone("three").await;
     fixture.kill().await;
 }
 
@@ -373,7 +373,7 @@ async fn scale_moves_jobs_without_a_launcher_and_only_those() {
     assert!(selector.contains(labels::ROLE_LABEL), "{selector}");
     for name in ["web", "mpi"] {
         fixture.delete(name).await;
-        fixture.gone(name).await;
+        fixture.once_gone(name).await;
     }
     fixture.kill().await;
 }

@@ -148,7 +148,7 @@ impl JobFixture {
     }
 
     /// Waits until the IPUJob is gone.
-    pub(crate) async fn gone(&self, name: &str) {
+    pub(crate) async fn once_gone(&self, name: &str) {
         eventually("the IPUJob is gone", async || {
             Seen::when(self.jobs().get_opt(name).await.unwrap(), Option::is_none)
         })

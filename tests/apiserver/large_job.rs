@@ -91,7 +91,7 @@ async fn a_job_of_256_workers_runs_to_its_end_and_is_deleted() {
     assert!(created.iter().any(names_some), "{text}");
     assert!(created.contains(&"created Pod large-launcher"), "{text}");
     fixture.delete("large").await;
-    fixture.gone("large").await;
+    fixture.once_gone("large").await;
     passed("gone");
     assert!(fixture.partitions().await.is_empty());
     fixture.kill().await;

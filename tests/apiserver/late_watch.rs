@@ -86,7 +86,7 @@ async fn pods_that_the_watch_has_not_reported_are_created_once_and_keep_their_pa
     assert_eq!(first.uid(), still.uid());
 
     told.cancel();
-    fixture.gone("mpi").await;
+    fixture.once_gone("mpi").await;
     let pods = places(&requests, &Method::DELETE, "pods");
     let partitions = places(&requests, &Method::DELETE, "ipupartitions");
     assert_eq!(places(&requests, &Method::POST, "pods").len(), 2);
@@ -133,6 +133,6 @@ async fn while_pods_cannot_be_listed_no_job_is_read_and_a_metric_names_the_kind(
     let jobs = places(&requests, &Method::GET, "ipujobs");
     assert!(jobs[1] > let_through[0], "{jobs:?} {let_through:?}");
     fixture.delete("web").await;
-    fixture.gone("web").await;
+    fixture.once_gone("web").await;
     fixture.kill().await;
 }

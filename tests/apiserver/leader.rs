@@ -76,7 +76,7 @@ async fn jobs_continue_when_the_leader_is_lost_and_when_it_stops() {
         .row("one", "Completed 0 1", "All instances done")
         .await;
     fixture.delete("one").await;
-    fixture.gone("one").await;
+    fixture.once_gone("one").await;
     stop.cancel();
     third.await.unwrap();
 }

@@ -91,7 +91,7 @@ async fn a_running_job_completes_under_a_stricter_limit() {
         .await;
     for job in ["runs", "later"] {
         fixture.delete(job).await;
-        fixture.gone(job).await;
+        fixture.once_gone(job).await;
     }
     fixture.kill().await;
 }
@@ -132,7 +132,7 @@ async fn the_end_of_a_job_that_cannot_be_read_any_more_is_seen() {
         .await;
     no_partition_is_left(&fixture).await;
     fixture.delete("mpi").await;
-    fixture.gone("mpi").await;
+    fixture.once_gone("mpi").await;
     define(&fixture.client, &crd::ipujob()).await;
     fixture.kill().await;
 }
@@ -192,7 +192,7 @@ async fn a_worker_that_ran_beside_one_of_a_full_quota_is_followed_by_a_reset() {
         .await;
     assert_eq!(resets().await, 1);
     fixture.delete("pair").await;
-    fixture.gone("pair").await;
+    fixture.once_gone("pair").await;
     fixture.kill().await;
 }
 
@@ -288,6 +288,6 @@ async fn each_container_of_a_job_has_its_own_resources_or_those_of_the_limit_ran
         .row("mpi", "Running 1 1", "Successfully reconciled IPUJob")
         .await;
     fixture.delete("mpi").await;
-    fixture.gone("mpi").await;
+    fixture.once_gone("mpi").await;
     fixture.kill().await;
 }

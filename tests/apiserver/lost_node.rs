@@ -44,7 +44,7 @@ async fn the_pods_of_a_lost_node_are_force_deleted_and_the_job_continues() {
     let again = fixture.pod_exists("job-worker-0").await;
     assert_ne!(again.uid(), first);
     fixture.delete("job").await;
-    fixture.gone("job").await;
+    fixture.once_gone("job").await;
     let nodes: Api<Node> = Api::all(fixture.client.clone());
     nodes.delete(NODE, &deletion).await.unwrap();
     fixture.kill().await;

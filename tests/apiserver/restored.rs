@@ -24,11 +24,11 @@ async fn complete(installation: &Installation, name: &str) -> String {
     let id = installation.run_job(name).await;
     installation.ends(&format!("{name}-worker-0")).await;
     installation.once(name, JobState::Completed).await;
-    once_given_back(installation, name).await;
+    once_released(installation, name).await;
     id
 }
 
-async fn once_given_back(installation: &Installation, job: &str) {
+async fn once_released(installation: &Installation, job: &str) {
     eventually(&format!("the partition of {job} is released"), async || {
         let owners = installation
             .partitions()
@@ -69,7 +69,7 @@ async fn change_jobs(installation: &Installation) -> (Vec<String>, String) {
     }
     installation.ends("ends-worker-0").await;
     installation.once("ends", JobState::Completed).await;
-    once_given_back(installation, "ends").await;
+    once_released(installation, "ends").await;
     installation.delete_job("done").await;
     (short, installation.run_job("lost").await)
 }
@@ -122,7 +122,7 @@ async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twic
     ids.push(another.clone());
     // The completed job only reports its end: its deleted partition is not created again.
     installation.once("ends", JobState::Completed).await;
-    once_given_back(&installation, "ends").await;
+    once_released(&installation, "ends").await;
     installation.once("done", JobState::Completed).await;
     // No IPUPartition lists the partition of a job that the snapshot does not contain: the sweep removes it.
     once_formed(&installation, &[&kept, &another]).await;
@@ -134,7 +134,7 @@ async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twic
     let still = installation.pods().get("kept-worker-0").await.unwrap();
     assert_eq!(still.uid(), pod.uid());
     installation.once("kept", JobState::Running).await;
-    describe_what_became_of_them(&installation).await;
+    check_states(&installation).await;
 
     for job in ["kept", "given-back", "ends", "done", "lost"] {
         installation.delete_job(job).await;
@@ -145,7 +145,7 @@ async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twic
 
 /// Checks the descriptions: nothing special for the job that continued and for those that had ended, and a reason
 /// for the job that starts again.
-async fn describe_what_became_of_them(installation: &Installation) {
+async fn check_states(installation: &Installation) {
     for (job, parts) in [
         ("kept", &["Launcher Status: Running"][..]),
         ("ends", &["Launcher Status: Completed", "IPUJobSucceeded"]),

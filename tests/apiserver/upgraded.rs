@@ -69,7 +69,7 @@ async fn jobs_of_graphcores_crd_continue_under_ours_and_back_and_again() {
     assert_eq!(job.data["status"]["restartCount"], json!(0));
     for job in ["ran", "waits"] {
         fixture.delete(job).await;
-        fixture.gone(job).await;
+        fixture.once_gone(job).await;
     }
     fixture.kill().await;
 }

@@ -38,7 +38,7 @@ async fn a_job_is_run_to_completion_and_deleted() {
     let (said, ended) = verification.await.unwrap();
     ended.unwrap();
     assert!(said.ends_with("its partition was released\n"), "{said}");
-    fixture.gone("verify").await;
+    fixture.once_gone("verify").await;
 
     let failing = verify(&fixture, 60);
     fixture.partition_ready(0).await;
@@ -60,5 +60,5 @@ async fn without_a_controller_it_says_so() {
     let (_, ended) = verify(&fixture, 2).await.unwrap();
     let error = ended.unwrap_err().to_string();
     assert!(error.contains("has not looked at it yet"), "{error}");
-    fixture.gone("verify").await;
+    fixture.once_gone("verify").await;
 }

@@ -29,10 +29,10 @@ fn document(path: &str) -> String {
 }
 
 /// How a function takes a reason: the index of the argument, and the index in it if it is a tuple.
-type Place = (usize, Option<usize>);
+type ArgumentPosition = (usize, Option<usize>);
 
 /// The functions that take a reason, by name.
-type Parameters = BTreeMap<String, BTreeSet<Place>>;
+type Parameters = BTreeMap<String, BTreeSet<ArgumentPosition>>;
 
 /// Finds the functions that take a reason.
 #[derive(Default)]

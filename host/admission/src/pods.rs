@@ -57,12 +57,12 @@ pub(super) async fn reviewed(request: &mut AdmissionRequest, hooks: &Hooks<'_>) 
             decision: Decision::Patched(Patch(additions)),
             ..Answer::allowed()
         },
-        PodRequest::New(new) => asked(request, &new, additions, hooks).await,
+        PodRequest::New(new) => run_guests(request, &new, additions, hooks).await,
     }
 }
 
 /// The answer of the guests for a Pod that requests a new partition.
-async fn asked(
+async fn run_guests(
     request: &mut AdmissionRequest,
     new: &NewPartition,
     additions: Vec<PatchOperation>,

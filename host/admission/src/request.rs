@@ -278,8 +278,8 @@ pub fn read<T: AsRef<[u8]>>(
         ("AdmissionReview", "admission.k8s.io/v1beta1") => ReviewVersion::V1Beta1,
         _ => {
             return Err(RequestError::OtherKind {
-                kind: cut(review.kind),
-                api_version: cut(review.api_version),
+                kind: truncate(review.kind),
+                api_version: truncate(review.api_version),
             });
         }
     };
@@ -302,8 +302,8 @@ fn check(
     if request.kind.kind != reviewed.kind() || request.kind.group != reviewed.group() {
         return Err(RequestError::OtherObject {
             expected: reviewed,
-            kind: cut(request.kind.kind),
-            group: cut(request.kind.group),
+            kind: truncate(request.kind.kind),
+            group: truncate(request.kind.group),
         });
     }
     let operation = match request.operation.as_str() {
@@ -317,7 +317,7 @@ fn check(
         }
         Err(RequestError::NotAnObject {
             field,
-            operation: cut(request.operation.clone()),
+            operation: truncate(request.operation.clone()),
         })
     };
     if operation.is_some() {
@@ -345,7 +345,7 @@ fn check(
 }
 
 /// Cuts a text of the caller for a message.
-fn cut(text: String) -> String {
+fn truncate(text: String) -> String {
     if text.chars().count() <= 80 {
         return text;
     }

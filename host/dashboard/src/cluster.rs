@@ -9,7 +9,7 @@ use crate::projection::{Controller, Job, Partition, Policy};
 use crate::store::Store;
 
 /// Time for which an error of a watch is shown. A watch that fails again reports it again before.
-const TROUBLE: SignedDuration = SignedDuration::from_secs(60);
+const ERROR_AGE_MAX: SignedDuration = SignedDuration::from_secs(60);
 
 /// A kind that is watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, VariantArray)]
@@ -151,7 +151,7 @@ impl<V> Collection<V> {
     /// The missing information of this kind in a view.
     fn not_shown(&self, kind: Kind, now: Timestamp) -> Vec<String> {
         let (what, remedy) = (kind.plural(), kind.remedy());
-        let recent = |at: Timestamp| now.duration_since(at) < TROUBLE;
+        let recent = |at: Timestamp| now.duration_since(at) < ERROR_AGE_MAX;
         let trouble = self.trouble.as_ref().filter(|(at, _)| recent(*at));
         let trouble = trouble.map(|(_, words)| words.as_str());
         let right = match (&self.right, trouble) {

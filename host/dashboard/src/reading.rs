@@ -71,7 +71,7 @@ pub async fn around(client: &Client, partition: &IPUPartition) -> Around {
                 let is_owner = |pod: &Pod| pod.uid().as_deref() == Some(&*owner.uid);
                 around.pods = pod.into_iter().filter(is_owner).collect();
             }
-            Err(error) => around.not_shown.push(lack("the Pod", &error)),
+            Err(error) => around.not_shown.push(read_error("the Pod", &error)),
         }
         return around;
     }
@@ -86,7 +86,7 @@ pub async fn around(client: &Client, partition: &IPUPartition) -> Around {
     let jobs: Api<DynamicObject> = Api::namespaced_with(client.clone(), &owner.namespace, &kind);
     match jobs.get_opt(&owner.name).await {
         Ok(job) => around.job = job.filter(|job| job.uid().as_deref() == Some(&*owner.uid)),
-        Err(error) => around.not_shown.push(lack("the IPUJob", &error)),
+        Err(error) => around.not_shown.push(read_error("the IPUJob", &error)),
     }
     let pods: Api<Pod> = Api::namespaced(client.clone(), &owner.namespace);
     let of_job = ListParams::default().labels(&format!("{JOB_UID_LABEL}={}", owner.uid));
@@ -98,12 +98,12 @@ pub async fn around(client: &Client, partition: &IPUPartition) -> Around {
                 .is_some_and(|token| !token.is_empty());
             around.pods = page.items;
         }
-        Err(error) => around.not_shown.push(lack("the Pods", &error)),
+        Err(error) => around.not_shown.push(read_error("the Pods", &error)),
     }
     around
 }
 
-fn lack(what: &str, error: &kube::Error) -> String {
+fn read_error(what: &str, error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) if status.is_forbidden() => format!(
             "{what}: {} (an admin can bind the ClusterRole view in the namespace)",

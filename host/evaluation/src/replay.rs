@@ -151,7 +151,7 @@ enum Event {
     /// The job with this index ends.
     End(usize),
     /// A partition of its gang has waited long enough for the others.
-    Patience(usize),
+    GangTimeout(usize),
 }
 
 /// A replay in progress.
@@ -208,7 +208,7 @@ impl<'a, P: FnMut(u64, PlacementRequest) -> Decided> Run<'a, P> {
             self.events.pop();
             is_released |= match event {
                 Event::End(index) => self.end(index),
-                Event::Patience(index) => self.give_up(index, now),
+                Event::GangTimeout(index) => self.release_gang(index, now),
             };
         }
         is_released
@@ -234,7 +234,7 @@ impl<'a, P: FnMut(u64, PlacementRequest) -> Decided> Run<'a, P> {
     }
 
     /// The partitions of a gang are released and requested again if its other members find no capacity.
-    fn give_up(&mut self, index: usize, now: u64) -> bool {
+    fn release_gang(&mut self, index: usize, now: u64) -> bool {
         let job = &self.jobs[index];
         let Some(requested) = self.requested.get_mut(&index) else {
             return false;

@@ -40,7 +40,7 @@ enum Source {
 
 /// What is shown besides the rows.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lacks {
+pub(crate) struct Footer {
     source: Source,
     /// Notes about missing rights of the user.
     rights: Vec<String>,
@@ -52,22 +52,22 @@ pub(crate) struct Lacks {
 pub(crate) async fn once(
     connection: &Connection,
     view: &View,
-) -> Result<(Usage, Lacks), KubectlError> {
+) -> Result<(Usage, Footer), KubectlError> {
     let api = partitions(&connection.client);
     let all = match objects::<IPUPartition>(&api, "IPUPartitions").await? {
         Access::Allowed(all) => all,
         Access::Denied(words) => return Err(KubectlError::Denied(words)),
     };
-    let mut lacks = Lacks {
+    let mut footer = Footer {
         partitions: all.unreadable,
-        ..Lacks::default()
+        ..Footer::default()
     };
     let mut known = Vec::new();
     let mut nodes = Vec::new();
     if view.by == By::Controllers {
-        known = listed_controllers(connection, &mut lacks).await?;
-        if lacks.source == Source::Nothing {
-            nodes = listed_nodes(connection, &mut lacks).await?;
+        known = listed_controllers(connection, &mut footer).await?;
+        if footer.source == Source::Nothing {
+            nodes = listed_nodes(connection, &mut footer).await?;
         }
     }
     let counted = counted(
@@ -75,26 +75,26 @@ pub(crate) async fn once(
         &known.iter().collect::<Vec<_>>(),
         &nodes.iter().collect::<Vec<_>>(),
         view,
-        &lacks,
+        &footer,
     );
-    Ok((counted, lacks))
+    Ok((counted, footer))
 }
 
 /// The objects of the V-IPU controllers, if there are any and the user may list them.
 async fn listed_controllers(
     connection: &Connection,
-    lacks: &mut Lacks,
+    footer: &mut Footer,
 ) -> Result<Vec<VIPUController>, KubectlError> {
     match known_controllers(&connection.client).await? {
         Access::Allowed(all) => {
-            lacks.controllers = all.unreadable;
+            footer.controllers = all.unreadable;
             if !all.readable.is_empty() {
-                lacks.source = Source::Controllers;
+                footer.source = Source::Controllers;
             }
             Ok(all.readable)
         }
         Access::Denied(words) => {
-            lacks.rights.push(format!(
+            footer.rights.push(format!(
                 "STATUS, OTHERS and LARGEST-FREE are not known, because you may not list the VIPUControllers: {words}"
             ));
             Ok(Vec::new())
@@ -104,16 +104,16 @@ async fn listed_controllers(
 
 async fn listed_nodes(
     connection: &Connection,
-    lacks: &mut Lacks,
+    footer: &mut Footer,
 ) -> Result<Vec<Node>, KubectlError> {
     let nodes: Api<Node> = Api::all(connection.client.clone());
     match list(&nodes, ListParams::default(), "the nodes").await? {
         Access::Allowed(nodes) => {
-            lacks.source = Source::Nodes;
+            footer.source = Source::Nodes;
             Ok(nodes)
         }
         Access::Denied(words) => {
-            lacks.rights.push(format!(
+            footer.rights.push(format!(
                 "IPUS and FREE are not known, because you may not list the nodes: {words}"
             ));
             Ok(Vec::new())
@@ -121,17 +121,17 @@ async fn listed_nodes(
     }
 }
 
-/// Writes the use of IPUs after each change, until Ctrl-C or until the user loses a right. `lacks` comes from the first
+/// Writes the use of IPUs after each change, until Ctrl-C or until the user loses a right. `footer` comes from the first
 /// read.
 pub(crate) async fn watch(
     connection: &Connection,
     view: &View,
-    mut lacks: Lacks,
+    mut footer: Footer,
     out: &mut impl Write,
 ) -> Result<(), KubectlError> {
     let mut of_partitions = events(partitions(&connection.client));
-    let mut of_controllers = controller_events(connection, &lacks);
-    let mut of_nodes = node_events(connection, &lacks);
+    let mut of_controllers = controller_events(connection, &footer);
+    let mut of_nodes = node_events(connection, &footer);
     let mut known: Store<Option<IPUPartition>> = Store::default();
     let mut known_controllers: Store<Option<VIPUController>> = Store::default();
     let mut known_nodes: Store<Node> = Store::default();
@@ -158,16 +158,16 @@ pub(crate) async fn watch(
             }
             () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {
                 due = None;
-                lacks.partitions = known.values().filter(|one| one.is_none()).count();
-                lacks.controllers = known_controllers.values().filter(|one| one.is_none()).count();
+                footer.partitions = known.values().filter(|one| one.is_none()).count();
+                footer.controllers = known_controllers.values().filter(|one| one.is_none()).count();
                 let objects: Vec<_> = known_controllers.values().flatten().collect();
                 let nodes: Vec<_> = known_nodes.values().collect();
-                let counted = counted(known.values().flatten(), &objects, &nodes, view, &lacks);
+                let counted = counted(known.values().flatten(), &objects, &nodes, view, &footer);
                 show(&counted, view, &mut last, out)?;
                 continue;
             }
         }
-        let is_complete = match lacks.source {
+        let is_complete = match footer.source {
             Source::Controllers => known_controllers.is_listed(),
             Source::Nodes => known_nodes.is_listed(),
             Source::Nothing => true,
@@ -183,22 +183,22 @@ fn counted<'a>(
     controllers: &[&VIPUController],
     nodes: &[&Node],
     view: &View,
-    lacks: &Lacks,
+    footer: &Footer,
 ) -> Usage {
-    let capacities = match lacks.source {
+    let capacities = match footer.source {
         Source::Controllers => Capacities::Controllers(controllers),
         Source::Nodes => Capacities::Nodes(nodes),
         Source::Nothing => Capacities::Unknown,
     };
     let mut usage = usage(partitions, capacities, view.by, view.namespace.as_deref());
     let unreadable = [
-        (lacks.partitions, "IPUPartitions"),
-        (lacks.controllers, "VIPUControllers"),
+        (footer.partitions, "IPUPartitions"),
+        (footer.controllers, "VIPUControllers"),
     ];
     let unreadable = unreadable.into_iter().filter(|(number, _)| *number > 0);
     let unreadable = unreadable
         .map(|(number, kind)| format!("{number} {kind} cannot be read and are not counted"));
-    usage.notes = lacks.rights.iter().cloned().chain(unreadable).collect();
+    usage.notes = footer.rights.iter().cloned().chain(unreadable).collect();
     usage
 }
 
@@ -219,15 +219,15 @@ fn show(
     Ok(())
 }
 
-fn controller_events(connection: &Connection, lacks: &Lacks) -> Events<DynamicObject> {
-    if lacks.source != Source::Controllers {
+fn controller_events(connection: &Connection, footer: &Footer) -> Events<DynamicObject> {
+    if footer.source != Source::Controllers {
         return stream::pending().boxed();
     }
     events(controllers(&connection.client))
 }
 
-fn node_events(connection: &Connection, lacks: &Lacks) -> Events<Node> {
-    if lacks.source != Source::Nodes {
+fn node_events(connection: &Connection, footer: &Footer) -> Events<Node> {
+    if footer.source != Source::Nodes {
         return stream::pending().boxed();
     }
     let nodes: Api<Node> = Api::all(connection.client.clone());

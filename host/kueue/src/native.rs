@@ -235,7 +235,7 @@ fn checked(
                 Some(time.duration_since(now).unsigned_abs()),
             ),
         },
-        None => match lacking(partitions, &slots) {
+        None => match next_missing(partitions, &slots) {
             Some(step) => return step.into(),
             None => of_partitions(workload, partitions, &slots, now),
         },
@@ -276,7 +276,7 @@ fn admitted(workload: &Workload, partitions: &[&Reserved], now: Timestamp) -> Pl
 
 /// The next step until every slot has its partition: the release of one that does not fit, or the creation of those that
 /// are missing.
-fn lacking(partitions: &[&Reserved], slots: &[Slot]) -> Option<Step> {
+fn next_missing(partitions: &[&Reserved], slots: &[Slot]) -> Option<Step> {
     let of = |slot: &Slot| partitions.iter().find(|one| one.of.instance == slot.index);
     let is_outdated = |slot: &Slot| {
         let found = of(slot).filter(|one| one.is_left())?;

@@ -68,7 +68,7 @@ impl Recorder {
             match previous(&self.context.client).await {
                 Ok(mut accounts) => {
                     let store = &self.context.accounts;
-                    accounts.prefer_own(store.aside());
+                    accounts.prefer_own(store.inactive());
                     *store.accounts() = accounts;
                     return;
                 }

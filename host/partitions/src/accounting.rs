@@ -43,17 +43,17 @@ impl AccountStore {
 
     /// Puts the accounts of a replica that does not lead any more aside: another leader continues them, or this replica if it
     /// is the next one.
-    pub fn put_aside(&self) {
+    pub fn deactivate(&self) {
         let accounts = mem::take(&mut *self.accounts());
         // A leader that lost its lease before it had read the statuses has none.
         if accounts != Accounts::default() {
-            *self.aside.lock() = accounts;
+            *self.inactive.lock() = accounts;
         }
     }
 
     /// The accounts from when this replica led before.
-    pub(crate) fn aside(&self) -> Accounts {
-        self.aside.lock().clone()
+    pub(crate) fn inactive(&self) -> Accounts {
+        self.inactive.lock().clone()
     }
 
     /// The accounts, to read or to change them.

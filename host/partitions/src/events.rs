@@ -21,7 +21,7 @@ pub(super) enum Sweep {
 /// The event for the change from one status to the next, if any. Waiting is reported once, not with each change of the free
 /// IPUs.
 pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> Option<Event> {
-    if let Some((reason, message)) = state_unknown::to_mend(after)
+    if let Some((reason, message)) = state_unknown::to_fix(after)
         && state_unknown::of(before) != Some(reason)
     {
         return Some(warning(reason, message.to_owned()));

@@ -74,7 +74,7 @@ pub(super) fn of(status: &IPUPartitionStatus) -> Option<&'static str> {
 }
 
 /// Reason and message of the condition in a status, if they need an admin.
-pub(super) fn to_mend(status: &IPUPartitionStatus) -> Option<(&'static str, &str)> {
+pub(super) fn to_fix(status: &IPUPartitionStatus) -> Option<(&'static str, &str)> {
     let reason = of(status).filter(|reason| *reason != UNREACHABLE)?;
     let mut conditions = status.conditions.iter();
     let found = conditions.find(|one| one.type_ == STATE_UNKNOWN)?;
@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn what_an_admin_has_to_mend_is_told_until_it_is_known_again() {
+    fn what_an_admin_has_to_fix_is_told_until_it_is_known_again() {
         let now = Timestamp::UNIX_EPOCH;
         let down = || RemoteState::Unreachable("connection refused".to_owned());
         let denied = || RemoteState::Denied("no such user (Unauthenticated)".to_owned());
         let observations = knowing(vec![("p-1", down()), ("p-2", denied())]);
         let told = marked(&status(&["p-1", "p-2"]), &observations, now);
         assert_eq!(
-            to_mend(&told),
+            to_fix(&told),
             Some((
                 ACCESS_DENIED,
                 "whether pod1:8090 has partition p-2 is not known: no such user (Unauthenticated)"
@@ -135,7 +135,7 @@ mod tests {
             &knowing(vec![("p-1", down()), ("p-2", RemoteState::Absent)]),
             now,
         );
-        assert_eq!((of(&left), to_mend(&left)), (Some(UNREACHABLE), None));
+        assert_eq!((of(&left), to_fix(&left)), (Some(UNREACHABLE), None));
         let known = knowing(vec![
             ("p-1", RemoteState::Absent),
             ("p-2", RemoteState::Absent),

@@ -29,7 +29,7 @@ use course::{Course, Task};
 use lists::Holdings;
 
 /// Errors of one sweep that are logged individually.
-const ERRORS_TOLD: usize = 3;
+const ERRORS_LOGGED: usize = 3;
 
 /// Times of the sweep.
 #[derive(Clone, Copy, Debug)]
@@ -117,7 +117,7 @@ struct Swept {
 }
 
 fn report(errors: &[SweepError]) {
-    let first = errors.iter().take(ERRORS_TOLD);
+    let first = errors.iter().take(ERRORS_LOGGED);
     let first: Vec<String> = first.map(|error| chain(error)).collect();
     if !first.is_empty() {
         let count = errors.len();
@@ -139,7 +139,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
         }
     };
     let judged = std::mem::take(&mut held.suspects);
-    let ownerless = ownerless::gone(&context.client, judged).await;
+    let ownerless = ownerless::without_owner(&context.client, judged).await;
     let orphans = orphans::find_orphans(
         found.iter().map(Found::key),
         |id| held.ids.contains(&Uid::of(id)),

@@ -310,7 +310,7 @@ fn remove(
         }
     }
     let health = match remote_state {
-        RemoteState::Absent => return Ok(write(gone(status, attempt))),
+        RemoteState::Absent => return Ok(write(removed(status, attempt))),
         RemoteState::Unreachable(reason)
         | RemoteState::Denied(reason)
         | RemoteState::NotListed(reason) => {
@@ -338,7 +338,7 @@ fn remove(
 }
 
 /// A partition that never became active counts as refused, so the next attempt chooses another controller.
-fn gone(status: &IPUPartitionStatus, attempt: &Attempt) -> IPUPartitionStatus {
+fn removed(status: &IPUPartitionStatus, attempt: &Attempt) -> IPUPartitionStatus {
     let outcome = match attempt.reason {
         Some(_) => AttemptOutcome::Refused,
         None => AttemptOutcome::Removed,

@@ -93,7 +93,7 @@ where
         let answered = self.inner.call(request);
         let counted = answered.map(move |answer| {
             if let Ok(answer) = &answer {
-                clock::heard(answer.headers(), asked);
+                clock::adjust(answer.headers(), asked);
             }
             let code = answer.as_ref().map_or(0, |answer| answer.status().as_u16());
             let call = Call {

@@ -40,7 +40,7 @@ pub fn remaining(since: Timestamp, duration: SignedDuration, now: Timestamp) -> 
 }
 
 /// Reads the time of an answer. `asked` is the time of its request by the clock of this machine.
-pub fn heard(answer: &HeaderMap, asked: Timestamp) {
+pub fn adjust(answer: &HeaderMap, asked: Timestamp) {
     let date = answer.get(DATE).and_then(|date| date.to_str().ok());
     let Some(sent) = date.and_then(|date| DateTimeParser::new().parse_timestamp(date).ok()) else {
         return;
@@ -125,9 +125,9 @@ mod tests {
         let parsed = DateTimeParser::new().parse_timestamp(&date).unwrap();
         assert_eq!(parsed.as_second(), now.as_second());
         answer.insert(DATE, date.parse().unwrap());
-        heard(&answer, now);
+        adjust(&answer, now);
         answer.insert(DATE, "nonsense".parse().unwrap());
-        heard(&answer, now);
+        adjust(&answer, now);
         assert_eq!(ahead(), SignedDuration::ZERO);
     }
 }

@@ -48,7 +48,7 @@ pub async fn run(
     let served = port.serve_tls(routes, serving.tls(), closing.clone());
     readiness.reached(Step::WebhooksServing);
     let ending = async {
-        let rounds = keep(&mut serving, &registration, readiness);
+        let rounds = maintain(&mut serving, &registration, readiness);
         let _ = stop.run_until_cancelled(rounds).await;
         tokio::time::sleep(SHUTDOWN_DELAY).await;
         closing.cancel();
@@ -58,7 +58,7 @@ pub async fn run(
 }
 
 /// Maintains the certificate and the caBundles. It never returns.
-async fn keep(serving: &mut Serving, registration: &Registration, readiness: &Readiness) {
+async fn maintain(serving: &mut Serving, registration: &Registration, readiness: &Readiness) {
     let mut complaint = None;
     loop {
         let pause = match round(serving, registration).await {

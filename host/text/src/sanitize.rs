@@ -11,7 +11,7 @@ pub fn sanitize(text: &str, max: usize) -> String {
     let mut clean = String::with_capacity(text.len().min(max));
     for character in text.chars().map(shown) {
         if clean.len() + character.len_utf8() > max {
-            return cut(clean, max);
+            return truncate(clean, max);
         }
         clean.push(character);
     }
@@ -29,7 +29,7 @@ pub fn is_plain(character: char) -> bool {
     shown(character) == character
 }
 
-fn cut(mut text: String, max: usize) -> String {
+fn truncate(mut text: String, max: usize) -> String {
     let end = max.saturating_sub(CUT.len_utf8());
     text.truncate(text.floor_char_boundary(end));
     if text.len() + CUT.len_utf8() <= max {

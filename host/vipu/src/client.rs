@@ -171,8 +171,8 @@ impl VipuClient {
     async fn listing(&self) -> Result<(Vec<ListedPartition>, u32), VipuError> {
         let keep = |reply| {
             let partitions = model::listed(reply);
-            let most = self.inner.replies.keep(partitions.len());
-            model::cut(partitions, most)
+            let most = self.inner.replies.reserve(partitions.len());
+            model::truncate(partitions, most)
         };
         self.read(proto::ListPartitionsRequest::default(), keep)
             .await

@@ -150,7 +150,7 @@ impl Part {
     }
 
     /// Returns how many of the listed partitions may be kept. Those of the controller's previous list are dropped soon.
-    pub(super) fn keep(&self, listed: usize) -> usize {
+    pub(super) fn reserve(&self, listed: usize) -> usize {
         let (mut own, mut left) = (self.0.kept.lock(), self.0.all.0.kept.lock());
         *left += *own;
         *own = listed.saturating_sub(KEPT_EACH).min(*left);
@@ -282,13 +282,13 @@ mod tests {
     fn a_controller_that_lists_too_much_takes_nothing_of_what_is_kept_of_others() {
         let all = Replies::default();
         let (first, second) = (all.part(), all.part());
-        assert_eq!(first.keep(10), 10);
-        assert_eq!(first.keep(10_000), 10_000);
-        assert_eq!(first.keep(1 << 17), KEPT_EACH + PARTITIONS_MAX);
-        assert_eq!(second.keep(1 << 17), KEPT_EACH);
-        assert_eq!(second.keep(KEPT_EACH), KEPT_EACH);
+        assert_eq!(first.reserve(10), 10);
+        assert_eq!(first.reserve(10_000), 10_000);
+        assert_eq!(first.reserve(1 << 17), KEPT_EACH + PARTITIONS_MAX);
+        assert_eq!(second.reserve(1 << 17), KEPT_EACH);
+        assert_eq!(second.reserve(KEPT_EACH), KEPT_EACH);
         drop(first);
-        assert_eq!(second.keep(1_000), 1_000);
+        assert_eq!(second.reserve(1_000), 1_000);
         drop(second);
         assert_eq!(*all.0.kept.lock(), PARTITIONS_MAX);
     }

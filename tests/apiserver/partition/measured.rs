@@ -214,7 +214,7 @@ async fn the_replay_predicts_the_allocation_of_real_jobs_under_two_policies() {
     fixture.backfill_limit = BACKFILL_LIMIT;
     set_timings(&fixture);
     fixture.start_proxy().await;
-    let _coordinator = policy::coordinator(&fixture).await;
+    let _leader = policy::rollout_leader(&fixture).await;
     let controllers = controllers(&fixture);
     let jobs = part(&controllers);
     assert!(jobs.len() > 250, "{}", jobs.len());

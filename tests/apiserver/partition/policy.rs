@@ -25,7 +25,7 @@ use super::fixture::{Fixture, NAMESPACE, controller};
 use super::install::apply;
 
 /// The rollout leader of the controllers, until it is dropped.
-pub(super) async fn coordinator(fixture: &Fixture) -> DropGuard {
+pub(super) async fn rollout_leader(fixture: &Fixture) -> DropGuard {
     let release = ReleaseOptions {
         pod_name: Some("controller-0".to_owned()),
         namespace: NAMESPACE.to_owned(),
@@ -153,7 +153,7 @@ async fn best_fit_module(fixture: &Fixture) -> String {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     let mut fixture = Fixture::start(&[64, 8]).await;
-    let _coordinator = coordinator(&fixture).await;
+    let _leader = rollout_leader(&fixture).await;
     let digest = best_fit_module(&fixture).await;
 
     let first = placed(&fixture, "fits-before").await;

@@ -24,7 +24,7 @@ const LINES: usize = 12;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Arguments of kubectl, and the file of its output.
-const QUESTIONS: [(&str, &str); 3] = [
+const COMMANDS: [(&str, &str); 3] = [
     (
         "jobs.yaml",
         "get ipujobs,ipupartitions --all-namespaces --output yaml",
@@ -62,7 +62,7 @@ async fn write(settings: &Settings) {
         eprintln!("{error}");
         return;
     }
-    for (file, question) in QUESTIONS {
+    for (file, question) in COMMANDS {
         let mut kubectl = Command::new(bin(&settings.run).join("kubectl"));
         kubectl
             .arg("--kubeconfig")

@@ -45,7 +45,7 @@ impl Supervisor {
         let (started, result) = channel();
         let thread = thread::Builder::new()
             .name("supervisor".to_owned())
-            .spawn(move || keep(&programs, &started, &stopped))?;
+            .spawn(move || supervise(&programs, &started, &stopped))?;
         let ended = || io::Error::other("the thread that starts them ended");
         let running = result.recv().map_err(|_| ended())??;
         Ok(Self {
@@ -90,7 +90,7 @@ impl Drop for Supervisor {
 
 type Started = io::Result<Vec<(&'static str, Process)>>;
 
-fn keep(programs: &[Program], started: &Sender<Started>, stopped: &Receiver<()>) {
+fn supervise(programs: &[Program], started: &Sender<Started>, stopped: &Receiver<()>) {
     let mut children = Vec::new();
     let result = programs.iter().map(|program| {
         let child = start(program)?;

@@ -63,12 +63,12 @@ impl<'a> Hostile<'a> {
             self.put(other).await?;
         }
         let always = hostile::always(&hostile::many_objects(OBJECTS));
-        self.refused = keep(self.fixture, REFUSED, &hostile::defaulting(&always)).await?;
+        self.refused = store_module(self.fixture, REFUSED, &hostile::defaulting(&always)).await?;
         Ok(())
     }
 
     async fn put(&self, (name, module, spec): ActivePolicy) -> Result<(), Failed> {
-        let digest = keep(self.fixture, name, &module).await?;
+        let digest = store_module(self.fixture, name, &module).await?;
         policies::apply(self.fixture, name, with_module(spec, name, &digest)).await?;
         policies::once_active(self.fixture, name).await?;
         Ok(())
@@ -160,7 +160,7 @@ fn with_module(mut spec: Value, name: &str, digest: &str) -> Value {
 }
 
 /// Creates a ConfigMap with a module. Returns the module's digest.
-async fn keep(fixture: &Fixture, name: &str, module: &[u8]) -> Result<String, Failed> {
+async fn store_module(fixture: &Fixture, name: &str, module: &[u8]) -> Result<String, Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("policy.wasm");
     std::fs::write(&file, module)?;

@@ -255,7 +255,7 @@ pub fn rejecting() -> Vec<u8> {
 /// A placement policy that reports a failure, except for an owner whose name has six letters, as in the request of
 /// the self-test. The length is at byte 20 of the request.
 pub fn failing_placement() -> Vec<u8> {
-    placing(
+    placement_policy(
         r#"(data (i32.const 32) "\01\00\00\00\10\02\00\00\09\00\00\00")"#,
         "(select (i32.const 16) (i32.const 32)
            (i32.eq (i32.load offset=20 (local.get 0)) (i32.const 6)))",
@@ -265,11 +265,11 @@ pub fn failing_placement() -> Vec<u8> {
 /// A placement policy with a decision of this kind, and its value at address 40.
 fn deciding(kind: &str, data: &str) -> Vec<u8> {
     let data = format!(r#"(data (i32.const 36) "{kind}") {data}"#);
-    placing(&data, "(i32.const 32)")
+    placement_policy(&data, "(i32.const 32)")
 }
 
 /// A placement policy with this content of its memory, and the address of its answer.
-fn placing(data: &str, answer: &str) -> Vec<u8> {
+fn placement_policy(data: &str, answer: &str) -> Vec<u8> {
     let text = format!(
         r#"(module
           {MEMORY}

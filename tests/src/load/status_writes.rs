@@ -27,7 +27,7 @@ use sample::{status, training};
 const JOBS: usize = 4;
 
 /// Rounds of each way.
-const TURNS: usize = 10;
+const ROUNDS: usize = 10;
 
 /// The group of the definition as it is.
 const AS_IT_IS: &str = "graphcore.ai";
@@ -146,8 +146,8 @@ pub async fn status_writes(count: usize) -> Result<Vec<StatusWrites>, LoadError>
         };
         written.push((way, objects, none));
     }
-    let each = count.div_ceil(TURNS * JOBS);
-    for turn in 0..TURNS {
+    let each = count.div_ceil(ROUNDS * JOBS);
+    for turn in 0..ROUNDS {
         // No way always comes after the same one.
         written.rotate_left(turn);
         for (way, objects, sum) in &mut written {

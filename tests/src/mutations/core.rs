@@ -191,7 +191,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         instead: "                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
             })
             .or_else(|blocker| match remote_state {
-                RemoteState::Absent => Ok(write(gone(status, attempt))),
+                RemoteState::Absent => Ok(write(removed(status, attempt))),
                 _ => Err(blocker),
             });",
         found_by: FoundBy::Both,
@@ -199,8 +199,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a hidden partition counts as gone",
         file: UNSETTLED_ATTEMPTS,
-        text: "RemoteState::Absent => return Ok(write(gone(status, attempt))),",
-        instead: "RemoteState::Absent | RemoteState::Denied(_) => return Ok(write(gone(status, attempt))),",
+        text: "RemoteState::Absent => return Ok(write(removed(status, attempt))),",
+        instead: "RemoteState::Absent | RemoteState::Denied(_) => return Ok(write(removed(status, attempt))),",
         found_by: FoundBy::Bound(PAIRED),
     },
     Mutation {
@@ -358,11 +358,11 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a partition on a controller that has left the list counts as gone",
         file: UNSETTLED_ATTEMPTS,
-        text: "        RemoteState::Absent => return Ok(write(gone(status, attempt))),
+        text: "        RemoteState::Absent => return Ok(write(removed(status, attempt))),
         RemoteState::Unreachable(reason)
         | RemoteState::Denied(reason)
         | RemoteState::NotListed(reason) => {",
-        instead: "        RemoteState::Absent | RemoteState::NotListed(_) => return Ok(write(gone(status, attempt))),
+        instead: "        RemoteState::Absent | RemoteState::NotListed(_) => return Ok(write(removed(status, attempt))),
         RemoteState::Unreachable(reason) | RemoteState::Denied(reason) => {",
         found_by: FoundBy::Simulation(SAME_LIST),
     },

@@ -22,7 +22,7 @@ fn recorded(records: &[(Hook, Value, Answer)], digest: &str) -> (TempDir, PathBu
     written("recorded.jsonl", lines.collect::<String>().as_bytes())
 }
 
-fn placing(ipus: u32) -> Value {
+fn placement_call(ipus: u32) -> Value {
     json!({
         "request": {"namespace": "n", "owner": "o", "ipus": ipus, "gcds": 1},
         "controllers": [
@@ -34,7 +34,7 @@ fn placing(ipus: u32) -> Value {
 
 fn tried(ipus: u32, controller: &str) -> (Hook, Value, Answer) {
     let decision = Answer::Decision(Decision::Try(controller.to_owned()));
-    (Hook::Placement, placing(ipus), decision)
+    (Hook::Placement, placement_call(ipus), decision)
 }
 
 /// The output without digests and fuel, which differ after every change of a guest.

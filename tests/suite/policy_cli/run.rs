@@ -11,7 +11,7 @@ fn ran(arguments: &[&str]) -> Value {
     serde_json::from_str(&printed).unwrap()
 }
 
-fn placing(controller: &str) -> Value {
+fn placement_call(controller: &str) -> Value {
     json!({
         "request": {"namespace": "n", "owner": "o", "ipus": 4, "gcds": 1},
         "controllers": [
@@ -23,7 +23,10 @@ fn placing(controller: &str) -> Value {
 #[test]
 fn the_built_in_walk_chooses_and_is_followed() {
     let walk = guests().join("serial-walk.wasm");
-    let (_folder, request) = written("request.json", placing("pod1:8090").to_string().as_bytes());
+    let (_folder, request) = written(
+        "request.json",
+        placement_call("pod1:8090").to_string().as_bytes(),
+    );
     let report = ran(&[text(&walk), "--request", text(&request)]);
     assert_eq!(report["world"], json!("placement"));
     assert_eq!(report["answer"], json!({"try": "pod1:8090"}));

@@ -127,7 +127,7 @@ async fn huge_texts_are_cut_and_empty_ones_are_harmless() {
 }
 
 /// Returns everything that the client reports about a controller, as text.
-async fn everything_told(client: &VipuClient) -> Vec<String> {
+async fn all_texts(client: &VipuClient) -> Vec<String> {
     let failed = |error: VipuError| error.reason();
     vec![
         client.version().await.unwrap_or_else(failed),
@@ -149,7 +149,7 @@ async fn everything_told(client: &VipuClient) -> Vec<String> {
 async fn no_text_of_a_controller_controls_a_terminal() {
     let (simulator, client) = fixture().await;
     lie(&simulator, Lie::HostileTexts);
-    let mut told = everything_told(&client).await;
+    let mut told = all_texts(&client).await;
     for code in [
         CodeName::FailedPrecondition,
         CodeName::Internal,
@@ -163,7 +163,7 @@ async fn no_text_of_a_controller_controls_a_terminal() {
             }),
             ..Order::default()
         });
-        told.extend(everything_told(&client).await);
+        told.extend(all_texts(&client).await);
     }
     for told in told {
         assert!(told.chars().all(is_plain), "{told:?}");

@@ -18,7 +18,7 @@ use crate::store;
 use crate::users::{USER_ID, Users};
 
 /// How often a call checks whether its work was ended early.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The state of the simulator.
 #[derive(Debug)]
@@ -131,7 +131,7 @@ impl Server {
             if left.is_zero() || self.with(|world, now| world.pod.is_idle(id, now)) {
                 return;
             }
-            tokio::time::sleep(left.min(LOOK)).await;
+            tokio::time::sleep(left.min(CHECK_INTERVAL)).await;
         }
     }
 

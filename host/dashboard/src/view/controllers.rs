@@ -75,7 +75,7 @@ pub fn controllers(
         match listed.get(address) {
             Some(controller) => {
                 let known = cluster.partitions.is_known();
-                blocks.extend(rest(controller, &blocks, known, smallest));
+                blocks.extend(remaining_blocks(controller, &blocks, known, smallest));
                 ControllerRow {
                     controller: (*controller).clone(),
                     total: Some(controller.ipus.total),
@@ -114,7 +114,7 @@ fn blocks(cluster: &Cluster, address: &str, partitions: &[&Partition]) -> Vec<Bl
 }
 
 /// The IPUs in no known partition, so that all blocks add up to the IPUs of the V-IPU controller.
-fn rest(
+fn remaining_blocks(
     controller: &Controller,
     blocks: &[Block],
     partitions_known: bool,

@@ -170,7 +170,7 @@ impl<P: FnMut(u64, PlacementRequest) -> Decided> Run<'_, P> {
             (job.duration, Event::End(index))
         } else {
             let patience = self.settings.gang_patience.as_secs();
-            (patience, Event::Patience(index))
+            (patience, Event::GangTimeout(index))
         };
         self.events
             .push(Reverse((now.saturating_add(after), event)));

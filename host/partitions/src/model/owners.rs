@@ -37,7 +37,7 @@ impl Small {
     pub(super) fn job(&self, key: Key) -> Job {
         let (name, uid) = (format!("job-{key}"), format!("job-uid-{key}"));
         let mut job = Job::new(name, uid, self.bound.wanted[key], 1);
-        job.is_stranger = self.bound.careless;
+        job.is_foreign = self.bound.careless;
         job
     }
 

@@ -246,7 +246,7 @@ impl Small {
         let missing = Arc::make_mut(&mut state.missing);
         missing.check(before, after, grace, now);
         for id in &task.evidence.unreachable {
-            missing.not_asked(id);
+            missing.mark_unread(id);
         }
         state.ledger().status_written(&StatusWrite {
             ticket: ticket(who, key),

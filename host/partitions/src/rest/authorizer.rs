@@ -143,7 +143,7 @@ impl Authorizer {
         let params = PostParams::default();
         let asked = tokio::time::timeout(API_TIMEOUT, reviews.create(&params, &review)).await;
         let reviewed = asked.map_err(|_| api_error::timeout(action))?;
-        let reviewed = reviewed.map_err(|error| asked_in_vain(action, &error))?;
+        let reviewed = reviewed.map_err(|error| failed_review(action, &error))?;
         let status = reviewed.status.unwrap_or_default();
         let ours = self.audience.as_ref().is_none_or(|audience| {
             let audiences = status.audiences.as_ref();
@@ -201,7 +201,7 @@ impl Authorizer {
         let params = PostParams::default();
         let asked = tokio::time::timeout(API_TIMEOUT, reviews.create(&params, &review)).await;
         let reviewed = asked.map_err(|_| api_error::timeout(action))?;
-        let reviewed = reviewed.map_err(|error| asked_in_vain(action, &error))?;
+        let reviewed = reviewed.map_err(|error| failed_review(action, &error))?;
         let status = reviewed.status.unwrap_or_default();
         if status.allowed && status.denied != Some(true) {
             Ok(())
@@ -217,7 +217,7 @@ impl Authorizer {
 }
 
 /// The problem of a failed review, which says nothing about the user.
-fn asked_in_vain(action: &str, error: &kube::Error) -> Problem {
+fn failed_review(action: &str, error: &kube::Error) -> Problem {
     let problem = api_error::problem(action, error);
     Problem {
         faults: Vec::new(),

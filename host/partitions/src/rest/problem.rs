@@ -33,7 +33,7 @@ pub struct Fault {
 impl Fault {
     /// A fault of `field`, which holds `value` and breaks `rule`.
     pub fn new(field: &str, value: &str, rule: &str) -> Self {
-        let (field, rule) = (cut(field, FIELD_MAX), cut(rule, RULE_MAX));
+        let (field, rule) = (truncate(field, FIELD_MAX), truncate(rule, RULE_MAX));
         let value = shown(value);
         Fault {
             message: format!("{field} is {value}; it must be {rule}"),
@@ -237,10 +237,10 @@ pub fn shown(text: &str) -> String {
     if text.is_empty() {
         return "empty".to_owned();
     }
-    cut(text, SHOWN_MAX)
+    truncate(text, SHOWN_MAX)
 }
 
-fn cut(text: &str, max: usize) -> String {
+fn truncate(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),

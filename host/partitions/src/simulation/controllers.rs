@@ -281,7 +281,7 @@ impl Controller {
     }
 
     /// Whether a partition is being removed.
-    pub(crate) fn is_going(&self, id: &str) -> bool {
+    pub(crate) fn is_removing(&self, id: &str) -> bool {
         let made = self.made.get(id);
         made.is_some_and(|made| made.operation == OperationState::Removing)
     }

@@ -213,15 +213,15 @@ impl World {
             }
             CallFault::RequestLost => {
                 self.cover(CoveragePoint::RequestLost);
-                self.give_up(&call, patience);
+                self.time_out(&call, patience);
             }
             CallFault::ReplyLost => {
                 self.cover(CoveragePoint::ReplyLost);
                 self.event_queue.add(way.min(patience), Event::Arrive(deaf));
-                self.give_up(&call, patience);
+                self.time_out(&call, patience);
             }
             CallFault::Late => {
-                self.give_up(&call, patience);
+                self.time_out(&call, patience);
                 let most = self.rng.pick(&[50, 2_000, 120_000]);
                 let delay = patience + self.rng.between(1, most);
                 let late = Call {
@@ -249,7 +249,7 @@ impl World {
     }
 
     /// The call times out for the caller.
-    fn give_up(&mut self, call: &Call, patience: u64) {
+    fn time_out(&mut self, call: &Call, patience: u64) {
         let error = Err("deadline exceeded".to_owned());
         if let Some(ticket) = call.caller {
             let reply = Reply::observed(call.observation(error, false));
@@ -320,7 +320,7 @@ impl World {
         let task = self.replicas[ticket.who].tasks.get(&ticket.key);
         if let Some(task) = task {
             for id in &task.evidence.unreachable {
-                self.missing.not_asked(id);
+                self.missing.mark_unread(id);
             }
             let written = StatusWrite {
                 ticket,

@@ -95,7 +95,7 @@ impl World {
             23 => self.controller_leaves(),
             24 => self.controller_is_renamed(),
             25 => self.clock_is_set_back(),
-            _ => self.reset_is_asked(),
+            _ => self.request_reset(),
         }
     }
 
@@ -342,12 +342,12 @@ impl World {
         let Some(key) = self.some_object() else {
             return;
         };
-        let is_stranger = self.jobs[job_of(key)].is_stranger;
+        let is_foreign = self.jobs[job_of(key)].is_foreign;
         let is_deleted = self
             .api
             .get(key)
             .is_some_and(|stored| api_server::is_deleted(&stored.object));
-        if !is_stranger || is_deleted {
+        if !is_foreign || is_deleted {
             return;
         }
         self.cover(CoveragePoint::Moved);
@@ -357,7 +357,7 @@ impl World {
         self.repair_later(pause, Repair::Restored(key));
     }
 
-    fn reset_is_asked(&mut self) {
+    fn request_reset(&mut self) {
         if let Some(key) = self.some_object() {
             self.note(|| format!("a reset of {} is asked for by hand", self.name(key)));
             self.ask_reset(key);

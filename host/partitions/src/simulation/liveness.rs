@@ -80,11 +80,11 @@ impl World {
         }
         self.wait_until((PATIENCE, CHECK_INTERVAL), "nothing is left", |world| {
             // Clients delete the objects that they created for an unknown owner.
-            for key in world.left_by_strangers() {
+            for key in world.left_by_foreign_owners() {
                 let now = Time(world.timestamp());
                 world.api.delete(key, now);
             }
-            world.leftover()
+            world.first_remaining()
         });
         for (controller, id) in &self.foreign {
             let is_there = self.controllers[*controller].made.contains_key(id);
@@ -131,7 +131,7 @@ impl World {
         let job = &self.jobs[job_of(key)];
         if !job.is_there() {
             // No controller manages the objects of an unknown owner that has ended.
-            return (!job.is_stranger).then(|| "its owner is gone".to_owned());
+            return (!job.is_foreign).then(|| "its owner is gone".to_owned());
         }
         if api_server::is_deleted(object) {
             return Some(format!("it goes: {:?}", object.status));
@@ -261,22 +261,22 @@ impl World {
         let held: BTreeSet<String> = sim_adapter::held(objects.chain(self.api.moved()));
         let ours = self.ours().into_iter();
         let ours = ours.filter(|(_, id)| self.ledger.is_of_this_cluster(id));
-        ours.filter(|(controller, id)| !held.contains(*id) && !self.is_going(*controller, id))
+        ours.filter(|(controller, id)| !held.contains(*id) && !self.is_removing(*controller, id))
             .filter(|(_, id)| self.users(id).is_empty())
             .map(|(controller, id)| format!("{id} on {controller} is an orphan"))
             .collect()
     }
 
-    fn left_by_strangers(&self) -> Vec<Key> {
+    fn left_by_foreign_owners(&self) -> Vec<Key> {
         let all = self.api.list();
         let left = all.filter(|(key, stored)| {
             let job = &self.jobs[job_of(*key)];
-            job.is_stranger && !job.is_there() && !api_server::is_deleted(&stored.object)
+            job.is_foreign && !job.is_there() && !api_server::is_deleted(&stored.object)
         });
         left.map(|(key, _)| key).collect()
     }
 
-    fn leftover(&self) -> Option<String> {
+    fn first_remaining(&self) -> Option<String> {
         if let Some((key, stored)) = self.api.list().next() {
             return Some(format!("{}: {:?}", self.name(key), stored.object.status));
         }

@@ -34,7 +34,7 @@ const WAITS: u64 = 300_000;
 const HOLDS: u64 = 200_000;
 
 /// Interval between two checks, in milliseconds.
-const LOOK: u64 = 5_000;
+const CHECK_INTERVAL: u64 = 5_000;
 
 /// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
@@ -62,7 +62,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     }
     let mut watch = Watch::default();
     while world.event_queue.now() < COMING + WAITS {
-        let next = world.event_queue.now() + LOOK;
+        let next = world.event_queue.now() + CHECK_INTERVAL;
         world.run_until(next);
         watch.check(&mut world);
     }

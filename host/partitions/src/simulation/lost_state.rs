@@ -17,7 +17,7 @@ const RUNS: u64 = 300_000;
 const RUNS_WITHIN: u64 = 600_000;
 
 /// Interval between two checks, in milliseconds.
-const LOOK: u64 = 1_000;
+const CHECK_INTERVAL: u64 = 1_000;
 
 /// Runs the seed. A violated invariant is a panic.
 pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
@@ -36,7 +36,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     while !all_run(&world) {
         let now = world.event_queue.now();
         demand(now < RUNS_WITHIN, LIVENESS, || format!("no Pod by {now}"));
-        world.run_until(now + LOOK);
+        world.run_until(now + CHECK_INTERVAL);
     }
     for number in 0..3 {
         let mut job = Job::new(format!("later-{number}"), String::new(), 4, 1);
@@ -52,7 +52,7 @@ pub(super) fn run(seed: u64, trace: Trace) -> Coverage {
     let later = world.event_queue.now() + RUNS;
     while world.event_queue.now() < later {
         let now = world.event_queue.now();
-        world.run_until(now + LOOK);
+        world.run_until(now + CHECK_INTERVAL);
         let lost = (0..sizes.len()).filter_map(|job| world.api.get(key_of(job, 0)));
         let is_held = lost
             .filter(|one| api_server::is_lost_in_use(&one.object))

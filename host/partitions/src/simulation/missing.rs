@@ -23,7 +23,7 @@ impl Missing {
 
     /// A status was written by a reconcile whose controller was unavailable for this id: whether it was present in
     /// between is not known.
-    pub(crate) fn not_asked(&mut self, id: &str) {
+    pub(crate) fn mark_unread(&mut self, id: &str) {
         self.since.remove(id);
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct Job {
     pub name: String,
     pub uid: String,
     /// Whether its kind is unknown to the operator.
-    pub is_stranger: bool,
+    pub is_foreign: bool,
     /// The size of its gang.
     pub gang: Option<u32>,
     pub ipus: u32,
@@ -78,7 +78,7 @@ impl Job {
         Job {
             name,
             uid,
-            is_stranger: false,
+            is_foreign: false,
             gang: None,
             ipus,
             slots,
@@ -92,12 +92,12 @@ impl Job {
 
     pub(crate) fn object(&self, slot: usize) -> IPUPartition {
         let owner = PartitionOwner {
-            api_version: if self.is_stranger {
+            api_version: if self.is_foreign {
                 "example.com/v1".to_owned()
             } else {
                 API_VERSION.to_owned()
             },
-            kind: if self.is_stranger {
+            kind: if self.is_foreign {
                 "Notebook"
             } else {
                 "IPUJob"
@@ -122,7 +122,7 @@ impl Job {
         };
         let name = naming::partition_object(&spec.owner, slot);
         let mut object = IPUPartition::new(&name, spec);
-        if !self.is_stranger {
+        if !self.is_foreign {
             object.metadata.finalizers = Some(vec![labels::PARTITION_FINALIZER.to_owned()]);
         }
         object
@@ -151,7 +151,7 @@ impl World {
             if is_wanted {
                 self.tend(job, slot);
             } else {
-                self.give_up_slot(job, slot);
+                self.release_slot(job, slot);
             }
         }
         let is_empty = (0..SLOTS).all(|slot| {
@@ -159,7 +159,7 @@ impl World {
             self.api.get(key).is_none() && !self.api.is_moved(key)
         });
         if self.jobs[job].is_ending() && is_empty {
-            self.gone(job);
+            self.job_deleted(job);
         } else {
             let pause = self.rng.between(5_000, 20_000);
             self.schedule_tick(job, pause);
@@ -167,7 +167,7 @@ impl World {
     }
 
     /// The job's object is gone.
-    fn gone(&mut self, job: usize) {
+    fn job_deleted(&mut self, job: usize) {
         self.jobs[job].stage = Stage::Away;
         self.coverage.lives += 1;
         self.trace.say(self.event_queue.now(), || {
@@ -194,7 +194,7 @@ impl World {
                 self.end_pod(pod, 120_000);
             }
         }
-        self.gone(job);
+        self.job_deleted(job);
     }
 
     /// The next action for one requested partition and its Pods.
@@ -211,7 +211,7 @@ impl World {
         let pods = self.pods_of(key);
         let offered = api_server::offered(&object).map(str::to_owned);
         let state = partition::state(Some(&object));
-        if let (true, Some(id)) = (self.jobs[job].is_stranger, &offered) {
+        if let (true, Some(id)) = (self.jobs[job].is_foreign, &offered) {
             // It checks neither who used the partition before, nor whether a reset is requested.
             if pods.is_empty() {
                 self.start_pod(key, id.clone());
@@ -263,7 +263,7 @@ impl World {
     }
 
     /// Releases a partition that is not requested any more, once its Pods have ended.
-    fn give_up_slot(&mut self, job: usize, slot: usize) {
+    fn release_slot(&mut self, job: usize, slot: usize) {
         let key = key_of(job, slot);
         let pods = self.pods_of(key);
         if pods.is_empty() {

@@ -28,7 +28,7 @@ impl World {
                 let nonce = self.restores;
                 self.observe(ticket, Observation::Placed(answer, nonce));
             }
-            None => self.asked(ticket),
+            None => self.await_controller(ticket),
         }
     }
 
@@ -41,18 +41,18 @@ impl World {
         let listed = self.controllers.iter().filter(|one| one.is_listed);
         let open = listed.filter(|one| !self.cordons.contains_key(&one.reference.name));
         let open: Vec<&ControllerRef> = open.map(|one| &one.reference).collect();
-        let asked = replica
+        let reply = replica
             .requests
             .ask((object, Some(object)), &me, |controller| {
                 open.contains(&controller)
             });
-        if asked.is_freed {
+        if reply.is_freed {
             self.capacity_released(who);
         }
-        if asked.answer.is_none() {
+        if reply.answer.is_none() {
             self.schedule_pass(who, 0);
         }
-        asked.answer
+        reply.answer
     }
 
     fn schedule_pass(&mut self, who: usize, delay: u64) {

@@ -295,7 +295,7 @@ impl World {
     }
 
     /// A reconcile has asked for a controller, and ends.
-    pub(super) fn asked(&mut self, ticket: Ticket) {
+    pub(super) fn await_controller(&mut self, ticket: Ticket) {
         self.requeue(ticket, Requeue::ForCapacity, Ended::Well);
     }
 

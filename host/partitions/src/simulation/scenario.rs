@@ -84,8 +84,8 @@ fn add_job(world: &mut World, rng: &mut Rng, number: usize) {
     }
     let slots = 1 + rng.below(SLOTS);
     let mut job = Job::new(format!("job-{number}"), String::new(), ipus, slots);
-    job.is_stranger = rng.permille(250);
-    if !job.is_stranger && rng.permille(200) {
+    job.is_foreign = rng.permille(250);
+    if !job.is_foreign && rng.permille(200) {
         job.gang = u32::try_from(slots).ok();
     }
     job.is_reborn = rng.permille(200);

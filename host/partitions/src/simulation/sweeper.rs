@@ -107,7 +107,7 @@ impl World {
             .list()
             .filter(|(key, stored)| {
                 let job = &self.jobs[job_of(*key)];
-                !job.is_stranger && !job.is_there() && !is_deleted(&stored.object)
+                !job.is_foreign && !job.is_there() && !is_deleted(&stored.object)
             })
             .map(|(key, stored)| (key, stored.version))
             .collect();

@@ -383,7 +383,7 @@ impl World {
     }
 
     /// A partition that is being removed does not count as present.
-    pub(super) fn is_going(&self, controller: usize, id: &str) -> bool {
-        self.controllers[controller].is_going(id)
+    pub(super) fn is_removing(&self, controller: usize, id: &str) -> bool {
+        self.controllers[controller].is_removing(id)
     }
 }

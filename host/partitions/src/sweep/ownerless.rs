@@ -83,7 +83,7 @@ impl Owner {
 }
 
 /// The IPUPartitions of `suspects` without an existing owner, for each kind of owner, or the error of the check.
-pub(super) async fn gone(
+pub(super) async fn without_owner(
     client: &Client,
     suspects: Vec<IPUPartition>,
 ) -> [Result<Vec<IPUPartition>, SweepError>; 3] {

@@ -193,7 +193,7 @@ async fn a_list_whose_token_has_expired_is_read_anew_and_not_for_ever() {
 
 /// Deletes the suspects without an owner, as a sweep does. Returns what failed.
 async fn delete_ownerless(client: &Client, suspects: Vec<IPUPartition>) -> Vec<SweepError> {
-    let gone = ownerless::gone(client, suspects).await;
+    let gone = ownerless::without_owner(client, suspects).await;
     let mut course = Course::new(gone, Vec::new());
     while let Some(Task::Delete(partition)) = course.next() {
         if let Err(error) = ownerless::delete(client, &partition).await {

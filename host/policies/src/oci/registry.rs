@@ -29,7 +29,7 @@ const MANIFEST: u64 = 4 << 20;
 const PAGES: usize = 8;
 
 /// Size limit of an error response, in bytes.
-const COMPLAINT: u64 = 16 << 10;
+const ERROR_REPLY_MAX: u64 = 16 << 10;
 
 /// Access to a registry.
 #[derive(Clone, Debug)]
@@ -249,7 +249,7 @@ impl Registry {
             return Ok(answer);
         }
         let (host, what) = (self.host.clone(), what.to_owned());
-        let words = self.read(answer, &what, COMPLAINT).await;
+        let words = self.read(answer, &what, ERROR_REPLY_MAX).await;
         let detail = error_messages(&words.unwrap_or_default());
         Err(match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RegistryError::Forbidden {
@@ -292,7 +292,7 @@ impl Registry {
 /// Extracts the messages of an OCI error response. Empty for other formats.
 fn error_messages(bytes: &[u8]) -> String {
     #[derive(Deserialize)]
-    struct Complaint {
+    struct ErrorReply {
         errors: Vec<One>,
     }
     #[derive(Deserialize)]
@@ -302,10 +302,10 @@ fn error_messages(bytes: &[u8]) -> String {
         #[serde(default)]
         message: String,
     }
-    let Ok(complaint) = serde_json::from_slice::<Complaint>(bytes) else {
+    let Ok(reply) = serde_json::from_slice::<ErrorReply>(bytes) else {
         return String::new();
     };
-    let Some(One { code, message }) = complaint.errors.into_iter().next() else {
+    let Some(One { code, message }) = reply.errors.into_iter().next() else {
         return String::new();
     };
     format!(" ({})", short(format!("{code} {message}").trim()))

@@ -38,7 +38,7 @@ pub(crate) fn listed(reply: proto::ListPartitionsReply) -> Vec<ListedPartition> 
 }
 
 /// The first `most` partitions of a list, and how many IPUs are in the others.
-pub(crate) fn cut(
+pub(crate) fn truncate(
     mut partitions: Vec<ListedPartition>,
     most: usize,
 ) -> (Vec<ListedPartition>, u32) {
