@@ -175,7 +175,7 @@ impl Drop for Prometheus {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_proxy_reports_partitions_and_ipus_beside_its_rest_api() {
     let fixture = Fixture::start(&[16]).await;
-    let partition = fixture.want("measured", 4).await;
+    let partition = fixture.request("measured", 4).await;
     let partition = fixture
         .once_in(&partition, ipu_api::ipupartition::PartitionPhase::Ready)
         .await;

@@ -126,7 +126,7 @@ async fn requests_without_the_right_are_refused() {
     let nobody = Caller::new(&fixture, &token(&fixture, "rest-nobody", AUDIENCE).await).await;
     let reader = Caller::new(&fixture, &token(&fixture, "rest-reader", AUDIENCE).await).await;
     once_allowed(&reader).await;
-    let object = fixture.want("kept", 4).await;
+    let object = fixture.request("kept", 4).await;
     let path = format!("/partitions/{}", object.name_any());
     assert_eq!(reader.ask("GET", &path, &Value::Null).await.status, 200);
     for (caller, method, path) in [

@@ -7,7 +7,7 @@ use ipu_api::vipu_controller::{VIPUController, VIPUControllerSpec, VIPUControlle
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use serde::Serialize;
 
-use crate::fact::shown;
+use crate::condition::shown;
 
 /// Condition: the V-IPU controller answers.
 pub const READY: &str = "Ready";

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionStatus};
 use ipu_api::vipu_controller::VIPUController;
 
+use crate::condition::shown;
 use crate::controllers::{DRAINED, condition};
-use crate::fact::shown;
 use crate::top::held;
 
 /// Maximum number of lines for one output: a controller may have hundreds of partitions.

@@ -18,8 +18,8 @@ pub use self::jobs::{JobCollector, JobHistory};
 pub use self::period::{Since, SinceError};
 pub use self::text::text;
 
+use crate::condition::shown;
 use crate::controllers::address;
-use crate::fact::shown;
 
 /// Seconds of an hour.
 const HOUR: f64 = 3_600.0;

@@ -13,12 +13,12 @@ use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use tokio::time::{Instant, sleep_until};
 
 use crate::access::Access;
+use crate::condition::shown;
 use crate::connection::Connection;
 use crate::controllers::{address, name};
 use crate::cordon::{ControllerName, Origin, Request, change};
 use crate::drain::{RemainingPartitions, changes, is_drained, remaining};
 use crate::error::KubectlError;
-use crate::fact::shown;
 use crate::output;
 use crate::reading::{controllers, list, partitions, read_error};
 use crate::store::Store;

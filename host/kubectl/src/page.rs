@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::age::{age, length};
+use crate::condition::ShownCondition;
 use crate::controllers::{Fit, ReservedController, UnavailableController};
-use crate::fact::Fact;
 use crate::partitions::PartitionLine;
 use crate::pods::{PodLine, Pods};
 use crate::warnings::Warning;
@@ -35,7 +35,7 @@ pub struct Page {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accounting: Option<JobAccounting>,
     /// Its conditions that explain its state.
-    pub conditions: Vec<Fact>,
+    pub conditions: Vec<ShownCondition>,
     /// The queue of Kueue that it is in.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kueue: Option<Kueue>,
@@ -76,7 +76,7 @@ pub struct Kueue {
     pub queue: String,
     /// What Kueue says about the quota.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub quota: Option<Fact>,
+    pub quota: Option<ShownCondition>,
 }
 
 impl Page {
@@ -158,12 +158,12 @@ fn spent(accounting: &JobAccounting, now: Timestamp) -> Option<String> {
     (!kinds.is_empty()).then(|| format!("Time until {until} ago: {}", kinds.join(", ")))
 }
 
-fn condition(fact: &Fact, now: Timestamp) -> String {
-    let mut line = format!("{} is {}", fact.type_, fact.status);
-    if let Some(since) = fact.since {
+fn condition(one: &ShownCondition, now: Timestamp) -> String {
+    let mut line = format!("{} is {}", one.type_, one.status);
+    if let Some(since) = one.since {
         push(&mut line, format_args!(" for {}", age(since, now)));
     }
-    for words in [&fact.reason, &fact.message] {
+    for words in [&one.reason, &one.message] {
         if !words.is_empty() {
             push(&mut line, format_args!(": {words}"));
         }
@@ -173,7 +173,7 @@ fn condition(fact: &Fact, now: Timestamp) -> String {
 
 fn queue(kueue: &Kueue, now: Timestamp) -> String {
     match &kueue.quota {
-        Some(fact) => format!("{}: {}", kueue.queue, condition(fact, now)),
+        Some(one) => format!("{}: {}", kueue.queue, condition(one, now)),
         None => kueue.queue.clone(),
     }
 }
@@ -207,8 +207,8 @@ fn partition(one: &PartitionLine, now: Timestamp) -> Vec<String> {
     let decided = one.decided_by.iter().map(|by| format!("  chosen by {by}"));
     let message = one.message.iter().map(|words| format!("  {words}"));
     // The message of Ready repeats what is shown already.
-    let others = one.conditions.iter().filter(|fact| fact.type_ != READY);
-    let others = others.map(|fact| format!("  {}", condition(fact, now)));
+    let others = one.conditions.iter().filter(|one| one.type_ != READY);
+    let others = others.map(|one| format!("  {}", condition(one, now)));
     std::iter::once(first)
         .chain(reasons)
         .chain(message)

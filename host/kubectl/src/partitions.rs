@@ -5,7 +5,7 @@ use ipu_api::partition_conditions::READY;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use crate::fact::{Fact, shown};
+use crate::condition::{ShownCondition, shown};
 use crate::queue::{self, Position};
 
 /// Characters of a digest that a page shows: `sha256:` and twelve digits.
@@ -44,7 +44,7 @@ pub struct PartitionLine {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Its conditions, without those that say that nothing is wrong.
-    pub conditions: Vec<Fact>,
+    pub conditions: Vec<ShownCondition>,
 }
 
 /// Why a V-IPU controller does not serve it.
@@ -92,9 +92,9 @@ pub fn line(partition: &IPUPartition, order: &[&str]) -> PartitionLine {
     }
 }
 
-fn conditions(status: &IPUPartitionStatus) -> Vec<Fact> {
-    let is_told = |one: &Fact| (one.type_ == READY) == (one.status == "False");
-    let all = status.conditions.iter().map(Fact::from);
+fn conditions(status: &IPUPartitionStatus) -> Vec<ShownCondition> {
+    let is_told = |one: &ShownCondition| (one.type_ == READY) == (one.status == "False");
+    let all = status.conditions.iter().map(ShownCondition::from);
     all.filter(is_told).collect()
 }
 

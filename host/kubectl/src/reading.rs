@@ -12,8 +12,8 @@ use kube::{Client, Resource};
 use serde::de::DeserializeOwned;
 
 use crate::access::{Access, Objects};
+use crate::condition::shown;
 use crate::error::KubectlError;
-use crate::fact::shown;
 
 /// Number of objects in one page.
 const PAGE: u32 = 500;

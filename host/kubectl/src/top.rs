@@ -9,8 +9,8 @@ use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
 use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 
+use crate::condition::shown;
 use crate::controllers::address;
-use crate::fact::shown;
 
 /// What a row is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use serde::Serialize;
 
-use crate::fact::shown;
+use crate::condition::shown;
 
 /// Most events that a page shows.
 const SHOWN: usize = 5;

@@ -29,7 +29,7 @@ use vipu_client::model::{OperationState, ReadyState};
 
 use super::sim_adapter;
 use super::simulation::controllers::Controller;
-use super::simulation::invariants::{LIVENESS, Ledger};
+use super::simulation::invariants::{LIVENESS, RunHistory};
 use super::simulation::missing::Missing;
 use super::step::Settings;
 use bounds::{Bound, LARGE, SMALL};
@@ -153,7 +153,7 @@ impl Model for Small {
             stuck: BTreeSet::new(),
             flying: Vec::new(),
             owners: vec![owner; self.bound.wanted.len()],
-            ledger: Arc::new(Ledger::default()),
+            history: Arc::new(RunHistory::default()),
             missing: Arc::new(Missing::default()),
             release: 0,
             broken: None,

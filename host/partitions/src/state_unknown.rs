@@ -29,7 +29,7 @@ pub(super) fn marked(
 ) -> IPUPartitionStatus {
     let held = || status.attempts.iter().filter(|one| one.is_held());
     let reasons: Vec<_> = held()
-        .filter_map(|attempt| said(attempt, observations.remote_state(&attempt.id)?))
+        .filter_map(|attempt| unknown_reason(attempt, observations.remote_state(&attempt.id)?))
         .collect();
     // A reason that needs an admin takes precedence over one that may disappear by itself.
     let first = reasons
@@ -49,7 +49,7 @@ pub(super) fn marked(
     next
 }
 
-fn said(attempt: &Attempt, remote_state: &RemoteState) -> Option<(&'static str, String)> {
+fn unknown_reason(attempt: &Attempt, remote_state: &RemoteState) -> Option<(&'static str, String)> {
     let (id, controller) = (&attempt.id, &attempt.controller.name);
     let reason = reason(remote_state)?;
     let why = remote_state.unknown()?;

@@ -123,14 +123,14 @@ mod tests {
 
     /// The reconciles of a test.
     #[derive(Default)]
-    struct Seen {
+    struct Reconciles {
         begun: Mutex<BTreeMap<Arc<str>, usize>>,
         at_once: Mutex<(usize, usize)>,
         changed: Notify,
         go_on: Notify,
     }
 
-    impl Seen {
+    impl Reconciles {
         async fn reconcile(
             self: Arc<Self>,
             name: Arc<str>,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     async fn queue(
-        seen: Arc<Seen>,
+        seen: Arc<Reconciles>,
         asked: mpsc::UnboundedReceiver<Arc<str>>,
         (pause, ready): (Option<u64>, impl Future<Output = ()>),
         stop: CancellationToken,
@@ -176,7 +176,7 @@ mod tests {
 
     #[tokio::test]
     async fn concurrency_is_limited_and_keys_are_requeued() {
-        let (seen, stop) = (Arc::<Seen>::default(), CancellationToken::new());
+        let (seen, stop) = (Arc::<Reconciles>::default(), CancellationToken::new());
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
         let again = (Some(1), future::ready(()));
         let queue = tokio::spawn(queue(Arc::clone(&seen), asked, again, stop.clone()));
@@ -204,7 +204,7 @@ mod tests {
 
     #[tokio::test]
     async fn no_reconcile_starts_before_the_queue_is_ready_or_after_it_is_stopped() {
-        let (seen, stop) = (Arc::<Seen>::default(), CancellationToken::new());
+        let (seen, stop) = (Arc::<Reconciles>::default(), CancellationToken::new());
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
         let ready = Arc::new(Notify::new());
         let listed = Arc::clone(&ready);
@@ -229,7 +229,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_dropped_queue_drops_its_reconciles() {
-        let seen = Arc::<Seen>::default();
+        let seen = Arc::<Reconciles>::default();
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
         names.unbounded_send("a".into()).unwrap();
         let once = (None, future::ready(()));

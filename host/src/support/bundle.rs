@@ -94,7 +94,7 @@ impl Bundle {
         let redact = self.values.redactor();
         let mut files = Vec::new();
         for (file, mut object) in self.objects {
-            said(&mut object, &redact);
+            redact_texts(&mut object, &redact);
             files.push((file, yaml(&object)));
         }
         for (file, text) in self.texts {

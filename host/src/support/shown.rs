@@ -29,11 +29,13 @@ pub(super) fn shown(form: Form, answer: Value, values: &mut Values) -> Value {
 }
 
 /// Redacts the recorded values, and everything that looks like a credential, in every text of an answer.
-pub(super) fn said(answer: &mut Value, redact: &impl Fn(&str) -> String) {
+pub(super) fn redact_texts(answer: &mut Value, redact: &impl Fn(&str) -> String) {
     match answer {
         Value::String(text) => *text = scrubbed(&redact(text)),
-        Value::Array(items) => items.iter_mut().for_each(|item| said(item, redact)),
-        Value::Object(fields) => fields.values_mut().for_each(|field| said(field, redact)),
+        Value::Array(items) => items.iter_mut().for_each(|item| redact_texts(item, redact)),
+        Value::Object(fields) => fields
+            .values_mut()
+            .for_each(|field| redact_texts(field, redact)),
         _ => {}
     }
 }
@@ -167,7 +169,7 @@ mod tests {
         job["metadata"]["annotations"][LAST_APPLIED] = json!(applied);
         let mut values = Values::with_exempt(OURS);
         let mut job = shown(Form::Objects, job, &mut values);
-        said(&mut job, &|text| values.redact(text));
+        redact_texts(&mut job, &|text| values.redact(text));
         assert!(!job.to_string().contains(SECRET), "{job}");
         insta::assert_yaml_snapshot!(job);
     }

@@ -111,7 +111,7 @@ impl World {
 /// Another owner gets a partition.
 pub(super) async fn use_up(explained: &Explained, owner: &str, ipus: u32) {
     let fixture = &explained.fixture;
-    let wanted = fixture.want(owner, ipus).await;
+    let wanted = fixture.request(owner, ipus).await;
     fixture.once_in(&wanted, PartitionPhase::Ready).await;
 }
 
@@ -120,7 +120,7 @@ pub(super) async fn fragment(explained: &Explained) {
     let fixture = &explained.fixture;
     let mut pairs = Vec::new();
     for name in ["first", "second", "third", "fourth"] {
-        let wanted = fixture.want(name, 2).await;
+        let wanted = fixture.request(name, 2).await;
         pairs.push(fixture.once_in(&wanted, PartitionPhase::Ready).await);
     }
     for pair in [&pairs[0], &pairs[2]] {
@@ -133,7 +133,7 @@ pub(super) async fn fragment(explained: &Explained) {
 
 /// A large request waits until capacity is reserved for it.
 pub(super) async fn reserve(explained: &Explained, ipus: u32) {
-    explained.fixture.want("large", ipus).await;
+    explained.fixture.request("large", ipus).await;
     let asks = json!({"size": 8});
     let is_reserved = |answer: &Value| {
         let passed = answer["passedOver"].to_string();

@@ -53,7 +53,7 @@ async fn each_ipu_second_is_accounted_once_across_faults_a_kill_and_a_stop() {
     let all = futures::stream::iter(0..wanted);
     all.for_each_concurrent(16, async |number| {
         let ipus = 1 << (number % 4);
-        fixture.want(&format!("counted-{number}"), ipus).await;
+        fixture.request(&format!("counted-{number}"), ipus).await;
     })
     .await;
     let mut load = Load::default();

@@ -98,8 +98,8 @@ async fn a_partition_in_the_old_tracker_is_adopted_and_released_after_the_old_po
     fixture.cordon(&pods).await;
     fixture.start_proxy().await;
     let old = old_pod(&fixture, "mnist").await;
-    let wanted = fixture.want("mnist", 4).await;
-    let other = fixture.want("other", 4).await;
+    let wanted = fixture.request("mnist", 4).await;
+    let other = fixture.request("other", 4).await;
     let waiting = fixture.once_waiting(&wanted).await;
     fixture.once_waiting(&other).await;
 
@@ -157,7 +157,7 @@ async fn the_command_skips_a_job_that_was_placed_meanwhile_and_the_operators_own
     let mut fixture = Fixture::without_proxy(&[16, 16]).await;
     let maps = left(&fixture, ID).await;
     fixture.start_proxy().await;
-    let placed = fixture.want("mnist", 4).await;
+    let placed = fixture.request("mnist", 4).await;
     let placed = fixture.once_in(&placed, PartitionPhase::Ready).await;
     assert_ne!(id(&placed), ID);
     let done = adopt(&fixture, true).await.unwrap();
@@ -186,7 +186,7 @@ async fn an_adopted_partition_that_was_released_by_force_is_left_to_the_admin() 
     let pods: Vec<_> = fixture.pods.iter().collect();
     fixture.cordon(&pods).await;
     fixture.start_proxy().await;
-    let wanted = fixture.want("mnist", 4).await;
+    let wanted = fixture.request("mnist", 4).await;
     fixture.once_waiting(&wanted).await;
     adopt(&fixture, true).await.unwrap();
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;

@@ -13,7 +13,7 @@ async fn an_outdated_copy_of_an_object_leads_to_no_call_to_a_controller() {
     let fixture = Fixture::start(&[64]).await;
     let mut wanted = Vec::new();
     for number in 0..WANTED {
-        wanted.push(fixture.want(&format!("calls-{number}"), 1).await);
+        wanted.push(fixture.request(&format!("calls-{number}"), 1).await);
     }
     for partition in &wanted {
         fixture.once_in(partition, PartitionPhase::Ready).await;

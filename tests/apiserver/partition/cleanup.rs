@@ -22,7 +22,7 @@ fn says(text: &'static str) -> impl Fn(&IPUPartition) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_is_not_removed_under_a_live_pod() {
     let fixture = Fixture::start(&[16]).await;
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     let pods = fixture.start_pod("user", &id(&ready)).await;
     fixture.delete(&wanted).await;
@@ -48,7 +48,7 @@ async fn a_pod_of_another_namespace_does_not_prevent_the_release() {
         namespace: "kube-public".to_owned(),
         ..notebook("theirs")
     };
-    let theirs = fixture.want_for(owner, 4).await;
+    let theirs = fixture.request_for(owner, 4).await;
     let ready = fixture.once_in(&theirs, PartitionPhase::Ready).await;
     let pods = fixture.start_pod("stranger", &id(&ready)).await;
     fixture.delete(&theirs).await;
@@ -61,8 +61,8 @@ async fn a_pod_of_another_namespace_does_not_prevent_the_release() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_on_an_unreachable_controller_is_removed_when_it_returns_or_by_force() {
     let fixture = Fixture::start(&[16]).await;
-    let patient = fixture.want("patient", 4).await;
-    let forced = fixture.want("forced", 4).await;
+    let patient = fixture.request("patient", 4).await;
+    let forced = fixture.request("forced", 4).await;
     let patient = fixture.once_in(&patient, PartitionPhase::Ready).await;
     let forced = fixture.once_in(&forced, PartitionPhase::Ready).await;
     fixture.pods[0].server.order(Order {
@@ -98,7 +98,7 @@ async fn a_partition_on_an_unreachable_controller_is_removed_when_it_returns_or_
 #[tokio::test(flavor = "multi_thread")]
 async fn only_partitions_without_an_owner_are_swept() {
     let fixture = Fixture::start(&[64]).await;
-    let stranger = fixture.want("stranger", 4).await;
+    let stranger = fixture.request("stranger", 4).await;
     let stranger = fixture.once_in(&stranger, PartitionPhase::Ready).await;
     let owner = PartitionOwner {
         api_version: "graphcore.ai/v1alpha1".to_owned(),
@@ -112,7 +112,7 @@ async fn only_partitions_without_an_owner_are_swept() {
     for id in &foreign {
         fixture.put(0, id);
     }
-    let partition = fixture.want_for(owner, 4).await;
+    let partition = fixture.request_for(owner, 4).await;
     fixture.once_gone(&partition).await;
     let mut expected = [foreign.to_vec(), vec![id(&stranger)]].concat();
     expected.sort();

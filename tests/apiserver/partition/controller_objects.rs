@@ -91,7 +91,7 @@ async fn each_controller_of_the_list_has_an_object_that_kubectl_shows() {
         let object = fixture.once_summary(pod, "Ready").await;
         check_idle(&object, pod, total);
     }
-    let wanted = fixture.want("counted", 4).await;
+    let wanted = fixture.request("counted", 4).await;
     fixture.once_in(&wanted, PartitionPhase::Ready).await;
     fixture.put(0, "by-hand");
     fixture
@@ -144,14 +144,14 @@ async fn a_cordon_holds_across_a_restart_and_ends_at_once() {
     fixture
         .once_summary(&fixture.pods[0], "Ready,Cordoned")
         .await;
-    let before = fixture.want("before", 4).await;
+    let before = fixture.request("before", 4).await;
     let reason = "it is cordoned and gets no new partitions";
     let waiting = fixture.once_waiting(&before).await;
     assert_eq!(waiting_for(&waiting, &fixture.pods[0]), reason);
 
     // The next proxy finds a request that it could serve, but reads the cordon first.
     fixture.kill_proxy().await;
-    let after = fixture.want("after", 4).await;
+    let after = fixture.request("after", 4).await;
     fixture.start_proxy().await;
     let waiting = fixture.once_waiting(&after).await;
     assert_eq!(waiting_for(&waiting, &fixture.pods[0]), reason);
@@ -169,7 +169,7 @@ async fn a_cordon_holds_across_a_restart_and_ends_at_once() {
 async fn a_drained_controller_says_when_it_is_empty() {
     let fixture = Fixture::start(&[8, 8]).await;
     let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
-    let wanted = fixture.want("moved", 4).await;
+    let wanted = fixture.request("moved", 4).await;
     let there = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!(controller(&there), first.address.to_string());
     fixture.once_summary(first, "Ready").await;
@@ -191,7 +191,7 @@ async fn a_drained_controller_says_when_it_is_empty() {
 async fn a_controller_that_left_the_list_keeps_its_object_until_it_is_empty() {
     let fixture = Fixture::start(&[8, 4]).await;
     let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
-    let wanted = fixture.want("still", 4).await;
+    let wanted = fixture.request("still", 4).await;
     fixture.once_in(&wanted, PartitionPhase::Ready).await;
     fixture.once_summary(second, "Ready").await;
     fixture
@@ -216,7 +216,7 @@ async fn a_controller_that_left_the_list_keeps_its_object_until_it_is_empty() {
 async fn an_unreachable_controller_keeps_its_figures() {
     let fixture = Fixture::start(&[8]).await;
     let pod = &fixture.pods[0];
-    let wanted = fixture.want("seen", 4).await;
+    let wanted = fixture.request("seen", 4).await;
     fixture.once_in(&wanted, PartitionPhase::Ready).await;
     let before = fixture
         .once_controller(pod, "it counts the IPUs", |object| {
@@ -278,7 +278,7 @@ async fn without_the_crd_the_proxy_continues_and_finds_it_later() {
     })
     .await;
     fixture.start_proxy().await;
-    let wanted = fixture.want("meanwhile", 4).await;
+    let wanted = fixture.request("meanwhile", 4).await;
     fixture.once_in(&wanted, PartitionPhase::Ready).await;
     define(&client, &crd::vipu_controller()).await;
     fixture.once_summary(&fixture.pods[0], "Ready").await;

@@ -17,7 +17,7 @@ use crate::chart::admin::Admin;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_is_gone_for_good_blocks_nothing_once_an_admin_says_so() {
     let fixture = Fixture::start(&[16, 16]).await;
-    let wanted = fixture.want("departed", 4).await;
+    let wanted = fixture.request("departed", 4).await;
     fixture.once_in(&wanted, PartitionPhase::Ready).await;
     fixture.pods[0].server.order(Order {
         down: Some(Down::Refuse),
@@ -48,7 +48,7 @@ async fn a_controller_that_is_gone_for_good_blocks_nothing_once_an_admin_says_so
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_left_the_list_is_swept_while_an_ipupartition_refers_to_it() {
     let fixture = Fixture::start(&[16, 8]).await;
-    let wanted = fixture.want("still", 4).await;
+    let wanted = fixture.request("still", 4).await;
     let held = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     fixture.list_controllers(&[&fixture.pods[1]]).await;
     eventually("only the other controller is listed", async || {
@@ -71,7 +71,7 @@ async fn a_controller_that_left_the_list_is_swept_while_an_ipupartition_refers_t
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renamed_controller_keeps_its_partitions_under_the_new_name() {
     let fixture = Fixture::start(&[16]).await;
-    let wanted = fixture.want("renamed", 4).await;
+    let wanted = fixture.request("renamed", 4).await;
     let before = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     let old = fixture.pods[0].address.to_string();
     let new = format!("localhost:{}", fixture.pods[0].address.port());
@@ -102,7 +102,7 @@ async fn a_renamed_controller_keeps_its_partitions_under_the_new_name() {
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_names_an_unreachable_old_address_and_the_partition_is_released_after_a_rename() {
     let mut fixture = Fixture::start(&[16]).await;
-    let wanted = fixture.want("nowhere", 4).await;
+    let wanted = fixture.request("nowhere", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     // As if the controller had been listed under an address that no longer exists.
     fixture.kill_proxy().await;

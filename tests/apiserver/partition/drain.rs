@@ -29,14 +29,14 @@ fn drain(plugin: &Plugin, address: &str) -> Child {
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_new_is_made_on_a_cordoned_controller_and_what_is_there_stays() {
     let fixture = Fixture::start(&[8, 8]).await;
-    let before = fixture.want("before", 4).await;
+    let before = fixture.request("before", 4).await;
     let before = fixture.once_in(&before, PartitionPhase::Ready).await;
     fixture.cordon(&[&fixture.pods[0]]).await;
     let cordoned = fixture.pods[0].address.to_string();
-    let after = fixture.want("after", 4).await;
+    let after = fixture.request("after", 4).await;
     let after = fixture.once_in(&after, PartitionPhase::Ready).await;
     assert_eq!(controller(&after), fixture.pods[1].address.to_string());
-    let third = fixture.want("third", 8).await;
+    let third = fixture.request("third", 8).await;
     let waiting = fixture.once_waiting(&third).await.status.unwrap().waiting;
     let of_it = waiting
         .iter()
@@ -55,7 +55,7 @@ async fn nothing_new_is_made_on_a_cordoned_controller_and_what_is_there_stays() 
 async fn the_only_controller_that_could_serve_it_is_waited_for_though_it_is_cordoned() {
     let fixture = Fixture::start(&[4, 16]).await;
     fixture.cordon(&[&fixture.pods[1]]).await;
-    let large = fixture.want("large", 16).await;
+    let large = fixture.request("large", 16).await;
     let waiting = fixture.once_waiting(&large).await.status.unwrap();
     assert_eq!(waiting.phase, PartitionPhase::Pending);
     fixture.uncordon(&[&fixture.pods[1]]).await;
@@ -104,11 +104,11 @@ async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod(
     let cordon = ["cordon", &second_address, "--reason", "new firmware"];
     plugin.run(&cordon).unwrap();
     fixture.once_cordon(second, ",Cordoned").await;
-    let used = fixture.want("a-used", 4).await;
+    let used = fixture.request("a-used", 4).await;
     let used = fixture.once_in(&used, PartitionPhase::Ready).await;
     let pods = fixture.start_pod("user-of-drained", &id(&used)).await;
     // Both can have the same time. In that case, the name decides.
-    let idle = fixture.want("b-idle", 4).await;
+    let idle = fixture.request("b-idle", 4).await;
     let idle = fixture.once_in(&idle, PartitionPhase::Ready).await;
     assert_eq!(controller(&idle), first_address);
 

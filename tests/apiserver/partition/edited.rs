@@ -15,7 +15,7 @@ use crate::definitions::{define, loose};
 #[tokio::test(flavor = "multi_thread")]
 async fn the_spec_cannot_change_after_the_request() {
     let fixture = Fixture::start(&[16]).await;
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     let cases = [
         ("owner", json!({"name": "another"})),
@@ -62,7 +62,7 @@ async fn the_spec_cannot_change_after_the_request() {
 async fn an_object_that_bypassed_the_schema_reports_it_delays_no_other_and_leaks_nothing() {
     let fixture = Fixture::start(&[64]).await;
     let partitions = raw_partitions(&fixture.client);
-    let held = fixture.want("held", 4).await;
+    let held = fixture.request("held", 4).await;
     let held = fixture.once_in(&held, PartitionPhase::Ready).await;
     define(&fixture.client, &loose(crd::ipupartition())).await;
     let broken = Patch::Merge(json!({"spec": {"owner": null}}));
@@ -91,7 +91,7 @@ async fn an_object_that_bypassed_the_schema_reports_it_delays_no_other_and_leaks
     let said = fixture.once_event("strange", "Unreadable").await;
     assert!(said.contains("spec.ipus cannot be read"), "{said}");
 
-    let good = fixture.want("good", 4).await;
+    let good = fixture.request("good", 4).await;
     let good = fixture.once_in(&good, PartitionPhase::Ready).await;
     let orphan = fixture.orphan(0, &nobody()).await;
     let mut kept = vec![id(&held), id(&good)];

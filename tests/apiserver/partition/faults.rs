@@ -13,7 +13,7 @@ async fn killed_after_it_was_formed_and_before_that_was_recorded() {
         lose_reply: Some(LostReply::Hang),
         ..Order::on(Method::CreatePartition)
     });
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let made = fixture
         .once_ids("it was formed", |ids| ids[0].len() == 1)
         .await;
@@ -43,7 +43,7 @@ async fn killed_after_it_was_formed_and_before_that_was_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_again_and_again_it_still_makes_one() {
     let mut fixture = Fixture::start(&[16, 16]).await;
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     for pause in [0, 5, 10, 20, 30, 40, 60, 80, 120, 160] {
         tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
         fixture.kill_proxy().await;
@@ -70,7 +70,7 @@ async fn a_lost_reply_makes_no_second_partition() {
             ..Order::on(method)
         });
     }
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!(fixture.ids(), [vec![id(&ready)], vec![]]);
     assert_eq!(fixture.calls(0, Method::CreatePartition), 1);
@@ -93,7 +93,7 @@ async fn a_controller_that_refuses_or_fails_is_skipped() {
         breaks: Some("link 3 does not train".to_owned()),
         ..Order::on(Method::CreatePartition)
     });
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!(controller(&ready), fixture.pods[2].address.to_string());
     assert_eq!(fixture.ids(), [vec![], vec![], vec![id(&ready)]]);
@@ -106,7 +106,7 @@ async fn a_partition_of_a_wrong_size_is_released_and_created_elsewhere() {
         lie: Some(Lie::HalfTheSize),
         ..Order::on(Method::CreatePartition)
     });
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!(controller(&ready), fixture.pods[1].address.to_string());
     let misfit = &ready.status.as_ref().unwrap().attempts[0];
@@ -123,8 +123,8 @@ async fn a_partition_of_a_wrong_size_is_released_and_created_elsewhere() {
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_breaks_or_vanishes_in_use_is_in_error_and_says_so() {
     let fixture = Fixture::start(&[16]).await;
-    let broken = fixture.want("broken", 4).await;
-    let vanished = fixture.want("vanished", 4).await;
+    let broken = fixture.request("broken", 4).await;
+    let vanished = fixture.request("vanished", 4).await;
     let broken = fixture.once_in(&broken, PartitionPhase::Ready).await;
     let vanished = fixture.once_in(&vanished, PartitionPhase::Ready).await;
     fixture.pods[0].server.with(|world, now| {

@@ -29,7 +29,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use vipu_client::AuthOptions;
 use vipu_simulator::faults::Method;
-use vipu_simulator::pod::Wanted;
+use vipu_simulator::pod::PartitionSpec;
 use vipu_simulator::{Options, Simulator};
 
 use super::install::{apply, install};
@@ -301,10 +301,10 @@ impl Fixture {
 
     /// Creates a partition on a controller by hand.
     pub(crate) fn put(&self, pod: usize, id: &str) {
-        let wanted = Wanted {
+        let wanted = PartitionSpec {
             id: id.to_owned(),
             ipus: 4,
-            ..Wanted::default()
+            ..PartitionSpec::default()
         };
         let made = |world: &mut vipu_simulator::World, now| world.pod.take(&wanted, now);
         self.pods[pod].server.with(made).unwrap();

@@ -179,7 +179,7 @@ async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over()
     let late = fixture.orphan(0, &notebook("late")).await;
     let controller = start_controller(&fixture);
     // Both controllers of the release work once this job has been created and deleted.
-    let other = fixture.want("other", 4).await;
+    let other = fixture.request("other", 4).await;
     fixture.once_in(&other, PartitionPhase::Ready).await;
     fixture.delete(&other).await;
     fixture.once_gone(&other).await;
@@ -206,7 +206,7 @@ async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over()
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_that_moves_to_another_namespace_and_back_sweeps_its_remains() {
     let mut fixture = Fixture::start(&[16]).await;
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     for namespace in ["ipu-elsewhere", NAMESPACE] {
         let late = fixture.orphan(0, &notebook(namespace)).await;

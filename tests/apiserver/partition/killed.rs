@@ -14,7 +14,7 @@ use kube::ResourceExt;
 use serde_json::json;
 use vipu_simulator::faults::{Method, Order};
 use vipu_simulator::journal::Call;
-use vipu_simulator::pod::{Partition, Stage, Timings, Wanted};
+use vipu_simulator::pod::{Partition, PartitionSpec, Stage, Timings};
 use vipu_simulator::{Options, Simulator};
 
 use super::fixture::{Fixture, id};
@@ -78,7 +78,7 @@ async fn wherever_it_is_killed_there_is_one_partition_and_in_the_end_none() {
 
 /// Creates a partition that needs the action, without a proxy.
 async fn prepared(fixture: &mut Fixture, work: Work) -> IPUPartition {
-    let partition = fixture.want("wanted", IPUS).await;
+    let partition = fixture.request("wanted", IPUS).await;
     if work == Work::Make {
         return partition;
     }
@@ -192,10 +192,10 @@ fn arrive(fixture: &Fixture, calls: &[Call]) {
         {
             match method {
                 Method::CreatePartition => {
-                    let wanted = Wanted {
+                    let wanted = PartitionSpec {
                         id: partition.clone(),
                         ipus: IPUS,
-                        ..Wanted::default()
+                        ..PartitionSpec::default()
                     };
                     world.pod.take(&wanted, now).unwrap();
                 }

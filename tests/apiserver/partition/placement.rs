@@ -12,8 +12,8 @@ use super::install::label_node;
 #[tokio::test(flavor = "multi_thread")]
 async fn it_lands_on_the_first_that_is_large_enough() {
     let fixture = Fixture::start(&[4, 16]).await;
-    let small = fixture.want("small", 2).await;
-    let large = fixture.want("large", 8).await;
+    let small = fixture.request("small", 2).await;
+    let large = fixture.request("large", 8).await;
     let small = fixture.once_in(&small, PartitionPhase::Ready).await;
     let large = fixture.once_in(&large, PartitionPhase::Ready).await;
     assert_eq!(controller(&small), fixture.pods[0].address.to_string());
@@ -30,9 +30,9 @@ async fn it_lands_on_the_first_that_is_large_enough() {
 #[tokio::test(flavor = "multi_thread")]
 async fn it_waits_with_a_reason_for_each_controller_until_there_is_free_capacity() {
     let fixture = Fixture::start(&[4, 8]).await;
-    let first = fixture.want("first", 8).await;
+    let first = fixture.request("first", 8).await;
     fixture.once_in(&first, PartitionPhase::Ready).await;
-    let second = fixture.want("second", 8).await;
+    let second = fixture.request("second", 8).await;
     let status = fixture.once_waiting(&second).await.status.unwrap();
     assert_eq!(status.phase, PartitionPhase::Pending);
     let named: Vec<&str> = status
@@ -57,11 +57,11 @@ async fn a_controller_without_labelled_nodes_is_skipped_until_there_is_one() {
     let [near, far] = [&fixture.pods[1], &fixture.pods[0]];
     fixture.list_labelled(&[(far, "far"), (near, "here")]).await;
     fixture.start_proxy().await;
-    let small = fixture.want("small", 4).await;
+    let small = fixture.request("small", 4).await;
     let small = fixture.once_in(&small, PartitionPhase::Ready).await;
     assert_eq!(controller(&small), fixture.pods[1].address.to_string());
 
-    let large = fixture.want("large", 8).await;
+    let large = fixture.request("large", 8).await;
     let waiting = fixture.once_waiting(&large).await.status.unwrap().waiting;
     let said = &waiting[0].reason;
     assert!(said.contains("no node is labelled ipunode=far"), "{said}");
@@ -73,7 +73,7 @@ async fn a_controller_without_labelled_nodes_is_skipped_until_there_is_one() {
 async fn one_that_fits_nowhere_is_rejected_and_served_once_a_larger_controller_is_listed() {
     let fixture = Fixture::start(&[4, 16]).await;
     fixture.list_controllers(&[&fixture.pods[0]]).await;
-    let wanted = fixture.want("wanted", 16).await;
+    let wanted = fixture.request("wanted", 16).await;
     fixture.once_in(&wanted, PartitionPhase::Rejected).await;
     fixture
         .list_controllers(&[&fixture.pods[0], &fixture.pods[1]])
@@ -88,8 +88,8 @@ async fn a_controller_that_is_down_stops_only_those_that_need_it() {
         down: Some(Down::Refuse),
         ..Order::default()
     });
-    let small = fixture.want("small", 4).await;
-    let large = fixture.want("large", 16).await;
+    let small = fixture.request("small", 4).await;
+    let large = fixture.request("large", 16).await;
     let small = fixture.once_in(&small, PartitionPhase::Ready).await;
     assert_eq!(controller(&small), fixture.pods[1].address.to_string());
     let down = fixture.pods[0].address.to_string();
@@ -108,7 +108,7 @@ async fn a_controller_that_is_down_stops_only_those_that_need_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_impossible_size_is_rejected_with_the_rule() {
     let fixture = Fixture::start(&[16]).await;
-    let wanted = fixture.want("wanted", 3).await;
+    let wanted = fixture.request("wanted", 3).await;
     let rejected = fixture.once_in(&wanted, PartitionPhase::Rejected).await;
     let message = rejected.status.unwrap().message.unwrap();
     assert_eq!(
@@ -120,7 +120,7 @@ async fn an_impossible_size_is_rejected_with_the_rule() {
 #[tokio::test(flavor = "multi_thread")]
 async fn users_see_it_in_stats_and_in_the_tracker() {
     let fixture = Fixture::start(&[16]).await;
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     let stats = eventually("/stats counts it", async || {
         match get(fixture.port, "/stats").await {

@@ -114,7 +114,7 @@ fn by_serial_walk() -> DecidedBy {
 
 /// Requests a partition of 4 IPUs. Returns it once it is ready.
 async fn placed(fixture: &Fixture, owner: &str) -> IPUPartition {
-    let wanted = fixture.want(owner, 4).await;
+    let wanted = fixture.request(owner, 4).await;
     fixture.once_in(&wanted, PartitionPhase::Ready).await
 }
 
@@ -170,7 +170,7 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     check_placed(&fixture, &by_policy, &small).await;
 
     fixture.kill_proxy().await;
-    let early = fixture.want("fits-early", 4).await;
+    let early = fixture.request("fits-early", 4).await;
     fixture.start_proxy().await;
     let early = fixture.once_in(&early, PartitionPhase::Ready).await;
     assert_eq!(

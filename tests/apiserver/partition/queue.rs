@@ -7,14 +7,14 @@ use kube::api::DeleteParams;
 use super::fixture::{Fixture, id, notebook};
 
 /// Requests the partitions of a gang of one owner.
-async fn want_gang(fixture: &Fixture, name: &str, size: u32, ipus: u32) -> Vec<IPUPartition> {
+async fn request_gang(fixture: &Fixture, name: &str, size: u32, ipus: u32) -> Vec<IPUPartition> {
     let mut wanted = Vec::new();
     for slot in 0..size {
         let options = PartitionOptions {
             gang_size: Some(size),
             ..PartitionOptions::default()
         };
-        let one = fixture.want_with(notebook(name), slot, ipus, options);
+        let one = fixture.request_with(notebook(name), slot, ipus, options);
         wanted.push(one.await);
     }
     wanted
@@ -30,17 +30,17 @@ async fn backfill_passes_a_large_request_only_until_its_limit() {
     let mut fixture = Fixture::without_proxy(&[8]).await;
     fixture.backfill_limit = 3;
     fixture.start_proxy().await;
-    let first = fixture.want("first", 4).await;
+    let first = fixture.request("first", 4).await;
     fixture.once_in(&first, PartitionPhase::Ready).await;
-    let large = fixture.want("large", 8).await;
+    let large = fixture.request("large", 8).await;
     fixture.once_waiting(&large).await;
-    let passing = fixture.want("passing", 2).await;
+    let passing = fixture.request("passing", 2).await;
     fixture.once_in(&passing, PartitionPhase::Ready).await;
 
     // Each new request triggers an evaluation, so one of them comes after the limit.
     let mut others = 0;
     let held_up = eventually("a request comes after the limit", async || {
-        let small = fixture.want(&format!("small-{others}"), 1).await;
+        let small = fixture.request(&format!("small-{others}"), 1).await;
         others += 1;
         let seen = fixture
             .once(
@@ -76,14 +76,14 @@ async fn backfill_passes_a_large_request_only_until_its_limit() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_earlier_request_is_served_first() {
     let fixture = Fixture::start(&[8]).await;
-    let first = fixture.want("first", 8).await;
+    let first = fixture.request("first", 8).await;
     fixture.once_in(&first, PartitionPhase::Ready).await;
     // The names sort in the opposite order, and times are whole seconds.
-    let earlier = fixture.want("z-earlier", 8).await;
+    let earlier = fixture.request("z-earlier", 8).await;
     fixture.once_waiting(&earlier).await;
     let made = |partition: &IPUPartition| partition.metadata.creation_timestamp.clone().unwrap();
     let later = eventually("a request is created in a later second", async || {
-        let later = fixture.want("a-later", 8).await;
+        let later = fixture.request("a-later", 8).await;
         if made(&later) > made(&earlier) {
             return Some(later);
         }
@@ -103,9 +103,9 @@ async fn the_earlier_request_is_served_first() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gang_gets_its_partitions_only_when_all_of_them_fit() {
     let fixture = Fixture::start(&[8, 8]).await;
-    let other = fixture.want("other", 8).await;
+    let other = fixture.request("other", 8).await;
     fixture.once_in(&other, PartitionPhase::Ready).await;
-    let gang = want_gang(&fixture, "gang", 3, 4).await;
+    let gang = request_gang(&fixture, "gang", 3, 4).await;
     for one in &gang {
         // Before the proxy has read a controller, the known capacity is smaller.
         let reason =
@@ -114,7 +114,7 @@ async fn a_gang_gets_its_partitions_only_when_all_of_them_fit() {
             .once(one, reason, |waiting| message(waiting).contains(reason))
             .await;
     }
-    let small = fixture.want("small", 8).await;
+    let small = fixture.request("small", 8).await;
     fixture.once_in(&small, PartitionPhase::Ready).await;
     fixture.delete(&other).await;
     fixture.delete(&small).await;
@@ -128,7 +128,7 @@ async fn a_gang_that_can_never_fit_is_rejected_until_more_controllers_are_listed
     let mut fixture = Fixture::without_proxy(&[8, 4]).await;
     fixture.list_controllers(&[&fixture.pods[0]]).await;
     fixture.start_proxy().await;
-    let gang = want_gang(&fixture, "huge", 3, 4).await;
+    let gang = request_gang(&fixture, "huge", 3, 4).await;
     for one in &gang {
         let said = message(&fixture.once_in(one, PartitionPhase::Rejected).await);
         assert!(
@@ -148,7 +148,7 @@ async fn a_gang_that_can_never_fit_is_rejected_until_more_controllers_are_listed
 #[tokio::test(flavor = "multi_thread")]
 async fn a_gang_that_cannot_be_completed_releases_its_partitions() {
     let fixture = Fixture::start(&[16]).await;
-    let gang = want_gang(&fixture, "gang", 3, 4).await;
+    let gang = request_gang(&fixture, "gang", 3, 4).await;
     let mut held = Vec::new();
     for one in &gang {
         held.push(fixture.once_in(one, PartitionPhase::Ready).await);

@@ -38,11 +38,11 @@ async fn concurrent_requests_stay_within_a_quota() {
     let mut wanted: Vec<IPUPartition> = Vec::new();
     // All exist when the proxy starts, so it evaluates them at the same time.
     for number in 0..12 {
-        wanted.push(fixture.want(&format!("greedy-{number}"), 4).await);
+        wanted.push(fixture.request(&format!("greedy-{number}"), 4).await);
     }
     let mut other = notebook("elsewhere");
     other.namespace = "another".to_owned();
-    let other = fixture.want_for(other, 16).await;
+    let other = fixture.request_for(other, 16).await;
     fixture.start_proxy().await;
     fixture.once_in(&other, PartitionPhase::Ready).await;
     let mut most = 0;

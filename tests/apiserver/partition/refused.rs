@@ -12,14 +12,14 @@ use super::fixture::{Fixture, controller, id};
 #[tokio::test(flavor = "multi_thread")]
 async fn ipus_in_use_on_a_controller_that_lost_its_state_are_not_allocated_again() {
     let fixture = Fixture::start(&[16]).await;
-    let first = fixture.want("first", 8).await;
+    let first = fixture.request("first", 8).await;
     let first = fixture.once_in(&first, PartitionPhase::Ready).await;
     let pods = fixture.start_pod("user-of-lost", &id(&first)).await;
     let lost = id(&first);
     fixture.pods[0]
         .server
         .with(|world, now| world.pod.forget(&lost, now).unwrap());
-    let second = fixture.want("second", 16).await;
+    let second = fixture.request("second", 16).await;
     // The last reading of the controller is valid for a short time.
     let held = format!("8 IPUs more are held by IPUPartition {}", first.name_any());
     fixture
@@ -29,7 +29,7 @@ async fn ipus_in_use_on_a_controller_that_lost_its_state_are_not_allocated_again
         })
         .await;
     // This includes IPUs without a partition, because the operator cannot know which these are.
-    let third = fixture.want("third", 4).await;
+    let third = fixture.request("third", 4).await;
     fixture
         .once(&third, "it waits too", |object| {
             let mut reasons = object.status.iter().flat_map(|status| &status.waiting);
@@ -57,7 +57,7 @@ async fn ipus_in_use_on_a_controller_that_lost_its_state_are_not_allocated_again
 #[tokio::test(flavor = "multi_thread")]
 async fn a_partition_that_the_operator_may_not_see_does_not_count_as_gone() {
     let fixture = Fixture::start(&[16]).await;
-    let wanted = fixture.want("hidden", 4).await;
+    let wanted = fixture.request("hidden", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     let hidden = id(&ready);
     fixture.pods[0].server.with(|world, _| {
@@ -88,7 +88,7 @@ async fn a_partition_that_the_operator_may_not_see_does_not_count_as_gone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_controller_that_removes_nothing_delays_no_partition_that_fits_elsewhere() {
     let fixture = Fixture::start(&[8, 8]).await;
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let before = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     fixture.pods[0].server.order(Order {
         fail: Some(Fail {

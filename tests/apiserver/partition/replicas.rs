@@ -88,7 +88,7 @@ async fn partitions_are_made_once_while_the_leader_is_killed_again_and_again() {
     for round in 0..ROUNDS {
         let leads = once_one_leads(&fixture, &names).await;
         for number in 0..EACH {
-            wanted.push(fixture.want(&format!("p-{round}-{number}"), 2).await);
+            wanted.push(fixture.request(&format!("p-{round}-{number}"), 2).await);
         }
         replicas[leads].take().unwrap().kill().await;
         answers(ports[1 - leads]).await;

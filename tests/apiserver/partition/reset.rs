@@ -28,7 +28,7 @@ async fn once_reset(fixture: &Fixture, partition: &IPUPartition, generation: i64
 #[tokio::test(flavor = "multi_thread")]
 async fn each_reset_is_carried_out_once_on_the_same_partition() {
     let fixture = Fixture::start(&[16]).await;
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     for generation in [1, 2] {
         ask(&fixture, &ready, generation).await;
@@ -46,7 +46,7 @@ async fn each_reset_is_carried_out_once_on_the_same_partition() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reset_waits_until_no_pod_uses_the_partition() {
     let fixture = Fixture::start(&[16]).await;
-    let wanted = fixture.want("wanted", 4).await;
+    let wanted = fixture.request("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     let pods = fixture.start_pod("user-of-reset", &id(&ready)).await;
     ask(&fixture, &ready, 1).await;
@@ -83,7 +83,7 @@ async fn a_reset_that_fails_or_is_not_answered_leads_to_a_new_partition() {
         ("unanswered", unanswered, "replacing it"),
     ] {
         let fixture = Fixture::start(&[16]).await;
-        let wanted = fixture.want(name, 4).await;
+        let wanted = fixture.request(name, 4).await;
         let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
         fixture.pods[0].server.order(order);
         ask(&fixture, &ready, 1).await;

@@ -23,7 +23,7 @@ async fn a_thousand_at_once_are_each_served_once_though_the_proxy_is_killed() {
     let all = futures::stream::iter(0..WANTED);
     all.for_each_concurrent(16, async |number| {
         let ipus = 1 << (number % 4);
-        fixture.want(&format!("job-{number}"), ipus).await;
+        fixture.request(&format!("job-{number}"), ipus).await;
     })
     .await;
 

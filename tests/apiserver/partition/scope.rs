@@ -24,12 +24,14 @@ async fn partitions_of_other_namespaces_are_left_to_the_proxy_that_serves_them()
     fixture.scope = "default".parse().unwrap();
     // Both are requested before the proxy starts: first the partition of the other namespace, whose job is deleted.
     let foreign = fixture
-        .want_for(owner("kube-public", "IPUJob", "gone"), 4)
+        .request_for(owner("kube-public", "IPUJob", "gone"), 4)
         .await;
     let gone = fixture
-        .want_for(owner("default", "IPUJob", "gone-too"), 4)
+        .request_for(owner("default", "IPUJob", "gone-too"), 4)
         .await;
-    let mine = fixture.want_for(owner("default", "Else", "mine"), 4).await;
+    let mine = fixture
+        .request_for(owner("default", "Else", "mine"), 4)
+        .await;
     fixture.start_proxy().await;
     let ready = fixture.once_in(&mine, PartitionPhase::Ready).await;
     fixture.once_gone(&gone).await;

@@ -25,7 +25,7 @@ async fn create(pods: &Api<Pod>, name: &str, partition: &IPUPartition, gcd: &str
 #[tokio::test(flavor = "multi_thread")]
 async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
     let native = native(&[16]).await;
-    let partition = native.fixture.want_for(notebook("shared"), 4).await;
+    let partition = native.fixture.request_for(notebook("shared"), 4).await;
     let ready = native
         .fixture
         .once_in(&partition, PartitionPhase::Ready)
@@ -68,7 +68,7 @@ async fn pods_share_a_partition_with_a_gcd_each_and_it_stays_when_one_ends() {
         owner_metadata: Default::default(),
         reset_generation: 0,
     };
-    let partition = native.fixture.want_spec(spec).await;
+    let partition = native.fixture.request_spec(spec).await;
     let ready = native
         .fixture
         .once_in(&partition, PartitionPhase::Ready)

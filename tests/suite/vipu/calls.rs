@@ -52,7 +52,7 @@ async fn the_inventory_counts_partitions_of_everybody() {
         Inventory::new(16, vec![])
     );
     client.create(&partition("p-1", 4)).await.unwrap();
-    let by_hand = vipu_simulator::pod::Wanted {
+    let by_hand = vipu_simulator::pod::PartitionSpec {
         id: "by-hand".to_owned(),
         ipus: 2,
         ..Default::default()

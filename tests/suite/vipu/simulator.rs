@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use vipu_client::model::ReadyState;
-use vipu_simulator::pod::Wanted;
+use vipu_simulator::pod::PartitionSpec;
 use vipu_simulator::{Options, Simulator, StartError};
 
 use super::{client, partition, pod1};
@@ -132,10 +132,10 @@ async fn partitions_outlive_the_process_where_they_are_kept() {
     };
     let first = Simulator::start(options.clone()).await.unwrap();
     client(&first).create(&partition("p-1", 4)).await.unwrap();
-    let by_hand = Wanted {
+    let by_hand = PartitionSpec {
         id: "by-hand".to_owned(),
         ipus: 8,
-        ..Wanted::default()
+        ..PartitionSpec::default()
     };
     first
         .server

@@ -9,7 +9,7 @@
 //! | `DELETE /faults`, `DELETE /faults/N` | removes all orders, or one |
 //! | `PUT /timings` | sets how long work takes (`pod::Timings`) |
 //! | `PUT /codes` | which gRPC code is sent in which case (`codes::Codes`) |
-//! | `POST /partitions` | makes a partition by hand, at once (`pod::Wanted`) |
+//! | `POST /partitions` | makes a partition by hand, at once (`pod::PartitionSpec`) |
 //! | `DELETE /partitions/ID` | deletes a partition at once |
 //! | `POST /partitions/ID/error` | breaks it: `{"message": "…", "needs_force": false}` |
 //! | `POST /partitions/ID/auto-reset` | resets it as the server does by itself |
@@ -27,7 +27,7 @@ use serde_json::{Value, json};
 use crate::codes::Codes;
 use crate::faults::Order;
 use crate::journal::Call;
-use crate::pod::{Rejection, Timings, Wanted};
+use crate::pod::{PartitionSpec, Rejection, Timings};
 use crate::server::Server;
 
 /// The control port's routes.
@@ -119,8 +119,8 @@ async fn codes(State(server): State<Arc<Server>>, Json(codes): Json<Codes>) {
     server.with(|world, _| world.codes = codes);
 }
 
-async fn take(State(server): State<Arc<Server>>, Json(wanted): Json<Wanted>) -> Response {
-    answer(server.with(|world, now| world.pod.take(&wanted, now)))
+async fn take(State(server): State<Arc<Server>>, Json(spec): Json<PartitionSpec>) -> Response {
+    answer(server.with(|world, now| world.pod.take(&spec, now)))
 }
 
 async fn forget(State(server): State<Arc<Server>>, Path(id): Path<String>) -> Response {

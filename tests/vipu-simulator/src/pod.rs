@@ -36,7 +36,7 @@ pub struct Pod {
 /// The properties of a new partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Wanted {
+pub struct PartitionSpec {
     /// Its id.
     pub id: String,
     /// IPUs.
@@ -147,29 +147,29 @@ impl Pod {
     /// work ends.
     pub fn create(
         &mut self,
-        wanted: &Wanted,
+        spec: &PartitionSpec,
         doom: Option<String>,
         now: Timestamp,
     ) -> Result<Timestamp, Rejection> {
         self.settle(now);
-        let (gcds, replicas) = self.check(wanted)?;
-        if self.partitions.contains_key(&wanted.id) {
-            return Err(Rejection::Exists(wanted.id.clone()));
+        let (gcds, replicas) = self.check(spec)?;
+        if self.partitions.contains_key(&spec.id) {
+            return Err(Rejection::Exists(spec.id.clone()));
         }
         let taken = self.taken();
-        let block = allocation::place(wanted.ipus, self.ipus, &taken).ok_or(Rejection::Full {
-            ipus: wanted.ipus,
+        let block = allocation::place(spec.ipus, self.ipus, &taken).ok_or(Rejection::Full {
+            ipus: spec.ipus,
             largest: allocation::largest(self.ipus, &taken),
         })?;
         let until = now + Duration::from_millis(self.timings.forming_ms);
         let partition = Partition {
-            id: wanted.id.clone(),
+            id: spec.id.clone(),
             block,
             since: now,
             gcds,
             replicas,
-            reconfigurable: wanted.reconfigurable,
-            relocatable: wanted.relocatable,
+            reconfigurable: spec.reconfigurable,
+            relocatable: spec.relocatable,
             stage: Stage::Creating(until),
             errors: Vec::new(),
             doom,
@@ -178,7 +178,7 @@ impl Pod {
             last_auto_reset: None,
         };
         self.occupancy.begin(block.size);
-        self.partitions.insert(wanted.id.clone(), partition);
+        self.partitions.insert(spec.id.clone(), partition);
         Ok(until)
     }
 
@@ -268,9 +268,9 @@ impl Pod {
     }
 
     /// Creates a partition at once, as an admin does with the V-IPU command line.
-    pub fn take(&mut self, wanted: &Wanted, now: Timestamp) -> Result<(), Rejection> {
-        self.create(wanted, None, now)?;
-        self.find(&wanted.id, now)?.stage = Stage::Active;
+    pub fn take(&mut self, spec: &PartitionSpec, now: Timestamp) -> Result<(), Rejection> {
+        self.create(spec, None, now)?;
+        self.find(&spec.id, now)?.stage = Stage::Active;
         Ok(())
     }
 
@@ -353,13 +353,13 @@ impl Pod {
     }
 
     /// The number of GCDs and of replicas, or the rule that the request breaks.
-    fn check(&self, wanted: &Wanted) -> Result<(u32, u32), Rejection> {
-        let Wanted { id, ipus, .. } = wanted;
-        let gcds = wanted.gcds.max(1);
-        let replicas = if wanted.replicas == 0 {
+    fn check(&self, spec: &PartitionSpec) -> Result<(u32, u32), Rejection> {
+        let PartitionSpec { id, ipus, .. } = spec;
+        let gcds = spec.gcds.max(1);
+        let replicas = if spec.replicas == 0 {
             gcds
         } else {
-            wanted.replicas
+            spec.replicas
         };
         let broken_rule = if id.is_empty() {
             "a partition needs an id".to_owned()
@@ -369,8 +369,8 @@ impl Pod {
             format!("{gcds} GCDs do not divide {ipus} IPUs")
         } else if replicas % gcds != 0 || ipus % replicas != 0 {
             format!("{replicas} replicas do not divide {ipus} IPUs in {gcds} GCDs")
-        } else if !wanted.allocation.is_empty() && wanted.allocation != self.name {
-            format!("there is no allocation {:?}", wanted.allocation)
+        } else if !spec.allocation.is_empty() && spec.allocation != self.name {
+            format!("there is no allocation {:?}", spec.allocation)
         } else {
             return Ok((gcds, replicas));
         };

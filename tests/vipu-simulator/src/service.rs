@@ -136,25 +136,25 @@ impl UserService for Service {
         request: Request<proto::CreatePartitionRequest>,
     ) -> Result<Response<proto::CreatePartitionReply>, Status> {
         let (_, extensions, request) = request.into_parts();
-        let wanted = wire::wanted(request);
-        let id = wanted.id.clone();
+        let spec = wire::spec(request);
+        let id = spec.id.clone();
         let work = async |server: &Server, effects: &Effects| {
             if effects.full {
                 return Err(Rejection::Full {
-                    ipus: wanted.ipus,
+                    ipus: spec.ipus,
                     largest: 0,
                 });
             }
-            let mut made = wanted.clone();
+            let mut made = spec.clone();
             if effects.lie == Some(Lie::HalfTheSize) {
                 made.ipus /= 2;
             }
             let until =
                 server.with(|world, now| world.pod.create(&made, effects.breaks.clone(), now))?;
-            server.wait(&wanted.id, until).await;
-            server.with(|world, now| world.pod.usable(&wanted.id, now).map(|_| ()))?;
+            server.wait(&spec.id, until).await;
+            server.with(|world, now| world.pod.usable(&spec.id, now).map(|_| ()))?;
             Ok(proto::CreatePartitionReply {
-                partition_id: wanted.id.clone(),
+                partition_id: spec.id.clone(),
             })
         };
         self.serve(Method::CreatePartition, &id, &extensions, work)

@@ -3,7 +3,7 @@
 use proto::list_ipu_attributes_reply::{Attributes, Entry};
 use vipu_client::proto;
 
-use crate::pod::{AUTO_RESETS_MAX, Partition, Pod, Stage, Wanted};
+use crate::pod::{AUTO_RESETS_MAX, Partition, PartitionSpec, Pod, Stage};
 
 /// The version that the simulated server reports: the newest that real servers have reported.
 pub(super) const SERVER_VERSION: &str = "1.18.0";
@@ -12,9 +12,9 @@ pub(super) const SERVER_VERSION: &str = "1.18.0";
 const IPUS_PER_AGENT: u32 = 4;
 
 /// Reads the properties of a partition from a create request.
-pub(super) fn wanted(request: proto::CreatePartitionRequest) -> Wanted {
+pub(super) fn spec(request: proto::CreatePartitionRequest) -> PartitionSpec {
     let requirements = request.requirements.unwrap_or_default();
-    Wanted {
+    PartitionSpec {
         relocatable: request.relocatable,
         id: requirements.id,
         ipus: requirements.size,
@@ -180,21 +180,21 @@ mod tests {
     use super::*;
     use crate::pod::Timings;
 
-    fn formed(wanted: &Wanted) -> Partition {
+    fn formed(spec: &PartitionSpec) -> Partition {
         let mut pod = Pod::new("pod1", 64, Timings::default());
-        pod.take(wanted, Timestamp::UNIX_EPOCH).unwrap();
-        pod.partition(&wanted.id, Timestamp::UNIX_EPOCH)
+        pod.take(spec, Timestamp::UNIX_EPOCH).unwrap();
+        pod.partition(&spec.id, Timestamp::UNIX_EPOCH)
             .unwrap()
             .clone()
     }
 
     #[test]
     fn gcds_share_a_partitions_ipus_and_no_two_have_the_same() {
-        let partition = formed(&Wanted {
+        let partition = formed(&PartitionSpec {
             id: "p".to_owned(),
             ipus: 16,
             gcds: 4,
-            ..Wanted::default()
+            ..PartitionSpec::default()
         });
         let mut seen = BTreeSet::new();
         for gcd in 0..4 {

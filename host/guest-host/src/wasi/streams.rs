@@ -66,17 +66,17 @@ pub(super) fn poll(instance: &mut LinkerInstance<'_, CallState>) -> wasmtime::Re
 
 /// `wasi:io/streams`.
 pub(super) fn streams(instance: &mut LinkerInstance<'_, CallState>) -> wasmtime::Result<()> {
-    type Wanted = (Resource<Input>, u64);
+    type Arguments = (Resource<Input>, u64);
     for name in ["read", "blocking-read"] {
         let name = format!("[method]input-stream.{name}");
-        let end = |_: StoreContextMut<'_, CallState>, _: Wanted| {
+        let end = |_: StoreContextMut<'_, CallState>, _: Arguments| {
             Ok((Err::<Vec<u8>, _>(StreamError::Closed),))
         };
         instance.func_wrap(&name, end)?;
     }
     for name in ["skip", "blocking-skip"] {
         let name = format!("[method]input-stream.{name}");
-        let end = |_: StoreContextMut<'_, CallState>, _: Wanted| {
+        let end = |_: StoreContextMut<'_, CallState>, _: Arguments| {
             Ok((Err::<u64, _>(StreamError::Closed),))
         };
         instance.func_wrap(&name, end)?;

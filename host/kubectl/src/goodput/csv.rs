@@ -6,8 +6,8 @@ use ipu_api::vipu_controller::VIPUController;
 use jiff::Timestamp;
 
 use super::{Since, allocated_states, unallocated_states};
+use crate::condition::shown;
 use crate::controllers::address;
-use crate::fact::shown;
 
 /// The columns.
 const HEADER: &str = "start,period,controller,namespace,state,ipu_seconds\n";

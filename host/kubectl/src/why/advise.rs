@@ -21,12 +21,12 @@ impl Advice {
 
     /// Adds the advice for everything on the page, in its order.
     pub(super) fn add_all(&mut self, page: &Page) {
-        for fact in &page.conditions {
-            self.add_condition(page, &fact.reason, &fact.message);
+        for condition in &page.conditions {
+            self.add_condition(page, &condition.reason, &condition.message);
         }
         for one in &page.partitions {
-            for fact in &one.conditions {
-                self.add_reason(&fact.reason);
+            for condition in &one.conditions {
+                self.add_reason(&condition.reason);
             }
         }
         for pod in page.pods.iter().flat_map(|pods| &pods.others) {

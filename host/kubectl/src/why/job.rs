@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Around;
 use super::advise::{Advice, WAITING};
-use crate::fact::{Fact, shown};
+use crate::condition::{ShownCondition, shown};
 use crate::page::{Kueue, Page};
 use crate::partitions::{self, PartitionLine};
 use crate::{pods, queue, warnings};
@@ -39,7 +39,10 @@ pub fn job(job: &DynamicObject, around: &Around, now: Timestamp) -> Page {
         .get("status")
         .and_then(|status| serde_json::from_value(status.clone()).ok());
     let all = status.iter().flat_map(|status| &status.conditions);
-    let facts: Vec<Fact> = all.filter(|one| explains(one)).map(Fact::from).collect();
+    let conditions: Vec<ShownCondition> = all
+        .filter(|one| explains(one))
+        .map(ShownCondition::from)
+        .collect();
     let is_about = |kind: &str, about: &str, of: Option<&str>| match kind {
         "IPUJob" => about == name && (of.is_none() || of == uid),
         "Pod" => is_pod_of(about, name),
@@ -53,7 +56,7 @@ pub fn job(job: &DynamicObject, around: &Around, now: Timestamp) -> Page {
         request: Some(request(&job.data)),
         message: status.as_ref().map(|status| shown(&status.last_message)),
         accounting: status.as_ref().and_then(|status| status.accounting.clone()),
-        conditions: facts,
+        conditions,
         kueue: kueue(job, status.as_ref()),
         partitions: own(around, uid, now),
         capacity: None,
@@ -75,7 +78,7 @@ pub fn has_ended(job: &DynamicObject) -> bool {
 
 /// Whether something on the page waits for a V-IPU controller.
 pub(super) fn waits(page: &Page) -> bool {
-    let has_reason = page.conditions.iter().any(|fact| fact.reason == WAITING);
+    let has_reason = page.conditions.iter().any(|one| one.reason == WAITING);
     has_reason || page.partitions.iter().any(|one| one.queue.is_some())
 }
 
@@ -149,7 +152,7 @@ fn kueue(job: &DynamicObject, status: Option<&IPUJobStatus>) -> Option<Kueue> {
     let quota = conditions.find(|one| one.type_ == QUOTA_RESERVED);
     Some(Kueue {
         queue: shown(queue),
-        quota: quota.map(Fact::from),
+        quota: quota.map(ShownCondition::from),
     })
 }
 

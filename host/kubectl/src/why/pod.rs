@@ -11,7 +11,7 @@ use super::Around;
 use super::advise::Advice;
 use super::job::{own, waits};
 use crate::advice::of_reason;
-use crate::fact::{Fact, shown};
+use crate::condition::{ShownCondition, shown};
 use crate::page::{Kueue, Page};
 use crate::partitions::{self, PartitionLine};
 use crate::{pods, queue, warnings};
@@ -99,12 +99,12 @@ fn request(pod: &Pod) -> Option<String> {
 }
 
 /// The condition of the operator, while it explains something.
-fn conditions(pod: &Pod) -> Vec<Fact> {
+fn conditions(pod: &Pod) -> Vec<ShownCondition> {
     let status = pod.status.iter();
     let all = status.flat_map(|status| status.conditions.iter().flatten());
-    let facts = all.map(Fact::from);
-    facts
-        .filter(|fact| fact.is(labels::PARTITION_READY_CONDITION, "False"))
+    let conditions = all.map(ShownCondition::from);
+    conditions
+        .filter(|one| one.is(labels::PARTITION_READY_CONDITION, "False"))
         .collect()
 }
 

@@ -43,7 +43,7 @@ fn said(ids: &[&str], taken: &[&str]) -> (Inventory, ControllerView) {
 }
 
 /// Two IPUPartitions with 8 and 4 IPUs on `pod1:8090`, and one elsewhere.
-fn ledger() -> Allocations {
+fn allocations() -> Allocations {
     let mut all = Allocations::default();
     all.replace(&"ns.a-0".into(), &[], &[held("pod1:8090", "p-a", 8)]);
     all.replace(&"ns.b-0".into(), &[], &[held("pod1:8090", "p-b", 4)]);
@@ -69,7 +69,7 @@ fn left_as(
 /// It chooses the IPUs, and may choose those that a Pod uses, however few are wanted of it.
 #[test]
 fn a_controller_that_has_lost_something_gives_nothing_away() {
-    let all = ledger();
+    let all = allocations();
     let (free, withheld) = left(&all, &[], &[]);
     assert_eq!(free, 0);
     let withheld = withheld.unwrap();
@@ -138,7 +138,7 @@ fn what_another_user_asked_for_closes_no_controller() {
 
 #[test]
 fn what_is_given_back_is_free_again() {
-    let mut all = ledger();
+    let mut all = allocations();
     let before = [held("pod1:8090", "p-a", 8)];
     all.replace(&"ns.other-0".into(), &before, &[]);
     assert_eq!(left(&all, &["p-b"], &[]).0, 0, "it was another's");
@@ -150,7 +150,7 @@ fn what_is_given_back_is_free_again() {
 
 #[test]
 fn the_reason_to_wait_says_whose_they_are() {
-    let (_, withheld) = left(&ledger(), &[], &[]);
+    let (_, withheld) = left(&allocations(), &[], &[]);
     let withheld = HashMap::from([("pod1:8090".to_owned(), withheld.unwrap())]);
     let reason = |controller: &str| WaitingReason {
         controller: controller.to_owned(),

@@ -100,7 +100,7 @@ impl Small {
             .controller(call.controller)
             .accept(&call.id, call.verb);
         if result.is_ok() {
-            state.ledger().took_effect(&call.id, call.verb, &users);
+            state.history().took_effect(&call.id, call.verb, &users);
             self.check_assigned_once(state, call);
         }
         if let Some(key) = state
@@ -121,7 +121,7 @@ impl Small {
         let controller = &state.controllers[call.controller];
         let is_lost = |id: &str| {
             !controller.made.contains_key(id)
-                && state.ledger.controller_of(id) == Some(controller.reference.name.as_str())
+                && state.history.controller_of(id) == Some(controller.reference.name.as_str())
         };
         let pods = state.owners.iter().enumerate();
         let pods = pods.filter(|(_, owner)| owner.attached);
@@ -148,7 +148,7 @@ impl Small {
         if found.is_none() {
             let now = self.millis(state.clock);
             Arc::make_mut(&mut state.missing).denied(&attempt.id, now);
-            state.ledger().denied(&attempt.id);
+            state.history().denied(&attempt.id);
         }
         sim_adapter::remote_state(found.as_ref())
     }

@@ -169,9 +169,9 @@ impl Small {
             }
             Move::Empty(controller) => {
                 state.faults.spend(Fault::Emptied);
-                let ledger = Arc::clone(&state.ledger);
+                let history = Arc::clone(&state.history);
                 let made = &mut state.controller(*controller).made;
-                made.retain(|id, _| !ledger.is_ours(id));
+                made.retain(|id, _| !history.is_ours(id));
             }
             Move::GoDown(controller) => {
                 state.faults.spend(Fault::Down);
@@ -194,7 +194,7 @@ impl Small {
             Move::HandOver(release) => {
                 state.faults.spend(Fault::HandedOver);
                 state.release = *release;
-                state.ledger().cluster = u64::from(*release == ELSEWHERE);
+                state.history().cluster = u64::from(*release == ELSEWHERE);
                 restart(state, 0);
                 restart(state, 1);
             }
@@ -286,7 +286,7 @@ fn faults(state: &State, moves: &mut Vec<Move>) {
         let ours = controller
             .made
             .iter()
-            .filter(|(id, _)| state.ledger.is_ours(id));
+            .filter(|(id, _)| state.history.is_ours(id));
         if may(Fault::Emptied) && ours.clone().next().is_some() {
             moves.push(Move::Empty(index));
         }

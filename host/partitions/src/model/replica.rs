@@ -147,7 +147,7 @@ impl Small {
                 self.write_status(state, (who, key), task, call_fault, *status, observation)
             }
             Step::Create(attempt) => {
-                state.ledger().create_sent(&attempt, ticket);
+                state.history().create_sent(&attempt, ticket);
                 let ipus = task.core.object.spec.ipus;
                 let observation = self.call(state, &attempt, Verb::Create { ipus }, call_fault);
                 Outcome::Observed(observation)
@@ -156,7 +156,7 @@ impl Small {
                 Outcome::Observed(self.call(state, &attempt, Verb::Remove { force }, call_fault))
             }
             Step::Reset(attempt) => {
-                state.ledger().reset_sent(&attempt.id, ticket);
+                state.history().reset_sent(&attempt.id, ticket);
                 Outcome::Observed(self.call(state, &attempt, Verb::Reset, call_fault))
             }
             Step::ReadState(attempt) => {
@@ -248,7 +248,7 @@ impl Small {
         for id in &task.evidence.unreachable {
             missing.mark_unread(id);
         }
-        state.ledger().status_written(&StatusWrite {
+        state.history().status_written(&StatusWrite {
             ticket: ticket(who, key),
             intent,
             before,
@@ -308,7 +308,7 @@ fn release(state: &mut State, key: Key, task: &Task) -> Outcome {
         .collect();
     let is_there = |id: &str| there.iter().any(|one| one == id);
     state
-        .ledger()
+        .history()
         .released(key, &task.core.object, false, is_there);
     state.changed(key, None);
     Outcome::Over
@@ -317,7 +317,7 @@ fn release(state: &mut State, key: Key, task: &Task) -> Outcome {
 /// A slot has at most one partition that Pods use or may use.
 pub(super) fn check_slot(state: &State, key: Key) {
     let used = state.owners[key].pod.as_deref();
-    let is_real = |id: &&str| state.exists(id) && !state.ledger.was_abandoned(id);
+    let is_real = |id: &&str| state.exists(id) && !state.history.was_abandoned(id);
     let mut usable: Vec<&str> = used.filter(is_real).into_iter().collect();
     let object = state.api.get(&key).map(|one| one.object.as_ref());
     usable.extend(object.and_then(api_server::offered));

@@ -170,7 +170,8 @@ fn complaint(state: &State) -> Option<String> {
     let held = sim_adapter::held(state.api.values().map(|one| one.object.as_ref()));
     for controller in &state.controllers {
         let mut made = controller.made.keys();
-        if let Some(id) = made.find(|id| state.ledger.is_of_this_cluster(id) && !held.contains(*id))
+        if let Some(id) =
+            made.find(|id| state.history.is_of_this_cluster(id) && !held.contains(*id))
         {
             return Some(format!("{id} is an orphan"));
         }

@@ -2,7 +2,7 @@
 //!
 //! Equal states are explored once, so that a state contains no counters: an object is its content. A copy of it only
 //! has whether it is current, as the API server compares a resource version for nothing else. A reconcile is
-//! identified by its replica and its object, of which only one is under way at a time. The ledger drops the reconcile
+//! identified by its replica and its object, of which only one is under way at a time. The history drops the reconcile
 //! that recorded an id once that one has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ use crate::simulation::api_server::Key;
 use crate::simulation::controllers::{Controller, Verb};
 use crate::simulation::event_queue::Ticket;
 use crate::simulation::evidence::Evidence;
-use crate::simulation::invariants::Ledger;
+use crate::simulation::invariants::RunHistory;
 use crate::simulation::missing::Missing;
 use crate::step::Step;
 
@@ -139,7 +139,7 @@ pub(super) struct State {
     /// Ids with an operation that does not finish.
     pub stuck: BTreeSet<String>,
     pub owners: Vec<Owner>,
-    pub ledger: Arc<Ledger>,
+    pub history: Arc<RunHistory>,
     pub missing: Arc<Missing>,
     /// The present release.
     pub release: usize,
@@ -162,8 +162,8 @@ impl State {
         Arc::make_mut(&mut self.controllers[index])
     }
 
-    pub(super) fn ledger(&mut self) -> &mut Ledger {
-        Arc::make_mut(&mut self.ledger)
+    pub(super) fn history(&mut self) -> &mut RunHistory {
+        Arc::make_mut(&mut self.history)
     }
 
     /// The Pods that use a partition, by name.
@@ -216,7 +216,7 @@ impl State {
     pub(super) fn ended(&mut self, who: usize, key: Key) {
         self.replicas[who].tasks.remove(&key);
         self.replicas[who].assigned.remove(&key);
-        self.ledger().ended(ticket(who, key));
+        self.history().ended(ticket(who, key));
     }
 
     /// All reconciles of a replica have ended.

@@ -28,7 +28,7 @@ impl World {
         }
         let is_lost = |id: &str| {
             !controller.made.contains_key(id)
-                && self.ledger.controller_of(id) == Some(controller.reference.name.as_str())
+                && self.history.controller_of(id) == Some(controller.reference.name.as_str())
         };
         for pod in self.pods.values().filter(|pod| is_lost(&pod.id)) {
             let used = self.assigned_ipus.0.get(&pod.id);

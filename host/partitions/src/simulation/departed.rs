@@ -53,7 +53,7 @@ impl World {
             known.clone_from(&now);
         }
         self.note(|| format!("{} is {} from now on", old.name, now.name));
-        self.ledger.renamed(&old.name, &now.name);
+        self.history.renamed(&old.name, &now.name);
         self.renamed.insert(old.name, now);
         self.list_changed();
     }

@@ -107,7 +107,7 @@ impl World {
             }
             Step::Create(attempt) => {
                 self.cover(CoveragePoint::CreateSent);
-                self.ledger.create_sent(&attempt, ticket);
+                self.history.create_sent(&attempt, ticket);
                 let ipus = object.spec.ipus;
                 self.call(ticket, &attempt, Verb::Create { ipus }, call_fault);
             }
@@ -120,7 +120,7 @@ impl World {
             }
             Step::Reset(attempt) => {
                 self.cover(CoveragePoint::ResetSent);
-                self.ledger.reset_sent(&attempt.id, ticket);
+                self.history.reset_sent(&attempt.id, ticket);
                 self.call(ticket, &attempt, Verb::Reset, call_fault);
             }
             Step::ReadState(attempt) => self.read_state(ticket, attempt),
@@ -158,7 +158,7 @@ impl World {
             let state = self.controllers[controller].state(&attempt.id);
             if state.is_none() {
                 self.missing.denied(&attempt.id, self.event_queue.now());
-                self.ledger.denied(&attempt.id);
+                self.history.denied(&attempt.id);
             }
             sim_adapter::remote_state(state.as_ref())
         };
@@ -277,7 +277,7 @@ impl World {
                 .any(|(name, value)| name == labels::FORCE_ANNOTATION && value == "true");
             let controllers = &self.controllers;
             let is_there = |id: &str| controllers.iter().any(|one| one.made.contains_key(id));
-            self.ledger.released(key, object, is_forced, is_there);
+            self.history.released(key, object, is_forced, is_there);
             let attempts = object.status.iter().flat_map(|status| &status.attempts);
             if attempts.into_iter().any(Attempt::is_held) {
                 self.cover(CoveragePoint::Abandoned);
@@ -329,7 +329,7 @@ impl World {
                 after: &after,
                 evidence: &task.evidence,
             };
-            self.ledger.status_written(&written);
+            self.history.status_written(&written);
             super::outcomes::count(&written, &mut self.coverage);
         }
         self.check_slot(ticket.key);

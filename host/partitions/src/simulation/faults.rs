@@ -105,8 +105,8 @@ impl World {
         let controller = &mut self.controllers[index];
         controller.is_down = true;
         if loses_state {
-            let ledger = &self.ledger;
-            controller.made.retain(|id, _| !ledger.is_ours(id));
+            let history = &self.history;
+            controller.made.retain(|id, _| !history.is_ours(id));
         }
         if loses_state {
             self.cover(CoveragePoint::LostState);
@@ -153,7 +153,7 @@ impl World {
         let ours: Vec<String> = self.controllers[index]
             .made
             .keys()
-            .filter(|id| self.ledger.is_ours(id))
+            .filter(|id| self.history.is_ours(id))
             .cloned()
             .collect();
         if ours.is_empty() {

@@ -41,7 +41,7 @@ pub(crate) const LIVENESS: &str = "after the last fault, everything is settled";
 
 /// Ids that were recorded and requested in the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Ledger {
+pub(crate) struct RunHistory {
     /// Every recorded id: for which object and controller, and by which reconcile.
     recorded: BTreeMap<String, Recorded>,
     asked: BTreeSet<String>,
@@ -85,7 +85,7 @@ pub(crate) fn demand(holds: bool, rule: &str, what: impl FnOnce() -> String) {
     assert!(holds, "broken invariant: {rule}: {}", what());
 }
 
-impl Ledger {
+impl RunHistory {
     /// Checks a status that replaces another one.
     pub(crate) fn status_written(&mut self, written: &StatusWrite<'_>) {
         let (before, after) = (written.before, written.after);

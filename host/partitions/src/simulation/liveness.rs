@@ -260,7 +260,7 @@ impl World {
         let objects = self.api.list().map(|(_, stored)| stored.object.as_ref());
         let held: BTreeSet<String> = sim_adapter::held(objects.chain(self.api.moved()));
         let ours = self.ours().into_iter();
-        let ours = ours.filter(|(_, id)| self.ledger.is_of_this_cluster(id));
+        let ours = ours.filter(|(_, id)| self.history.is_of_this_cluster(id));
         ours.filter(|(controller, id)| !held.contains(*id) && !self.is_removing(*controller, id))
             .filter(|(_, id)| self.users(id).is_empty())
             .map(|(controller, id)| format!("{id} on {controller} is an orphan"))
@@ -281,7 +281,7 @@ impl World {
             return Some(format!("{}: {:?}", self.name(key), stored.object.status));
         }
         let mut ours = self.ours().into_iter();
-        let is_swept = |id: &str| self.ledger.is_of_this_cluster(id);
+        let is_swept = |id: &str| self.history.is_of_this_cluster(id);
         if let Some((controller, id)) = ours.find(|(_, id)| is_swept(id)) {
             return Some(format!("{id} on {controller}"));
         }

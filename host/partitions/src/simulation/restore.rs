@@ -28,9 +28,9 @@ impl World {
         self.handovers += 1;
         if self.rng.permille(250) {
             self.cover(CoveragePoint::BroughtElsewhere);
-            self.ledger.cluster += 1;
+            self.history.cluster += 1;
         }
-        let cluster = self.ledger.cluster;
+        let cluster = self.history.cluster;
         self.note(|| format!("another release takes over, in cluster {cluster}"));
         let release = format!("release-{}", self.handovers);
         self.settings.identity = sim_adapter::identity(cluster, &release);
@@ -69,7 +69,7 @@ impl World {
         if self.ours().iter().any(|(_, id)| !held.contains(*id)) {
             self.coverage.count(CoveragePoint::Forgot);
         }
-        self.ledger.restored(objects, on_their_way);
+        self.history.restored(objects, on_their_way);
         self.missing.restored();
         self.pods.retain(|pod, _| backup.pods.contains(pod));
         for (index, job) in self.jobs.iter_mut().enumerate() {

@@ -13,7 +13,7 @@ use super::coverage::{Coverage, CoveragePoint};
 use super::event_queue::{Event, EventQueue, Fate};
 use super::executor::CallFault;
 use super::faults::FaultRates;
-use super::invariants::{Ledger, ONE_USABLE, demand};
+use super::invariants::{ONE_USABLE, RunHistory, demand};
 use super::missing::Missing;
 use super::owners::{Job, Pod};
 use super::replica::Replica;
@@ -52,7 +52,7 @@ pub(super) struct World {
     pub event_queue: EventQueue,
     pub rng: Rng,
     pub fault_rates: FaultRates,
-    pub ledger: Ledger,
+    pub history: RunHistory,
     pub missing: Missing,
     pub coverage: Coverage,
     pub trace: Trace,
@@ -101,7 +101,7 @@ impl World {
             event_queue: EventQueue::default(),
             rng: Rng::new(seed),
             fault_rates: FaultRates::default(),
-            ledger: Ledger::default(),
+            history: RunHistory::default(),
             missing: Missing::default(),
             coverage: Coverage::default(),
             trace,
@@ -263,7 +263,7 @@ impl World {
             format!("{:?} of {id}: {result:?}", call.verb)
         });
         if result.is_ok() {
-            self.ledger.took_effect(id, call.verb, &users);
+            self.history.took_effect(id, call.verb, &users);
             self.check_assigned_once(call);
             self.follow_up(call);
         }
@@ -278,7 +278,7 @@ impl World {
         }
         let fails = self.rng.permille(self.fault_rates.failures);
         let (then, most) = match call.verb {
-            Verb::Create { .. } if self.ledger.was_denied(&call.id) => {
+            Verb::Create { .. } if self.history.was_denied(&call.id) => {
                 self.cover(CoveragePoint::LateCreate);
                 (Then::Formed, 2_000)
             }
@@ -350,7 +350,7 @@ impl World {
         let used = self.pods.values().filter(|pod| pod.key == key);
         let mut usable: BTreeSet<&str> = used
             .map(|pod| pod.id.as_str())
-            .filter(|id| self.exists(id) && !self.ledger.was_abandoned(id))
+            .filter(|id| self.exists(id) && !self.history.was_abandoned(id))
             .collect();
         let object = self.api.get(key).map(|stored| stored.object.as_ref());
         usable.extend(object.and_then(api_server::offered));
@@ -378,7 +378,7 @@ impl World {
     pub(super) fn ours(&self) -> Vec<(usize, &str)> {
         let all = self.controllers.iter().enumerate();
         all.flat_map(|(index, one)| one.made.keys().map(move |id| (index, id.as_str())))
-            .filter(|(_, id)| self.ledger.is_ours(id))
+            .filter(|(_, id)| self.history.is_ours(id))
             .collect()
     }
 

@@ -121,7 +121,7 @@ fn owner(number: usize) -> PartitionOwner {
 
 async fn request(fixture: &Fixture, number: usize, ipus: u32) {
     let options = PartitionOptions::default();
-    fixture.want_with(owner(number), 0, ipus, options).await;
+    fixture.request_with(owner(number), 0, ipus, options).await;
 }
 
 async fn release(fixture: &Fixture, number: usize) {

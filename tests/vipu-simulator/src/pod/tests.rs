@@ -18,11 +18,11 @@ fn pod() -> Pod {
     )
 }
 
-fn wanted(id: &str, ipus: u32) -> Wanted {
-    Wanted {
+fn spec(id: &str, ipus: u32) -> PartitionSpec {
+    PartitionSpec {
         id: id.to_owned(),
         ipus,
-        ..Wanted::default()
+        ..PartitionSpec::default()
     }
 }
 
@@ -33,7 +33,7 @@ fn stage(pod: &mut Pod, id: &str, now: i64) -> Stage {
 #[test]
 fn a_partition_is_formed_reset_and_removed() {
     let mut pod = pod();
-    assert_eq!(pod.create(&wanted("p", 4), None, at(0)), Ok(at(100)));
+    assert_eq!(pod.create(&spec("p", 4), None, at(0)), Ok(at(100)));
     assert_eq!(stage(&mut pod, "p", 99), Stage::Creating(at(100)));
     assert_eq!(pod.free(at(99)), (12, 8));
     assert_eq!(stage(&mut pod, "p", 100), Stage::Active);
@@ -52,9 +52,9 @@ fn a_partition_is_formed_reset_and_removed() {
 fn the_time_of_ipus_in_partitions_is_exact() {
     let mut pod = pod();
     assert_eq!(pod.occupancy(at(5)), Occupancy::default());
-    pod.create(&wanted("removed", 4), None, at(10)).unwrap();
-    pod.create(&wanted("forgotten", 2), None, at(20)).unwrap();
-    pod.create(&wanted("left", 1), None, at(40)).unwrap();
+    pod.create(&spec("removed", 4), None, at(10)).unwrap();
+    pod.create(&spec("forgotten", 2), None, at(20)).unwrap();
+    pod.create(&spec("left", 1), None, at(40)).unwrap();
     pod.forget("forgotten", at(50)).unwrap();
     pod.remove("removed", false, at(200)).unwrap();
     let expected = |ipu_milliseconds| Occupancy {
@@ -64,7 +64,7 @@ fn the_time_of_ipus_in_partitions_is_exact() {
     assert_eq!(pod.occupancy(at(205)), expected(4 * 195 + 2 * 30 + 165));
     // The removal ended at 210, no matter when the state is read.
     assert_eq!(pod.occupancy(at(1_000)), expected(4 * 200 + 2 * 30 + 960));
-    assert!(pod.create(&wanted("refused", 32), None, at(1_000)).is_err());
+    assert!(pod.create(&spec("refused", 32), None, at(1_000)).is_err());
     assert_eq!(pod.occupancy(at(1_000)).ipus, 7);
 }
 
@@ -72,7 +72,7 @@ fn the_time_of_ipus_in_partitions_is_exact() {
 fn work_that_is_under_way_can_be_ended_at_once() {
     let mut pod = pod();
     for id in ["formed", "removed"] {
-        pod.create(&wanted(id, 4), None, at(0)).unwrap();
+        pod.create(&spec(id, 4), None, at(0)).unwrap();
     }
     pod.remove("removed", false, at(1)).unwrap();
     pod.finish(at(2));
@@ -82,7 +82,7 @@ fn work_that_is_under_way_can_be_ended_at_once() {
 
 #[test]
 fn each_broken_rule_is_named() {
-    type Change = fn(&mut Wanted);
+    type Change = fn(&mut PartitionSpec);
     let table: [(Change, &str); 9] = [
         (|w| w.id.clear(), "a partition needs an id"),
         (|w| w.ipus = 0, "size 0 is not a power of two"),
@@ -110,9 +110,9 @@ fn each_broken_rule_is_named() {
         ),
     ];
     for (change, text) in table {
-        let mut wanted = wanted("p", 4);
-        change(&mut wanted);
-        let rejection = pod().create(&wanted, None, at(0)).unwrap_err();
+        let mut spec = spec("p", 4);
+        change(&mut spec);
+        let rejection = pod().create(&spec, None, at(0)).unwrap_err();
         assert_eq!(rejection.to_string(), text);
     }
 }
@@ -120,13 +120,13 @@ fn each_broken_rule_is_named() {
 #[test]
 fn gcds_and_replicas_have_their_defaults() {
     let mut pod = pod();
-    let mut wanted = wanted("p", 8);
-    pod.create(&wanted, None, at(0)).unwrap();
+    let mut spec = spec("p", 8);
+    pod.create(&spec, None, at(0)).unwrap();
     let partition = pod.partition("p", at(0)).unwrap();
     assert_eq!((partition.gcds, partition.replicas), (1, 1));
-    wanted.id = "q".to_owned();
-    wanted.gcds = 4;
-    pod.create(&wanted, None, at(0)).unwrap();
+    spec.id = "q".to_owned();
+    spec.gcds = 4;
+    pod.create(&spec, None, at(0)).unwrap();
     let partition = pod.partition("q", at(0)).unwrap();
     assert_eq!((partition.gcds, partition.replicas), (4, 4));
 }
@@ -134,18 +134,18 @@ fn gcds_and_replicas_have_their_defaults() {
 #[test]
 fn an_id_is_taken_until_its_partition_is_gone() {
     let mut pod = pod();
-    pod.create(&wanted("p", 4), None, at(0)).unwrap();
-    let again = pod.create(&wanted("p", 4), None, at(200));
+    pod.create(&spec("p", 4), None, at(0)).unwrap();
+    let again = pod.create(&spec("p", 4), None, at(200));
     assert_eq!(again, Err(Rejection::Exists("p".to_owned())));
     pod.remove("p", false, at(200)).unwrap();
-    assert!(pod.create(&wanted("p", 4), None, at(205)).is_err());
-    assert!(pod.create(&wanted("p", 4), None, at(210)).is_ok());
+    assert!(pod.create(&spec("p", 4), None, at(205)).is_err());
+    assert!(pod.create(&spec("p", 4), None, at(210)).is_ok());
 }
 
 #[test]
 fn a_partition_is_busy_during_an_operation() {
     let mut pod = pod();
-    pod.create(&wanted("p", 4), None, at(0)).unwrap();
+    pod.create(&spec("p", 4), None, at(0)).unwrap();
     let busy = |result: Result<Timestamp, Rejection>| {
         assert!(matches!(result, Err(Rejection::Busy { .. })), "{result:?}");
     };
@@ -163,7 +163,7 @@ fn a_partition_is_busy_during_an_operation() {
 fn a_doomed_partition_breaks_once_it_is_formed_and_a_reset_repairs_it() {
     let mut pod = pod();
     let doom = Some("link training failed".to_owned());
-    pod.create(&wanted("p", 4), doom, at(0)).unwrap();
+    pod.create(&spec("p", 4), doom, at(0)).unwrap();
     assert_eq!(stage(&mut pod, "p", 50), Stage::Creating(at(100)));
     assert_eq!(stage(&mut pod, "p", 100), Stage::Failed);
     let broken = pod.usable("p", at(100)).unwrap_err();
@@ -178,7 +178,7 @@ fn a_doomed_partition_breaks_once_it_is_formed_and_a_reset_repairs_it() {
 #[test]
 fn only_force_removes_a_stuck_partition() {
     let mut pod = pod();
-    pod.take(&wanted("p", 4), at(0)).unwrap();
+    pod.take(&spec("p", 4), at(0)).unwrap();
     pod.break_down("p", "agent lost", true, at(0)).unwrap();
     assert!(matches!(
         pod.remove("p", false, at(0)),
@@ -190,7 +190,7 @@ fn only_force_removes_a_stuck_partition() {
 #[test]
 fn the_server_stops_after_a_number_of_automatic_resets() {
     let mut pod = pod();
-    pod.take(&wanted("p", 4), at(0)).unwrap();
+    pod.take(&spec("p", 4), at(0)).unwrap();
     for count in 1..=AUTO_RESETS_MAX {
         let now = at(i64::from(count) * 1000);
         pod.auto_reset("p", now).unwrap();
@@ -205,9 +205,9 @@ fn the_server_stops_after_a_number_of_automatic_resets() {
 #[test]
 fn a_stored_pod_is_restored_unchanged() {
     let mut pod = pod();
-    pod.create(&wanted("p", 4), Some("bad".to_owned()), at(0))
+    pod.create(&spec("p", 4), Some("bad".to_owned()), at(0))
         .unwrap();
-    pod.take(&wanted("q", 2), at(5)).unwrap();
+    pod.take(&spec("q", 2), at(5)).unwrap();
     let text = serde_json::to_string(&pod).unwrap();
     assert_eq!(serde_json::from_str::<Pod>(&text).unwrap(), pod);
 }

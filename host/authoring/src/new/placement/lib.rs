@@ -27,11 +27,11 @@ impl Guest for Component {
         controllers: Vec<Controller>,
         attempts: Vec<Attempt>,
     ) -> Result<Decision, String> {
-        let seen: Vec<_> = controllers
+        let candidates: Vec<_> = controllers
             .into_iter()
-            .map(|controller| seen(controller, &request, &attempts))
+            .map(|controller| candidate(controller, &request, &attempts))
             .collect();
-        Ok(match policy::choose(request.ipus, &seen) {
+        Ok(match policy::choose(request.ipus, &candidates) {
             policy::Choice::Try(name) => Decision::Try(name),
             policy::Choice::Wait(passed) => Decision::Wait(
                 passed
@@ -46,7 +46,7 @@ impl Guest for Component {
 
 /// Converts a controller. The operator overrules the choice of a controller that does not answer, that was tried
 /// before, or whose nodes the Pods exclude.
-fn seen(controller: Controller, request: &Request, attempts: &[Attempt]) -> policy::Seen {
+fn candidate(controller: Controller, request: &Request, attempts: &[Attempt]) -> policy::Candidate {
     let Controller {
         label_key,
         label_value,
@@ -59,7 +59,7 @@ fn seen(controller: Controller, request: &Request, attempts: &[Attempt]) -> poli
     let tried = attempts
         .iter()
         .find(|attempt| attempt.controller == controller.name);
-    let closed = if asked.is_some_and(|(_, value)| value != label_value) {
+    let excluded = if asked.is_some_and(|(_, value)| value != label_value) {
         Some("its nodes are not those that the Pods ask for".to_owned())
     } else if let Some(reason) = &controller.unreachable {
         Some(format!("it does not answer: {reason}"))
@@ -68,9 +68,9 @@ fn seen(controller: Controller, request: &Request, attempts: &[Attempt]) -> poli
     } else {
         tried.map(|attempt| format!("was tried: {}", attempt.reason))
     };
-    policy::Seen {
+    policy::Candidate {
         name: controller.name,
-        closed,
+        excluded,
         total: controller.total_ipus,
         largest_free: controller.largest_free,
     }

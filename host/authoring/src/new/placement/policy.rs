@@ -2,10 +2,10 @@
 
 /// The facts about a V-IPU controller that the decision needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct Candidate {
     pub name: String,
     /// Reason why the controller cannot be used now.
-    pub closed: Option<String>,
+    pub excluded: Option<String>,
     /// All IPUs of the controller.
     pub total: u32,
     /// Size of the largest partition that the controller can create now.
@@ -22,8 +22,8 @@ pub enum Choice {
 }
 
 /// Chooses a controller for a partition of so many IPUs.
-pub fn choose(ipus: u32, controllers: &[Seen]) -> Choice {
-    let fits = |one: &&Seen| one.closed.is_none() && one.largest_free >= ipus;
+pub fn choose(ipus: u32, controllers: &[Candidate]) -> Choice {
+    let fits = |one: &&Candidate| one.excluded.is_none() && one.largest_free >= ipus;
     let fullest = controllers
         .iter()
         .filter(fits)
@@ -37,7 +37,7 @@ pub fn choose(ipus: u32, controllers: &[Seen]) -> Choice {
     }
     let passed = controllers.iter().map(|one| {
         let full = || format!("its largest free partition has {} IPUs", one.largest_free);
-        (one.name.clone(), one.closed.clone().unwrap_or_else(full))
+        (one.name.clone(), one.excluded.clone().unwrap_or_else(full))
     });
     Choice::Wait(passed.collect())
 }
@@ -46,10 +46,10 @@ pub fn choose(ipus: u32, controllers: &[Seen]) -> Choice {
 mod tests {
     use super::*;
 
-    fn seen(name: &str, largest_free: u32) -> Seen {
-        Seen {
+    fn candidate(name: &str, largest_free: u32) -> Candidate {
+        Candidate {
             name: name.to_owned(),
-            closed: None,
+            excluded: None,
             total: 16,
             largest_free,
         }
@@ -57,14 +57,18 @@ mod tests {
 
     #[test]
     fn the_fullest_that_fits_is_chosen() {
-        let controllers = [seen("empty", 16), seen("half", 8), seen("full", 0)];
+        let controllers = [
+            candidate("empty", 16),
+            candidate("half", 8),
+            candidate("full", 0),
+        ];
         assert_eq!(choose(4, &controllers), Choice::Try("half".to_owned()));
         assert_eq!(choose(16, &controllers), Choice::Try("empty".to_owned()));
     }
 
     #[test]
     fn a_request_waits_for_capacity_and_is_rejected_if_no_controller_is_large_enough() {
-        let full = [seen("full", 0)];
+        let full = [candidate("full", 0)];
         assert!(matches!(choose(4, &full), Choice::Wait(passed) if passed[0].0 == "full"));
         assert!(matches!(choose(32, &full), Choice::Reject(_)));
     }

@@ -13,7 +13,7 @@ const TEXT_MAX: usize = 2_048;
 /// A condition.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Fact {
+pub struct ShownCondition {
     /// Its type.
     #[serde(rename = "type")]
     pub type_: String,
@@ -28,14 +28,14 @@ pub struct Fact {
     pub since: Option<Timestamp>,
 }
 
-impl Fact {
+impl ShownCondition {
     /// Whether it is this type with this status.
     pub fn is(&self, type_: &str, status: &str) -> bool {
         self.type_ == type_ && self.status == status
     }
 }
 
-impl From<&JobCondition> for Fact {
+impl From<&JobCondition> for ShownCondition {
     fn from(one: &JobCondition) -> Self {
         Self {
             type_: shown(&one.type_),
@@ -47,7 +47,7 @@ impl From<&JobCondition> for Fact {
     }
 }
 
-impl From<&Condition> for Fact {
+impl From<&Condition> for ShownCondition {
     fn from(one: &Condition) -> Self {
         Self {
             type_: shown(&one.type_),
@@ -59,7 +59,7 @@ impl From<&Condition> for Fact {
     }
 }
 
-impl From<&PodCondition> for Fact {
+impl From<&PodCondition> for ShownCondition {
     fn from(one: &PodCondition) -> Self {
         Self {
             type_: shown(&one.type_),
