@@ -14,7 +14,7 @@ pub struct Controller {
     /// `host:port`.
     pub name: String,
     /// Why it cannot serve the request whatever is free.
-    pub obstacle: Option<Blocker>,
+    pub blocker: Option<Blocker>,
     /// IPUs that it has, used or not.
     pub total: u32,
     /// IPUs in partitions of all owners.
@@ -53,7 +53,7 @@ pub fn choose(ipus: u32, controllers: &[Controller]) -> Choice {
     let mut can_wait = controllers.is_empty();
     let mut best: Option<((u32, u32), &Controller)> = None;
     for controller in controllers {
-        let reason = match obstacle(ipus, controller) {
+        let reason = match blocker(ipus, controller) {
             None => {
                 let rank = rank(ipus, controller);
                 if best.is_none_or(|(lowest, _)| rank < lowest) {
@@ -94,15 +94,15 @@ fn rank(ipus: u32, controller: &Controller) -> (u32, u32) {
     (smallest.unwrap_or(controller.largest_free), free)
 }
 
-fn obstacle(ipus: u32, controller: &Controller) -> Option<Blocker> {
+fn blocker(ipus: u32, controller: &Controller) -> Option<Blocker> {
     let Controller {
         total,
         used,
         largest_free: largest,
         ..
     } = controller;
-    if let Some(obstacle @ Blocker::Lasting(_)) = &controller.obstacle {
-        return Some(obstacle.clone());
+    if let Some(blocker @ Blocker::Lasting(_)) = &controller.blocker {
+        return Some(blocker.clone());
     }
     // A controller whose agents are not there yet has no IPUs, but may have some soon.
     if *total > 0 && *total < ipus {
@@ -110,8 +110,8 @@ fn obstacle(ipus: u32, controller: &Controller) -> Option<Blocker> {
             "has {total} IPUs in all, fewer than the {ipus} requested"
         )));
     }
-    if let Some(obstacle) = &controller.obstacle {
-        return Some(obstacle.clone());
+    if let Some(blocker) = &controller.blocker {
+        return Some(blocker.clone());
     }
     if *total == 0 {
         return Some(Blocker::Passing("has no IPUs at present".to_owned()));

@@ -67,7 +67,7 @@ fn seen(
     let selected = selected.find(|(key, _)| key == label_key);
     let mut tried = attempts.iter().rev();
     let tried = tried.find(|attempt| attempt.controller == controller.name);
-    let obstacle = if let Some((_, value)) = selected.filter(|(_, value)| value != label_value) {
+    let blocker = if let Some((_, value)) = selected.filter(|(_, value)| value != label_value) {
         Some(choice::Blocker::Lasting(format!(
             "its nodes are labelled {label_key}={label_value}, and the Pods ask for \
              {label_key}={value}"
@@ -85,7 +85,7 @@ fn seen(
     };
     let blocks = controller.free_blocks.iter();
     choice::Controller {
-        obstacle,
+        blocker,
         total: controller.total_ipus,
         used: controller.used_ipus,
         largest_free: controller.largest_free,

@@ -67,7 +67,7 @@ pub fn place(request: &Request, controllers: &[Controller], attempts: &[Attempt]
     let mut passed_over = Vec::new();
     let mut can_wait = controllers.is_empty();
     for controller in controllers {
-        let reason = match obstacle(request, controller, attempts) {
+        let reason = match blocker(request, controller, attempts) {
             None => return Decision::Try(controller.name.clone()),
             Some(Blocker::Lasting(reason)) => reason,
             Some(Blocker::Passing(reason)) => {
@@ -91,7 +91,7 @@ pub fn place(request: &Request, controllers: &[Controller], attempts: &[Attempt]
     ))
 }
 
-fn obstacle(request: &Request, controller: &Controller, attempts: &[Attempt]) -> Option<Blocker> {
+fn blocker(request: &Request, controller: &Controller, attempts: &[Attempt]) -> Option<Blocker> {
     let Controller {
         label_key,
         label_value,

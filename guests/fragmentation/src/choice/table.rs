@@ -5,7 +5,7 @@ use super::*;
 fn controller(name: &str, total: u32, blocks: &[u32]) -> Controller {
     Controller {
         name: name.to_owned(),
-        obstacle: None,
+        blocker: None,
         total,
         used: total - blocks.iter().sum::<u32>(),
         largest_free: blocks.iter().copied().max().unwrap_or(0),
@@ -58,11 +58,11 @@ fn of_equal_blocks_the_fullest_controller_is_taken_and_then_the_first() {
 }
 
 #[test]
-fn a_controller_with_an_obstacle_is_passed_over() {
+fn a_controller_with_a_blocker_is_passed_over() {
     let mut controllers = [controller("near", 16, &[4]), controller("far", 16, &[16])];
-    controllers[0].obstacle = Some(Blocker::Passing("was tried: it refused".to_owned()));
+    controllers[0].blocker = Some(Blocker::Passing("was tried: it refused".to_owned()));
     assert_eq!(chosen(4, &controllers), "far");
-    controllers[1].obstacle = Some(Blocker::Lasting("its nodes are others".to_owned()));
+    controllers[1].blocker = Some(Blocker::Lasting("its nodes are others".to_owned()));
     let Choice::Wait(reasons) = choose(4, &controllers) else {
         unreachable!("the first one may serve it later");
     };
@@ -84,7 +84,7 @@ fn a_request_is_rejected_only_if_no_controller_can_ever_serve_it() {
         "16 of its 16 IPUs are used, and the largest free partition is 0, smaller than the 16 requested"
     );
     let mut silent = controller("silent", 16, &[]);
-    silent.obstacle = Some(Blocker::Passing("does not answer".to_owned()));
+    silent.blocker = Some(Blocker::Passing("does not answer".to_owned()));
     assert_eq!(
         chosen(32, &[full.clone(), silent]),
         "no V-IPU controller can ever serve 32 IPUs (full: has 16 IPUs in all, fewer than the 32 \
