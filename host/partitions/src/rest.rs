@@ -20,9 +20,11 @@ mod page;
 mod partitions;
 pub mod problem;
 mod query;
+mod query_permits;
 pub mod query_request;
 mod reads;
 mod representation;
+mod sources;
 mod token_cache;
 pub mod what_if;
 
@@ -45,8 +47,8 @@ use ipu_runtime::port::serve;
 
 pub use caller::Caller;
 pub use partitions::SecureState;
-pub use query::Queries;
-pub use reads::Sources;
+pub use query_permits::Queries;
+pub use sources::Sources;
 
 /// The routes of port 8080.
 pub fn plain(sources: Sources, refused: Refused) -> Router {
