@@ -42,8 +42,8 @@ use operation::Operation;
 use problem::{Kind, Problem};
 
 use ipu_runtime::panics;
+use ipu_runtime::port::limits::{REST, SECURE_REST};
 use ipu_runtime::port::metrics::Refused;
-use ipu_runtime::port::serve;
 
 pub use caller::Caller;
 pub use partitions::SecureState;
@@ -54,7 +54,7 @@ pub use sources::Sources;
 pub fn plain(sources: Sources, refused: Refused) -> Router {
     let mut operations = reads::operations();
     operations.push(reads::summaries());
-    let limits = (serve::REST.port, refused);
+    let limits = (REST.port, refused);
     router(sources, operations, ErrorFormat::Plain, limits)
 }
 
@@ -68,7 +68,7 @@ pub fn secure(state: SecureState, refused: Refused) -> Router {
     let mut operations = reads::operations();
     operations.extend(partitions::operations());
     operations.push(partitions::controllers());
-    let limits = (serve::SECURE_REST.port, refused);
+    let limits = (SECURE_REST.port, refused);
     router(state, operations, ErrorFormat::Problem, limits)
 }
 

@@ -3,6 +3,7 @@
 pub mod body;
 mod closable;
 mod entrance;
+pub mod limits;
 pub mod metrics;
 pub mod pace;
 mod patience;

@@ -12,10 +12,11 @@ use axum::http::{HeaderMap, Method, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use ipu_runtime::port::body::{self, BodyError};
+use ipu_runtime::port::limits::METRICS;
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::pace::{Pace, Rate, number};
 use ipu_runtime::port::places::{Full, Places, Share};
-use ipu_runtime::port::serve::{METRICS, address};
+use ipu_runtime::port::serve::address;
 
 use super::problem::{Kind, Problem};
 
@@ -195,7 +196,8 @@ mod tests {
     use axum::routing::{get, post};
     use futures::FutureExt;
     use ipu_runtime::port::body::fixtures::byte_by_byte;
-    use ipu_runtime::port::serve::{Port, SECURE_REST};
+    use ipu_runtime::port::limits::SECURE_REST;
+    use ipu_runtime::port::serve::Port;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::sync::Semaphore;

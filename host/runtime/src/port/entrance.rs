@@ -17,10 +17,10 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use super::limits::Limits;
 use super::pace::{Pace, Rate, number};
 use super::patience::{Arrived, Waits};
 use super::places::{Full, Place, Places, Rank};
-use super::serve::Limits;
 use crate::port::metrics::Refused;
 
 /// Connections per second of one address, and the burst after an idle time. An API server with many reviews opens

@@ -16,7 +16,9 @@ use tower::Service;
 use super::*;
 use crate::port::body;
 use crate::port::entrance::TooMany;
+use crate::port::limits::{PROBES, REST, SECURE_REST};
 use crate::port::patience::Waits;
+use crate::port::places::Share;
 
 /// Far beyond what any step takes, so that only a real hang reaches it.
 const BOUND: Duration = Duration::from_secs(30);
