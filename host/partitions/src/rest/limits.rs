@@ -14,8 +14,8 @@ use axum::response::{IntoResponse, Response};
 use ipu_runtime::port::body::{self, BodyError};
 use ipu_runtime::port::limits::METRICS;
 use ipu_runtime::port::metrics::Refused;
-use ipu_runtime::port::pace::{Pace, Rate, number};
-use ipu_runtime::port::places::{Full, Places, Share};
+use ipu_runtime::port::preemptive_semaphore::{Full, PreemptiveSemaphore, Share};
+use ipu_runtime::port::rate_limiter::{Rate, RateLimiter, number};
 use ipu_runtime::port::serve::address;
 
 use super::problem::{Kind, Problem};
@@ -57,8 +57,8 @@ pub(super) type BodyMax = BTreeMap<&'static str, usize>;
 /// The limits of one port.
 struct Limits {
     port: &'static str,
-    pace: Pace<IpAddr>,
-    places: Places,
+    rate_limiter: RateLimiter<IpAddr>,
+    semaphore: PreemptiveSemaphore,
     bodies: BodyMax,
     refused: Refused,
 }
@@ -71,8 +71,8 @@ pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
 ) -> Router<S> {
     let limits = Limits {
         port,
-        pace: Pace::new(ADDRESS_RATE),
-        places: Places::new(CONCURRENCY),
+        rate_limiter: RateLimiter::new(ADDRESS_RATE),
+        semaphore: PreemptiveSemaphore::new(CONCURRENCY),
         bodies,
         refused,
     };
@@ -84,7 +84,7 @@ pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
 async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Response {
     let address = address(request.extensions());
     let refused = |limit| limits.refused.request(limits.port, limit);
-    if let Err(wait) = limits.pace.check(&address) {
+    if let Err(wait) = limits.rate_limiter.check(&address) {
         refused("rate");
         return too_many("this port", ADDRESS_RATE, wait).into_response();
     }
@@ -92,8 +92,8 @@ async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next)
         Ok(request) => request,
         Err(problem) => return problem.into_response(),
     };
-    let _place = match limits.places.take_within(address, 1, QUEUE_TIMEOUT).await {
-        Ok(place) => place,
+    let _permit = match limits.semaphore.acquire(address, 1, QUEUE_TIMEOUT).await {
+        Ok(permit) => permit,
         Err(full) => {
             refused(full.limit());
             return busy(full, "requests", "answered").into_response();
@@ -110,11 +110,11 @@ async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next)
 }
 
 /// The rate limit of each user.
-pub(super) struct UserRate(Pace<String>);
+pub(super) struct UserRate(RateLimiter<String>);
 
 impl Default for UserRate {
     fn default() -> Self {
-        Self(Pace::new(USER_RATE))
+        Self(RateLimiter::new(USER_RATE))
     }
 }
 
@@ -122,7 +122,7 @@ impl UserRate {
     /// One request in a whole hour.
     #[cfg(test)]
     pub(super) fn of_an_hour() -> Self {
-        Self(Pace::of_an_hour())
+        Self(RateLimiter::of_an_hour())
     }
 
     /// Counts one request of this user.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::places::Share;
+use super::preemptive_semaphore::Share;
 
 /// Limits of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

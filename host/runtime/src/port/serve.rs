@@ -17,11 +17,11 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tower::service_fn;
 
+use super::client_timeout::ClientTimeoutAcceptor;
 use super::closable::ClosableAcceptor;
-use super::entrance::{Connection, Entrance};
+use super::connection_limiter::{Connection, ConnectionLimiter};
 use super::limits::Limits;
 use super::listen;
-use super::patience::PatientAcceptor;
 use crate::certificates::renewal::CertificateManager;
 use crate::certificates::serving::Serving;
 use crate::port::metrics::Refused;
@@ -120,7 +120,7 @@ impl Port {
         let first = limits.first;
         let mut server = axum_server::from_tcp(listener)
             .map_err(|source| ServeError::Listen(port, source))?
-            .acceptor(PatientAcceptor { inner, first })
+            .acceptor(ClientTimeoutAcceptor { inner, first })
             .handle(handle.clone())
             .http1_only();
         server
@@ -133,9 +133,9 @@ impl Port {
             stop.cancelled().await;
             handle.graceful_shutdown(Some(limits.drain));
         });
-        let entrance = Entrance::new(routes, limits, refused);
-        // Without a free place, the error closes the connection before a task starts for it.
-        let connected = service_fn(move |peer| ready(entrance.open(peer)));
+        let limiter = ConnectionLimiter::new(routes, limits, refused);
+        // Without a permit, the error closes the connection before a task starts for it.
+        let connected = service_fn(move |peer| ready(limiter.accept(peer)));
         server
             .serve(connected)
             .await
