@@ -95,7 +95,7 @@ async fn replicas_with_different_clocks_have_one_leader_and_the_next_one_ends_no
     }
     installation.ends("done-worker-0").await;
     installation.once("done", JobState::Completed).await;
-    let kept = Kept::now(&installation).await;
+    let preserved = Preserved::now(&installation).await;
 
     // Both run, and one waits as long as the other renews the Lease.
     let second_proxy = installation.proxy("proxy-ahead", ahead(HOUR)).await;
@@ -104,7 +104,8 @@ async fn replicas_with_different_clocks_have_one_leader_and_the_next_one_ends_no
     drop((first, first_proxy));
     installation.leads("controller-manager", "ahead").await;
     installation.leads("vipu-proxy", "proxy-ahead").await;
-    kept.is_kept_by_one_that_does(&installation, "probe-1")
+    preserved
+        .check_after_reconcile(&installation, "probe-1")
         .await;
 
     let _third_proxy = installation.proxy("proxy-behind", ahead(-HOUR)).await;
@@ -115,7 +116,8 @@ async fn replicas_with_different_clocks_have_one_leader_and_the_next_one_ends_no
         .leads("controller-manager", "behind-again")
         .await;
     installation.leads("vipu-proxy", "proxy-behind").await;
-    kept.is_kept_by_one_that_does(&installation, "probe-2")
+    preserved
+        .check_after_reconcile(&installation, "probe-2")
         .await;
 }
 
@@ -132,32 +134,33 @@ async fn renewals_by(installation: &Installation, name: &str) {
 }
 
 /// Objects that no clock may remove.
-struct Kept {
+struct Preserved {
     worker: Pod,
     stranded: Pod,
     partitions: Vec<(String, Option<String>)>,
 }
 
-impl Kept {
+impl Preserved {
     /// The node becomes unreachable now, and a Pod on it is deleted.
     async fn now(installation: &Installation) -> Self {
         bind(&installation.client, "stranded-worker-0").await;
         fall_silent(&installation.client).await;
         let (pods, params) = (installation.pods(), DeleteParams::default());
         pods.delete("stranded-worker-0", &params).await.unwrap();
-        let mut kept = Self {
+        let mut preserved = Self {
             worker: pods.get("runs-worker-0").await.unwrap(),
             stranded: pods.get("stranded-worker-0").await.unwrap(),
             partitions: installation.partitions().await,
         };
-        kept.partitions
+        preserved
+            .partitions
             .retain(|(job, _)| ["runs", "stranded"].contains(&job.as_str()));
-        assert_eq!(kept.partitions.len(), 2);
-        kept
+        assert_eq!(preserved.partitions.len(), 2);
+        preserved
     }
 
     /// Deletes the job `probe`, which is gone only if the leader reconciles. These objects are unchanged then.
-    async fn is_kept_by_one_that_does(&self, installation: &Installation, probe: &str) {
+    async fn check_after_reconcile(&self, installation: &Installation, probe: &str) {
         let deleted = installation
             .jobs()
             .delete(probe, &DeleteParams::default())

@@ -19,7 +19,7 @@ use self::caller::{Caller, SECRET, ca, grant, token};
 use crate::partition::fixture::{AUDIENCE, Fixture, NAMESPACE, id};
 
 /// The requested partition of these tests.
-fn wanted(owner: &str, ipus: u32) -> Value {
+fn create_request(owner: &str, ipus: u32) -> Value {
     json!({
         "owner": {
             "apiVersion": "example.com/v1", "kind": "Notebook", "namespace": "default",
@@ -45,14 +45,18 @@ async fn a_partition_is_requested_created_and_released() {
     let caller = Caller::new(&fixture, &token(&fixture, "rest-admin", AUDIENCE).await).await;
     once_allowed(&caller).await;
 
-    let made = caller.ask("POST", "/partitions", &wanted("book", 4)).await;
+    let made = caller
+        .ask("POST", "/partitions", &create_request("book", 4))
+        .await;
     assert_eq!(made.status, 201, "{made:?}");
     let path = made.headers["location"].to_str().unwrap().to_owned();
     let object: IPUPartition = serde_json::from_value(made.body).unwrap();
     let ready = fixture.once_in(&object, PartitionPhase::Ready).await;
     assert_eq!(fixture.ids(), [[id(&ready)]]);
 
-    let again = caller.ask("POST", "/partitions", &wanted("book", 4)).await;
+    let again = caller
+        .ask("POST", "/partitions", &create_request("book", 4))
+        .await;
     assert_eq!(again.status, 409, "{again:?}");
     let read = caller.ask("GET", &path, &Value::Null).await;
     assert_eq!(read.body["metadata"]["uid"], json!(object.uid()));
@@ -105,7 +109,7 @@ async fn a_user_who_deletes_the_partition_of_an_existing_job_gets_a_warning() {
     let job: IPUJob = serde_json::from_value(job).unwrap();
     let jobs = Api::<IPUJob>::namespaced(fixture.client.clone(), "default");
     let job = jobs.create(&Default::default(), &job).await.unwrap();
-    let mut body = wanted("rest-job", 1);
+    let mut body = create_request("rest-job", 1);
     body["owner"]["apiVersion"] = json!("graphcore.ai/v1alpha1");
     body["owner"]["kind"] = json!("IPUJob");
     body["owner"]["uid"] = json!(job.uid());
@@ -137,7 +141,7 @@ async fn requests_without_the_right_are_refused() {
         (&nobody, "POST", "/partitions"),
         (&nobody, "DELETE", path.as_str()),
     ] {
-        let answer = caller.ask(method, path, &wanted("other", 4)).await;
+        let answer = caller.ask(method, path, &create_request("other", 4)).await;
         assert_eq!(answer.status, 403, "{method} {path}: {answer:?}");
         assert_eq!(answer.headers["content-type"], "application/problem+json");
     }

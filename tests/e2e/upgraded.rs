@@ -43,7 +43,7 @@ pub(crate) fn from_the_previous_release(fixture: &Fixture) -> Result<(), Failed>
 }
 
 async fn upgrade(fixture: &Fixture) -> Result<(), Failed> {
-    let package = Package::kept(&fixture.settings, BEFORE);
+    let package = Package::archived(&fixture.settings, BEFORE);
     let package = package.unpack(&fixture.settings.run.join("package-before"))?;
     let image = Image {
         name: package.image_name(),

@@ -42,7 +42,7 @@ pub fn due(job: &QueuedJob, workload: &Workload, now: Timestamp) -> Due {
     };
     // It contains texts of other controllers and their admission checks.
     let message = sanitize(&said.message, MESSAGE_MAX);
-    written(job, (&*said.status, &*said.reason, message), now)
+    due_write(job, (&*said.status, &*said.reason, message), now)
 }
 
 /// Decides whether the condition of a job that runs without a Workload must be written.
@@ -50,11 +50,11 @@ pub fn outside(job: &QueuedJob, now: Timestamp) -> Due {
     let message = "the job was started before it was in a queue, and runs to its end without quota; set spec.suspend to true \
                    to stop it, and it waits in its queue";
     let outside = ("False", STARTED_OUTSIDE_QUEUE, message.to_owned());
-    written(job, outside, now)
+    due_write(job, outside, now)
 }
 
 /// Decides when the condition is written with this status, reason and message.
-fn written(
+fn due_write(
     job: &QueuedJob,
     (status, reason, message): (&str, &str, String),
     now: Timestamp,

@@ -52,12 +52,12 @@ pub enum Change {
 #[derive(Debug)]
 enum Known {
     /// In a box, because the nodes of the tree are half empty.
-    Mine(Box<Kept>),
+    Mine(Box<CachedPartition>),
     OfOther(Box<Other>),
 }
 
 #[derive(Debug)]
-struct Kept {
+struct CachedPartition {
     brief: Brief,
     /// Its entry in the queue, if it waits.
     queue_entry: Option<Box<QueueEntry>>,
@@ -157,8 +157,8 @@ impl Cache {
         let name = |object: &Guarded| Some(object.name_any().into());
         let changes = store.apply_event(event, name, |name, object, known| {
             let held = known.get(name).map(Known::held);
-            let kept = kept(object, held.unwrap_or_default(), (compressor, words), now);
-            Some(Known::Mine(Box::new(kept)))
+            let cached = cached(object, held.unwrap_or_default(), (compressor, words), now);
+            Some(Known::Mine(Box::new(cached)))
         });
         self.changes += u64::from(is_complete);
         let name = changes.first().map(|change| Arc::clone(&change.key));
@@ -189,14 +189,14 @@ impl Cache {
 
     /// Whether the object with this name is there, and has this UID.
     pub fn contains(&self, name: &str, uid: Uid) -> bool {
-        let kept = self.store.objects().get(name).and_then(Known::mine);
-        kept.is_some_and(|kept| kept.brief.uid == uid)
+        let cached = self.store.objects().get(name).and_then(Known::mine);
+        cached.is_some_and(|cached| cached.brief.uid == uid)
     }
 
     /// The object with this name.
     pub fn get(&mut self, name: &str) -> Option<Guarded> {
-        let kept = self.store.objects().get(name)?.mine()?;
-        Some(decompressed(&mut self.compressor, name, &kept.whole))
+        let cached = self.store.objects().get(name)?.mine()?;
+        Some(decompressed(&mut self.compressor, name, &cached.whole))
     }
 
     /// The first `count` desired objects after this name, by name.
@@ -212,8 +212,10 @@ impl Cache {
                 .objects()
                 .range::<str, _>((after, Bound::Unbounded)),
         );
-        let page = page.filter(|(_, kept)| is_wanted(&kept.brief)).take(count);
-        page.map(|(name, kept)| decompressed(&mut self.compressor, name, &kept.whole))
+        let page = page
+            .filter(|(_, cached)| is_wanted(&cached.brief))
+            .take(count);
+        page.map(|(name, cached)| decompressed(&mut self.compressor, name, &cached.whole))
             .collect()
     }
 
@@ -225,25 +227,29 @@ impl Cache {
     /// The names of those that are wanted, in order.
     pub fn names_of(&self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<Arc<str>> {
         let wanted = mine(self.store.objects().iter());
-        let wanted = wanted.filter(|(_, kept)| is_wanted(&kept.brief));
+        let wanted = wanted.filter(|(_, cached)| is_wanted(&cached.brief));
         wanted.map(|(name, _)| name.clone()).collect()
     }
 
     /// Those that are wanted and can be read, by name.
     pub fn some(&mut self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<IPUPartition> {
         let wanted = mine(self.store.objects().iter());
-        let wanted = wanted.filter(|(_, kept)| is_wanted(&kept.brief));
+        let wanted = wanted.filter(|(_, cached)| is_wanted(&cached.brief));
         wanted
-            .filter_map(|(name, kept)| decompressed(&mut self.compressor, name, &kept.whole).0.ok())
+            .filter_map(|(name, cached)| {
+                decompressed(&mut self.compressor, name, &cached.whole)
+                    .0
+                    .ok()
+            })
             .collect()
     }
 
     /// The fields of all objects, each with the time since when it waits.
     pub fn briefs(&self) -> impl Iterator<Item = (&Brief, Option<Timestamp>)> {
-        mine(self.store.objects().iter()).map(|(_, kept)| {
-            let queue_entry = kept.queue_entry.as_ref();
+        mine(self.store.objects().iter()).map(|(_, cached)| {
+            let queue_entry = cached.queue_entry.as_ref();
             (
-                &kept.brief,
+                &cached.brief,
                 queue_entry.map(|queue_entry| queue_entry.since),
             )
         })
@@ -258,23 +264,23 @@ impl Cache {
     /// IPUs of the smallest request that waits.
     pub fn smallest_waiting(&self) -> Option<u32> {
         let waiting = mine(self.store.objects().iter());
-        let waiting = waiting.filter_map(|(_, kept)| kept.queue_entry.as_ref());
+        let waiting = waiting.filter_map(|(_, cached)| cached.queue_entry.as_ref());
         waiting.map(|queue_entry| queue_entry.ipus).min()
     }
 
     /// The queue at `now`, in the order in which requests are served.
     pub fn queue(&self, now: Timestamp) -> Vec<QueueEntry> {
         let in_gangs = mine(self.store.objects().iter());
-        let in_gangs = in_gangs.filter(|(_, kept)| kept.brief.is_in_gang);
-        let members = in_gangs.map(|(name, kept)| Member {
-            owner: kept.brief.owner,
-            created: kept.brief.created,
+        let in_gangs = in_gangs.filter(|(_, cached)| cached.brief.is_in_gang);
+        let members = in_gangs.map(|(name, cached)| Member {
+            owner: cached.brief.owner,
+            created: cached.brief.created,
             name,
-            is_requested: !kept.brief.is_deleted,
+            is_requested: !cached.brief.is_deleted,
         });
-        let waiting = mine(self.store.objects().iter()).filter_map(|(_, kept)| {
-            let queue_entry = kept.queue_entry.as_deref()?.clone();
-            Some((kept.brief.owner, queue_entry))
+        let waiting = mine(self.store.objects().iter()).filter_map(|(_, cached)| {
+            let queue_entry = cached.queue_entry.as_deref()?.clone();
+            Some((cached.brief.owner, queue_entry))
         });
         queue::sorted_entries(members, waiting, now)
     }
@@ -294,16 +300,16 @@ impl Cache {
 }
 
 impl Known {
-    fn mine(&self) -> Option<&Kept> {
+    fn mine(&self) -> Option<&CachedPartition> {
         match self {
-            Self::Mine(kept) => Some(kept),
+            Self::Mine(cached) => Some(cached),
             Self::OfOther(_) => None,
         }
     }
 
     fn held(&self) -> &[Allocation] {
         match self {
-            Self::Mine(kept) => &kept.brief.held,
+            Self::Mine(cached) => &cached.brief.held,
             Self::OfOther(other) => &other.held,
         }
     }
@@ -311,19 +317,19 @@ impl Known {
 
 fn mine<'a>(
     objects: impl Iterator<Item = (&'a Arc<str>, &'a Known)>,
-) -> impl Iterator<Item = (&'a Arc<str>, &'a Kept)> {
+) -> impl Iterator<Item = (&'a Arc<str>, &'a CachedPartition)> {
     objects.filter_map(|(name, known)| Some((name, known.mine()?)))
 }
 
 /// The entry of an object with the allocations `held` before.
-fn kept(
+fn cached(
     object: Guarded,
     held: &[Allocation],
     (compressor, words): (&mut ObjectCompressor, &mut Interned<str>),
     now: Timestamp,
-) -> Kept {
+) -> CachedPartition {
     match object.0 {
-        Ok(partition) => Kept {
+        Ok(partition) => CachedPartition {
             brief: brief(&partition, words),
             queue_entry: partition
                 .is_waiting()
@@ -331,7 +337,7 @@ fn kept(
             whole: Whole::Readable(compressor.compress(&partition)),
         },
         // Its allocations cannot be read any more, and are still held.
-        Err(invalid) => Kept {
+        Err(invalid) => CachedPartition {
             brief: Brief {
                 held: held.into(),
                 ..Brief::unreadable()

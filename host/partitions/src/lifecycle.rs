@@ -90,7 +90,7 @@ fn follow(
         | PartitionPhase::Releasing => form(partition, status, attempt, health, settings, now),
         PartitionPhase::Ready => serve(partition, status, health, observations, settings, now),
         PartitionPhase::Resetting => reset::follow(partition, status, health, observations, now),
-        PartitionPhase::Error if reset::is_wanted(partition, status) => {
+        PartitionPhase::Error if reset::is_requested(partition, status) => {
             reset::begin(partition, status, observations, now)
         }
         PartitionPhase::Error => match health.state {
@@ -195,7 +195,7 @@ fn serve(
     let id = status.partition_id.as_deref().unwrap_or_default();
     // Users that delay a reset still have to learn that their partition is broken.
     let is_told = |pods: &[String]| !pods.is_empty() && health.state != HealthState::Active;
-    if reset::is_wanted(partition, status) && !observations.users(id).is_some_and(is_told) {
+    if reset::is_requested(partition, status) && !observations.users(id).is_some_and(is_told) {
         let current = match health.state {
             HealthState::Active => status_update::with_health(status, health, now),
             HealthState::Busy | HealthState::Failed | HealthState::Removing => status.clone(),
@@ -296,7 +296,7 @@ fn place(
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
-    if status.phase == PartitionPhase::Error && !reset::is_wanted(partition, status) {
+    if status.phase == PartitionPhase::Error && !reset::is_requested(partition, status) {
         return Step::Done(Requeue::Never);
     }
     if let Some(problem) = problem::of_spec(&partition.spec).or_else(|| problem::exhausted(status))

@@ -163,7 +163,7 @@ mod tests {
             .collect()
     }
 
-    fn kept(store: &Store<&'static str, u32>) -> Vec<(&'static str, u32)> {
+    fn stored(store: &Store<&'static str, u32>) -> Vec<(&'static str, u32)> {
         store.objects().clone().into_iter().collect()
     }
 
@@ -179,7 +179,7 @@ mod tests {
             [("a", Some(1))]
         );
         assert_eq!(apply_event(&mut store, Event::Apply(("", 2))), []);
-        assert_eq!(kept(&store), [("a", 12)]);
+        assert_eq!(stored(&store), [("a", 12)]);
         assert_eq!(
             apply_event(&mut store, Event::Apply(("b", 0))),
             [("b", None)]
@@ -192,7 +192,7 @@ mod tests {
             apply_event(&mut store, Event::Delete(("a", 2))),
             [("a", None)]
         );
-        assert_eq!(kept(&store), []);
+        assert_eq!(stored(&store), []);
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
         }
         apply_event(&mut store, Event::InitApply(("b", 1)));
         apply_event(&mut store, Event::Apply(("d", 1)));
-        assert_eq!(kept(&store).len(), 4);
+        assert_eq!(stored(&store).len(), 4);
         let replaced = Change {
             key: "c",
             before: Some(1),
@@ -224,6 +224,6 @@ mod tests {
         assert_eq!(store.replace("c", 7), Some(replaced), "no list contains it");
         let deleted = apply_event(&mut store, Event::InitDone);
         assert_eq!(deleted, [("a", Some(11)), ("c", Some(7))]);
-        assert_eq!(kept(&store), [("b", 11), ("d", 1)]);
+        assert_eq!(stored(&store), [("b", 11), ("d", 1)]);
     }
 }

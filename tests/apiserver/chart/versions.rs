@@ -41,7 +41,7 @@ async fn from_install_to_uninstall(name: &'static str, first: &'static str, then
     admin.helm = first;
     admin.helm_upgrade(&[]);
     write_what_others_write(&admin);
-    kept(&admin, "at first");
+    check_preserved(&admin, "at first");
 
     admin.helm = then;
     admin.helm_upgrade(&[
@@ -49,10 +49,10 @@ async fn from_install_to_uninstall(name: &'static str, first: &'static str, then
         "controller.replicas=3,admissionWebhooks.timeoutSeconds=7",
     ]);
     assert_eq!(replicas(&admin), "3");
-    kept(&admin, "after an upgrade");
+    check_preserved(&admin, "after an upgrade");
     admin.helm(&["rollback", admin.name, "1"]).unwrap();
     assert_eq!(replicas(&admin), "2");
-    kept(&admin, "after a rollback");
+    check_preserved(&admin, "after a rollback");
 
     assert!(left(&admin).contains("deployment.apps/"));
     admin.helm(&["uninstall", admin.name]).unwrap();
@@ -101,7 +101,7 @@ fn write_what_others_write(admin: &Admin) {
         .unwrap();
 }
 
-fn kept(admin: &Admin, when: &str) {
+fn check_preserved(admin: &Admin, when: &str) {
     let written =
         "jsonpath={.webhooks[0].clientConfig.caBundle} {.metadata.ownerReferences[0].name}";
     for kind in WEBHOOKS {

@@ -23,10 +23,10 @@ use self::load::Load;
 use super::fixture::Fixture;
 
 /// Short-lived IPUPartitions, of 1 to 8 IPUs.
-const WANTED: usize = 320;
+const PARTITIONS: usize = 320;
 
 /// The environment variable with another number of IPUPartitions, for `make test-full`.
-const WANTED_VARIABLE: &str = "IPU_OPERATOR_COUNTED_PARTITIONS";
+const COUNT_VARIABLE: &str = "IPU_OPERATOR_COUNTED_PARTITIONS";
 
 const CONTROLLERS: usize = 8;
 
@@ -46,36 +46,36 @@ const CUTS: f64 = 3.0;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_ipu_second_is_accounted_once_across_faults_a_kill_and_a_stop() {
-    let wanted = wanted();
+    let count = partition_count();
     let mut fixture = Fixture::start(&[IPUS; CONTROLLERS]).await;
     once_counted(&fixture).await;
     order_faults(&fixture);
-    let all = futures::stream::iter(0..wanted);
+    let all = futures::stream::iter(0..count);
     all.for_each_concurrent(16, async |number| {
         let ipus = 1 << (number % 4);
         fixture.request(&format!("counted-{number}"), ipus).await;
     })
     .await;
     let mut load = Load::default();
-    load.serve(&fixture, wanted / 8).await;
+    load.serve(&fixture, count / 8).await;
     let unreachable = &fixture.pods[UNREACHABLE].server;
     unreachable.order(Order {
         down: Some(Down::Refuse),
         ..Order::default()
     });
-    load.serve(&fixture, 3 * wanted / 8).await;
+    load.serve(&fixture, 3 * count / 8).await;
     once_unhealthy(&fixture).await;
     unreachable.clear();
 
     // Partitions are being created and removed at this moment.
     fixture.kill_proxy().await;
     let mut unseen = handover(&mut fixture).await;
-    load.serve(&fixture, 5 * wanted / 8).await;
+    load.serve(&fixture, 5 * count / 8).await;
     stop(&mut fixture).await;
     for (all, more) in unseen.iter_mut().zip(handover(&mut fixture).await) {
         *all += more;
     }
-    load.serve(&fixture, wanted).await;
+    load.serve(&fixture, count).await;
     eventually("every IPUPartition is gone", async || {
         let left = fixture.partitions().list(&ListParams::default()).await;
         Seen::when(left.unwrap().items.len(), |left| *left == 0)
@@ -103,9 +103,9 @@ async fn each_ipu_second_is_accounted_once_across_faults_a_kill_and_a_stop() {
 }
 
 /// How many IPUPartitions are requested.
-fn wanted() -> usize {
-    let number = env::var(WANTED_VARIABLE).ok();
-    number.map_or(WANTED, |number| number.parse().unwrap())
+fn partition_count() -> usize {
+    let number = env::var(COUNT_VARIABLE).ok();
+    number.map_or(PARTITIONS, |number| number.parse().unwrap())
 }
 
 /// Waits until the account of each controller has begun. A cordon is written at once, and the account with it.

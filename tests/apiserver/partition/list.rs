@@ -115,7 +115,7 @@ async fn users_see_a_changed_list_at_once() {
     shown(16).await;
     let took = seen.elapsed();
     println!("shown {took:.1?} after the API server reported it to a watch");
-    assert!(took < PROMISE, "{took:?}");
+    assert!(took < DELAY_MAX, "{took:?}");
 }
 
 /// The time at which the API server delivers the next change of the list to a watch.
@@ -132,11 +132,11 @@ async fn list_is_seen_changed(fixture: &Fixture) -> JoinHandle<Instant> {
 }
 
 /// The delay that `charts/ipu-operator/docs/install.md` promises.
-const PROMISE: Duration = Duration::from_mins(1);
+const DELAY_MAX: Duration = Duration::from_mins(1);
 
 #[test]
 fn the_documents_promise_the_bound_that_is_held() {
     let document = include_str!("../../../charts/ipu-operator/docs/install.md");
-    let promise = format!("within {} seconds of a change", PROMISE.as_secs());
+    let promise = format!("within {} seconds of a change", DELAY_MAX.as_secs());
     assert!(document.contains(&promise), "{promise}");
 }

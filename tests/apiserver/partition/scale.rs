@@ -11,7 +11,7 @@ use vipu_simulator::faults::Method;
 
 use super::fixture::{Fixture, id};
 
-const WANTED: usize = 1_000;
+const PARTITIONS: usize = 1_000;
 const CONTROLLERS: usize = 16;
 
 /// Time limit for all of them on a busy machine.
@@ -20,7 +20,7 @@ const PATIENCE: std::time::Duration = std::time::Duration::from_mins(15);
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_at_once_are_each_served_once_though_the_proxy_is_killed() {
     let mut fixture = Fixture::start(&[64; CONTROLLERS]).await;
-    let all = futures::stream::iter(0..WANTED);
+    let all = futures::stream::iter(0..PARTITIONS);
     all.for_each_concurrent(16, async |number| {
         let ipus = 1 << (number % 4);
         fixture.request(&format!("job-{number}"), ipus).await;
@@ -38,7 +38,7 @@ async fn a_thousand_at_once_are_each_served_once_though_the_proxy_is_killed() {
     .await
     .unwrap();
     let mut served = BTreeSet::new();
-    for killed_at in [WANTED / 4, WANTED / 2, WANTED] {
+    for killed_at in [PARTITIONS / 4, PARTITIONS / 2, PARTITIONS] {
         let what = format!("{killed_at} partitions to be served");
         until(what, PATIENCE, async || {
             let partitions = fixture.partitions();
@@ -65,7 +65,7 @@ async fn a_thousand_at_once_are_each_served_once_though_the_proxy_is_killed() {
     })
     .await
     .unwrap();
-    assert_eq!(served.len(), WANTED);
+    assert_eq!(served.len(), PARTITIONS);
     fixture
         .once_ids("nothing is left on any controller", |ids| {
             ids.iter().all(Vec::is_empty)

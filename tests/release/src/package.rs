@@ -157,10 +157,10 @@ impl Package {
     }
 
     /// The package of an earlier release, which the repository contains for the tests of upgrades.
-    pub fn kept(settings: &Settings, version: &str) -> Self {
-        let kept = settings.checkout.join("tests/releases");
+    pub fn archived(settings: &Settings, version: &str) -> Self {
+        let folder = settings.checkout.join("tests/releases");
         Self {
-            archive: kept.join(format!("{}.tar.gz", name(version))),
+            archive: folder.join(format!("{}.tar.gz", name(version))),
             version: version.to_owned(),
         }
     }

@@ -87,7 +87,7 @@ async fn bench(settings: &Settings, progress: &Progress) -> Result<()> {
         return Ok(());
     };
     progress.summary();
-    tell_starts(&starts);
+    print_starts(&starts);
     println!("image, compressed: {} KiB", image / 1024);
     for figures in processes {
         println!(
@@ -111,12 +111,12 @@ async fn bench_start(settings: &Settings, progress: &Progress) -> Result<()> {
     };
     if let Some(starts) = session::run(settings, progress, Box::pin(work)).await? {
         progress.summary();
-        tell_starts(&starts);
+        print_starts(&starts);
     }
     Ok(())
 }
 
-fn tell_starts(pairs: &[Pair]) {
+fn print_starts(pairs: &[Pair]) {
     for pair in pairs {
         println!("a partition forms within {} ms:", pair.forming_ms);
         for starts in [&pair.peer, &pair.ours] {

@@ -41,13 +41,13 @@ async fn main() -> anyhow::Result<()> {
         report_many_jobs(&load::many_jobs(cli.many_jobs).await?);
     }
     for count in cli.sizes {
-        tell_sizes(&load::sizes(count).await?);
+        print_sizes(&load::sizes(count).await?);
     }
     if !cli.workers.is_empty() {
-        tell_large(&load::large_jobs(&cli.workers).await?);
+        print_large(&load::large_jobs(&cli.workers).await?);
     }
     if cli.status_writes > 0 {
-        tell_status_writes(&load::status_writes(cli.status_writes).await?);
+        print_status_writes(&load::status_writes(cli.status_writes).await?);
     }
     Ok(())
 }
@@ -55,11 +55,11 @@ async fn main() -> anyhow::Result<()> {
 /// Measures all three in one run, under the same conditions of the machine.
 async fn race(jobs: usize) -> anyhow::Result<()> {
     let peer = load::mpi_operator(jobs).await?;
-    tell("mpi-operator", &peer);
+    print_load("mpi-operator", &peer);
     let (ours, objects) = load::ipu_operator(jobs).await?;
-    tell("ipu-operator", &ours);
+    print_load("ipu-operator", &ours);
     let (at_once, bare) = load::bare_loop(jobs, &objects, &ours).await?;
-    tell(&format!("the bare loop, {at_once} jobs at once"), &bare);
+    print_load(&format!("the bare loop, {at_once} jobs at once"), &bare);
     println!(
         "ipu-operator / mpi-operator: {:.2}",
         ours.rate() / peer.rate()
@@ -71,7 +71,7 @@ async fn race(jobs: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn tell(who: &str, load: &Load) {
+fn print_load(who: &str, load: &Load) {
     println!(
         "{who}: {} jobs in {:.1} s, {:.1} jobs/s",
         load.count,
@@ -98,7 +98,7 @@ fn report_many_jobs(many_jobs: &ManyJobs) {
     );
 }
 
-fn tell_sizes(sizes: &Sizes) {
+fn print_sizes(sizes: &Sizes) {
     for (state, used) in [("live", sizes.live), ("finished", sizes.finished)] {
         println!(
             "{} jobs, {state}: {:.1} MiB resident, {:.1} MiB at most, {:.2} ms of CPU for each",
@@ -110,7 +110,7 @@ fn tell_sizes(sizes: &Sizes) {
     }
 }
 
-fn tell_large(jobs: &[LargeJob]) {
+fn print_large(jobs: &[LargeJob]) {
     for job in jobs {
         println!(
             "a job of {} workers: all worker Pods made after {:.2} s, Running after {:.2} s",
@@ -121,7 +121,7 @@ fn tell_large(jobs: &[LargeJob]) {
     }
 }
 
-fn tell_status_writes(ways: &[StatusWrites]) {
+fn print_status_writes(ways: &[StatusWrites]) {
     let first = ways.first().map_or(f64::NAN, StatusWrites::ms_of_each);
     for way in ways {
         println!(

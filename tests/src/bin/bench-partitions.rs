@@ -34,7 +34,7 @@ async fn main() -> anyhow::Result<()> {
     for count in cli.controllers {
         decided.push(load::decisions(count).await?);
     }
-    tell_decisions(&decided);
+    print_decisions(&decided);
     if cli.queries > 0 {
         let mut took = load::queries(cli.queries).await?;
         took.sort_unstable();
@@ -45,7 +45,7 @@ async fn main() -> anyhow::Result<()> {
         );
     }
     for count in cli.sizes {
-        tell_many(&load::many_partitions(count).await?);
+        print_many(&load::many_partitions(count).await?);
     }
     Ok(())
 }
@@ -53,7 +53,7 @@ async fn main() -> anyhow::Result<()> {
 /// Measures both in one run, under the same conditions of the machine.
 async fn race(count: usize) -> anyhow::Result<()> {
     let ours = load::record_partitions(count).await?;
-    tell("vipu-proxy", &ours.load);
+    print_load("vipu-proxy", &ours.load);
     for (what, calls) in [
         ("CreatePartition", ours.calls.creates),
         ("GetPartitionStatus", ours.calls.statuses),
@@ -62,7 +62,7 @@ async fn race(count: usize) -> anyhow::Result<()> {
         println!("  {what}: {:.2} for each", ours.load.of_each(calls));
     }
     let (at_once, bare) = load::bare_partitions(&ours).await?;
-    tell(&format!("the bare loop, {at_once} at once"), &bare);
+    print_load(&format!("the bare loop, {at_once} at once"), &bare);
     println!(
         "vipu-proxy / the bare loop: {:.2}",
         ours.load.rate() / bare.rate()
@@ -70,7 +70,7 @@ async fn race(count: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn tell(who: &str, load: &Load) {
+fn print_load(who: &str, load: &Load) {
     println!(
         "{who}: {} partitions in {:.1} s, {:.1} partitions/s",
         load.count,
@@ -82,7 +82,7 @@ fn tell(who: &str, load: &Load) {
     }
 }
 
-fn tell_decisions(decided: &[Decided]) {
+fn print_decisions(decided: &[Decided]) {
     type Time = fn(&Decided) -> Duration;
     let kinds: [(&str, Time); 5] = [
         ("capacity, nobody waits before", |one| one.capacity),
@@ -110,7 +110,7 @@ fn tell_decisions(decided: &[Decided]) {
     }
 }
 
-fn tell_many(many: &Many) {
+fn print_many(many: &Many) {
     for (when, used) in [
         ("once the first is ready", many.one),
         ("once all are ready", many.ready),

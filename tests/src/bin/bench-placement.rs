@@ -54,19 +54,19 @@ fn main() -> anyhow::Result<()> {
         println!("{}", serde_json::to_string(&scale(controllers, waiting)?)?);
         return Ok(());
     }
-    tell_scales()?;
+    print_scales()?;
     let plots = plots()?;
     for load in &cli.loads {
         let name = load.to_string();
         println!("Policies at an offered load of {load} %:\n");
-        tell_policies(&["--load", name.as_str()], &plots, &name)?;
+        print_policies(&["--load", name.as_str()], &plots, &name)?;
     }
     if let Some(&load) = cli.loads.get(cli.loads.len() / 2) {
         println!("Policies at an offered load of {load} %, if they saw which IPUs are free:\n");
         let percent = load.to_string();
         let options = ["--load", percent.as_str(), "--exact-blocks"];
-        tell_policies(&options, &plots, "exact-blocks")?;
-        tell_queue(load, cli.limits, &plots)?;
+        print_policies(&options, &plots, "exact-blocks")?;
+        print_queue(load, cli.limits, &plots)?;
     }
     println!("The plots are in {}.", plots.display());
     Ok(())
@@ -89,7 +89,7 @@ fn plot(folder: &Path, name: &str) -> PathBuf {
 }
 
 /// Prints the table of the policies with these options, and draws them.
-fn tell_policies(options: &[&str], plots: &Path, name: &str) -> anyhow::Result<()> {
+fn print_policies(options: &[&str], plots: &Path, name: &str) -> anyhow::Result<()> {
     let svg = plot(plots, name);
     let run = Run {
         policies: &POLICIES,
@@ -102,7 +102,7 @@ fn tell_policies(options: &[&str], plots: &Path, name: &str) -> anyhow::Result<(
 }
 
 /// Prints the tables of the backfill limits and of the orders of the queue, and draws them.
-fn tell_queue(load: u32, mut limits: Vec<u64>, plots: &Path) -> anyhow::Result<()> {
+fn print_queue(load: u32, mut limits: Vec<u64>, plots: &Path) -> anyhow::Result<()> {
     let defaults = Settings::default();
     let default = defaults.backfill_limit.as_secs();
     limits.extend([default, NEVER]);
@@ -122,7 +122,7 @@ fn tell_queue(load: u32, mut limits: Vec<u64>, plots: &Path) -> anyhow::Result<(
     let replays = replayed.iter().map(|(_, replayed)| replayed);
     let named: Vec<_> = names.iter().map(String::as_str).zip(replays).collect();
     println!("Backfill limits at an offered load of {load} %, with the serial walk:\n");
-    tell_replays(&jobs, "backfill limit", &named, &plot(plots, "limits"))?;
+    print_replays(&jobs, "backfill limit", &named, &plot(plots, "limits"))?;
     let fair_share = Settings {
         order: Order::FairShare,
         ..defaults
@@ -135,7 +135,7 @@ fn tell_queue(load: u32, mut limits: Vec<u64>, plots: &Path) -> anyhow::Result<(
         .chain([("fair share of namespaces", &fair_share)])
         .collect();
     println!("Orders of the queue at an offered load of {load} %, with the serial walk:\n");
-    tell_replays(&jobs, "order", &orders, &plot(plots, "orders"))
+    print_replays(&jobs, "order", &orders, &plot(plots, "orders"))
 }
 
 fn limit_name(seconds: u64, default: u64) -> String {
@@ -147,7 +147,7 @@ fn limit_name(seconds: u64, default: u64) -> String {
 }
 
 /// Prints the table of replays that differ in one setting, and draws them.
-fn tell_replays(
+fn print_replays(
     jobs: &RealJobs,
     compared: &str,
     replays: &[(&str, &Replayed)],
@@ -159,7 +159,7 @@ fn tell_replays(
 }
 
 /// Prints times and memory of decisions, and the exponents of their growth.
-fn tell_scales() -> anyhow::Result<()> {
+fn print_scales() -> anyhow::Result<()> {
     let measured = SCALES.iter().map(|&scale| alone(scale));
     let measured: Vec<Measured> = measured.collect::<Result<_, _>>()?;
     println!("Decisions of the native serial walk, with the queue, without the call of a guest:\n");

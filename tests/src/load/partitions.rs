@@ -94,7 +94,7 @@ impl Calls {
 /// Measures partitions from the first request until all of them are ready.
 pub async fn record_partitions(count: usize) -> Result<Recorded, LoadError> {
     let proxy = Proxy::start(CONTROLLERS, ipus_for(count)).await?;
-    proxy.record(&[wanted(FIRST, 0)]).await?;
+    proxy.record(&[partition(FIRST, 0)]).await?;
     let object = proxy.object_of(FIRST).await?;
     let writes = Writes::so_far(&proxy.client).await?;
     let calls = Calls::so_far(&proxy.simulators);
@@ -126,7 +126,7 @@ pub async fn record_partitions(count: usize) -> Result<Recorded, LoadError> {
 /// Measures what the proxy uses with one and with `count` partitions, and its sweep of them.
 pub async fn many_partitions(count: usize) -> Result<Many, LoadError> {
     let proxy = Proxy::start(CONTROLLERS, ipus_for(count)).await?;
-    proxy.record(&[wanted(FIRST, 0)]).await?;
+    proxy.record(&[partition(FIRST, 0)]).await?;
     let one = proxy.consumption()?;
     // IPUJobs own half of them. The sweep must know whether these jobs exist.
     let half = count.div_ceil(2);
@@ -166,18 +166,18 @@ fn ipus_for(count: usize) -> u32 {
 
 fn notebooks(numbers: Range<usize>) -> Vec<Value> {
     numbers
-        .map(|number| wanted(&format!("notebook-{number}"), number))
+        .map(|number| partition(&format!("notebook-{number}"), number))
         .collect()
 }
 
 /// Partition `number`, on one controller after the other. No controller reconciles the kind of its owner.
-fn wanted(owner: &str, number: usize) -> Value {
+fn partition(owner: &str, number: usize) -> Value {
     let uid = format!("uid-of-{owner}");
-    wanted_by(("example.com/v1", "Notebook"), (owner, &uid), number)
+    partition_of(("example.com/v1", "Notebook"), (owner, &uid), number)
 }
 
 /// Partition `number`, of an owner of this version and kind, and of this name and UID.
-fn wanted_by((version, kind): (&str, &str), (owner, uid): (&str, &str), number: usize) -> Value {
+fn partition_of((version, kind): (&str, &str), (owner, uid): (&str, &str), number: usize) -> Value {
     let owner = json!({
         "apiVersion": version, "kind": kind, "namespace": "default", "name": owner, "uid": uid,
     });

@@ -56,7 +56,7 @@ fn controllers() -> Vec<ControllerView> {
     controllers.into()
 }
 
-fn wanted() -> PartitionRequest {
+fn placement_request() -> PartitionRequest {
     PartitionRequest {
         namespace: "default".to_owned(),
         owner: "job".to_owned(),
@@ -68,7 +68,9 @@ fn wanted() -> PartitionRequest {
 
 async fn placed(component: Vec<u8>) -> (ActivePolicies, Placed) {
     let guests = asking(Hook::Placement, component).await;
-    let placed = guests.place(&wanted(), &controllers(), &[]).await;
+    let placed = guests
+        .place(&placement_request(), &controllers(), &[])
+        .await;
     (guests, placed)
 }
 
@@ -133,7 +135,7 @@ async fn a_guest_that_fails_says_nothing_about_the_object() {
         }
     }
     let (_, placed) = placed(hostile::failing_placement()).await;
-    let walk = serial_walk(&wanted(), &controllers(), &[]);
+    let walk = serial_walk(&placement_request(), &controllers(), &[]);
     assert_eq!(placed.decision, walk);
     let why = placed.overruled.expect("the guest was overruled");
     assert_eq!(why, "the policy failed: no prices");
@@ -143,7 +145,7 @@ async fn a_guest_that_fails_says_nothing_about_the_object() {
 async fn a_wait_that_names_no_controller_is_overruled() {
     for entries in [0, 1, 170_000] {
         let (guests, placed) = placed(hostile::waiting(entries)).await;
-        let walk = serial_walk(&wanted(), &controllers(), &[]);
+        let walk = serial_walk(&placement_request(), &controllers(), &[]);
         assert_eq!(placed.decision, walk, "{entries}");
         let why = placed.overruled.expect("the guest was overruled");
         assert!(why.contains("its wait names"), "{why}");

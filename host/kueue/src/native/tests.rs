@@ -69,7 +69,7 @@ fn planned(workload: impl Into<Option<Workload>>, partitions: Vec<Reserved>, at:
 }
 
 /// The slots that are to be created for the Workload.
-fn wanted() -> Vec<Slot> {
+fn slots_to_create() -> Vec<Slot> {
     match step(workload(|_| {}), vec![]) {
         Some(Step::Create(slots)) => slots,
         other => panic!("{other:?}"),
@@ -78,7 +78,7 @@ fn wanted() -> Vec<Slot> {
 
 /// The partition of a slot as the API server has it, with one change.
 fn reserved(index: usize, status: &Value, change: impl FnOnce(&mut Value)) -> Reserved {
-    let object = slots::partition(&workload(|_| {}), &wanted()[index]).unwrap();
+    let object = slots::partition(&workload(|_| {}), &slots_to_create()[index]).unwrap();
     let mut object = json!(object);
     object["metadata"]["uid"] = json!(format!("uid-{index}"));
     object["metadata"]["resourceVersion"] = json!("7");
@@ -98,7 +98,7 @@ fn claim(object: &mut Value) {
 
 #[test]
 fn each_pod_that_requests_ipus_gets_a_partition_before_the_admission() {
-    let slots = wanted();
+    let slots = slots_to_create();
     let indices: Vec<u32> = slots.iter().map(|slot| slot.index).collect();
     assert_eq!(indices, [0, 1]);
     for slot in &slots {

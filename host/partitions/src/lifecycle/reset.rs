@@ -10,7 +10,7 @@ use crate::status_update;
 use crate::step::{Requeue, Step, write_if_changed};
 
 /// Whether the owner requests a reset that was not carried out.
-pub(super) fn is_wanted(partition: &IPUPartition, status: &IPUPartitionStatus) -> bool {
+pub(super) fn is_requested(partition: &IPUPartition, status: &IPUPartitionStatus) -> bool {
     partition.spec.reset_generation > status.observed_reset_generation
 }
 
@@ -48,7 +48,7 @@ pub(super) fn act(
     observations: &Observations,
 ) -> Option<Step> {
     let id = attempt.id.as_str();
-    if observations.reset(id) == Some(None) && is_wanted(partition, status) {
+    if observations.reset(id) == Some(None) && is_requested(partition, status) {
         let observed = partition.spec.reset_generation;
         return Some(write(status_update::reset_observed(status, observed)));
     }

@@ -32,7 +32,7 @@ fn life(has_come: fn(&Snapshot) -> bool) -> Life {
 }
 
 /// A run in which calls of this method do not arrive.
-fn unheard(methods: &[Method], has_come: fn(&Snapshot) -> bool) -> Life {
+fn lost_calls(methods: &[Method], has_come: fn(&Snapshot) -> bool) -> Life {
     let slow = |method: &Method| Order {
         slow_ms: Some(ENDLESS),
         ..Order::on(*method)
@@ -95,7 +95,7 @@ fn creating() -> Vec<Case> {
     vec![
         make(
             "the finalizer is set, and a controller is being chosen",
-            vec![unheard(&[ListIPUAttributes], |snapshot| {
+            vec![lost_calls(&[ListIPUAttributes], |snapshot| {
                 snapshot.has_finalizer() && snapshot.under_way(ListIPUAttributes) > 0
             })],
             Arrival::Never,
@@ -103,13 +103,13 @@ fn creating() -> Vec<Case> {
         ),
         make(
             "the intent is recorded, and the create arrives before the restart",
-            vec![unheard(&[CreatePartition], create_is_under_way)],
+            vec![lost_calls(&[CreatePartition], create_is_under_way)],
             Arrival::Down,
             1,
         ),
         make(
             "the intent is recorded, and the create arrives long after the restart",
-            vec![unheard(&[CreatePartition], create_is_under_way)],
+            vec![lost_calls(&[CreatePartition], create_is_under_way)],
             Arrival::Late,
             2,
         ),
@@ -159,8 +159,8 @@ fn creating_again() -> Vec<Case> {
         make(
             "again, while it reads the result of the create",
             vec![
-                unheard(&[CreatePartition, GetPartitionStatus], create_is_under_way),
-                unheard(&[CreatePartition, GetPartitionStatus], |snapshot| {
+                lost_calls(&[CreatePartition, GetPartitionStatus], create_is_under_way),
+                lost_calls(&[CreatePartition, GetPartitionStatus], |snapshot| {
                     snapshot.under_way(GetPartitionStatus) == 1
                 }),
             ],
@@ -170,8 +170,8 @@ fn creating_again() -> Vec<Case> {
         make(
             "again, while the second create is under way, and both arrive late",
             vec![
-                unheard(&[CreatePartition], create_is_under_way),
-                unheard(&[CreatePartition], create_is_under_way),
+                lost_calls(&[CreatePartition], create_is_under_way),
+                lost_calls(&[CreatePartition], create_is_under_way),
             ],
             Arrival::Late,
             3,
@@ -193,12 +193,12 @@ fn resetting() -> Vec<Case> {
     vec![
         case(
             "the reset is recorded, and arrives before the restart",
-            unheard(&[ResetPartition], asked),
+            lost_calls(&[ResetPartition], asked),
             Arrival::Down,
         ),
         case(
             "the reset is recorded, and arrives long after the restart",
-            unheard(&[ResetPartition], asked),
+            lost_calls(&[ResetPartition], asked),
             Arrival::Late,
         ),
         case(
@@ -226,12 +226,12 @@ fn removing() -> Vec<Case> {
     vec![
         case(
             "the removal is requested, and arrives before the restart",
-            vec![unheard(&[RemovePartition], asked)],
+            vec![lost_calls(&[RemovePartition], asked)],
             Arrival::Down,
         ),
         case(
             "the removal is requested, and arrives long after the restart",
-            vec![unheard(&[RemovePartition], asked)],
+            vec![lost_calls(&[RemovePartition], asked)],
             Arrival::Late,
         ),
         case(

@@ -23,10 +23,10 @@ const RUNS: usize = 301;
 const TOTAL: u32 = 64;
 
 /// IPUs of the evaluated partition, which fits only on the last controller.
-const WANTED: u32 = 4;
+const REQUESTED_IPUS: u32 = 4;
 
 /// IPUs of the earlier requests, which fit on no controller.
-const WANTED_BY_EARLIER: u32 = 16;
+const EARLIER_IPUS: u32 = 16;
 
 /// How long the decisions take with a number of controllers.
 #[derive(Clone, Copy, Debug)]
@@ -55,13 +55,13 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
         namespace: "default".to_owned(),
         owner: "me".to_owned(),
         slot: 0,
-        ipus: WANTED,
+        ipus: REQUESTED_IPUS,
         gcds: 1,
         node_selector: BTreeMap::new(),
         context: PlacementContext::default(),
     };
     let query = QueryRequest {
-        size: WANTED,
+        size: REQUESTED_IPUS,
         gcds: 1,
         namespace: request.namespace.clone(),
         node_selector: BTreeMap::new(),
@@ -101,11 +101,11 @@ pub async fn decisions(controllers: usize) -> Result<Decided, LoadError> {
 fn capacity_for(earlier_entries: usize, views: &[ControllerView]) -> Duration {
     let now = Timestamp::now();
     let limit = SignedDuration::from_mins(10);
-    let me = entry("me", WANTED, now);
+    let me = entry("me", REQUESTED_IPUS, now);
     let mut entries: Vec<_> = (0..earlier_entries)
         .map(|number| {
             let asked = now - SignedDuration::from_mins(1);
-            entry(&format!("earlier-{number}"), WANTED_BY_EARLIER, asked)
+            entry(&format!("earlier-{number}"), EARLIER_IPUS, asked)
         })
         .collect();
     entries.push(me.clone());
@@ -141,7 +141,7 @@ fn median(times: &mut [Duration]) -> Duration {
 }
 
 fn view(index: usize, is_free: bool) -> ControllerView {
-    let free = if is_free { WANTED } else { 0 };
+    let free = if is_free { REQUESTED_IPUS } else { 0 };
     ControllerView {
         name: format!("controller-{index}.example.org:8090"),
         label_key: "ipunode".to_owned(),
