@@ -32,12 +32,12 @@ fn late(client: &Client, told: &CancellationToken, of_watches: bool) -> (Client,
         let is_watch = uri
             .query()
             .is_some_and(|query| query.contains("watch=true"));
-        let held_back = is_watch == of_watches && uri.path() == "/api/v1/pods";
+        let is_delayed = is_watch == of_watches && uri.path() == "/api/v1/pods";
         let what = (request.method().clone(), uri.path().to_owned());
         seen.lock().unwrap().push(what);
         let seen = Arc::clone(&seen);
         async move {
-            if held_back {
+            if is_delayed {
                 told.cancelled().await;
                 let what = (Method::GET, LET_THROUGH.to_owned());
                 seen.lock().unwrap().push(what);

@@ -89,12 +89,12 @@ async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twic
     let processes = operator(&installation).await;
     let kept = installation.run_job("kept").await;
     let pod = installation.pods().get("kept-worker-0").await.unwrap();
-    let given_back = installation.run_job("given-back").await;
+    let released = installation.run_job("given-back").await;
     let ends = installation.run_job("ends").await;
     let done = complete(&installation, "done").await;
     let snapshot = installation.plane.snapshot().await.unwrap();
 
-    let mut ids = vec![kept.clone(), given_back.clone(), ends, done];
+    let mut ids = vec![kept.clone(), released.clone(), ends, done];
     let (short, lost) = change_jobs(&installation).await;
     once_formed(&installation, &[&kept, &lost]).await;
     ids.extend(short);
@@ -113,7 +113,7 @@ async fn running_jobs_keep_their_partitions_and_none_is_leaked_or_allocated_twic
         "the job that was deleted has another partition",
         async || {
             let found = installation.id("given-back").await;
-            Seen::when(found, |id| id.as_ref().is_some_and(|id| *id != given_back))
+            Seen::when(found, |id| id.as_ref().is_some_and(|id| *id != released))
         },
     );
     let another = another.await.unwrap();

@@ -21,7 +21,7 @@ pub(crate) struct Live {
     /// The jobs that have a partition.
     jobs: BTreeSet<String>,
     /// Events that report a problem, by UID: the name of the object, and the message.
-    troubles: BTreeMap<String, (String, String)>,
+    warnings: BTreeMap<String, (String, String)>,
 }
 
 /// The fields of a Pod that show a replacement or a restart.
@@ -74,7 +74,7 @@ impl Live {
             pods: pods.map(|pod| (pod.name_any(), fact(&pod))).collect(),
             partitions: partitions.collect(),
             jobs,
-            troubles: events
+            warnings: events
                 .map(|event| (event.uid().unwrap_or_default(), name_and_message(event)))
                 .collect(),
         })
@@ -89,8 +89,8 @@ impl Live {
         let now = Self::now(fixture).await?;
         let mut changed = differences(&self.pods, &now.pods);
         changed.extend(differences(&self.partitions, &now.partitions));
-        let troubles = now.troubles.iter();
-        let new = troubles.filter(|(uid, _)| !self.troubles.contains_key(*uid));
+        let warnings = now.warnings.iter();
+        let new = warnings.filter(|(uid, _)| !self.warnings.contains_key(*uid));
         let of_these = new.filter(|(_, (about, _))| self.has(about));
         changed.extend(of_these.map(|(_, (about, said))| format!("{about}: {said}")));
         if changed.is_empty() {

@@ -122,7 +122,7 @@ fn status() -> impl Strategy<Value = IPUPartitionStatus> {
 pub(super) fn spec((ipus, gcds, reset_generation): (u32, u32, i64)) -> IPUPartitionSpec {
     let owner = PartitionOwner {
         api_version: String::new(),
-        kind: "Nonsense".to_owned(),
+        kind: "Unknown".to_owned(),
         namespace: "default".to_owned(),
         name: "mnist".to_owned(),
         uid: String::new(),

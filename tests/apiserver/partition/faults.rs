@@ -109,10 +109,13 @@ async fn a_partition_of_a_wrong_size_is_released_and_created_elsewhere() {
     let wanted = fixture.request("wanted", 4).await;
     let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
     assert_eq!(controller(&ready), fixture.pods[1].address.to_string());
-    let misfit = &ready.status.as_ref().unwrap().attempts[0];
-    assert_eq!(misfit.controller.name, fixture.pods[0].address.to_string());
-    assert_eq!(misfit.outcome, AttemptOutcome::Refused);
-    let reason = misfit.reason.as_deref().unwrap();
+    let mismatch = &ready.status.as_ref().unwrap().attempts[0];
+    assert_eq!(
+        mismatch.controller.name,
+        fixture.pods[0].address.to_string()
+    );
+    assert_eq!(mismatch.outcome, AttemptOutcome::Refused);
+    let reason = mismatch.reason.as_deref().unwrap();
     assert!(
         reason.contains("made with 2 IPUs for GCD 0, 4 were requested"),
         "{reason}"

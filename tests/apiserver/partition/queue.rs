@@ -159,11 +159,11 @@ async fn a_gang_that_cannot_be_completed_releases_its_partitions() {
     fixture.once_gone(&held[2]).await;
     fixture.put(0, "by-hand-1");
     fixture.put(0, "by-hand-2");
-    let given_back = fixture.once_waiting(&held[1]).await;
-    let said = message(&given_back);
+    let released = fixture.once_waiting(&held[1]).await;
+    let said = message(&released);
     assert!(said.contains("are of use only together"), "{said}");
     let note = fixture
-        .once_event(&given_back.metadata.name.unwrap(), "Replacing")
+        .once_event(&released.metadata.name.unwrap(), "Replacing")
         .await;
     assert!(
         note.contains("it is of use only with 2 others, and 1 of them found no free capacity"),

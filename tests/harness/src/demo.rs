@@ -48,10 +48,10 @@ pub enum DemoError {
     Waited(#[from] WaitedTooLong),
     /// A check failed.
     #[error("{0}")]
-    Fact(String),
+    Check(String),
     /// Partitions remain on a controller.
     #[error(transparent)]
-    Leftover(#[from] CleanupError),
+    Cleanup(#[from] CleanupError),
 }
 
 /// The jobs of the demo, by their files in `examples/`.
@@ -152,7 +152,7 @@ async fn large(
         .await?;
     let second = &operated.controllers[1];
     if controller != second.address || node != second.node {
-        return Err(DemoError::Fact(format!(
+        return Err(DemoError::Check(format!(
             "{} was placed on {controller} and {node}, not on {} and {}",
             job.name, second.address, second.node
         )));
@@ -196,7 +196,7 @@ async fn refused(
         .await?;
     for word in ["spec.ipusPerJobInstance", "\"3\"", "power of two"] {
         if !answer.contains(word) {
-            return Err(DemoError::Fact(format!(
+            return Err(DemoError::Check(format!(
                 "the refusal of examples/{BAD} does not name {word}: {answer}"
             )));
         }

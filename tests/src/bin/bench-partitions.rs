@@ -114,7 +114,7 @@ fn print_many(many: &Many) {
     for (when, used) in [
         ("once the first is ready", many.one),
         ("once all are ready", many.ready),
-        ("in the minutes after", many.at_rest),
+        ("in the minutes after", many.idle),
         ("after a sweep", many.swept),
     ] {
         println!(

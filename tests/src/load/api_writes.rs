@@ -53,8 +53,8 @@ impl Writes {
                     .map_or("", |(_, value)| value.trim_end_matches('"'))
             };
             let verb = label("verb");
-            let went_well = label("code").starts_with('2');
-            if !went_well || !["POST", "PUT", "PATCH", "APPLY", "DELETE"].contains(&verb) {
+            let has_succeeded = label("code").starts_with('2');
+            if !has_succeeded || !["POST", "PUT", "PATCH", "APPLY", "DELETE"].contains(&verb) {
                 continue;
             }
             let what = match label("subresource") {

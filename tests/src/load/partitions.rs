@@ -60,7 +60,7 @@ pub struct Many {
     /// When all of them were ready.
     pub ready: Consumption,
     /// The median of the minutes after that.
-    pub at_rest: Consumption,
+    pub idle: Consumption,
     /// After a sweep of all of them.
     pub swept: Consumption,
     /// The duration of that sweep.
@@ -133,13 +133,13 @@ pub async fn many_partitions(count: usize) -> Result<Many, LoadError> {
     proxy.record(&notebooks(1..half)).await?;
     proxy.record(&proxy.of_jobs(half..count).await?).await?;
     let ready = proxy.consumption()?;
-    let at_rest = proxy.idle_consumption().await?;
+    let idle = proxy.idle_consumption().await?;
     let sweep = proxy.once_swept(count).await?;
     Ok(Many {
         count,
         one,
         ready,
-        at_rest,
+        idle,
         swept: proxy.consumption()?,
         sweep,
     })

@@ -303,9 +303,9 @@ fn after_a_retry_partitions_are_requested_again_after_its_delay() {
         );
     });
     let release = Some(Step::Release(Box::new(ready(1))));
-    let at_rest = |partitions| planned(told.clone(), partitions, early).step;
-    assert_eq!(at_rest(vec![ready(1)]), release);
-    assert_eq!(at_rest(vec![]), None);
+    let step_early = |partitions| planned(told.clone(), partitions, early).step;
+    assert_eq!(step_early(vec![ready(1)]), release);
+    assert_eq!(step_early(vec![]), None);
     let over = planned(told.clone(), vec![], "2026-01-01T00:00:50Z");
     assert!(matches!(over.step, Some(Step::Create(_))), "{over:?}");
 }

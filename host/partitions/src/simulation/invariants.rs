@@ -54,7 +54,7 @@ pub(crate) struct RunHistory {
     /// Ids that the restored API server did not have any more.
     forgotten: BTreeSet<String>,
     /// Ids with calls in flight when the API server was restored.
-    overtaken: BTreeSet<String>,
+    in_flight_at_restore: BTreeSet<String>,
     /// The present name of each controller, by each earlier name.
     renamed: BTreeMap<String, String>,
     /// The cluster to which the API server was moved.
@@ -220,13 +220,13 @@ impl RunHistory {
         let held = sim_adapter::held(objects);
         let lost = self.recorded.keys().filter(|id| !held.contains(*id));
         self.forgotten.extend(lost.cloned());
-        self.overtaken.extend(on_their_way);
+        self.in_flight_at_restore.extend(on_their_way);
     }
 
     /// A call takes effect on a controller.
     pub(crate) fn took_effect(&self, id: &str, verb: Verb, users: &[String]) {
         let harms = matches!(verb, Verb::Remove { .. } | Verb::Reset);
-        let harms = harms && !self.overtaken.contains(id);
+        let harms = harms && !self.in_flight_at_restore.contains(id);
         demand(!harms || users.is_empty(), NOT_IN_USE, || {
             format!("{verb:?} of {id}, which {users:?} use")
         });

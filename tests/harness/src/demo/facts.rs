@@ -30,7 +30,7 @@ pub struct JobFact {
 impl JobFact {
     /// Reads the first IPUJob of an example file.
     pub fn of_file(path: &Path) -> Result<Self, DemoError> {
-        let said = |problem: String| DemoError::Fact(format!("{}: {problem}", path.display()));
+        let said = |problem: String| DemoError::Check(format!("{}: {problem}", path.display()));
         let text = std::fs::read_to_string(path).map_err(|error| said(error.to_string()))?;
         let job: IPUJob = serde_saphyr::from_str(&text).map_err(|error| said(error.to_string()))?;
         let workers = job.spec.workers_per_job_instance.as_deref().unwrap_or("1");
@@ -70,7 +70,7 @@ impl<'a> Facts<'a> {
             })
         })
         .await?;
-        end.map_err(|message| DemoError::Fact(format!("{} Failed: {message}", job.name)))
+        end.map_err(|message| DemoError::Check(format!("{} Failed: {message}", job.name)))
     }
 
     /// Waits until the launcher's main container runs or has ended.
@@ -127,17 +127,17 @@ impl<'a> Facts<'a> {
             let said = log
                 .split("rank ")
                 .find(|said| said.contains(&format!(" on {worker} ")))
-                .ok_or_else(|| DemoError::Fact(format!("no rank ran on {worker}")))?;
+                .ok_or_else(|| DemoError::Check(format!("no rank ran on {worker}")))?;
             let gcd = value_of(said, "IPUOF_VIPU_API_GCD_ID=")
-                .ok_or_else(|| DemoError::Fact(format!("no GCD in: {said}")))?;
+                .ok_or_else(|| DemoError::Check(format!("no GCD in: {said}")))?;
             value_of(said, "IPUOF_VIPU_API_PARTITION_ID=")
-                .ok_or_else(|| DemoError::Fact(format!("no partition in: {said}")))?;
+                .ok_or_else(|| DemoError::Check(format!("no partition in: {said}")))?;
             gcds.insert(gcd.to_owned());
         }
         if gcds.len() == job.workers as usize {
             return Ok(());
         }
-        Err(DemoError::Fact(format!("the ranks share GCDs: {gcds:?}")))
+        Err(DemoError::Check(format!("the ranks share GCDs: {gcds:?}")))
     }
 
     /// Waits until the API server has no IPUJob, no Pod of a job and no IPUPartition.
@@ -196,7 +196,7 @@ pub(super) fn six_columns(table: &str) -> Result<(), DemoError> {
     if header == wanted {
         return Ok(());
     }
-    Err(DemoError::Fact(format!(
+    Err(DemoError::Check(format!(
         "the columns are {header:?}, not {wanted:?}"
     )))
 }

@@ -8,7 +8,7 @@ use opentelemetry_proto::tonic::collector::trace::v1::trace_service_server::{
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
-use opentelemetry_proto::tonic::trace::v1::Span as Told;
+use opentelemetry_proto::tonic::trace::v1::Span as ExportedSpan;
 use tokio::net::TcpListener;
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
@@ -21,7 +21,7 @@ use crate::telemetry::{LogFormat, made};
 const UID: &str = "0c9a8d74-12f3-4a5b-9c8d-7e6f5a4b3c2d";
 
 #[derive(Clone, Default)]
-struct Collector(Arc<Mutex<Vec<Told>>>);
+struct Collector(Arc<Mutex<Vec<ExportedSpan>>>);
 
 #[tonic::async_trait]
 impl TraceService for Collector {
