@@ -15,7 +15,7 @@ use serde_json::json;
 use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Timings;
 
-use self::fixture::{Native, condition, delete, is_bound, once_told, pod, request};
+use self::fixture::{Native, condition, delete, is_bound, once_reported, pod, request};
 use crate::plugin::Plugin;
 use crate::webhook::fixture::Webhooks;
 
@@ -65,7 +65,7 @@ async fn a_pod_gets_its_partition_and_releases_it_at_its_end() {
     assert_eq!(environment(&bound), expected);
     let selector = bound.spec.unwrap().node_selector.unwrap();
     assert_eq!(selector["ipunode"], "here");
-    once_told(&native.pods(), "web", "PartitionReady").await;
+    once_reported(&native.pods(), "web", "PartitionReady").await;
 
     let ended = Patch::Merge(json!({"status": {"phase": "Succeeded"}}));
     let params = PatchParams::default();
@@ -129,7 +129,7 @@ async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released()
     request(&native.pods(), "first", "4").await.unwrap();
     native.once_bound("first").await;
     request(&native.pods(), "second", "4").await.unwrap();
-    let message = once_told(&native.pods(), "second", "WaitingForPartition").await;
+    let message = once_reported(&native.pods(), "second", "WaitingForPartition").await;
     let controller = native.fixture.pods[0].address.to_string();
     assert!(message.contains(&controller), "{message}");
     let note = native

@@ -23,8 +23,8 @@ async fn a_policy_is_added_replaced_and_deleted_beside_the_built_in_one() {
     let active = fixture.once_in("small", PolicyPhase::Active).await;
     let module = built_in("validation.wasm");
     assert_eq!(active.active_digest, Some(digest_of(&module).to_string()));
-    fixture.once_told(8, Some("8")).await;
-    fixture.once_told(4, None).await;
+    fixture.once_answered(8, Some("8")).await;
+    fixture.once_answered(4, None).await;
     let ready = |status: &IPUPolicyStatus| {
         let mut conditions = status.conditions.iter();
         conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True")
@@ -33,14 +33,14 @@ async fn a_policy_is_added_replaced_and_deleted_beside_the_built_in_one() {
     assert_eq!(status.replicas[0].name, "controller-0");
 
     fixture.apply("small", at_most(16)).await.unwrap();
-    fixture.once_told(8, None).await;
-    fixture.once_told(32, Some("32")).await;
-    fixture.once_told(128, Some("128")).await;
+    fixture.once_answered(8, None).await;
+    fixture.once_answered(32, Some("32")).await;
+    fixture.once_answered(128, Some("128")).await;
 
     let params = DeleteParams::default();
     fixture.policies().delete("small", &params).await.unwrap();
-    fixture.once_told(32, None).await;
-    fixture.once_told(128, Some("128")).await;
+    fixture.once_answered(32, None).await;
+    fixture.once_answered(128, Some("128")).await;
 }
 
 /// Applies a spec that is refused with these words, while the version with this digest stays active.
@@ -50,7 +50,7 @@ async fn refuse(fixture: &Fixture, spec: Value, words: &str, active: &str) {
     assert!(refused.message.contains(words), "{}", refused.message);
     assert!(refused.message.contains("previous version stays active"));
     assert_eq!(refused.active_digest.as_deref(), Some(active));
-    fixture.once_told(8, Some("8")).await;
+    fixture.once_answered(8, Some("8")).await;
 }
 
 /// Applies a spec whose module is missing or wrong, and waits until the status says so. Another version stays active.
@@ -60,7 +60,7 @@ async fn keep_loading(fixture: &Fixture, spec: Value, words: &str) {
         status.phase == PolicyPhase::Loading && status.message.contains(words)
     };
     fixture.once("limit", words, waits).await;
-    fixture.once_told(8, Some("8")).await;
+    fixture.once_answered(8, Some("8")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,7 +78,7 @@ async fn a_module_that_cannot_be_loaded_is_refused_with_the_reason_and_the_activ
     let mut good = of_map("Validation", "good.wasm", &digests[0]);
     good["settings"] = json!({"maxIpusPerJob": 4});
     fixture.apply("limit", good.clone()).await.unwrap();
-    fixture.once_told(8, Some("8")).await;
+    fixture.once_answered(8, Some("8")).await;
 
     let mut unsettled = good.clone();
     unsettled["settings"] = json!({"maxIpusPerJob": "many"});
@@ -115,7 +115,7 @@ async fn a_module_that_cannot_be_loaded_is_refused_with_the_reason_and_the_activ
     maps.delete("modules", &DeleteParams::default())
         .await
         .unwrap();
-    fixture.once_told(8, Some("8")).await;
+    fixture.once_answered(8, Some("8")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,7 +137,7 @@ async fn a_version_becomes_active_once_every_live_replica_has_it() {
     let alone = |status: &IPUPolicyStatus| status.replicas.len() == 1;
     fixture.once("small", "asked by one", alone).await;
     fixture.apply("small", at_most(16)).await.unwrap();
-    fixture.once_told(8, None).await;
+    fixture.once_answered(8, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -229,8 +229,8 @@ async fn the_last_of_several_versions_in_quick_succession_counts() {
         fixture.apply("small", at_most(ipus)).await.unwrap();
     }
     fixture.once_in("small", PolicyPhase::Active).await;
-    fixture.once_told(32, Some("32")).await;
-    fixture.once_told(16, None).await;
+    fixture.once_answered(32, Some("32")).await;
+    fixture.once_answered(16, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -268,5 +268,5 @@ async fn a_shadow_guest_changes_nothing_and_is_promoted_by_equal_answers() {
         })
     });
     assert!(promoted.await.active.unwrap().promoted);
-    fixture.once_told(128, Some("64")).await;
+    fixture.once_answered(128, Some("64")).await;
 }

@@ -127,7 +127,7 @@ pub(crate) async fn once(
 }
 
 /// Returns the Pod once its condition has this reason, and the message of the condition.
-pub(crate) async fn once_told(pods: &Api<Pod>, name: &str, reason: &str) -> String {
+pub(crate) async fn once_reported(pods: &Api<Pod>, name: &str, reason: &str) -> String {
     let is_told = |pod: &Pod| {
         let condition = condition(pod);
         condition.is_some_and(|condition| condition.reason.as_deref() == Some(reason))

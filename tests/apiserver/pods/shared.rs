@@ -9,7 +9,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use vipu_simulator::faults::Method;
 
-use super::fixture::{delete, is_bound, once_told, pod};
+use super::fixture::{delete, is_bound, once_reported, pod};
 use super::{environment, native};
 use crate::partition::fixture::{id, notebook};
 
@@ -34,7 +34,7 @@ async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
     let bound = native.once_bound("mine").await;
     assert_eq!(bound.labels()["graphcore.ai/partition-id"], id(&ready));
     create(&native.pods(), "beyond", &partition, "1").await;
-    let message = once_told(&native.pods(), "beyond", "InvalidRequest").await;
+    let message = once_reported(&native.pods(), "beyond", "InvalidRequest").await;
     assert!(
         message.contains("metadata.annotations[graphcore.ai/gcd]"),
         "{message}"
@@ -42,7 +42,7 @@ async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
 
     let elsewhere: Api<Pod> = native.namespace("elsewhere").await;
     create(&elsewhere, "theirs", &partition, "0").await;
-    once_told(&elsewhere, "theirs", "PartitionNotFound").await;
+    once_reported(&elsewhere, "theirs", "PartitionNotFound").await;
     assert!(!is_bound(&elsewhere.get("theirs").await.unwrap()));
     delete(&elsewhere, "theirs").await;
     for name in ["mine", "beyond"] {
@@ -89,7 +89,7 @@ async fn pods_share_a_partition_with_a_gcd_each_and_it_stays_when_one_ends() {
     create(&native.pods(), "third", &partition, "0").await;
     let bound = native.once_bound("third").await;
     assert_eq!(bound.labels()["graphcore.ai/partition-id"], id(&ready));
-    once_told(&native.pods(), "second", "PartitionReady").await;
+    once_reported(&native.pods(), "second", "PartitionReady").await;
     assert_eq!(native.fixture.ids()[0], [id(&ready)]);
     assert_eq!(native.fixture.calls(0, Method::RemovePartition), 0);
 

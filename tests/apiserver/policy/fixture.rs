@@ -113,7 +113,7 @@ impl Fixture {
     }
 
     /// Waits until a job with this number of IPUs is refused with these words, or admitted.
-    pub(super) async fn once_told(&self, ipus: u32, words: Option<&str>) {
+    pub(super) async fn once_answered(&self, ipus: u32, words: Option<&str>) {
         let what = format!("the answer to a job of {ipus} IPUs is {words:?}");
         eventually(&what, async || {
             Seen::when(self.ask(ipus).await, |asked| match (asked, words) {

@@ -68,7 +68,7 @@ async fn a_module_of_a_registry_stays_active_while_the_registry_is_down_also_aft
         .unwrap();
     let active = fixture.once_in("small", PolicyPhase::Active).await;
     assert_eq!(active.active_digest.as_ref(), Some(&pushed.component));
-    fixture.once_told(8, Some("8")).await;
+    fixture.once_answered(8, Some("8")).await;
     let by_both = |status: &IPUPolicyStatus| of_replica(status, "controller-1").0;
     fixture.once("small", "asked by both", by_both).await;
 
@@ -88,7 +88,7 @@ async fn a_module_of_a_registry_stays_active_while_the_registry_is_down_also_aft
     };
     let status = fixture.once("small", "not to be had", lacks).await;
     assert_eq!(status.active_digest, Some(pushed.component));
-    fixture.once_told(8, Some("8")).await;
+    fixture.once_answered(8, Some("8")).await;
     author.registry.start_again().await.unwrap();
     let all = |status: &IPUPolicyStatus| of_replica(status, "controller-2") == (true, None);
     fixture.once("small", "asked by all three", all).await;
@@ -130,7 +130,7 @@ async fn a_module_is_loaded_where_one_of_the_keys_signed_it_and_refused_otherwis
         .await;
     author.sign(&signed, "right", true);
     fixture.once_in("signed", PolicyPhase::Active).await;
-    fixture.once_told(8, Some("8")).await;
+    fixture.once_answered(8, Some("8")).await;
 
     // With another key the module is refused, and the earlier version stays active.
     spec["module"]["oci"]["signature"] = json!({"keys": [{"pem": author.key("third")}]});
