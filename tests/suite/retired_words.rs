@@ -1,8 +1,13 @@
 //! Checks the vocabulary: replaced names and words occur only in the changelog.
 
+mod modules;
+mod names;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use self::modules::MODULES;
+use self::names::{FUNCTIONS, NAMES, TYPES};
 use crate::sources::{documents, manifests, repository, rust_files};
 
 /// Words of documents, each with the word of `CONTRIBUTING.md` that replaces it.
@@ -61,148 +66,13 @@ const IN_SOURCES: [(&str, &str); 14] = [
     ("younger", "later request"),
 ];
 
-/// Names of types and functions, each with the name that replaces it.
-const NAMES: [(&str, &str); 65] = [
-    ("Agenda", "EventQueue"),
-    ("Answering", "ResponseGuard"),
-    ("AskTruth", "ReadState"),
-    ("Asking", "RequestBody"),
-    ("Divided", "Candidates"),
-    ("Door", "SecureState"),
-    ("Entrance", "ConnectionLimiter, Endpoint"),
-    ("Fleet", "ControllerPool"),
-    ("ForRoom", "ForCapacity"),
-    ("Gate", "Authorizer"),
-    ("Honest", "CooperativeEnv"),
-    ("Keeper", "ManagingRelease, Supervisor"),
-    ("Knowledge", "Observations"),
-    ("LookAround", "EvaluateEviction"),
-    ("Manner", "ErrorFormat"),
-    ("Mishap", "CallFault"),
-    ("NotThere", "NotFound"),
-    ("Pace", "RateLimiter, KeepAlive"),
-    ("Patient", "ClientTimeoutStream"),
-    ("PatientAcceptor", "ClientTimeoutAcceptor"),
-    ("Scene", "Fixture"),
-    ("Sight", "CoveragePoint"),
-    ("Standing", "ConnectionPermit"),
-    ("Surroundings", "EvictionState"),
-    ("TakeOver", "Adopt, BecomeLeader"),
-    ("Tried", "AlreadyAttempted"),
-    ("Twins", "Differential"),
-    ("Waiter", "WaitingRequest"),
-    ("Weather", "FaultRates"),
-    ("Wish", "Permission"),
-    ("ask_truth", "read_state"),
-    ("asked_to_leave", "draining_requested"),
-    ("count_rest", "count_idle"),
-    ("digestInForce", "activeDigest"),
-    ("digestWished", "desiredDigest"),
-    ("find_out", "resolve_unknown"),
-    ("gives_back", "releases"),
-    ("has_asked", "clear_reservation"),
-    ("hear_of_other", "apply_other"),
-    ("inForce", "active"),
-    ("inherited_partition", "adoptable_partition"),
-    ("is_held_up", "is_stalled"),
-    ("is_promised", "is_claimed"),
-    ("lacks_room", "lacks_capacity"),
-    ("lead_in_turn", "run_as_leader"),
-    ("leftovers", "unsettled_attempts"),
-    ("lineup", "active_set"),
-    ("look_around", "evaluate_eviction"),
-    ("may_stay", "without_draining"),
-    ("object_names", "dns1123"),
-    ("room_made", "released"),
-    ("room_was_made", "capacity_released"),
-    ("set_aside", "replacing"),
-    ("shut_out", "cordon_reasons"),
-    ("spared", "capacity_after_queue"),
-    ("stillborn", "formation_failed"),
-    ("take_over", "adopt, become_leader"),
-    ("take_within", "acquire"),
-    ("taken_over", "adoption_requested"),
-    ("takes_room", "waits_for_capacity"),
-    ("tell_overruled", "report_overruled"),
-    ("unasked", "missing_members"),
-    ("untold", "without_answer"),
-    ("users_of_mine", "users_of_owner"),
-    ("write_or_rest", "write_if_changed"),
-];
-
-/// Modules, by the folder of their package, each with the module that replaces it.
-const MODULES: [(&str, &[(&str, &str)]); 6] = [
-    (
-        "host/api/src",
-        &[("names", "labels, naming"), ("object_names", "dns1123")],
-    ),
-    (
-        "host/partitions/src",
-        &[
-            ("agenda", "event_queue"),
-            ("chance", "rng"),
-            ("crowd", "load"),
-            ("driver", "sim_adapter"),
-            ("fleet", "controller_pool"),
-            ("gate", "authorizer"),
-            ("honest", "cooperative_env"),
-            ("knowledge", "observations"),
-            ("leftovers", "unsettled_attempts"),
-            ("line", "queue"),
-            ("look", "remote_state"),
-            ("nonsense", "proptests"),
-            ("pace", "requeue"),
-            ("placing", "placement/request"),
-            ("question", "query_request"),
-            ("recent", "expiring_map"),
-            ("record", "status_update"),
-            ("refusal", "api_error"),
-            ("remembered", "token_cache"),
-            ("seek", "evaluate"),
-            ("strict", "duplicate_keys"),
-            ("surroundings", "eviction"),
-            ("trouble", "faults"),
-            ("turns", "queue_state"),
-            ("users", "pod_users"),
-            ("wanted", "lifecycle, create_request"),
-            ("written", "read_your_writes"),
-        ],
-    ),
-    (
-        "host/runtime/src",
-        &[
-            ("entrance", "connection_limiter"),
-            ("pace", "rate_limiter"),
-            ("patience", "client_timeout"),
-            ("places", "preemptive_semaphore"),
-        ],
-    ),
-    (
-        "tests/apiserver",
-        &[
-            ("leftovers", "cleanup"),
-            ("line", "queue"),
-            ("scene", "fixture"),
-            ("stage", "job_fixture"),
-            ("twins", "differential"),
-        ],
-    ),
-    ("tests/cluster/src", &[("keeper", "supervisor")]),
-    (
-        "tests/e2e",
-        &[
-            ("crowd", "many_jobs"),
-            ("scene", "fixture"),
-            ("session", "interactive"),
-        ],
-    ),
-];
-
 /// Files that list retired words for a reason: the vocabulary, the history, and this test.
-const EXEMPT: [&str; 3] = [
+const EXEMPT: [&str; 5] = [
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "tests/suite/retired_words.rs",
+    "tests/suite/retired_words/modules.rs",
+    "tests/suite/retired_words/names.rs",
 ];
 
 /// The Rust files of the repository, without examples: those are projects of their own.
@@ -211,9 +81,20 @@ fn sources() -> Vec<(PathBuf, String)> {
     folders.flat_map(rust_files).collect()
 }
 
+/// The path of a file in the repository. `None`: it is exempt.
+fn checked(path: &Path) -> Option<&Path> {
+    let path = path.strip_prefix(repository()).unwrap_or(path);
+    let is_exempt = EXEMPT.iter().any(|exempt| Path::new(exempt) == path);
+    (!is_exempt).then_some(path)
+}
+
+/// Whether a character belongs to a name.
+fn is_of_name(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
 /// Whether a text contains a word, or words, between characters that belong to no name.
 fn contains(text: &str, word: &str) -> bool {
-    let is_of_name = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices(word).any(|(start, found)| {
         let before = text[..start].chars().next_back();
         let after = text[start + found.len()..].chars().next();
@@ -225,10 +106,9 @@ fn contains(text: &str, word: &str) -> bool {
 fn hits(files: &[(PathBuf, String)], words: &[(&str, &str)], ignore_case: bool) -> Vec<String> {
     let mut hits = Vec::new();
     for (path, text) in files {
-        let path = path.strip_prefix(repository()).unwrap_or(path);
-        if EXEMPT.iter().any(|exempt| Path::new(exempt) == path) {
+        let Some(path) = checked(path) else {
             continue;
-        }
+        };
         for (number, line) in text.lines().enumerate() {
             let line = if ignore_case {
                 line.to_lowercase()
@@ -242,6 +122,29 @@ fn hits(files: &[(PathBuf, String)], words: &[(&str, &str)], ignore_case: bool) 
         }
     }
     hits
+}
+
+/// Each line of the files that defines something with a retired name after one of these keywords.
+fn defined(files: &[(PathBuf, String)], keywords: &[&str], names: &[(&str, &str)]) -> Vec<String> {
+    let mut found = Vec::new();
+    for (path, text) in files {
+        let Some(path) = checked(path) else {
+            continue;
+        };
+        for (number, line) in text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            let mut words = code.split(|c: char| !is_of_name(c));
+            if !words.any(|word| keywords.contains(&word)) {
+                continue;
+            }
+            let name = words.next().unwrap_or_default();
+            if let Some((_, instead)) = names.iter().find(|(retired, _)| *retired == name) {
+                let place = format!("{}:{}", path.display(), number + 1);
+                found.push(format!("{place}: `{name}`; write {instead}"));
+            }
+        }
+    }
+    found
 }
 
 #[test]
@@ -275,6 +178,14 @@ fn sources_contain_no_retired_word_or_name() {
 }
 
 #[test]
+fn no_type_or_function_has_a_retired_name() {
+    let sources = sources();
+    let mut found = defined(&sources, &["enum", "struct", "trait", "type"], &TYPES);
+    found.extend(defined(&sources, &["fn"], &FUNCTIONS));
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
 fn no_module_has_a_retired_name() {
     for (folder, retired) in MODULES {
         for (path, _) in rust_files(folder) {
@@ -292,6 +203,15 @@ fn the_changelog_may_say_what_things_were_called() {
     let changelog = repository().join("CHANGELOG.md");
     let changelog = [(changelog.clone(), fs::read_to_string(&changelog).unwrap())];
     assert_eq!(hits(&changelog, &IN_DOCUMENTS, true), Vec::<String>::new());
+}
+
+#[test]
+fn a_definition_is_found_and_a_mention_is_not() {
+    let text = "/// The struct Held.\npub(crate) struct Held<'a>(&'a str);\nlet held = Held(a);\n";
+    let files = [(PathBuf::from("a.rs"), text.to_owned())];
+    let found = defined(&files, &["struct"], &[("Held", "Leadership")]);
+    assert_eq!(found, ["a.rs:2: `Held`; write Leadership"]);
+    assert_eq!(defined(&files, &["fn"], &[("Held", "")]), [""; 0]);
 }
 
 #[test]

@@ -119,7 +119,7 @@ fn reach(uses: &Uses, name: &str) -> BTreeSet<String> {
 }
 
 /// What the modules of a circle name of each other, one line for each two modules.
-pub(super) fn within(uses: &Uses, circle: &BTreeSet<String>) -> Vec<String> {
+pub(super) fn uses_within(uses: &Uses, circle: &BTreeSet<String>) -> Vec<String> {
     let mut lines = Vec::new();
     for name in circle {
         for (other, places) in &uses[name] {
@@ -269,5 +269,5 @@ fn a_circle_is_shown_with_the_places_that_form_it() {
         "p::a names p::b: p/a.rs:2, p/a.rs:3",
         "p::b names p::a: p/b.rs:2",
     ];
-    assert_eq!(within(&uses, &circle), expected);
+    assert_eq!(uses_within(&uses, &circle), expected);
 }

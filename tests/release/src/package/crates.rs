@@ -65,9 +65,9 @@ impl Crates {
         for platform in platforms {
             metadata.args(["--filter-platform", platform.target]);
         }
-        let printed = asked("cargo", &mut metadata)?;
+        let printed = output("cargo", &mut metadata)?;
         let metadata = MetadataCommand::parse(printed).map_err(CratesError::Metadata)?;
-        let rust = asked("rustc", Command::new("rustc").arg("--version"))?;
+        let rust = output("rustc", Command::new("rustc").arg("--version"))?;
         let libcs = platforms.iter().map(|platform| libc(settings, *platform));
         Ok(Self {
             crates: shipped(&metadata),
@@ -82,11 +82,11 @@ fn libc(settings: &Settings, platform: Platform) -> Result<String, CratesError> 
     if platform != AMD64 {
         return Ok(aarch64::libc_version(settings)?);
     }
-    let said = asked("getconf", Command::new("getconf").arg("GNU_LIBC_VERSION"))?;
+    let said = output("getconf", Command::new("getconf").arg("GNU_LIBC_VERSION"))?;
     Ok(second_word(&said))
 }
 
-fn asked(whom: &'static str, command: &mut Command) -> Result<String, CratesError> {
+fn output(whom: &'static str, command: &mut Command) -> Result<String, CratesError> {
     command::output(command).map_err(|source| CratesError::Ask(whom, source))
 }
 
