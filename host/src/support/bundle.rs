@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::plan::{Form, LOGS, Read};
 use super::scrub::scrubbed;
-use super::shown::{OURS, said, shown};
+use super::shown::{OURS, redact_texts, shown};
 
 /// Size limits of a bundle.
 const LIMITS: Limits = Limits {

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::proto;
-pub(super) use lists::{cut, listed, total_ipus};
+pub(super) use lists::{listed, total_ipus, truncate};
 
 /// Longest name, id or version of a controller that is kept, in bytes. A real id has about forty.
 const TEXT_MAX: usize = 256;

@@ -12,7 +12,7 @@ use serde_json::json;
 use vipu_simulator::Simulator;
 
 use super::super::fixture::{Fixture, controller, id};
-use super::{CONTROLLERS, accounts, wanted};
+use super::{CONTROLLERS, accounts, partition_count};
 
 /// Partitions that each round serves on average, at least.
 const PER_ROUND: usize = 4;
@@ -36,12 +36,12 @@ impl Load {
         while self.served.len() < goal {
             self.rounds += 1;
             let served = self.served.len();
-            let most = wanted() / PER_ROUND;
+            let most = partition_count() / PER_ROUND;
             assert!(self.rounds <= most, "only {served} were served");
             let is_forced = self.rounds > 1;
             once_written(fixture, is_forced).await;
             let mut released = formed(fixture).await;
-            if served + released.len() < wanted() {
+            if served + released.len() < partition_count() {
                 let kept = released.split_off(released.len().div_ceil(2));
                 for partition in &kept {
                     self.touch(fixture, partition).await;

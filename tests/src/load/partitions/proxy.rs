@@ -29,7 +29,7 @@ use super::super::product::{
 use super::super::submit::{jobs, submit};
 use super::super::vipu_controllers::{entries, label, simulators};
 use super::super::{LoadError, PATIENCE, SUBMITTED_AT_ONCE, api};
-use super::wanted_by;
+use super::partition_of;
 
 /// Name of the process.
 const NAME: &str = "vipu-proxy";
@@ -105,7 +105,7 @@ impl Proxy {
             let name = name(number);
             let uid = uids.get(&name);
             let uid = uid.ok_or_else(|| LoadError::Missing(format!("{name} was not made")))?;
-            Ok(wanted_by(kind, (&name, uid), number))
+            Ok(partition_of(kind, (&name, uid), number))
         });
         wanted.collect()
     }
