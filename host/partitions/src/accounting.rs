@@ -26,7 +26,7 @@ pub use ipu_states::{ControllerUse, IpuGroup, IpuState};
 #[derive(Clone, Debug, Default)]
 pub struct AccountStore {
     accounts: Arc<Mutex<Accounts>>,
-    aside: Arc<Mutex<Accounts>>,
+    inactive: Arc<Mutex<Accounts>>,
 }
 
 impl AccountStore {
@@ -41,8 +41,8 @@ impl AccountStore {
         self.accounts().statuses()
     }
 
-    /// Puts the accounts of a replica that does not lead any more aside: another leader continues them, or this replica if it
-    /// is the next one.
+    /// Makes the accounts of a replica that does not lead any more inactive: another leader continues them, or this replica if
+    /// it is the next one.
     pub fn deactivate(&self) {
         let accounts = mem::take(&mut *self.accounts());
         // A leader that lost its lease before it had read the statuses has none.
