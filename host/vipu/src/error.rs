@@ -34,7 +34,10 @@ pub enum VipuError {
     },
     /// The admin's certificates or credentials cannot be used. Nothing was sent; fix the file or the
     /// option that the source names.
-    #[error("the admin has to fix the certificates or credentials for V-IPU controllers")]
+    #[error(
+        "the certificates or credentials for V-IPU controllers cannot be used; the admin has to fix the Secrets of \
+         vipuProxy.vipu"
+    )]
     Auth(#[source] Arc<AuthError>),
     /// The connection failed, so nothing was sent. Retry later.
     #[error("it cannot be reached{}", of_tls(.0))]
@@ -61,7 +64,7 @@ pub enum VipuError {
     /// The controller refused the certificate, user id or API key of the operator. Nothing was done; the admin has to
     /// fix it.
     #[error(
-        "it does not let the operator do {method}; the admin has to fix the operator's credentials, and \
+        "it denies the operator {method}; the admin has to fix the Secrets of vipuProxy.vipu, and \
          free capacity is not the cause: {message} ({code:?})"
     )]
     Denied {
@@ -75,8 +78,8 @@ pub enum VipuError {
     /// The controller shows no partition of this id, which was requested under another user id: it may be hidden from the
     /// current one.
     #[error(
-        "it shows none, but the partition was requested under another V-IPU user id, from which it may be \
-         hidden; give the operator the former user id again, or remove the partition with it and set \
+        "it shows no such partition, but the partition was requested under another V-IPU user id, and may be \
+         hidden from this one; restore the former user id, or remove the partition with it and set \
          graphcore.ai/force-release"
     )]
     OtherAccount,
@@ -179,7 +182,7 @@ pub fn tells_exhausted(reason: &str) -> bool {
 /// The end of the message for a failed connection.
 fn of_tls(status: &Status) -> &'static str {
     match tls_failure(status) {
-        Some(_) => " over TLS, which the admin has to fix",
+        Some(_) => " over TLS; the admin has to fix vipuProxy.vipu.tls",
         None => "",
     }
 }
@@ -275,8 +278,8 @@ mod tests {
         let error = VipuError::from_status("CreatePartition", status);
         assert_eq!(
             error.reason(),
-            "it does not let the operator do CreatePartition; the admin has to fix the operator's \
-             credentials, and free capacity is not the cause: unknown API key (Unauthenticated)"
+            "it denies the operator CreatePartition; the admin has to fix the Secrets of vipuProxy.vipu, \
+             and free capacity is not the cause: unknown API key (Unauthenticated)"
         );
     }
 
