@@ -43,7 +43,7 @@ pub(super) enum ExecuteError {
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
     /// This replica did not renew its leadership in time: another one may lead.
-    #[error("failed to continue, since another replica may lead by now")]
+    #[error("failed to continue, because another replica may lead now")]
     NotLeading,
     /// The finalizer could not be added.
     #[error("failed to add the finalizer")]
@@ -185,7 +185,7 @@ fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, observation: 
     let message = status.message.as_deref().unwrap_or_default();
     match observation {
         Observation::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
-            tracing::info!(partition = %written.name_any(), id, message, "wrote down what comes next");
+            tracing::info!(partition = %written.name_any(), id, message, "recorded the next step");
         }
         _ if before.phase != status.phase || before.message != status.message => {
             tracing::info!(partition = %written.name_any(), phase = ?status.phase, message);

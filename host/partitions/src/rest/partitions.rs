@@ -89,7 +89,7 @@ pub(super) fn operations() -> Vec<Operation<SecureState>> {
         Operation::get::<IPUPartition>(
             "/partitions",
             "createPartition",
-            "The IPUPartition that was made; Location says where it is.",
+            "The created IPUPartition. The header Location contains its path.",
             post(create),
         )
         .guarded()
@@ -110,7 +110,7 @@ pub(super) fn operations() -> Vec<Operation<SecureState>> {
         Operation::get::<Released>(
             "/partitions/{name}",
             "deletePartition",
-            "The IPUPartition, which goes once nothing of it is left on any V-IPU controller.",
+            "The IPUPartition. It is deleted when no V-IPU controller has a partition of it any more.",
             delete(release),
         )
         .guarded()
@@ -129,7 +129,7 @@ pub(super) fn controllers() -> Operation<SecureState> {
     Operation::get::<Vec<Controller>>(
         "/controllers",
         "controllers",
-        "What each V-IPU controller has, and whose it is.",
+        "The partitions and IPUs of each V-IPU controller, with the owners.",
         get(all_controllers),
     )
     .guarded()
