@@ -48,7 +48,7 @@ impl ApiCalls {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "api_requests",
-            "Requests to the API server, by verb, resource and status code; 0 where no answer came",
+            "Requests to the API server, by verb, resource and status code; 0 if no answer came",
             self.calls.clone(),
         );
     }

@@ -181,7 +181,7 @@ impl Elector {
             .map(|_| ())
         });
         match released.await {
-            Ok(()) => tracing::info!(lease = self.name, "gave the lead back"),
+            Ok(()) => tracing::info!(lease = self.name, "released the Lease"),
             Err(error) => tracing::warn!("{}", ipu_text::explain(&error)),
         }
     }
