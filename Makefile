@@ -6,12 +6,16 @@ TARGET := x86_64-unknown-linux-gnu
 # tests/release/src/dist.rs uses the same flags.
 UNIT := $(shell printf '\037')
 STATIC := CARGO_ENCODED_RUSTFLAGS="-Ctarget-feature=+crt-static$(UNIT)--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo$(UNIT)--remap-path-prefix=$(CURDIR)=/ipu-operator"
-# Builds only the harness, with the features that the harness, the operator, the plugin of kubectl and the simulator
-# need together. The packages are those of tests/release/src/dist.rs, because `cargo run` accepts only one package.
-# $(HARNESS) must be the last command of a line: `exec` replaces the shell by the harness, so that Ctrl-C reaches it.
+# Builds the harness, and runs it. The packages are those of tests/release/src/dist.rs, because each crate has the features
+# that all of them need together, and `cargo run` accepts only one package. $(HARNESS) must be the last command of a
+# line: `exec` replaces the shell by the harness, so that Ctrl-C reaches it.
 BUILT := $(or $(CARGO_TARGET_DIR),target)
-HARNESS := $(STATIC) cargo build --locked --release --target $(TARGET) --target-dir $(BUILT) \
-  --package harness --package ipu-operator --package ipu-kubectl --package vipu-simulator --bin harness && exec $(BUILT)/$(TARGET)/release/harness
+BUILD := $(STATIC) cargo build --locked --release --target $(TARGET) --target-dir $(BUILT) \
+  --package harness --package ipu-operator --package ipu-kubectl --package vipu-simulator --bin harness
+RUN := exec $(BUILT)/$(TARGET)/release/harness
+HARNESS := $(BUILD) && $(RUN)
+# The same for commands that need the programs of the operator: one build uses all cores until its end.
+HARNESS_AND_PROGRAMS := $(BUILD) --bin ipu-operator --bin kubectl-ipu --bin vipu-simulator && $(RUN)
 # Runs programs of `tests`, which link the operator.
 BENCH := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests
 
@@ -38,11 +42,11 @@ help: ## list the targets
 
 demo: ## start a cluster of two nodes, install the operator, run three jobs, stop everything
 	@sh tests/preflight.sh demo
-	@$(HARNESS) demo
+	@$(HARNESS_AND_PROGRAMS) demo
 
 up: ## start the cluster and install the operator; the last line of the output is for the shell's eval
 	@sh tests/preflight.sh up
-	@$(HARNESS) up
+	@$(HARNESS_AND_PROGRAMS) up
 
 down: ## stop the cluster and remove everything that it has created
 	@sh tests/preflight.sh down
@@ -50,7 +54,7 @@ down: ## stop the cluster and remove everything that it has created
 
 dist: ## build the operator, the agent, the plugin of kubectl and the guests for release into dist/
 	@sh tests/preflight.sh dist
-	@$(HARNESS) dist
+	@$(HARNESS_AND_PROGRAMS) dist
 
 release: ## build the package of a release, which installs the operator without a network, into dist/release/; with ARM64=1 for arm64 too
 	@sh tests/preflight.sh release
@@ -123,7 +127,7 @@ advisories: ## check the dependencies against the RustSec database, which it dow
 bench: ## measure the figures of BENCHMARKS.md except those of placement and flood: calls of guests, policies, many jobs compared with mpi-operator, large jobs, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench
 	$(BENCH) --bin bench-guests -- --bench
-	@$(HARNESS) dist
+	@$(HARNESS_AND_PROGRAMS) dist
 	$(BENCH) --bin bench-policies
 	$(BENCH) --no-default-features --bin bench-jobs
 	$(BENCH) --no-default-features --bin bench-partitions
@@ -139,7 +143,7 @@ placement: ## measure placement policies with jobs of a real cluster, draw plots
 
 race: ## measure jobs per second, compared with mpi-operator and with a loop that sends the same writes
 	@sh tests/preflight.sh race
-	@$(HARNESS) dist
+	@$(HARNESS_AND_PROGRAMS) dist
 	$(BENCH) --no-default-features --bin bench-jobs -- --race
 
 # The profile of tests has debug assertions and overflow checks. Only these crates are optimised, so that their

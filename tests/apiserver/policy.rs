@@ -1,10 +1,10 @@
 //! IPUPolicies on a real API server: activated, replaced, refused, run in the shadow, rolled back and deleted while
 //! requests arrive.
 
+mod author_documents;
 mod definition;
 mod fixture;
 mod oci;
-mod tutorial;
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};

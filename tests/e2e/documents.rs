@@ -18,7 +18,9 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use serde_json::json;
 use tempfile::TempDir;
-use tests::documents::{FOR_ADMINS, FOR_USERS, PLUGIN, QUICKSTART, REFUSED, Typed, UNINSTALL};
+use tests::documents::{
+    FOR_ADMINS, FOR_USERS, NATIVE_PODS, PLUGIN, QUICKSTART, REFUSED, Typed, UNINSTALL,
+};
 
 use crate::fixture::Fixture;
 use crate::native_pods::{bare, create, delete};
@@ -47,7 +49,7 @@ grep() { command grep "$@" || [ $? -eq 1 ]; }
 "#;
 
 /// Placeholders in documents, with their values in the run.
-const OWN: [(&str, &str); 6] = [
+const OWN: [(&str, &str); 7] = [
     (
         "docker.io/library/debian:12",
         "ipu-operator.local/openmpi:4",
@@ -58,6 +60,7 @@ const OWN: [(&str, &str); 6] = [
     // A drain that does not end fails the run before this limit.
     ("--timeout 1h", "--timeout 3m"),
     ("node-1", "node1"),
+    ("train-x2v7k", "notebook-0"),
 ];
 
 /// Runs the quickstart, which starts without an operator: uninstalls the operator of the run first, and installs it
@@ -85,14 +88,15 @@ pub(crate) fn for_users(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Runs the document of the plugin, with the job and the Pod that it names. Both get their IPUs from the second V-IPU
-/// controller, so that the drain of the first one has nothing to wait for.
+/// Runs the document of the plugin, with the job and the Pod that it names, and that of native Pods. The job and the
+/// Pod get their IPUs from the second V-IPU controller, so that the drain of the first one has nothing to wait for.
 async fn for_the_plugin(fixture: &Fixture, desk: &Desk<'_>) -> Result<(), Failed> {
     let mut job = fixture.example("03-large.yaml")?;
     job.metadata.name = Some("train".to_owned());
     fixture.create(&job).await?;
     create::<Pod>(fixture, bare("notebook-0", 32)).await?;
     desk.run(&PLUGIN)?;
+    desk.run(&NATIVE_PODS)?;
     delete(fixture, "pod/notebook-0").await?;
     fixture.clear("default").await
 }

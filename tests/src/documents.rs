@@ -28,6 +28,9 @@ pub const REFUSED: &str = "sh refused";
 /// Blocks that need an API server.
 pub const API_SERVER: &str = "sh";
 
+/// Blocks that need an API server with Kueue and the operator.
+pub const KUEUE: &str = "sh kueue";
+
 /// Blocks for authors of policies.
 pub const AUTHOR: &str = "sh author";
 
@@ -38,7 +41,7 @@ pub const QUICKSTART: Typed = Typed {
 };
 
 /// Documents for users, in the order in which their commands run.
-pub const FOR_USERS: [Typed; 7] = [
+pub const FOR_USERS: [Typed; 8] = [
     on_nodes("README"),
     on_nodes("charts/ipu-operator/docs/rest"),
     all_of("examples/docs/tutorial"),
@@ -46,17 +49,22 @@ pub const FOR_USERS: [Typed; 7] = [
     all_of("examples/docs/run"),
     all_of("examples/docs/life"),
     all_of("examples/docs/status"),
+    on_nodes("crds/README"),
 ];
 
 /// The document of the plugin of kubectl, which needs an existing job and Pod.
 pub const PLUGIN: Typed = on_nodes("examples/docs/kubectl-ipu");
 
+/// The document of native Pods, which needs an existing Pod.
+pub const NATIVE_PODS: Typed = on_nodes("examples/docs/native-pods");
+
 /// Documents for admins. Tests on an API server run their other blocks.
-pub const FOR_ADMINS: [Typed; 7] = [
+pub const FOR_ADMINS: [Typed; 8] = [
     on_nodes("charts/ipu-operator/docs/install"),
     on_nodes("charts/ipu-operator/docs/controllers"),
     on_nodes("charts/ipu-operator/docs/debugging"),
     on_nodes("charts/ipu-operator/docs/messages"),
+    on_nodes("charts/ipu-operator/docs/placement"),
     Typed {
         document: "charts/ipu-operator/docs/runbook",
         marks: &["sh", NODES],
@@ -68,11 +76,26 @@ pub const FOR_ADMINS: [Typed; 7] = [
 /// The last document, which uninstalls the operator.
 pub const UNINSTALL: Typed = on_nodes("charts/ipu-operator/docs/uninstall");
 
-/// The tutorial for authors of policies.
-pub const FOR_AUTHORS: Typed = Typed {
-    document: "charts/ipu-operator/docs/policy-tutorial",
-    marks: &[AUTHOR],
+/// The page about queues of Kueue. Its manifests are applied too.
+pub const QUEUES: Typed = Typed {
+    document: "charts/ipu-operator/docs/kueue",
+    marks: &["yaml", KUEUE],
 };
+
+/// The tutorial for authors of policies.
+pub const TUTORIAL_FOR_AUTHORS: Typed = for_authors("charts/ipu-operator/docs/policy-tutorial");
+
+/// The pages of commands for authors that need no cluster. They use the files of one folder.
+pub const COMMANDS_FOR_AUTHORS: [Typed; 2] = [
+    for_authors("charts/ipu-operator/docs/policy-commands"),
+    for_authors("charts/ipu-operator/docs/placement"),
+];
+
+/// The example policies that are written in Rust.
+pub const EXAMPLES_FOR_AUTHORS: [Typed; 2] = [
+    for_authors("examples/policies/best-fit/README"),
+    for_authors("examples/policies/namespace-quota/README"),
+];
 
 /// Documents for admins that need an API server, beginning with the installation.
 pub const ADMINS_ON_API_SERVER: [Typed; 8] = [
@@ -112,6 +135,11 @@ const fn on_nodes(document: &'static str) -> Typed {
     Typed { document, marks }
 }
 
+const fn for_authors(document: &'static str) -> Typed {
+    let marks = &[AUTHOR];
+    Typed { document, marks }
+}
+
 const fn all_of(document: &'static str) -> Typed {
     let marks = &["sh", NODES, REFUSED];
     Typed { document, marks }
@@ -121,7 +149,7 @@ const fn all_of(document: &'static str) -> Typed {
 pub fn typed() -> Vec<Typed> {
     let mut all = vec![QUICKSTART];
     all.extend(FOR_USERS);
-    all.push(PLUGIN);
+    all.extend([PLUGIN, NATIVE_PODS]);
     all.extend(FOR_ADMINS);
     all.push(UNINSTALL);
     all
@@ -132,6 +160,14 @@ pub fn typed_on_api_server() -> Vec<Typed> {
     let mut all = vec![SCOPE, UNINSTALL_ON_API_SERVER];
     all.extend(ADMINS_ON_API_SERVER);
     all.extend(USERS_ON_API_SERVER);
+    all
+}
+
+/// Every document whose commands run for authors.
+pub fn typed_for_authors() -> Vec<Typed> {
+    let mut all = vec![TUTORIAL_FOR_AUTHORS];
+    all.extend(COMMANDS_FOR_AUTHORS);
+    all.extend(EXAMPLES_FOR_AUTHORS);
     all
 }
 

@@ -67,7 +67,8 @@ pub enum FoundBy {
     Both,
     /// The simulation and this large bound of the model check.
     Bound(&'static str),
-    /// These tests, because neither runs the code.
+    /// These tests, and nothing else is tried: the simulation and the model check do not run the code, or need not
+    /// find the mistake, because it breaks a property that they do not check.
     Tests(Tests),
 }
 

@@ -7,7 +7,8 @@ use std::path::Path;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use tests::documents::{
-    API_SERVER, AUTHOR, FOR_AUTHORS, NODES, REFUSED, Typed, typed, typed_on_api_server,
+    API_SERVER, AUTHOR, KUEUE, NODES, QUEUES, REFUSED, Typed, typed, typed_for_authors,
+    typed_on_api_server,
 };
 
 use crate::sources::{documents, repository};
@@ -85,7 +86,7 @@ fn known_marks() -> Vec<String> {
 fn every_block_of_commands_has_a_mark_that_is_known() {
     let known = known_marks();
     assert!(known.len() > 4, "{known:?}");
-    for mark in [API_SERVER, AUTHOR, NODES, REFUSED] {
+    for mark in [API_SERVER, AUTHOR, KUEUE, NODES, REFUSED] {
         assert!(known.iter().any(|known| known == mark), "{mark}");
     }
     for (document, marks) in marks() {
@@ -146,7 +147,12 @@ fn every_block_that_needs_an_api_server_is_typed_on_one() {
 
 #[test]
 fn every_block_for_authors_is_typed() {
-    hold(&[FOR_AUTHORS], &[AUTHOR]);
+    hold(&typed_for_authors(), &[AUTHOR]);
+}
+
+#[test]
+fn every_block_that_needs_kueue_is_typed() {
+    hold(&[QUEUES], &[KUEUE]);
 }
 
 #[test]

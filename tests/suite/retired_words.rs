@@ -72,11 +72,14 @@ const IN_SOURCES: [(&str, &str); 19] = [
 ];
 
 /// Names of types and functions, each with the name that replaces it.
-const NAMES: [(&str, &str); 56] = [
+const NAMES: [(&str, &str); 65] = [
     ("Agenda", "EventQueue"),
+    ("Answering", "ResponseGuard"),
     ("AskTruth", "ReadState"),
+    ("Asking", "RequestBody"),
     ("Divided", "Candidates"),
     ("Door", "SecureState"),
+    ("Entrance", "ConnectionLimiter, Endpoint"),
     ("Fleet", "ControllerPool"),
     ("ForRoom", "ForCapacity"),
     ("Gate", "Authorizer"),
@@ -87,12 +90,17 @@ const NAMES: [(&str, &str); 56] = [
     ("Manner", "ErrorFormat"),
     ("Mishap", "CallFault"),
     ("NotThere", "NotFound"),
+    ("Pace", "RateLimiter, KeepAlive"),
+    ("Patient", "ClientTimeoutStream"),
+    ("PatientAcceptor", "ClientTimeoutAcceptor"),
     ("Scene", "Fixture"),
     ("Sight", "CoveragePoint"),
+    ("Standing", "ConnectionPermit"),
     ("Surroundings", "EvictionState"),
     ("TakeOver", "Adopt, BecomeLeader"),
     ("Tried", "AlreadyAttempted"),
     ("Twins", "Differential"),
+    ("Waiter", "WaitingRequest"),
     ("Weather", "FaultRates"),
     ("Wish", "Permission"),
     ("ask_truth", "read_state"),
@@ -122,6 +130,7 @@ const NAMES: [(&str, &str); 56] = [
     ("spared", "capacity_after_queue"),
     ("stillborn", "formation_failed"),
     ("take_over", "adopt, become_leader"),
+    ("take_within", "acquire"),
     ("taken_over", "adoption_requested"),
     ("takes_room", "waits_for_capacity"),
     ("tell_overruled", "report_overruled"),
@@ -132,7 +141,7 @@ const NAMES: [(&str, &str); 56] = [
 ];
 
 /// Modules, by the folder of their package, each with the module that replaces it.
-const MODULES: [(&str, &[(&str, &str)]); 5] = [
+const MODULES: [(&str, &[(&str, &str)]); 6] = [
     (
         "host/api/src",
         &[("names", "labels, naming"), ("object_names", "dns1123")],
@@ -167,6 +176,15 @@ const MODULES: [(&str, &[(&str, &str)]); 5] = [
             ("users", "pod_users"),
             ("wanted", "lifecycle, create_request"),
             ("written", "read_your_writes"),
+        ],
+    ),
+    (
+        "host/runtime/src",
+        &[
+            ("entrance", "connection_limiter"),
+            ("pace", "rate_limiter"),
+            ("patience", "client_timeout"),
+            ("places", "preemptive_semaphore"),
         ],
     ),
     (

@@ -29,14 +29,19 @@ pub(crate) fn test_packages() -> Vec<String> {
     packages
 }
 
-/// A folder that is a package, and its subfolders that are packages.
+/// The folders of the packages of `guests`.
+pub(crate) fn guest_packages() -> Vec<String> {
+    packages_of("guests")
+}
+
+/// A folder, if it is a package, and its subfolders that are packages.
 fn packages_of(folder: &str) -> Vec<String> {
     let entries = fs::read_dir(repository().join(folder)).expect("the folder can be listed");
     let names = entries.map(|entry| entry.expect("a folder entry can be read").file_name());
     let folders = names.map(|name| format!("{folder}/{}", name.to_string_lossy()));
     let is_package = |folder: &String| repository().join(folder).join("Cargo.toml").is_file();
+    let folders = folders.chain([folder.to_owned()]);
     let mut packages: Vec<String> = folders.filter(is_package).collect();
-    packages.push(folder.to_owned());
     packages.sort();
     packages
 }

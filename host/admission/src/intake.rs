@@ -11,10 +11,11 @@ use axum::response::{IntoResponse, Response};
 use ipu_runtime::bounded_json::{BoundedJsonError, Measured};
 use ipu_runtime::panics::caught_blocking;
 use ipu_runtime::port::body::{self, BodyError};
+use ipu_runtime::port::limits::WEBHOOKS;
 use ipu_runtime::port::metrics::Refused;
-use ipu_runtime::port::pace::{Pace, Rate, number};
-use ipu_runtime::port::places::{Full, Place, Places, Rank, Share};
-use ipu_runtime::port::serve::{WEBHOOKS, address};
+use ipu_runtime::port::preemptive_semaphore::{Full, Permit, PreemptiveSemaphore, Rank, Share};
+use ipu_runtime::port::rate_limiter::{Rate, RateLimiter, number};
+use ipu_runtime::port::serve::address;
 use ipu_text::explain;
 use tokio::time::Instant;
 use tracing::{debug, warn};
@@ -104,12 +105,12 @@ const MALFORMED_LOG_RATE: Rate = Rate::new(number(1), number(20));
 
 /// The limits, and the calls under way.
 pub(super) struct Intake {
-    bodies: Places,
-    small: Places,
-    large: Places,
-    requests: Places,
+    bodies: PreemptiveSemaphore,
+    small: PreemptiveSemaphore,
+    large: PreemptiveSemaphore,
+    requests: PreemptiveSemaphore,
     refused: Refused,
-    malformed_log: Pace<()>,
+    malformed_log: RateLimiter<()>,
     timeouts: Timeouts,
 }
 
@@ -121,38 +122,42 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    async fn acquire(&self, places: &Places, amount: usize) -> Result<Place, Refusal> {
+    async fn acquire(
+        &self,
+        semaphore: &PreemptiveSemaphore,
+        amount: usize,
+    ) -> Result<Permit, Refusal> {
         let timeout = self.deadline.saturating_duration_since(Instant::now());
-        let taken = places.take_within(self.address, amount, timeout).await;
-        taken.map_err(|full| self.intake.busy(full))
+        let acquired = semaphore.acquire(self.address, amount, timeout).await;
+        acquired.map_err(|full| self.intake.busy(full))
     }
 
     /// Reads and measures the body, and acquires the memory for parsing it. While the body arrives and waits for memory,
-    /// its place can be preempted.
+    /// its permit can be preempted.
     async fn measured(
         &self,
         body: Body,
         length: usize,
-        place: &mut Place,
-    ) -> Result<(Measured<Vec<u8>>, Place), Refusal> {
+        permit: &mut Permit,
+    ) -> Result<(Measured<Vec<u8>>, Permit), Refusal> {
         let malformed = |refusal| self.intake.log_malformed(refusal);
-        place.set_preemptible(Rank::Idle);
+        permit.set_preemptible(Rank::Idle);
         let timeout = self.intake.timeouts.body;
-        let text = tokio::time::timeout(timeout, self.text(body, length, place)).await;
+        let text = tokio::time::timeout(timeout, self.text(body, length, permit)).await;
         let text = text.map_err(|_| {
             let text = format!("the body did not arrive within {} s", timeout.as_secs());
             malformed(refuse(StatusCode::REQUEST_TIMEOUT, text))
         })??;
-        place.keep();
+        permit.keep();
         let measured = run_off_thread_if_long(length, move || request::measure(text)).await?;
         let measured = measured.map_err(|error| malformed(refusal(&error)))?;
-        place.set_preemptible(Rank::Idle);
+        permit.set_preemptible(Rank::Idle);
         let memory = TREES * measured.memory() + TEXTS * length + LEAST;
-        let places = match memory {
+        let semaphore = match memory {
             ..=SMALL => &self.intake.small,
             _ => &self.intake.large,
         };
-        let memory = self.acquire(places, memory).await?;
+        let memory = self.acquire(semaphore, memory).await?;
         Ok((measured, memory))
     }
 
@@ -161,7 +166,7 @@ impl Caller<'_> {
         &self,
         mut body: Body,
         length: usize,
-        place: &mut Place,
+        permit: &mut Permit,
     ) -> Result<Vec<u8>, Refusal> {
         let unreadable = |error: &BodyError| {
             let text = format!("the body cannot be read: {}", explain(error));
@@ -177,7 +182,7 @@ impl Caller<'_> {
             if needed > text.capacity() {
                 let grown = (2 * text.capacity()).max(needed).min(length);
                 let more = grown - text.capacity();
-                place.join(self.acquire(&self.intake.bodies, more).await?);
+                permit.merge(self.acquire(&self.intake.bodies, more).await?);
                 text.reserve_exact(grown - text.len());
             }
             text.extend_from_slice(&piece);
@@ -190,7 +195,7 @@ impl Caller<'_> {
 pub(super) struct Admitted {
     /// The request.
     pub(super) request: AdmissionRequest,
-    _places: [Place; 2],
+    _permits: [Permit; 2],
 }
 
 /// A refused call: its HTTP status and message.
@@ -235,12 +240,12 @@ impl Intake {
 
     fn with(refused: Refused, timeouts: Timeouts) -> Self {
         Self {
-            bodies: Places::new(BODIES),
-            small: Places::new(SMALL_REQUESTS),
-            large: Places::new(LARGE_REQUESTS),
-            requests: Places::new(REQUESTS),
+            bodies: PreemptiveSemaphore::new(BODIES),
+            small: PreemptiveSemaphore::new(SMALL_REQUESTS),
+            large: PreemptiveSemaphore::new(LARGE_REQUESTS),
+            requests: PreemptiveSemaphore::new(REQUESTS),
             refused,
-            malformed_log: Pace::new(MALFORMED_LOG_RATE),
+            malformed_log: RateLimiter::new(MALFORMED_LOG_RATE),
             timeouts,
         }
     }
@@ -262,21 +267,21 @@ impl Intake {
             address,
             deadline,
         };
-        let mut place = caller.acquire(&self.bodies, length.min(FIRST)).await?;
-        let preempted = place.preempted();
-        let measured = caller.measured(body, length, &mut place);
+        let mut permit = caller.acquire(&self.bodies, length.min(FIRST)).await?;
+        let preempted = permit.preempted();
+        let measured = caller.measured(body, length, &mut permit);
         let measured = preempted.run_until_cancelled(measured).await;
         let (measured, memory) =
             measured.unwrap_or_else(|| Err(self.busy(Full::Total(BODIES.total))))?;
         // From here on the text is part of the memory of the request.
-        drop(place);
+        drop(permit);
         let request =
             run_off_thread_if_long(length, move || request::read(&measured, reviewed)).await?;
         let request = request.map_err(|error| self.log_malformed(refusal(&error)))?;
-        let place = caller.acquire(&self.requests, 1).await?;
+        let permit = caller.acquire(&self.requests, 1).await?;
         Ok(Admitted {
             request,
-            _places: [memory, place],
+            _permits: [memory, permit],
         })
     }
 

@@ -14,7 +14,7 @@ use kube::{Client, Config, Resource};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::outcome::NoExitCode;
-use self::stream::{Pace, StreamError};
+use self::stream::{KeepAlive, StreamError};
 use self::target::TargetError;
 
 /// Time limit of one request to the API server before the stream is open.
@@ -179,7 +179,7 @@ impl Remote {
         let half_close = connection.supports_stream_close();
         let status = stream::carry(
             connection.into_stream(),
-            (half_close, Pace::default()),
+            (half_close, KeepAlive::default()),
             tokio::io::stdin(),
             tokio::io::stdout(),
             tokio::io::stderr(),

@@ -10,18 +10,18 @@ use super::model::Hook;
 /// The plug-in contract, from the repository.
 pub const CONTRACT: &str = include_str!("../../../wit/policy.wit");
 
+/// An error of wit-parser or wit-component.
+type Cause = Box<dyn std::error::Error + Send + Sync>;
+
 /// Why turning a module into a component failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentizeError {
     /// The world cannot be embedded in the module.
     #[error("failed to name world {0} in the module")]
-    World(
-        &'static str,
-        #[source] Box<dyn std::error::Error + Send + Sync>,
-    ),
+    World(&'static str, #[source] Cause),
     /// The module does not match its world, or is not a core module.
     #[error("failed to make a component of the module")]
-    Encode(#[source] Box<dyn std::error::Error + Send + Sync>),
+    Encode(#[source] Cause),
 }
 
 /// Turns a core module into a component. A module from wit-bindgen includes its world; for others the world of `hook` is
@@ -29,22 +29,26 @@ pub enum ComponentizeError {
 pub fn componentize(core: &[u8], hook: Option<Hook>) -> Result<Vec<u8>, ComponentizeError> {
     let mut core = core.to_vec();
     if let Some(hook) = hook {
-        embed(&mut core, hook)
-            .map_err(|source| ComponentizeError::World(hook.world(), source.into()))?;
+        embed(&mut core, hook).map_err(|cause| ComponentizeError::World(hook.world(), cause))?;
     }
-    encode(&core).map_err(|error| ComponentizeError::Encode(error.into()))
+    encode(&core).map_err(ComponentizeError::Encode)
 }
 
-fn embed(core: &mut Vec<u8>, hook: Hook) -> anyhow::Result<()> {
+fn embed(core: &mut Vec<u8>, hook: Hook) -> Result<(), Cause> {
     let mut resolve = Resolve::default();
     let package = resolve.push_str(Path::new("policy.wit"), CONTRACT)?;
     let world = resolve.select_world(&[package], Some(hook.world()))?;
-    embed_component_metadata(core, &resolve, world, StringEncoding::UTF8)
+    Ok(embed_component_metadata(
+        core,
+        &resolve,
+        world,
+        StringEncoding::UTF8,
+    )?)
 }
 
-fn encode(core: &[u8]) -> anyhow::Result<Vec<u8>> {
-    ComponentEncoder::default()
+fn encode(core: &[u8]) -> Result<Vec<u8>, Cause> {
+    Ok(ComponentEncoder::default()
         .module(core)?
         .validate(true)
-        .encode()
+        .encode()?)
 }

@@ -147,7 +147,11 @@ pub fn facts(job: &ValidJob, observed: &Observed, now: Timestamp) -> Facts {
             .any(|condition| condition.type_ == FAILED && condition.reason == DEADLINE_EXCEEDED),
         recorded: job_conditions::recorded_end(&observed.status),
         deadlines: deadlines::deadlines(job, &observed.status, now),
-        readiness: readiness::of_run(&reader.pods, [&instances, &surge], &launcher),
+        readiness: readiness::of_run(
+            |name| Some(reader.pods.get(name)?.readiness),
+            [&instances, &surge],
+            &launcher,
+        ),
         run: reader.run,
         instances,
         surge,

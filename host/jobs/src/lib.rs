@@ -2,8 +2,8 @@
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped. `step` contains one reconcile of one job and reads as a table of contents.
-//! - [`phase`] computes the phase of a job, [`restart`] decides whether a job restarts, and [`plan`] decides what to create and
-//!   delete. These are pure.
+//! - [`phase`] decides the phase of a job, and by the rule of [`restart`] whether it restarts. [`plan`] decides what to
+//!   create and delete. These are pure.
 //! - [`apply`] and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods and IPUPartitions, and [`report`]
 //!   computes status and events.
 //!

@@ -1,5 +1,6 @@
 //! Pure: decides the phase of a job, which every later step matches exhaustively.
 
+use jiff::Timestamp;
 use serde::Serialize;
 
 use super::facts::partition::PartitionState;
@@ -7,6 +8,7 @@ use super::facts::pod::{Failure, PodState};
 use super::facts::{Facts, Instance};
 use super::job_conditions::{DEADLINE_EXCEEDED, Recorded};
 use super::outcome::{Outcome, RunFailure};
+use super::restart::Next;
 use super::validate::{Suspension, ValidJob};
 
 /// The phase of a job.
@@ -24,15 +26,30 @@ pub enum Phase {
     Running,
     /// A job with a launcher must restart as a whole, for this reason, and has not failed.
     Restart(String),
-    /// A run has ended, and the status does not record it yet. Nothing is cleaned up before: a controller that is killed
-    /// in between would find no Pods, and no reason.
-    Ended(Outcome),
+    /// A run has ended with this outcome, and the restart rule has decided what follows. The status does not record it
+    /// yet. Nothing is cleaned up before: a controller that is killed in between would find no Pods, and no reason.
+    Ended(Outcome, Next),
     /// The job has finished, and the status records it.
     Finished(Recorded),
 }
 
-/// Decides the phase of a job.
-pub fn phase(job: &ValidJob, facts: &Facts) -> Phase {
+impl Phase {
+    /// Whether the job has finished. The status may not record it yet.
+    pub fn is_finished(&self) -> bool {
+        matches!(self, Self::Ended(_, Next::Terminal(_)) | Self::Finished(_))
+    }
+}
+
+/// The state of the run of an active job.
+enum RunState {
+    /// It has not ended, and this is the phase of the job.
+    Active(Phase),
+    /// It has ended.
+    Ended(Outcome),
+}
+
+/// Decides the phase of a job at the time `now`, and after the end of a run whether and when the job restarts.
+pub fn phase(job: &ValidJob, facts: &Facts, now: Timestamp) -> Phase {
     if let Some(recorded) = facts.recorded {
         return Phase::Finished(recorded);
     }
@@ -41,15 +58,17 @@ pub fn phase(job: &ValidJob, facts: &Facts) -> Phase {
         Suspension::Suspended | Suspension::Unadmitted => return Phase::Suspended,
         Suspension::Reserving => return Phase::Reserving,
     }
-    let phase = match job.launcher {
+    let run = match job.launcher {
         Some(_) => with_launcher(job, facts),
         None => without_launcher(facts),
     };
-    match phase {
-        Phase::Ended(_) => phase,
-        _ if facts.deadlines.overdue => Phase::Ended(deadline_exceeded(job)),
-        phase => phase,
-    }
+    let outcome = match run {
+        RunState::Ended(outcome) => outcome,
+        RunState::Active(_) if facts.deadlines.overdue => deadline_exceeded(job),
+        RunState::Active(phase) => return phase,
+    };
+    let next = job.restart.next(&outcome, facts.run.failures, now);
+    Phase::Ended(outcome, next)
 }
 
 fn deadline_exceeded(job: &ValidJob) -> Outcome {
@@ -64,32 +83,32 @@ fn deadline_exceeded(job: &ValidJob) -> Outcome {
     })
 }
 
-/// Decides the phase without a launcher: instances are independent, and the job ends when all of them have ended.
-fn without_launcher(facts: &Facts) -> Phase {
+/// Decides the state of a run without a launcher: instances are independent, and it ends when all of them have ended.
+fn without_launcher(facts: &Facts) -> RunState {
     if !facts.instances.is_empty() && facts.instances.iter().all(Instance::ended) {
         let ends = facts.instances.iter().filter_map(Instance::instance_end);
         let mut failed = ends.filter_map(|end| Some((end.failure?, end.exit_code)));
-        return Phase::Ended(match failed.next() {
+        return RunState::Ended(match failed.next() {
             None => Outcome::Completed,
             Some((failure, code)) => Outcome::failed(format!("worker failed: {failure}"), code),
         });
     }
     let mut active = facts.instances.iter().filter(|found| !found.ended());
     if active.clone().any(lacks_partition) {
-        return Phase::Waiting;
+        return RunState::Active(Phase::Waiting);
     }
-    if active.any(Instance::incomplete) {
+    RunState::Active(if active.any(Instance::incomplete) {
         Phase::Starting
     } else {
         Phase::Running
-    }
+    })
 }
 
-/// Decides the phase with a launcher: its exit code decides, unless a worker was lost before it ended.
-fn with_launcher(job: &ValidJob, facts: &Facts) -> Phase {
+/// Decides the state of a run with a launcher: its exit code decides, unless a worker was lost before it ended.
+fn with_launcher(job: &ValidJob, facts: &Facts) -> RunState {
     let launcher = &facts.launcher;
     match &launcher.state {
-        PodState::Succeeded(at) => Phase::Ended(match lost_worker(facts, *at) {
+        PodState::Succeeded(at) => RunState::Ended(match lost_worker(facts, *at) {
             // Open MPI 5 ends with 0 when it loses a node.
             Some((lost, code)) => Outcome::failed(
                 format!("{lost}, while the launcher ran (it ended with exit code 0)"),
@@ -97,19 +116,23 @@ fn with_launcher(job: &ValidJob, facts: &Facts) -> Phase {
             ),
             None => Outcome::Completed,
         }),
-        PodState::Failed(failure) => Phase::Ended(launcher_failed(facts, failure)),
+        PodState::Failed(failure) => RunState::Ended(launcher_failed(facts, failure)),
         PodState::Lost(failure) if failure.started => {
-            Phase::Ended(Outcome::failed(format!("launcher lost: {failure}"), None))
+            RunState::Ended(Outcome::failed(format!("launcher lost: {failure}"), None))
         }
         PodState::Running { .. } => match lost_worker(facts, None) {
-            Some((lost, code)) => Phase::Ended(Outcome::failed(
+            Some((lost, code)) => RunState::Ended(Outcome::failed(
                 format!("{lost}, while the launcher ran"),
                 code,
             )),
-            None => broken_partition(facts)
-                .or_else(|| template_changed(facts))
-                .or_else(|| controller_drained(job, facts))
-                .unwrap_or(Phase::Running),
+            None => match broken_partition(facts) {
+                Some(outcome) => RunState::Ended(outcome),
+                None => RunState::Active(
+                    template_changed(facts)
+                        .or_else(|| controller_drained(job, facts))
+                        .unwrap_or(Phase::Running),
+                ),
+            },
         },
         PodState::Absent
         | PodState::Terminating { .. }
@@ -117,7 +140,7 @@ fn with_launcher(job: &ValidJob, facts: &Facts) -> Phase {
         | PodState::Lost(_)
         | PodState::Pending(_) => {
             if facts.has_run || launcher.state.started() {
-                return Phase::Ended(launcher_deleted(facts));
+                return RunState::Ended(launcher_deleted(facts));
             }
             before_launcher(facts)
         }
@@ -146,10 +169,10 @@ fn launcher_failed(facts: &Facts, failure: &Failure) -> Outcome {
     }
 }
 
-fn before_launcher(facts: &Facts) -> Phase {
+fn before_launcher(facts: &Facts) -> RunState {
     let ended = facts.workers().find(|worker| worker.state.ended());
     if let Some(worker) = ended {
-        return Phase::Ended(match worker.state.failure() {
+        return RunState::Ended(match worker.state.failure() {
             Some(failure) => Outcome::failed(
                 format!("worker failed before the launcher started: {failure}"),
                 failure.exit_code,
@@ -161,16 +184,16 @@ fn before_launcher(facts: &Facts) -> Phase {
         });
     }
     if let Some(restart) = template_changed(facts) {
-        return restart;
+        return RunState::Active(restart);
     }
     if facts.instances.iter().any(lacks_partition) {
-        return Phase::Waiting;
+        return RunState::Active(Phase::Waiting);
     }
-    Phase::Starting
+    RunState::Active(Phase::Starting)
 }
 
 /// A run whose partition breaks has failed, regardless of its program.
-fn broken_partition(facts: &Facts) -> Option<Phase> {
+fn broken_partition(facts: &Facts) -> Option<Outcome> {
     facts.instances.iter().find_map(|instance| {
         let PartitionState::Broken(broken) = &instance.partition.state else {
             return None;
@@ -179,7 +202,7 @@ fn broken_partition(facts: &Facts) -> Option<Phase> {
             "instance {} lost its partition, while the launcher ran: {}",
             instance.index, broken.reason
         );
-        Some(Phase::Ended(Outcome::failed(message, None)))
+        Some(Outcome::failed(message, None))
     })
 }
 

@@ -157,7 +157,7 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
             Some(_) => Plan::default(),
             None => run(job, facts, settings),
         },
-        Phase::Ended(_) | Phase::Restart(_) => Plan::default(),
+        Phase::Ended(..) | Phase::Restart(_) => Plan::default(),
         Phase::Suspended => suspend(facts),
         Phase::Reserving => reserve(job, facts),
         Phase::Finished(_) => clean_up(job, facts),
@@ -171,7 +171,7 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
             facts.all().any(Instance::live) || facts.instances.iter().all(is_forming_or_usable)
         }
         Phase::Running => true,
-        Phase::Ended(_)
+        Phase::Ended(..)
         | Phase::Restart(_)
         | Phase::Suspended
         | Phase::Reserving

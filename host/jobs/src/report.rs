@@ -43,8 +43,6 @@ pub(super) struct StatusInput<'a> {
     job: &'a ValidJob,
     facts: &'a Facts,
     phase: &'a Phase,
-    /// The restart decision, if a run has just ended.
-    next: Option<Next>,
     /// By instance: the partition that new Pods will use.
     new_uses: &'a BTreeMap<String, String>,
     /// Whether a reset of a partition is requested now.
@@ -62,25 +60,20 @@ pub fn status(
     old: &IPUJobStatus,
     now: Timestamp,
 ) -> IPUJobStatus {
-    let next = match phase {
-        Phase::Ended(outcome) => Some(job.restart.next(outcome, facts.run.failures, now)),
-        _ => None,
-    };
     let input = StatusInput {
         job,
         facts,
         phase,
-        next,
         new_uses: &plan.new_uses,
         requests_reset: !plan.reset_partitions.is_empty(),
         obstacles,
     };
     let state = input.state();
-    let finished = input.is_finished();
+    let finished = phase.is_finished();
     let run = run::run_status(&input, state, now);
     let mut conditions = Conditions::new(&old.conditions, now);
     conditions.describe(&input, state, run.restarting.as_deref());
-    let restarts = i32::from(matches!(input.next, Some(Next::Retry { .. })));
+    let restarts = i32::from(matches!(phase, Phase::Ended(_, Next::Retry { .. })));
     let mut status = IPUJobStatus {
         launcher_status: state,
         current_replicas: Some(if finished { 0 } else { count(current(facts)) }),
@@ -101,7 +94,7 @@ pub fn status(
         selector: Some(selector(job)),
         observed_generation: job.generation,
         session_end_time: input.interactive_end().or_else(|| {
-            let ended = matches!(phase, Phase::Ended(_) | Phase::Finished(_));
+            let ended = matches!(phase, Phase::Ended(..) | Phase::Finished(_));
             old.session_end_time.clone().filter(|_| ended)
         }),
         run: (run != RunStatus::default()).then(|| run.clone()),
@@ -142,23 +135,14 @@ pub fn is_active(status: &IPUJobStatus) -> bool {
 }
 
 impl StatusInput<'_> {
-    /// Whether the job has finished.
-    fn is_finished(&self) -> bool {
-        match self.phase {
-            Phase::Ended(_) => matches!(self.next, Some(Next::Terminal(_))),
-            Phase::Finished(_) => true,
-            _ => false,
-        }
-    }
-
     fn state(&self) -> JobState {
         let Self { job, facts, .. } = self;
         match self.phase {
             Phase::Finished(Recorded::Completed) => JobState::Completed,
             Phase::Finished(Recorded::Failed) => JobState::Failed,
-            Phase::Ended(_) if !self.is_finished() => JobState::Pending,
-            Phase::Ended(Outcome::Completed) => JobState::Completed,
-            Phase::Ended(Outcome::Failed(_)) => JobState::Failed,
+            Phase::Ended(_, Next::Retry { .. }) => JobState::Pending,
+            Phase::Ended(Outcome::Completed, Next::Terminal(_)) => JobState::Completed,
+            Phase::Ended(Outcome::Failed(_), Next::Terminal(_)) => JobState::Failed,
             Phase::Suspended | Phase::Reserving => JobState::Suspended,
             Phase::Running => JobState::Running,
             Phase::Waiting if can_never_start(facts) => JobState::Failed,
@@ -182,9 +166,9 @@ impl StatusInput<'_> {
             Phase::Reserving => {
                 "suspended until it is admitted; its partitions are being created".to_owned()
             }
-            Phase::Ended(Outcome::Completed) if self.is_finished() => ALL_DONE.to_owned(),
-            Phase::Ended(Outcome::Failed(failure)) if self.is_finished() => failure.message.clone(),
-            Phase::Ended(_) | Phase::Restart(_) => restart_message(run),
+            Phase::Ended(Outcome::Completed, Next::Terminal(_)) => ALL_DONE.to_owned(),
+            Phase::Ended(Outcome::Failed(failure), Next::Terminal(_)) => failure.message.clone(),
+            Phase::Ended(_, Next::Retry { .. }) | Phase::Restart(_) => restart_message(run),
             Phase::Waiting | Phase::Starting | Phase::Running => self.progress_message(run),
         }
     }

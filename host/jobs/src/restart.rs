@@ -29,7 +29,7 @@ pub struct RestartRule {
     retryable: Vec<(i64, i64)>,
 }
 
-/// The decision after the end of a run.
+/// The decision about the job after the end of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub enum Next {
     /// The job has finished. The reason is set if it differs from the usual one.

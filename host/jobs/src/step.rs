@@ -108,7 +108,7 @@ async fn advance_valid(
     }
     let now = clock::now();
     let facts = facts::facts(job, &snapshot.observed, now);
-    let phase = phase::phase(job, &facts);
+    let phase = phase::phase(job, &facts, now);
     let plan = plan::plan(job, &facts, &phase, &context.settings.pods);
     if plan.delete_job {
         writes::delete_job(&context.jobs(&snapshot), &snapshot.job, &context.views.jobs).await?;

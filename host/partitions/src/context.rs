@@ -1,6 +1,5 @@
 //! The context of all reconciles of IPUPartitions.
 
-use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,14 +13,15 @@ use ipu_runtime::lease::Leadership;
 use ipu_runtime::scope::Scope;
 use ipu_runtime::work_queue::metrics::Reconciles;
 use kube::{Client, Resource};
-use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use super::accounting::AccountStore;
+use super::cache::Cache;
 use super::controller_pool::ControllerPool;
 use super::placement_queue::Ended;
 use super::queue_state::QueueState;
 use super::read_your_writes::ReadYourWrites;
+use super::reconcile_history::ReconcileHistory;
 use super::step::Settings;
 use super::watched::Watched;
 
@@ -64,9 +64,8 @@ pub struct Context {
     pub(super) queue_state: QueueState,
     /// The last writes, so that no reconcile decides on an older copy.
     pub(super) read_your_writes: ReadYourWrites,
-    idle_rounds: Mutex<HashMap<Uid, u32>>,
-    /// The last report about each object, by its UID.
-    reported: Mutex<HashMap<String, String>>,
+    /// What earlier reconciles leave to the next one.
+    pub(super) history: ReconcileHistory,
 }
 
 impl Deref for Context {
@@ -92,8 +91,7 @@ impl Context {
             released: Arc::default(),
             queue_state: QueueState::default(),
             read_your_writes: ReadYourWrites::default(),
-            idle_rounds: Mutex::default(),
-            reported: Mutex::default(),
+            history: ReconcileHistory::default(),
         }
     }
 
@@ -131,36 +129,18 @@ impl Context {
         }
     }
 
-    /// Counts the reconciles of the object with this UID in a row that wrote nothing.
-    pub(super) fn count_idle(&self, uid: &str, has_worked: bool) -> u32 {
-        let mut idle_rounds = self.idle_rounds.lock();
-        let count = idle_rounds.entry(Uid::of(uid)).or_default();
-        *count = if has_worked {
-            0
-        } else {
-            count.saturating_add(1)
-        };
-        *count
-    }
-
     /// Drops an object whose finalizer was removed.
     pub(super) fn forget(&self, uid: &str) {
-        let mut idle_rounds = self.idle_rounds.lock();
-        idle_rounds.remove(&Uid::of(uid));
-        self.reported().remove(uid);
+        self.history.forget(uid);
         let is_freed = self.queue_state.forget(uid);
         self.freed(uid, is_freed);
         self.read_your_writes.note_release(uid, Instant::now());
     }
 
-    /// Whether this text differs from the last report about an object. A lasting problem is checked repeatedly and reported
-    /// once.
-    pub(super) fn is_news(&self, uid: &str, text: &str) -> bool {
-        let before = self.reported().insert(uid.to_owned(), text.to_owned());
-        before.as_deref() != Some(text)
-    }
-
-    fn reported(&self) -> MutexGuard<'_, HashMap<String, String>> {
-        self.reported.lock()
+    /// Drops what is kept about partitions that are gone. Returns whether IPUs became free.
+    pub(super) fn drop_gone(&self) -> bool {
+        let existing = |cache: &mut Cache| cache.briefs().map(|(brief, _)| brief.uid).collect();
+        self.history.retain(&self.watched.read(existing));
+        self.queue_state.drop_gone(&self.watched)
     }
 }

@@ -134,7 +134,7 @@ fn ask(context: &Context, partition: &IPUPartition, has_written: bool) -> Option
     context.freed(&uid, asked.is_freed);
     if matches!(asked.answer, Some(Answer::Try(..))) {
         // The IPUs wait for it: an error is followed by a short delay.
-        context.count_idle(&uid, true);
+        context.history.count_idle(&uid, true);
     }
     asked.answer
 }

@@ -53,6 +53,7 @@ pub mod queue;
 mod queue_state;
 mod read_your_writes;
 mod reconcile;
+mod reconcile_history;
 mod refusals;
 mod remote_state;
 mod requeue;

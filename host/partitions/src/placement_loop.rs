@@ -1,5 +1,7 @@
 //! Decides on the partitions that need a V-IPU controller: one pass after the other, each in the order of the queue.
 
+mod namespace_budgets;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +23,7 @@ use super::placement_queue::Turn;
 use super::placement_request::request::{self, shortened};
 use super::placement_request::{self, Placement, Request};
 use super::reconcile;
+use namespace_budgets::{NamespaceBudgets, TurnStatus};
 
 /// How long a new leader waits until each waiting partition has asked: the first ones must not get what earlier ones need.
 const START: Duration = Duration::from_secs(15);
@@ -37,9 +40,6 @@ const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The longest pass. The next one continues with the capacity at that time.
 const LONGEST_PASS: Duration = Duration::from_secs(10);
-
-/// So long, at most, a pass decides on requests of one namespace: a slow placement policy must not stop all others.
-const LONGEST_OF_NAMESPACE: Duration = Duration::from_secs(1);
 
 /// Decides without end. Each partition with a decision that its reconcile waits for is sent to `reconcile`, and after a release
 /// of IPUs those that may leave their controllers.
@@ -58,13 +58,14 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
         reconcile,
         free: BTreeMap::new(),
         decided_again: None,
+        budgets: NamespaceBudgets::default(),
     };
     placing.pass().await;
     let mut swept = Instant::now();
     loop {
         if swept.elapsed() > INTERVAL {
             swept = Instant::now();
-            if context.queue_state.drop_gone(&context.watched) {
+            if context.drop_gone() {
                 context.released.notify_one();
             }
         }
@@ -106,6 +107,7 @@ struct PlacementLoop<'a> {
     free: BTreeMap<String, u32>,
     /// When all requests were last decided again because more had become free.
     decided_again: Option<Instant>,
+    budgets: NamespaceBudgets,
 }
 
 impl PlacementLoop<'_> {
@@ -117,7 +119,8 @@ impl PlacementLoop<'_> {
         }
         let mut pass = self.begin().await;
         let begun = Instant::now();
-        let (mut round, mut spent) = (None, BTreeMap::new());
+        self.budgets.begin_pass();
+        let mut round = None;
         loop {
             let turn = context.queue_state.requests().next();
             let Some(turn) = turn else { break };
@@ -127,7 +130,7 @@ impl PlacementLoop<'_> {
                 break;
             }
             round = Some(turn.round);
-            self.decide(&mut pass, &mut spent, turn).await;
+            self.decide(&mut pass, turn).await;
             // Thousands of decisions may follow one another without a wait.
             tokio::task::yield_now().await;
         }
@@ -160,28 +163,30 @@ impl PlacementLoop<'_> {
         Pass::new(found, entries, assignments, context.settings.backfill_limit)
     }
 
-    /// Decides on one request. `spent`: how long the decisions of each namespace have taken in this pass.
-    async fn decide(&self, pass: &mut Pass, spent: &mut BTreeMap<String, Duration>, turn: Turn) {
+    /// Decides on one request.
+    async fn decide(&mut self, pass: &mut Pass, turn: Turn) {
         let context = self.context;
         let Some(partition) = partition(context, &turn) else {
             context.queue_state.requests().withdraw(turn.uid);
             return;
         };
-        let spent = spent.entry(partition.spec.owner.namespace.clone());
-        let spent = spent.or_default();
-        if *spent > LONGEST_OF_NAMESPACE {
+        let namespace = &partition.spec.owner.namespace;
+        let turn_status = self.budgets.turn(namespace, &turn.order);
+        if turn_status != TurnStatus::Due {
             context.queue_state.requests().postpone(&turn);
-            pass.expect(&partition);
+            if turn_status == TurnStatus::Late {
+                pass.expect(&partition);
+            }
             return;
         }
         let begun = Instant::now();
-        let span = reconcile::span(&turn.name, Some(&partition.spec.owner));
+        let span = reconcile::span(turn.name(), Some(&partition.spec.owner));
         let deciding = panics::caught(decide(context, pass, &partition)).instrument(span);
         let answer = deciding.await.unwrap_or_else(|panicked| {
             let why = shortened(&panicked.to_string());
             Answer::Wait(vec![placement_request::for_all(&why)])
         });
-        *spent += begun.elapsed();
+        self.budgets.spend(namespace, begun.elapsed());
         let stored = context
             .queue_state
             .requests()
@@ -190,7 +195,7 @@ impl PlacementLoop<'_> {
             Some(is_new) => {
                 pass.note(&partition, &answer);
                 if is_new {
-                    self.trigger(turn.name.into());
+                    self.trigger(turn.name().into());
                 }
             }
             None => context
@@ -209,10 +214,10 @@ impl PlacementLoop<'_> {
 fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartition>> {
     context.watched.read(|cache| {
         // It may have been deleted since the reconcile read it.
-        if !cache.contains(&turn.name, turn.uid) {
+        if !cache.contains(turn.name(), turn.uid) {
             return None;
         }
-        let cached = || Some(Arc::new(cache.get(&turn.name)?.0.ok()?));
+        let cached = || Some(Arc::new(cache.get(turn.name())?.0.ok()?));
         turn.partition.clone().or_else(cached)
     })
 }
@@ -259,7 +264,7 @@ async fn ask(context: &Context, partition: &IPUPartition, asked: &Request, held:
 fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {
     tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
     let uid = partition.uid().unwrap_or_default();
-    if context.is_news(&uid, why) {
+    if context.history.is_news(&uid, why) {
         let reason = "PolicyOverruled";
         let event = events::warning(reason, reason, shortened(why));
         context.publish(partition, event);

@@ -16,6 +16,7 @@ use jiff::Timestamp;
 
 use super::observations::Answer;
 use super::queue::{self, QueueEntry};
+pub(crate) use request::Order;
 use request::{Key, Request, State, input};
 
 /// The requests of all partitions that need a controller.
@@ -50,13 +51,20 @@ pub(crate) enum Ended {
 pub(crate) struct Turn {
     /// UID of the partition.
     pub uid: Uid,
-    /// Name of the partition.
-    pub name: String,
+    /// Position and name of the partition.
+    pub order: Order,
     /// The partition. `None`: that of the cache.
     pub partition: Option<Arc<IPUPartition>>,
     /// Its round. Each begins with the capacity at that time.
     pub round: u64,
     number: u64,
+}
+
+impl Turn {
+    /// Name of the partition.
+    pub(crate) fn name(&self) -> &str {
+        &self.order.1
+    }
 }
 
 /// IPUs that are assigned to a partition, and not requested yet.
@@ -177,7 +185,7 @@ impl PlacementQueue {
         };
         Some(Turn {
             uid: *uid,
-            name: order.1.clone(),
+            order: order.clone(),
             partition,
             round: *round,
             number: request.number,

@@ -124,7 +124,7 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
             }
             Outcome::Done(requeue) => {
                 context.end_request(&partition, Ended::Well);
-                let idle_rounds = context.count_idle(&uid, steps.has_worked());
+                let idle_rounds = context.history.count_idle(&uid, steps.has_worked());
                 return Ok(requeue::delay(requeue, idle_rounds));
             }
         }
@@ -147,7 +147,10 @@ fn after_error(
         ReconcileError::Step(StepError::Execute(ExecuteError::Conflict)) => {
             end_request(Ended::Conflict);
             tracing::debug!(partition = name, "changed meanwhile; beginning again");
-            Some(Duration::from_millis(100))
+            let uid = object.uid().unwrap_or_default();
+            Some(requeue::after_conflict(
+                context.history.count_idle(&uid, false),
+            ))
         }
         ReconcileError::Step(
             StepError::Execute(
@@ -163,7 +166,9 @@ fn after_error(
         | ReconcileError::Deadline(_)
         | ReconcileError::Panicked(_) => {
             end_request(Ended::Failed);
-            let idle_rounds = context.count_idle(&object.uid().unwrap_or_default(), false);
+            let idle_rounds = context
+                .history
+                .count_idle(&object.uid().unwrap_or_default(), false);
             tracing::warn!(partition = name, error = chain(error), "trying again");
             requeue::delay(Requeue::Blocked, idle_rounds)
         }

@@ -15,6 +15,12 @@ pub(super) fn delay(requeue: Requeue, idle_rounds: u32) -> Option<Duration> {
     }
 }
 
+/// Returns the requeue delay after a conflict. The new version triggers a reconcile at once, unless the watch has stopped
+/// without notice.
+pub(super) fn after_conflict(idle_rounds: u32) -> Duration {
+    doubling(100, idle_rounds.saturating_sub(1), 5_000)
+}
+
 fn doubling(first: u64, times: u32, most: u64) -> Duration {
     let factor = 1_u64.checked_shl(times).unwrap_or(u64::MAX);
     Duration::from_millis(first.saturating_mul(factor).min(most))
@@ -40,5 +46,7 @@ mod tests {
             let got = delay(requeue, idle_rounds).map(|pause| pause.as_millis());
             assert_eq!(got, expected, "{requeue:?} after {idle_rounds}");
         }
+        let after_conflicts = [1, 2, 3, 200].map(|count| after_conflict(count).as_millis());
+        assert_eq!(after_conflicts, [100, 200, 400, 5_000]);
     }
 }

@@ -20,9 +20,11 @@ mod page;
 mod partitions;
 pub mod problem;
 mod query;
+mod query_permits;
 pub mod query_request;
 mod reads;
 mod representation;
+mod sources;
 mod token_cache;
 pub mod what_if;
 
@@ -40,19 +42,19 @@ use operation::Operation;
 use problem::{Kind, Problem};
 
 use ipu_runtime::panics;
+use ipu_runtime::port::limits::{REST, SECURE_REST};
 use ipu_runtime::port::metrics::Refused;
-use ipu_runtime::port::serve;
 
 pub use caller::Caller;
 pub use partitions::SecureState;
-pub use query::Queries;
-pub use reads::Sources;
+pub use query_permits::Queries;
+pub use sources::Sources;
 
 /// The routes of port 8080.
 pub fn plain(sources: Sources, refused: Refused) -> Router {
     let mut operations = reads::operations();
     operations.push(reads::summaries());
-    let limits = (serve::REST.port, refused);
+    let limits = (REST.port, refused);
     router(sources, operations, ErrorFormat::Plain, limits)
 }
 
@@ -66,7 +68,7 @@ pub fn secure(state: SecureState, refused: Refused) -> Router {
     let mut operations = reads::operations();
     operations.extend(partitions::operations());
     operations.push(partitions::controllers());
-    let limits = (serve::SECURE_REST.port, refused);
+    let limits = (SECURE_REST.port, refused);
     router(state, operations, ErrorFormat::Problem, limits)
 }
 

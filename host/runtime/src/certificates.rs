@@ -14,6 +14,7 @@ pub mod renewal;
 pub mod secret;
 pub mod serving;
 pub mod validity;
+mod verification;
 
 pub use names::{ClusterDomain, service_names};
 

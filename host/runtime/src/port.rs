@@ -1,12 +1,13 @@
 //! Ports for clients from anywhere: binds them, and serves them within limits.
 
 pub mod body;
+mod client_timeout;
 mod closable;
-mod entrance;
+mod connection_limiter;
+pub mod limits;
 pub mod metrics;
-pub mod pace;
-mod patience;
-pub mod places;
+pub mod preemptive_semaphore;
+pub mod rate_limiter;
 pub mod serve;
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -6,19 +6,13 @@ use std::fs;
 use cluster::settings::Settings;
 use cluster::wait::{Seen, eventually};
 use serde_json::{Value, json};
-use tests::documents::{Block, Typed};
+use tests::documents::{Block, QUEUES};
 use tests::kueue::objects::{QUEUE_LABEL, cluster_queue};
 use tests::kueue::workload::{Workload, of_job};
 
 use super::fixture::{FLAVOR, Fixture, QUEUE, job};
 use crate::chart::admin::Admin;
 use crate::processes::RELEASE;
-
-/// The page, with the marks of its manifests and commands.
-const PAGE: Typed = Typed {
-    document: "charts/ipu-operator/docs/kueue",
-    marks: &["yaml", "sh kueue"],
-};
 
 /// The beginning of the part for admins, which follows the part for users.
 const FOR_ADMINS: &str = "\n## For admins\n";
@@ -32,7 +26,11 @@ fn is_configuration(block: &Block<'_>) -> bool {
 /// Returns the parts of Kueue's configuration on the page, merged.
 fn configuration(text: &str) -> Value {
     let mut configuration = json!({});
-    for block in PAGE.blocks(text).iter().filter(|one| is_configuration(one)) {
+    for block in QUEUES
+        .blocks(text)
+        .iter()
+        .filter(|one| is_configuration(one))
+    {
         let part: Value = serde_saphyr::from_str(block.commands).unwrap();
         json_patch::merge(&mut configuration, &part);
     }
@@ -49,7 +47,7 @@ fn follow(admin: &Admin, block: &Block<'_>) {
     } else {
         admin.shell(block.commands)
     };
-    followed.unwrap_or_else(|error| panic!("{}.md: {block:?}\n{error}", PAGE.document));
+    followed.unwrap_or_else(|error| panic!("{}.md: {block:?}\n{error}", QUEUES.document));
 }
 
 /// Submits a job of a team.
@@ -79,7 +77,7 @@ async fn once(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_page_about_queues_says_works() {
-    let page = format!("{}.md", PAGE.document);
+    let page = format!("{}.md", QUEUES.document);
     let path = Settings::from_env().unwrap().checkout.join(page);
     let text = fs::read_to_string(path).unwrap();
     let queue = cluster_queue(QUEUE, &[(FLAVOR, 4)]);
@@ -88,7 +86,7 @@ async fn what_the_page_about_queues_says_works() {
     let (for_users, for_admins) = text.split_once(FOR_ADMINS).expect("it has both parts");
     let mut followed = 0;
     for part in [for_admins, for_users] {
-        let blocks = PAGE.blocks(part).into_iter();
+        let blocks = QUEUES.blocks(part).into_iter();
         for block in blocks.filter(|one| !is_configuration(one)) {
             follow(&admin, &block);
             followed += 1;

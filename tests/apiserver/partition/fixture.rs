@@ -86,7 +86,7 @@ impl Fixture {
     /// Starts the same on an API server of the test's own.
     pub(crate) async fn on(client: Client, sizes: &[u32]) -> Self {
         let turn = ONE_AT_A_TIME.lock().await;
-        install(&client).await;
+        install(&client, NAMESPACE).await;
         let mut pods = Vec::new();
         for (index, ipus) in sizes.iter().enumerate() {
             let options = Options::quick(&format!("pod{}", index + 1), *ipus);

@@ -9,7 +9,6 @@ use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams
 use kube::core::ApiResource;
 use kube::{Client, ResourceExt};
 
-use super::fixture::NAMESPACE;
 use crate::definitions::define;
 
 /// IPUPartitions as raw objects, so that unreadable ones can be listed.
@@ -18,15 +17,15 @@ pub(super) fn raw_partitions(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &kind)
 }
 
-/// Creates the CRDs, the release's namespace and the service account of Pods, and deletes the remains of an earlier
-/// fixture.
-pub(super) async fn install(client: &Client) {
+/// Creates the CRDs, the namespace of the release and the service account of Pods, and deletes the remains of an
+/// earlier fixture.
+pub(super) async fn install(client: &Client, namespace: &str) {
     for definition in crd::all() {
         define(client, &definition).await;
     }
     let namespace = Namespace {
         metadata: ObjectMeta {
-            name: Some(NAMESPACE.to_owned()),
+            name: Some(namespace.to_owned()),
             ..ObjectMeta::default()
         },
         ..Namespace::default()

@@ -25,26 +25,57 @@ pub(super) fn imports(file: &syn::File, module: &[String]) -> Vec<Import> {
     reader.found
 }
 
-/// The names that the root of a package imports from its modules, each with the module.
-pub(super) fn reexports(root: &syn::File) -> BTreeMap<String, String> {
+/// The names that a module imports from the modules that it declares, each with its path from the root of the package
+/// on. A glob gives no names.
+pub(super) fn reexports(
+    file: &syn::File,
+    module: &[String],
+    declared: &[String],
+) -> BTreeMap<String, Vec<String>> {
     let mut leaves = Vec::new();
-    for item in &root.items {
+    for item in &file.items {
         if let syn::Item::Use(import) = item {
             collect_leaves(&[], &import.tree, &mut leaves);
         }
     }
     let reexport = |leaf: &Leaf| {
-        let mut words = leaf.words.iter().filter(|word| !is_root(word));
-        let (module, name) = (words.next()?, words.next_back()?);
-        let name = leaf.renamed.as_ref().unwrap_or(name);
-        Some((name.to_string(), module.to_string()))
+        let first = leaf.words.first()?;
+        let path = if declared.contains(&first.to_string()) {
+            walk(module.to_vec(), &leaf.words)
+        } else {
+            resolve(&leaf.words, module)?
+        };
+        let child = path.strip_prefix(module)?.first()?;
+        if !declared.contains(child) {
+            return None;
+        }
+        let renamed = leaf.renamed.as_ref().map(ToString::to_string);
+        let name = renamed.or_else(|| path.last().cloned())?;
+        Some((name, path))
     };
     leaves.iter().filter_map(reexport).collect()
 }
 
-/// Whether a word of the root names the root itself.
-fn is_root(word: &Ident) -> bool {
-    word == "crate" || word == "self"
+/// The path from the root of the package on. None: it leads to another package, or to a name of the file.
+fn resolve(words: &[Ident], module: &[String]) -> Option<Vec<String>> {
+    let first = words.first()?;
+    if first == "crate" {
+        return Some(walk(Vec::new(), words));
+    }
+    let is_relative = first == "self" || first == "super";
+    is_relative.then(|| walk(module.to_vec(), words))
+}
+
+/// The path that the words lead to from a module on.
+fn walk(mut path: Vec<String>, words: &[Ident]) -> Vec<String> {
+    for word in words {
+        match word.to_string().as_str() {
+            "crate" | "self" => {}
+            "super" => drop(path.pop()),
+            name => path.push(name.to_owned()),
+        }
+    }
+    path
 }
 
 /// One name of an import, with its groups resolved.
@@ -133,25 +164,13 @@ impl Reader {
     }
 
     fn add(&mut self, words: &[Ident]) {
-        let [first, .., last] = words else {
+        let [_, .., last] = words else {
             return;
         };
-        let mut path = if first == "crate" {
-            Vec::new()
-        } else if first == "self" || first == "super" {
-            self.module.clone()
-        } else {
-            return;
-        };
-        for word in words {
-            match word.to_string().as_str() {
-                "crate" | "self" => {}
-                "super" => drop(path.pop()),
-                name => path.push(name.to_owned()),
-            }
+        if let Some(path) = resolve(words, &self.module) {
+            let line = last.span().start().line;
+            self.found.push(Import { path, line });
         }
-        let line = last.span().start().line;
-        self.found.push(Import { path, line });
     }
 }
 
@@ -222,17 +241,26 @@ fn inline_paths_count_in_expressions_types_macros_and_inline_modules() {
 }
 
 #[test]
-fn a_name_that_the_root_imports_leads_to_its_module() {
-    let text =
-        "mod a; mod b; pub use a::{A, x::X as Y}; use self::b::B; use crate::b::f; use std::fs;";
-    let names = reexports(&syn::parse_file(text).unwrap());
+fn a_name_that_a_module_imports_leads_to_the_module_below_it() {
+    let text = "mod a; mod b; pub use a::{A, x::X as Y}; use self::b::{self, B}; use std::fs;
+        use crate::p::b::f; use super::c::C; use self::Local; use b as d;";
+    let declared = ["a", "b"].map(str::to_owned);
+    let names = reexports(
+        &syn::parse_file(text).unwrap(),
+        &["p".to_owned()],
+        &declared,
+    );
     let expected = [
-        ("A", "a"),
-        ("B", "b"),
-        ("Y", "a"),
-        ("f", "b"),
-        ("fs", "std"),
+        ("A", "p::a::A"),
+        ("B", "p::b::B"),
+        ("Y", "p::a::x::X"),
+        ("b", "p::b"),
+        ("d", "p::b"),
+        ("f", "p::b::f"),
     ];
-    let expected = expected.map(|(name, module)| (name.to_owned(), module.to_owned()));
-    assert_eq!(names, BTreeMap::from(expected));
+    let found = names
+        .iter()
+        .map(|(name, path)| (name.as_str(), path.join("::")));
+    let expected = expected.map(|(name, path)| (name, path.to_owned()));
+    assert_eq!(found.collect::<Vec<_>>(), expected);
 }

@@ -40,7 +40,7 @@ pub(super) async fn serve(
         .prepare()
         .into_axum_router()
         .layer(middleware::from_fn_with_state(server, let_in));
-    let entrance = Entrance { router, tls };
+    let endpoint = Endpoint { router, tls };
     let mut listener = Some(listener);
     while !stop.is_cancelled() {
         let state = *down.borrow_and_update();
@@ -53,16 +53,16 @@ pub(super) async fn serve(
         let connections = stop.child_token();
         tokio::select! {
             () = stop.cancelled() => {}
-            () = take(listener.as_ref(), state, &entrance, &connections) => {}
+            () = take(listener.as_ref(), state, &endpoint, &connections) => {}
             () = changed(&mut down) => {}
         }
         connections.cancel();
     }
 }
 
-/// How a connection is treated.
+/// The routes of the port, and TLS if it uses it.
 #[derive(Clone)]
-struct Entrance {
+struct Endpoint {
     router: Router,
     tls: Option<TlsAcceptor>,
 }
@@ -89,7 +89,7 @@ async fn let_in(
 async fn take(
     listener: Option<&TcpListener>,
     down: Option<Down>,
-    entrance: &Entrance,
+    endpoint: &Endpoint,
     connections: &CancellationToken,
 ) {
     let Some(listener) = listener else {
@@ -98,7 +98,7 @@ async fn take(
     loop {
         match listener.accept().await {
             Ok((stream, _)) if down.is_none() => {
-                tokio::spawn(greet(stream, entrance.clone(), connections.child_token()));
+                tokio::spawn(greet(stream, endpoint.clone(), connections.child_token()));
             }
             Ok((stream, _)) => drop(stream),
             Err(error) => {
@@ -110,14 +110,14 @@ async fn take(
 }
 
 /// Does the TLS handshake if the server uses TLS, and serves the connection.
-async fn greet(stream: TcpStream, entrance: Entrance, cut: CancellationToken) {
-    let Some(tls) = entrance.tls else {
-        return talk(stream, entrance.router, cut).await;
+async fn greet(stream: TcpStream, endpoint: Endpoint, cut: CancellationToken) {
+    let Some(tls) = endpoint.tls else {
+        return talk(stream, endpoint.router, cut).await;
     };
     tokio::select! {
         () = cut.cancelled() => {}
         shaken = tls.accept(stream) => match shaken {
-            Ok(stream) => talk(stream, entrance.router, cut.clone()).await,
+            Ok(stream) => talk(stream, endpoint.router, cut.clone()).await,
             Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
         }
     }

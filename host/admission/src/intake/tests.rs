@@ -15,7 +15,7 @@ use serde_json::json;
 use super::*;
 use crate::request::tests::review;
 
-/// It does not wait for free places, and for a body for as long as it takes to see that it is waited for.
+/// It does not wait for permits, and for a body for as long as it takes to see that it is waited for.
 fn intake() -> Intake {
     let timeouts = Timeouts {
         body: Duration::from_millis(500),
@@ -104,7 +104,7 @@ async fn unfinished(
 }
 
 #[tokio::test]
-async fn bodies_that_never_come_take_no_place_from_others_and_end() {
+async fn bodies_that_never_come_take_no_permit_from_others_and_end() {
     let intake = intake();
     let begun = Arc::<AtomicUsize>::default();
     let slow = (0..16).map(|_| unfinished(&intake, (1, 1), begun.clone()));
@@ -113,7 +113,7 @@ async fn bodies_that_never_come_take_no_place_from_others_and_end() {
     assert_eq!(
         begun.load(Ordering::Relaxed),
         16,
-        "what is announced takes no place"
+        "what is announced takes no permit"
     );
     let good = review(|_| {}).to_string();
     assert_eq!(status(read(&intake, 2, &good).await), 200);

@@ -27,7 +27,7 @@ const CHUNK: usize = 32 * 1024;
 
 /// Detection of a dead connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Pace {
+pub struct KeepAlive {
     /// Period of the pings. They keep the connection open in load balancers, and check the API server: every WebSocket
     /// server answers a ping at once.
     pub ping: Duration,
@@ -36,7 +36,7 @@ pub struct Pace {
     pub silence: Duration,
 }
 
-impl Default for Pace {
+impl Default for KeepAlive {
     fn default() -> Self {
         Self {
             ping: Duration::from_secs(30),
@@ -71,7 +71,7 @@ pub enum StreamError {
 /// stdin, because closing the connection would truncate its output.
 pub async fn carry<S>(
     socket: WebSocketStream<S>,
-    (half_close, pace): (bool, Pace),
+    (half_close, keep_alive): (bool, KeepAlive),
     stdin: impl AsyncRead + Unpin,
     stdout: impl AsyncWrite + Unpin,
     stderr: impl AsyncWrite + Unpin,
@@ -81,9 +81,18 @@ where
 {
     let (to_server, from_server) = socket.split();
     let taken = Taken::default();
-    let mut sending = std::pin::pin!(send(to_server, (half_close, pace.ping), stdin, &taken));
-    let mut receiving =
-        std::pin::pin!(receive(from_server, stdout, stderr, (pace.silence, &taken)));
+    let mut sending = std::pin::pin!(send(
+        to_server,
+        (half_close, keep_alive.ping),
+        stdin,
+        &taken
+    ));
+    let mut receiving = std::pin::pin!(receive(
+        from_server,
+        stdout,
+        stderr,
+        (keep_alive.silence, &taken)
+    ));
     tokio::select! {
         ended = &mut receiving => ended,
         // The command may have closed its stdin and still write. Only its end counts.

@@ -16,7 +16,7 @@ for the cluster that it asks.
 - **Rules**: the API server itself checks them, whether the operator runs or not. The webhooks check more (sizes, names,
   fields that exclude each other): [rules, names and environment](../examples/docs/fields.md).
 - **Since**: `alpha-5`, `1.0.3` and `1.1.0` are versions of Graphcore's operator. `Graphcore` means that the field was in
-  1.2.0, and its first version is not known. `0.1.0` is the first version of this operator.
+  1.2.0, and its first version is not known. `0.1.0` and `0.2.0` are versions of this operator.
 ";
 
 /// Fields with a type of Kubernetes, which the documents of Kubernetes describe, by the end of their path.
@@ -29,24 +29,49 @@ const OF_KUBERNETES: [(&str, &str); 6] = [
     ("previous.spec", "as `spec`"),
 ];
 
-/// Fields of an IPUJob that are not as old as Graphcore's 1.2.0 or whose first version is known.
-const SINCE: [(&str, &str); 15] = [
-    ("spec.modelReplicas", "alpha-5"),
-    ("spec.ipusPerModelReplica", "alpha-5"),
-    ("spec.jobInstances", "1.0.3"),
-    ("spec.ipusPerJobInstance", "1.0.3"),
-    ("spec.modelReplicasPerWorker", "1.0.3"),
-    ("spec.workerPerJobInstance", "1.0.3"),
-    ("spec.workersPerJobInstance", "1.1.0"),
-    ("spec.suspend", OURS),
-    ("spec.managedBy", OURS),
-    ("spec.activeDeadlineSeconds", OURS),
-    ("spec.ttlSecondsAfterFinished", OURS),
-    ("status.automaticResets", OURS),
-    ("status.selector", OURS),
-    ("status.observedGeneration", OURS),
-    ("status.sessionEndTime", OURS),
+/// First version of each field, by kind, part and path. An entry covers the fields below it.
+const SINCE: [(&str, &str); 37] = [
+    ("IPUJob.spec.activeDeadlineSeconds", OURS),
+    ("IPUJob.spec.cleanPodPolicy", GRAPHCORE),
+    ("IPUJob.spec.interactive", GRAPHCORE),
+    ("IPUJob.spec.ipusPerJobInstance", "1.0.3"),
+    ("IPUJob.spec.ipusPerModelReplica", "alpha-5"),
+    ("IPUJob.spec.jobInstances", "1.0.3"),
+    ("IPUJob.spec.launcher", GRAPHCORE),
+    ("IPUJob.spec.managedBy", OURS),
+    ("IPUJob.spec.modelReplicas", "alpha-5"),
+    ("IPUJob.spec.modelReplicasPerWorker", "1.0.3"),
+    ("IPUJob.spec.restartPolicy", GRAPHCORE),
+    ("IPUJob.spec.suspend", OURS),
+    ("IPUJob.spec.ttlSecondsAfterFinished", OURS),
+    ("IPUJob.spec.workerPerJobInstance", "1.0.3"),
+    ("IPUJob.spec.workers", GRAPHCORE),
+    ("IPUJob.spec.workersPerJobInstance", "1.1.0"),
+    ("IPUJob.status.accounting", "0.2.0"),
+    ("IPUJob.status.admission", "0.2.0"),
+    ("IPUJob.status.automaticResets", OURS),
+    ("IPUJob.status.completionTime", GRAPHCORE),
+    ("IPUJob.status.conditions", GRAPHCORE),
+    ("IPUJob.status.currentReplicas", GRAPHCORE),
+    ("IPUJob.status.desiredReplicas", GRAPHCORE),
+    ("IPUJob.status.iPUPartitionCreated", GRAPHCORE),
+    ("IPUJob.status.lastMessage", GRAPHCORE),
+    ("IPUJob.status.lastReconcileTime", GRAPHCORE),
+    ("IPUJob.status.launcherStatus", GRAPHCORE),
+    ("IPUJob.status.observedGeneration", OURS),
+    ("IPUJob.status.restartCount", GRAPHCORE),
+    ("IPUJob.status.run", OURS),
+    ("IPUJob.status.selector", OURS),
+    ("IPUJob.status.sessionEndTime", OURS),
+    ("IPUJob.status.startTime", GRAPHCORE),
+    ("IPUJob.status.workersStatus", GRAPHCORE),
+    ("IPUPartition", OURS),
+    ("IPUPolicy", OURS),
+    ("VIPUController", "0.2.0"),
 ];
+
+/// Fields that were in 1.2.0 of Graphcore's operator, and whose first version is not known.
+const GRAPHCORE: &str = "Graphcore";
 
 /// First version of this operator.
 const OURS: &str = "0.1.0";
@@ -158,7 +183,7 @@ impl<'a> Rows<'a> {
                 default(field),
                 rules.join("; "),
                 one_line(field.description.as_deref().unwrap_or_default()),
-                since(self.kind, &format!("{}{path}", self.part)),
+                since(&format!("{}.{}{path}", self.kind, self.part)),
             ));
             if let Some((suffix, below)) = below {
                 self.add(&format!("{path}{suffix}"), below);
@@ -244,12 +269,14 @@ fn word(value: &serde_json::Value) -> String {
         .map_or_else(|| format!("`{value}`"), |text| format!("`{text}`"))
 }
 
-fn since(kind: &str, path: &str) -> &'static str {
-    if kind != "IPUJob" || path.starts_with("status.run") {
-        return OURS;
-    }
-    let known = SINCE.iter().find(|(field, _)| *field == path);
-    known.map_or("Graphcore", |(_, version)| version)
+/// The first version of a field. Empty without an entry, which a test reports.
+fn since(path: &str) -> &'static str {
+    let covers = |entry: &str| {
+        path.strip_prefix(entry)
+            .is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
+    };
+    let known = SINCE.iter().find(|(entry, _)| covers(entry));
+    known.map_or("", |(_, version)| version)
 }
 
 /// A text for a cell of a table.
@@ -261,19 +288,46 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::all;
-    use super::{OURS, SINCE, render};
+    use super::{SINCE, render, since};
+
+    /// The rows of the document by kind, part and path, as in `SINCE`.
+    fn rows(document: &str) -> Vec<(String, &str)> {
+        let mut part = String::new();
+        let mut rows = Vec::new();
+        for line in document.lines() {
+            if let Some(heading) = line.strip_prefix("### ") {
+                part = heading.replace(' ', ".");
+            } else if let Some((field, _)) = line
+                .strip_prefix("| `")
+                .and_then(|row| row.split_once("` |"))
+            {
+                rows.push((format!("{part}.{field}"), line));
+            }
+        }
+        rows
+    }
 
     #[test]
-    fn what_is_said_of_single_fields_is_said_of_fields_that_exist() {
-        let text = render(&all());
-        for (field, version) in SINCE {
-            let (_, name) = field.split_once('.').unwrap();
-            let row = text
-                .lines()
-                .find(|line| line.starts_with(&format!("| `{name}` |")))
-                .unwrap_or_else(|| panic!("no row of {field}"));
+    fn every_field_has_a_first_version() {
+        let document = render(&all());
+        let rows = rows(&document);
+        assert!(!rows.is_empty(), "no row of a field found");
+        for (path, row) in rows {
+            let version = since(&path);
+            assert!(!version.is_empty(), "SINCE has no entry for {path}");
             assert!(row.ends_with(&format!("| {version} |")), "{row}");
         }
-        assert!(text.contains(&format!("| {OURS} |")));
+    }
+
+    #[test]
+    fn every_entry_of_the_first_versions_is_that_of_a_field() {
+        let document = render(&all());
+        let rows = rows(&document);
+        for (entry, _) in SINCE {
+            let whole_kind = format!("{entry}.");
+            let of_it = |path: &str| path == entry || path.starts_with(&whole_kind);
+            let found = rows.iter().any(|(path, _)| of_it(path));
+            assert!(found, "no field {entry}");
+        }
     }
 }

@@ -36,16 +36,16 @@ pub async fn serve(listener: TcpListener, routes: Router, limits: Limits) -> Inf
     server
         .timer(TokioTimer::new())
         .header_read_timeout(limits.head);
-    let places = Arc::new(Semaphore::new(limits.connections));
+    let permits = Arc::new(Semaphore::new(limits.connections));
     loop {
-        let place = Arc::clone(&places).acquire_owned().await;
+        let permit = Arc::clone(&permits).acquire_owned().await;
         let stream = TokioIo::new(accept(&listener).await);
         let routes = TowerToHyperService::new(routes.clone());
         let connection = server.serve_connection(stream, routes);
         tokio::spawn(async move {
             // A connection that ends early is of no interest to the user.
             let _ = connection.await;
-            drop(place);
+            drop(permit);
         });
     }
 }

@@ -1,16 +1,9 @@
-//! Pure: detects that Kubernetes disrupted a Pod, and reads its reason.
+//! Pure: detects that Kubernetes disrupted a Pod.
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
-/// Returns reason and message of the condition that the scheduler, the eviction API, the taint manager and the kubelet set
-/// before they terminate a Pod.
-pub fn description(status: &PodStatus) -> Option<String> {
-    let condition = condition(status)?;
-    let reason = condition.reason.as_deref()?;
-    Some(super::pod::joined(reason, condition.message.as_deref()))
-}
-
-/// Returns the condition `DisruptionTarget`.
+/// Returns the condition `DisruptionTarget`, which the scheduler, the eviction API, the taint manager and the kubelet
+/// set before they terminate a Pod.
 pub fn condition(status: &PodStatus) -> Option<&PodCondition> {
     let mut conditions = status.conditions.iter().flatten();
     conditions.find(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")

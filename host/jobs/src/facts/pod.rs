@@ -2,7 +2,9 @@
 
 use ipu_api::labels;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
+use k8s_openapi::api::core::v1::{
+    ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus,
+};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
@@ -134,7 +136,7 @@ pub fn state(pod: &Pod) -> PodState {
         return PodState::Terminating {
             requested: Some(at.map_or(requested, |at| at.min(requested))),
             started: phase == "Running" || end.is_some(),
-            reason: disruption::description(status),
+            reason: disruption::condition(status).and_then(condition_reason),
         };
     }
     if has_ended {
@@ -314,19 +316,22 @@ fn pending_reason(status: &PodStatus) -> Option<String> {
         Some(joined(reason, waiting.message.as_deref()))
     });
     waiting.or_else(|| {
-        let condition =
-            status.conditions.iter().flatten().find(|condition| {
-                condition.type_ == "PodScheduled" && condition.status == "False"
-            })?;
-        Some(joined(
-            condition.reason.as_deref()?,
-            condition.message.as_deref(),
-        ))
+        let is_unscheduled = |condition: &&PodCondition| {
+            condition.type_ == "PodScheduled" && condition.status == "False"
+        };
+        let mut conditions = status.conditions.iter().flatten();
+        conditions.find(is_unscheduled).and_then(condition_reason)
     })
 }
 
+/// Returns the reason and the message of a condition. `None` if it has no reason.
+fn condition_reason(condition: &PodCondition) -> Option<String> {
+    let reason = condition.reason.as_deref()?;
+    Some(joined(reason, condition.message.as_deref()))
+}
+
 /// Joins a reason and a message of Kubernetes.
-pub(super) fn joined(reason: &str, message: Option<&str>) -> String {
+fn joined(reason: &str, message: Option<&str>) -> String {
     match message {
         Some(message) => format!("{reason}: {message}"),
         None => reason.to_owned(),

@@ -1,12 +1,9 @@
 //! Pure: whether Pods of a run are Ready, or were, by the times that the kubelet reports.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::pod::{PodState, finished_at, main_container, terminated};
-use super::projection::ObservedPod;
 use super::{Instance, Member};
 
 /// The readiness of a Pod, or of all Pods of a run.
@@ -35,10 +32,10 @@ impl Readiness {
     }
 }
 
-/// Computes the readiness of the Pods of the current run, by the Pods of the job by their names. The Pods of an instance
-/// that has ended, and whose partition is released, count only if all instances have ended.
+/// Computes the readiness of the Pods of the current run. `find` returns that of the Pod with this name, if it exists.
+/// The Pods of an instance that has ended, and whose partition is released, count only if all instances have ended.
 pub(super) fn of_run(
-    pods: &BTreeMap<&str, &ObservedPod>,
+    find: impl Fn(&str) -> Option<Readiness>,
     [desired, surge]: [&[Instance]; 2],
     launcher: &Member,
 ) -> Readiness {
@@ -49,8 +46,7 @@ pub(super) fn of_run(
     let members = members.chain(std::iter::once(launcher));
     let current = members.filter(|member| member.state != PodState::Stale);
     current
-        .filter_map(|member| pods.get(member.name.as_str()))
-        .map(|pod| pod.readiness)
+        .filter_map(|member| find(&member.name))
         .fold(Readiness::Never, Readiness::or)
 }
 

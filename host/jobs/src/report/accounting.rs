@@ -122,12 +122,12 @@ fn count(accounting: &mut JobAccounting, at: Timestamp) {
 fn end_run(accounting: &mut JobAccounting, phase: &Phase) {
     match phase {
         Phase::Waiting | Phase::Starting | Phase::Running => return,
-        Phase::Ended(Outcome::Failed(_)) => {
+        Phase::Ended(Outcome::Failed(_), _) => {
             let failed = accounting.current_run.clamp(0, accounting.running.max(0));
             accounting.running -= failed;
             add(&mut accounting.wasted, failed);
         }
-        Phase::Ended(Outcome::Completed)
+        Phase::Ended(Outcome::Completed, _)
         | Phase::Restart(_)
         | Phase::Suspended
         | Phase::Reserving

@@ -15,7 +15,7 @@ pub(super) fn activity(
     state: JobState,
     run: &RunStatus,
 ) -> Option<JobActivity> {
-    if input.is_finished() {
+    if input.phase.is_finished() {
         return None;
     }
     if state == JobState::Suspended {
@@ -23,7 +23,7 @@ pub(super) fn activity(
     }
     let facts = input.facts;
     // The Pods that exist belong to the run that has ended.
-    let has_ended = matches!(input.phase, Phase::Ended(_) | Phase::Restart(_));
+    let has_ended = matches!(input.phase, Phase::Ended(..) | Phase::Restart(_));
     let readiness = if has_ended {
         Readiness::Never
     } else {

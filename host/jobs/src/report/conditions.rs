@@ -108,17 +108,13 @@ impl Conditions {
         }
         self.describe_progress(&name, state, restarting);
         match phase {
-            Phase::Ended(Outcome::Completed) if input.is_finished() => {
+            Phase::Ended(Outcome::Completed, Next::Terminal(_)) => {
                 let message = format!("{name} successfully completed.");
                 self.set(SUCCEEDED, true, "IPUJobSucceeded", &message);
             }
-            Phase::Ended(Outcome::Failed(failure)) if input.is_finished() => {
+            Phase::Ended(Outcome::Failed(failure), Next::Terminal(reason)) => {
                 let message = format!("{name} has failed: {}", failure.message);
-                let reason = match input.next {
-                    Some(Next::Terminal(Some(reason))) => reason,
-                    _ => "IPUJobFailed",
-                };
-                self.set(FAILED, true, reason, &message);
+                self.set(FAILED, true, reason.unwrap_or("IPUJobFailed"), &message);
             }
             Phase::Waiting if state == JobState::Failed => {
                 let rejection = super::rejection(facts).unwrap_or_default();
@@ -136,10 +132,10 @@ impl Conditions {
             | Phase::Starting
             | Phase::Running
             | Phase::Restart(_)
-            | Phase::Ended(_) => {}
+            | Phase::Ended(_, Next::Retry { .. }) => {}
         }
         match phase {
-            Phase::Ended(_) | Phase::Finished(_) | Phase::Suspended => {}
+            Phase::Ended(..) | Phase::Finished(_) | Phase::Suspended => {}
             _ => self.describe_resources(facts, input.obstacles),
         }
         if **phase == Phase::Suspended {

@@ -27,14 +27,14 @@ pub(super) fn run_status(input: &StatusInput<'_>, state: JobState, now: Timestam
         used: used(input),
         ended: ended(input),
     };
-    match (input.phase, &input.next) {
-        (
+    match input.phase {
+        Phase::Ended(
             _,
-            Some(Next::Retry {
+            Next::Retry {
                 failures,
                 not_before,
                 reason,
-            }),
+            },
         ) => RunStatus {
             number: old.number.saturating_add(1),
             failures: *failures,
@@ -43,7 +43,7 @@ pub(super) fn run_status(input: &StatusInput<'_>, state: JobState, now: Timestam
             ended: BTreeMap::new(),
             ..same_run
         },
-        (Phase::Restart(reason), _) => RunStatus {
+        Phase::Restart(reason) => RunStatus {
             number: old.number.saturating_add(1),
             not_before: None,
             restarting: Some(reason.clone()),
@@ -92,7 +92,7 @@ fn used(input: &StatusInput<'_>) -> BTreeMap<String, String> {
 
 /// The ends of desired instances while others run. With a launcher there are none, because its end is the job's end.
 fn ended(input: &StatusInput<'_>) -> BTreeMap<String, InstanceEnd> {
-    if input.job.launcher.is_some() || input.is_finished() {
+    if input.job.launcher.is_some() || input.phase.is_finished() {
         return BTreeMap::new();
     }
     let instances = input.facts.instances.iter();

@@ -10,6 +10,7 @@ use super::world::World;
 use crate::job_conditions::Recorded;
 use crate::outcome::Outcome;
 use crate::phase::Phase;
+use crate::restart::Next;
 
 #[test]
 fn the_exit_code_of_the_launcher_decides() {
@@ -159,7 +160,10 @@ fn the_end_is_recorded_before_anything_is_cleaned() {
         let (job, mut world) = running(&parallel().clean(policy));
         world.end("sample-launcher", 0);
         let ending = world.step(&job);
-        assert_eq!(ending.phase, Phase::Ended(Outcome::Completed));
+        assert_eq!(
+            ending.phase,
+            Phase::Ended(Outcome::Completed, Next::Terminal(None))
+        );
         assert!(ending.plan.delete_pods.is_empty() && ending.plan.delete_partitions.is_empty());
         let cleaning = world.step(&job);
         assert_eq!(cleaning.phase, Phase::Finished(Recorded::Completed));

@@ -7,6 +7,9 @@ use serde_json::json;
 use super::fixtures::{JobFixture, parallel};
 use super::world::World;
 use crate::facts::pod::PodState;
+use crate::outcome::Outcome;
+use crate::phase::Phase;
+use crate::restart::Next;
 use crate::validate::ValidJob;
 
 /// A job that runs.
@@ -43,6 +46,14 @@ fn a_failed_launcher_starts_the_whole_run_again_on_a_reset_partition() {
     world.end("sample-launcher", 1);
     let ended = world.step(&job);
     assert!(ended.plan.delete_pods.is_empty(), "it is written first");
+    assert!(
+        matches!(
+            ended.phase,
+            Phase::Ended(Outcome::Failed(_), Next::Retry { failures: 1, .. })
+        ),
+        "{:?}",
+        ended.phase
+    );
     let message = &world.status().last_message;
     assert!(message.starts_with("restarting, not before"), "{message}");
     assert!(message.contains("failure 1 of at most 3"), "{message}");

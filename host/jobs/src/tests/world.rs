@@ -110,7 +110,7 @@ impl World {
     ) -> Step {
         self.now += SignedDuration::from_secs(1);
         let (facts, now) = (self.facts(job), self.now);
-        let phase = phase(job, &facts);
+        let phase = phase(job, &facts, now);
         let plan = plan(job, &facts, &phase, &self.settings);
         let write = |obstacles: &[Obstacle], old: &mut IPUJobStatus| {
             let status = report::status(job, &facts, &phase, (&plan, obstacles), old, now);

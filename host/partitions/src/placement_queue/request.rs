@@ -14,8 +14,8 @@ use crate::queue::{QueueEntry, QueuePosition};
 /// A request whose reconcile fails so many times in a row is withdrawn: others get its capacity.
 pub(super) const FAILURES_MAX: u8 = 4;
 
-/// Position and name.
-type Order = (QueuePosition, String);
+/// Position and name of a request.
+pub(crate) type Order = (QueuePosition, String);
 
 /// Round, order and UID of an undecided request.
 pub(super) type Key = (u64, Order, Uid);

@@ -50,7 +50,7 @@ fn chosen() -> Answer {
 fn decide(requests: &mut PlacementQueue, answer: Answer) -> (String, Option<bool>) {
     let turn = requests.next().unwrap();
     let is_new = requests.decided(&turn, answer);
-    (turn.name, is_new)
+    (turn.name().to_owned(), is_new)
 }
 
 fn is_stalled(requests: &PlacementQueue, partition: &IPUPartition) -> bool {
@@ -120,7 +120,7 @@ fn a_controller_is_assigned_from_the_decision_until_the_request() {
         {"controller": samples::controller(), "id": "p-1", "outcome": "refused"},
     ]});
     assert_eq!(ask(&mut requests, &partition("a", 1, &refused)), None);
-    assert_eq!(requests.next().unwrap().name, "a");
+    assert_eq!(requests.next().unwrap().name(), "a");
 }
 
 #[test]
@@ -207,10 +207,10 @@ fn later_requests_are_decided_before_earlier_ones_ask_again() {
     ]});
     ask(&mut requests, &partition("a", 1, &refused));
     let second = requests.next().unwrap();
-    assert_eq!((second.name.as_str(), second.round), ("b", first.round));
+    assert_eq!((second.name(), second.round), ("b", first.round));
     requests.decided(&second, wait("full"));
     let third = requests.next().unwrap();
-    assert_eq!((third.name.as_str(), third.round), ("a", first.round + 1));
+    assert_eq!((third.name(), third.round), ("a", first.round + 1));
 }
 
 #[test]
@@ -297,10 +297,10 @@ fn a_new_request_and_one_that_is_decided_again_share_a_round() {
     assert!(requests.next().is_none(), "the pass ends");
     requests.decide_again();
     ask(&mut requests, &late);
-    assert_eq!(requests.next().unwrap().name, "a");
+    assert_eq!(requests.next().unwrap().name(), "a");
     let turn = requests.next().unwrap();
     requests.postpone(&turn);
-    assert_eq!(requests.next().unwrap().name, "b");
+    assert_eq!(requests.next().unwrap().name(), "b");
 }
 
 #[test]

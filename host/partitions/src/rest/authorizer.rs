@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use ipu_runtime::port::places::{Places, Share};
+use ipu_runtime::port::preemptive_semaphore::{PreemptiveSemaphore, Share};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
     NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
@@ -63,7 +63,7 @@ pub struct Authorizer {
     /// Audience of the tokens. `None`: the API server itself.
     audience: Option<String>,
     token_cache: Mutex<TokenCache>,
-    reviews: Places,
+    reviews: PreemptiveSemaphore,
     rate: UserRate,
 }
 
@@ -84,7 +84,7 @@ impl Authorizer {
             client,
             audience: audience.map(str::to_owned),
             token_cache: Mutex::default(),
-            reviews: Places::new(REVIEWS),
+            reviews: PreemptiveSemaphore::new(REVIEWS),
             rate,
         }
     }
@@ -107,10 +107,10 @@ impl Authorizer {
         let key: Key = Sha256::digest(token.as_bytes()).into();
         let recalled = || self.token_cache().get(&key, Instant::now());
         let mut verdict = recalled();
-        let mut place = None;
+        let mut permit = None;
         if verdict.is_none() {
-            let taken = self.reviews.take_within(address, 1, QUEUE_TIMEOUT).await;
-            place = Some(taken.map_err(|full| busy(full, "tokens", "checked"))?);
+            let acquired = self.reviews.acquire(address, 1, QUEUE_TIMEOUT).await;
+            permit = Some(acquired.map_err(|full| busy(full, "tokens", "checked"))?);
             // Another request may have reviewed the token meanwhile.
             verdict = recalled();
         }
@@ -122,7 +122,7 @@ impl Authorizer {
             token_cache.insert(key, verdict.clone(), Instant::now());
             verdict
         };
-        drop(place);
+        drop(permit);
         match verdict {
             Verdict::Good(user) => Ok(user),
             Verdict::Bad(why) => Err(self.unknown(&why)),

@@ -12,10 +12,11 @@ use axum::http::{HeaderMap, Method, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use ipu_runtime::port::body::{self, BodyError};
+use ipu_runtime::port::limits::METRICS;
 use ipu_runtime::port::metrics::Refused;
-use ipu_runtime::port::pace::{Pace, Rate, number};
-use ipu_runtime::port::places::{Full, Places, Share};
-use ipu_runtime::port::serve::{METRICS, address};
+use ipu_runtime::port::preemptive_semaphore::{Full, PreemptiveSemaphore, Share};
+use ipu_runtime::port::rate_limiter::{Rate, RateLimiter, number};
+use ipu_runtime::port::serve::address;
 
 use super::problem::{Kind, Problem};
 
@@ -56,8 +57,8 @@ pub(super) type BodyMax = BTreeMap<&'static str, usize>;
 /// The limits of one port.
 struct Limits {
     port: &'static str,
-    pace: Pace<IpAddr>,
-    places: Places,
+    rate_limiter: RateLimiter<IpAddr>,
+    semaphore: PreemptiveSemaphore,
     bodies: BodyMax,
     refused: Refused,
 }
@@ -70,8 +71,8 @@ pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
 ) -> Router<S> {
     let limits = Limits {
         port,
-        pace: Pace::new(ADDRESS_RATE),
-        places: Places::new(CONCURRENCY),
+        rate_limiter: RateLimiter::new(ADDRESS_RATE),
+        semaphore: PreemptiveSemaphore::new(CONCURRENCY),
         bodies,
         refused,
     };
@@ -83,7 +84,7 @@ pub(super) fn bounded<S: Clone + Send + Sync + 'static>(
 async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next) -> Response {
     let address = address(request.extensions());
     let refused = |limit| limits.refused.request(limits.port, limit);
-    if let Err(wait) = limits.pace.check(&address) {
+    if let Err(wait) = limits.rate_limiter.check(&address) {
         refused("rate");
         return too_many("this port", ADDRESS_RATE, wait).into_response();
     }
@@ -91,8 +92,8 @@ async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next)
         Ok(request) => request,
         Err(problem) => return problem.into_response(),
     };
-    let _place = match limits.places.take_within(address, 1, QUEUE_TIMEOUT).await {
-        Ok(place) => place,
+    let _permit = match limits.semaphore.acquire(address, 1, QUEUE_TIMEOUT).await {
+        Ok(permit) => permit,
         Err(full) => {
             refused(full.limit());
             return busy(full, "requests", "answered").into_response();
@@ -109,11 +110,11 @@ async fn within(State(limits): State<Arc<Limits>>, request: Request, next: Next)
 }
 
 /// The rate limit of each user.
-pub(super) struct UserRate(Pace<String>);
+pub(super) struct UserRate(RateLimiter<String>);
 
 impl Default for UserRate {
     fn default() -> Self {
-        Self(Pace::new(USER_RATE))
+        Self(RateLimiter::new(USER_RATE))
     }
 }
 
@@ -121,7 +122,7 @@ impl UserRate {
     /// One request in a whole hour.
     #[cfg(test)]
     pub(super) fn of_an_hour() -> Self {
-        Self(Pace::of_an_hour())
+        Self(RateLimiter::of_an_hour())
     }
 
     /// Counts one request of this user.
@@ -195,7 +196,8 @@ mod tests {
     use axum::routing::{get, post};
     use futures::FutureExt;
     use ipu_runtime::port::body::fixtures::byte_by_byte;
-    use ipu_runtime::port::serve::{Port, SECURE_REST};
+    use ipu_runtime::port::limits::SECURE_REST;
+    use ipu_runtime::port::serve::Port;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpStream;
     use tokio::sync::Semaphore;

@@ -29,8 +29,8 @@ use super::create_request::{self, CreateRequest};
 use super::operation::{self, Operation, Parameter, schema_of};
 use super::page::{self, List, ListQuery, Page};
 use super::problem::{Kind, Problem};
-use super::reads::Sources;
 use super::representation::{Released, released, represent};
+use super::sources::Sources;
 use super::{api_error, limits};
 use crate::cache::Brief;
 

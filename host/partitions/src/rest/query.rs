@@ -1,55 +1,22 @@
 //! Answers `/query`. Any client may send queries, so one query at a time reads the queue and calls the policy.
 
-use std::net::IpAddr;
-use std::time::Duration;
-
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::Extensions;
 use ipu_guest_host::context::PlacementContext;
-use ipu_runtime::fair_semaphore::{FairPermit, FairSemaphore};
 use ipu_runtime::port::serve::address;
 use ipu_runtime::{clock, panics};
 use jiff::{SignedDuration, Timestamp};
 
 use super::problem::{Kind, Problem};
+use super::query_permits::WAIT;
 use super::query_request::{self, QueryRequest};
-use super::reads::Sources;
+use super::sources::Sources;
 use super::what_if;
 use crate::placement_request::{self, Candidates};
 use crate::queue::{self, Capacity, QueueEntry};
 use crate::refusals;
-
-/// Queries that are answered at the same time. The guest host permits as many dry runs.
-const CONCURRENCY: usize = 1;
-
-/// Longest time that a query waits for those before it.
-const WAIT: Duration = Duration::from_secs(5);
-
-/// The queries of a process. Clones share the permit.
-#[derive(Clone, Debug)]
-pub struct Queries(FairSemaphore);
-
-impl Default for Queries {
-    fn default() -> Self {
-        Self(FairSemaphore::new(CONCURRENCY))
-    }
-}
-
-impl Queries {
-    /// Waits for the permit of a query from this address, which ends on drop.
-    async fn permit(&self, address: IpAddr, wait: Duration) -> Result<FairPermit, Problem> {
-        let permit = tokio::time::timeout(wait, self.0.acquire(Some(address))).await;
-        permit.map_err(|_| {
-            let detail = format!(
-                "other queries are being answered for {} s already; try again",
-                wait.as_secs()
-            );
-            Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")
-        })
-    }
-}
 
 pub(super) async fn answer(
     State(sources): State<Sources>,
@@ -128,21 +95,4 @@ fn explained(
     answer.placement.passed_over = found.explained(passed_over);
     answer.placement.passed_over.extend(found.cordon_reasons());
     answer
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn one_query_at_a_time_has_the_permit_and_others_are_told_to_come_again() {
-        let (queries, address) = (Queries::default(), IpAddr::from([10, 0, 0, 1]));
-        let permit = queries.permit(address, WAIT).await.unwrap();
-        let other = queries.clone();
-        let late = other.permit(address, Duration::ZERO).await.unwrap_err();
-        assert_eq!(late.kind, Kind::Unavailable);
-        assert_eq!(late.headers, [("retry-after", "1".to_owned())]);
-        drop(permit);
-        assert!(other.permit(address, WAIT).await.is_ok());
-    }
 }

@@ -1,52 +1,21 @@
 //! The public reads of both ports: health, statistics, what-if queries, and the OpenAPI document.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use axum::body::Bytes;
 use axum::extract::{FromRef, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use ipu_policies::active_policies::ActivePolicies;
-use ipu_policies::namespace_usage::Namespaces;
 use serde_json::{Map, Value};
 
 use super::answers::{self, Health, Stats};
 use super::openapi::{ErrorFormat, document};
 use super::operation::{self, Answer, Operation, schema_of};
 use super::problem::Kind;
-use super::query::{self, Queries};
 use super::query_request::QueryRequest;
-use super::{limits, what_if};
-use crate::controller_pool::ControllerPool;
+use super::sources::Sources;
+use super::{limits, query, what_if};
 use crate::controller_summary::{self, Summary};
-use crate::watched::Watched;
-
-/// The sources of the answers.
-#[derive(Clone)]
-pub struct Sources {
-    /// The IPUPartitions, as the watch last saw them.
-    pub partitions: Watched,
-    /// The V-IPU controllers.
-    pub pool: Arc<ControllerPool>,
-    /// The placement policy.
-    pub guests: ActivePolicies,
-    /// The usage of every namespace.
-    pub namespaces: Namespaces,
-    /// Waiting time after which capacity is reserved for a request.
-    pub backfill_limit: Duration,
-    /// The queries, which both ports answer one after the other.
-    pub queries: Queries,
-}
-
-impl Sources {
-    /// Whether the IPUPartitions are listed: before that, an answer would count no IPU as used.
-    pub fn is_ready(&self) -> bool {
-        self.partitions.is_listed()
-    }
-}
 
 /// Statistics by namespace; `total` is all of them.
 type AllStats = std::collections::BTreeMap<String, Stats>;

@@ -2,16 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
 
 use ipu_api::ipupolicy::ModuleSource;
 use ipu_guest_host::digest_of;
 
 use super::Sources;
 use super::cache_dir::{self, Written};
-
-/// Numbers the temporary files: two versions of a policy can store the same module at once.
-pub(super) static TEMP_FILES: AtomicU64 = AtomicU64::new(0);
 
 impl Sources {
     /// Returns a module from the cache if its digest is right and, if it must be signed, one of the keys with these

@@ -5,16 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use tokio::sync::Mutex;
 use tokio::task::spawn_blocking;
 
-use super::cache::TEMP_FILES;
-
 /// Size limit of the directory, in bytes, without the one module that is being compiled. The chart sets the limit of the
 /// volume to twice as much.
 pub const CACHE_LIMIT: u64 = 256 << 20;
+
+/// Numbers the temporary files: two versions of a policy can store the same module at once.
+static TEMP_FILES: AtomicU64 = AtomicU64::new(0);
 
 /// The cache directory.
 pub struct CacheDir {
@@ -178,7 +180,7 @@ fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = path.parent() {
         fs::create_dir_all(folder)?;
     }
-    let number = TEMP_FILES.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let number = TEMP_FILES.fetch_add(1, Ordering::Relaxed);
     let part = path.with_extension(format!("part-{}-{number}", std::process::id()));
     fs::write(&part, bytes)?;
     fs::rename(&part, path)

@@ -9,6 +9,7 @@ use rcgen::{
 };
 
 use super::CertificateBundle;
+use super::verification::verify;
 
 /// Lifetime of a CA.
 const CA_LIFETIME: SignedDuration = SignedDuration::from_hours(10 * 365 * 24);
@@ -34,12 +35,12 @@ pub enum IssueError {
 }
 
 /// A CA with its key.
-pub(super) struct Authority {
+pub(super) struct CertificateAuthority {
     issuer: Issuer<'static, KeyPair>,
     pem: String,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// Loads the first CA certificate of a PEM, and its key.
     pub(super) fn load(bundle: &str, key: &str) -> Result<Self, rcgen::Error> {
         let key = KeyPair::from_pem(key)?;
@@ -67,7 +68,7 @@ impl Authority {
     pub(super) fn is_valid_at(&self, at: Timestamp) -> bool {
         let names = ["probe".to_owned()];
         self.sign(&names, at)
-            .is_ok_and(|bundle| super::validity::verify(&bundle, &names, at).is_ok())
+            .is_ok_and(|bundle| verify(&bundle, &names, at).is_ok())
     }
 
     fn sign(&self, names: &[String], now: Timestamp) -> Result<CertificateBundle, rcgen::Error> {
@@ -89,7 +90,7 @@ impl Authority {
 
 /// Issues a new CA and a certificate for `names`.
 pub fn issue(names: &[String], now: Timestamp) -> Result<CertificateBundle, IssueError> {
-    Authority::new(now)
+    CertificateAuthority::new(now)
         .and_then(|authority| authority.sign(names, now))
         .map_err(|source| IssueError::Make(names.to_vec(), source))
 }
@@ -104,7 +105,8 @@ pub fn renew(
         .authority_key
         .as_deref()
         .ok_or(IssueError::NoAuthorityKey)?;
-    let authority = Authority::load(&bundle.authorities, key).map_err(IssueError::Authority)?;
+    let authority =
+        CertificateAuthority::load(&bundle.authorities, key).map_err(IssueError::Authority)?;
     authority
         .sign(names, now)
         .map_err(|source| IssueError::Make(names.to_vec(), source))

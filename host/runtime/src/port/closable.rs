@@ -1,4 +1,4 @@
-//! A connection that ends when its place is preempted, even during a handshake, a head or a body.
+//! A connection that ends when its permit is preempted, even during a handshake, a head or a body.
 
 use std::future::{Ready, ready};
 use std::io;
@@ -9,7 +9,7 @@ use axum_server::accept::Accept;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::patience::Waits;
+use super::client_timeout::ConnectionEvents;
 
 /// A stream that another task can close.
 pub(super) struct Closable<S> {
@@ -68,11 +68,11 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Closable<S> {
     }
 }
 
-/// Makes each stream end when the place of its connection is preempted.
+/// Makes each stream end when the permit of its connection is preempted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClosableAcceptor;
 
-impl<I, V: Waits> Accept<I, V> for ClosableAcceptor {
+impl<I, V: ConnectionEvents> Accept<I, V> for ClosableAcceptor {
     type Stream = Closable<I>;
     type Service = V;
     type Future = Ready<io::Result<(Closable<I>, V)>>;

@@ -9,9 +9,9 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::{Pace, StreamError, carry};
+use super::{KeepAlive, StreamError, carry};
 
-const QUICK: Pace = Pace {
+const QUICK: KeepAlive = KeepAlive {
     ping: Duration::from_millis(50),
     silence: Duration::from_secs(2),
 };
@@ -37,16 +37,22 @@ struct Carried {
 }
 
 async fn run(near: WebSocketStream<DuplexStream>, half_close: bool, stdin: &[u8]) -> Carried {
-    run_at(near, (half_close, stdin), Pace::default()).await
+    run_at(near, (half_close, stdin), KeepAlive::default()).await
 }
 
 async fn run_at(
     near: WebSocketStream<DuplexStream>,
     (half_close, stdin): (bool, &[u8]),
-    pace: Pace,
+    keep_alive: KeepAlive,
 ) -> Carried {
     let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-    let carried = carry(near, (half_close, pace), stdin, &mut stdout, &mut stderr);
+    let carried = carry(
+        near,
+        (half_close, keep_alive),
+        stdin,
+        &mut stdout,
+        &mut stderr,
+    );
     let end = tokio::time::timeout(Duration::from_secs(20), carried)
         .await
         .expect("the stream must end by itself");

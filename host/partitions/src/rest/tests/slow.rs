@@ -25,7 +25,7 @@ fn endless(waited: &Arc<AtomicUsize>) -> Body {
 }
 
 #[tokio::test]
-async fn bodies_that_never_end_take_no_place_from_others() {
+async fn bodies_that_never_end_take_no_permit_from_others() {
     let ports = Ports::open().await;
     for path in ["/query", "/partitions"] {
         let waited = Arc::default();

@@ -15,8 +15,10 @@ use tower::Service;
 
 use super::*;
 use crate::port::body;
-use crate::port::entrance::TooMany;
-use crate::port::patience::Waits;
+use crate::port::client_timeout::ConnectionEvents;
+use crate::port::connection_limiter::TooMany;
+use crate::port::limits::{PROBES, REST, SECURE_REST};
+use crate::port::preemptive_semaphore::Share;
 
 /// Far beyond what any step takes, so that only a real hang reaches it.
 const BOUND: Duration = Duration::from_secs(30);
@@ -104,10 +106,10 @@ fn few(first: Duration) -> Limits {
 }
 
 #[test]
-fn a_connection_has_a_place_as_long_as_it_lasts_and_each_address_its_share() {
-    let entrance = Entrance::new(Router::new(), few(REST.first), Refused::default());
+fn a_connection_has_a_permit_as_long_as_it_lasts_and_each_address_its_share() {
+    let limiter = ConnectionLimiter::new(Router::new(), few(REST.first), Refused::default());
     let from = |last: u8| SocketAddr::from(([10, 0, 0, last], 1_024));
-    let open = |last| entrance.open(from(last)).map_err(|TooMany(limit)| limit);
+    let open = |last| limiter.accept(from(last)).map_err(|TooMany(limit)| limit);
     let (first, second) = (open(1).unwrap(), open(1).unwrap());
     // An address that has its share loses the one that has waited longest.
     let third = open(1).unwrap();
@@ -119,7 +121,7 @@ fn a_connection_has_a_place_as_long_as_it_lasts_and_each_address_its_share() {
     assert_eq!(open(1).map(drop), Err("address"));
     drop(answers);
     let _others = [open(2).unwrap(), open(3).unwrap()];
-    // The next address gets a place of the one that has two.
+    // The next address gets a permit of the one that has two.
     let fourth = open(4).unwrap();
     assert!(second.preempted().is_cancelled());
     assert!(!third.preempted().is_cancelled() && !fourth.preempted().is_cancelled());
@@ -128,11 +130,11 @@ fn a_connection_has_a_place_as_long_as_it_lasts_and_each_address_its_share() {
 
 #[test]
 fn an_address_that_connects_too_often_is_refused_and_others_are_not() {
-    let entrance = Entrance::new(Router::new(), REST, Refused::default());
+    let limiter = ConnectionLimiter::new(Router::new(), REST, Refused::default());
     let from = |last: u8| SocketAddr::from(([10, 0, 0, last], 1_024));
-    let limits = (0..10_000).filter_map(|_| entrance.open(from(1)).map(drop).err());
+    let limits = (0..10_000).filter_map(|_| limiter.accept(from(1)).map(drop).err());
     assert!(limits.into_iter().any(|TooMany(limit)| limit == "rate"));
-    assert!(entrance.open(from(2)).is_ok());
+    assert!(limiter.accept(from(2)).is_ok());
 }
 
 #[tokio::test]
@@ -280,7 +282,7 @@ async fn a_request_that_is_being_answered_keeps_its_connection() {
     begun.acquire().await.unwrap().forget();
     let mut idle = served.connect_from(2).await;
     let _others = [served.connect_from(3).await, served.connect_from(3).await];
-    // The next address needs a place of those that have two.
+    // The next address needs a permit of those that have two.
     let _more = [served.connect_from(4).await, served.connect_from(5).await];
     assert_eq!(rest(&mut idle).await, b"");
     goes_on.add_permits(1);

@@ -81,7 +81,7 @@ async fn whoever_never_finishes_a_handshake_keeps_nobody_else_of_its_address_out
     for _ in 0..2 * limits.connections.each {
         more.push(connect().await.unwrap());
     }
-    // The last but one ends once the last has its place.
+    // The last but one ends once the last has its permit.
     let last = more.len() - 2;
     assert_eq!(rest(&mut more[last]).await, b"");
     assert!(is_answered(&mut stream).await, "strangers give way first");

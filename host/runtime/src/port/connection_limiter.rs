@@ -1,4 +1,4 @@
-//! Admits connections. Each has a place while it lasts; the place can be preempted while the server waits for the
+//! Limits connections. Each has a permit while it lasts; the permit can be preempted while the server waits for the
 //! client.
 
 use std::net::{IpAddr, SocketAddr};
@@ -17,10 +17,10 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
-use super::pace::{Pace, Rate, number};
-use super::patience::{Arrived, Waits};
-use super::places::{Full, Place, Places, Rank};
-use super::serve::Limits;
+use super::client_timeout::{Arrived, ConnectionEvents};
+use super::limits::Limits;
+use super::preemptive_semaphore::{Full, Permit, PreemptiveSemaphore, Rank};
+use super::rate_limiter::{Rate, RateLimiter, number};
 use crate::port::metrics::Refused;
 
 /// Connections per second of one address, and the burst after an idle time. An API server with many reviews opens
@@ -32,74 +32,77 @@ const RATE: Rate = Rate::new(number(200), number(400));
 #[error("the limit of each {0} is reached")]
 pub(super) struct TooMany(pub(super) &'static str);
 
-/// Admits connections to a port.
-pub(super) struct Entrance {
+/// Limits the connections of a port, and their rate.
+pub(super) struct ConnectionLimiter {
     routes: Router,
     limits: Limits,
-    places: Places,
-    pace: Pace<IpAddr>,
+    semaphore: PreemptiveSemaphore,
+    rate_limiter: RateLimiter<IpAddr>,
     refused: Refused,
 }
 
-impl Entrance {
+impl ConnectionLimiter {
     pub(super) fn new(routes: Router, limits: Limits, refused: Refused) -> Self {
         Self {
             routes,
             limits,
-            places: Places::new(limits.connections),
-            pace: Pace::new(RATE),
+            semaphore: PreemptiveSemaphore::new(limits.connections),
+            rate_limiter: RateLimiter::new(RATE),
             refused,
         }
     }
 
-    pub(super) fn open(&self, peer: SocketAddr) -> Result<Connection, TooMany> {
+    /// Returns the routes for a new connection of this client.
+    pub(super) fn accept(&self, peer: SocketAddr) -> Result<Connection, TooMany> {
         let port = self.limits.port;
-        let place = self.place(peer.ip().to_canonical());
-        let place = place.inspect_err(|TooMany(limit)| self.refused.connection(port, limit))?;
+        let permit = self.acquire(peer.ip().to_canonical());
+        let permit = permit.inspect_err(|TooMany(limit)| self.refused.connection(port, limit))?;
         Ok(Connection {
             routes: self.routes.clone(),
             peer,
             arrived: Arrived::default(),
-            standing: Standing::new(place, (port, self.refused.clone())),
+            permit: ConnectionPermit::new(permit, (port, self.refused.clone())),
         })
     }
 
-    fn place(&self, address: IpAddr) -> Result<Place, TooMany> {
-        let pace = self.pace.check(&address);
-        pace.map_err(|_| TooMany("rate"))?;
-        let place = match self.places.take(address, 1) {
+    fn acquire(&self, address: IpAddr) -> Result<Permit, TooMany> {
+        let checked = self.rate_limiter.check(&address);
+        checked.map_err(|_| TooMany("rate"))?;
+        let permit = match self.semaphore.try_acquire(address, 1) {
             // Many clients may share an address. A new connection may be more useful than a waiting one, especially one
             // that has not finished its handshake.
-            Err(Full::Address(_)) if self.places.preempt(address) => self.places.take(address, 1),
-            taken => taken,
+            Err(Full::Address(_)) if self.semaphore.preempt(address) => {
+                self.semaphore.try_acquire(address, 1)
+            }
+            acquired => acquired,
         };
-        place.map_err(|full| TooMany(full.limit()))
+        permit.map_err(|full| TooMany(full.limit()))
     }
 }
 
-/// The place of a connection. Clones share it.
+/// The permit of a connection. Clones share it.
 #[derive(Clone)]
-struct Standing(Arc<Inner>);
+struct ConnectionPermit(Arc<Inner>);
 
 struct Inner {
-    place: Mutex<Place>,
+    permit: Mutex<Permit>,
     preempted: CancellationToken,
     counted: (&'static str, Refused),
 }
 
-impl Standing {
-    fn new(mut place: Place, counted: (&'static str, Refused)) -> Self {
-        let preempted = place.preempted();
-        place.set_preemptible(Rank::New);
+impl ConnectionPermit {
+    fn new(mut permit: Permit, counted: (&'static str, Refused)) -> Self {
+        let preempted = permit.preempted();
+        permit.set_preemptible(Rank::New);
         Self(Arc::new(Inner {
-            place: Mutex::new(place),
+            permit: Mutex::new(permit),
             preempted,
             counted,
         }))
     }
 
-    fn place(&self) -> MutexGuard<'_, Place> {
-        self.0.place.lock()
+    fn lock(&self) -> MutexGuard<'_, Permit> {
+        self.0.permit.lock()
     }
 }
 
@@ -118,16 +121,16 @@ pub(super) struct Connection {
     routes: Router,
     peer: SocketAddr,
     arrived: Arrived,
-    standing: Standing,
+    permit: ConnectionPermit,
 }
 
-impl Waits for Connection {
+impl ConnectionEvents for Connection {
     fn arrived(&self) -> Arrived {
         self.arrived.clone()
     }
 
     fn preempted(&self) -> CancellationToken {
-        self.standing.0.preempted.clone()
+        self.permit.0.preempted.clone()
     }
 }
 
@@ -146,62 +149,63 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         self.arrived.now();
-        let answering = Answering(self.standing.clone());
-        let mut request = request.map(|body| Body::new(Asking::new(body, self.standing.clone())));
+        let response = ResponseGuard(self.permit.clone());
+        let mut request =
+            request.map(|body| Body::new(RequestBody::new(body, self.permit.clone())));
         request.extensions_mut().insert(ConnectInfo(self.peer));
         let answered = self.routes.call(request);
-        let told = |answer: Response<Body>| {
+        let guarded = |answer: Response<Body>| {
             answer.map(|body| {
-                Body::new(Told {
+                Body::new(ResponseBody {
                     body,
-                    _until: answering,
+                    _guard: response,
                 })
             })
         };
-        answered.map(|answered| answered.map(told)).boxed()
+        answered.map(|answered| answered.map(guarded)).boxed()
     }
 }
 
 /// A response in progress. When it is written, the connection waits for its client again.
-struct Answering(Standing);
+struct ResponseGuard(ConnectionPermit);
 
-impl Drop for Answering {
+impl Drop for ResponseGuard {
     fn drop(&mut self) {
-        self.0.place().set_preemptible(Rank::Idle);
+        self.0.lock().set_preemptible(Rank::Idle);
     }
 }
 
 /// The body of a request. The connection waits for its client until the end of the body.
-struct Asking<B> {
+struct RequestBody<B> {
     body: B,
-    standing: Option<Standing>,
+    permit: Option<ConnectionPermit>,
 }
 
-impl<B: HttpBody> Asking<B> {
-    fn new(body: B, standing: Standing) -> Self {
-        standing.place().set_preemptible(Rank::Idle);
-        let standing = Some(standing);
-        let mut asking = Self { body, standing };
-        asking.look();
-        asking
+impl<B: HttpBody> RequestBody<B> {
+    fn new(body: B, permit: ConnectionPermit) -> Self {
+        permit.lock().set_preemptible(Rank::Idle);
+        let permit = Some(permit);
+        let mut request = Self { body, permit };
+        request.end_if_complete();
+        request
     }
 
-    fn look(&mut self) {
+    fn end_if_complete(&mut self) {
         if self.body.is_end_stream() {
             self.end();
         }
     }
 }
 
-impl<B> Asking<B> {
+impl<B> RequestBody<B> {
     fn end(&mut self) {
-        if let Some(standing) = self.standing.take() {
-            standing.place().keep();
+        if let Some(permit) = self.permit.take() {
+            permit.lock().keep();
         }
     }
 }
 
-impl<B: HttpBody + Unpin> HttpBody for Asking<B> {
+impl<B: HttpBody + Unpin> HttpBody for RequestBody<B> {
     type Data = B::Data;
     type Error = B::Error;
 
@@ -213,7 +217,7 @@ impl<B: HttpBody + Unpin> HttpBody for Asking<B> {
         let polled = Pin::new(&mut this.body).poll_frame(context);
         match &polled {
             Poll::Ready(None | Some(Err(_))) => this.end(),
-            Poll::Ready(Some(Ok(_))) => this.look(),
+            Poll::Ready(Some(Ok(_))) => this.end_if_complete(),
             Poll::Pending => {}
         }
         polled
@@ -228,7 +232,7 @@ impl<B: HttpBody + Unpin> HttpBody for Asking<B> {
     }
 }
 
-impl<B> Drop for Asking<B> {
+impl<B> Drop for RequestBody<B> {
     fn drop(&mut self) {
         // The rest of the body is not needed.
         self.end();
@@ -236,12 +240,12 @@ impl<B> Drop for Asking<B> {
 }
 
 /// The body of a response.
-struct Told {
+struct ResponseBody {
     body: Body,
-    _until: Answering,
+    _guard: ResponseGuard,
 }
 
-impl HttpBody for Told {
+impl HttpBody for ResponseBody {
     type Data = Bytes;
     type Error = axum::Error;
 

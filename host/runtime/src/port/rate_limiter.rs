@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultKeyedRateLimiter, Quota};
 
 /// Number of keys at which idle keys are dropped.
 const KEYS_MAX: usize = 4_096;
@@ -35,14 +35,14 @@ pub const fn number(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).expect("a rate is not zero")
 }
 
-/// The rate of each key.
-pub struct Pace<K: Clone + Eq + Hash>(DefaultKeyedRateLimiter<K>);
+/// Limits the rate of each key.
+pub struct RateLimiter<K: Clone + Eq + Hash>(DefaultKeyedRateLimiter<K>);
 
-impl<K: Clone + Eq + Hash> Pace<K> {
+impl<K: Clone + Eq + Hash> RateLimiter<K> {
     /// A limiter without requests so far.
     pub fn new(rate: Rate) -> Self {
         let quota = Quota::per_second(rate.per_second).allow_burst(rate.burst);
-        Self(RateLimiter::keyed(quota))
+        Self(governor::RateLimiter::keyed(quota))
     }
 
     /// One request per hour. Every machine is fast enough to exceed it.
@@ -50,9 +50,8 @@ impl<K: Clone + Eq + Hash> Pace<K> {
     #[expect(clippy::missing_panics_doc, reason = "an hour is a period")]
     pub fn of_an_hour() -> Self {
         let hour = Quota::with_period(Duration::from_hours(1));
-        Self(RateLimiter::keyed(
-            hour.expect("an hour is longer than nothing"),
-        ))
+        let hour = hour.expect("an hour is longer than nothing");
+        Self(governor::RateLimiter::keyed(hour))
     }
 
     /// Counts a request, or returns the time until one is allowed.
@@ -71,11 +70,11 @@ mod tests {
 
     #[test]
     fn whoever_is_too_fast_waits_and_others_do_not() {
-        let pace = Pace::new(Rate::new(number(50), number(100)));
-        let good = (0..1_000).filter(|_| pace.check(&1).is_ok()).count();
+        let limiter = RateLimiter::new(Rate::new(number(50), number(100)));
+        let good = (0..1_000).filter(|_| limiter.check(&1).is_ok()).count();
         assert!((100..1_000).contains(&good), "{good}");
-        assert_eq!(pace.check(&2), Ok(()));
-        let hour = Pace::of_an_hour();
+        assert_eq!(limiter.check(&2), Ok(()));
+        let hour = RateLimiter::of_an_hour();
         assert_eq!(hour.check(&1), Ok(()));
         assert!(hour.check(&1).unwrap_err() > Duration::from_mins(30));
     }

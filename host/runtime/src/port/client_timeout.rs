@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use axum_server::accept::Accept;
 
 /// Time limit in which a client must read more of a response.
-const TAKING: Duration = Duration::from_secs(10);
+const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether the head of a first request has arrived. Clones share it.
 #[derive(Clone, Debug, Default)]
@@ -33,21 +33,21 @@ impl Arrived {
 }
 
 /// A stream with time limits for its client.
-pub(super) struct Patient<S> {
+pub(super) struct ClientTimeoutStream<S> {
     stream: S,
     arrived: Arrived,
     first: Option<Pin<Box<Sleep>>>,
-    taking: Option<Pin<Box<Sleep>>>,
+    sending: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
+impl<S> ClientTimeoutStream<S> {
     /// A stream with a time limit for the head of the first request.
     pub(super) fn new(stream: S, arrived: Arrived, first: Duration) -> Self {
         Self {
             stream,
             arrived,
             first: Some(Box::pin(sleep(first))),
-            taking: None,
+            sending: None,
         }
     }
 
@@ -58,18 +58,20 @@ impl<S> Patient<S> {
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.taking = None;
+            self.sending = None;
             return polled;
         }
-        let taking = self.taking.get_or_insert_with(|| Box::pin(sleep(TAKING)));
-        match taking.as_mut().poll(context) {
+        let sending = self
+            .sending
+            .get_or_insert_with(|| Box::pin(sleep(SEND_TIMEOUT)));
+        match sending.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
             Poll::Pending => Poll::Pending,
         }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for ClientTimeoutStream<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -88,7 +90,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for ClientTimeoutStream<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -126,9 +128,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
     }
 }
 
-/// A service that records whether a request has arrived on its connection.
-pub(super) trait Waits {
-    /// The record.
+/// A service of one connection, with the events that its stream needs.
+pub(super) trait ConnectionEvents {
+    /// The arrival of the first request.
     fn arrived(&self) -> Arrived;
 
     /// The token that is cancelled when the connection must end.
@@ -137,21 +139,21 @@ pub(super) trait Waits {
 
 /// Accepts like `inner`, and adds time limits for the client to the stream.
 #[derive(Clone, Debug)]
-pub(super) struct PatientAcceptor<A> {
+pub(super) struct ClientTimeoutAcceptor<A> {
     /// Accepts the connection.
     pub(super) inner: A,
     /// Time limit of the head of the first request.
     pub(super) first: Duration,
 }
 
-impl<A, I, V> Accept<I, V> for PatientAcceptor<A>
+impl<A, I, V> Accept<I, V> for ClientTimeoutAcceptor<A>
 where
     A: Accept<I, V, Service = V>,
     A::Stream: Send + 'static,
     A::Future: Send + 'static,
-    V: Waits + Send + 'static,
+    V: ConnectionEvents + Send + 'static,
 {
-    type Stream = Patient<A::Stream>;
+    type Stream = ClientTimeoutStream<A::Stream>;
     type Service = V;
     type Future = BoxFuture<'static, io::Result<(Self::Stream, V)>>;
 
@@ -159,7 +161,7 @@ where
         let (accepted, first) = (self.inner.accept(stream, service), self.first);
         Box::pin(async move {
             let (stream, service) = accepted.await?;
-            let stream = Patient::new(stream, service.arrived(), first);
+            let stream = ClientTimeoutStream::new(stream, service.arrived(), first);
             Ok((stream, service))
         })
     }
