@@ -5,6 +5,7 @@ use ipu_api::ipupartition::{
 };
 use ipu_api::labels;
 use ipu_api::uid::Uid;
+use ipu_runtime::api_client;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use ring::rand::SystemRandom;
@@ -159,8 +160,8 @@ async fn write(
     // A replacement with the version that was read: the API server refuses it after any other write, and it removes
     // fields that are no longer set.
     let api = Api::<IPUPartition>::all(context.client.clone());
-    let written = api
-        .replace_status(&partition.name_any(), &PostParams::default(), &desired)
+    let (name, params) = (partition.name_any(), PostParams::default());
+    let written = api_client::with_timeout(api.replace_status(&name, &params, &desired))
         .await
         .map_err(|error| unless_conflict(error, ExecuteError::WriteStatus))?;
     if capacity::releases(
@@ -243,13 +244,9 @@ async fn set_finalizer(
             "finalizers": finalizers,
         }
     });
-    Api::<IPUPartition>::all(context.client.clone())
-        .patch(
-            &partition.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
-        .await
+    let api = Api::<IPUPartition>::all(context.client.clone());
+    let (name, params) = (partition.name_any(), PatchParams::default());
+    api_client::with_timeout(api.patch(&name, &params, &Patch::Merge(patch))).await
 }
 
 async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Reply {

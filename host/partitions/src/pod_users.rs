@@ -4,6 +4,7 @@ use ipu_api::dns1123;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
 use ipu_api::naming;
+use ipu_runtime::api_client;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
@@ -67,7 +68,8 @@ fn with_id(id: &str) -> String {
 /// The live Pods with these labels that may use partition `id`, read from the API server: a cache may lack a Pod that has
 /// just started.
 async fn live_pods(pods: Api<Pod>, labels: &str, id: &str) -> Result<Vec<Pod>, ListPodsError> {
-    let found = pods.list(&ListParams::default().labels(labels)).await;
+    let params = ListParams::default().labels(labels);
+    let found = api_client::with_timeout(pods.list(&params)).await;
     let found = found.map_err(|source| ListPodsError {
         id: id.to_owned(),
         source,

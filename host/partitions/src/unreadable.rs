@@ -1,6 +1,7 @@
 //! Reports an unreadable IPUPartition: the field, the reason and the remedy.
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_runtime::api_client;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
@@ -14,10 +15,8 @@ use super::events;
 pub(super) async fn tell(context: &Context, object: &Guarded, error: &str) {
     let name = object.name_any();
     let kind = ApiResource::erase::<IPUPartition>(&());
-    let found = Api::<DynamicObject>::all_with(context.client.clone(), &kind)
-        .get_opt(&name)
-        .await;
-    let problem = match found {
+    let api = Api::<DynamicObject>::all_with(context.client.clone(), &kind);
+    let problem = match api_client::with_timeout(api.get_opt(&name)).await {
         Ok(Some(found)) => problem(&found),
         // It is gone or readable meanwhile; the watch reports this, too.
         Ok(None) => None,

@@ -6,6 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
+use ipu_runtime::api_client;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
 use kube::core::{ApiResource, PartialObjectMeta};
@@ -87,7 +88,7 @@ async fn each<'a, K: Clone, T: Default>(
     let mut beginnings = 1;
     let (mut taken, mut params) = (T::default(), ListParams::default().limit(PAGE));
     loop {
-        let page = match list(params.clone()).await {
+        let page = match api_client::with_timeout(list(params.clone())).await {
             Err(kube::Error::Api(status)) if status.code == 410 && beginnings < BEGINNINGS => {
                 beginnings += 1;
                 (taken, params.continue_token) = (T::default(), None);

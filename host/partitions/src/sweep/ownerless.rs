@@ -8,6 +8,7 @@ use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 use ipu_api::labels::{NATIVE_POD_LABEL, POD_UID_LABEL, WORKLOAD_UID_LABEL};
 use ipu_api::queueing;
 use ipu_api::uid::Uid;
+use ipu_runtime::api_client;
 use ipu_runtime::requests;
 use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::Pod;
@@ -77,7 +78,7 @@ impl Owner {
     async fn uid(self, client: &Client, owner: &PartitionOwner) -> kube::Result<Option<String>> {
         let (client, kind) = (client.clone(), self.kind());
         let all = Api::<DynamicObject>::namespaced_with(client, &owner.namespace, &kind);
-        let found = all.get_metadata_opt(&owner.name).await?;
+        let found = api_client::with_timeout(all.get_metadata_opt(&owner.name)).await?;
         Ok(found.and_then(|one| one.uid()))
     }
 }
@@ -153,10 +154,8 @@ pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<
         "deleting it, since its owner is gone"
     );
     let exactly = requests::delete(partition.uid(), partition.resource_version());
-    match Api::<IPUPartition>::all(client.clone())
-        .delete(&name, &exactly)
-        .await
-    {
+    let api = Api::<IPUPartition>::all(client.clone());
+    match api_client::with_timeout(api.delete(&name, &exactly)).await {
         Ok(_) => Ok(()),
         // Changed or gone meanwhile: the next sweep checks it again.
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),

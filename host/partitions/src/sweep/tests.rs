@@ -191,6 +191,21 @@ async fn a_list_whose_token_has_expired_is_read_anew_and_not_for_ever() {
     ));
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_holds_up_no_sweep() {
+    let silent = |_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>();
+    let client = Client::new(service_fn(silent), "default");
+    let asked = async {
+        let gone: IPUPartition = serde_json::from_value(partition("gone")).unwrap();
+        let listed = lists::holdings(&client, judged).await;
+        let counted = pod_users::users(&client, "p-gone").await;
+        let deleted = ownerless::delete(&client, &gone).await;
+        [listed.is_err(), counted.is_err(), deleted.is_err()]
+    };
+    let failed = tokio::time::timeout(Duration::from_hours(1), asked).await;
+    assert_eq!(failed, Ok([true; 3]));
+}
+
 /// Deletes the suspects without an owner, as a sweep does. Returns what failed.
 async fn delete_ownerless(client: &Client, suspects: Vec<IPUPartition>) -> Vec<SweepError> {
     let gone = ownerless::gone(client, suspects).await;
