@@ -6,6 +6,7 @@ use ipu_api::ipupartition::{
 use ipu_api::labels;
 use ipu_api::uid::Uid;
 use ipu_runtime::api_client;
+use ipu_runtime::trimmed::Trimmed;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use ring::rand::SystemRandom;
@@ -159,9 +160,10 @@ async fn write(
     desired.status = Some(status);
     // A replacement with the version that was read: the API server refuses it after any other write, and it removes
     // fields that are no longer set.
-    let api = Api::<IPUPartition>::all(context.client.clone());
+    let api = Api::<Trimmed<IPUPartition>>::all(context.client.clone());
     let (name, params) = (partition.name_any(), PostParams::default());
-    let written = api_client::with_timeout(api.replace_status(&name, &params, &desired))
+    let replaced = api.replace_subresource("status", &name, &params, &desired);
+    let Trimmed(written) = api_client::with_timeout(replaced)
         .await
         .map_err(|error| unless_conflict(error, ExecuteError::WriteStatus))?;
     if capacity::releases(
@@ -244,9 +246,10 @@ async fn set_finalizer(
             "finalizers": finalizers,
         }
     });
-    let api = Api::<IPUPartition>::all(context.client.clone());
+    let api = Api::<Trimmed<IPUPartition>>::all(context.client.clone());
     let (name, params) = (partition.name_any(), PatchParams::default());
-    api_client::with_timeout(api.patch(&name, &params, &Patch::Merge(patch))).await
+    let written = api_client::with_timeout(api.patch(&name, &params, &Patch::Merge(patch))).await;
+    written.map(|Trimmed(written)| written)
 }
 
 async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Reply {

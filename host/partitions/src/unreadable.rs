@@ -2,6 +2,7 @@
 
 use ipu_api::ipupartition::IPUPartition;
 use ipu_runtime::api_client;
+use ipu_runtime::trimmed::Trimmed;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
@@ -15,9 +16,9 @@ use super::events;
 pub(super) async fn tell(context: &Context, object: &Guarded, error: &str) {
     let name = object.name_any();
     let kind = ApiResource::erase::<IPUPartition>(&());
-    let api = Api::<DynamicObject>::all_with(context.client.clone(), &kind);
+    let api = Api::<Trimmed<DynamicObject>>::all_with(context.client.clone(), &kind);
     let problem = match api_client::with_timeout(api.get_opt(&name)).await {
-        Ok(Some(found)) => problem(&found),
+        Ok(Some(Trimmed(found))) => problem(&found),
         // It is gone or readable meanwhile; the watch reports this, too.
         Ok(None) => None,
         Err(_) => Some(format!("it cannot be read: {error}")),

@@ -11,11 +11,13 @@ use ipu_api::uid::Uid;
 use ipu_runtime::api_client;
 use ipu_runtime::requests;
 use ipu_runtime::scope::Scope;
+use ipu_runtime::trimmed::Trimmed;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DynamicObject};
+use kube::api::Api;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 
+use super::lists::Metadata;
 use super::{SweepError, lists};
 
 /// An owner whose end the operator can determine.
@@ -64,7 +66,7 @@ impl Owner {
             Self::NativePod => ("the Pods that request IPUs", Some(NATIVE_POD_LABEL)),
             Self::Workload => ("the Workloads of Kueue, which own IPUPartitions", None),
         };
-        let all = Api::<DynamicObject>::all_with(client.clone(), &self.kind());
+        let all = Api::<Metadata>::all_with(client.clone(), &self.kind());
         match lists::uids(&all, labels).await {
             // Without Kueue there are none.
             Err(kube::Error::Api(status)) if status.code == 404 && self == Self::Workload => {
@@ -77,8 +79,8 @@ impl Owner {
     /// The UID of the object of this name.
     async fn uid(self, client: &Client, owner: &PartitionOwner) -> kube::Result<Option<String>> {
         let (client, kind) = (client.clone(), self.kind());
-        let all = Api::<DynamicObject>::namespaced_with(client, &owner.namespace, &kind);
-        let found = api_client::with_timeout(all.get_metadata_opt(&owner.name)).await?;
+        let all = Api::<Metadata>::namespaced_with(client, &owner.namespace, &kind);
+        let found = api_client::with_timeout(all.get_opt(&owner.name)).await?;
         Ok(found.and_then(|one| one.uid()))
     }
 }
@@ -154,7 +156,7 @@ pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<
         "deleting it, since its owner is gone"
     );
     let exactly = requests::delete(partition.uid(), partition.resource_version());
-    let api = Api::<IPUPartition>::all(client.clone());
+    let api = Api::<Trimmed<IPUPartition>>::all(client.clone());
     match api_client::with_timeout(api.delete(&name, &exactly)).await {
         Ok(_) => Ok(()),
         // Changed or gone meanwhile: the next sweep checks it again.

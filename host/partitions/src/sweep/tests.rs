@@ -49,7 +49,14 @@ fn partition(job: &str) -> Value {
     })
 }
 
-/// Two pages of IPUPartitions. `alive` and `young` have their jobs; `young` was made after the list.
+/// An object after a write of a client that claims a time which cannot be read.
+fn odd(mut object: Value) -> Value {
+    let late = json!({"manager": "somebody", "time": "9999-12-31T23:59:59Z"});
+    object["metadata"]["managedFields"] = json!([late]);
+    object
+}
+
+/// Two pages of IPUPartitions. `alive` and `young` have their jobs; `young` was made after the list. All are odd.
 fn answer(world: &mut World, method: &str, path: &str, query: &str) -> (u16, Value) {
     let is_next = query.contains("continue=next");
     let failed = |code: u16| {
@@ -68,18 +75,18 @@ fn answer(world: &mut World, method: &str, path: &str, query: &str) -> (u16, Val
             } else {
                 (vec!["alive", "young"], "next")
             };
-            let items: Vec<Value> = jobs.into_iter().map(partition).collect();
+            let items: Vec<Value> = jobs.into_iter().map(|job| odd(partition(job))).collect();
             (200, list(&json!({"continue": token}), &json!(items)))
         }
         ("GET", "ipujobs" | "pods" | "workloads") => {
-            let items = json!([{"metadata": {"name": "alive", "uid": "alive-uid"}}]);
-            (200, list(&json!({}), &items))
+            let alive = odd(json!({"metadata": {"name": "alive", "uid": "alive-uid"}}));
+            (200, list(&json!({}), &json!([alive])))
         }
         ("GET", "young") => (
             200,
-            json!({"metadata": {"name": "young", "uid": "young-uid"}}),
+            odd(json!({"metadata": {"name": "young", "uid": "young-uid"}})),
         ),
-        ("DELETE", "default.gone-0") => (200, json!({"kind": "Status", "status": "Success"})),
+        ("DELETE", "default.gone-0") => (200, odd(partition("gone"))),
         ("DELETE", "default.stuck-0") => failed(500),
         _ => failed(404),
     }
