@@ -122,6 +122,24 @@ impl VipuError {
         )
     }
 
+    /// Whether the controller cannot be reached, or did not answer the call in time. The next call may take as long.
+    pub fn is_unanswered(&self) -> bool {
+        match self {
+            VipuError::Unreachable(_) => true,
+            VipuError::OutcomeUnknown { source, .. } => {
+                source.source().is_some() || source.code() == Code::DeadlineExceeded
+            }
+            VipuError::Address(_)
+            | VipuError::UnlistedAddress { .. }
+            | VipuError::Auth(_)
+            | VipuError::Refused { .. }
+            | VipuError::Denied { .. }
+            | VipuError::OtherAccount
+            | VipuError::OtherPartition { .. }
+            | VipuError::Incomplete { .. } => false,
+        }
+    }
+
     /// Converts a status to an error.
     ///
     /// A status with a source comes from this side: the connection failed, or the call was aborted. A status without a
@@ -269,6 +287,7 @@ mod tests {
             let exhausted = number == 8;
             assert_eq!(error.is_exhausted(), exhausted, "{code:?}");
             assert_eq!(tells_exhausted(&error.reason()), exhausted, "{code:?}");
+            assert_eq!(error.is_unanswered(), number == 4, "{code:?}");
         }
     }
 
@@ -310,6 +329,7 @@ mod tests {
         status.set_source(Arc::new(std::io::Error::other("broken pipe")));
         let error = VipuError::from_status("CreatePartition", status);
         assert!(matches!(error, VipuError::OutcomeUnknown { .. }));
+        assert!(error.is_unanswered());
         assert_eq!(error.reason(), "CreatePartition got no answer: broken pipe");
     }
 
@@ -318,7 +338,7 @@ mod tests {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
         let error = VipuError::from_status("CreatePartition", status);
-        assert!(matches!(error, VipuError::Unreachable(_)));
+        assert!(matches!(error, VipuError::Unreachable(_)) && error.is_unanswered());
         assert_eq!(error.reason(), "it cannot be reached: connection refused");
     }
 }

@@ -17,8 +17,10 @@ use tower::{BoxError, service_fn};
 use vipu_client::controllers::KEY;
 use vipu_client::{Deadlines, Registry};
 
+use super::course::Task;
 use super::*;
 use crate::node_labels::node_labels;
+use crate::pod_users;
 use crate::watched::watched;
 
 /// Requests to the fake API server, and the number of expired tokens that it still reports.
@@ -179,6 +181,28 @@ fn users_of_a_partition_are_counted_right_before_its_removal() {
         "delete object, count idle, remove idle, count used, count unread, count last, remove last";
     assert_eq!(done.join(", "), expected);
     assert_eq!(course.into_errors(), ["no list", "no answer"]);
+}
+
+#[test]
+fn a_controller_that_does_not_answer_a_removal_is_left_to_the_next_sweep() {
+    let due = [("pod1", "a"), ("pod2", "b"), ("pod1", "c"), ("pod2", "d")];
+    let due = due.map(|(controller, id)| (controller.to_owned(), id.to_owned()));
+    let mut course = Course::<(), ()>::new([], due.to_vec());
+    let mut removed = Vec::new();
+    while let Some(task) = course.next() {
+        match task {
+            Task::Delete(()) => {}
+            Task::Count(partition) => course.counted(partition, 0),
+            Task::Remove(partition) => {
+                removed.push(partition.1.clone());
+                if partition.0 == "pod1" {
+                    course.unanswered(partition);
+                }
+            }
+        }
+    }
+    assert_eq!(removed, ["a", "b", "d"]);
+    assert_eq!(course.take_unanswered(), due[..1]);
 }
 
 #[tokio::test]
