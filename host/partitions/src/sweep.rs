@@ -66,6 +66,9 @@ pub enum SweepError {
     /// The Pods that use a partition could not be listed.
     #[error("failed to check whether Pods use a partition without an owner")]
     Users(#[source] ListPodsError),
+    /// This replica did not renew its leadership in time: another one may lead.
+    #[error("failed to continue, since another replica may lead by now")]
+    NotLeading,
 }
 
 /// Sweeps at the start and then periodically, until `stop`. After it has found a suspect, it sweeps again at the end of
@@ -158,6 +161,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     let executor = Executor {
         client: &context.client,
         pool: &context.pool,
+        leadership: &context.leadership,
         released: &context.released,
     };
     executor.run(&found, &mut course).await;

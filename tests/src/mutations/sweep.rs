@@ -44,6 +44,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: SWEEP_TESTS,
     },
     Mutation {
+        name: "a sweep continues after the leadership has expired",
+        file: "host/partitions/src/sweep/executor.rs",
+        text: "if !self.leadership.is_valid() {",
+        instead: "if !self.leadership.is_valid() && found.is_empty() {",
+        found_by: SWEEP_TESTS,
+    },
+    Mutation {
         name: "a list with an expired token is abandoned",
         file: "host/partitions/src/sweep/lists.rs",
         text: "if status.code == 410 && beginnings < BEGINNINGS => {",

@@ -1,6 +1,7 @@
-//! Performs the tasks of a sweep.
+//! Performs the tasks of a sweep, as long as the replica leads.
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_runtime::lease::Leadership;
 use kube::Client;
 use tokio::sync::Notify;
 
@@ -14,14 +15,20 @@ use crate::pod_users;
 pub(super) struct Executor<'a> {
     pub(super) client: &'a Client,
     pub(super) pool: &'a ControllerPool,
+    /// The leadership of this replica. It may expire during a sweep.
+    pub(super) leadership: &'a Leadership,
     /// Notified after a release of IPUs.
     pub(super) released: &'a Notify,
 }
 
 impl Executor<'_> {
-    /// Performs all tasks, in order. `found` are the partitions on the controllers.
+    /// Performs the tasks in order. `found` are the partitions on the controllers.
     pub(super) async fn run(&self, found: &[Found], course: &mut Course<IPUPartition, SweepError>) {
         while let Some(task) = course.next() {
+            if !self.leadership.is_valid() {
+                course.failed(SweepError::NotLeading);
+                return;
+            }
             if let Err(error) = self.perform(found, task, course).await {
                 course.failed(error);
             }

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex};
 use http::{Request, Response};
 use ipu_api::uid::Uid;
 use ipu_policies::namespace_usage::namespaces;
+use ipu_runtime::lease::Leadership;
 use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tower::{BoxError, service_fn};
 use vipu_client::controllers::KEY;
 use vipu_client::{Deadlines, Registry};
@@ -203,6 +205,31 @@ fn a_controller_that_does_not_answer_a_removal_is_left_to_the_next_sweep() {
     }
     assert_eq!(removed, ["a", "b", "d"]);
     assert_eq!(course.take_unanswered(), due[..1]);
+}
+
+#[tokio::test]
+async fn a_replica_that_may_not_lead_any_more_deletes_and_removes_nothing() {
+    let world = Arc::new(Mutex::new(World::default()));
+    let (client, pool) = (client(&world), pool(&world).await);
+    let orphan = Found {
+        controller: Arc::new(pool.controllers().remove(0)),
+        id: "p-orphan".to_owned(),
+        is_in_error: false,
+    };
+    let ownerless = serde_json::from_value(partition("gone")).unwrap();
+    let mut course = Course::new([Ok(vec![ownerless])], Vec::new());
+    let (name, id) = orphan.key();
+    course.counted((name.to_owned(), id.to_owned()), 0);
+    let executor = Executor {
+        client: &client,
+        pool: &pool,
+        leadership: &Leadership::until(tokio::time::Instant::now()),
+        released: &Notify::new(),
+    };
+    executor.run(&[orphan], &mut course).await;
+    assert_eq!(world.lock().unwrap().asked, [""; 0]);
+    let errors = course.into_errors();
+    assert!(matches!(errors[..], [SweepError::NotLeading]), "{errors:?}");
 }
 
 #[tokio::test]
