@@ -121,13 +121,13 @@ impl Brief {
         self.is_deleted
     }
 
-    fn unreadable() -> Self {
+    fn unreadable(uid: Uid, held: Box<[Allocation]>) -> Self {
         Self {
-            uid: Uid::default(),
+            uid,
             phase: None,
             controller: None,
             namespace: None,
-            held: Box::default(),
+            held,
             state_unknown: None,
             is_in_gang: false,
             sibling: Sibling::default(),
@@ -156,8 +156,7 @@ impl Cache {
         } = self;
         let name = |object: &Guarded| Some(object.name_any().into());
         let changes = store.apply_event(event, name, |name, object, known| {
-            let held = known.get(name).map(Known::held);
-            let kept = kept(object, held.unwrap_or_default(), (compressor, words), now);
+            let kept = kept(object, known.get(name), (compressor, words), now);
             Some(Known::Mine(Box::new(kept)))
         });
         self.changes += u64::from(is_complete);
@@ -301,6 +300,13 @@ impl Known {
         }
     }
 
+    fn uid(&self) -> Uid {
+        match self {
+            Self::Mine(kept) => kept.brief.uid,
+            Self::OfOther(other) => other.uid,
+        }
+    }
+
     fn held(&self) -> &[Allocation] {
         match self {
             Self::Mine(kept) => &kept.brief.held,
@@ -315,10 +321,10 @@ fn mine<'a>(
     objects.filter_map(|(name, known)| Some((name, known.mine()?)))
 }
 
-/// The entry of an object with the allocations `held` before.
+/// The entry of an object. `known` had its name before.
 fn kept(
     object: Guarded,
-    held: &[Allocation],
+    known: Option<&Known>,
     (compressor, words): (&mut ObjectCompressor, &mut Interned<str>),
     now: Timestamp,
 ) -> Kept {
@@ -330,15 +336,17 @@ fn kept(
                 .then(|| Box::new(queue::entry(&partition, now))),
             whole: Whole::Readable(compressor.compress(&partition)),
         },
-        // Its allocations cannot be read any more, and are still held.
-        Err(invalid) => Kept {
-            brief: Brief {
-                held: held.into(),
-                ..Brief::unreadable()
-            },
-            queue_entry: None,
-            whole: Whole::Unreadable(Box::new(invalid)),
-        },
+        Err(invalid) => {
+            let uid = Uid::of(invalid.metadata.uid.as_deref().unwrap_or_default());
+            // Its allocations cannot be read any more, and are still held: not those of another object of its name.
+            let known = known.filter(|known| known.uid() == uid);
+            let held = known.map(Known::held).unwrap_or_default();
+            Kept {
+                brief: Brief::unreadable(uid, held.into()),
+                queue_entry: None,
+                whole: Whole::Unreadable(Box::new(invalid)),
+            }
+        }
     }
 }
 
