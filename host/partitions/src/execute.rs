@@ -269,12 +269,16 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
             // From now on, the controller may list the partition: it must not count twice.
             let _requested = context.pool.requests(controller, id, spec.ipus);
             context.queue_state.requests().requested(Uid::of(&uid));
-            client.create(&request).await
+            let result = client.create(&request).await;
+            if result.is_ok() {
+                // Before the request ends, so that its IPUs are never free.
+                context.pool.took(controller, id, spec.ipus);
+            }
+            result
         }
         Err(error) => Err(error),
     };
     let Err(error) = result else {
-        context.pool.took(controller, id, spec.ipus);
         context.queue_state.served(&uid);
         return Reply::Done;
     };
