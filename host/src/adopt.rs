@@ -52,15 +52,15 @@ pub enum AdoptError {
     )]
     OwnSummary(String),
     /// The contents of an IPUPartition are unreadable.
-    #[error("IPUPartition {0} cannot be read, and may hold anything; correct or delete it first")]
+    #[error(
+        "IPUPartition {0} cannot be read, and may list any partition; correct or delete it first"
+    )]
     Unreadable(String),
     /// An option about V-IPU controllers cannot be applied.
     #[error("failed to read the certificates or credentials for V-IPU controllers")]
     Access(#[from] AuthError),
     /// Some partitions were not adopted. The lines before name them and the reasons.
-    #[error(
-        "{0} partitions were not adopted as planned; run this again to see what became of them"
-    )]
+    #[error("{0} partitions were not adopted as planned; run the command again to see their state")]
     Incomplete(usize),
     /// The plan cannot be printed.
     #[error("failed to write to standard output")]
@@ -203,7 +203,7 @@ async fn adopt(client: &Client, id: &str, adoption: &Adoption) -> Result<(), Str
     match written {
         Ok(_) => Ok(()),
         Err(error) => Err(format!(
-            "NOT adopted, since it could not be written down ({error})"
+            "NOT adopted, because the write of the IPUPartition failed ({error})"
         )),
     }
 }

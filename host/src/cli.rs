@@ -25,11 +25,11 @@ pub enum Task {
     Controller(Box<ControllerOptions>),
     /// Create the requested partitions, and answer users over REST.
     VipuProxy(Box<ProxyArguments>),
-    /// Run one small job to its end as a user would, or say what holds it up.
+    /// Run one small job to its end, or print why it does not complete.
     Verify(VerifyOptions),
-    /// Gather what a report of a bug needs, without secrets, into one archive.
+    /// Collect the data for a bug report, without secrets, in one archive.
     SupportBundle(SupportOptions),
-    /// Give jobs that live the partitions that Graphcore's operator made for them.
+    /// Assign the partitions that Graphcore's operator created to the jobs that have not ended.
     Adopt(Box<AdoptArguments>),
     /// Tools for the authors of policies.
     Policy(PolicyArgs),

@@ -70,10 +70,10 @@ pub fn vipu_proxy() -> Vec<Item> {
         2 * (REST.connections.total * QUERY_MAX + SECURE_REST.connections.total * CREATE_MAX);
     vec![
         ("at rest", IDLE),
-        ("bodies of the REST", bodies),
-        ("requests of the REST", requests * REST_REQUEST),
+        ("bodies of REST requests", bodies),
+        ("REST requests in progress", requests * REST_REQUEST),
         // Other replies have kilobytes, which are part of the idle process.
-        ("replies of 256 V-IPU controllers that lie", replies::MOST),
+        ("false replies of 256 V-IPU controllers", replies::MOST),
         ("connections", connections(&[REST, SECURE_REST, PROBES])),
         ("sockets", sockets(&[REST, SECURE_REST, PROBES])),
         ("guests", guests()),

@@ -1,4 +1,4 @@
-//! `ipu-operator support-bundle`: gathers what a report of a bug needs, without secrets, into one archive.
+//! `ipu-operator support-bundle`: collects the data for a bug report, without secrets, in one archive.
 
 mod archive;
 mod bundle;
@@ -59,7 +59,7 @@ pub struct SupportOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum SupportError {
     /// A name cannot be one.
-    #[error("--{option} {value}: Kubernetes takes no such name; give that of your release")]
+    #[error("--{option} {value} is not a valid name in Kubernetes; give the name of your release")]
     Name {
         /// The option.
         option: &'static str,
@@ -71,7 +71,7 @@ pub enum SupportError {
     Write(PathBuf, #[source] io::Error),
 }
 
-/// Collects the bundle and writes it. The bundle names what could not be read. Returns a line for users.
+/// Collects the bundle and writes it. The bundle lists each failed read. Returns a line for users.
 pub async fn run(client: Client, options: &SupportOptions) -> Result<String, SupportError> {
     check_names(options)?;
     let contents = gather(client, options).await;
@@ -80,8 +80,8 @@ pub async fn run(client: Client, options: &SupportOptions) -> Result<String, Sup
     written.map_err(|source| SupportError::Write(options.output.clone(), source))?;
     let output = options.output.display();
     Ok(format!(
-        "{output}: {files} files; {missing} things could not be read, and errors.txt in it says why. Look \
-         through it before you pass it on"
+        "{output}: {files} files; {missing} reads failed, and errors.txt in the archive lists them. Review \
+         the archive before you share it"
     ))
 }
 

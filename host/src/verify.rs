@@ -1,4 +1,4 @@
-//! `ipu-operator verify`: runs one small job to its end as a user would, or reports what blocks it.
+//! `ipu-operator verify`: runs one small job to its end, or reports why it does not complete.
 
 mod job;
 

@@ -162,7 +162,7 @@ async fn what_the_child_finds_invalid_is_refused_in_its_words() {
     let reason = fixture.refused(b"<html>404</html>".to_vec()).await;
     for part in [
         "the compiling process ended with exit status: 1",
-        "no valid component",
+        "not a valid component",
     ] {
         assert!(reason.contains(part), "{part}: {reason}");
     }

@@ -249,7 +249,7 @@ async fn objects_of_other_owners_are_named_and_never_changed() {
     fixture.start();
     fixture.submit(&single("web")).await;
     fixture.partition_ready(0).await;
-    let wanted = "Pod web-worker-0 exists and belongs to nobody that it names";
+    let wanted = "Pod web-worker-0 exists and belongs to no controller";
     fixture.row("web", "Pending 0 1", wanted).await;
     let found = fixture.pods().get("web-worker-0").await.unwrap();
     assert_eq!(found.uid(), made.uid());

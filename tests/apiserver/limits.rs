@@ -121,7 +121,7 @@ async fn the_end_of_a_job_that_cannot_be_read_any_more_is_seen() {
         .row(
             "mpi",
             "Running 1 1",
-            "nothing more is made for the job: spec.restartPolicy.type",
+            "the operator creates no more objects for the job: spec.restartPolicy.type",
         )
         .await;
     fixture.kill().await;

@@ -59,6 +59,6 @@ async fn without_a_controller_it_says_so() {
     let fixture = JobFixture::new("verify-alone").await;
     let (_, ended) = verify(&fixture, 2).await.unwrap();
     let error = ended.unwrap_err().to_string();
-    assert!(error.contains("has not looked at it yet"), "{error}");
+    assert!(error.contains("has not reconciled it yet"), "{error}");
     fixture.once_gone("verify").await;
 }

@@ -94,19 +94,19 @@ fn lies(content: &Content) -> Vec<(String, String, Lie, String)> {
             format!("@{digest}"),
             digest.clone(),
             Box::new(|| "{}".into_response()),
-            format!("and {digest} was requested as the manifest {digest}"),
+            format!("but {digest} was requested as the manifest {digest}"),
         ),
         (
             ":1".into(),
             "manifests/1".into(),
             Box::new(move || headed.clone().into_response()),
-            format!("answers with {digest}, and sha256:0000"),
+            format!("answers with {digest}, but sha256:0000"),
         ),
         (
             ":1".into(),
             blob.clone(),
             Box::new(move || turned.clone().into_response()),
-            "changes what it stores".into(),
+            "changes its content".into(),
         ),
         (
             ":1".into(),
@@ -193,7 +193,7 @@ async fn the_error_of_a_registry_is_reported_in_short() {
         (
             StatusCode::FORBIDDEN,
             "no",
-            "does not let anybody without credentials have the manifest 1 (SOME no)",
+            "denies clients without credentials access to the manifest 1 (SOME no)",
         ),
         (
             StatusCode::TOO_MANY_REQUESTS,
@@ -239,7 +239,7 @@ async fn user_and_password_are_sent_only_to_the_registry_and_only_after_its_chal
 
     let error = fetched(&fake, ":1", Access::default()).await.unwrap_err();
     assert!(
-        error.contains("does not let anybody without credentials have"),
+        error.contains("denies clients without credentials access to"),
         "{error}"
     );
 }
@@ -251,7 +251,7 @@ async fn another_host_that_asks_for_credentials_gets_none() {
     let fake = Fake::start(move |_| Some(moved(&to))).await;
     let error = fetched(&fake, ":1", user()).await.unwrap_err();
     assert!(
-        error.contains("does not let the user \"team\" have the manifest 1"),
+        error.contains("denies the user \"team\" access to the manifest 1"),
         "{error}"
     );
     assert!(
@@ -316,15 +316,15 @@ async fn a_token_server_without_a_token_is_an_error() {
     for (answer, words) in [
         (
             (|| "{}".into_response()) as fn() -> Response,
-            "gave an answer without a token",
+            "contains no token",
         ),
         (
             || Json(json!({"token": "a\nb"})).into_response(),
-            "gave an answer without a token",
+            "contains no token",
         ),
         (
             || Json(json!({"token": "bad"})).into_response(),
-            "does not let the user \"team\" have",
+            "denies the user \"team\" access to",
         ),
         (endless, "more than 65536 bytes for a token"),
         (|| moved("http://127.0.0.1:1/"), "answered 307"),
@@ -336,7 +336,7 @@ async fn a_token_server_without_a_token_is_an_error() {
     let fake = Fake::start(|_| Some(challenged("Negotiate"))).await;
     let error = fetched(&fake, ":1", user()).await.unwrap_err();
     assert!(
-        error.contains("in a manner other than Basic and Bearer"),
+        error.contains("an authentication scheme other than Basic and Bearer"),
         "{error}"
     );
 }

@@ -36,12 +36,17 @@ const IN_DOCUMENTS: [(&str, &str); 20] = [
 
 /// Parts of sentences, in any file that users read, in the same way: documents, manifests, the contract, and the Rust files
 /// that descriptions and messages come from.
-const IN_SENTENCES: [(&str, &str); 9] = [
+const IN_SENTENCES: [(&str, &str); 14] = [
     ("answers every rule", "returns all violations"),
-    ("how it is tried", "options of mode Shadow"),
+    ("has the last word", "is read again"),
     ("how a guest is tried", "options of mode Shadow"),
+    ("how it is tried", "options of mode Shadow"),
     ("it may know", "the data that it gets"),
     ("nothing new is made", "gets no new partitions"),
+    ("something else than", "something other than"),
+    ("stand together", "are adjacent"),
+    ("stood together", "were adjacent"),
+    ("take it off", "remove it"),
     ("what became of a policy", "state of a policy"),
     ("where a text in pem stands", "source of a text in PEM"),
     ("where it stands", "phase, state"),
@@ -49,17 +54,22 @@ const IN_SENTENCES: [(&str, &str); 9] = [
 ];
 
 /// Words of comments and texts in Rust files, in the same way.
-const IN_SOURCES: [(&str, &str); 14] = [
+const IN_SOURCES: [(&str, &str); 19] = [
+    ("come to rest", "end"),
+    ("comes to rest", "ends"),
     ("elder", "earlier request"),
     ("elders", "earlier requests"),
+    ("for people", "for users"),
     ("given back", "released"),
     ("gives back", "releases"),
+    ("goes once", "is removed when"),
     ("had room", "had free capacity"),
     ("has room", "has free capacity"),
     ("have room", "have free capacity"),
     ("line-up", "active set"),
     ("mended", "fixed"),
     ("no room", "no free capacity"),
+    ("nothing more is made", "creates no more objects"),
     ("quota back", "release quota"),
     ("the lab", "the harness"),
     ("weather", "fault rates"),

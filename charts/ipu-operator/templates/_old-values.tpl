@@ -76,7 +76,7 @@ is installed by itself, one that it does not know is a mistake.
 {{- end -}}
 {{- end -}}
 
-{{/* One line for each old value that was given: `- <name>: <what became of it>`. */}}
+{{/* One line for each old value that is set: `- <name>: <its effect>`. */}}
 {{- define "ipu-operator.oldValues" -}}
 {{- $values := .Values -}}
 {{- $old := .Files.Get "old-values.yaml" | fromYaml -}}

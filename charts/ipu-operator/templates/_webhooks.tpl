@@ -64,7 +64,7 @@ annotations:
 {{- $served := include "ipu-operator.watchNamespaces" . | fromJsonArray -}}
 {{- range $given -}}
 {{- if and $served (not (has . $served)) -}}
-{{- printf "admissionWebhooks.scope names %q, which watchNamespaces does not: another release may serve that namespace. Take it off the one list, or put it on the other." . | fail -}}
+{{- printf "admissionWebhooks.scope names %q, which watchNamespaces does not: another release may serve that namespace. Remove it from admissionWebhooks.scope, or add it to watchNamespaces." . | fail -}}
 {{- end -}}
 {{- end -}}
 {{- $given | default $served | toJson -}}

@@ -301,9 +301,9 @@ impl Intake {
     pub(super) fn log_malformed(&self, refusal: Refusal) -> Refusal {
         let Refusal(status, text) = &refusal;
         if self.malformed_log.check(&()).is_ok() {
-            warn!(%status, text, "a call of the webhooks was no admission review");
+            warn!(%status, text, "a request to the webhooks is not an AdmissionReview");
         } else {
-            debug!(%status, text, "a call of the webhooks was no admission review");
+            debug!(%status, text, "a request to the webhooks is not an AdmissionReview");
         }
         refusal
     }

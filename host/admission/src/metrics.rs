@@ -50,7 +50,7 @@ impl Admission {
     pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "admission_duration",
-            "How long a webhook took to answer, by what it answered",
+            "Time that a webhook took to answer, by webhook and verdict",
             Unit::Seconds,
             self.durations.clone(),
         );

@@ -27,7 +27,7 @@ pub(super) struct BenchArgs {
     /// Folder of the built-in components.
     #[arg(long, env = "IPU_OPERATOR_GUESTS_DIR", default_value = "/guests")]
     guests_dir: PathBuf,
-    /// File with the request, as of `policy run`; by default the one that policies are tried on.
+    /// File with the request, as of `policy run`; by default the sample request of `policy check`.
     #[arg(long)]
     request: Option<PathBuf>,
     /// Settings for both, as a JSON object.

@@ -11,7 +11,7 @@ use ipu_guest_host::policy_request::{Answer, PlacementRequest, PolicyRequest, Re
 use ipu_guest_host::{GuestError, serial_walk};
 
 /// Error of an answer of another world than its request.
-const WRONG_WORLD: &str = "it answers another question";
+const WRONG_WORLD: &str = "the answer is of another world than the request";
 
 /// The verdict of the host on an answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -70,8 +70,8 @@ fn admitted(admission: &Review, answer: &Result<Answer, GuestError>) -> HostVerd
     let request = admission_request(admission);
     if !request.needs_policies() {
         return HostVerdict::NotAsked {
-            reason: "the operator asks no policy about an object that is being deleted, nor about \
-                     an update that leaves the spec as it was",
+            reason: "the operator calls no policy for an object that is being deleted, or for \
+                     an update that does not change the spec",
         };
     }
     let decision = match answer {

@@ -58,34 +58,34 @@ pub struct PolicyArgs {
 /// The subcommands.
 #[derive(Subcommand, Clone, Debug)]
 enum PolicyCommand {
-    /// Begin a policy: a folder with a contract, a decision, tests and cases.
+    /// Create a project: a folder with the contract, a decision, tests and cases.
     New(new::NewArgs),
     /// Check a file as the operator would: world, imports, and an answer to a sample request.
     Check(check::CheckArgs),
-    /// Print what a file imports and exports, also of one that the operator would refuse.
+    /// Print the imports and exports of a file, even if the operator would refuse it.
     Inspect(inspect::InspectArgs),
-    /// Ask it one request, and print the answer and what the operator would make of it.
+    /// Run one request, and print the answer of the component and the verdict of the operator.
     Run(run::RunArgs),
-    /// Run a folder of cases, and fail where one does.
+    /// Run a folder of cases, and fail if one of them fails.
     Test(test::TestArgs),
-    /// Measure what a call takes, beside the built-in component or another one.
+    /// Measure the calls of a component, beside those of the built-in one or of another one.
     Bench(bench::BenchArgs),
-    /// Write down what a live operator asks its guests, and what they answer, without the values of
+    /// Record the requests of a running operator to its guests, and their answers, without the values of
     /// environment variables (run in the operator's container).
     Record(record::RecordArgs),
-    /// Ask two components the same recorded requests, and print what would have differed.
+    /// Run recorded requests with two components, and print the answers that differ.
     Replay(replay::ReplayArgs),
-    /// Replay jobs in virtual time with placement policies, and print what each of them reaches.
+    /// Replay jobs in virtual time with placement policies, and print the results of each of them.
     Evaluate(evaluate::EvaluateArgs),
-    /// Print what one component imports and exports that another does not.
+    /// Print the imports and exports in which two components differ.
     Diff(diff::DiffArgs),
-    /// Put a component into an OCI registry, and print what an IPUPolicy says to load it.
+    /// Push a component to an OCI registry, and print the fields of an IPUPolicy that loads it.
     Push(push::PushArgs),
-    /// Get a component out of an OCI registry, also only where it is signed.
+    /// Pull a component from an OCI registry. With --key, only if it is signed.
     Pull(pull::PullArgs),
-    /// Turn a core module, as compilers make them, into a component.
+    /// Convert the core module of a compiler to a component.
     Componentize(componentize::ComponentizeArgs),
-    /// Print the plug-in contract that policies are written against (WIT).
+    /// Print the contract of guests (WIT).
     Contract,
     /// Compile a component into a folder of compiled modules, within limits (run by the operator).
     #[command(hide = true)]

@@ -1,4 +1,4 @@
-//! `policy pull`: gets a component out of an OCI registry.
+//! `policy pull`: pulls a component from an OCI registry.
 
 use std::io;
 use std::path::PathBuf;

@@ -33,7 +33,7 @@ pub(super) struct RegistryArgs {
     /// Certificates (PEM) of the CAs for the registry, instead of the public ones.
     #[arg(long)]
     ca_file: Option<PathBuf>,
-    /// Speak with the registry without TLS.
+    /// Connect to the registry without TLS.
     #[arg(long, conflicts_with = "ca_file")]
     plain_http: bool,
 }
@@ -51,7 +51,7 @@ pub enum RegistryCliError {
     #[error("failed to start the asynchronous runtime")]
     Runtime(#[source] io::Error),
     /// It took too long.
-    #[error("the registry was not done within {} s", LONGEST.as_secs())]
+    #[error("the operation in the registry did not end within {} s; try again", LONGEST.as_secs())]
     Late,
     /// The manifest of the reference does not contain this component.
     #[error(

@@ -22,7 +22,7 @@ pub(super) struct RunArgs {
     file: PathBuf,
     /// File with the request, JSON or YAML: {operation, object, oldObject} or an AdmissionReview for
     /// defaulting and validation, {request, controllers, attempts} for placement. Without it, the
-    /// request that the operator tries policies on.
+    /// sample request of `policy check`.
     #[arg(long)]
     request: Option<PathBuf>,
     /// The world that it should implement; by default the one that its exports show.

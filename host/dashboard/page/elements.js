@@ -11,7 +11,7 @@ export const STATES = {
   releasing: ['-', 'releasing', 'releasing: the partition is being removed'],
   error: ['!', 'error', 'error'],
   others: ['o', 'others', 'in partitions that the operator has not created'],
-  unknown: ['?', 'unknown', 'unknown: the V-IPU controller does not answer, or the API does not say'],
+  unknown: ['?', 'unknown', 'unknown: the V-IPU controller does not answer, or the status does not contain the state'],
   waiting: ['w', 'waiting', 'waiting for free IPUs'],
   rejected: ['x', 'rejected', 'rejected: no V-IPU controller can ever create it'],
 };

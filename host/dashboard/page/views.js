@@ -94,8 +94,8 @@ function blocked(read) {
   const rows = read.rows.map((one) => [`${one.namespace}/${one.name}`, one.reason, age(one.since), one.message]);
   const more = read.total - read.rows.length;
   const columns = [['IPUJob', false], ['Reason', false], ['Since', true], ['Message', false]];
-  return [table('IPUJobs that wait for something else than IPUs', columns, rows),
-    more > 0 ? make('p', {}, `${plural(more, 'more job waits', 'more jobs wait')} for something else.`) : null];
+  return [table('IPUJobs that wait for something other than IPUs', columns, rows),
+    more > 0 ? make('p', {}, `${plural(more, 'more job waits', 'more jobs wait')} for something other than IPUs.`) : null];
 }
 
 function drawQueue(read) {
@@ -179,7 +179,7 @@ async function drawGoodput(read, _, signal) {
   return {
     told: `${hours(allocated)} of ${hours(read.totalSeconds)} IPU-hours in partitions, ${hours(read.allocated.running)} running`,
     parts: [kubectl('kubectl ipu goodput --since 24h --by namespace'), lacks(read.notShown),
-      make('p', {}, 'Goodput is the share of IPU-hours in partitions during which a Pod of the owner was ready. It says nothing of what the IPUs compute.'),
+      make('p', {}, 'Goodput is the share of IPU-hours in partitions during which a Pod of the owner was ready. It says nothing about what the IPUs compute.'),
       table('IPU-hours in partitions, those with the most first', columns, rows), pages(read),
       namespace() ? null : table('IPU-hours in no partition of the operator', [['State', false], ['IPU-hours', true], ['Share of all', true]], free),
       make('h3', {}, 'The last 24 hours'), strip(past.hours)],

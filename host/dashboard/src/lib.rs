@@ -1,5 +1,5 @@
 //! `kubectl ipu dashboard`: a page on localhost that shows where the IPUs of a cluster are, with the kubeconfig and the
-//! rights of its user. It needs no server of the operator, and nothing of the internet.
+//! rights of its user. It needs no server of the operator, and nothing from the internet.
 //!
 //! Entry points:
 //! - [`run`] serves the page until Ctrl-C. [`options`] are its options.

@@ -47,7 +47,7 @@ pub enum Unit {
 pub struct Figure {
     /// Its name, for programs.
     pub name: &'static str,
-    /// Its name, for people.
+    /// Its name, for users.
     #[serde(skip)]
     pub label: &'static str,
     /// Its unit.

@@ -105,7 +105,7 @@ impl Pool {
         each.sum()
     }
 
-    /// Returns the same if all free IPUs of the controllers stood together: a bound that no policy can pass.
+    /// Returns the same if all free IPUs of the controllers were adjacent: a bound that no policy can pass.
     pub(crate) fn least_fragmentation(&self, mix: &[(u32, f64)]) -> f64 {
         let free: u32 = self.buddies.iter().map(Buddy::free).sum();
         let each = mix

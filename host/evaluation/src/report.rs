@@ -68,7 +68,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// Returns the report as a table for people.
+    /// Returns the report as a table for users.
     pub fn table(&self) -> String {
         let mut text = self.head();
         let first = self.policies.first().into_iter();

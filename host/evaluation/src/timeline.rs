@@ -13,7 +13,7 @@ pub struct Point {
     pub waiting: u64,
     /// Free IPUs that a partition of the mix cannot use.
     pub fragmentation: f64,
-    /// The same if all free IPUs stood together.
+    /// The same if all free IPUs were adjacent.
     pub least_fragmentation: f64,
 }
 

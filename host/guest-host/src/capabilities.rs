@@ -110,7 +110,7 @@ pub enum CapabilitiesError {
     #[error("it is a WIT package in binary form: a contract, with no code that could be called")]
     Contract,
     /// The component is invalid, or WIT cannot express it.
-    #[error("the file is no valid component")]
+    #[error("the file is not a valid component")]
     Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
@@ -191,14 +191,14 @@ fn import(name: String) -> Import {
     let why = match (allowed, unversioned(&name)) {
         (true, "ipu:policy/logging") => "writes to the operator's log",
         (true, "ipu:policy/types") => "defines the types of requests and answers",
-        (true, _) => "is answered by an empty one: no files, no network, no environment",
+        (true, _) => "has an empty implementation: no files, no network, no environment",
         (false, other) if other.starts_with("ipu:policy/") => {
             "is of another version of the contract; `ipu-operator policy contract` prints this one"
         }
         (false, other) if other.starts_with("wasi:") => {
-            "is not among what the operator answers; leave out the code that needs it"
+            "is not supported by the operator; remove the code that needs it"
         }
-        (false, _) => "is nothing that the operator has; leave out the code that needs it",
+        (false, _) => "is unknown to the operator; remove the code that needs it",
     };
     Import {
         name,
@@ -317,7 +317,7 @@ mod tests {
             ("héhéhéhéhéhéhéhé".as_bytes(), "text and not WebAssembly"),
             (b"\x7fELF\x02\x01\x01\0", "it begins with [7f, 45, 4c, 46"),
             (CORE_MODULE, "`ipu-operator policy componentize`"),
-            (b"\0asm\x0d\0\x01\0\xff\xff", "no valid component"),
+            (b"\0asm\x0d\0\x01\0\xff\xff", "not a valid component"),
         ];
         for (bytes, expected) in cases {
             let error = capabilities(bytes).unwrap_err().to_string();
@@ -341,7 +341,7 @@ mod tests {
         let (allowed, refused): (Vec<_>, Vec<_>) = marks.into_iter().partition(|(ok, _)| *ok);
         assert_eq!(allowed, [(true, "writes to the operator's log")]);
         assert_eq!(refused.len(), 3);
-        for (part, (_, why)) in ["another version", "among what", "nothing that"]
+        for (part, (_, why)) in ["another version", "not supported", "is unknown"]
             .iter()
             .zip(refused)
         {

@@ -34,7 +34,7 @@ const NO_MEMORY: [&str; 2] = ["memory allocation of ", "Cannot allocate memory"]
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// The bytes are not a valid component.
-    #[error("the bytes are no valid component")]
+    #[error("the file is not a valid component")]
     Invalid(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The engine of the compiling process cannot be created.
     #[error("failed to prepare the compiler")]
@@ -64,7 +64,7 @@ pub enum CompileError {
         limit: u64,
     },
     /// The code cannot be loaded.
-    #[error("failed to load what the compiling process made of it")]
+    #[error("failed to load the output of the compiling process")]
     Load(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The code does not fit into the memory of loaded modules.
     #[error(transparent)]

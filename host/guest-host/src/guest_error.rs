@@ -17,18 +17,18 @@ pub enum GuestError {
     #[error("the policy is not ready: {0}")]
     NotReady(String),
     /// The evaluation of `spec.match` failed.
-    #[error("it cannot be said whether the policy is to be asked: {0}")]
+    #[error("failed to evaluate spec.match of the policy: {0}")]
     MatchFailed(String),
     /// All policies of the request together exceeded its time.
     #[error(
-        "the {0:?} that all policies of a request have together were over before this one answered, \
-         though it may not have been slow itself"
+        "the time limit of {0:?} for all policies of a request ended before this policy answered; \
+         another policy may be the slow one"
     )]
     OutOfTime(std::time::Duration),
     /// No permit was free within the timeout.
     #[error(
-        "the {hook} policy is busy: as many of its calls as may run at once did not end within \
-         {waited:?}"
+        "the {hook} policy is busy: none of its permits for calls became free within {waited:?}; \
+         try again"
     )]
     Busy {
         /// The hook.
@@ -41,8 +41,8 @@ pub enum GuestError {
     Deadline(std::time::Duration),
     /// The call got too little CPU time.
     #[error(
-        "the policy did not answer in time, and ran for much less than its deadline of {deadline:?}, since others had the \
-         processor"
+        "the policy did not answer in time: it got much less CPU time than its deadline of {deadline:?}, because the \
+         process lacks CPU"
     )]
     Starved {
         /// The deadline, in CPU time.
@@ -52,13 +52,15 @@ pub enum GuestError {
         source: Starved,
     },
     /// The call exceeded its memory limit.
-    #[error("the policy asked for more than it may have")]
+    #[error("the policy exceeded its memory limit")]
     Memory(#[source] OverLimit),
     /// The guest trapped.
     #[error("the policy trapped: {0}")]
     Trap(Trap),
     /// The guest called an unsupported function of WASI.
-    #[error("the policy has no files, no network and no way out")]
+    #[error(
+        "the policy called an unsupported WASI function: policies have no files, network or exit"
+    )]
     UnsupportedWasi(#[source] UnsupportedWasi),
     /// The answer exceeded its limit.
     #[error("the policy's answer has {size} bytes, more than the {limit} allowed")]

@@ -53,10 +53,10 @@ pub enum LoadError {
     #[error("failed to wait for it to load")]
     Panicked(#[source] ipu_runtime::panics::Panicked),
     /// It refuses its settings, or failed on them.
-    #[error("it failed when it was asked about its settings")]
+    #[error("its function validate-settings failed")]
     Settings(#[source] GuestError),
     /// It failed on a sample request.
-    #[error("it failed when it was tried on a sample request")]
+    #[error("it failed on a sample request")]
     Test(#[source] GuestError),
 }
 

@@ -121,13 +121,13 @@ impl Jobs {
     pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
             "job_time_to_partition",
-            "How long after its creation a job first had all its partitions",
+            "Time from the creation of a job until all of its partitions were ready for the first time",
             Unit::Seconds,
             self.to_partition.clone(),
         );
         registry.register_with_unit(
             "job_time_to_running",
-            "How long after its creation a job first ran",
+            "Time from the creation of a job until it ran for the first time",
             Unit::Seconds,
             self.to_running.clone(),
         );
@@ -138,12 +138,12 @@ impl Jobs {
         );
         registry.register(
             "jobs_finished",
-            "Jobs that have ended for good, by how",
+            "Jobs that have finished, by phase",
             self.finished.clone(),
         );
         registry.register(
             "watch_listed",
-            "Whether the first list of a kind is complete, where this replica reconciles jobs: before, none is",
+            "Whether the first list of a kind is complete on the replica that reconciles jobs: 1 or 0",
             self.listed.clone(),
         );
     }

@@ -139,7 +139,7 @@ pub struct WhyOptions {
     /// Form of the output.
     #[arg(long, short, value_enum, default_value_t)]
     pub output: PageFormat,
-    /// Show the page again after each change, until the object has ended or is gone, or until Ctrl-C.
+    /// Print the page again when its content changes, until the object has ended or is gone, or until Ctrl-C.
     #[arg(long, short)]
     pub watch: bool,
 }

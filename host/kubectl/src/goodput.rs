@@ -98,7 +98,7 @@ pub struct Row {
 pub struct UnallocatedRow {
     /// The V-IPU controller.
     pub name: String,
-    /// Free, and of use to whoever waits, or nobody waited.
+    /// Free, and large enough for a waiting request, or no request waited.
     pub free: f64,
     /// Free in blocks that were too small for each waiting request.
     pub stranded: f64,

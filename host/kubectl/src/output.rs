@@ -18,7 +18,7 @@ const CLEAR: &str = "\x1b[2J\x1b[H";
 /// The form of a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum PageFormat {
-    /// Text for people.
+    /// Text for users.
     #[default]
     Text,
     /// JSON, for programs.

@@ -102,7 +102,7 @@ enum Share {
 /// Namespace and name of a row, in their order.
 type Key = (Option<String>, String);
 
-/// What tells the IPUs of V-IPU controllers.
+/// Source of the numbers of IPUs of V-IPU controllers.
 #[derive(Clone, Copy, Debug)]
 pub enum Capacities<'a> {
     /// Their objects.

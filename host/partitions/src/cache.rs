@@ -121,13 +121,13 @@ impl Brief {
         self.is_deleted
     }
 
-    fn unreadable() -> Self {
+    fn unreadable(uid: Uid, held: Box<[Allocation]>) -> Self {
         Self {
-            uid: Uid::default(),
+            uid,
             phase: None,
             controller: None,
             namespace: None,
-            held: Box::default(),
+            held,
             state_unknown: None,
             is_in_gang: false,
             sibling: Sibling::default(),
@@ -156,8 +156,7 @@ impl Cache {
         } = self;
         let name = |object: &Guarded| Some(object.name_any().into());
         let changes = store.apply_event(event, name, |name, object, known| {
-            let held = known.get(name).map(Known::held);
-            let cached = cached(object, held.unwrap_or_default(), (compressor, words), now);
+            let cached = cached(object, known.get(name), (compressor, words), now);
             Some(Known::Mine(Box::new(cached)))
         });
         self.changes += u64::from(is_complete);
@@ -190,7 +189,7 @@ impl Cache {
     /// Whether the object with this name is there, and has this UID.
     pub fn contains(&self, name: &str, uid: Uid) -> bool {
         let cached = self.store.objects().get(name).and_then(Known::mine);
-        cached.is_some_and(|cached| cached.brief.uid == uid)
+        cached.is_some_and(|one| one.brief.uid == uid)
     }
 
     /// The object with this name.
@@ -212,10 +211,8 @@ impl Cache {
                 .objects()
                 .range::<str, _>((after, Bound::Unbounded)),
         );
-        let page = page
-            .filter(|(_, cached)| is_wanted(&cached.brief))
-            .take(count);
-        page.map(|(name, cached)| decompressed(&mut self.compressor, name, &cached.whole))
+        let page = page.filter(|(_, one)| is_wanted(&one.brief)).take(count);
+        page.map(|(name, one)| decompressed(&mut self.compressor, name, &one.whole))
             .collect()
     }
 
@@ -227,31 +224,24 @@ impl Cache {
     /// The names of those that are wanted, in order.
     pub fn names_of(&self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<Arc<str>> {
         let wanted = mine(self.store.objects().iter());
-        let wanted = wanted.filter(|(_, cached)| is_wanted(&cached.brief));
+        let wanted = wanted.filter(|(_, one)| is_wanted(&one.brief));
         wanted.map(|(name, _)| name.clone()).collect()
     }
 
     /// Those that are wanted and can be read, by name.
     pub fn some(&mut self, is_wanted: impl Fn(&Brief) -> bool) -> Vec<IPUPartition> {
         let wanted = mine(self.store.objects().iter());
-        let wanted = wanted.filter(|(_, cached)| is_wanted(&cached.brief));
+        let wanted = wanted.filter(|(_, one)| is_wanted(&one.brief));
         wanted
-            .filter_map(|(name, cached)| {
-                decompressed(&mut self.compressor, name, &cached.whole)
-                    .0
-                    .ok()
-            })
+            .filter_map(|(name, one)| decompressed(&mut self.compressor, name, &one.whole).0.ok())
             .collect()
     }
 
     /// The fields of all objects, each with the time since when it waits.
     pub fn briefs(&self) -> impl Iterator<Item = (&Brief, Option<Timestamp>)> {
-        mine(self.store.objects().iter()).map(|(_, cached)| {
-            let queue_entry = cached.queue_entry.as_ref();
-            (
-                &cached.brief,
-                queue_entry.map(|queue_entry| queue_entry.since),
-            )
+        mine(self.store.objects().iter()).map(|(_, one)| {
+            let queue_entry = one.queue_entry.as_ref();
+            (&one.brief, queue_entry.map(|queue_entry| queue_entry.since))
         })
     }
 
@@ -264,23 +254,23 @@ impl Cache {
     /// IPUs of the smallest request that waits.
     pub fn smallest_waiting(&self) -> Option<u32> {
         let waiting = mine(self.store.objects().iter());
-        let waiting = waiting.filter_map(|(_, cached)| cached.queue_entry.as_ref());
+        let waiting = waiting.filter_map(|(_, one)| one.queue_entry.as_ref());
         waiting.map(|queue_entry| queue_entry.ipus).min()
     }
 
     /// The queue at `now`, in the order in which requests are served.
     pub fn queue(&self, now: Timestamp) -> Vec<QueueEntry> {
         let in_gangs = mine(self.store.objects().iter());
-        let in_gangs = in_gangs.filter(|(_, cached)| cached.brief.is_in_gang);
-        let members = in_gangs.map(|(name, cached)| Member {
-            owner: cached.brief.owner,
-            created: cached.brief.created,
+        let in_gangs = in_gangs.filter(|(_, one)| one.brief.is_in_gang);
+        let members = in_gangs.map(|(name, one)| Member {
+            owner: one.brief.owner,
+            created: one.brief.created,
             name,
-            is_requested: !cached.brief.is_deleted,
+            is_requested: !one.brief.is_deleted,
         });
-        let waiting = mine(self.store.objects().iter()).filter_map(|(_, cached)| {
-            let queue_entry = cached.queue_entry.as_deref()?.clone();
-            Some((cached.brief.owner, queue_entry))
+        let waiting = mine(self.store.objects().iter()).filter_map(|(_, one)| {
+            let queue_entry = one.queue_entry.as_deref()?.clone();
+            Some((one.brief.owner, queue_entry))
         });
         queue::sorted_entries(members, waiting, now)
     }
@@ -302,14 +292,21 @@ impl Cache {
 impl Known {
     fn mine(&self) -> Option<&CachedPartition> {
         match self {
-            Self::Mine(cached) => Some(cached),
+            Self::Mine(one) => Some(one),
             Self::OfOther(_) => None,
+        }
+    }
+
+    fn uid(&self) -> Uid {
+        match self {
+            Self::Mine(one) => one.brief.uid,
+            Self::OfOther(other) => other.uid,
         }
     }
 
     fn held(&self) -> &[Allocation] {
         match self {
-            Self::Mine(cached) => &cached.brief.held,
+            Self::Mine(one) => &one.brief.held,
             Self::OfOther(other) => &other.held,
         }
     }
@@ -321,10 +318,10 @@ fn mine<'a>(
     objects.filter_map(|(name, known)| Some((name, known.mine()?)))
 }
 
-/// The entry of an object with the allocations `held` before.
+/// The entry of an object. `known` had its name before.
 fn cached(
     object: Guarded,
-    held: &[Allocation],
+    known: Option<&Known>,
     (compressor, words): (&mut ObjectCompressor, &mut Interned<str>),
     now: Timestamp,
 ) -> CachedPartition {
@@ -336,15 +333,17 @@ fn cached(
                 .then(|| Box::new(queue::entry(&partition, now))),
             whole: Whole::Readable(compressor.compress(&partition)),
         },
-        // Its allocations cannot be read any more, and are still held.
-        Err(invalid) => CachedPartition {
-            brief: Brief {
-                held: held.into(),
-                ..Brief::unreadable()
-            },
-            queue_entry: None,
-            whole: Whole::Unreadable(Box::new(invalid)),
-        },
+        Err(invalid) => {
+            let uid = Uid::of(invalid.metadata.uid.as_deref().unwrap_or_default());
+            // Its allocations cannot be read any more, and are still held: not those of another object of its name.
+            let known = known.filter(|known| known.uid() == uid);
+            let held = known.map(Known::held).unwrap_or_default();
+            CachedPartition {
+                brief: Brief::unreadable(uid, held.into()),
+                queue_entry: None,
+                whole: Whole::Unreadable(Box::new(invalid)),
+            }
+        }
     }
 }
 

@@ -202,15 +202,15 @@ pub fn withhold(view: &mut ControllerView, unlisted: &Unlisted) -> Option<Withhe
         count => format!(" and {} others", count - 1),
     };
     let why = if unlisted.is_lost() {
-        "which it does not list any more; it may give them away, so that nothing is made on it until no Pod \
-         uses them"
+        "which it does not list any more; it may assign these IPUs to another partition, so the operator creates \
+         no partitions on it until no Pod uses them"
     } else {
         "which was requested under another V-IPU user id"
     };
     Some(Withheld {
         ipus,
         besides,
-        reason: format!("{ipus} IPUs more are held by IPUPartition {first}{others}, {why}"),
+        reason: format!("{ipus} more IPUs are held by IPUPartition {first}{others}, {why}"),
     })
 }
 

@@ -76,21 +76,21 @@ pub(super) fn of_release(
         let each = abandoned.iter().filter(|attempt| sweep(attempt) == fate);
         let each = each.map(|attempt| format!("{} on {}", attempt.id, attempt.controller.name));
         let each: Vec<String> = each.collect();
-        (!each.is_empty()).then(|| format!("given up by force, {what}: {}", each.join(", ")))
+        (!each.is_empty()).then(|| format!("given up by force; {what}: {}", each.join(", ")))
     };
     let fates = [
         (
             Sweep::Later,
-            "to be swept once its controller answers and no Pod uses it",
+            "the sweep removes these partitions when their controller answers and no Pod uses them",
         ),
         (
             Sweep::OnceListed,
-            "on a controller that is not in the admin's list: list it again, and it is swept; or remove it by \
-             hand once no Pod uses it",
+            "the sweep removes these partitions when their controller is in the list again; or remove them by \
+             hand when no Pod uses them",
         ),
         (
             Sweep::Never,
-            "and not recognised by the sweep; remove it by hand once no Pod uses it",
+            "the sweep does not recognise these partitions; remove them by hand when no Pod uses them",
         ),
     ];
     let texts: Vec<String> = fates.into_iter().filter_map(describe).collect();
@@ -105,8 +105,8 @@ pub(super) fn of_release(
 /// The event of an object that cannot be read.
 pub(super) fn of_unreadable(problem: &str) -> Event {
     let message = format!(
-        "left alone, because {problem}. Correct that, or delete the IPUPartition and take off its \
-         finalizer: what it has on a V-IPU controller is swept once no Pod uses it"
+        "ignored, because {problem}. Correct the field, or delete the IPUPartition and remove its \
+         finalizer: the sweep then removes its partitions when no Pod uses them"
     );
     warning("Unreadable", message)
 }
@@ -216,14 +216,14 @@ mod tests {
             event.map(|event| event.note)
         };
         assert_eq!(of(&[]), None);
-        let swept = "given up by force, to be swept once its controller answers and no Pod uses it: \
-                     p-mnist-1 on pod1:8090";
+        let swept = "given up by force; the sweep removes these partitions when their controller answers and no \
+                     Pod uses them: p-mnist-1 on pod1:8090";
         assert_eq!(of(&[&marked]).as_deref(), Some(swept));
-        let listed = "given up by force, on a controller that is not in the admin's list: list it again, and \
-                      it is swept; or remove it by hand once no Pod uses it: p-mnist-2 on pod1:8090";
+        let listed = "given up by force; the sweep removes these partitions when their controller is in the list \
+                      again; or remove them by hand when no Pod uses them: p-mnist-2 on pod1:8090";
         assert_eq!(of(&[&unlisted]).as_deref(), Some(listed));
-        let left = "given up by force, and not recognised by the sweep; remove it by hand once no Pod \
-                    uses it: p-mnist-default-0 on pod1:8090";
+        let left = "given up by force; the sweep does not recognise these partitions; remove them by hand when no \
+                    Pod uses them: p-mnist-default-0 on pod1:8090";
         assert_eq!(of(&[&other]).as_deref(), Some(left));
         let all = of(&[&other, &unlisted, &marked]);
         assert_eq!(all, Some(format!("{swept}; {listed}; {left}")));

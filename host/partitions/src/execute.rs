@@ -5,6 +5,8 @@ use ipu_api::ipupartition::{
 };
 use ipu_api::labels;
 use ipu_api::uid::Uid;
+use ipu_runtime::api_client;
+use ipu_runtime::trimmed::Trimmed;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use ring::rand::SystemRandom;
@@ -43,7 +45,7 @@ pub(super) enum ExecuteError {
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
     /// This replica did not renew its leadership in time: another one may lead.
-    #[error("failed to continue, since another replica may lead by now")]
+    #[error("failed to continue, because another replica may lead now")]
     NotLeading,
     /// The finalizer could not be added.
     #[error("failed to add the finalizer")]
@@ -158,9 +160,10 @@ async fn write(
     desired.status = Some(status);
     // A replacement with the version that was read: the API server refuses it after any other write, and it removes
     // fields that are no longer set.
-    let api = Api::<IPUPartition>::all(context.client.clone());
-    let written = api
-        .replace_status(&partition.name_any(), &PostParams::default(), &desired)
+    let api = Api::<Trimmed<IPUPartition>>::all(context.client.clone());
+    let (name, params) = (partition.name_any(), PostParams::default());
+    let replaced = api.replace_subresource("status", &name, &params, &desired);
+    let Trimmed(written) = api_client::with_timeout(replaced)
         .await
         .map_err(|error| unless_conflict(error, ExecuteError::WriteStatus))?;
     if capacity::releases(
@@ -185,7 +188,7 @@ fn log_change(before: &IPUPartitionStatus, written: &IPUPartition, observation: 
     let message = status.message.as_deref().unwrap_or_default();
     match observation {
         Observation::Recorded(Intent::Create(id) | Intent::Reset(id)) => {
-            tracing::info!(partition = %written.name_any(), id, message, "wrote down what comes next");
+            tracing::info!(partition = %written.name_any(), id, message, "recorded the next step");
         }
         _ if before.phase != status.phase || before.message != status.message => {
             tracing::info!(partition = %written.name_any(), phase = ?status.phase, message);
@@ -243,13 +246,10 @@ async fn set_finalizer(
             "finalizers": finalizers,
         }
     });
-    Api::<IPUPartition>::all(context.client.clone())
-        .patch(
-            &partition.name_any(),
-            &PatchParams::default(),
-            &Patch::Merge(patch),
-        )
-        .await
+    let api = Api::<Trimmed<IPUPartition>>::all(context.client.clone());
+    let (name, params) = (partition.name_any(), PatchParams::default());
+    let written = api_client::with_timeout(api.patch(&name, &params, &Patch::Merge(patch))).await;
+    written.map(|Trimmed(written)| written)
 }
 
 async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Reply {
@@ -269,12 +269,16 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
             // From now on, the controller may list the partition: it must not count twice.
             let _requested = context.pool.requests(controller, id, spec.ipus);
             context.queue_state.requests().requested(Uid::of(&uid));
-            client.create(&request).await
+            let result = client.create(&request).await;
+            if result.is_ok() {
+                // Before the request ends, so that its IPUs are never free.
+                context.pool.took(controller, id, spec.ipus);
+            }
+            result
         }
         Err(error) => Err(error),
     };
     let Err(error) = result else {
-        context.pool.took(controller, id, spec.ipus);
         context.queue_state.served(&uid);
         return Reply::Done;
     };

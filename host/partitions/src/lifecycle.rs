@@ -210,7 +210,7 @@ fn serve(
         HealthState::Busy if is_busy_for_long(status, now) => {
             let (id, on) = status_update::usable(status);
             let message = format!(
-                "partition {id} cannot be used: {on} has been at work on it for {} min without end",
+                "partition {id} cannot be used: an operation of {on} on it has not ended within {} min",
                 BUSY_LIMIT.as_secs() / 60
             );
             write(status_update::failed(status, "InError", message, now))

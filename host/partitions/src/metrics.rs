@@ -82,7 +82,7 @@ impl Sources {
         );
         controllers.register(
             "controller_open",
-            "Whether new partitions may be made on the V-IPU controller: 0 where it is cordoned or drained",
+            "Whether new partitions may be created on the V-IPU controller: 0 if it is cordoned or drained",
             open,
         );
         controllers.register(

@@ -4,11 +4,17 @@ use ipu_api::dns1123;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
 use ipu_api::naming;
+use ipu_runtime::api_client;
+use ipu_runtime::trimmed::{Guarded, Trimmed};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{Api, ListParams};
+use kube::core::DeserializeGuard;
 use kube::{Client, ResourceExt};
 
 use super::context::Context;
+
+/// A Pod, or the metadata of a Pod that cannot be read. The latter may be live and on a node.
+type ReadPod = DeserializeGuard<Pod>;
 
 /// The Pods that use a partition could not be listed.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +42,7 @@ pub(super) async fn users_of_owner(
     let mut found: Vec<String> = labelled.iter().map(named).collect();
     if id == naming::adoptable_partition(owner, slot) {
         let unlabelled = format!("!{}", labels::PARTITION_ID_LABEL);
-        let is_owned = |pod: &&Pod| {
+        let is_owned = |pod: &&ReadPod| {
             let mut owners = pod.owner_references().iter();
             owners.any(|reference| reference.uid == owner.uid)
         };
@@ -55,7 +61,8 @@ pub(super) async fn users(client: &Client, id: &str) -> Result<Vec<String>, List
     Ok(pods.map(named).collect())
 }
 
-fn is_on_a_node(pod: &Pod) -> bool {
+fn is_on_a_node(pod: &ReadPod) -> bool {
+    let Ok(pod) = &pod.0 else { return true };
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     node.is_some_and(|name| !name.is_empty())
 }
@@ -66,16 +73,27 @@ fn with_id(id: &str) -> String {
 
 /// The live Pods with these labels that may use partition `id`, read from the API server: a cache may lack a Pod that has
 /// just started.
-async fn live_pods(pods: Api<Pod>, labels: &str, id: &str) -> Result<Vec<Pod>, ListPodsError> {
-    let found = pods.list(&ListParams::default().labels(labels)).await;
+async fn live_pods(
+    pods: Api<Guarded<Pod>>,
+    labels: &str,
+    id: &str,
+) -> Result<Vec<ReadPod>, ListPodsError> {
+    let params = ListParams::default().labels(labels);
+    let found = api_client::with_timeout(pods.list(&params)).await;
     let found = found.map_err(|source| ListPodsError {
         id: id.to_owned(),
         source,
     })?;
-    Ok(found.into_iter().filter(is_live).collect())
+    Ok(live(found))
 }
 
-fn is_live(pod: &Pod) -> bool {
+fn live(found: impl IntoIterator<Item = Guarded<Pod>>) -> Vec<ReadPod> {
+    let found = found.into_iter().map(|Trimmed(pod)| pod);
+    found.filter(is_live).collect()
+}
+
+fn is_live(pod: &ReadPod) -> bool {
+    let Ok(pod) = &pod.0 else { return true };
     let phase = pod
         .status
         .as_ref()
@@ -83,23 +101,49 @@ fn is_live(pod: &Pod) -> bool {
     !matches!(phase, Some("Succeeded" | "Failed"))
 }
 
-fn named(pod: &Pod) -> String {
+fn named(pod: &ReadPod) -> String {
     format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
 }
 
 #[cfg(test)]
 mod tests {
+    use kube::core::ObjectList;
+    use serde_json::{Value, json};
+
     use super::*;
 
     #[test]
     fn only_pods_on_nodes_keep_a_partition_without_an_owner() {
         for (node, expected) in [(Some("node-1"), true), (Some(""), false), (None, false)] {
-            let pod: Pod = serde_json::from_value(serde_json::json!({
+            let pod: ReadPod = serde_json::from_value(json!({
                 "metadata": {"name": "a", "namespace": "default"},
                 "spec": {"nodeName": node, "containers": []},
             }))
             .unwrap();
             assert_eq!(is_on_a_node(&pod), expected, "{node:?}");
         }
+    }
+
+    #[test]
+    fn an_odd_pod_counts_as_a_user_and_hides_no_other() {
+        let pod = |name: &str, phase: &str, containers: Value| {
+            let late = json!({"manager": "somebody", "time": "9999-12-31T23:59:59Z"});
+            json!({
+                "metadata": {"name": name, "namespace": "n", "managedFields": [late]},
+                "spec": {"nodeName": "node-1", "containers": containers},
+                "status": {"phase": phase},
+            })
+        };
+        let items = [
+            pod("late", "Running", json!([])),
+            pod("ended", "Succeeded", json!([])),
+            pod("unreadable", "Running", json!(5)),
+        ];
+        let list = json!({"metadata": {}, "items": items});
+        let found: ObjectList<Guarded<Pod>> = serde_json::from_value(list).unwrap();
+        let live = live(found);
+        let names: Vec<_> = live.iter().map(named).collect();
+        assert_eq!(names, ["n/late", "n/unreadable"]);
+        assert!(live.iter().all(is_on_a_node));
     }
 }

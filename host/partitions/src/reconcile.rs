@@ -17,7 +17,7 @@ use super::execute::{self, ExecuteError, Outcome};
 use super::placement_queue::Ended;
 use super::requeue;
 use super::step::{Requeue, Step};
-use super::steps::{Circle, Steps};
+use super::steps::{StepLimit, Steps};
 use super::unreadable;
 
 /// A failed step of a reconcile.
@@ -28,7 +28,7 @@ enum StepError {
     Execute(#[from] ExecuteError),
     /// The steps repeat without end.
     #[error(transparent)]
-    Circle(#[from] Circle),
+    StepLimit(#[from] StepLimit),
 }
 
 impl work_queue::StepError for StepError {
@@ -41,7 +41,7 @@ impl work_queue::StepError for StepError {
             Self::Execute(ExecuteError::WriteStatus(_)) => "WriteStatus",
             Self::Execute(ExecuteError::ListPods(_)) => "ListPods",
             Self::Execute(ExecuteError::Nonce) => "Nonce",
-            Self::Circle(Circle) => "Circle",
+            Self::StepLimit(StepLimit) => "StepLimit",
         }
     }
 
@@ -161,7 +161,7 @@ fn after_error(
                 | ExecuteError::ListPods(_)
                 | ExecuteError::Nonce,
             )
-            | StepError::Circle(Circle),
+            | StepError::StepLimit(StepLimit),
         )
         | ReconcileError::Deadline(_)
         | ReconcileError::Panicked(_) => {

@@ -65,7 +65,7 @@ impl Reconcile {
         now: Timestamp,
     ) -> Step {
         let step = self.steps.next(&self.object, settings, renamed, now);
-        step.expect("broken invariant: every reconcile comes to rest")
+        step.expect("broken invariant: every reconcile ends")
     }
 
     pub(super) fn observe(&mut self, observation: Observation) {

@@ -32,7 +32,7 @@ pub(super) fn begun(
     generation: i64,
     now: Timestamp,
 ) -> IPUPartitionStatus {
-    let message = format!("asking {} for partition {id}", controller.name);
+    let message = format!("requesting partition {id} from {}", controller.name);
     let attempt = Attempt {
         decided_by: Some(by),
         ..unsettled(controller, id, now)
@@ -48,7 +48,7 @@ pub fn adoption_requested(
     now: Timestamp,
 ) -> IPUPartitionStatus {
     let message = format!(
-        "taking over partition {id} on {}, which Graphcore's operator made",
+        "adopting partition {id} on {}, which Graphcore's operator created",
         controller.name
     );
     let attempt = Attempt {
@@ -96,7 +96,7 @@ pub(super) fn adopted(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> 
         .find(|attempt| attempt.id == id)
         .map(|attempt| attempt.controller.clone());
     let name = controller.as_ref().map_or("", |found| found.name.as_str());
-    let message = format!("partition {id} forms on {name}");
+    let message = format!("partition {id} on {name} is not ready yet");
     next.phase = PartitionPhase::Creating;
     next.partition_id = Some(id.to_owned());
     next.controller = controller;
@@ -148,7 +148,7 @@ pub(super) fn with_health(
 pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionStatus {
     let mut next = status.clone();
     let (id, on) = usable(status);
-    let message = format!("{on} is at work on partition {id}");
+    let message = format!("{on} has an operation in progress on partition {id}");
     partition_conditions::set(&mut next, BUSY, "OperationUnderWay", message, now);
     next
 }
@@ -156,7 +156,7 @@ pub(super) fn busy(status: &IPUPartitionStatus, now: Timestamp) -> IPUPartitionS
 /// Notes since when the controller lacks the partition: not by `Ready`, which a reset made false long before.
 pub(super) fn missed(status: &IPUPartitionStatus, id: &str, now: Timestamp) -> IPUPartitionStatus {
     let (_, on) = usable(status);
-    let message = format!("{on} says that it has no partition {id}; looking again");
+    let message = format!("{on} reports that it has no partition {id}; checking again");
     let since = partition_conditions::missing_since(status).unwrap_or(now);
     let mut next = ready(status.clone(), false, DISTURBED, message.clone(), now);
     partition_conditions::set(&mut next, MISSING, "NotOnController", message, since);
@@ -230,14 +230,14 @@ pub(super) fn disowned(
     id: &str,
     now: Timestamp,
 ) -> IPUPartitionStatus {
-    let why = "left alone: the operator did not give this id to this object";
+    let why = "ignored: the operator did not generate this id for this object";
     let next = with_outcome(status, id, AttemptOutcome::Removed, Some(why));
     if status.partition_id.as_deref() != Some(id) {
         return next;
     }
     let message = format!(
-        "status.partitionId is {id:?}, which is none that the operator gave this object; it is left \
-         alone, and another partition is made"
+        "status.partitionId is {id:?}, which the operator did not generate for this object; the operator \
+         ignores that partition, and creates another one"
     );
     replacing(&next, message, now)
 }

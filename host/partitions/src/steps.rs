@@ -15,8 +15,8 @@ const STEPS_MAX: u32 = 256;
 
 /// The steps repeat without end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("failed to come to rest within {STEPS_MAX} steps")]
-pub(super) struct Circle;
+#[error("the reconcile did not end within {STEPS_MAX} steps; this is a fault of the operator")]
+pub(super) struct StepLimit;
 
 /// One reconcile of one IPUPartition. The executor carries out each step and adds the observation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -35,9 +35,9 @@ impl Steps {
         settings: &Settings,
         renamed: &BTreeMap<String, ControllerRef>,
         now: Timestamp,
-    ) -> Result<Step, Circle> {
+    ) -> Result<Step, StepLimit> {
         if self.taken == STEPS_MAX {
-            return Err(Circle);
+            return Err(StepLimit);
         }
         self.taken += 1;
         let status = partition.status.as_ref();

@@ -1,6 +1,7 @@
 //! The sweep: deletes IPUPartitions of owners that are gone, and removes partitions without an IPUPartition.
 
 pub(crate) mod course;
+mod executor;
 mod lists;
 mod ownerless;
 
@@ -21,11 +22,12 @@ use vipu_client::model::ReadyState;
 
 use super::context::Context;
 use super::controller_pool::ControllerPool;
-use super::orphans::{self, RemotePartition, Suspects};
-use super::pod_users::{self, ListPodsError};
+use super::orphans::{self, Suspects};
+use super::pod_users::ListPodsError;
 use super::reconcile::chain;
 use super::watched::Watched;
-use course::{Course, Task};
+use course::Course;
+use executor::Executor;
 use lists::Holdings;
 
 /// Errors of one sweep that are logged individually.
@@ -64,6 +66,9 @@ pub enum SweepError {
     /// The Pods that use a partition could not be listed.
     #[error("failed to check whether Pods use a partition without an owner")]
     Users(#[source] ListPodsError),
+    /// This replica did not renew its leadership in time: another one may lead.
+    #[error("failed to continue, since another replica may lead by now")]
+    NotLeading,
 }
 
 /// Sweeps at the start and then periodically, until `stop`. After it has found a suspect, it sweeps again at the end of
@@ -140,7 +145,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     };
     let judged = std::mem::take(&mut held.suspects);
     let ownerless = ownerless::without_owner(&context.client, judged).await;
-    let orphans = orphans::find_orphans(
+    let mut orphans = orphans::find_orphans(
         found.iter().map(Found::key),
         |id| held.ids.contains(&Uid::of(id)),
         &suspects,
@@ -150,11 +155,20 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     );
     let (objects, partitions) = (held.objects, found.len());
     let (suspects, due) = (orphans.suspects.len(), orphans.due.len());
+    // Those whose last removal had no answer come last.
+    orphans
+        .due
+        .sort_by_key(|one| orphans.suspects.get(one).copied());
     let mut course = Course::new(ownerless, orphans.due);
-    while let Some(task) = course.next() {
-        if let Err(error) = perform(context, &found, task, &mut course).await {
-            course.failed(error);
-        }
+    let executor = Executor {
+        client: &context.client,
+        pool: &context.pool,
+        leadership: &context.leadership,
+        released: &context.released,
+    };
+    executor.run(&found, &mut course).await;
+    for unanswered in course.take_unanswered() {
+        orphans.suspects.insert(unanswered, first.elapsed());
     }
     let seconds = began.elapsed().as_secs_f64();
     if suspects == 0 {
@@ -177,29 +191,6 @@ async fn listed(
 ) -> (Vec<Found>, Result<Holdings, SweepError>) {
     let found = partitions_on_controllers(pool).await;
     (found, lists::holdings(client, is_to_judge).await)
-}
-
-/// Performs one task.
-async fn perform(
-    context: &Context,
-    found: &[Found],
-    task: Task<IPUPartition>,
-    course: &mut Course<IPUPartition, SweepError>,
-) -> Result<(), SweepError> {
-    match task {
-        Task::Delete(partition) => ownerless::delete(&context.client, &partition).await?,
-        Task::Count(partition) => {
-            let users = count_users(&context.client, &partition).await?;
-            course.counted(partition, users);
-        }
-        Task::Remove((name, id)) => {
-            let is_it = |one: &&Found| one.key() == (name.as_str(), id.as_str());
-            if let Some(found) = found.iter().find(is_it) {
-                remove(context, found).await;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// A partition on a controller.
@@ -246,47 +237,6 @@ async fn partitions_on_controllers(pool: &ControllerPool) -> Vec<Found> {
         }
     }
     found
-}
-
-/// The number of live Pods that use a partition of this cluster that no IPUPartition lists.
-async fn count_users(client: &Client, (name, id): &RemotePartition) -> Result<usize, SweepError> {
-    let users = pod_users::users(client, id)
-        .await
-        .map_err(SweepError::Users)?;
-    if !users.is_empty() {
-        tracing::warn!(
-            id,
-            controller = name,
-            ?users,
-            "left alone: it has no owner, but Pods use it"
-        );
-    }
-    Ok(users.len())
-}
-
-/// Removes a partition of this cluster that no IPUPartition lists and no Pod uses.
-async fn remove(context: &Context, found: &Found) {
-    let (name, id) = found.key();
-    let controller = &*found.controller;
-    let result = match context.pool.client(controller) {
-        Ok(client) => client.remove(id, found.is_in_error).await,
-        Err(error) => Err(error),
-    };
-    match result {
-        Ok(()) => tracing::info!(
-            id,
-            controller = name,
-            "removed a partition without an owner"
-        ),
-        Err(error) => tracing::warn!(
-            id,
-            controller = name,
-            reason = error.reason(),
-            "failed to remove a partition without an owner; trying again"
-        ),
-    }
-    context.pool.changed(controller);
-    context.released.notify_one();
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Reports an unreadable IPUPartition: the field, the reason and the remedy.
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_runtime::api_client;
+use ipu_runtime::trimmed::Trimmed;
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject};
 use kube::core::ApiResource;
@@ -14,11 +16,9 @@ use super::events;
 pub(super) async fn report(context: &Context, object: &Guarded, error: &str) {
     let name = object.name_any();
     let kind = ApiResource::erase::<IPUPartition>(&());
-    let found = Api::<DynamicObject>::all_with(context.client.clone(), &kind)
-        .get_opt(&name)
-        .await;
-    let problem = match found {
-        Ok(Some(found)) => problem(&found),
+    let api = Api::<Trimmed<DynamicObject>>::all_with(context.client.clone(), &kind);
+    let problem = match api_client::with_timeout(api.get_opt(&name)).await {
+        Ok(Some(Trimmed(found))) => problem(&found),
         // It is gone or readable meanwhile; the watch reports this, too.
         Ok(None) => None,
         Err(_) => Some(format!("it cannot be read: {error}")),

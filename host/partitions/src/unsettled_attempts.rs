@@ -185,9 +185,9 @@ impl Blocker {
                 let more = if pods.len() > some.len() { ", …" } else { "" };
                 let until = match missing_on {
                     Some(controller) => format!(
-                        "{controller} has lost it, and nothing is made there until they are gone"
+                        "{controller} has lost it, and the operator creates no partitions there until they have ended"
                     ),
-                    None => "it is removed once they are gone".to_owned(),
+                    None => "the operator removes it when they have ended".to_owned(),
                 };
                 format!(
                     "{} live Pods use partition {id} ({}{more}); {until}",
@@ -273,11 +273,11 @@ fn not_made(
     let (outcome, reason) = match observations.created(&attempt.id) {
         None => (
             AttemptOutcome::Removed,
-            "nothing of it was found".to_owned(),
+            "the controller does not have it".to_owned(),
         ),
         Some(Reply::Done) => (
             AttemptOutcome::Refused,
-            "it answered that the partition was made, and has nothing of it".to_owned(),
+            "it reported the partition as created, and does not have it".to_owned(),
         ),
         Some(Reply::NotSent(error) | Reply::Failed(error)) => {
             (AttemptOutcome::Refused, error.clone())

@@ -190,8 +190,8 @@ async fn delete_pod(context: &Context, pod: &ObjectRef) -> Result<(), WriteError
     }
 }
 
-/// Releases the IPUPartition of a Pod that the watch does not show. It shows no Pod from which a client took the label,
-/// so that the API server has the last word. Returns whether nothing is left to do.
+/// Releases the IPUPartition of a Pod that the watch does not show. It shows no Pod from which a client removed the
+/// label, so the Pod is read from the API server. Returns whether nothing is left to do.
 pub(super) async fn release_of_gone(
     context: &Context,
     pod: &ObjectRef,

@@ -68,7 +68,7 @@ pub fn ready(partition_ref: &PartitionRef) -> Report {
     }
 }
 
-/// Other controllers have to admit the Pod first: IPUs do not wait for a queue.
+/// Other controllers have to admit the Pod first: a Pod holds no IPUs while it waits in another queue.
 pub fn waiting_for_gates(others: &[String]) -> Report {
     let message = format!(
         "the partition is requested once {PARTITION_GATE} is the only scheduling gate; still there: {}",
@@ -135,7 +135,8 @@ pub fn gate_removed() -> Report {
 
 /// Another client deleted the IPUPartition, which waits for the Pod.
 pub fn deleted(name: &str) -> Report {
-    let message = format!("IPUPartition {name} was deleted; it goes once no Pod uses it");
+    let message =
+        format!("IPUPartition {name} was deleted; the operator releases it when no Pod uses it");
     not_ready("PartitionReleasing", &message, EventType::Warning)
 }
 

@@ -166,16 +166,16 @@ fn replacements(
         }
         let refusal = if let Some(replacement) = replacements.get(replaced) {
             Some(format!(
-                "the IPUPolicy {replacement} decides in the place of {replaced} already; of two the older one \
-                 does: set spec.replaces to {replacement} to decide in its place"
+                "the IPUPolicy {replacement} already replaces {replaced}, and the oldest replacement wins; to replace \
+                 that IPUPolicy instead, set spec.replaces to {replacement}"
             ))
         } else if with_replacements(&version.name, &replacements)
             .iter()
             .any(|name| name == replaced)
         {
             Some(format!(
-                "spec.replaces is {replaced:?}, which itself decides in the place of this one; of two \
-                 that replace each other the older one does"
+                "spec.replaces is {replaced:?}, which already replaces this IPUPolicy, and the older one wins; \
+                 remove spec.replaces from one of them"
             ))
         } else {
             None

@@ -292,7 +292,7 @@ fn phase(
     {
         let reason = &back.reason;
         let message =
-            format!("{reason}; the previous version decides again. Change spec to try again");
+            format!("{reason}; the previous version is active again. Change spec to try again");
         return (PolicyPhase::RolledBack, message);
     }
     let before = if status.active.is_some() {
@@ -301,7 +301,7 @@ fn phase(
         "no version is active"
     };
     if let Some((replica, reason)) = replicas.problem(replicas.desired, true) {
-        let message = format!("{replica} refuses it, and {before}: {reason}");
+        let message = format!("{replica} refuses the module, and {before}: {reason}");
         return (PolicyPhase::Refused, message);
     }
     let active = status
@@ -323,9 +323,9 @@ fn phase(
         None => {}
     }
     let message = match replicas.problem(replicas.desired, false) {
-        Some((replica, reason)) => format!("{replica} does not have it: {reason}"),
+        Some((replica, reason)) => format!("{replica} has not loaded the module: {reason}"),
         None if revision.promoted => {
-            "its answers were equal often enough, and count now".to_owned()
+            "promoted after the number of equal answers in spec.shadow.promoteAfter".to_owned()
         }
         None => String::new(),
     };
@@ -341,10 +341,10 @@ fn loading_message(policy: &IPUPolicy, replicas: &HookReplicas<'_>, before: &str
             Hook::Defaulting | Hook::Validation => "controller",
             Hook::Placement => "vipu-proxy",
         };
-        return format!("no replica of the {process} is there to ask it");
+        return format!("no replica of the {process} runs");
     }
     if let Some((replica, reason)) = replicas.problem(replicas.desired, false) {
-        return format!("{replica} does not have it yet, and {before}: {reason}");
+        return format!("{replica} has not loaded the module yet, and {before}: {reason}");
     }
     let is_ready = |readiness: &Readiness| readiness.prepared.contains_key(&replicas.desired);
     let slow = replicas
@@ -353,10 +353,10 @@ fn loading_message(policy: &IPUPolicy, replicas: &HookReplicas<'_>, before: &str
         .filter(|(_, readiness)| !readiness.is_some_and(is_ready));
     let names: Vec<&str> = slow.map(|(replica, _)| *replica).collect();
     if names.is_empty() {
-        return "the replicas found different modules; module.digest says which one is meant"
+        return "the replicas found different modules; set module.digest to the digest of the intended one"
             .to_owned();
     }
-    format!("being made ready by {}; {before}", names.join(", "))
+    format!("{before}; the module is loading on {}", names.join(", "))
 }
 
 fn add(sum: &mut CallCounts, more: CallCounts) {

@@ -94,7 +94,7 @@ pub enum SourceError {
     #[error("spec.module.oci.reference cannot be used")]
     Reference(#[source] ReferenceError),
     /// The client of the registry cannot be created.
-    #[error("failed to speak with the registry of spec.module.oci")]
+    #[error("failed to create the client of the registry of spec.module.oci")]
     Registry(#[source] Box<RegistryError>),
     /// The registry does not serve the module.
     #[error("failed to fetch {0}")]

@@ -1,8 +1,9 @@
-//! The client of the API server, which counts all requests of a process.
+//! The client of the API server, which counts all requests of a process, and the deadlines of requests.
 
 mod request_info;
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use axum::http::{Request, Response};
 use futures::FutureExt;
@@ -18,6 +19,26 @@ use tower::{Layer, Service};
 
 use self::request_info::request_info;
 use crate::clock;
+
+/// Longest silence of the API server on a connection. A watch without events lasts 290 s.
+const READ_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// Deadline of a request that is not a watch.
+pub const API_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The API server did not answer within [`API_TIMEOUT`].
+#[derive(Debug, thiserror::Error)]
+#[error("no answer within {} s", API_TIMEOUT.as_secs())]
+struct NoAnswer;
+
+/// Returns the answer to a request, or an error after [`API_TIMEOUT`]. The API server may still carry out the request.
+pub fn with_timeout<T>(
+    request: impl Future<Output = kube::Result<T>>,
+) -> impl Future<Output = kube::Result<T>> {
+    // Not an async function, whose future would contain the request twice.
+    let answer = tokio::time::timeout(API_TIMEOUT, request);
+    answer.map(|answer| answer.unwrap_or_else(|_| Err(kube::Error::Service(NoAnswer.into()))))
+}
 
 /// Requests to the API server. Cheap to clone; all clones count the same.
 #[derive(Clone, Debug, Default)]
@@ -40,7 +61,10 @@ impl ApiCalls {
     }
 
     /// A client with this configuration. It counts its requests.
-    pub fn client_of(&self, config: Config) -> Result<Client, kube::Error> {
+    pub fn client_of(&self, mut config: Config) -> Result<Client, kube::Error> {
+        config.read_timeout = Some(READ_TIMEOUT);
+        // Otherwise the time since the last answer on the connection counts too.
+        config.reset_reader_on_write = true;
         Ok(ClientBuilder::try_from(config)?.with_layer(self).build())
     }
 
@@ -48,7 +72,7 @@ impl ApiCalls {
     pub fn register(&self, registry: &mut Registry) {
         registry.register(
             "api_requests",
-            "Requests to the API server, by verb, resource and status code; 0 where no answer came",
+            "Requests to the API server, by verb, resource and status code; 0 if no answer came",
             self.calls.clone(),
         );
     }
@@ -105,5 +129,38 @@ where
             answer
         });
         counted.boxed()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+    use tokio::time::{Instant, timeout};
+
+    use super::*;
+
+    /// Longer than every deadline.
+    const BOUND: Duration = Duration::from_hours(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_without_answers_ends_after_the_longest_watch() {
+        // The kernel accepts the connection.
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let config = Config::new(address.parse().unwrap());
+        let client = ApiCalls::default().client_of(config).unwrap();
+        let began = Instant::now();
+        let answer = timeout(BOUND, client.apiserver_version()).await;
+        answer.expect("it has a deadline").unwrap_err();
+        assert!(began.elapsed() > Duration::from_secs(290));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_fails_at_its_deadline() {
+        let request = std::future::pending::<kube::Result<()>>();
+        let answer = timeout(BOUND, with_timeout(request)).await;
+        let error = answer.expect("it has a deadline").unwrap_err();
+        let told = ipu_text::explain(&error);
+        assert!(told.contains("no answer within 10 s"), "{told}");
     }
 }

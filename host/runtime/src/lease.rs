@@ -181,7 +181,7 @@ impl Elector {
             .map(|_| ())
         });
         match released.await {
-            Ok(()) => tracing::info!(lease = self.name, "gave the lead back"),
+            Ok(()) => tracing::info!(lease = self.name, "released the Lease"),
             Err(error) => tracing::warn!("{}", ipu_text::explain(&error)),
         }
     }
@@ -295,6 +295,14 @@ impl LeadershipStatus {
 }
 
 impl Leadership {
+    /// A leadership until this time.
+    #[cfg(any(test, feature = "fixtures"))]
+    pub fn until(valid_until: Instant) -> Self {
+        Self {
+            valid_until: Mutex::new(valid_until),
+        }
+    }
+
     /// Whether this replica may still act, by its own clock. A process that was paused knows it before any response of the
     /// API server.
     pub fn is_valid(&self) -> bool {

@@ -3,8 +3,8 @@
 //! Entry points:
 //! - [`lease`] elects a leader, and hands out proofs of leadership that expire. [`work_queue`] calls a reconciler for
 //!   keys, with back-off and limits.
-//! - [`api_client`] connects to the API server, and [`requests`] has the parameters of its writes. [`events`] publishes
-//!   events.
+//! - [`api_client`] connects to the API server and limits the time of requests, and [`requests`] has the parameters of
+//!   its writes. [`events`] publishes events.
 //! - [`scope`] has the namespaces that a release serves, finds other releases for them, and watches objects in them.
 //!   [`watch_store`] caches objects, [`trimmed`] drops unused fields of them, [`interned`] shares equal values, and
 //!   [`label_watch`] and [`config_map_watch`] watch single objects.

@@ -71,7 +71,7 @@ impl ServedGroupWatch {
                 Some(Err(kube::Error::Api(status))) if status.code == 404 => false,
                 Some(Err(error)) => {
                     let error: &dyn std::error::Error = &error;
-                    tracing::debug!(error, group = self.group, "failed to ask for an API group");
+                    tracing::debug!(error, group = self.group, "failed to discover an API group");
                     continue;
                 }
                 None => return,
@@ -85,7 +85,7 @@ impl ServedGroupWatch {
                 tracing::info!(
                     group = self.group,
                     is_served,
-                    "an API group was found or is gone"
+                    "the API server began or stopped serving an API group"
                 );
             }
         }

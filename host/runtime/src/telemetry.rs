@@ -44,7 +44,7 @@ pub struct LogArguments {
 /// How log lines are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// A line for people.
+    /// Plain text, for users.
     Text,
     /// A JSON object on one line, for programs.
     Json,

@@ -1,4 +1,4 @@
-//! Objects of a watch without unused fields. A single unreadable object would make the whole list fail.
+//! Objects without unused fields. A single unreadable object would make a whole list, or the reply to a write, fail.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 /// An object without its `managedFields`. Any client writes them, and their times may be outside of the readable range.
 #[derive(Clone, Debug)]
-pub struct Trimmed<K>(pub(crate) K);
+pub struct Trimmed<K>(pub K);
 
 /// An object without its `managedFields`, or the error of its decoding.
 pub type Guarded<K> = Trimmed<DeserializeGuard<K>>;

@@ -62,11 +62,11 @@ pub(super) struct Adoption {
 pub(super) enum Refusal {
     #[error("IPUPartition {0} has it already")]
     Adopted(String),
-    #[error("the tracker does not name it, so that it may be another cluster's")]
+    #[error("the tracker does not name it, so it may belong to another cluster")]
     NotTracked,
-    #[error("no IPUJob could be meant by it; where nothing uses it, remove it by hand")]
+    #[error("its id matches no IPUJob; if no program uses it, remove it by hand")]
     Nobody,
-    #[error("it could be meant for each of {}; give one of them another name", .0.join(" and "))]
+    #[error("its id matches all of {}; delete all but one of them", .0.join(" and "))]
     Ambiguous(Vec<String>),
     #[error("this release does not serve the namespace {0}")]
     NotServed(String),
@@ -74,15 +74,15 @@ pub(super) enum Refusal {
     NotWanted(String),
     #[error("IPUPartition {0} is being deleted")]
     Deleted(String),
-    #[error("the proxy has not looked at IPUPartition {0} yet; run this again in a moment")]
+    #[error("the proxy has not reconciled IPUPartition {0} yet; run the command again in a moment")]
     NotSeen(String),
-    #[error("IPUPartition {0} was given another one before; delete that job to begin again")]
+    #[error("IPUPartition {0} was given another one before; delete its owner to begin again")]
     AlreadyAttempted(String),
-    #[error("{0} cannot be asked whether it has it: {1}; run this again once it answers")]
+    #[error("{0} does not list its partitions: {1}; run the command again when it answers")]
     Unreachable(String, String),
     #[error("no V-IPU controller of the list has it")]
     NotFound,
-    #[error("{} both have it; remove the one that nothing uses by hand", .0.join(" and "))]
+    #[error("several V-IPU controllers have it: {}; remove the unused one by hand", .0.join(" and "))]
     Twice(Vec<String>),
     #[error("it has {found}, and IPUPartition {partition} requests {wanted}")]
     OtherSize {

@@ -28,7 +28,7 @@ pub struct ProxyOptions {
     /// The release.
     #[command(flatten)]
     pub release: ReleaseOptions,
-    /// Port of the REST for people.
+    /// Port of the plain REST API.
     #[arg(long, env = "IPU_OPERATOR_PORT", default_value_t = 8080)]
     pub port: u16,
     /// Port of the kubelet's probes, which serves nothing else.

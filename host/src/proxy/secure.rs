@@ -18,7 +18,7 @@ use crate::exposition::{self, Exposed, Metrics};
 /// Options of the port with TLS.
 #[derive(Args, Clone, Debug)]
 pub struct SecureOptions {
-    /// Port of the REST with TLS, which accepts IPUPartitions from clients with a token.
+    /// Port of the REST API with TLS, which accepts IPUPartitions from clients with a token.
     #[arg(long, env = "IPU_OPERATOR_SECURE_PORT", default_value_t = 8443)]
     pub secure_port: u16,
     /// Audience that tokens for that port must have.

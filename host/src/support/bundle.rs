@@ -15,16 +15,16 @@ const LIMITS: Limits = Limits {
 
 /// First file of the archive.
 const README: &str = "\
-This is what `ipu-operator support-bundle` gathered for a report of a bug.
+`ipu-operator support-bundle` collected this data for a bug report.
 
-What is not in it: Secrets (none was read), values of environment variables but for those that the operator sets
-itself, annotations of domains other than graphcore.ai's and Kubernetes' own, texts in the settings of policies, and
-caBundles. In their place stands `(redacted)`, with a number where it helps to see which were the same. The values
-were taken out of logs and messages too, where they have 6 characters or more, and so was what looks like a token, a
-password in an address, or an option that is named like a secret.
+It does not contain: Secrets (none was read), values of environment variables except those that the operator sets,
+annotations of domains other than graphcore.ai and those of Kubernetes, texts in the settings of policies, and
+caBundles. `(redacted)` replaces them, with a number that is the same for equal values. The command also removed these
+values from logs and messages if they have 6 characters or more, and it removed tokens, passwords in addresses, and
+options whose names suggest secrets.
 
-What is in it: names of namespaces, jobs, nodes and V-IPU controllers, images, labels, command lines, logs of the
-operator. Look through it before you pass it on. errors.txt names what could not be read, and why.
+It contains: names of namespaces, jobs, nodes and V-IPU controllers, images, labels, command lines, and logs of the
+operator. Review it before you share it. errors.txt lists each failed read with its reason.
 ";
 
 /// Limits in bytes.

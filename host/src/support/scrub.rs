@@ -109,7 +109,7 @@ fn scrubbed_word(word: &str, expected: Next) -> (String, Next) {
     (assigned(word), next)
 }
 
-/// The rest of an address without user, password, and parameters with names like secrets.
+/// The rest of an address without user, password, and parameters whose names suggest secrets.
 fn address(rest: &str) -> String {
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, path) = rest.split_at(end);

@@ -65,7 +65,7 @@ pub(super) fn progress<'a>(
 ) -> Progress {
     let Some(status) = &job.status else {
         return Progress::GoesOn(
-            "the controller has not looked at it yet; does it run?".to_owned(),
+            "the controller has not reconciled it yet; does it run?".to_owned(),
         );
     };
     match status.launcher_status {
@@ -148,7 +148,7 @@ mod tests {
             (
                 manifest(&options()),
                 Progress::GoesOn(
-                    "the controller has not looked at it yet; does it run?".to_owned(),
+                    "the controller has not reconciled it yet; does it run?".to_owned(),
                 ),
             ),
             (

@@ -1,4 +1,4 @@
-//! Makes text fit for people: errors, text from outside, and objects that contain secrets.
+//! Makes text fit for users: errors, text from outside, and objects that contain secrets.
 //!
 //! Both programs of the operator use it for logs, status messages, events and the archive of a bug report.
 //!

@@ -64,7 +64,7 @@ pub fn parse(text: &str) -> ControllerList {
         let number = index + 1;
         let outcome = controller(entry).and_then(|found| match numbers.get(&found.name) {
             Some(first) => Err(format!(
-                "{} is entry {first} already, which counts; remove one of the two",
+                "{} is already entry {first}, which takes precedence; remove one of the two",
                 found.name
             )),
             None => Ok(found),

@@ -70,7 +70,7 @@ impl Departed {
         };
         if self.gone.contains(&old) {
             return Err(format!(
-                "{old} is named under {GONE}, too, which counts; remove one of the two"
+                "{old} is also under {GONE}, which takes precedence; remove one of the two"
             ));
         }
         self.renamed.insert(old, new.clone());
@@ -83,7 +83,7 @@ fn not_listed(text: &str, entries: &[ControllerRef]) -> Result<String, String> {
     let name = controllers::address(text)?;
     if entries.iter().any(|entry| entry.name == name) {
         return Err(format!(
-            "{name} is in {}; take it off there first",
+            "{name} is still in {}; remove it there first",
             controllers::KEY
         ));
     }
@@ -114,16 +114,16 @@ mod tests {
         assert_eq!(
             told,
             [
-                "entry 2 on line 1 of gone, \"pod2\": pod2:8090 is in controllers.yaml; take it off there \
+                "entry 2 on line 1 of gone, \"pod2\": pod2:8090 is still in controllers.yaml; remove it there \
                  first",
                 "entry 1 on line 1 of renamed, \"pod1\": write the old and the new address as \
                  old-host:port=new-host:port",
                 "entry 2 on line 2 of renamed, \"pod1=pod7\": pod7:8090 is none of the controllers in \
                  controllers.yaml; add it there, and name it here as host:port",
-                "entry 3 on line 2 of renamed, \"pod2=new1\": pod2:8090 is in controllers.yaml; take it \
-                 off there first",
-                "entry 4 on line 2 of renamed, \"pod9=new1\": pod9:8090 is named under gone, too, which \
-                 counts; remove one of the two",
+                "entry 3 on line 2 of renamed, \"pod2=new1\": pod2:8090 is still in controllers.yaml; \
+                 remove it there first",
+                "entry 4 on line 2 of renamed, \"pod9=new1\": pod9:8090 is also under gone, which takes \
+                 precedence; remove one of the two",
             ]
         );
     }

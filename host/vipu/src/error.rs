@@ -34,7 +34,10 @@ pub enum VipuError {
     },
     /// The admin's certificates or credentials cannot be used. Nothing was sent; fix the file or the
     /// option that the source names.
-    #[error("the admin has to fix the certificates or credentials for V-IPU controllers")]
+    #[error(
+        "the certificates or credentials for V-IPU controllers cannot be used; the admin has to fix the Secrets of \
+         vipuProxy.vipu"
+    )]
     Auth(#[source] Arc<AuthError>),
     /// The connection failed, so nothing was sent. Retry later.
     #[error("it cannot be reached{}", of_tls(.0))]
@@ -61,7 +64,7 @@ pub enum VipuError {
     /// The controller refused the certificate, user id or API key of the operator. Nothing was done; the admin has to
     /// fix it.
     #[error(
-        "it does not let the operator do {method}; the admin has to fix the operator's credentials, and \
+        "it denies the operator {method}; the admin has to fix the Secrets of vipuProxy.vipu, and \
          free capacity is not the cause: {message} ({code:?})"
     )]
     Denied {
@@ -75,8 +78,8 @@ pub enum VipuError {
     /// The controller shows no partition of this id, which was requested under another user id: it may be hidden from the
     /// current one.
     #[error(
-        "it shows none, but the partition was requested under another V-IPU user id, from which it may be \
-         hidden; give the operator the former user id again, or remove the partition with it and set \
+        "it shows no such partition, but the partition was requested under another V-IPU user id, and may be \
+         hidden from this one; restore the former user id, or remove the partition with it and set \
          graphcore.ai/force-release"
     )]
     OtherAccount,
@@ -117,6 +120,24 @@ impl VipuError {
                 ..
             }
         )
+    }
+
+    /// Whether the controller cannot be reached, or did not answer the call in time. The next call may take as long.
+    pub fn is_unanswered(&self) -> bool {
+        match self {
+            VipuError::Unreachable(_) => true,
+            VipuError::OutcomeUnknown { source, .. } => {
+                source.source().is_some() || source.code() == Code::DeadlineExceeded
+            }
+            VipuError::Address(_)
+            | VipuError::UnlistedAddress { .. }
+            | VipuError::Auth(_)
+            | VipuError::Refused { .. }
+            | VipuError::Denied { .. }
+            | VipuError::OtherAccount
+            | VipuError::OtherPartition { .. }
+            | VipuError::Incomplete { .. } => false,
+        }
     }
 
     /// Converts a status to an error.
@@ -179,7 +200,7 @@ pub fn is_exhausted_reason(reason: &str) -> bool {
 /// The end of the message for a failed connection.
 fn of_tls(status: &Status) -> &'static str {
     match tls_failure(status) {
-        Some(_) => " over TLS, which the admin has to fix",
+        Some(_) => " over TLS; the admin has to fix vipuProxy.vipu.tls",
         None => "",
     }
 }
@@ -266,6 +287,7 @@ mod tests {
             let exhausted = number == 8;
             assert_eq!(error.is_exhausted(), exhausted, "{code:?}");
             assert_eq!(is_exhausted_reason(&error.reason()), exhausted, "{code:?}");
+            assert_eq!(error.is_unanswered(), number == 4, "{code:?}");
         }
     }
 
@@ -275,8 +297,8 @@ mod tests {
         let error = VipuError::from_status("CreatePartition", status);
         assert_eq!(
             error.reason(),
-            "it does not let the operator do CreatePartition; the admin has to fix the operator's \
-             credentials, and free capacity is not the cause: unknown API key (Unauthenticated)"
+            "it denies the operator CreatePartition; the admin has to fix the Secrets of vipuProxy.vipu, \
+             and free capacity is not the cause: unknown API key (Unauthenticated)"
         );
     }
 
@@ -307,6 +329,7 @@ mod tests {
         status.set_source(Arc::new(std::io::Error::other("broken pipe")));
         let error = VipuError::from_status("CreatePartition", status);
         assert!(matches!(error, VipuError::OutcomeUnknown { .. }));
+        assert!(error.is_unanswered());
         assert_eq!(error.reason(), "CreatePartition got no answer: broken pipe");
     }
 
@@ -315,7 +338,7 @@ mod tests {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let status = Status::from_error(Box::new(ConnectError(Box::new(refused))));
         let error = VipuError::from_status("CreatePartition", status);
-        assert!(matches!(error, VipuError::Unreachable(_)));
+        assert!(matches!(error, VipuError::Unreachable(_)) && error.is_unanswered());
         assert_eq!(error.reason(), "it cannot be reached: connection refused");
     }
 }

@@ -42,7 +42,7 @@ pub struct FailureStats {
     /// How often the controller reset a partition by itself.
     pub auto_resets: u32,
     /// The IPUs that were most often in failed partitions, worst first; only those that the
-    /// controller told of.
+    /// controller reported.
     pub devices: Vec<DeviceFailures>,
 }
 

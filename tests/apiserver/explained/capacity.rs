@@ -175,7 +175,7 @@ async fn a_policy_with_a_quota_or_a_reason_of_its_own() {
         ),
         (
             World::Policy,
-            "8 of its 8 IPUs are used, and no 4 stand together",
+            "8 of its 8 IPUs are used, and no 4 are adjacent",
         ),
     ] {
         is_named_everywhere(&of_single(world, text, remedy)).await;

@@ -205,7 +205,8 @@ async fn an_adopted_partition_that_was_released_by_force_is_left_to_the_admin() 
     let told = fixture.once_event(&wanted.name_any(), "Abandoned").await;
     let address = fixture.pods[1].address;
     let expected = format!(
-        "given up by force, and not recognised by the sweep; remove it by hand once no Pod uses it: {ID} on {address}"
+        "given up by force; the sweep does not recognise these partitions; remove them by hand when no Pod uses \
+         them: {ID} on {address}"
     );
     assert_eq!(told, expected);
 

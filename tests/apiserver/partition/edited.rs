@@ -87,7 +87,7 @@ async fn an_object_that_bypassed_the_schema_reports_it_delays_no_other_and_leaks
 
     let said = fixture.once_event(&held.name_any(), "Unreadable").await;
     assert!(said.contains("missing field `owner`"), "{said}");
-    assert!(said.contains("Correct that, or delete"), "{said}");
+    assert!(said.contains("Correct the field, or delete"), "{said}");
     let said = fixture.once_event("strange", "Unreadable").await;
     assert!(said.contains("spec.ipus cannot be read"), "{said}");
 

@@ -21,7 +21,7 @@ async fn ipus_in_use_on_a_controller_that_lost_its_state_are_not_allocated_again
         .with(|world, now| world.pod.forget(&lost, now).unwrap());
     let second = fixture.request("second", 16).await;
     // The last reading of the controller is valid for a short time.
-    let held = format!("8 IPUs more are held by IPUPartition {}", first.name_any());
+    let held = format!("8 more IPUs are held by IPUPartition {}", first.name_any());
     fixture
         .once(&second, "it names the holder of the IPUs", |object| {
             let mut reasons = object.status.iter().flat_map(|status| &status.waiting);
@@ -72,10 +72,7 @@ async fn a_partition_that_the_operator_may_not_see_does_not_count_as_gone() {
         })
         .await;
     let message = held.status.unwrap().message.unwrap();
-    assert!(
-        message.contains("is not known: it does not let"),
-        "{message}"
-    );
+    assert!(message.contains("is not known: it denies"), "{message}");
     let event = fixture.once_event(&wanted.name_any(), ACCESS_DENIED).await;
     assert!(event.contains(&hidden), "{event}");
     assert_eq!(fixture.ids(), [[hidden]]);

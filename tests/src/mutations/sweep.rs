@@ -37,6 +37,20 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         found_by: FoundBy::Simulation("no task of a sweep fails in the model"),
     },
     Mutation {
+        name: "each removal on a controller that does not answer is tried in every sweep",
+        file: COURSE,
+        text: "Task::Remove((name, _)) => name != controller,",
+        instead: "Task::Remove((name, _)) => name != controller || !name.is_empty(),",
+        found_by: SWEEP_TESTS,
+    },
+    Mutation {
+        name: "a sweep continues after the leadership has expired",
+        file: "host/partitions/src/sweep/executor.rs",
+        text: "if !self.leadership.is_valid() {",
+        instead: "if !self.leadership.is_valid() && found.is_empty() {",
+        found_by: SWEEP_TESTS,
+    },
+    Mutation {
         name: "a list with an expired token is abandoned",
         file: "host/partitions/src/sweep/lists.rs",
         text: "if status.code == 410 && beginnings < BEGINNINGS => {",

@@ -132,7 +132,10 @@ async fn user_and_password_go_to_a_server_of_tokens_over_tls_alone() {
     let ca = front.ca.clone();
     let fake = with_tokens_of(front, &format!("http://{}/token", thief.host)).await;
     let error = fetched(&fake, Some(&ca)).await.unwrap_err();
-    assert!(error.contains("credentials go over https alone"), "{error}");
+    assert!(
+        error.contains("sends credentials over https only"),
+        "{error}"
+    );
     assert!(thief.requests().is_empty(), "{:?}", thief.requests());
 }
 

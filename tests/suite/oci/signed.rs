@@ -83,7 +83,7 @@ async fn one_signature_that_counts_is_enough() {
     let refused = judged(&key, vec![told(&wrong), told(&wrong)]).await;
     let refused = refused.unwrap_err();
     assert!(
-        refused.contains("do not count: none of the keys made it;"),
+        refused.contains("do not count: it matches none of the keys;"),
         "{refused}"
     );
     let failed = judged(&key, vec![told(&wrong), (lost, None)]).await;

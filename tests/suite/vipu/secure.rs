@@ -178,9 +178,8 @@ async fn a_refused_connection_is_reported_with_who_must_fix_it() {
         vipu_tls_server_name: Some("pod2.example".to_owned()),
         ..options(&tls, &right_key)
     };
-    let denied = "does not let the operator do ListPartitions; the admin has to fix the operator's \
-                  credentials, and free capacity is not the cause: the metadata api-key is not \
-                  accepted";
+    let denied = "denies the operator ListPartitions; the admin has to fix the Secrets of vipuProxy.vipu, and \
+                  free capacity is not the cause: the metadata api-key is not accepted";
     let table = [
         (AuthOptions::default(), "ListPartitions got no answer"),
         (
@@ -193,11 +192,11 @@ async fn a_refused_connection_is_reported_with_who_must_fix_it() {
         ),
         (
             options(&wrong_ca, &right_key),
-            "it cannot be reached over TLS, which the admin has to fix: invalid peer certificate",
+            "it cannot be reached over TLS; the admin has to fix vipuProxy.vipu.tls: invalid peer certificate",
         ),
         (
             misnamed,
-            "it cannot be reached over TLS, which the admin has to fix: invalid peer certificate",
+            "it cannot be reached over TLS; the admin has to fix vipuProxy.vipu.tls: invalid peer certificate",
         ),
         (options(&tls, &wrong_key), denied),
         (options(&tls, &only_user), denied),
@@ -288,8 +287,9 @@ async fn invalid_files_at_the_start_block_every_call_until_they_are_fixed() {
     assert!(matches!(error, VipuError::Auth(_)), "{error:?}");
     let file = tls.path().join("ca.crt");
     let expected = format!(
-        "the admin has to fix the certificates or credentials for V-IPU controllers: failed to find \
-         {}: put it into the Secret that is mounted there, by which V-IPU controllers are known",
+        "the certificates or credentials for V-IPU controllers cannot be used; the admin has to fix the Secrets of \
+         vipuProxy.vipu: failed to find {}: put it into the Secret that is mounted there, by which V-IPU \
+         controllers are known",
         file.display()
     );
     assert_eq!(error.reason(), expected);

@@ -41,7 +41,7 @@ async fn a_partition_of_another_user_never_counts_as_absent() {
     assert!(matches!(asked(None, "p-1").await, Ok(Lookup::Present(_))));
     for code in [CodeName::PermissionDenied, CodeName::Unauthenticated] {
         let (is_denial, reason) = asked(Some(code), "p-1").await.unwrap_err();
-        assert!(is_denial && reason.contains("it does not let the operator do GetPartitionStatus"));
+        assert!(is_denial && reason.contains("it denies the operator GetPartitionStatus"));
         let own = second.lookup("p-1").await.unwrap_err();
         assert!(own.is_denial(), "for every requester: {own}");
     }

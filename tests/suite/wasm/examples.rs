@@ -74,7 +74,7 @@ fn refused_by_half() -> PlaceAttempt {
     PlaceAttempt {
         controller: "half".to_owned(),
         outcome: PlaceOutcome::Refused,
-        reason: "no IPUs stand together".to_owned(),
+        reason: "no IPUs are adjacent".to_owned(),
     }
 }
 

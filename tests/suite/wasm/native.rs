@@ -169,7 +169,7 @@ async fn the_serial_walk_answers_as_its_code() {
                 .map(|(name, ..)| PlaceAttempt {
                     controller: (*name).to_owned(),
                     outcome: PlaceOutcome::Refused,
-                    reason: "no IPUs stand together".to_owned(),
+                    reason: "no IPUs are adjacent".to_owned(),
                 })
                 .collect();
             let placed = guests.place(&request, &controllers, &attempts).await;

@@ -66,17 +66,17 @@ async fn a_file_that_is_not_a_policy_is_refused_with_the_reason() {
                 "nop)) (i32.const 16)) (func $spin (loop (br 0))) (start $spin)
                  (func (result i32) (if (i32.const 0) (then nop",
             ),
-            "failed when it was asked about its settings",
+            "its function validate-settings failed",
         ),
         (
             "traps on every request",
             hostile::validation("unreachable) (else unreachable"),
-            "failed when it was tried on a sample request: the policy trapped",
+            "it failed on a sample request: the policy trapped",
         ),
         (
             "says that it fails on every request",
             hostile::validation(&hostile::always(hostile::FAIL)),
-            "failed when it was tried on a sample request: the policy failed: no prices",
+            "it failed on a sample request: the policy failed: no prices",
         ),
     ];
     for (name, bytes, expected) in cases {

@@ -55,7 +55,7 @@ fn is_too_small(one: &Candidate, ipus: u32) -> bool {
 fn reason(one: &Candidate, ipus: u32) -> String {
     one.obstacle.clone().unwrap_or_else(|| {
         format!(
-            "{} of its {} IPUs are used, and no {ipus} stand together",
+            "{} of its {} IPUs are used, and no {ipus} are adjacent",
             one.used, one.total
         )
     })

@@ -20,7 +20,7 @@ fn controller(name: &str, total: u32, used: u32) -> Controller {
 fn tried(name: &str) -> Attempt {
     Attempt {
         controller: name.to_owned(),
-        reason: "no IPUs stand together".to_owned(),
+        reason: "no IPUs are adjacent".to_owned(),
     }
 }
 

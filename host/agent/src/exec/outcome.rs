@@ -97,10 +97,12 @@ pub fn advice(error: &kube::Error) -> &'static str {
         }
         403 => {
             "its Role must allow `get` on pods, and `get` and `create` on pods/exec, for this Pod; \
-             the operator makes it with the job, so look whether it was changed"
+             the operator creates the Role with the job: check whether it was changed"
         }
         404 => "there is no such Pod; it may have been deleted, or its name is wrong",
-        429 | 500.. => "the API server or the kubelet was busy or away, also on further tries",
+        429 | 500.. => {
+            "the API server or the kubelet was busy or unreachable, and the retries failed too"
+        }
         _ => "is the API server reachable from this Pod (network policies, DNS)?",
     }
 }

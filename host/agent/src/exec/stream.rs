@@ -52,12 +52,10 @@ pub enum StreamError {
     #[error("failed to receive from the container; the connection to the API server broke")]
     Receive(#[source] tungstenite::Error),
     /// The connection was closed early.
-    #[error("failed to learn how the command ended: the connection was closed before its end")]
+    #[error("the connection was closed before the command ended, so its result is unknown")]
     Closed,
     /// The API server does not answer pings any more: the connection is dead.
-    #[error(
-        "failed to hear from the API server, which answers no ping any more; the connection was cut"
-    )]
+    #[error("the API server no longer answers pings, so the agent closed the connection")]
     Silent,
     /// The Status at the end of the command could not be parsed.
     #[error("failed to read how the command ended")]

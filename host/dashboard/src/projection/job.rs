@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::shown::shown;
 
-/// Conditions that explain a wait for something else than IPUs, with their status, in the order of the causes.
+/// Conditions that explain a wait for something other than IPUs, with their status, in the order of the causes.
 const OBSTACLES: [(&str, &str); 3] = [
     ("QuotaReserved", "False"),
     PODS_NOT_READY,
@@ -30,11 +30,11 @@ pub struct Job {
     pub name: String,
     /// Its state.
     pub state: JobState,
-    /// Why it waits, if it waits for something else than IPUs.
+    /// Why it waits, if it waits for something other than IPUs.
     pub obstacle: Option<Obstacle>,
 }
 
-/// Why a job waits for something else than IPUs: a quota of Kueue, or what its Pods wait for.
+/// Why a job waits for something other than IPUs: a quota of Kueue, or what its Pods wait for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Obstacle {
     /// The reason of the condition.

@@ -31,7 +31,8 @@ pub struct Queue {
     pub listed: Listed<QueueRow>,
 }
 
-/// IPUJobs that wait for something else than IPUs, such as a quota or an image, in the order of their namespaces and names.
+/// IPUJobs that wait for something other than IPUs, such as a quota or an image, in the order of their
+/// namespaces and names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Blocked {
     /// How many there are.
@@ -40,7 +41,7 @@ pub struct Blocked {
     pub rows: Vec<BlockedJob>,
 }
 
-/// An IPUJob that waits for something else than IPUs.
+/// An IPUJob that waits for something other than IPUs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BlockedJob {
     /// Its namespace.

@@ -56,7 +56,7 @@ fn jobs_start_in_the_order_of_the_queue() {
             vec![Some(0), Some(40), Some(2)],
         ),
         (
-            "IPUs that do not stand together hold no large partition",
+            "IPUs that are not adjacent hold no large partition",
             // The two of 4 IPUs leave 8 free ones in two pieces.
             vec![
                 job(0, (1, 4), 500),

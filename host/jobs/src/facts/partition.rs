@@ -209,7 +209,7 @@ pub(super) fn state_with(
             status
                 .message
                 .clone()
-                .unwrap_or_else(|| "no V-IPU controller can ever make it".to_owned()),
+                .unwrap_or_else(|| "no V-IPU controller can ever create it".to_owned()),
         ),
         (PartitionPhase::Ready, Some(placed)) if reset_pending => {
             let reason = format!("partition {} is about to be reset", placed.id);

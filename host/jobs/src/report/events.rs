@@ -39,7 +39,7 @@ pub fn write_events(plan: &Plan, applied: &Applied) -> Vec<Event> {
     ));
     for pod in &plan.end_pods {
         let name = &pod.name;
-        let note = format!("ended what runs on in Pod {name} beside its main container");
+        let note = format!("ended the sidecars of Pod {name}");
         events.push(normal("SidecarsEnded", "End", note).about(name));
     }
     for reset in &plan.reset_partitions {
@@ -146,7 +146,7 @@ fn find<'a>(status: &'a IPUJobStatus, type_: &str) -> Option<&'a JobCondition> {
 pub fn pod_force_deleted(lost: &LostPod) -> Event {
     let LostPod { pod, node, since } = lost;
     let note = format!(
-        "deleted Pod {} by force: it should have ended, and its node {node} has not been heard of \
+        "deleted Pod {} by force: it should have ended, and its node {node} has been unreachable \
          since {since}",
         pod.name
     );

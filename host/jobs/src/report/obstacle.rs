@@ -79,7 +79,10 @@ impl std::fmt::Display for Obstacle {
                 write!(formatter, "the API server refused {object}: {reason}")
             }
             Self::Unreadable { reason, .. } => {
-                write!(formatter, "nothing more is made for the job: {reason}")
+                write!(
+                    formatter,
+                    "the operator creates no more objects for the job: {reason}"
+                )
             }
         }
     }

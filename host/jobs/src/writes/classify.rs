@@ -50,7 +50,7 @@ pub(super) fn ownership_conflict<K: Resource<DynamicType = ()>>(
         .find(|reference| reference.controller == Some(true))
     {
         Some(reference) => format!("{} {}", reference.kind, reference.name),
-        None => "nobody that it names".to_owned(),
+        None => "no controller".to_owned(),
     };
     Some(Obstacle::NotOwned { object, owner })
 }

@@ -1,4 +1,4 @@
-//! Pure: where IPU-hours went, as tables for people.
+//! Pure: where IPU-hours went, as tables for users.
 
 use super::{Goodput, GoodputBy, Row, UnallocatedRow};
 use crate::table::grid;

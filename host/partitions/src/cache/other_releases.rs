@@ -2,6 +2,7 @@
 //! controllers.
 
 use ipu_api::ipupartition::IPUPartition;
+use ipu_api::uid::Uid;
 use kube::ResourceExt;
 
 use super::{Cache, Known, word};
@@ -10,6 +11,8 @@ use crate::capacity::{self, Allocation};
 /// An object of another release.
 #[derive(Debug)]
 pub(super) struct Other {
+    /// Its UID.
+    pub uid: Uid,
     /// Its allocations.
     pub held: Box<[Allocation]>,
     /// The partitions of its attempts with an unknown outcome.
@@ -23,7 +26,12 @@ impl Cache {
         let held = capacity::allocations(partition, |name| word(&mut self.words, name));
         let requested = capacity::requested(partition, |name| word(&mut self.words, name));
         let is_empty = held.is_empty() && requested.is_empty();
-        let other = Other { held, requested };
+        let uid = Uid::of(partition.metadata.uid.as_deref().unwrap_or_default());
+        let other = Other {
+            uid,
+            held,
+            requested,
+        };
         let other = (!is_empty).then(|| Known::OfOther(Box::new(other)));
         let change = self.store.update(partition.name_any().into(), other);
         self.account(change);

@@ -47,7 +47,8 @@ fn ready(name: &str, owner: &str, gang: Option<u32>) -> Guarded {
 }
 
 fn unreadable(name: &str) -> Guarded {
-    let object = json!({"metadata": {"name": name}, "spec": {"ipus": "four"}});
+    let metadata = json!({"name": name, "uid": format!("uid-of-{name}")});
+    let object = json!({"metadata": metadata, "spec": {"ipus": "four"}});
     serde_json::from_value(object).unwrap()
 }
 
@@ -234,8 +235,10 @@ fn what_is_held_is_held_until_an_object_that_can_be_read_says_otherwise() {
         (held.len(), cache.released())
     };
     assert_eq!(seen(&cache), (1, 0));
-    cache.apply_event(Event::Apply(unreadable("a")), now());
-    assert_eq!(seen(&cache), (1, 0));
+    for _ in 0..2 {
+        cache.apply_event(Event::Apply(unreadable("a")), now());
+        assert_eq!(seen(&cache), (1, 0));
+    }
     cache.apply_event(Event::Apply(with("removed")), now());
     assert_eq!(seen(&cache), (0, 1));
     cache.apply_event(Event::Apply(with("created")), now());
@@ -245,4 +248,23 @@ fn what_is_held_is_held_until_an_object_that_can_be_read_says_otherwise() {
     cache.apply_event(Event::Init, now());
     cache.apply_event(Event::InitDone, now());
     assert_eq!(seen(&cache), (0, 3), "it is not in the new list");
+}
+
+#[test]
+fn an_unreadable_object_does_not_inherit_what_another_one_of_its_name_held() {
+    let controller = json!({
+        "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+    });
+    let attempts = json!([{"controller": controller, "id": "p-1", "outcome": "created"}]);
+    let deleted = json!({"metadata": {"uid": "deleted"}, "status": {"attempts": attempts}});
+    let deleted = object("a", "a", &deleted);
+    let mut of_other = knowing([]);
+    of_other.apply_other(&deleted.0.clone().unwrap());
+    for mut cache in [knowing([deleted]), of_other] {
+        assert_eq!(cache.allocations().controllers().count(), 1);
+        cache.apply_event(Event::Init, now());
+        cache.apply_event(Event::InitApply(unreadable("a")), now());
+        cache.apply_event(Event::InitDone, now());
+        assert_eq!(cache.allocations().controllers().count(), 0);
+    }
 }

@@ -76,8 +76,8 @@ fn a_controller_that_has_lost_something_gives_nothing_away() {
     assert_eq!((withheld.ipus, withheld.besides), (12, 4));
     assert_eq!(
         withheld.reason,
-        "12 IPUs more are held by IPUPartition ns.a-0 and 1 others, which it does not list any more; it may \
-         give them away, so that nothing is made on it until no Pod uses them"
+        "12 more IPUs are held by IPUPartition ns.a-0 and 1 others, which it does not list any more; it may \
+         assign these IPUs to another partition, so the operator creates no partitions on it until no Pod uses them"
     );
     // Nor if it lists something, or if a partition was created by hand meanwhile.
     for listed in ["p-b", "handmade"] {

@@ -4,18 +4,18 @@
 //! adding controllers, a few large requests would drain all of them. Therefore only a share is reserved at the same time,
 //! for the earliest requests.
 //!
-//! The earliest request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and the
-//! free IPUs of a reserved controller only grow, so the most that is free grows until the request fits. A job on a reserved
-//! controller may never end. Therefore the share grows by one controller after each week, up to half of the controllers: in
-//! the replay of real jobs, growth after each day left 2 % more of the IPUs idle, and doubled the median wait. After four
-//! weeks, the two halves take turns, and each turn is twice as long as the one before, so that the turn of a controller
-//! whose jobs end is long enough at some time. The other half stays open: a request that can never be served must not stop
-//! a cluster. For the same reason, where all controllers that suit a request would be reserved, for example the only one,
-//! they are for half of the time.
+//! The earliest request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and
+//! the free IPUs of a reserved controller only grow, so the most that is free grows until the request fits. A job on a
+//! reserved controller may never end. Therefore the share grows by one controller after each week, up to half of the
+//! controllers: in the replay of real jobs, growth after each day left 2 % more of the IPUs idle, and doubled the
+//! median wait. After four weeks, the two halves take turns, and each turn is twice as long as the one before, so that
+//! the turn of a controller whose jobs end is long enough at some time. The other half stays open: a request that can
+//! never be served must not stop a cluster. For the same reason, if all controllers that suit a request would be
+//! reserved, for example the only one, they are reserved for half of the time only.
 //!
-//! A request may seem to fit, and controllers refuse it, because their free IPUs do not stand together. In the replay of real
-//! jobs, reservations for such requests cost more than they gained, so their time begins to count after a day. Nothing else
-//! would end their wait: on an empty controller, all IPUs stand together.
+//! A request may seem to fit, and controllers refuse it, because their free IPUs are not adjacent. In the replay of
+//! real jobs, reservations for such requests cost more than they gained, so their time begins to count after a day.
+//! Nothing else would end their wait: on an empty controller, all IPUs are adjacent.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

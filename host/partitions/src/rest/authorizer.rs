@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use ipu_runtime::api_client::API_TIMEOUT;
 use ipu_runtime::port::preemptive_semaphore::{PreemptiveSemaphore, Share};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
@@ -19,9 +20,6 @@ use super::caller::Caller;
 use super::limits::{UserRate, busy};
 use super::problem::{Kind, Problem, shown};
 use super::token_cache::{Key, TokenCache, Verdict};
-
-/// Timeout of one request to the API server.
-const API_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Concurrent reviews of tokens. Invalid tokens cause only a small part of the load of the API server, and those of one
 /// address do not delay the tokens of others.

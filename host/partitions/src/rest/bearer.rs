@@ -33,11 +33,15 @@ pub(super) fn token<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Result<&'a
         return malformed("the Authorization header is not `Bearer <token>`");
     };
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return malformed("the Authorization header names another scheme than Bearer");
+        return malformed(
+            "the scheme of the Authorization header is not Bearer; send `Bearer <token>`",
+        );
     }
     let token = token.trim();
     if token.len() > TOKEN_MAX {
-        return malformed("the token is longer than 16384 bytes, which no service account's is");
+        return malformed(
+            "the token is longer than 16384 bytes; send the token of a service account",
+        );
     }
     // The characters of RFC 6750. Other tokens are refused without a request to the API server.
     let is_of_tokens = |byte: u8| {
@@ -45,7 +49,9 @@ pub(super) fn token<'a>(mut lines: impl Iterator<Item = &'a [u8]>) -> Result<&'a
             || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'+' | b'/' | b'=')
     };
     if token.is_empty() || !token.bytes().all(is_of_tokens) {
-        return malformed("the token holds characters that no token has");
+        return malformed(
+            "the token must consist of letters, digits and -._~+/=; send `Bearer <token>`",
+        );
     }
     Ok(token)
 }
@@ -80,9 +86,9 @@ mod tests {
             (&[b"\xff\xfe secret"], "not text"),
             (&[b"secret"], "not `Bearer"),
             (&[b""], "not `Bearer"),
-            (&[b"Basic secret"], "another scheme"),
-            (&[b"Bearer secret two"], "characters"),
-            (&[b"Bearer \"secret\""], "characters"),
+            (&[b"Basic secret"], "is not Bearer"),
+            (&[b"Bearer secret two"], "must consist of"),
+            (&[b"Bearer \"secret\""], "must consist of"),
             (&[long.as_bytes()], "longer than 16384"),
         ];
         for (lines, expected) in cases {

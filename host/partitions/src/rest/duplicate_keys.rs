@@ -69,7 +69,7 @@ impl<'de> Visitor<'de> for NoDuplicates {
         let mut object = Map::new();
         while let Some(key) = fields.next_key::<String>()? {
             if object.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("key {key:?} stands twice")));
+                return Err(A::Error::custom(format_args!("duplicate key {key:?}")));
             }
             let value = fields.next_value_seed(NoDuplicates)?;
             object.insert(key, value);
@@ -93,8 +93,8 @@ mod tests {
     fn keys_that_stand_twice_and_depths_are_refused() {
         let deep = "[".repeat(100_000);
         for (text, expected) in [
-            (r#"{"a": 1, "a": 1}"#, "\"a\" stands twice"),
-            (r#"[{"a": {"b": 1, "b": 2}}]"#, "\"b\" stands twice"),
+            (r#"{"a": 1, "a": 1}"#, "duplicate key \"a\""),
+            (r#"[{"a": {"b": 1, "b": 2}}]"#, "duplicate key \"b\""),
             ("{} {}", "trailing"),
             (deep.as_str(), "recursion limit"),
         ] {

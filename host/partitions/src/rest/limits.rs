@@ -178,7 +178,7 @@ async fn buffer_body(bodies: &BodyMax, request: Request) -> Result<Request, Prob
 
 fn too_many(who: &str, rate: Rate, wait: Duration) -> Problem {
     let (rate, seconds) = (rate.per_second, wait.as_secs() + 1);
-    let detail = format!("{who} may be asked {rate} times a second; try again in {seconds} s");
+    let detail = format!("{who} is limited to {rate} requests a second; try again in {seconds} s");
     Problem::new(Kind::TooMany, detail).with_header("retry-after", seconds.to_string())
 }
 
@@ -225,7 +225,11 @@ mod tests {
         let problem = answers.into_iter().find_map(Result::err).unwrap();
         assert_eq!(problem.kind, Kind::TooMany);
         assert_eq!(problem.headers, [("retry-after", "1".to_owned())]);
-        assert!(problem.detail.contains("the user a may be asked 50 times"));
+        assert!(
+            problem
+                .detail
+                .contains("the user a is limited to 50 requests")
+        );
         assert_eq!(rate.check("b"), Ok(()));
     }
 

@@ -2,7 +2,6 @@
 //! partitions for the same users.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Json;
 use axum::body::Bytes;
@@ -15,6 +14,7 @@ use ipu_api::dns1123;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 use ipu_api::labels::REQUESTED_BY_ANNOTATION;
+use ipu_runtime::api_client::API_TIMEOUT;
 use ipu_runtime::requests;
 use ipu_runtime::scope::{Conflicts, Scope};
 use kube::api::{Api, DynamicObject};
@@ -33,9 +33,6 @@ use super::representation::{Released, released, represent};
 use super::sources::Sources;
 use super::{api_error, limits};
 use crate::cache::Brief;
-
-/// Timeout of one request to the API server.
-const API_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest user name in an annotation, in characters.
 const USER_MAX: usize = 253;
@@ -89,7 +86,7 @@ pub(super) fn operations() -> Vec<Operation<SecureState>> {
         Operation::get::<IPUPartition>(
             "/partitions",
             "createPartition",
-            "The IPUPartition that was made; Location says where it is.",
+            "The created IPUPartition. The header Location contains its path.",
             post(create),
         )
         .guarded()
@@ -110,7 +107,7 @@ pub(super) fn operations() -> Vec<Operation<SecureState>> {
         Operation::get::<Released>(
             "/partitions/{name}",
             "deletePartition",
-            "The IPUPartition, which goes once nothing of it is left on any V-IPU controller.",
+            "The IPUPartition. It is deleted when no V-IPU controller has a partition of it any more.",
             delete(release),
         )
         .guarded()
@@ -129,7 +126,7 @@ pub(super) fn controllers() -> Operation<SecureState> {
     Operation::get::<Vec<Controller>>(
         "/controllers",
         "controllers",
-        "What each V-IPU controller has, and whose it is.",
+        "The partitions and IPUs of each V-IPU controller, with the owners.",
         get(all_controllers),
     )
     .guarded()

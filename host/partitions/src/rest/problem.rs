@@ -25,7 +25,7 @@ pub struct Fault {
     pub value: String,
     /// What is allowed.
     pub rule: String,
-    /// All of it in a sentence for people.
+    /// All of it in a sentence for users.
     #[serde(skip)]
     pub message: String,
 }
@@ -47,31 +47,31 @@ impl Fault {
 /// What kind of thing went wrong; each has one HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
-    /// A part of the request breaks a rule.
+    /// The request violates a rule.
     Malformed,
-    /// It is not known who asks.
+    /// The client is not authenticated.
     Unauthenticated,
-    /// Who asks may not do that.
+    /// The client lacks a right.
     Forbidden,
-    /// There is no such thing.
+    /// The object or path does not exist.
     Absent,
-    /// There is, but not by this method.
+    /// The path does not support this method.
     WrongMethod,
     /// The request did not arrive in time.
     Slow,
-    /// Something of that name is there already, or was changed meanwhile.
+    /// The object already exists, or has changed meanwhile.
     Conflict,
     /// The body is too long.
     TooLarge,
-    /// The body is not JSON by its own word.
+    /// The body has an unsupported content type.
     WrongType,
-    /// The API server refused what was asked.
+    /// The API server refused the object.
     Refused,
     /// Too many requests in too short a time.
     TooMany,
-    /// Something that is needed for the answer is not there now.
+    /// The proxy cannot answer now.
     Unavailable,
-    /// What the answer is made from did not come in time.
+    /// The data for the answer did not arrive in time.
     Late,
 }
 
@@ -79,26 +79,26 @@ impl Kind {
     /// The HTTP status, the last part of the URI that names the kind, and a short sentence.
     const fn described(self) -> (u16, &'static str, &'static str) {
         match self {
-            Self::Malformed => (400, "malformed", "A part of the request breaks a rule"),
-            Self::Unauthenticated => (401, "unauthenticated", "It is not known who asks"),
-            Self::Forbidden => (403, "forbidden", "A right is missing"),
-            Self::Absent => (404, "absent", "There is no such thing"),
-            Self::WrongMethod => (405, "wrong-method", "This is not done by that method"),
+            Self::Malformed => (400, "malformed", "The request violates a rule"),
+            Self::Unauthenticated => (401, "unauthenticated", "The client is not authenticated"),
+            Self::Forbidden => (403, "forbidden", "The client lacks a right"),
+            Self::Absent => (404, "absent", "The object or path does not exist"),
+            Self::WrongMethod => (405, "wrong-method", "The path does not support this method"),
             Self::Slow => (408, "slow", "The request did not arrive in time"),
             Self::Conflict => (
                 409,
                 "conflict",
-                "It is there already, or was changed meanwhile",
+                "The object already exists, or has changed meanwhile",
             ),
             Self::TooLarge => (413, "too-large", "The body is too long"),
-            Self::WrongType => (415, "wrong-type", "The body is of another type"),
-            Self::Refused => (422, "refused", "The API server refused it"),
-            Self::TooMany => (429, "too-many", "Too many requests"),
-            Self::Unavailable => (
-                503,
-                "unavailable",
-                "Something that is needed is not there now",
+            Self::WrongType => (
+                415,
+                "wrong-type",
+                "The body has an unsupported content type",
             ),
+            Self::Refused => (422, "refused", "The API server refused the object"),
+            Self::TooMany => (429, "too-many", "Too many requests"),
+            Self::Unavailable => (503, "unavailable", "The proxy cannot answer now"),
             Self::Late => (504, "late", "The answer took too long"),
         }
     }
@@ -228,7 +228,7 @@ pub struct PlainError {
     /// What is allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// A sentence for people.
+    /// A sentence for users.
     pub message: String,
 }
 

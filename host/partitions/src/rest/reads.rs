@@ -27,22 +27,22 @@ where
     Sources: FromRef<S>,
 {
     vec![
-        Operation::get::<Health>("/health", "health", "The process lives.", get(health))
+        Operation::get::<Health>("/health", "health", "The process is alive.", get(health))
             .unbounded(),
         Operation::get::<Health>("/readyz", "ready", "The process can answer.", get(ready))
             .unbounded()
             .with(|what| {
                 what.otherwise = Some(Answer {
                     status: 503,
-                    description: "It cannot yet.",
+                    description: "The process cannot answer yet.",
                     schema: schema_of::<Health>,
                 });
             }),
         Operation::get::<AllStats>("/stats", "stats", "IPUs used and free.", get(stats)).with(
             |what| {
                 what.details = "One key for each namespace with partitions, and `total`. `used` \
-                    counts the operator's partitions; what others made by hand is not available \
-                    either.";
+                    counts the operator's partitions. `available` also excludes partitions that \
+                    users created by hand.";
             },
         ),
         Operation::get::<what_if::Answer>(
@@ -79,7 +79,7 @@ pub(super) fn summaries() -> Operation<Sources> {
     Operation::get::<Vec<Summary>>(
         "/controllers",
         "controllers",
-        "What each V-IPU controller has.",
+        "The partitions and IPUs of each V-IPU controller.",
         get(controller_summaries),
     )
     .with(|what| {

@@ -28,7 +28,7 @@ pub(super) fn represent(mut object: DynamicObject) -> Value {
 pub(super) fn released(object: DynamicObject, living_owner: Option<&PartitionOwner>) -> Released {
     let warnings = living_owner.map(|owner| {
         format!(
-            "its owner, the IPUJob {}/{}, still lives and asks for a partition again; delete or \
+            "its owner, the IPUJob {}/{}, still exists and requests a partition again; delete or \
              suspend the job to release the IPUs for good",
             owner.namespace, owner.name
         )

@@ -6,6 +6,7 @@ use ipu_api::ipupartition::{
 use ipu_text::sanitize;
 use jiff::{SignedDuration, Timestamp};
 
+use super::current;
 use ipu_api::partition_conditions::ready;
 
 /// Longest message of a waiting partition, in bytes. `status.waiting` has the reason of each controller whole.
@@ -21,7 +22,7 @@ pub(crate) fn waiting(
     reasons: &[WaitingReason],
     now: Timestamp,
 ) -> IPUPartitionStatus {
-    let mut next = status.clone();
+    let mut next = without_strange_partition(status);
     next.phase = PartitionPhase::Pending;
     next.waiting = reasons.to_vec();
     next.attempts
@@ -48,11 +49,22 @@ pub(crate) fn rejected(
     why: &str,
     now: Timestamp,
 ) -> IPUPartitionStatus {
-    let mut next = status.clone();
+    let mut next = without_strange_partition(status);
     next.phase = PartitionPhase::Rejected;
     next.waiting.clear();
     next.attempts.retain(Attempt::is_held);
     ready(next, false, "Rejected", why.to_owned(), now)
+}
+
+/// The status without a partition that no attempt lists. A user wrote it: the request would leave the queue, and count as
+/// placed.
+fn without_strange_partition(status: &IPUPartitionStatus) -> IPUPartitionStatus {
+    let mut next = status.clone();
+    if current(status).is_none() {
+        next.partition_id = None;
+        next.controller = None;
+    }
+    next
 }
 
 fn is_fresh_refusal(attempt: &Attempt, now: Timestamp) -> bool {
@@ -69,16 +81,35 @@ mod tests {
     use super::*;
     use crate::status_update::unsettled;
 
+    fn controller() -> ControllerRef {
+        serde_json::from_value(serde_json::json!({
+            "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_partition_that_no_attempt_lists_takes_no_request_out_of_the_queue() {
+        let now = Timestamp::UNIX_EPOCH;
+        let written = IPUPartitionStatus {
+            phase: PartitionPhase::Ready,
+            partition_id: Some("p-other".to_owned()),
+            controller: Some(controller()),
+            attempts: vec![unsettled(controller(), "p-1".to_owned(), now)],
+            ..IPUPartitionStatus::default()
+        };
+        for next in [waiting(&written, &[], now), rejected(&written, "no", now)] {
+            assert_eq!((next.partition_id, next.controller), (None, None));
+            assert_eq!(next.attempts.len(), 1);
+        }
+    }
+
     #[test]
     fn a_refusal_is_fresh_for_seconds_whatever_became_of_the_clock() {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let controller: ControllerRef = serde_json::from_value(serde_json::json!({
-            "name": "pod1:8090", "host": "pod1", "port": 8090, "labelKey": "a", "labelValue": "b",
-        }))
-        .unwrap();
         let refused = |second| Attempt {
             outcome: AttemptOutcome::Refused,
-            ..unsettled(controller.clone(), "p-1".to_owned(), at(second))
+            ..unsettled(controller(), "p-1".to_owned(), at(second))
         };
         // The clock was set back by an hour in the last case.
         for (started, expected) in [(95, 1), (85, 0), (105, 1), (3_700, 0)] {

@@ -16,11 +16,12 @@ pub(crate) enum Task<O> {
     Remove(RemotePartition),
 }
 
-/// The remaining tasks of a sweep, and the errors of failed ones.
+/// The remaining tasks of a sweep, the errors of failed ones, and the removals without an answer.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Course<O, E> {
     tasks: VecDeque<Task<O>>,
     errors: Vec<E>,
+    unanswered: Vec<RemotePartition>,
 }
 
 impl<O, E> Course<O, E> {
@@ -42,6 +43,7 @@ impl<O, E> Course<O, E> {
         Course {
             tasks: ownerless.chain(due).collect(),
             errors,
+            unanswered: Vec::new(),
         }
     }
 
@@ -56,6 +58,22 @@ impl<O, E> Course<O, E> {
         if users == 0 {
             self.tasks.push_front(Task::Remove(partition));
         }
+    }
+
+    /// Notes a removal without an answer. The next sweep continues with its controller: here, each other task on it may
+    /// take as long.
+    pub(crate) fn unanswered(&mut self, partition: RemotePartition) {
+        let controller = &partition.0;
+        self.tasks.retain(|task| match task {
+            Task::Delete(_) => true,
+            Task::Count((name, _)) | Task::Remove((name, _)) => name != controller,
+        });
+        self.unanswered.push(partition);
+    }
+
+    /// Returns the partitions whose removal had no answer.
+    pub(crate) fn take_unanswered(&mut self) -> Vec<RemotePartition> {
+        std::mem::take(&mut self.unanswered)
     }
 
     /// Notes a failed task. The others continue, and the next sweep tries it again.

@@ -6,6 +6,8 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
+use ipu_runtime::api_client;
+use ipu_runtime::trimmed::Trimmed;
 use kube::Client;
 use kube::api::{Api, DynamicObject, ListParams, ObjectList};
 use kube::core::{ApiResource, PartialObjectMeta};
@@ -19,6 +21,10 @@ const PAGE: u32 = 200;
 /// Maximum number of restarts of a list after its token has expired. The API server serves a snapshot for some five
 /// minutes, and a list of ten thousand objects takes seconds.
 const BEGINNINGS: usize = 3;
+
+/// The metadata of an object. The list of a kind fails only if the API server itself has written what cannot be read:
+/// then none of them counts as gone.
+pub(super) type Metadata = Trimmed<PartialObjectMeta<DynamicObject>>;
 
 /// The attempts of all IPUPartitions.
 #[derive(Default)]
@@ -37,8 +43,8 @@ pub(super) async fn holdings(
     is_suspect: impl Fn(&IPUPartition) -> bool,
 ) -> Result<Holdings, SweepError> {
     let kind = ApiResource::erase::<IPUPartition>(&());
-    let api = Api::<DynamicObject>::all_with(client.clone(), &kind);
-    let take = |holdings: &mut Holdings, object: DynamicObject| match object
+    let api = Api::<Trimmed<DynamicObject>>::all_with(client.clone(), &kind);
+    let take = |holdings: &mut Holdings, Trimmed(object): Trimmed<DynamicObject>| match object
         .clone()
         .try_parse::<IPUPartition>()
     {
@@ -61,7 +67,7 @@ pub(super) async fn holdings(
 /// UIDs of all objects of a kind, with these labels. One list for all: a request for the owner of each IPUPartition would
 /// be thousands of requests, one after the other.
 pub(super) async fn uids(
-    api: &Api<DynamicObject>,
+    api: &Api<Metadata>,
     labels: Option<&str>,
 ) -> Result<HashSet<Uid>, kube::Error> {
     let list = |params: ListParams| {
@@ -70,9 +76,9 @@ pub(super) async fn uids(
             label_selector,
             ..params
         };
-        async move { api.list_metadata(&params).await }.boxed()
+        async move { api.list(&params).await }.boxed()
     };
-    let take = |uids: &mut HashSet<Uid>, one: PartialObjectMeta<DynamicObject>| {
+    let take = |uids: &mut HashSet<Uid>, Trimmed(one): Metadata| {
         uids.extend(one.metadata.uid.as_deref().map(Uid::of));
     };
     each(list, take).await
@@ -87,7 +93,7 @@ async fn each<'a, K: Clone, T: Default>(
     let mut beginnings = 1;
     let (mut taken, mut params) = (T::default(), ListParams::default().limit(PAGE));
     loop {
-        let page = match list(params.clone()).await {
+        let page = match api_client::with_timeout(list(params.clone())).await {
             Err(kube::Error::Api(status)) if status.code == 410 && beginnings < BEGINNINGS => {
                 beginnings += 1;
                 (taken, params.continue_token) = (T::default(), None);

@@ -8,13 +8,16 @@ use ipu_api::ipupartition::{IPUPartition, PartitionOwner};
 use ipu_api::labels::{NATIVE_POD_LABEL, POD_UID_LABEL, WORKLOAD_UID_LABEL};
 use ipu_api::queueing;
 use ipu_api::uid::Uid;
+use ipu_runtime::api_client;
 use ipu_runtime::requests;
 use ipu_runtime::scope::Scope;
+use ipu_runtime::trimmed::Trimmed;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DynamicObject};
+use kube::api::Api;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Client, ResourceExt};
 
+use super::lists::Metadata;
 use super::{SweepError, lists};
 
 /// An owner whose end the operator can determine.
@@ -63,7 +66,7 @@ impl Owner {
             Self::NativePod => ("the Pods that request IPUs", Some(NATIVE_POD_LABEL)),
             Self::Workload => ("the Workloads of Kueue, which own IPUPartitions", None),
         };
-        let all = Api::<DynamicObject>::all_with(client.clone(), &self.kind());
+        let all = Api::<Metadata>::all_with(client.clone(), &self.kind());
         match lists::uids(&all, labels).await {
             // Without Kueue there are none.
             Err(kube::Error::Api(status)) if status.code == 404 && self == Self::Workload => {
@@ -76,8 +79,8 @@ impl Owner {
     /// The UID of the object of this name.
     async fn uid(self, client: &Client, owner: &PartitionOwner) -> kube::Result<Option<String>> {
         let (client, kind) = (client.clone(), self.kind());
-        let all = Api::<DynamicObject>::namespaced_with(client, &owner.namespace, &kind);
-        let found = all.get_metadata_opt(&owner.name).await?;
+        let all = Api::<Metadata>::namespaced_with(client, &owner.namespace, &kind);
+        let found = api_client::with_timeout(all.get_opt(&owner.name)).await?;
         Ok(found.and_then(|one| one.uid()))
     }
 }
@@ -153,10 +156,8 @@ pub(super) async fn delete(client: &Client, partition: &IPUPartition) -> Result<
         "deleting it, since its owner is gone"
     );
     let exactly = requests::delete(partition.uid(), partition.resource_version());
-    match Api::<IPUPartition>::all(client.clone())
-        .delete(&name, &exactly)
-        .await
-    {
+    let api = Api::<Trimmed<IPUPartition>>::all(client.clone());
+    match api_client::with_timeout(api.delete(&name, &exactly)).await {
         Ok(_) => Ok(()),
         // Changed or gone meanwhile: the next sweep checks it again.
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => Ok(()),

@@ -7,18 +7,22 @@ use std::sync::{Arc, Mutex};
 use http::{Request, Response};
 use ipu_api::uid::Uid;
 use ipu_policies::namespace_usage::namespaces;
+use ipu_runtime::lease::Leadership;
 use ipu_runtime::scope::Scope;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tower::{BoxError, service_fn};
 use vipu_client::controllers::KEY;
 use vipu_client::{Deadlines, Registry};
 
+use super::course::Task;
 use super::*;
 use crate::node_labels::node_labels;
+use crate::pod_users;
 use crate::watched::watched;
 
 /// Requests to the fake API server, and the number of expired tokens that it still reports.
@@ -49,7 +53,14 @@ fn partition(job: &str) -> Value {
     })
 }
 
-/// Two pages of IPUPartitions. `alive` and `young` have their jobs; `young` was made after the list.
+/// An object after a write of a client that claims a time which cannot be read.
+fn odd(mut object: Value) -> Value {
+    let late = json!({"manager": "somebody", "time": "9999-12-31T23:59:59Z"});
+    object["metadata"]["managedFields"] = json!([late]);
+    object
+}
+
+/// Two pages of IPUPartitions. `alive` and `young` have their jobs; `young` was made after the list. All are odd.
 fn answer(world: &mut World, method: &str, path: &str, query: &str) -> (u16, Value) {
     let is_next = query.contains("continue=next");
     let failed = |code: u16| {
@@ -68,18 +79,18 @@ fn answer(world: &mut World, method: &str, path: &str, query: &str) -> (u16, Val
             } else {
                 (vec!["alive", "young"], "next")
             };
-            let items: Vec<Value> = jobs.into_iter().map(partition).collect();
+            let items: Vec<Value> = jobs.into_iter().map(|job| odd(partition(job))).collect();
             (200, list(&json!({"continue": token}), &json!(items)))
         }
         ("GET", "ipujobs" | "pods" | "workloads") => {
-            let items = json!([{"metadata": {"name": "alive", "uid": "alive-uid"}}]);
-            (200, list(&json!({}), &items))
+            let alive = odd(json!({"metadata": {"name": "alive", "uid": "alive-uid"}}));
+            (200, list(&json!({}), &json!([alive])))
         }
         ("GET", "young") => (
             200,
-            json!({"metadata": {"name": "young", "uid": "young-uid"}}),
+            odd(json!({"metadata": {"name": "young", "uid": "young-uid"}})),
         ),
-        ("DELETE", "default.gone-0") => (200, json!({"kind": "Status", "status": "Success"})),
+        ("DELETE", "default.gone-0") => (200, odd(partition("gone"))),
         ("DELETE", "default.stuck-0") => failed(500),
         _ => failed(404),
     }
@@ -174,6 +185,53 @@ fn users_of_a_partition_are_counted_right_before_its_removal() {
     assert_eq!(course.into_errors(), ["no list", "no answer"]);
 }
 
+#[test]
+fn a_controller_that_does_not_answer_a_removal_is_left_to_the_next_sweep() {
+    let due = [("pod1", "a"), ("pod2", "b"), ("pod1", "c"), ("pod2", "d")];
+    let due = due.map(|(controller, id)| (controller.to_owned(), id.to_owned()));
+    let mut course = Course::<(), ()>::new([], due.to_vec());
+    let mut removed = Vec::new();
+    while let Some(task) = course.next() {
+        match task {
+            Task::Delete(()) => {}
+            Task::Count(partition) => course.counted(partition, 0),
+            Task::Remove(partition) => {
+                removed.push(partition.1.clone());
+                if partition.0 == "pod1" {
+                    course.unanswered(partition);
+                }
+            }
+        }
+    }
+    assert_eq!(removed, ["a", "b", "d"]);
+    assert_eq!(course.take_unanswered(), due[..1]);
+}
+
+#[tokio::test]
+async fn a_replica_that_may_not_lead_any_more_deletes_and_removes_nothing() {
+    let world = Arc::new(Mutex::new(World::default()));
+    let (client, pool) = (client(&world), pool(&world).await);
+    let orphan = Found {
+        controller: Arc::new(pool.controllers().remove(0)),
+        id: "p-orphan".to_owned(),
+        is_in_error: false,
+    };
+    let ownerless = serde_json::from_value(partition("gone")).unwrap();
+    let mut course = Course::new([Ok(vec![ownerless])], Vec::new());
+    let (name, id) = orphan.key();
+    course.counted((name.to_owned(), id.to_owned()), 0);
+    let executor = Executor {
+        client: &client,
+        pool: &pool,
+        leadership: &Leadership::until(tokio::time::Instant::now()),
+        released: &Notify::new(),
+    };
+    executor.run(&[orphan], &mut course).await;
+    assert_eq!(world.lock().unwrap().asked, [""; 0]);
+    let errors = course.into_errors();
+    assert!(matches!(errors[..], [SweepError::NotLeading]), "{errors:?}");
+}
+
 #[tokio::test]
 async fn a_list_whose_token_has_expired_is_read_anew_and_not_for_ever() {
     let world = Arc::new(Mutex::new(World::default()));
@@ -189,6 +247,21 @@ async fn a_list_whose_token_has_expired_is_read_anew_and_not_for_ever() {
         expired,
         Err(SweepError::List("the IPUPartitions", _))
     ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_does_not_answer_holds_up_no_sweep() {
+    let silent = |_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>();
+    let client = Client::new(service_fn(silent), "default");
+    let asked = async {
+        let gone: IPUPartition = serde_json::from_value(partition("gone")).unwrap();
+        let listed = lists::holdings(&client, judged).await;
+        let counted = pod_users::users(&client, "p-gone").await;
+        let deleted = ownerless::delete(&client, &gone).await;
+        [listed.is_err(), counted.is_err(), deleted.is_err()]
+    };
+    let failed = tokio::time::timeout(Duration::from_hours(1), asked).await;
+    assert_eq!(failed, Ok([true; 3]));
 }
 
 /// Deletes the suspects without an owner, as a sweep does. Returns what failed.

@@ -40,13 +40,13 @@ pub enum Signature {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// It is not from one of the keys.
-    #[error("none of the keys made it")]
+    #[error("it matches none of the keys")]
     Key,
     /// It is about another manifest.
     #[error("it is about {}", sanitize(.0, EXCERPT_MAX))]
     Other(String),
     /// It is an attestation for another purpose.
-    #[error("it says {:?}, which is no signature of an artefact", sanitize(.0, EXCERPT_MAX))]
+    #[error("its type is {:?}, which is not a signature of an artefact", sanitize(.0, EXCERPT_MAX))]
     Purpose(String),
     /// Its format is invalid.
     #[error("{0}")]

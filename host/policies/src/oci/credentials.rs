@@ -29,13 +29,12 @@ pub enum CredentialsError {
     Json,
     /// An entry is invalid.
     #[error(
-        "its entry for {0} has neither username and password nor `auth`, the base64 of user:password; programs that keep passwords (credsStore, credHelpers) are not asked"
+        "its entry for {0} has neither username and password nor `auth`, the base64 of user:password; \
+         credential helpers (credsStore, credHelpers) are not supported"
     )]
     Entry(String),
     /// There is no entry for the registry.
-    #[error(
-        "it has no entry for {wanted}, but for {there}; log in to {wanted}, or take that registry's entry"
-    )]
+    #[error("it has no entry for {wanted}, only for {there}; add an entry for {wanted}")]
     Other {
         /// The registry.
         wanted: String,

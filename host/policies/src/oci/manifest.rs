@@ -81,7 +81,7 @@ pub enum ManifestError {
     )]
     None(String),
     /// It has several components.
-    #[error("it holds {0} components, and nothing says which one is meant; push them one by one")]
+    #[error("it has {0} components, and a policy needs exactly one; push them one by one")]
     Several(usize),
     /// The digest of the component is invalid.
     #[error(
@@ -216,7 +216,7 @@ mod tests {
                 json!({"layers": [long]}),
                 &*format!("but {}…; ", "\u{fffd}x".repeat(39)),
             ),
-            (json!({"layers": [wasm, wasm]}), "it holds 2 components"),
+            (json!({"layers": [wasm, wasm]}), "it has 2 components"),
             (json!({"layers": [weak]}), "has the digest \"sha512:12\""),
             (json!({"manifests": [wasm, wasm]}), "a list of 2 manifests"),
             (json!(1), "it is no OCI manifest"),

@@ -255,7 +255,7 @@ impl Registry {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => RegistryError::Forbidden {
                 who: match &self.credentials {
                     Some(credentials) => format!("the user {:?}", short(&credentials.user)),
-                    None => "anybody without credentials".to_owned(),
+                    None => "clients without credentials".to_owned(),
                 },
                 host,
                 what,

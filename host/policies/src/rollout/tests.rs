@@ -125,11 +125,16 @@ fn a_version_becomes_active_once_every_replica_is_ready() {
         cluster
             .status()
             .message
-            .contains("being made ready by a, b")
+            .contains("the module is loading on a, b")
     );
     cluster.prepare(0, 1);
     assert_eq!(cluster.reconcile(), (PolicyPhase::Loading, None));
-    assert!(cluster.status().message.contains("being made ready by b"));
+    assert!(
+        cluster
+            .status()
+            .message
+            .contains("the module is loading on b")
+    );
     cluster.prepare(1, 1);
     assert_eq!(cluster.reconcile(), (PolicyPhase::Active, Some(1)));
     assert_eq!(
@@ -161,7 +166,7 @@ fn a_version_that_one_replica_refuses_does_not_replace_the_active_one() {
     assert_eq!(cluster.reconcile(), (PolicyPhase::Refused, Some(1)));
     let message = &cluster.status().message;
     assert!(
-        message.contains("b refuses it, and the previous version stays active"),
+        message.contains("b refuses the module, and the previous version stays active"),
         "{message}"
     );
     assert_eq!(
@@ -179,7 +184,7 @@ fn replicas_with_different_modules_block_activation() {
         .prepared
         .insert(1, "sha256:other".to_owned());
     assert_eq!(cluster.reconcile(), (PolicyPhase::Loading, None));
-    assert!(cluster.status().message.contains("module.digest says"));
+    assert!(cluster.status().message.contains("set module.digest to"));
 }
 
 #[test]

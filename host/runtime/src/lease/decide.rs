@@ -1,4 +1,4 @@
-//! Pure: decides the next action of a replica that wants a Lease.
+//! Pure: decides the next action of a replica that competes for a Lease.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ use super::Leadership;
 
 /// This replica may not write, because another one may lead.
 #[derive(Debug, thiserror::Error)]
-#[error("nothing is written, since another replica may lead by now")]
+#[error("nothing is written, because another replica may lead now")]
 struct NotLeading;
 
 /// Returns a client that writes nothing after the leadership has expired: a process that was paused may wake up between two

@@ -29,10 +29,10 @@ pub struct Share {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
     /// The address has its share.
-    #[error("this address has all that one address may have at the same time ({0})")]
+    #[error("this address has reached the limit for one address ({0} at the same time); try again")]
     Address(usize),
     /// All permits are taken.
-    #[error("all that there is at the same time ({0}) is taken")]
+    #[error("the limit for all addresses is reached ({0} at the same time); try again")]
     Total(usize),
 }
 

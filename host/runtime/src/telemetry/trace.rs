@@ -27,8 +27,8 @@ const DEADLINE: Duration = Duration::from_secs(5);
 pub enum TraceError {
     /// The address is not that of a collector.
     #[error(
-        "{0:?} is no address of a collector for OpenTelemetry; it is http://<host>:<port>, where the port of OTLP \
-         over gRPC mostly is 4317"
+        "{0:?} is not the address of an OpenTelemetry collector; write http://<host>:<port>, where the port of OTLP \
+         over gRPC is usually 4317"
     )]
     Address(String),
     /// The exporter cannot be created.

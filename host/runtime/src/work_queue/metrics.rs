@@ -114,7 +114,7 @@ impl AllReconciles {
         registry.register("reconcile", "Reconciles that ended", self.results.clone());
         registry.register(
             "reconcile_errors",
-            "Reconciles that ended early, by what failed",
+            "Reconciles that ended with an error, by the failed action",
             self.errors.clone(),
         );
         registry.register_with_unit(

@@ -114,8 +114,8 @@ fn of_two_entries_for_one_controller_the_first_counts() {
     assert_eq!(list.problems.len(), 2);
     assert_eq!(
         list.problems[0].to_string(),
-        "entry 2 on line 1 of controllers.yaml, \"POD1:8090:ipunode=b\": pod1:8090 is entry 1 already, which counts; \
-         remove one of the two"
+        "entry 2 on line 1 of controllers.yaml, \"POD1:8090:ipunode=b\": pod1:8090 is already entry 1, \
+         which takes precedence; remove one of the two"
     );
 }
 
@@ -139,8 +139,8 @@ fn a_thousand_entries_with_some_bad_ones_are_a_thousand_less_those() {
         problems,
         [
             format!("entry 100 on line 100 of controllers.yaml, \"pod100:8090\": {no_label}"),
-            "entry 500 on line 500 of controllers.yaml, \"pod7:8090:ipunode=pod500\": pod7:8090 is entry 7 already, \
-             which counts; remove one of the two"
+            "entry 500 on line 500 of controllers.yaml, \"pod7:8090:ipunode=pod500\": pod7:8090 is already entry 7, \
+             which takes precedence; remove one of the two"
                 .to_owned(),
             format!("entry 800 on line 800 of controllers.yaml, \"-\": {no_label}"),
         ]

@@ -7,7 +7,7 @@ use super::archive::Files;
 use super::{PackageError, VERSION, name, plugin_file};
 use crate::dist::PLUGIN;
 
-/// The file, which krew wants to have the name of the plugin.
+/// Name of the manifest: krew requires the name of the plugin.
 pub const NAME: &str = "ipu.yaml";
 
 /// The text in krew's list.

@@ -304,7 +304,7 @@ fn an_object_of_another_release_is_left_alone_while_that_release_is_there() {
             Some("adopt"),
         ),
         (
-            "its list has the controller no longer",
+            "its list no longer contains the controller",
             a.clone(),
             "other",
             unlisted.clone(),

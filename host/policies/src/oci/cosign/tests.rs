@@ -206,7 +206,7 @@ fn each_reason_why_no_signature_counts_is_told_once() {
     let rejections = [&wrong, &wrong].map(|wrong| wrong.verify(&keys, DIGEST).unwrap_err());
     assert_eq!(
         Unsigned::of(rejections.to_vec()).to_string(),
-        "the signatures that the registry has for it do not count: none of the keys made it; sign it \
+        "the signatures that the registry has for it do not count: it matches none of the keys; sign it \
          with one of the keys that are given, or give the key that it was signed with"
     );
 }

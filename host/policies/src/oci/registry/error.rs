@@ -26,9 +26,7 @@ pub enum RegistryError {
         source: HttpError,
     },
     /// Credentials are missing or insufficient.
-    #[error(
-        "{host} does not let {who} have {what}{detail}; check the credentials and their rights"
-    )]
+    #[error("{host} denies {who} access to {what}{detail}; check the credentials and their rights")]
     Forbidden {
         /// Host of the registry.
         host: String,
@@ -73,7 +71,8 @@ pub enum RegistryError {
     },
     /// The digest of the response is wrong.
     #[error(
-        "{host} answers with {found}, and {wanted} was requested as {what}: the registry, or a proxy before it, changes what it stores"
+        "{host} answers with {found}, but {wanted} was requested as {what}: the registry, or a proxy before it, \
+         changes its content"
     )]
     Digest {
         /// Host of the registry.
@@ -86,11 +85,13 @@ pub enum RegistryError {
         found: String,
     },
     /// The authentication scheme is not supported.
-    #[error("{0} asks for credentials in a manner other than Basic and Bearer")]
+    #[error(
+        "{0} requires an authentication scheme other than Basic and Bearer; the operator supports only these two"
+    )]
     Challenge(String),
     /// The address of the token server is not secure.
     #[error(
-        "{host} names {realm:?} as the server that gives tokens; credentials go over https alone"
+        "{host} names the token server {realm:?}; the operator sends credentials over https only"
     )]
     Realm {
         /// Host of the registry.
@@ -99,10 +100,10 @@ pub enum RegistryError {
         realm: String,
     },
     /// The response of the token server has no token.
-    #[error("the server that gives tokens for {0} gave an answer without a token")]
+    #[error("the answer of the token server of {0} contains no token")]
     Token(String),
     /// The registry gives no address for an upload.
-    #[error("{host} does not say where {what} is to be sent")]
+    #[error("the answer of {host} contains no address for {what}")]
     Location {
         /// Host of the registry.
         host: String,

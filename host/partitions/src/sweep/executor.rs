@@ -1,0 +1,106 @@
+//! Performs the tasks of a sweep, as long as the replica leads.
+
+use ipu_api::ipupartition::IPUPartition;
+use ipu_runtime::lease::Leadership;
+use kube::Client;
+use tokio::sync::Notify;
+
+use super::course::{Course, Task};
+use super::{Found, SweepError, ownerless};
+use crate::controller_pool::ControllerPool;
+use crate::orphans::RemotePartition;
+use crate::pod_users;
+
+/// Carries out tasks on the API server and on V-IPU controllers.
+pub(super) struct Executor<'a> {
+    pub(super) client: &'a Client,
+    pub(super) pool: &'a ControllerPool,
+    /// The leadership of this replica. It may expire during a sweep.
+    pub(super) leadership: &'a Leadership,
+    /// Notified after a release of IPUs.
+    pub(super) released: &'a Notify,
+}
+
+impl Executor<'_> {
+    /// Performs the tasks in order. `found` are the partitions on the controllers.
+    pub(super) async fn run(&self, found: &[Found], course: &mut Course<IPUPartition, SweepError>) {
+        while let Some(task) = course.next() {
+            if !self.leadership.is_valid() {
+                course.failed(SweepError::NotLeading);
+                return;
+            }
+            if let Err(error) = self.perform(found, task, course).await {
+                course.failed(error);
+            }
+        }
+    }
+
+    async fn perform(
+        &self,
+        found: &[Found],
+        task: Task<IPUPartition>,
+        course: &mut Course<IPUPartition, SweepError>,
+    ) -> Result<(), SweepError> {
+        match task {
+            Task::Delete(partition) => ownerless::delete(self.client, &partition).await?,
+            Task::Count(partition) => {
+                let users = self.count_users(&partition).await?;
+                course.counted(partition, users);
+            }
+            Task::Remove(partition) => {
+                let is_it =
+                    |one: &&Found| one.key() == (partition.0.as_str(), partition.1.as_str());
+                if let Some(found) = found.iter().find(is_it)
+                    && !self.remove(found).await
+                {
+                    course.unanswered(partition);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The number of live Pods that use a partition of this cluster that no IPUPartition lists.
+    async fn count_users(&self, (name, id): &RemotePartition) -> Result<usize, SweepError> {
+        let users = pod_users::users(self.client, id)
+            .await
+            .map_err(SweepError::Users)?;
+        if !users.is_empty() {
+            tracing::warn!(
+                id,
+                controller = name,
+                ?users,
+                "left alone: it has no owner, but Pods use it"
+            );
+        }
+        Ok(users.len())
+    }
+
+    /// Removes a partition of this cluster that no IPUPartition lists and no Pod uses. Returns whether its controller
+    /// has answered.
+    async fn remove(&self, found: &Found) -> bool {
+        let (name, id) = found.key();
+        let controller = &*found.controller;
+        let result = match self.pool.client(controller) {
+            Ok(client) => client.remove(id, found.is_in_error).await,
+            Err(error) => Err(error),
+        };
+        self.pool.changed(controller);
+        self.released.notify_one();
+        let Err(error) = result else {
+            tracing::info!(
+                id,
+                controller = name,
+                "removed a partition without an owner"
+            );
+            return true;
+        };
+        tracing::warn!(
+            id,
+            controller = name,
+            reason = error.reason(),
+            "failed to remove a partition without an owner; trying again"
+        );
+        !error.is_unanswered()
+    }
+}
