@@ -278,11 +278,13 @@ fn credential(content: &Content) -> Result<AsciiMetadataValue, AuthError> {
 fn tls(ca: &Content, identity: Option<(&Content, &Content)>) -> Result<ClientTlsConfig, AuthError> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates(ca)? {
-        roots.add(certificate).map_err(|source| AuthError::Unusable {
-            file: ca.file.clone(),
-            rule: "each certificate in it must be a CA certificate",
-            source,
-        })?;
+        roots
+            .add(certificate)
+            .map_err(|source| AuthError::Unusable {
+                file: ca.file.clone(),
+                rule: "each certificate in it must be a CA certificate",
+                source,
+            })?;
     }
     let config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&ca.bytes));
     let Some((certificate, key)) = identity else {
