@@ -123,14 +123,14 @@ mod tests {
 
     /// The reconciles of a test.
     #[derive(Default)]
-    struct Reconciles {
+    struct RecordedReconciles {
         begun: Mutex<BTreeMap<Arc<str>, usize>>,
         at_once: Mutex<(usize, usize)>,
         changed: Notify,
         go_on: Notify,
     }
 
-    impl Reconciles {
+    impl RecordedReconciles {
         async fn reconcile(
             self: Arc<Self>,
             name: Arc<str>,
@@ -160,7 +160,7 @@ mod tests {
     }
 
     async fn queue(
-        seen: Arc<Reconciles>,
+        seen: Arc<RecordedReconciles>,
         asked: mpsc::UnboundedReceiver<Arc<str>>,
         (pause, ready): (Option<u64>, impl Future<Output = ()>),
         stop: CancellationToken,
@@ -176,7 +176,10 @@ mod tests {
 
     #[tokio::test]
     async fn concurrency_is_limited_and_keys_are_requeued() {
-        let (seen, stop) = (Arc::<Reconciles>::default(), CancellationToken::new());
+        let (seen, stop) = (
+            Arc::<RecordedReconciles>::default(),
+            CancellationToken::new(),
+        );
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
         let again = (Some(1), future::ready(()));
         let queue = tokio::spawn(queue(Arc::clone(&seen), asked, again, stop.clone()));
@@ -204,7 +207,10 @@ mod tests {
 
     #[tokio::test]
     async fn no_reconcile_starts_before_the_queue_is_ready_or_after_it_is_stopped() {
-        let (seen, stop) = (Arc::<Reconciles>::default(), CancellationToken::new());
+        let (seen, stop) = (
+            Arc::<RecordedReconciles>::default(),
+            CancellationToken::new(),
+        );
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
         let ready = Arc::new(Notify::new());
         let listed = Arc::clone(&ready);
@@ -229,7 +235,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_dropped_queue_drops_its_reconciles() {
-        let seen = Arc::<Reconciles>::default();
+        let seen = Arc::<RecordedReconciles>::default();
         let (names, asked) = mpsc::unbounded::<Arc<str>>();
         names.unbounded_send("a".into()).unwrap();
         let once = (None, future::ready(()));
