@@ -94,7 +94,7 @@ fn waiting_tells_why_for_each_controller() {
         (
             "all tried",
             |world| world.2 = vec![tried("pod1"), tried("pod2")],
-            ["was tried: no IPUs stand", "was tried"],
+            ["was tried: no IPUs are adjacent", "was tried"],
         ),
         (
             "too small, and one silent that may serve",

@@ -157,6 +157,6 @@ fn the_reason_to_wait_says_whose_they_are() {
         reason: "full".to_owned(),
     };
     let told = explained(vec![reason("pod1:8090"), reason("pod2:8090")], &withheld);
-    assert!(told[0].reason.starts_with("full; 12 IPUs more are held by"));
+    assert!(told[0].reason.starts_with("full; 12 more IPUs are held by"));
     assert_eq!(told[1], reason("pod2:8090"));
 }

@@ -34,7 +34,7 @@ pub enum CredentialsError {
     )]
     Entry(String),
     /// There is no entry for the registry.
-    #[error("it has no entry for {wanted}, only for {there}; add an entry for {wanted}")]
+    #[error("it has no entry for {wanted} (its entries: {there}); add an entry for {wanted}")]
     Other {
         /// The registry.
         wanted: String,
@@ -69,7 +69,7 @@ impl Credentials {
             CredentialsError::Other {
                 wanted: reference.registry().to_owned(),
                 there: if names.is_empty() {
-                    "no registry".to_owned()
+                    "none".to_owned()
                 } else {
                     names.join(", ")
                 },
@@ -207,11 +207,11 @@ mod tests {
         assert_eq!(found(&config, "s.io/x:1"), entry("s.io"));
         let other = found(&config, "u.io/x:1").unwrap_err().to_string();
         assert!(
-            other.contains("no entry for u.io, but for r.io, s.io, t.io"),
+            other.contains("no entry for u.io (its entries: r.io, s.io, t.io)"),
             "{other}"
         );
         let none = found(&json!({}), "u.io/x:1").unwrap_err().to_string();
-        assert!(none.contains("but for no registry"), "{none}");
+        assert!(none.contains("(its entries: none)"), "{none}");
         assert_eq!(found(&json!([1]), "u.io/x:1"), Err(CredentialsError::Json));
         let credentials = Credentials {
             user: "a".into(),
