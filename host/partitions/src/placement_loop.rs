@@ -23,7 +23,7 @@ use super::placement_queue::Turn;
 use super::placement_request::request::{self, shortened};
 use super::placement_request::{self, Placement, Request};
 use super::reconcile;
-use namespace_budgets::{NamespaceBudgets, TurnStatus};
+use namespace_budgets::NamespaceBudgets;
 
 /// How long a new leader waits until each waiting partition has asked: the first ones must not get what earlier ones need.
 const START: Duration = Duration::from_secs(15);
@@ -119,7 +119,6 @@ impl PlacementLoop<'_> {
         }
         let mut pass = self.begin().await;
         let begun = Instant::now();
-        self.budgets.begin_pass();
         let mut round = None;
         loop {
             let turn = context.queue_state.requests().next();
@@ -128,6 +127,9 @@ impl PlacementLoop<'_> {
                 // The next pass begins with the capacity at that time.
                 context.queue_state.request_pass();
                 break;
+            }
+            if round.is_none() {
+                self.budgets.begin_pass(turn.round);
             }
             round = Some(turn.round);
             self.decide(&mut pass, turn).await;
@@ -171,10 +173,9 @@ impl PlacementLoop<'_> {
             return;
         };
         let namespace = &partition.spec.owner.namespace;
-        let turn_status = self.budgets.turn(namespace, &turn.order);
-        if turn_status != TurnStatus::Due {
+        if !self.budgets.is_due(namespace, &turn.order) {
             context.queue_state.requests().postpone(&turn);
-            if turn_status == TurnStatus::Late {
+            if turn.is_pending {
                 pass.expect(&partition);
             }
             return;

@@ -57,6 +57,8 @@ pub(crate) struct Turn {
     pub partition: Option<Arc<IPUPartition>>,
     /// Its round. Each begins with the capacity at that time.
     pub round: u64,
+    /// Whether it was not decided since it came or since capacity grew.
+    pub is_pending: bool,
     number: u64,
 }
 
@@ -164,6 +166,7 @@ impl PlacementQueue {
                     before: Some(Arc::clone(answer)),
                     is_awaited: !is_taken,
                 };
+                request.is_pending = true;
                 request.round = round.max(request.round);
                 self.undecided.insert(request.key(*uid));
             }
@@ -188,6 +191,7 @@ impl PlacementQueue {
             order: order.clone(),
             partition,
             round: *round,
+            is_pending: request.is_pending,
             number: request.number,
         })
     }
@@ -213,6 +217,7 @@ impl PlacementQueue {
             answer,
             is_taken: !is_new,
         };
+        request.is_pending = false;
         request.round = turn.round + 1;
         Some(is_new)
     }

@@ -23,20 +23,24 @@ use crate::clock;
 /// Longest silence of the API server on a connection. A watch without events lasts 290 s.
 const READ_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// Deadline of a request that is not a watch.
+/// Deadline of a request for which a client waits.
 pub const API_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The API server did not answer within [`API_TIMEOUT`].
+/// Deadline of a request in the background. The API server itself ends a request after a minute, and a webhook may delay it
+/// by half of that: only a lost answer takes longer.
+const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(65);
+
+/// The API server did not answer within [`BACKGROUND_TIMEOUT`].
 #[derive(Debug, thiserror::Error)]
-#[error("no answer within {} s", API_TIMEOUT.as_secs())]
+#[error("no answer within {} s", BACKGROUND_TIMEOUT.as_secs())]
 struct NoAnswer;
 
-/// Returns the answer to a request, or an error after [`API_TIMEOUT`]. The API server may still carry out the request.
+/// Returns the answer to a request, or an error after [`BACKGROUND_TIMEOUT`]. The API server may still carry out the request.
 pub fn with_timeout<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> impl Future<Output = kube::Result<T>> {
     // Not an async function, whose future would contain the request twice.
-    let answer = tokio::time::timeout(API_TIMEOUT, request);
+    let answer = tokio::time::timeout(BACKGROUND_TIMEOUT, request);
     answer.map(|answer| answer.unwrap_or_else(|_| Err(kube::Error::Service(NoAnswer.into()))))
 }
 
@@ -161,6 +165,6 @@ mod tests {
         let answer = timeout(BOUND, with_timeout(request)).await;
         let error = answer.expect("it has a deadline").unwrap_err();
         let told = ipu_text::explain(&error);
-        assert!(told.contains("no answer within 10 s"), "{told}");
+        assert!(told.contains("no answer within 65 s"), "{told}");
     }
 }

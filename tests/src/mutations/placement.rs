@@ -12,6 +12,7 @@ const PLACEMENT_TESTS: FoundBy = FoundBy::Tests(Tests {
 const PLACEMENT_QUEUE: &str = "host/partitions/src/placement_queue.rs";
 const PLACEMENT_REQUEST: &str = "host/partitions/src/placement_queue/request.rs";
 const PLACEMENT_PASS: &str = "host/partitions/src/placement_pass.rs";
+const NAMESPACE_BUDGETS: &str = "host/partitions/src/placement_loop/namespace_budgets.rs";
 
 /// Every mistake in these decisions that is tried.
 pub(super) const MUTATIONS: &[Mutation] = &[
@@ -50,6 +51,13 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: PLACEMENT_REQUEST,
         text: "self.is_needed = self.failures < FAILURES_MAX;",
         instead: "self.is_needed = self.failures == 0;",
+        found_by: PLACEMENT_TESTS,
+    },
+    Mutation {
+        name: "each pass of a slow policy begins with the first request",
+        file: NAMESPACE_BUDGETS,
+        text: "self.first = std::mem::take(&mut self.next);",
+        instead: "self.next.clear();",
         found_by: PLACEMENT_TESTS,
     },
 ];

@@ -10,50 +10,47 @@ const BUDGET: Duration = Duration::from_secs(1);
 
 /// The time that each namespace has used in this pass, and where it continues.
 ///
-/// The next pass continues with the first request that found the budget used. If it began with the first request of all, which
-/// asks again and again, the last ones would never be decided.
+/// The next round continues with the first request that found the budget used. If it began with the first request of all,
+/// which asks again and again, the last ones would never be decided.
 #[derive(Debug, Default)]
 pub(super) struct NamespaceBudgets {
+    /// The round of this pass: a long round takes several passes.
+    round: Option<u64>,
     spent: BTreeMap<String, Duration>,
-    /// Where this pass continues, by namespace.
+    /// Where this round continues, by namespace.
     first: BTreeMap<String, Order>,
-    /// Where the next pass continues, by namespace.
+    /// Where the next round continues, by namespace.
     next: BTreeMap<String, Order>,
 }
 
-/// Whether a request has a turn in this pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TurnStatus {
-    /// It is decided now.
-    Due,
-    /// An earlier pass has decided it: later ones of its namespace come first.
-    DecidedBefore,
-    /// The time of its namespace is used. It is decided in a later pass.
-    Late,
-}
-
 impl NamespaceBudgets {
-    /// A pass begins.
-    pub(super) fn begin_pass(&mut self) {
+    /// A pass over the requests of this round begins.
+    pub(super) fn begin_pass(&mut self, round: u64) {
         self.spent.clear();
-        self.first = std::mem::take(&mut self.next);
+        if self.round != Some(round) {
+            self.first = std::mem::take(&mut self.next);
+        }
+        self.round = Some(round);
     }
 
-    /// Whether the request at this place of the queue has a turn. Requests are given in the order of the queue.
-    pub(super) fn turn(&mut self, namespace: &str, order: &Order) -> TurnStatus {
+    /// Whether the request at this place of the queue is decided in this pass. The others of its namespace come first.
+    pub(super) fn is_due(&mut self, namespace: &str, order: &Order) -> bool {
         if self.first.get(namespace).is_some_and(|first| order < first) {
-            return TurnStatus::DecidedBefore;
+            return false;
         }
         if self
             .spent
             .get(namespace)
             .is_none_or(|spent| *spent <= BUDGET)
         {
-            return TurnStatus::Due;
+            return true;
         }
         let next = self.next.entry(namespace.to_owned());
-        next.or_insert_with(|| order.clone());
-        TurnStatus::Late
+        let next = next.or_insert_with(|| order.clone());
+        if order < next {
+            next.clone_from(order);
+        }
+        false
     }
 
     /// Counts the time of a decision.
@@ -79,46 +76,66 @@ mod tests {
         (position, name)
     }
 
-    /// The requests that a pass decides on, of those at these places.
+    /// The requests on which a pass decides, of those at these places.
     fn pass(
         budgets: &mut NamespaceBudgets,
         namespace: &str,
         time: Duration,
-        of: &[i64],
+        places: &[i64],
     ) -> Vec<i64> {
         let is_due = |second: &&i64| {
-            let is_due = budgets.turn(namespace, &order(**second)) == TurnStatus::Due;
+            let is_due = budgets.is_due(namespace, &order(**second));
             if is_due {
                 budgets.spend(namespace, time);
             }
             is_due
         };
-        of.iter().filter(is_due).copied().collect()
+        places.iter().filter(is_due).copied().collect()
     }
 
     #[test]
-    fn every_request_of_a_slow_policy_is_decided_within_some_passes() {
+    fn every_request_of_a_slow_policy_is_decided_within_some_rounds() {
         let (mut budgets, slow) = (NamespaceBudgets::default(), Duration::from_millis(600));
         let all = [1, 2, 3, 4, 5];
-        let mut passes = Vec::new();
-        for _ in 0..4 {
-            budgets.begin_pass();
-            passes.push(pass(&mut budgets, "slow", slow, &all));
+        let mut rounds = Vec::new();
+        for round in 0..4 {
+            budgets.begin_pass(round);
+            rounds.push(pass(&mut budgets, "slow", slow, &all));
             let others = pass(&mut budgets, "fast", Duration::from_millis(1), &all);
             assert_eq!(others, all);
         }
-        assert_eq!(passes, [vec![1, 2], vec![3, 4], vec![5], vec![1, 2]]);
+        assert_eq!(rounds, [vec![1, 2], vec![3, 4], vec![5], vec![1, 2]]);
     }
 
     #[test]
-    fn a_pass_begins_anew_after_the_requests_from_which_it_would_continue_are_gone() {
+    fn a_round_of_several_passes_does_not_change_where_the_next_one_continues() {
         let (mut budgets, slow) = (NamespaceBudgets::default(), Duration::from_secs(2));
-        budgets.begin_pass();
+        budgets.begin_pass(1);
+        assert_eq!(pass(&mut budgets, "slow", slow, &[1, 2, 3]), [1]);
+        budgets.begin_pass(1);
+        assert_eq!(pass(&mut budgets, "other", slow, &[1]), [1]);
+        budgets.begin_pass(2);
+        assert_eq!(pass(&mut budgets, "slow", slow, &[1, 2, 3]), [2]);
+    }
+
+    #[test]
+    fn a_round_begins_anew_if_the_requests_with_which_it_would_continue_are_gone() {
+        let (mut budgets, slow) = (NamespaceBudgets::default(), Duration::from_secs(2));
+        budgets.begin_pass(1);
         assert_eq!(pass(&mut budgets, "slow", slow, &[1, 2]), [1]);
-        budgets.begin_pass();
-        assert_eq!(budgets.turn("slow", &order(1)), TurnStatus::DecidedBefore);
-        budgets.begin_pass();
+        budgets.begin_pass(2);
+        assert_eq!(pass(&mut budgets, "slow", slow, &[1]), Vec::<i64>::new());
+        budgets.begin_pass(3);
         assert_eq!(pass(&mut budgets, "slow", slow, &[1]), [1]);
-        assert_eq!(budgets.turn("slow", &order(3)), TurnStatus::Late);
+    }
+
+    #[test]
+    fn the_earliest_late_request_is_the_first_of_the_next_round() {
+        let (mut budgets, slow) = (NamespaceBudgets::default(), Duration::from_secs(2));
+        budgets.begin_pass(1);
+        // The request at 2 comes while the pass runs.
+        assert_eq!(pass(&mut budgets, "slow", slow, &[1, 3, 2]), [1]);
+        budgets.begin_pass(2);
+        assert_eq!(pass(&mut budgets, "slow", slow, &[1, 2, 3]), [2]);
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Request {
     pub(super) input: u64,
     /// Whether the present reconcile, or the last one, needs the decision.
     pub(super) is_needed: bool,
+    /// Whether it was not decided since it came or since capacity grew. Until then, later ones leave it what it needs.
+    pub(super) is_pending: bool,
     /// Failed reconciles in a row.
     pub(super) failures: u8,
     pub(super) owner: Uid,
@@ -73,6 +75,7 @@ impl Request {
             number,
             input,
             is_needed: true,
+            is_pending: true,
             failures: 0,
             owner: Uid::of(&me.owner),
             slot,

@@ -304,6 +304,25 @@ fn a_new_request_and_one_that_is_decided_again_share_a_round() {
 }
 
 #[test]
+fn a_request_is_pending_until_its_decision_and_again_when_capacity_grows() {
+    let mut requests = PlacementQueue::default();
+    let one = partition("a", 1, &Value::Null);
+    ask(&mut requests, &one);
+    let turn = requests.next().unwrap();
+    assert!(turn.is_pending);
+    requests.postpone(&turn);
+    let turn = requests.next().unwrap();
+    assert!(turn.is_pending, "it was postponed without a decision");
+    requests.decided(&turn, wait("full"));
+    ask(&mut requests, &one);
+    ask(&mut requests, &one);
+    assert!(!requests.next().unwrap().is_pending, "it asks again");
+    decide(&mut requests, wait("full"));
+    requests.decide_again();
+    assert!(requests.next().unwrap().is_pending);
+}
+
+#[test]
 fn a_decision_on_a_changed_partition_is_dropped() {
     let mut requests = PlacementQueue::default();
     let before = partition("a", 1, &Value::Null);
