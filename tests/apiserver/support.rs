@@ -112,7 +112,7 @@ async fn a_bundle_contains_every_object_and_no_secret() {
     let told = support::run(fixture.client.clone(), &options)
         .await
         .unwrap();
-    assert!(told.contains("could not be read"), "{told}");
+    assert!(told.contains("reads failed"), "{told}");
     let files = unpacked(&std::fs::read(&options.output).unwrap());
     for (path, text) in &files {
         for secret in [PLANTED, ANNOTATED, KEPT] {
