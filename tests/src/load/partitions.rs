@@ -25,6 +25,9 @@ const CONTROLLERS: usize = 4;
 /// IPUs of each partition.
 const IPUS: u32 = 2;
 
+/// Time between two queries. The port accepts 100 requests a second from one address.
+const QUERY_INTERVAL: Duration = Duration::from_millis(20);
+
 /// Simulated V-IPU controllers behind `/query`.
 const ASKED_CONTROLLERS: usize = 16;
 
@@ -149,8 +152,9 @@ pub async fn many_partitions(count: usize) -> Result<Many, LoadError> {
 /// reads every two seconds.
 pub async fn queries(runs: usize) -> Result<Vec<Duration>, LoadError> {
     let proxy = Proxy::start(ASKED_CONTROLLERS, IPUS).await?;
-    let mut took = Vec::new();
+    let (mut took, mut next) = (Vec::new(), tokio::time::interval(QUERY_INTERVAL));
     for _ in 0..runs {
+        next.tick().await;
         let begun = Instant::now();
         proxy.query(IPUS).await?;
         took.push(begun.elapsed());
