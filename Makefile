@@ -35,7 +35,7 @@ SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 # or 1.34.
 OTHER_VERSIONS := 1.35 1.34
 
-.PHONY: help demo up down dist release release-twice check test test-apiserver test-nodes test-side-by-side test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice check test test-apiserver test-nodes test-load test-side-by-side test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -80,14 +80,13 @@ test: ## all tests except the long ones, which only test-full runs: on a real AP
 
 # Both mostly wait for other processes. The load test compares delays, so that it runs alone, afterwards. The output of the
 # first follows that of the others, so that they do not mix.
-LOAD_TEST := flood_from_a_pod_disturbs_nobody
 test-side-by-side:
 	@printed=$$(mktemp) && \
 	{ $(MAKE) --no-print-directory test-apiserver >"$$printed" 2>&1 & apiserver=$$!; } && \
 	trap 'kill $$apiserver; rm -f "$$printed"; exit 130' INT TERM && \
-	{ $(MAKE) --no-print-directory test-nodes NODE_TESTS="--skip $(LOAD_TEST)" && nodes=0 || nodes=1; } && \
+	{ $(MAKE) --no-print-directory test-nodes && nodes=0 || nodes=1; } && \
 	{ wait $$apiserver && apiserver=0 || apiserver=1; } && \
-	{ $(MAKE) --no-print-directory test-nodes NODE_TESTS="$(LOAD_TEST)" && load=0 || load=1; } && \
+	{ $(MAKE) --no-print-directory test-load && load=0 || load=1; } && \
 	cat "$$printed" && rm -f "$$printed" && [ $$apiserver$$nodes$$load = 000 ]
 
 # Four tests at the same time use two cores fully.
@@ -95,9 +94,13 @@ test-apiserver: ## run the tests on a real API server
 	@sh tests/preflight.sh test-apiserver
 	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- --test-threads=4
 
-test-nodes: ## run the end-to-end tests on real nodes
+test-nodes: ## run the end-to-end tests on real nodes, except the load test
 	@sh tests/preflight.sh test-nodes
-	cargo test --locked --workspace --test e2e -- $(NODE_TESTS)
+	cargo test --locked --workspace --test e2e -- --skip flood_from_a_pod
+
+test-load: ## run the load test on real nodes
+	@sh tests/preflight.sh test-load
+	cargo test --locked --workspace --test e2e -- flood_from_a_pod
 
 test-versions: ## run the end-to-end tests, and the tests of CRDs, webhooks and chart, with older versions of Kubernetes; builds these versions first
 	@sh tests/preflight.sh test-versions

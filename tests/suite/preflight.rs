@@ -75,6 +75,7 @@ fn a_suitable_machine_passes_without_output() {
         "soak",
         "test",
         "test-apiserver",
+        "test-load",
         "test-nodes",
         "test-versions",
         "up",
