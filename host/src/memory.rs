@@ -45,7 +45,7 @@ pub type Item = (&'static str, usize);
 /// The items of the controller.
 pub fn controller() -> Vec<Item> {
     vec![
-        ("at rest", IDLE),
+        ("idle", IDLE),
         ("native Pods", NATIVE_PODS * NATIVE_POD),
         // A growing buffer is copied, and the old half lives a moment longer.
         ("AdmissionReviews as they are sent", BODIES.total / 2 * 3),
@@ -69,7 +69,7 @@ pub fn vipu_proxy() -> Vec<Item> {
     let bodies =
         2 * (REST.connections.total * QUERY_MAX + SECURE_REST.connections.total * CREATE_MAX);
     vec![
-        ("at rest", IDLE),
+        ("idle", IDLE),
         ("bodies of REST requests", bodies),
         ("REST requests in progress", requests * REST_REQUEST),
         // Other replies have kilobytes, which are part of the idle process.
