@@ -54,10 +54,7 @@ impl Office {
             .kubectl(&["create", "--filename", &definitions])
             .unwrap();
         let client = plane.client().await.unwrap();
-        eventually("the CRDs are served", async || {
-            definitions::are_served(&client).await
-        })
-        .await;
+        definitions::once_served(&client).await;
         let show = "--show-only=templates/user-roles.yaml";
         let roles = ["template", RELEASE, admin.chart(), KUBERNETES, show];
         let roles = admin.file("roles.yaml", &admin.helm(&roles).unwrap());

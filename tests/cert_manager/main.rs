@@ -188,10 +188,7 @@ async fn define_all(plane: &ControlPlane, admin: &Admin, folder: &Path) {
         }
     }
     let client = plane.client().await.unwrap();
-    eventually("the CRDs are served", async || {
-        definitions::are_served(&client).await
-    })
-    .await;
+    definitions::once_served(&client).await;
 }
 
 /// Applies a CRD of cert-manager. The files are templates of its chart, in which only labels depend

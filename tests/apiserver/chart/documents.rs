@@ -4,7 +4,6 @@ use std::fs;
 
 use cluster::control_plane::ControlPlane;
 use cluster::definitions;
-use cluster::wait::eventually;
 use tests::documents::{ADMINS_ON_API_SERVER, Typed, UNINSTALL_ON_API_SERVER, USERS_ON_API_SERVER};
 
 use super::JOB;
@@ -101,10 +100,7 @@ async fn the_commands_for_users_are_accepted() {
     let create = ["create", "--filename", &definitions];
     admin.kubectl(&create).unwrap();
     let client = control_plane.client().await.unwrap();
-    eventually("the CRDs are served", async || {
-        definitions::are_served(&client).await
-    })
-    .await;
+    definitions::once_served(&client).await;
     let mut checked = 0;
     for typed in &USERS_ON_API_SERVER {
         run(&admin, typed);

@@ -8,7 +8,7 @@ use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use ipu_api::naming;
-use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -147,6 +147,17 @@ impl Fixture {
     pub(crate) async fn delete(&self, name: &str) {
         let jobs = self.installation.jobs();
         jobs.delete(name, &DeleteParams::default()).await.unwrap();
+    }
+
+    pub(crate) async fn pod(&self, name: &str) -> Pod {
+        self.installation.pods().get(name).await.unwrap()
+    }
+
+    /// The user deletes a Pod, without a grace period.
+    pub(crate) async fn delete_pod(&self, name: &str) {
+        let at_once = DeleteParams::default().grace_period(0);
+        let pods = self.installation.pods();
+        pods.delete(name, &at_once).await.unwrap();
     }
 
     /// Completes the program of a job's only worker.

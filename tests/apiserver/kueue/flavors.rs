@@ -39,12 +39,7 @@ async fn a_flavor_leads_to_one_controller_and_ends_with_the_admission() {
     assert_eq!(found.await.flavor("worker"), Some("second"));
     let counts = [&fixture.installation.simulator, &fixture.other].map(partitions);
     assert_eq!(counts, [0, 1]);
-    let pod = fixture
-        .installation
-        .pods()
-        .get("one-worker-0")
-        .await
-        .unwrap();
+    let pod = fixture.pod("one-worker-0").await;
     assert_eq!(ipunode(&pod).as_deref(), Some("pod2"));
     let tolerations = pod.spec.unwrap().tolerations.unwrap_or_default();
     assert!(
@@ -75,11 +70,6 @@ async fn a_flavor_leads_to_one_controller_and_ends_with_the_admission() {
     fixture.end("two").await;
     fixture.set_active("one", true).await;
     fixture.once_running("one").await;
-    let pod = fixture
-        .installation
-        .pods()
-        .get("one-worker-0")
-        .await
-        .unwrap();
+    let pod = fixture.pod("one-worker-0").await;
     assert_eq!(ipunode(&pod).as_deref(), Some("pod1"));
 }

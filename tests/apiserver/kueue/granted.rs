@@ -89,12 +89,7 @@ async fn a_user_can_neither_start_a_queued_job_nor_grant_it_anything() {
 
     fixture.apply(&queue_with("None")).await;
     fixture.once_running("own").await;
-    let pod = fixture
-        .installation
-        .pods()
-        .get("own-worker-0")
-        .await
-        .unwrap();
+    let pod = fixture.pod("own-worker-0").await;
     assert!(!pod.labels().contains_key("mine"), "{:?}", pod.labels());
     let jobs = fixture.installation.jobs();
     let admission = jobs.get("own").await.unwrap().status.unwrap().admission;

@@ -4,7 +4,7 @@
 use cluster::wait::{Seen, eventually};
 use k8s_openapi::api::batch::v1::Job;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, PostParams};
 use serde_json::json;
 use tests::kueue::objects::{IPUS, QUEUE_LABEL};
 use tests::kueue::workload::{Workload, of_owner};
@@ -76,7 +76,7 @@ async fn a_pod_is_admitted_once_its_partition_is_formed_and_takes_it_over() {
         one.is("QuotaReserved") && answer(one).0 == "Pending" && !answer(one).1.is_empty()
     });
     assert!(!waiting.await.is("Admitted"));
-    let one = fixture.installation.pods().get("one").await.unwrap();
+    let one = fixture.pod("one").await;
     assert!(gates(&one).contains(&ADMISSION), "{one:#?}");
 
     // The operator is killed in the middle, and continues with the same partition.
@@ -88,16 +88,10 @@ async fn a_pod_is_admitted_once_its_partition_is_formed_and_takes_it_over() {
     let [(_, id)] = &partitions[..] else {
         panic!("{partitions:?}");
     };
-    let one = fixture.installation.pods().get("one").await.unwrap();
+    let one = fixture.pod("one").await;
     assert_eq!(one.labels().get("graphcore.ai/partition-id"), id.as_ref());
     assert_eq!(fixture.most_taken(), 4);
-    let delete = DeleteParams::default().grace_period(0);
-    fixture
-        .installation
-        .pods()
-        .delete("one", &delete)
-        .await
-        .unwrap();
+    fixture.delete_pod("one").await;
     once_taken(&fixture, 0).await;
 }
 

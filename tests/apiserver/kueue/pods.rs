@@ -3,7 +3,7 @@
 use cluster::wait::eventually;
 use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::PostParams;
 use serde_json::json;
 use tests::kueue::objects::{IPUS, QUEUE_LABEL};
 
@@ -83,13 +83,7 @@ async fn a_pod_passes_both_gates_and_asks_for_ipus_when_it_has_quota() {
     assert!(gates(&two.await).contains(&PARTITION));
     assert_eq!(fixture.taken(), 4, "the second asks for none yet");
 
-    let delete = DeleteParams::default().grace_period(0);
-    fixture
-        .installation
-        .pods()
-        .delete("one", &delete)
-        .await
-        .unwrap();
+    fixture.delete_pod("one").await;
     once_running(&fixture, "two").await;
     assert_eq!(fixture.most_taken(), 4);
 }

@@ -5,7 +5,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{Api, ListParams};
 use kube::{Client, ResourceExt};
 
-use crate::wait::Seen;
+use crate::wait::{Seen, eventually};
+
+/// Waits until the kinds of all CRDs are served.
+pub async fn once_served(client: &Client) {
+    eventually("the CRDs are served", async || are_served(client).await).await;
+}
 
 /// Whether the kinds of all CRDs are served.
 pub async fn are_served(client: &Client) -> Seen<()> {
