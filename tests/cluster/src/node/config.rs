@@ -106,6 +106,10 @@ pub fn kubelet(spec: &NodeSpec, cgroup: &str) -> String {
         "resolvConf": spec.dir.join("resolv.conf"),
         "volumePluginDir": spec.dir.join("plugins"),
         "failSwapOn": false,
+        // A changed Secret or ConfigMap reaches a Pod's volume with the kubelet's next sync. Kueue looks for its
+        // certificate 1, 3, 7, 15, … seconds after its start: with the default of a minute it can miss it until the
+        // fourth minute.
+        "syncFrequency": "10s",
         // Load tests run many idle Pods; the default is 110.
         "maxPods": 200,
         "evictionHard": {
