@@ -9,7 +9,7 @@ use kube::api::Api;
 
 use super::job_object::job_uid;
 use super::plan::{Applicable, Plan};
-use super::report::{Applied, Obstacle};
+use super::status::{Applied, Obstacle};
 use super::verified::Versions;
 use super::views::Views;
 use super::writes::{self, ApplyResult, WriteError};

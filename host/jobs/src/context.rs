@@ -23,8 +23,8 @@ use super::job_object::{JobObject, job_uid};
 use super::observe::Snapshot;
 use super::plan::{Applicable, Plan};
 use super::raw::RawJob;
-use super::report::events;
-use super::report::{self, Obstacle};
+use super::status::events;
+use super::status::{self, Obstacle};
 use super::verified::Verified;
 use super::views::Views;
 use super::writes::{self, WriteError};
@@ -151,7 +151,7 @@ impl Context {
     }
 
     /// Writes the status if it changed, and publishes the events of the change. Updates the snapshot to the written job.
-    pub(super) async fn report(
+    pub(super) async fn write_status(
         &self,
         snapshot: &mut Snapshot,
         status: IPUJobStatus,
@@ -159,13 +159,12 @@ impl Context {
     ) -> Result<(), WriteError> {
         let uid = snapshot.job.uid().unwrap_or_default();
         let old = &snapshot.observed.status;
-        let Some(new) = report::changed(old, status, now) else {
+        let Some(new) = status::changed(old, status, now) else {
             return Ok(());
         };
-        let object = report::with_status(&snapshot.object, &new);
+        let object = status::with_status(&snapshot.object, &new);
         let (name, view) = (snapshot.job.name_any(), &self.views.jobs);
-        let written =
-            writes::replace_job_status(&self.jobs(snapshot), &name, &object, view).await?;
+        let written = writes::status::replace(&self.jobs(snapshot), &name, &object, view).await?;
         let first_run = self.counts.record_status(&snapshot.job, old, &new, now);
         if let (true, Some(created)) = (first_run, snapshot.job.creation_timestamp()) {
             let job = snapshot.job.job().map(|job| job.to_string());

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use super::facts::projection::{ObservedPartition, ObservedPod};
 use super::job_conditions::{PARTITIONS_RELEASED, PENDING};
 use super::plan::{Deletion, Plan};
-use super::report::conditions::Conditions;
+use super::status::conditions::Conditions;
 
 /// The progress of a deletion. It does not depend on the spec, so an unreadable job can be deleted.
 #[derive(Clone, Debug, PartialEq)]

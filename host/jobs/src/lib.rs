@@ -1,10 +1,10 @@
-//! Reconciles IPUJobs: observe → validate → facts → phase → plan → apply → report.
+//! Reconciles IPUJobs: observe → validate → facts → phase → plan → apply → status.
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped. `step` contains one reconcile of one job and reads as a table of contents.
 //! - [`phase`] decides the phase of a job, and by the rule of [`restart`] whether it restarts. [`plan`] decides what to
 //!   create and delete. These are pure.
-//! - [`apply`] and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods and IPUPartitions, and [`report`]
+//! - [`apply`] and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods and IPUPartitions, and [`status`]
 //!   computes status and events.
 //!
 //! It creates and deletes IPUPartitions and reads their status. It must not know V-IPU controllers, guests or webhooks.
@@ -28,10 +28,10 @@ pub mod phase;
 pub mod plan;
 pub mod pod_set;
 pub mod raw;
-pub mod report;
 pub mod restart;
-pub mod rollout;
+pub mod rolling_update;
 pub mod salvage;
+pub mod status;
 mod step;
 #[cfg(test)]
 pub(crate) mod tests;

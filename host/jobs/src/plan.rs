@@ -18,7 +18,7 @@ use super::facts::{Facts, Instance, Owned};
 use super::job_object::NameAndUid;
 use super::phase::Phase;
 use super::pod_set;
-use super::rollout::Strategy;
+use super::rolling_update::Strategy;
 use super::validate::ValidJob;
 
 /// Requeue delay after a successful reconcile.

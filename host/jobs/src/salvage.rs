@@ -9,7 +9,7 @@ use super::facts::Observed;
 use super::job_conditions;
 use super::raw::RawJob;
 use super::restart::RestartRule;
-use super::rollout::Strategy;
+use super::rolling_update::Strategy;
 use super::validate::{Size, Start, Suspension, Template, ValidJob, ValidLauncher, ValidateError};
 
 /// Reconstructs a job whose spec is unreadable: its size from its objects, and its clean-up from the readable fields.

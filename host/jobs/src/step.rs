@@ -1,4 +1,4 @@
-//! One step of one job: observe → validate → facts → phase → plan → apply → report.
+//! One step of one job: observe → validate → facts → phase → plan → apply → status.
 
 use std::time::Duration;
 
@@ -19,9 +19,9 @@ use super::observe::{self, Observation, Snapshot};
 use super::phase;
 use super::plan;
 use super::raw::RawJob;
-use super::report::postponed::postponed;
-use super::report::{self, Obstacle};
 use super::salvage;
+use super::status::postponed::postponed;
+use super::status::{self, Obstacle};
 use super::validate::{self, Suspension, ValidJob, ValidateError};
 use super::writes;
 
@@ -83,7 +83,7 @@ fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateErro
     })?;
     let observed = &snapshot.observed;
     let has_objects = !observed.pods.is_empty() || !observed.partitions.is_empty();
-    let has_started = has_objects && report::is_active(&observed.status);
+    let has_started = has_objects && status::is_active(&observed.status);
     if context.kueue.is_served() && !has_started && validate::awaits_admission(&snapshot.object) {
         job.suspension = Suspension::Unadmitted;
     }
@@ -116,12 +116,12 @@ async fn advance_valid(
     }
     let status = |obstacles: &[Obstacle], snapshot: &Snapshot| {
         let old = &snapshot.observed.status;
-        report::status(job, &facts, &phase, (&plan, obstacles), old, now)
+        status::build(job, &facts, &phase, (&plan, obstacles), old, now)
     };
     if !plan.new_uses.is_empty() {
         // Before the first Pod: after the deletion of the Pod, only the status shows that it used its partition.
         let uses = status(&[], &snapshot);
-        context.report(&mut snapshot, uses, now).await?;
+        context.write_status(&mut snapshot, uses, now).await?;
     }
     let obstacles = context.apply(&snapshot, &plan).await?;
     let is_blocked = !obstacles.is_empty() || has_terminating_pods(&snapshot);
@@ -137,7 +137,7 @@ async fn advance_valid(
     );
     let postponed = postponed(old, &reported, created.as_ref(), now);
     if postponed.is_none() {
-        context.report(&mut snapshot, reported, now).await?;
+        context.write_status(&mut snapshot, reported, now).await?;
     }
     Ok(requeue_delay(is_blocked, [plan.requeue, postponed]))
 }
@@ -156,8 +156,8 @@ async fn report_invalid(
 ) -> RequeueDelay {
     let now = clock::now();
     let old = &snapshot.observed.status;
-    let status = report::invalid::status(&snapshot.object, error, old, now);
-    context.report(&mut snapshot, status, now).await?;
+    let status = status::invalid::build(&snapshot.object, error, old, now);
+    context.write_status(&mut snapshot, status, now).await?;
     Ok(None)
 }
 
@@ -169,7 +169,7 @@ async fn finalize(context: &Context, mut snapshot: Box<Snapshot>) -> RequeueDela
             context.apply(&snapshot, plan).await?;
             let now = clock::now();
             let status = finalize::status(&deleting, &snapshot.observed.status, now);
-            context.report(&mut snapshot, status, now).await?;
+            context.write_status(&mut snapshot, status, now).await?;
             Ok(Some(BLOCKED))
         }
         Deleting::Done => {

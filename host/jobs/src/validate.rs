@@ -19,7 +19,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::restart::RestartRule;
-use super::rollout::Strategy;
+use super::rolling_update::Strategy;
 
 /// A job that the operator can reconcile: all numbers are in range, and there is a first container.
 #[derive(Clone, Debug, PartialEq)]
@@ -164,7 +164,7 @@ impl ValidateError {
 }
 
 /// Decodes a job. An object that does not match the schema is an error here, and not in the watch, where it would stop all
-/// others. The status is left out: users cannot correct it, and the next report replaces it.
+/// others. The status is left out: users cannot correct it, and the next write of it replaces it.
 fn decode(object: &Value) -> Result<IPUJob, ValidateError> {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {

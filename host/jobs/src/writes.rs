@@ -1,7 +1,7 @@
-//! All writes of the job controller to the cluster. `report` builds the status that is written here; `ipu_kueue` writes
-//! `status.admission`.
+//! All writes of the job controller to the cluster.
 
 mod classify;
+pub mod status;
 
 use std::fmt::Debug;
 
@@ -11,8 +11,8 @@ use ipu_api::uid::Uid;
 use ipu_runtime::requests;
 use ipu_runtime::watch_store::version;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::core::{NamespaceResourceScope, Request, Resource};
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams};
+use kube::core::{NamespaceResourceScope, Resource};
 use kube::{Client, ResourceExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -23,7 +23,7 @@ use tracing::Instrument;
 use super::job_object::{JobObject, job_uid};
 use super::plan::{Deletion, PinUpdate, Reset};
 use super::raw::RawJob;
-use super::report::Obstacle;
+use super::status::Obstacle;
 use super::views::View;
 use classify::{contains_all, failed, object_name, ownership_conflict, refused_or_failed};
 
@@ -264,29 +264,6 @@ pub async fn patch_job(
     view: &View<RawJob>,
 ) -> Result<(), WriteError> {
     merge(jobs, name, patch, "patch", view).await
-}
-
-/// Replaces the status of an IPUJob, given the whole job with the version that was read. Server-side apply would require a
-/// valid object, and the status of an invalid one must report the reason. A merge patch costs the API server a third more.
-pub async fn replace_job_status(
-    jobs: &Api<RawJob>,
-    name: &str,
-    object: &Value,
-    view: &View<RawJob>,
-) -> Result<Option<RawJob>, WriteError> {
-    let parameters = PostParams {
-        field_manager: Some(format!("{}/status", labels::FIELD_MANAGER)),
-        ..PostParams::default()
-    };
-    let body = object.to_string().into_bytes();
-    let sent = Request::new(jobs.resource_url())
-        .replace_subresource("status", name, &parameters, body)
-        .map_err(kube::Error::BuildRequest);
-    let sent = match sent {
-        Ok(request) => jobs.clone().into_client().request::<RawJob>(request).await,
-        Err(error) => Err(error),
-    };
-    record_write("write the status of", name, sent.map(Some), view)
 }
 
 /// Whether a Pod of an instance exists that the cache does not contain. The cache then expects it.

@@ -13,7 +13,7 @@ use ipu_api::{API_VERSION, ipujob};
 use ipu_jobs::build::PodSettings;
 use ipu_jobs::job_conditions::{self, RUNNING, Recorded};
 use ipu_jobs::raw::RawJob;
-use ipu_jobs::report;
+use ipu_jobs::status;
 use ipu_jobs::validate::{self, Suspension, ValidJob};
 
 use crate::objects::PodSet;
@@ -111,7 +111,7 @@ impl QueuedJob {
             admission: validate::admission(&object),
             is_elsewhere,
             is_observed: status.observed_generation.is_some(),
-            has_started: !is_elsewhere && report::is_active(&status),
+            has_started: !is_elsewhere && status::is_active(&status),
             has_settled: has_settled(&valid, &status),
             is_running: job_conditions::is_condition_true(&status, RUNNING),
             end: end(&status),

@@ -4,10 +4,10 @@ use ipu_api::ipupartition::{Attempt, IPUPartition, PartitionPhase};
 use ipu_api::labels;
 use jiff::Timestamp;
 
+use super::lost_replies::{self, Blocker, Settlement};
 use super::observations::Observations;
 use super::status_update;
 use super::step::{Requeue, Step, write_if_changed};
-use super::unsettled_attempts::{self, Blocker, Settlement};
 
 /// The next step for a deleted object.
 ///
@@ -19,7 +19,7 @@ pub(super) fn next(partition: &IPUPartition, observations: &Observations, now: T
         let message = "the partition is being removed".to_owned();
         return Step::Write(Box::new(status_update::releasing(&status, message, now)));
     }
-    let blockers = match unsettled_attempts::settle_attempts(partition, observations, false, now) {
+    let blockers = match lost_replies::settle_attempts(partition, observations, false, now) {
         Settlement::Do(step) => return *step,
         Settlement::Done(blockers) => blockers,
     };

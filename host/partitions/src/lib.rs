@@ -6,7 +6,7 @@
 //! - `next_step` decides on the next step of one IPUPartition from its status ([`status_update`]) and the observations of the
 //!   reconcile ([`observations`]); it is pure. `execute` carries a step out on a V-IPU controller.
 //! - `lifecycle` decides on desired partitions, `finalize` on deleted ones. A lost reply leaves an attempt with an unknown
-//!   outcome, which `unsettled_attempts` settles.
+//!   outcome, which `lost_replies` settles.
 //! - `placement_loop` decides on the V-IPU controller of each partition that needs one, in the order of [`queue`], with a request to
 //!   the guests ([`placement_request`]).
 //! - [`controller_objects`] manages a VIPUController for each V-IPU controller, and [`accounting`] adds up where IPU-seconds
@@ -37,6 +37,7 @@ mod finalize;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod lifecycle;
+mod lost_replies;
 pub mod metrics;
 mod next_step;
 pub mod node_labels;
@@ -74,7 +75,6 @@ mod steps;
 pub mod sweep;
 pub mod tracker;
 mod unreadable;
-mod unsettled_attempts;
 pub mod watched;
 
 use std::sync::Arc;

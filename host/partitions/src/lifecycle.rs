@@ -10,12 +10,12 @@ use ipu_api::partition_conditions;
 use jiff::{SignedDuration, Timestamp};
 
 use super::eviction::Eviction;
+use super::lost_replies::{self, Blocker, Settlement};
 use super::observations::{
     Answer, HealthState, Intent, Observations, PartitionHealth, RemoteState,
 };
 use super::status_update;
 use super::step::{Requeue, Settings, Step, write_if_changed};
-use super::unsettled_attempts::{self, Blocker, Settlement};
 
 /// Limit of an operation on a partition that was active before. A reset takes minutes, and its call has a deadline of
 /// five: an operation that takes twice as long does not end.
@@ -29,7 +29,7 @@ pub(super) fn next(
     now: Timestamp,
 ) -> Step {
     let status = partition.status.clone().unwrap_or_default();
-    let blockers = match unsettled_attempts::settle_attempts(partition, observations, true, now) {
+    let blockers = match lost_replies::settle_attempts(partition, observations, true, now) {
         Settlement::Do(step) => return *step,
         Settlement::Done(blockers) => blockers,
     };
@@ -74,7 +74,7 @@ fn follow(
             | RemoteState::Denied(reason)
             | RemoteState::NotListed(reason)),
         ) => {
-            let message = unsettled_attempts::unknown(attempt, remote_state, reason).describe();
+            let message = lost_replies::unknown(attempt, remote_state, reason).describe();
             let unsure =
                 status_update::with_message(&status_update::without_missing(status), message);
             return write_if_changed(partition, unsure, Requeue::Blocked);
@@ -327,7 +327,7 @@ fn place(
             Step::Record(Box::new(begun), Intent::Create(id))
         }
         Some(Answer::Wait(reasons)) => {
-            let reasons = unsettled_attempts::explained(reasons, blockers);
+            let reasons = lost_replies::explained(reasons, blockers);
             let waiting = status_update::waiting(status, &reasons, now);
             write_if_changed(partition, waiting, Requeue::ForCapacity)
         }

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::observations::Observations;
 use super::step::{Requeue, Settings, Step, write_if_changed};
-use super::{finalize, lifecycle, state_unknown, unsettled_attempts};
+use super::{finalize, lifecycle, lost_replies, state_unknown};
 
 /// Returns the next step for `partition`.
 pub(super) fn next(
@@ -44,7 +44,7 @@ fn decide(
     settings: &Settings,
     now: Timestamp,
 ) -> Step {
-    if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now) {
+    if is_ours && let Some(status) = lost_replies::disowned(partition, now) {
         return Step::Write(Box::new(status));
     }
     match (partition.metadata.deletion_timestamp.is_some(), is_ours) {

@@ -1,9 +1,11 @@
 //! Pure: the status of a policy, from the readiness that all replicas report: activation, rollback and promotion.
 
+mod rollback;
+
 use ipu_api::condition;
 use ipu_api::ipupolicy::{
-    CallCounts, Hook, IPUPolicy, IPUPolicySpec, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus,
-    Revision, RolledBack, ShadowCounts,
+    CallCounts, Hook, IPUPolicy, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus, Revision,
+    ShadowCounts,
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -12,6 +14,7 @@ use serde_json::Value;
 
 use super::active_set::{ActiveSet, Inactive};
 use super::report::{Counts, Readiness, Report, spec_of};
+use rollback::is_rolled_back;
 
 /// Most differences in the status of a policy.
 pub const SAMPLES: usize = 3;
@@ -33,7 +36,7 @@ pub fn status(policy: &IPUPolicy, reports: &[Report], now: Timestamp) -> IPUPoli
             .or(replicas.first_digest()),
         ..old
     };
-    roll_back(&mut next, &replicas, now);
+    rollback::roll_back(&mut next, &replicas, now);
     activate(&mut next, policy, &replicas, now);
     promote(&mut next, &replicas, now);
     let active = next.active.as_ref();
@@ -178,50 +181,6 @@ impl<'a> HookReplicas<'a> {
     }
 }
 
-/// Rolls back an active version that fails too often, if there is a previous version or mode.
-fn roll_back(status: &mut IPUPolicyStatus, replicas: &HookReplicas<'_>, now: Timestamp) {
-    let Some(failing) = status.active.clone() else {
-        return;
-    };
-    let Some(spec) = spec_of(&failing) else {
-        return;
-    };
-    let recent = replicas.counts(Some(failing.generation)).recent;
-    if (!failing.promoted && status.previous.is_none()) || !fails_too_often(&spec, recent) {
-        return;
-    }
-    let calls = recent.answered + recent.failed;
-    status.rolled_back = Some(RolledBack {
-        generation: failing.generation,
-        digest: failing.digest.clone(),
-        reason: format!(
-            "{} of its last {calls} calls gave no usable answer",
-            recent.failed
-        ),
-        at: Time(now),
-    });
-    status.active = if failing.promoted {
-        Some(Revision {
-            promoted: false,
-            since: Time(now),
-            ..failing
-        })
-    } else {
-        status.previous.take().map(|previous| Revision {
-            since: Time(now),
-            ..previous
-        })
-    };
-}
-
-fn fails_too_often(spec: &IPUPolicySpec, recent: CallCounts) -> bool {
-    let limit = spec.rollback.unwrap_or_default();
-    let calls = recent.answered + recent.failed;
-    calls >= i64::from(limit.minimum_calls)
-        && recent.failed > 0
-        && recent.failed * 100 >= calls * i64::from(limit.failures_percent)
-}
-
 /// Activates the desired version once every replica is ready with it.
 fn activate(
     status: &mut IPUPolicyStatus,
@@ -247,11 +206,6 @@ fn activate(
         spec,
     };
     status.previous = status.active.replace(new);
-}
-
-fn is_rolled_back(status: &IPUPolicyStatus, generation: i64) -> bool {
-    let rolled_back = status.rolled_back.as_ref();
-    rolled_back.is_some_and(|rolled_back| rolled_back.generation == generation)
 }
 
 /// Promotes a shadow policy after enough equal answers, if no answer differed or failed.

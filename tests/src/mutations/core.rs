@@ -21,7 +21,7 @@ const PAIRED: &str = "one owner, two of six faults";
 const CARELESS: &str = "a careless owner, a second use";
 const CONTROLLER_FAULTS: &str = "one owner, two faults of controllers, and the grace passes";
 
-const UNSETTLED_ATTEMPTS: &str = "host/partitions/src/unsettled_attempts.rs";
+const LOST_REPLIES: &str = "host/partitions/src/lost_replies.rs";
 const QUEUE: &str = "host/partitions/src/queue.rs";
 const RESERVATIONS: &str = "host/partitions/src/queue/reservations.rs";
 const QUEUE_ORDER: &str = "host/partitions/src/queue/order.rs";
@@ -37,7 +37,7 @@ const NAMING: &str = "host/api/src/naming.rs";
 pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "the fence is dropped: every replica that finds an intent acts on it",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "if is_wanted && observations.may(&Intent::Create(id.to_owned())) {",
         instead: "if is_wanted && observations.created(id).is_none() {",
         found_by: FoundBy::Both,
@@ -54,14 +54,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "another controller is tried after an unknown outcome, without a check of the first",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "None => Ok(Step::ReadState(attempt.clone())),",
         instead: "None => Err(unknown(attempt, &RemoteState::Absent, \"it was not asked\")),",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "an attempt whose outcome cannot be read is forgotten",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: ") => Err(unknown(attempt, remote_state, reason)),",
         instead: ") => Ok(write(not_made(status, attempt, observations))),",
         found_by: FoundBy::Both,
@@ -97,7 +97,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a partition of another cluster or release is released",
         file: NEXT_STEP,
-        text: "if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now) {",
+        text: "if is_ours && let Some(status) = lost_replies::disowned(partition, now) {",
         instead: "let before = partition.status.clone().unwrap_or_default();
     let mut marked = before.clone();
     for one in before.attempts.iter().filter(|one| super::status_update::is_held(one)) {
@@ -106,12 +106,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         }
     }
     let others = (marked != before).then_some(marked);
-    if is_ours && let Some(status) = unsettled_attempts::disowned(partition, now).or(others) {",
+    if is_ours && let Some(status) = lost_replies::disowned(partition, now).or(others) {",
         found_by: FoundBy::Both,
     },
     Mutation {
         name: "a partition is removed without counting its users",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "        None => return Ok(Step::CountUsers(id.to_owned())),
         Some([]) => {}",
         instead: "        None | Some([]) => {}",
@@ -148,7 +148,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "an attempt is adopted although the slot has a partition",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "is_vacant(status) && is_there",
         instead: "is_there",
         found_by: FoundBy::Both,
@@ -162,21 +162,21 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "refusals of controllers are not recorded",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "(AttemptOutcome::Refused, error.clone())",
         instead: "(AttemptOutcome::Removed, error.clone())",
         found_by: FoundBy::Simulation("a controller of the model refuses a request once only"),
     },
     Mutation {
         name: "another partition is created while Pods may use the old one",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "Blocker::InUse { .. } => false,",
         instead: "Blocker::InUse { .. } => true,",
         found_by: FoundBy::Bound("a careless owner, any fault, and a second use"),
     },
     Mutation {
         name: "a controller that removes nothing delays requests for others",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "            | Blocker::Refusing { .. }
             | Blocker::Busy { .. } => true,",
         instead: "            => true,
@@ -185,7 +185,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "IPUs of a partition that a controller has lost are allocated again while Pods use them",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
             });",
         instead: "                missing_on: (*remote_state == RemoteState::Absent).then(|| controller.clone()),
@@ -198,7 +198,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a hidden partition counts as gone",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "RemoteState::Absent => return Ok(write(removed(status, attempt))),",
         instead: "RemoteState::Absent | RemoteState::Denied(_) => return Ok(write(removed(status, attempt))),",
         found_by: FoundBy::Bound(PAIRED),
@@ -322,14 +322,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition in error is never removed by force",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "force: state == HealthState::Failed,",
         instead: "force: state == HealthState::Removing,",
         found_by: FoundBy::Bound(CONTROLLER_FAULTS),
     },
     Mutation {
         name: "an id that a user has chosen counts as the operator's",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "is_claimed(attempt) && !is_ours",
         instead: "is_claimed(attempt) && !is_ours && attempt.id.is_empty()",
         found_by: FoundBy::Both,
@@ -357,7 +357,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a partition on a controller that has left the list counts as gone",
-        file: UNSETTLED_ATTEMPTS,
+        file: LOST_REPLIES,
         text: "        RemoteState::Absent => return Ok(write(removed(status, attempt))),
         RemoteState::Unreachable(reason)
         | RemoteState::Denied(reason)

@@ -62,7 +62,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "a wait for Pods is reported again with every change of its text",
-        file: "host/jobs/src/report/events.rs",
+        file: "host/jobs/src/status/events.rs",
         text: "    let reason = |problem: Option<&JobCondition>| problem.map(|now| now.reason.clone());
     if let Some(now) = problem(new).filter(|now| reason(problem(old)).as_ref() != Some(&now.reason))",
         instead: "    let words = |problem: Option<&JobCondition>| problem.map(|now| now.message.clone());
@@ -83,14 +83,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "the status of a job is written because its Pods are not ready any more",
-        file: "host/jobs/src/report.rs",
+        file: "host/jobs/src/status.rs",
         text: "if status != *old || accounting::runs_again(&input, (state, &run), old) {",
         instead: "{",
         found_by: JOB_TESTS,
     },
     Mutation {
         name: "the time in which a job runs again counts as idle",
-        file: "host/jobs/src/report.rs",
+        file: "host/jobs/src/status.rs",
         text: "if status != *old || accounting::runs_again(&input, (state, &run), old) {",
         instead: "if status != *old {",
         found_by: JOB_TESTS,
@@ -111,7 +111,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "the back-off after a reset counts as the reset",
-        file: "host/jobs/src/report/activity.rs",
+        file: "host/jobs/src/status/activity.rs",
         text: "                changes.push((JobActivity::Restarting, ready));",
         instead: "",
         found_by: JOB_TESTS,
@@ -125,7 +125,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     },
     Mutation {
         name: "what ran before a reset is not wasted with its run",
-        file: "host/jobs/src/report/accounting.rs",
+        file: "host/jobs/src/status/accounting.rs",
         text: "            add(&mut accounting.wasted, failed);",
         instead: "",
         found_by: JOB_TESTS,

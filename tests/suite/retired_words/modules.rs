@@ -55,7 +55,7 @@ pub(super) const MODULES: [(&str, &[(&str, &str)]); 16] = [
             ("honest", "cooperative_env"),
             ("knowledge", "observations"),
             ("lacking", "missing"),
-            ("leftovers", "unsettled_attempts"),
+            ("leftovers", "lost_replies"),
             ("line", "queue"),
             ("look", "remote_state"),
             ("nonsense", "proptests"),

@@ -66,7 +66,7 @@ pub(super) const NAMES: [(&str, &str); 95] = [
     ("is_stranger", "is_foreign"),
     ("lacks_room", "lacks_capacity"),
     ("lead_in_turn", "run_as_leader"),
-    ("leftovers", "unsettled_attempts"),
+    ("leftovers", "lost_replies"),
     ("lineup", "active_set"),
     ("look_around", "evaluate_eviction"),
     ("make_room", "free_space"),

@@ -8,7 +8,7 @@ use ipu_api::partition_conditions::{self, DRAINING};
 use super::fixtures::{JobFixture, parallel};
 use super::world::{World, controller};
 use crate::phase::Phase;
-use crate::report::events;
+use crate::status::events;
 use crate::validate::ValidJob;
 
 fn running(job: &IPUJob) -> (ValidJob, World) {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::fixtures::{JobFixture, parallel, running, starting};
 use super::world::World;
-use crate::report::events::status_events;
+use crate::status::events::status_events;
 
 impl World {
     /// The kubelet: a Pod is evicted from a node that lacks memory.

@@ -6,7 +6,7 @@ use ipu_api::ipujob_status::{IPUJobStatus, JobState, RunStatus};
 use super::fixtures::JobFixture;
 use super::world::{CrashPoint, World};
 use crate::job_conditions;
-use crate::report::{Obstacle, events};
+use crate::status::{Obstacle, events};
 use crate::validate::ValidJob;
 
 /// Two workers that share a partition, without a launcher.

@@ -8,8 +8,8 @@ use super::fixtures::{JobFixture, MAX_IPUS};
 use super::world::{Objects, World};
 use crate::job_conditions;
 use crate::raw::RawJob;
-use crate::report::events;
 use crate::salvage::salvage;
+use crate::status::events;
 use crate::validate::{ValidJob, read};
 
 /// A limit that a job of 4 IPUs breaks.

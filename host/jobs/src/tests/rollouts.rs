@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::fixtures::JobFixture;
 use super::world::{World, time};
-use crate::report::Obstacle;
+use crate::status::Obstacle;
 use crate::validate::ValidJob;
 
 fn version(job: &IPUJob, version: &str) -> ValidJob {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::fixtures::{JobFixture, MAX_IPUS, refusal};
 use super::world::World;
 use crate::job_conditions;
-use crate::report::{self, Applied, Obstacle, events};
+use crate::status::{self, Applied, Obstacle, events};
 
 #[test]
 fn pending_turns_to_false_and_keeps_its_times() {
@@ -204,7 +204,7 @@ fn a_job_that_cannot_be_read_says_why() {
     let error = refusal(&bad, MAX_IPUS).unwrap();
     let now = World::new().now;
     let old = IPUJobStatus::default();
-    let status = report::invalid::status(&bad, &error, &old, now);
+    let status = status::invalid::build(&bad, &error, &old, now);
     assert_eq!(status.launcher_status, JobState::Failed);
     assert!(
         status.last_message.contains("spec.ipusPerJobInstance")
@@ -231,7 +231,7 @@ fn a_status_takes_the_place_of_the_old_one_whole() {
     object["status"] = json!({"launcherStatus": "Pending", "odd": 1});
     let mut expected = object.clone();
     expected["status"] = json!(IPUJobStatus::default());
-    let written = report::with_status(&object, &IPUJobStatus::default());
+    let written = status::with_status(&object, &IPUJobStatus::default());
     assert_eq!(written, expected);
     assert_eq!(written["status"].get("odd"), None);
 }

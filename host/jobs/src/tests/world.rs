@@ -18,7 +18,7 @@ use crate::facts::projection::{ObservedPartition, ObservedPod, SharedFields};
 use crate::facts::{Facts, Observed, facts};
 use crate::phase::{Phase, phase};
 use crate::plan::{Plan, plan};
-use crate::report::{self, Obstacle};
+use crate::status::{self, Obstacle};
 use crate::validate::ValidJob;
 
 /// What there is in the cluster for one job, and the time.
@@ -113,8 +113,8 @@ impl World {
         let phase = phase(job, &facts, now);
         let plan = plan(job, &facts, &phase, &self.settings);
         let write = |obstacles: &[Obstacle], old: &mut IPUJobStatus| {
-            let status = report::status(job, &facts, &phase, (&plan, obstacles), old, now);
-            if let Some(status) = report::changed(old, status, now) {
+            let status = status::build(job, &facts, &phase, (&plan, obstacles), old, now);
+            if let Some(status) = status::changed(old, status, now) {
                 *old = status;
             }
         };

@@ -52,7 +52,7 @@ pub(super) struct StatusInput<'a> {
 }
 
 /// Builds the status of a job, before or after its plan is applied. Times of unchanged fields remain.
-pub fn status(
+pub fn build(
     job: &ValidJob,
     facts: &Facts,
     phase: &Phase,

@@ -12,7 +12,7 @@ use crate::validate::ValidateError;
 /// Builds the status of an invalid job. `object` is the job.
 ///
 /// It has no completion time, because the job continues when it is corrected.
-pub fn status(
+pub fn build(
     object: &Value,
     error: &ValidateError,
     old: &IPUJobStatus,
