@@ -118,7 +118,7 @@ pub async fn run(
         reconciles,
         stop,
     };
-    let reconcile = |key| reconcile(key, Arc::clone(&context));
+    let reconcile = |key, _| reconcile(key, Arc::clone(&context));
     let synced = context.cache_sync.wait_synced();
     work_queue::run(triggers, synced, reconcile, limits).await;
     context.events.close().await;

@@ -90,7 +90,7 @@ pub use context::{Context, Shared};
 use cache::Brief;
 use ipu_runtime::work_queue::{self, Limits};
 
-/// Concurrent reconciles. One that waits for a new partition takes minutes.
+/// Concurrent reconciles, without those that wait for V-IPU controllers: a new partition takes minutes.
 const CONCURRENCY: usize = 64;
 
 /// Reconciles IPUPartitions, from the complete list on until `stop`. Reconciles in progress come to their end.
@@ -103,7 +103,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     // It has at most as many names as partitions wait for a decision.
     let (sender, decided) = mpsc::unbounded();
     let names = stream::select(context.watched.names(), decided);
-    let reconcile = |name| reconcile::reconcile(name, context.clone());
+    let reconcile = |name, slot| reconcile::reconcile(name, slot, context.clone());
     let reconciling = work_queue::run(names, context.watched.once_listed(), reconcile, limits);
     // In a task of its own: nothing else waits for long decisions. It ends with this function.
     let mut placing = JoinSet::new();

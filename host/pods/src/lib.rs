@@ -104,7 +104,7 @@ pub async fn run(
         reconciles,
         stop,
     };
-    let reconcile = |pod| reconcile(pod, Arc::clone(&context));
+    let reconcile = |pod, _| reconcile(pod, Arc::clone(&context));
     work_queue::run(
         triggers,
         context.cache_sync.wait_synced(),
