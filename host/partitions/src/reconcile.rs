@@ -8,6 +8,7 @@ use ipu_api::uid::Uid;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
 use ipu_runtime::work_queue::{self, ReconcileError, Slot, measured};
+use ipu_text::explain;
 use kube::ResourceExt;
 use tracing::{Instrument, Span};
 
@@ -182,15 +183,8 @@ fn after_error(
             let idle_rounds = context
                 .history
                 .count_idle(&object.uid().unwrap_or_default(), false);
-            tracing::warn!(partition = name, error = chain(error), "trying again");
+            tracing::warn!(partition = name, error = explain(error), "trying again");
             requeue::delay(Requeue::Blocked, idle_rounds)
         }
     }
-}
-
-/// An error with all its causes, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    let texts: Vec<String> = causes.map(ToString::to_string).collect();
-    texts.join(": ")
 }

@@ -14,6 +14,7 @@ use futures::future::join_all;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
 use ipu_runtime::panics;
+use ipu_text::explain;
 use kube::Client;
 use kube::core::DeserializeGuard;
 use tokio::task::coop;
@@ -24,7 +25,6 @@ use super::context::Context;
 use super::controller_pool::ControllerPool;
 use super::orphans::{self, Suspects};
 use super::pod_users::ListPodsError;
-use super::reconcile::chain;
 use super::watched::Watched;
 use course::Course;
 use executor::Executor;
@@ -83,7 +83,7 @@ pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
                 report(&swept.errors);
                 suspects = swept.suspects;
             }
-            Err(error) => tracing::error!(error = chain(&error), "the sweep was not complete"),
+            Err(error) => tracing::error!(error = explain(&error), "the sweep was not complete"),
         }
         let pause = if suspects.is_empty() {
             times.period
@@ -123,7 +123,7 @@ struct Swept {
 
 fn report(errors: &[SweepError]) {
     let first = errors.iter().take(ERRORS_LOGGED);
-    let first: Vec<String> = first.map(|error| chain(error)).collect();
+    let first: Vec<String> = first.map(|error| explain(error)).collect();
     if !first.is_empty() {
         let count = errors.len();
         tracing::warn!(count, ?first, "the sweep was not complete");

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ipu_api::ipupartition::ControllerRef;
 use ipu_api::uid::Uid;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::error::VipuError;
 use super::model::Inventory;
@@ -49,7 +49,7 @@ pub struct Requested {
 
 impl Drop for Requested {
     fn drop(&mut self) {
-        let mut changes = self.cache.changes();
+        let mut changes = self.cache.changes.lock();
         let index = changes.requested.iter().position(|(id, _)| *id == self.id);
         if let Some(index) = index {
             changes.requested.swap_remove(index);
@@ -136,8 +136,8 @@ impl Inventories {
             inventory: reading
                 .inventory
                 .clone()
-                .map(|read| cache.changes().since(reading.began, read)),
-            version: cache.version().reported.clone(),
+                .map(|read| cache.changes.lock().since(reading.began, read)),
+            version: cache.version.lock().reported.clone(),
         }
     }
 
@@ -146,21 +146,21 @@ impl Inventories {
     pub fn took(&self, controller: &str, id: &str, ipus: u32) {
         let cache = self.cache_of(controller);
         let taken = (Instant::now(), Uid::of(id), ipus);
-        cache.changes().taken.push(taken);
+        cache.changes.lock().taken.push(taken);
     }
 
     /// Counts a partition of so many IPUs on this controller until the result is dropped: the request is under way, and the
     /// controller lists the partition at some time before it answers.
     pub fn requests(&self, controller: &str, id: &str, ipus: u32) -> Requested {
         let (cache, id) = (self.cache_of(controller), Uid::of(id));
-        cache.changes().requested.push((id, ipus));
+        cache.changes.lock().requested.push((id, ipus));
         Requested { cache, id }
     }
 
     /// Records that this controller has agreed to remove partition `id`, which no Pod uses.
     pub fn removed(&self, controller: &str, id: &str) {
         let cache = self.cache_of(controller);
-        let mut changes = cache.changes();
+        let mut changes = cache.changes.lock();
         changes
             .removed
             .retain(|(when, _)| when.elapsed() < REMOVED_AGE);
@@ -170,7 +170,7 @@ impl Inventories {
 
     /// Records a removal or a request on this controller with an unknown effect, so that the cached inventory is stale.
     pub fn forget(&self, controller: &str) {
-        self.cache_of(controller).changes().unknown = Some(Instant::now());
+        self.cache_of(controller).changes.lock().unknown = Some(Instant::now());
     }
 
     /// Reads the inventory of a controller, and its version if that is due. A controller that was unreachable may have
@@ -183,7 +183,7 @@ impl Inventories {
     ) -> Reading {
         let began = Instant::now();
         let inventory = match self.registry.client(controller) {
-            Ok(client) if was_lost || cache.version().is_old() => {
+            Ok(client) if was_lost || cache.version.lock().is_old() => {
                 let version = tokio::time::timeout(VERSION_WAIT, client.version());
                 let (inventory, version) = futures::join!(client.inventory(), version);
                 // A server without this call, or without an answer to it, stays usable.
@@ -225,27 +225,19 @@ impl ControllerCache {
             return reading.ended.elapsed() < FAILURE_AGE;
         }
         let is_recent = reading.began >= called || reading.began.elapsed() < max_age;
-        let unknown = self.changes().unknown;
+        let unknown = self.changes.lock().unknown;
         is_recent && unknown.is_none_or(|changed| reading.began > changed)
     }
 
     /// Stores the version that a server reported, and logs a new one. A server that reports none keeps its last
     /// version.
     fn learn_version(&self, controller: &str, reported: Option<String>) {
-        let mut version = self.version();
+        let mut version = self.version.lock();
         version.read_at = Some(Instant::now());
         if reported.is_some() && reported != version.reported {
             tracing::info!(controller, version = ?reported, before = ?version.reported, "V-IPU server");
             version.reported = reported;
         }
-    }
-
-    fn version(&self) -> MutexGuard<'_, Version> {
-        self.version.lock()
-    }
-
-    fn changes(&self) -> MutexGuard<'_, Changes> {
-        self.changes.lock()
     }
 }
 
