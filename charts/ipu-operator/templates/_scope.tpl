@@ -34,9 +34,9 @@ under the same name. Arguments: (list root name).
 
 {{/* Arguments of both processes about the served namespaces. */}}
 {{- define "ipu-operator.scopeArguments" -}}
-- --webhook-configuration={{ include "ipu-operator.webhookConfiguration" . }}
+- {{ printf "--webhook-configuration=%s" (include "ipu-operator.webhookConfiguration" .) | quote }}
 {{- with include "ipu-operator.watchNamespaces" . | fromJsonArray }}
-- --watch-namespaces={{ join "," . }}
+- {{ printf "--watch-namespaces=%s" (join "," .) | quote }}
 {{- end }}
 {{- end -}}
 

@@ -21,7 +21,7 @@ the latter, and fields that the chart never names survive helm upgrade and helm 
       port: {{ $webhooks.service.servicePort }}
     {{- $certificates := $root.Values.certificates }}
     {{- with ternary $certificates.given.webhookCaBundle "" (eq $certificates.source "given") }}
-    caBundle: {{ b64enc . }}
+    caBundle: {{ b64enc . | quote }}
     {{- end }}
   rules:
     - apiGroups: [graphcore.ai]
