@@ -259,6 +259,17 @@ ipFamilies:
 {{- end }}
 {{- end -}}
 
+{{/* A duration of Prometheus or Go in seconds. */}}
+{{- define "ipu-operator.seconds" -}}
+{{- $seconds := dict "ns" 0.000000001 "us" 0.000001 "ms" 0.001 "s" 1 "m" 60 "h" 3600 "d" 86400 "w" 604800 "y" 31536000 -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+{{- $number := regexFind "[0-9.]+" . -}}
+{{- $sum = addf $sum (mulf (float64 $number) (get $seconds (trimPrefix $number .))) -}}
+{{- end -}}
+{{- $sum -}}
+{{- end -}}
+
 {{/* The scale of Graphcore's operator: 1 to 6. A higher number logs more. */}}
 {{- define "ipu-operator.proxyLogLevel" -}}
 {{- index (list "warn" "warn" "info" "info" "debug" "debug" "trace") (int .logLevel) -}}
