@@ -231,8 +231,8 @@ large one would be printed with an exponent. Argument: (list repository tag).
 {{- end -}}
 
 {{/*
-The documentation of Graphcore's operator calls it a map, its values file a list: {name: a}, [{name: a}] and [a] all work.
-Server-side apply refuses a name that occurs twice.
+The documentation of Graphcore's operator calls it a map, its values file a list: {name: a}, [{name: a}] and [a] all
+work. Server-side apply refuses a name that occurs twice.
 */}}
 {{- define "ipu-operator.imagePullSecrets" -}}
 {{- $given := .Values.global.imagePullSecrets -}}
