@@ -79,6 +79,8 @@ impl Deref for Context {
 impl Context {
     /// The context of a replica that leads.
     pub fn new(shared: Shared, leadership: Arc<Leadership>) -> Self {
+        // A decision may have ended after the last leadership of this replica was lost.
+        shared.namespaces.release_all();
         Context {
             events: EventQueue::new(
                 &shared.client,
