@@ -20,7 +20,7 @@ use super::evaluate;
 use super::events::{self, Sweep};
 use super::observations::{Answer, HealthState, Intent, Observation, RemoteState, Reply};
 use super::placement_request::request::shortened;
-use super::pod_users::{self, ListPodsError};
+use super::pod_users::ListPodsError;
 use super::refusals;
 use super::remote_state;
 use super::step::{Requeue, Step};
@@ -103,7 +103,7 @@ pub(super) async fn execute(
             id: attempt.id,
         },
         Step::CountUsers(id) => Observation::Users {
-            pods: pod_users::users_of_owner(context, partition, &id).await?,
+            pods: context.pod_users.of_owner(partition, &id).await?,
             id,
         },
         Step::Remove { attempt, force } => Observation::Removed {

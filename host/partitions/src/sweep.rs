@@ -162,6 +162,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     let mut course = Course::new(ownerless, orphans.due);
     let executor = Executor {
         client: &context.client,
+        pod_users: &context.pod_users,
         pool: &context.pool,
         leadership: &context.leadership,
         released: &context.released,

@@ -9,11 +9,12 @@ use super::course::{Course, Task};
 use super::{Found, SweepError, ownerless};
 use crate::controller_pool::ControllerPool;
 use crate::orphans::RemotePartition;
-use crate::pod_users;
+use crate::pod_users::PodUsers;
 
 /// Carries out tasks on the API server and on V-IPU controllers.
 pub(super) struct Executor<'a> {
     pub(super) client: &'a Client,
+    pub(super) pod_users: &'a PodUsers,
     pub(super) pool: &'a ControllerPool,
     /// The leadership of this replica. It may expire during a sweep.
     pub(super) leadership: &'a Leadership,
@@ -60,11 +61,11 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// The number of live Pods that use a partition of this cluster that no IPUPartition lists.
+    /// The number of live Pods that use a partition of this cluster that no IPUPartition lists. Of many, some are not
+    /// counted.
     async fn count_users(&self, (name, id): &RemotePartition) -> Result<usize, SweepError> {
-        let users = pod_users::users(self.client, id)
-            .await
-            .map_err(SweepError::Users)?;
+        let users = self.pod_users.of_orphan(id).await;
+        let users = users.map_err(SweepError::Users)?;
         if !users.is_empty() {
             tracing::warn!(
                 id,

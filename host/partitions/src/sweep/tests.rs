@@ -22,7 +22,7 @@ use vipu_client::{Deadlines, Registry};
 use super::course::Task;
 use super::*;
 use crate::node_labels::node_labels;
-use crate::pod_users;
+use crate::pod_users::PodUsers;
 use crate::watched::watched;
 
 /// Requests to the fake API server, and the number of expired tokens that it still reports.
@@ -222,6 +222,7 @@ async fn a_replica_that_may_not_lead_any_more_deletes_and_removes_nothing() {
     course.counted((name.to_owned(), id.to_owned()), 0);
     let executor = Executor {
         client: &client,
+        pod_users: &PodUsers::new(client.clone()),
         pool: &pool,
         leadership: &Leadership::until(tokio::time::Instant::now()),
         released: &Notify::new(),
@@ -256,7 +257,7 @@ async fn an_api_server_that_does_not_answer_holds_up_no_sweep() {
     let asked = async {
         let gone: IPUPartition = serde_json::from_value(partition("gone")).unwrap();
         let listed = lists::holdings(&client, judged).await;
-        let counted = pod_users::users(&client, "p-gone").await;
+        let counted = PodUsers::new(client.clone()).of_orphan("p-gone").await;
         let deleted = ownerless::delete(&client, &gone).await;
         [listed.is_err(), counted.is_err(), deleted.is_err()]
     };
