@@ -1,5 +1,6 @@
 //! Performs the tasks of a sweep, as long as the replica leads.
 
+use futures::future::join_all;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_runtime::lease::Leadership;
 use kube::Client;
@@ -23,7 +24,21 @@ pub(super) struct Executor<'a> {
 }
 
 impl Executor<'_> {
-    /// Performs the tasks in order. `found` are the partitions on the controllers.
+    /// Performs the tasks of several courses concurrently, and returns the courses. `found` are the partitions on the
+    /// controllers.
+    pub(super) async fn run_all(
+        &self,
+        found: &[Found],
+        courses: Vec<Course<IPUPartition, SweepError>>,
+    ) -> Vec<Course<IPUPartition, SweepError>> {
+        let running = courses.into_iter().map(|mut course| async move {
+            self.run(found, &mut course).await;
+            course
+        });
+        join_all(running).await
+    }
+
+    /// Performs the tasks of a course in order.
     pub(super) async fn run(&self, found: &[Found], course: &mut Course<IPUPartition, SweepError>) {
         while let Some(task) = course.next() {
             if !self.leadership.is_valid() {

@@ -1,6 +1,8 @@
 //! The order of a sweep, lists that are read page by page, and IPUPartitions that cannot be deleted, around a fake API
 //! server.
 
+mod unanswered;
+
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
@@ -134,8 +136,13 @@ async fn pool(world: &Arc<Mutex<World>>) -> ControllerPool {
             drop(stream);
         }
     });
+    pool_of(&format!("{address}:ipunode=here")).await
+}
+
+/// A pool of the controllers in an admin's list.
+async fn pool_of(entries: &str) -> ControllerPool {
     let list = ConfigMap {
-        data: Some([(KEY.to_owned(), format!("{address}:ipunode=here"))].into()),
+        data: Some([(KEY.to_owned(), entries.to_owned())].into()),
         ..ConfigMap::default()
     };
     let registry = Registry::new(Deadlines::default());
@@ -183,28 +190,6 @@ fn users_of_a_partition_are_counted_right_before_its_removal() {
         "delete object, count idle, remove idle, count used, count unread, count last, remove last";
     assert_eq!(done.join(", "), expected);
     assert_eq!(course.into_errors(), ["no list", "no answer"]);
-}
-
-#[test]
-fn a_controller_that_does_not_answer_a_removal_is_left_to_the_next_sweep() {
-    let due = [("pod1", "a"), ("pod2", "b"), ("pod1", "c"), ("pod2", "d")];
-    let due = due.map(|(controller, id)| (controller.to_owned(), id.to_owned()));
-    let mut course = Course::<(), ()>::new([], due.to_vec());
-    let mut removed = Vec::new();
-    while let Some(task) = course.next() {
-        match task {
-            Task::Delete(()) => {}
-            Task::Count(partition) => course.counted(partition, 0),
-            Task::Remove(partition) => {
-                removed.push(partition.1.clone());
-                if partition.0 == "pod1" {
-                    course.unanswered(partition);
-                }
-            }
-        }
-    }
-    assert_eq!(removed, ["a", "b", "d"]);
-    assert_eq!(course.take_unanswered(), due[..1]);
 }
 
 #[tokio::test]
