@@ -21,6 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub use account::Account;
 pub use accounts::Accounts;
 pub use ipu_states::{ControllerUse, IpuGroup, IpuState};
+pub use pod_readiness::WATCH_MEMORY;
 
 /// The accounts of the leader; those of any other replica are empty. Clones are cheap and share the data.
 #[derive(Clone, Debug, Default)]

@@ -17,7 +17,7 @@ use super::context::Context;
 use super::evaluate;
 use super::events::{self, Sweep};
 use super::observations::{Answer, Intent, Observation};
-use super::pod_users::{self, ListPodsError};
+use super::pod_users::ListPodsError;
 use super::step::{Requeue, Step};
 
 /// The outcome of a step.
@@ -104,7 +104,7 @@ pub(super) async fn execute(
             id: attempt.id,
         },
         Step::CountUsers(id) => Observation::Users {
-            pods: pod_users::users_of_owner(context, partition, &id).await?,
+            pods: context.pod_users.of_owner(partition, &id).await?,
             id,
         },
         Step::Remove { attempt, force } => Observation::Removed {

@@ -47,7 +47,7 @@ mod placement_loop;
 mod placement_pass;
 mod placement_queue;
 pub mod placement_request;
-mod pod_users;
+pub mod pod_users;
 #[cfg(test)]
 mod proptests;
 pub mod queue;

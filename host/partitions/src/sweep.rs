@@ -159,16 +159,20 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     orphans
         .due
         .sort_by_key(|one| orphans.suspects.get(one).copied());
-    let mut course = Course::new(ownerless, orphans.due);
+    let courses = Course::concurrent(ownerless, orphans.due);
     let executor = Executor {
         client: &context.client,
+        pod_users: &context.pod_users,
         pool: &context.pool,
         leadership: &context.leadership,
         released: &context.released,
     };
-    executor.run(&found, &mut course).await;
-    for unanswered in course.take_unanswered() {
-        orphans.suspects.insert(unanswered, first.elapsed());
+    let mut errors = Vec::new();
+    for mut course in executor.run_all(&found, courses).await {
+        for unanswered in course.take_unanswered() {
+            orphans.suspects.insert(unanswered, first.elapsed());
+        }
+        errors.extend(course.into_errors());
     }
     let seconds = began.elapsed().as_secs_f64();
     if suspects == 0 {
@@ -178,7 +182,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     }
     Swept {
         suspects: orphans.suspects,
-        errors: course.into_errors(),
+        errors,
     }
 }
 

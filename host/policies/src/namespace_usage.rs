@@ -74,6 +74,11 @@ impl Namespaces {
         self.usage.lock().release(uid);
     }
 
+    /// Releases all reservations: those of a former leadership of this replica may never get a result.
+    pub fn release_all(&self) {
+        self.usage().release_all();
+    }
+
     /// Applies an event of a watch of all IPUPartitions.
     pub fn apply_event(&self, event: &Event<DeserializeGuard<IPUPartition>>) {
         self.usage.lock().apply_event(event);

@@ -177,6 +177,20 @@ impl UsageCounter {
         }
     }
 
+    /// Releases all reservations.
+    pub fn release_all(&mut self) {
+        let all = self.partitions.objects().iter();
+        let reserved = all.filter(|(_, usage)| usage.reserved_at.is_some());
+        let released = reserved.map(|(uid, usage)| {
+            let mut usage = usage.clone();
+            usage.reserved_at = None;
+            (*uid, usage)
+        });
+        for (uid, usage) in released.collect::<Vec<_>>() {
+            self.replace(uid, usage);
+        }
+    }
+
     /// Replaces the usage of a partition, unless it was deleted.
     fn replace(&mut self, uid: Uid, usage: PartitionUsage) {
         if let Some(change) = self.partitions.replace(uid, usage) {
