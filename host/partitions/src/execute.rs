@@ -304,7 +304,8 @@ async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) 
         | VipuError::Denied { .. }
         | VipuError::OtherAccount
         | VipuError::OtherPartition { .. }
-        | VipuError::Incomplete { .. } => Reply::Failed(reason),
+        | VipuError::Incomplete { .. }
+        | VipuError::NotAnswered => Reply::Failed(reason),
     }
 }
 
