@@ -75,6 +75,11 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
             () = context.released.notified() => {}
             () = wait::changed(&mut held) => {}
             () = wait::changed(&mut list) => {}
+            () = context.pool.late_answer() => {
+                if !placing.has_grown().await {
+                    continue;
+                }
+            }
             () = context.queue_state.pass_requested() => {
                 placing.pass().await;
                 continue;
@@ -156,11 +161,16 @@ impl PlacementLoop<'_> {
         self.read().await
     }
 
+    /// Whether more IPUs are free than at the end of the last pass.
+    async fn has_grown(&self) -> bool {
+        self.read().await.has_grown(&self.free)
+    }
+
     async fn read(&self) -> Pass {
         let context = self.context;
         // A partition that is requested meanwhile counts twice, rather than not at all.
         let assignments = context.queue_state.requests().assignments().collect();
-        let found = context.pool.candidates().await;
+        let found = context.pool.candidates_soon().await;
         let now = clock::now();
         let mut entries = context.queue_state.entries(&context.watched, now).to_vec();
         context.queue_state.requests().complete(&mut entries, now);

@@ -69,7 +69,8 @@ pub(super) async fn create(
         | VipuError::Denied { .. }
         | VipuError::OtherAccount
         | VipuError::OtherPartition { .. }
-        | VipuError::Incomplete { .. } => Reply::Failed(reason),
+        | VipuError::Incomplete { .. }
+        | VipuError::NotAnswered => Reply::Failed(reason),
     }
 }
 
