@@ -19,6 +19,7 @@ use super::events::{self, Sweep};
 use super::observations::{Answer, Intent, Observation};
 use super::pod_users::ListPodsError;
 use super::step::{Requeue, Step};
+use vipu_calls::{create, remote_state, remove, reset};
 
 /// The outcome of a step.
 #[derive(Debug)]
@@ -92,14 +93,12 @@ pub(super) async fn execute(
             return write(context, partition, *status, Observation::Recorded(intent)).await;
         }
         Step::Create(attempt) => Observation::Created {
-            reply: slot
-                .outside(vipu_calls::create(context, partition, &attempt))
-                .await,
+            reply: slot.outside(create(context, partition, &attempt)).await,
             id: attempt.id,
         },
         Step::ReadState(attempt) => Observation::RemoteState {
             remote_state: slot
-                .outside(vipu_calls::remote_state(context, partition, &attempt))
+                .outside(remote_state(context, partition, &attempt))
                 .await,
             id: attempt.id,
         },
@@ -108,15 +107,12 @@ pub(super) async fn execute(
             id,
         },
         Step::Remove { attempt, force } => Observation::Removed {
-            error: slot
-                .outside(vipu_calls::remove(context, &attempt, force))
-                .await
-                .err(),
+            error: slot.outside(remove(context, &attempt, force)).await.err(),
             id: attempt.id,
         },
         Step::Reset(attempt) => Observation::Reset {
             error: slot
-                .outside(vipu_calls::reset(context, partition, &attempt))
+                .outside(reset(context, partition, &attempt))
                 .await
                 .err(),
             id: attempt.id,

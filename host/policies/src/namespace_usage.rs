@@ -76,7 +76,7 @@ impl Namespaces {
 
     /// Releases all reservations: those of a former leadership of this replica may never get a result.
     pub fn release_all(&self) {
-        self.usage().release_all();
+        self.usage.lock().release_all();
     }
 
     /// Applies an event of a watch of all IPUPartitions.
