@@ -65,7 +65,7 @@ pub fn build(
     old: &IPUJobStatus,
     now: Timestamp,
 ) -> IPUJobStatus {
-    let input = StatusInput {
+    let mut input = StatusInput {
         job,
         facts,
         phase,
@@ -75,6 +75,10 @@ pub fn build(
         obstacles,
     };
     let state = input.state();
+    if state == JobState::Running {
+        // No later change of the state writes when they run, which the accounting needs: their number does.
+        input.new_workers.clear();
+    }
     let finished = phase.is_finished();
     let run = run::run_status(&input, state, now);
     let mut conditions = Conditions::new(&old.conditions, now);

@@ -68,7 +68,7 @@ pub(super) async fn execute(
     context: &Context,
     (partition, has_written): (&IPUPartition, bool),
     step: Step,
-    slot: &mut Slot,
+    slot: &Slot,
 ) -> Result<Outcome, ExecuteError> {
     if !context.leadership.is_valid() {
         return Err(ExecuteError::NotLeading);

@@ -55,18 +55,14 @@ impl work_queue::StepError for StepError {
 /// IPUPartition and its job.
 pub(super) async fn reconcile(
     name: Arc<str>,
-    mut slot: Slot,
+    slot: Slot,
     context: Arc<Context>,
 ) -> Option<Duration> {
     let object = context.watched.read(|cache| cache.get(&name))?;
     let owner = object.0.as_ref().map(|partition| &partition.spec.owner);
     let span = span(&name, owner.ok());
     // Without a time limit: a V-IPU controller takes minutes for a large partition.
-    let advancing = measured(
-        &context.reconciles,
-        None,
-        advance(&object, &mut slot, &context),
-    );
+    let advancing = measured(&context.reconciles, None, advance(&object, &slot, &context));
     let outcome = advancing.instrument(span).await;
     outcome.unwrap_or_else(|error| after_error(&object, &error, &context))
 }
@@ -83,7 +79,7 @@ pub(super) fn span(name: &str, owner: Option<&PartitionOwner>) -> Span {
 
 async fn advance(
     object: &Guarded,
-    slot: &mut Slot,
+    slot: &Slot,
     context: &Context,
 ) -> Result<Option<Duration>, StepError> {
     let mut partition = match &object.0 {

@@ -83,8 +83,12 @@ pub async fn run<K, R>(
             let Some(key) = queue.get(Instant::now()) else {
                 break;
             };
-            let work = reconcile(K::clone(&key), free);
-            running.spawn(async move { (key, work.await.into()) });
+            let work = reconcile(K::clone(&key), free.clone());
+            running.spawn(async move {
+                let requeue = work.await.into();
+                drop(free);
+                (key, requeue)
+            });
         }
         depth.set(queue.pending());
         let due = queue.next_due();
@@ -250,7 +254,7 @@ mod tests {
         let (begun, mut seen) = mpsc::unbounded();
         let (answer, stop) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
         let inside = Arc::new(AtomicUsize::new(0));
-        let reconcile = |name: &'static str, mut slot: Slot| {
+        let reconcile = |name: &'static str, slot: Slot| {
             let (begun, answer, inside) = (begun.clone(), answer.clone(), inside.clone());
             async move {
                 begun.unbounded_send(name).unwrap();

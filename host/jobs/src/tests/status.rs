@@ -59,6 +59,36 @@ fn why_it_waits_is_told_for_each_controller() {
 }
 
 #[test]
+fn pods_are_counted_before_they_are_created_and_need_no_write_of_their_own() {
+    let job = IPUJob::sample().workers("2").valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready([0]);
+    let creation = world.step(&job);
+    assert_eq!(creation.plan.create_pods.len(), 2);
+    let counted = world.status().clone();
+    assert_eq!(counted.current_replicas, Some(1));
+    assert_eq!(counted.workers_status.unwrap_or_default().active, 2);
+    world.step(&job);
+    assert_eq!(*world.status(), counted, "the Pods exist now");
+}
+
+#[test]
+fn pods_that_are_refused_are_not_counted() {
+    let job = IPUJob::sample().valid();
+    let mut world = World::new();
+    world.settle(&job);
+    world.ready([0]);
+    let quota = Obstacle::Refused {
+        object: "Pod sample-worker-0".to_owned(),
+        reason: "exceeded quota: pods".to_owned(),
+    };
+    world.step_with(&job, &[quota]);
+    assert_eq!(world.status().current_replicas, Some(0));
+    assert_eq!(world.status().workers_status.unwrap_or_default().active, 0);
+}
+
+#[test]
 fn nothing_is_written_where_only_time_has_passed() {
     let job = IPUJob::sample().valid();
     let mut world = World::new();

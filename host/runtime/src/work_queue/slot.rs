@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of reconciles of a queue that wait outside their slots.
@@ -14,12 +15,12 @@ pub(super) struct Slots {
     outside: Arc<Semaphore>,
 }
 
-/// The slot of a reconcile.
-#[derive(Debug)]
+/// The slot of a reconcile. The queue has it, too, until the reconcile ends.
+#[derive(Clone, Debug)]
 pub struct Slot {
     slots: Slots,
     /// `None` while the reconcile waits outside.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Arc<Mutex<Option<OwnedSemaphorePermit>>>,
 }
 
 impl Slots {
@@ -49,7 +50,7 @@ impl Slots {
 
     fn slot(&self, permit: OwnedSemaphorePermit) -> Slot {
         let slots = self.clone();
-        let permit = Some(permit);
+        let permit = Arc::new(Mutex::new(Some(permit)));
         Slot { slots, permit }
     }
 
@@ -62,13 +63,14 @@ impl Slots {
 impl Slot {
     /// Waits for something that may take minutes, and leaves the slot to other reconciles meanwhile. The reconcile of this key
     /// goes on, so no other one of the key begins. If too many wait like this, it keeps its slot.
-    pub async fn outside<T>(&mut self, waiting: impl Future<Output = T>) -> T {
+    pub async fn outside<T>(&self, waiting: impl Future<Output = T>) -> T {
         let Ok(_outside) = Arc::clone(&self.slots.outside).try_acquire_owned() else {
             return waiting.await;
         };
-        self.permit = None;
+        *self.permit.lock() = None;
         let result = waiting.await;
-        self.permit = Some(self.slots.permit().await);
+        let permit = self.slots.permit().await;
+        *self.permit.lock() = Some(permit);
         result
     }
 }
