@@ -106,7 +106,7 @@ pub enum PolicyCliError {
         #[source]
         source: io::Error,
     },
-    /// A file is not what the command needs, or the policy in it gave no answer.
+    /// A file is not what the command needs, or the guest in it gave no answer.
     #[error("{file} {problem}")]
     Unusable {
         /// The file.
@@ -203,12 +203,12 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
     }
 }
 
-/// Returns the error of an invalid policy.
+/// Returns the error of an invalid module.
 fn no_policy(file: &Path) -> impl FnOnce(InspectError) -> PolicyCliError {
-    unusable(file, "is no policy for this operator")
+    unusable(file, "is no guest for this operator")
 }
 
-/// Returns the error of a policy that failed.
+/// Returns the error of a guest that failed.
 fn no_answer(file: &Path) -> impl FnOnce(GuestError) -> PolicyCliError {
     unusable(file, "gave no answer")
 }

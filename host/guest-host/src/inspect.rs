@@ -1,4 +1,4 @@
-//! Inspects a file for the author of a policy: whether and how the operator would load it.
+//! Inspects a file for the author of a guest: whether and how the operator would load it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -140,7 +140,7 @@ impl GuestCalls {
         );
         registry.register(
             "placement_fallbacks",
-            "Placements that the built-in serial walk decided instead of a policy",
+            "Placements that the built-in serial walk decided instead of the guest of a policy",
             self.fallbacks.clone(),
         );
     }

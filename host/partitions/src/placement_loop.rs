@@ -25,14 +25,16 @@ use super::placement_request::{self, Placement, Request};
 use super::reconcile;
 use namespace_budgets::NamespaceBudgets;
 
-/// How long a new leader waits until each waiting partition has asked: the first ones must not get what earlier ones need.
+/// How long a new leader waits until each waiting partition has asked: the first ones must not get what earlier ones
+/// need.
 const START: Duration = Duration::from_secs(15);
 
 /// How often it checks that.
 const CHECK: Duration = Duration::from_millis(100);
 
-/// Delay between a release of capacity and the next pass, so that releases are handled together. It is also the shortest time
-/// between two passes over all requests because of a refusal: controllers may refuse one request after the other.
+/// Delay between a release of capacity and the next pass, so that releases are handled together. It is also the
+/// shortest time between two passes over all requests because of a refusal: controllers may refuse one request after
+/// the other.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 
 /// How often the requests of partitions that are gone are dropped.
@@ -41,8 +43,8 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// The longest pass. The next one continues with the capacity at that time.
 const LONGEST_PASS: Duration = Duration::from_secs(10);
 
-/// Decides without end. Each partition with a decision that its reconcile waits for is sent to `reconcile`, and after a release
-/// of IPUs those that may leave their controllers.
+/// Decides without end. Each partition with a decision that its reconcile waits for is sent to `reconcile`, and after a
+/// release of IPUs those that may leave their controllers.
 pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<str>>) {
     let mut list = context.pool.registry().subscribe();
     let mut held = context.watched.released();
@@ -69,7 +71,8 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
                 context.released.notify_one();
             }
         }
-        // Capacity comes first: a reconcile that releases a partition and asks for another one comes after earlier requests.
+        // Capacity comes first: a reconcile that releases a partition and asks for another one comes after earlier
+        // requests.
         tokio::select! {
             biased;
             () = context.released.notified() => {}
@@ -139,8 +142,9 @@ impl PlacementLoop<'_> {
         self.free = pass.free_ipus();
     }
 
-    /// A pass with the capacity and the queue now. If IPUs became free without a notification, because a controller has refused a
-    /// partition or another client has released some, it decides on all requests again: earlier ones come first.
+    /// A pass with the capacity and the queue now. If IPUs became free without a notification, because a controller has
+    /// refused a partition or another client has released some, it decides on all requests again: earlier ones come
+    /// first.
     async fn begin(&mut self) -> Pass {
         let pass = self.read().await;
         let requests = &self.context.queue_state;
@@ -223,7 +227,7 @@ fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartition>> {
     })
 }
 
-/// Asks the policy for a controller for this partition.
+/// Asks the guest for a controller for this partition.
 async fn decide(context: &Context, pass: &Pass, partition: &IPUPartition) -> Answer {
     // A partition without a controller has no reservation.
     context
@@ -247,7 +251,7 @@ async fn decide(context: &Context, pass: &Pass, partition: &IPUPartition) -> Ans
     answer
 }
 
-/// Asks the placement policy.
+/// Calls the placement guest.
 async fn ask(context: &Context, partition: &IPUPartition, asked: &Request, held: u32) -> Placed {
     let uid = partition.uid().unwrap_or_default();
     let namespace = &partition.spec.owner.namespace;
@@ -263,7 +267,11 @@ async fn ask(context: &Context, partition: &IPUPartition, asked: &Request, held:
 }
 
 fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {
-    tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
+    tracing::warn!(
+        partition = %partition.name_any(),
+        why,
+        "the guest of the placement policy was overruled"
+    );
     let uid = partition.uid().unwrap_or_default();
     if context.history.is_news(&uid, why) {
         let reason = "PolicyOverruled";

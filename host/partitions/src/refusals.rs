@@ -1,8 +1,8 @@
 //! Pure: the sizes that V-IPU controllers have refused although enough of their IPUs are free.
 //!
-//! No controller reports which of its IPUs are free. After a refusal for lack of IPUs, a size that was refused is not named as one that
-//! fits, until IPUs are released, a partition of that size is created, or the refusal is old: it may have had another cause.
-//! Placement does not depend on it, and tries again.
+//! No controller reports which of its IPUs are free. After a refusal for lack of IPUs, a size that was refused is not
+//! named as one that fits, until IPUs are released, a partition of that size is created, or the refusal is old: it may
+//! have had another cause. Placement does not depend on it, and tries again.
 
 use std::collections::HashMap;
 
@@ -110,7 +110,7 @@ pub(crate) fn likely_cause(view: &ControllerView) -> String {
     format!("{free} of its {total} IPUs are free, perhaps not together")
 }
 
-/// The reasons of a policy about a partition of so many IPUs, with the refusals that the policy does not know.
+/// The reasons of a guest about a partition of so many IPUs, with the refusals that the guest does not know.
 pub(crate) fn explained(
     mut reasons: Vec<WaitingReason>,
     refused: &[Refused],

@@ -31,7 +31,7 @@ pub enum Step {
     },
     /// Reset the partition of the attempt.
     Reset(Attempt),
-    /// Ask the placement policy for a controller.
+    /// Ask the placement guest for a controller.
     Place,
     /// Evaluate its eviction: the other partitions of its owner, and whether its controller is drained.
     EvaluateEviction,

@@ -167,7 +167,7 @@ async fn a_reservation_for_an_earlier_request_and_siblings_of_a_gang() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_with_a_quota_or_a_reason_of_its_own() {
-    let remedy = &["in the words of the placement policy"];
+    let remedy = &["in the words of the placement guest"];
     for (world, text) in [
         (
             World::Quota,

@@ -17,8 +17,8 @@ const SHARED: [&str; 2] = ["/metadata/labels", "/metadata/annotations"];
 /// The defaults leave a size that no Pod can request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a defaulting policy set spec.ipusPerJobInstance to {0}, which is not a whole number from 1 in quotes; ask an \
-     admin to correct the policy"
+    "a defaulting guest set spec.ipusPerJobInstance to {0}, which is not a whole number from 1 in quotes; ask an \
+     admin to correct the guest"
 )]
 pub(super) struct SizeError(Value);
 

@@ -181,7 +181,7 @@ fn what_is_no_case_is_told_why() {
         ),
         (
             json!({"request": request, "expect": {"chosen": "a"}}),
-            "a validation policy has no \"chosen\"",
+            "the answer of a validation guest has no field \"chosen\"",
         ),
         (
             json!({"request": request, "expect": {"patches": []}}),
@@ -189,7 +189,7 @@ fn what_is_no_case_is_told_why() {
         ),
         (
             json!({"request": {}, "expect": {"verdict": "allowed"}}),
-            "no request to a validation policy",
+            "no request to a validation guest",
         ),
         (
             json!({"settings": 1, "request": request, "expect": {"verdict": "allowed"}}),

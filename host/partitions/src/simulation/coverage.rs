@@ -23,7 +23,7 @@ coverage_points! {
     RemoveSent = "step: a removal is requested",
     RemoveForced = "step: a forced removal is requested",
     ResetSent = "step: a reset is requested",
-    Placed = "step: the placement policy is asked",
+    Placed = "step: the placement guest is called",
     DecidedSeveral = "step: a pass decides on several requests",
     EvictionEvaluated = "step: the eviction of a partition is evaluated",
     FinalizerRemoved = "step: the finalizer is removed",
