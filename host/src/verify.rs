@@ -124,7 +124,7 @@ impl Verification<'_> {
         let created = self.jobs.create(&PostParams::default(), &manifest).await;
         created.map_err(|source| self.failed("create", source))?;
         let patience = Duration::from_secs(self.options.timeout_seconds);
-        let (deadline, mut told) = (Instant::now() + patience, String::new());
+        let (deadline, mut printed) = (Instant::now() + patience, String::new());
         loop {
             let row = match self.progress().await? {
                 Progress::Completed => return Ok(()),
@@ -134,15 +134,15 @@ impl Verification<'_> {
                 }
                 Progress::GoesOn(row) => row,
             };
-            if row != told {
+            if row != printed {
                 writeln!(out, "{row}").map_err(VerifyError::Output)?;
-                told = row;
+                printed = row;
             }
             if Instant::now() >= deadline {
                 return Err(VerifyError::Late {
                     name: self.options.name.clone(),
                     seconds: self.options.timeout_seconds,
-                    why: told,
+                    why: printed,
                 });
             }
             sleep(PAUSE).await;

@@ -307,7 +307,7 @@ fn every_reason_is_documented() {
 #[test]
 fn every_warning_of_the_logs_is_documented() {
     let document = document(MESSAGES);
-    let told: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
+    let documented: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
     let files = host_files();
     let logged: BTreeSet<String> = files
         .iter()
@@ -321,7 +321,7 @@ fn every_warning_of_the_logs_is_documented() {
     let missing: Vec<_> = logged
         .iter()
         .filter(|line| {
-            !told
+            !documented
                 .iter()
                 .any(|said| said.len() > 9 && line.starts_with(said))
         })

@@ -282,7 +282,7 @@ fn the_document_lists_fixed_fields_and_warnings() {
 #[test]
 fn every_refusal_of_the_guest_is_documented() {
     let shown = ROWS.iter().flat_map(|(_, _, refused, _)| refused.iter());
-    let told: BTreeSet<&str> = shown.chain(FIXED.1).chain(&IN_REFERENCE).copied().collect();
+    let documented: BTreeSet<&str> = shown.chain(FIXED.1).chain(&IN_REFERENCE).copied().collect();
     let table: Value = serde_json::from_str(CASES).unwrap();
     let cases = cases(&table);
     let refused: BTreeSet<&str> = cases
@@ -291,7 +291,7 @@ fn every_refusal_of_the_guest_is_documented() {
         .map(|case| case["name"].as_str().unwrap())
         .collect();
     assert_eq!(
-        told, refused,
+        documented, refused,
         "left: documented; right: refused by the guest"
     );
 }

@@ -1,6 +1,6 @@
 // The page of `kubectl ipu dashboard`: reads what the URL names, draws it, and follows the changes.
 
-import { Told, text } from './api.js';
+import { UserError, text } from './api.js';
 import { make } from './elements.js';
 import { NAMES, link, namespace, place, source } from './place.js';
 import { VIEWS } from './views.js';
@@ -35,11 +35,11 @@ async function show(moved) {
     const read = await text(path, signal);
     const isSame = drawn === path + read;
     if (!isSame || waits) {
-      const { told, parts } = await VIEWS[here.view].draw(JSON.parse(read), here, signal);
+      const { summary, parts } = await VIEWS[here.view].draw(JSON.parse(read), here, signal);
       if (signal.aborted) return;
       replace(here, parts, waits);
       waits = null;
-      say('status', told);
+      say('status', summary);
       drawn = path + read;
     }
     if (!ended) say('alert', '');
@@ -52,7 +52,7 @@ async function show(moved) {
     }
     say('status', '');
     say('alert', error.message);
-    if (!(error instanceof Told)) throw error;
+    if (!(error instanceof UserError)) throw error;
   } finally {
     if (!signal.aborted) main.setAttribute('aria-busy', 'false');
   }

@@ -150,7 +150,7 @@ mod tests {
         let mut refusals = Refusals::default();
         refusals.refused("pod1", 4, "no such block", at(100));
         let refused = refusals.limit(&mut [view(8)], at(101));
-        let told = |ipus: u32| {
+        let reasons_for = |ipus: u32| {
             let reasons = ["pod1", "pod2"].map(|controller| WaitingReason {
                 controller: controller.to_owned(),
                 reason: "its own".to_owned(),
@@ -162,8 +162,12 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let why = "was tried: no such block; 8 of its 16 IPUs are free, perhaps not together";
-        assert_eq!(told(8), [why, "its own"]);
-        assert_eq!(told(16), ["its own", "its own"], "so many are not free");
+        assert_eq!(reasons_for(8), [why, "its own"]);
+        assert_eq!(
+            reasons_for(16),
+            ["its own", "its own"],
+            "so many are not free"
+        );
         assert!(refusals.limit(&mut [view(14)], at(101)).is_empty());
     }
 

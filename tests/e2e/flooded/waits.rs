@@ -243,6 +243,6 @@ fn took(start: Instant, answer: &str) -> Result<Duration, Failed> {
     if answer.starts_with("HTTP/1.1 200 ") {
         return Ok(took);
     }
-    let told: String = answer.chars().take(400).collect();
-    Err(format!("it was answered after {took:.1?}: {told}").into())
+    let text: String = answer.chars().take(400).collect();
+    Err(format!("it was answered after {took:.1?}: {text}").into())
 }

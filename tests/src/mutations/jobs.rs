@@ -74,10 +74,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "host/jobs/src/context.rs",
         text: "        let events = events::write_events(plan, &applied);",
         instead: "        let events = events::write_events(plan, &applied);
-        let told: Api<k8s_openapi::api::events::v1::Event> =
+        let sent: Api<k8s_openapi::api::events::v1::Event> =
             Api::namespaced(self.client.clone(), &namespace);
         for _ in &events {
-            let _ = told.create(&Default::default(), &Default::default()).await;
+            let _ = sent.create(&Default::default(), &Default::default()).await;
         }",
         found_by: JOB_TESTS,
     },

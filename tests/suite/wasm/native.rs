@@ -37,7 +37,7 @@ async fn validation_answers_as_its_rules() {
             .validate(&BUILT_IN, &create(), &object, old.as_ref())
             .await
             .unwrap();
-        let told: Vec<_> = served
+        let decided: Vec<_> = served
             .answer
             .violations
             .into_iter()
@@ -48,7 +48,7 @@ async fn validation_answers_as_its_rules() {
             .into_iter()
             .map(|violation| (violation.field, violation.message))
             .collect();
-        assert_eq!(told, expected, "{}", case["name"]);
+        assert_eq!(decided, expected, "{}", case["name"]);
         assert_eq!(served.answer.warnings, native.warnings, "{}", case["name"]);
     }
 }

@@ -87,9 +87,9 @@ async fn a_refusal_of_megabytes_is_cut_to_its_first_words() {
     let response = &rendered["response"];
     assert_eq!(response["allowed"], json!(false));
     assert_eq!(response["status"]["code"], json!(422));
-    let told = texts(response);
-    assert!(told.len() > 3);
-    for text in told {
+    let shown = texts(response);
+    assert!(shown.len() > 3);
+    for text in shown {
         assert!(text.len() < 1_100, "{}", text.len());
         assert!(text.chars().all(is_plain), "{text:?}");
     }
@@ -151,10 +151,10 @@ async fn a_wait_that_names_no_controller_is_overruled() {
         assert!(why.contains("its wait names"), "{why}");
         let query = query_request::read(br#"{"size": 4}"#).unwrap();
         let views = controllers();
-        let told = what_if::answer(&guests, &query, PlacementContext::default(), &views);
-        let told = told.await.placement;
-        assert_eq!(told.controller.as_deref(), Some("pod1:8090"));
-        assert!(told.overruled.unwrap().contains("its wait names"));
+        let shown = what_if::answer(&guests, &query, PlacementContext::default(), &views);
+        let shown = shown.await.placement;
+        assert_eq!(shown.controller.as_deref(), Some("pod1:8090"));
+        assert!(shown.overruled.unwrap().contains("its wait names"));
     }
 }
 

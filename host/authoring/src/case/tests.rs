@@ -113,8 +113,8 @@ fn every_expectation_can_hold_and_can_fail() {
             json!({"error": "trapped"}),
         ),
     ];
-    for (told, holds, fails) in cases {
-        holds_and_fails(told, &holds, &fails);
+    for (answer, holds, fails) in cases {
+        holds_and_fails(answer, &holds, &fails);
     }
 }
 
@@ -146,8 +146,8 @@ fn what_a_defaulting_policy_refuses_is_told_by_its_violations() {
             json!({"patch": patch}),
         ),
     ];
-    for (told, holds, fails) in cases {
-        holds_and_fails(told, &holds, &fails);
+    for (answer, holds, fails) in cases {
+        holds_and_fails(answer, &holds, &fails);
     }
 }
 

@@ -227,8 +227,11 @@ mod tests {
         let listed = super::controllers(&known, None, ALL, now());
         assert_eq!(short(&listed.rows), ["pod1:8090: Ready 4, Forming 8"]);
         assert_eq!(listed.rows[0].total, None);
-        let told = listed.not_shown.join("\n");
-        assert!(told.starts_with("the VIPUControllers: forbidden"), "{told}");
+        let notes = listed.not_shown.join("\n");
+        assert!(
+            notes.starts_with("the VIPUControllers: forbidden"),
+            "{notes}"
+        );
     }
 
     #[test]

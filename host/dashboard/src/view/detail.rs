@@ -314,10 +314,10 @@ mod tests {
             has_more_pods: true,
             not_shown: vec!["the events: forbidden".to_owned()],
         };
-        let told = serde_json::to_value(detail(&known, &partition, &around, now())).unwrap();
-        assert_eq!(told["state"], "running");
-        assert_eq!(told["decidedBy"], "best-fit (sha256:00)");
-        assert_eq!(told["attempts"][0]["about"], "pod1:8090");
+        let shown = serde_json::to_value(detail(&known, &partition, &around, now())).unwrap();
+        assert_eq!(shown["state"], "running");
+        assert_eq!(shown["decidedBy"], "best-fit (sha256:00)");
+        assert_eq!(shown["attempts"][0]["about"], "pod1:8090");
         let expected = json!({
             "kind": "IPUJob", "namespace": "a", "name": "train", "uid": "a/train",
             "job": {"state": "Running", "message": "all Pods run", "conditions": []},
@@ -335,7 +335,7 @@ mod tests {
                 "hasMore": true,
             },
         });
-        assert_eq!(told["owner"], expected);
-        assert_eq!(told["notShown"], json!(["the events: forbidden"]));
+        assert_eq!(shown["owner"], expected);
+        assert_eq!(shown["notShown"], json!(["the events: forbidden"]));
     }
 }

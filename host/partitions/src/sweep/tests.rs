@@ -168,13 +168,13 @@ fn users_of_a_partition_are_counted_right_before_its_removal() {
         done.push(match task {
             Task::Delete(object) => format!("delete {object}"),
             Task::Count(partition) => {
-                let told = format!("count {}", partition.1);
+                let described = format!("count {}", partition.1);
                 match partition.1.as_str() {
                     "used" => course.counted(partition, 1),
                     "unread" => course.failed("no answer"),
                     _ => course.counted(partition, 0),
                 }
-                told
+                described
             }
             Task::Remove((_, id)) => format!("remove {id}"),
         });
@@ -283,9 +283,9 @@ async fn one_that_cannot_be_deleted_keeps_no_other_from_being_deleted() {
     let held = lists::holdings(&client, judged).await.unwrap();
     world.lock().unwrap().asked.clear();
     let errors = delete_ownerless(&client, held.suspects).await;
-    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let described: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        described,
         ["failed to delete IPUPartition default.stuck-0, whose owner is gone"]
     );
     let asked = world.lock().unwrap().asked.clone();

@@ -91,11 +91,11 @@ impl World {
             controllers: &self.controllers,
             scope: &self.scope,
         });
-        let told = |entry: Entry| {
+        let outcome = |entry: Entry| {
             let verdict = entry.verdict.map(|adoption| adoption.controller.name);
             (entry.id, verdict)
         };
-        entries.into_iter().map(told).collect()
+        entries.into_iter().map(outcome).collect()
     }
 
     /// Why `ID` is not adopted.

@@ -200,13 +200,13 @@ fn hold_against(document: &Value, method: &Method, path: &str, answer: &Answer) 
         );
         return;
     };
-    let told = &operation["responses"][answer.status.to_string()];
+    let described = &operation["responses"][answer.status.to_string()];
     assert!(
-        told.is_object(),
+        described.is_object(),
         "{method} {path}: nobody tells of {}",
         answer.status
     );
-    let schema = &told["content"][media_type]["schema"];
+    let schema = &described["content"][media_type]["schema"];
     assert!(
         schema.is_object(),
         "{method} {path}: nobody tells of {media_type}"

@@ -153,8 +153,8 @@ async fn idle_connections_end_and_nobody_else_waits_for_them() {
 
 #[tokio::test]
 async fn a_request_knows_the_address_that_it_came_from() {
-    let told = async |request: Request<Body>| address(request.extensions()).to_string();
-    let served = Served::begin(REST, Router::new().route("/", get(told)));
+    let peer = async |request: Request<Body>| address(request.extensions()).to_string();
+    let served = Served::begin(REST, Router::new().route("/", get(peer)));
     let request = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let answer = served.answer(request).await;
     assert!(answer.ends_with("127.0.0.1"), "{answer}");
