@@ -41,7 +41,7 @@ pub enum StartupError {
     #[error("failed to start what the operator is compared with")]
     Peer(#[from] LoadError),
     /// A simulated V-IPU controller refused its timings.
-    #[error("failed to tell a V-IPU controller how long its work takes")]
+    #[error("failed to set the durations of a V-IPU controller's work")]
     Timings(#[from] HttpError),
     /// The API server refused a request.
     #[error("failed to {action}")]

@@ -19,7 +19,7 @@ const CASES: &str = include_str!("../../guests/validation/src/rules/cases.json")
 const MORE: &str = r#"[
   { "name": "replicas wrong", "change": { "spec": { "modelReplicasPerWorker": "0" } } },
   { "name": "interactive for no time", "change": { "spec": { "launcher": null, "interactive": { "ttl": 0 } } } },
-  { "name": "other session", "change": { "spec": { "launcher": null, "interactive": { "ttl": 120 } } },
+  { "name": "other ttl of an interactive job", "change": { "spec": { "launcher": null, "interactive": { "ttl": 120 } } },
     "old": { "spec": { "launcher": null, "interactive": { "ttl": 60 } } } }
 ]"#;
 
@@ -139,7 +139,7 @@ const FIXED: (&str, &[&str], &[&str]) = (
         "other size",
         "other workers",
         "other launcher",
-        "other session",
+        "other ttl of an interactive job",
         "other manager",
         "scaled with launcher",
     ],

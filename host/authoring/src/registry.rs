@@ -83,10 +83,10 @@ pub enum RegistryCliError {
 impl RegistryArgs {
     /// The registry of a reference, with the connection options.
     pub(super) fn registry(&self, reference: &Reference) -> Result<Registry, PolicyCliError> {
-        let authorities = self.ca_file.as_deref().map(read).transpose()?;
+        let ca_pem = self.ca_file.as_deref().map(read).transpose()?;
         let access = Access {
             credentials: self.credentials(reference)?,
-            authorities,
+            ca_pem,
             plain_http: self.plain_http,
             ..Access::default()
         };

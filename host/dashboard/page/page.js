@@ -26,7 +26,7 @@ async function show(moved) {
   reading?.abort();
   reading = new AbortController();
   const { signal } = reading;
-  // A read that takes the place of another one is for whoever waits for that.
+  // A read that replaces another one serves the caller that waits for that one.
   waits = moved ?? waits;
   const here = place();
   main.setAttribute('aria-busy', 'true');

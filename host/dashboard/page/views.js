@@ -31,8 +31,8 @@ function legend() {
   return make('section', { class: 'legend', 'aria-labelledby': 'legend' },
     make('h3', { id: 'legend' }, 'Legend'),
     make('ul', {}, ON_MAP.map((name) => make('li', {}, state(name), ` ${STATES[name][2]}`))),
-    make('p', {}, 'One letter is one IPU. Blocks are in order, not in their place: partitions by name, then the other IPUs. '
-      + 'A V-IPU controller does not tell which IPUs a partition has.'));
+    make('p', {}, 'One letter is one IPU. Blocks are in order, not at their position: partitions by name, then the other IPUs. '
+      + 'A V-IPU controller does not report which IPUs a partition has.'));
 }
 
 function block(one, total) {

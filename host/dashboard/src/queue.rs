@@ -7,7 +7,7 @@ use ipu_api::ipupartition::IPUPartition;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// A place in the queue.
+/// A position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Position {
     /// From 1.

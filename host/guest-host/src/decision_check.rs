@@ -142,7 +142,7 @@ mod tests {
         };
         for good in [
             &["empty:8090"][..],
-            &["empty:8090", "full:8090", "silent:8090"],
+            &["empty:8090", "full:8090", "unreachable:8090"],
         ] {
             assert!(wait(good).is_ok(), "{good:?}");
         }

@@ -1,4 +1,5 @@
-//! Pure: where IPU-hours went, summed up from the accounting of VIPUControllers over whole periods, and the jobs of a time.
+//! Pure: where IPU-hours went, summed up from the accounting of VIPUControllers over whole periods, and the jobs of a
+//! time.
 
 mod csv;
 mod jobs;
@@ -24,7 +25,7 @@ use crate::controllers::address;
 /// Seconds of an hour.
 const HOUR: f64 = 3_600.0;
 
-/// Name of the row of the namespaces that the accounting of a V-IPU controller does not tell apart.
+/// Name of the row of the namespaces that the accounting of a V-IPU controller does not distinguish.
 const OTHER_NAMESPACES: &str = "(others)";
 
 /// What a row is about.

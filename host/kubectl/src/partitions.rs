@@ -26,7 +26,7 @@ pub struct PartitionLine {
     /// Since when it is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Its place in the queue, if it waits.
+    /// Its position in the queue, if it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Position>,
     /// The V-IPU controller that has it.

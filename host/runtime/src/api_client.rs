@@ -20,7 +20,7 @@ use tower::{Layer, Service};
 use self::request_info::request_info;
 use crate::clock;
 
-/// Longest silence of the API server on a connection. A watch without events lasts 290 s.
+/// Longest time without data from the API server on a connection. A watch without events lasts 290 s.
 const READ_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Deadline of a request for which a client waits.

@@ -216,8 +216,8 @@ async fn a_partition_of_another_size_is_noticed() {
         "made with 2 IPUs for GCD 0, 4 were requested"
     );
     // A controller without this data does not contradict a partition.
-    for silence in [Lie::Bare, Lie::Nothing] {
-        lie(&simulator, silence);
+    for reply in [Lie::Bare, Lie::Nothing] {
+        lie(&simulator, reply);
         assert_eq!(client.size_mismatch("p-3", 4, 1).await, None);
     }
     simulator.server.clear();

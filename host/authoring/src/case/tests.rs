@@ -103,7 +103,7 @@ fn every_expectation_can_hold_and_can_fail() {
         (
             &waits,
             json!({"waits": [{"controller": "a", "reason": "full"}]}),
-            json!({"waits": [{"controller": "a", "reason": "silent"}]}),
+            json!({"waits": [{"controller": "a", "reason": "unreachable"}]}),
         ),
         (&waits, json!({"waits": []}), json!({"chosen": "a"})),
         (&rejects, json!({"rejects": "large"}), json!({"waits": []})),

@@ -17,7 +17,7 @@ pub struct Policy {
     pub hook: &'static str,
     /// Whether its answers count.
     pub mode: String,
-    /// Its place among the guests of its hook.
+    /// Its position among the guests of its hook.
     pub order: i32,
     /// Its phase.
     pub phase: String,

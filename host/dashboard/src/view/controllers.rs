@@ -188,9 +188,9 @@ mod tests {
     fn blocks_are_partitions_by_name_and_add_up_to_the_controller() {
         let mut second = controller("pod2", 16, 6, 8);
         second["status"]["ipus"]["usedByOthers"] = json!(4);
-        let mut silent = controller("pod3", 16, 0, 16);
-        silent["status"]["conditions"][0]["status"] = json!("False");
-        let controllers = vec![second, silent, controller("pod1", 64, 12, 32)];
+        let mut unready = controller("pod3", 16, 0, 16);
+        unready["status"]["conditions"][0]["status"] = json!("False");
+        let controllers = vec![second, unready, controller("pod1", 64, 12, 32)];
         let known = cluster(controllers, partitions(), vec![job("a/train", "Running")]);
         let listed = super::controllers(&known, None, ALL, now());
         assert_eq!(

@@ -101,7 +101,7 @@ impl World {
         step
     }
 
-    /// One reconcile of a process that is killed at a moment of it, and of which another takes the place.
+    /// One reconcile of a process that is killed during it, and that another process replaces.
     pub(crate) fn step_killed(
         &mut self,
         job: &ValidJob,

@@ -345,10 +345,17 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
     let mut here = gang(2, 8);
     here.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
     assert!(never(&here, &pods).is_some());
-    let mut silent = pods.clone();
-    silent[2].unreachable = Some("it is down".to_owned());
-    assert_eq!(never(&gang(4, 8), &silent), None, "it may be a larger one");
-    assert!(never(&here, &silent).is_some(), "which would not matter");
+    let mut with_unreachable = pods.clone();
+    with_unreachable[2].unreachable = Some("it is down".to_owned());
+    assert_eq!(
+        never(&gang(4, 8), &with_unreachable),
+        None,
+        "it may be a larger one"
+    );
+    assert!(
+        never(&here, &with_unreachable).is_some(),
+        "which would not matter"
+    );
     let mut bare = pods.clone();
     bare[2].total_ipus = 0;
     assert_eq!(never(&gang(4, 8), &bare), None, "its agents may come");

@@ -108,9 +108,9 @@ mod tests {
     async fn a_size_about_which_the_policy_does_not_answer_is_not_named() {
         let unknown = |size: u32| ready((size > 16).then_some(false));
         assert_eq!(search(64, |_| true, unknown, BOUND).await, None);
-        let silent = |_: u32| pending::<Option<bool>>();
-        assert_eq!(search(64, |_| true, silent, Duration::ZERO).await, None);
+        let no_answer = |_: u32| pending::<Option<bool>>();
+        assert_eq!(search(64, |_| true, no_answer, Duration::ZERO).await, None);
         // Nothing is free, so the guest is not called.
-        assert_eq!(search(0, |_| true, silent, BOUND).await, Some(0));
+        assert_eq!(search(0, |_| true, no_answer, BOUND).await, Some(0));
     }
 }

@@ -89,7 +89,7 @@ coverage_points! {
     Cordoned = "fault: a controller is cordoned or drained",
     Fragmented = "fault: free IPUs of a controller do not form a large partition",
     StaysBusy = "fault: a partition in use is busy for ever",
-    OddState = "fault: a controller tells an unknown state",
+    OddState = "fault: a controller reports an unknown state",
     Crashed = "fault: a replica is killed",
     CrashedAtWork = "fault: a replica is killed between two effects",
     Paused = "fault: a replica is paused",

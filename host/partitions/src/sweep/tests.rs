@@ -251,8 +251,8 @@ async fn a_list_whose_token_has_expired_is_read_anew_and_not_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_holds_up_no_sweep() {
-    let silent = |_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>();
-    let client = Client::new(service_fn(silent), "default");
+    let no_answer = |_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>();
+    let client = Client::new(service_fn(no_answer), "default");
     let asked = async {
         let gone: IPUPartition = serde_json::from_value(partition("gone")).unwrap();
         let listed = lists::holdings(&client, judged).await;

@@ -65,14 +65,14 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Sets the caBundle of every webhook of both configurations to `authorities`, unless the operator does not manage them.
+    /// Sets the caBundle of every webhook of both configurations to `ca_pem`, unless the operator does not manage them.
     /// The caller repeats it, because a `helm upgrade` or an admin can reset them.
-    pub async fn set_ca_bundles(&self, authorities: &str) -> Result<(), RegistrationError> {
+    pub async fn set_ca_bundles(&self, ca_pem: &str) -> Result<(), RegistrationError> {
         if !self.manages_ca_bundles {
             return Ok(());
         }
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        self.set_ca_bundle(&mutating, authorities, |configuration| {
+        self.set_ca_bundle(&mutating, ca_pem, |configuration| {
             let webhooks = configuration.webhooks.iter().flatten();
             webhooks
                 .map(|w| webhook_bundle(&w.name, &w.client_config))
@@ -80,7 +80,7 @@ impl Registration {
         })
         .await?;
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        self.set_ca_bundle(&validating, authorities, |configuration| {
+        self.set_ca_bundle(&validating, ca_pem, |configuration| {
             let webhooks = configuration.webhooks.iter().flatten();
             webhooks
                 .map(|w| webhook_bundle(&w.name, &w.client_config))
@@ -89,8 +89,9 @@ impl Registration {
         .await
     }
 
-    /// Makes the Namespace of the release the owner of both configurations. The chart cannot, because a Namespace that Helm
-    /// creates has no UID during rendering. Without an owner, the webhooks would outlive the Namespace and block requests.
+    /// Makes the Namespace of the release the owner of both configurations. The chart cannot, because a Namespace that
+    /// Helm creates has no UID during rendering. Without an owner, the webhooks would outlive the Namespace and block
+    /// requests.
     pub async fn set_owners(&self) -> Result<(), RegistrationError> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = namespaces.get(&self.namespace).await;
@@ -128,7 +129,7 @@ impl Registration {
     async fn set_ca_bundle<K: Configuration>(
         &self,
         configurations: &Api<K>,
-        authorities: &str,
+        ca_pem: &str,
         webhooks: impl Fn(&K) -> Vec<WebhookBundle<'_>>,
     ) -> Result<(), RegistrationError> {
         let failed = |source| RegistrationError::Configuration {
@@ -140,7 +141,7 @@ impl Registration {
             .get(&self.configuration)
             .await
             .map_err(failed)?;
-        let Some(patch) = ca_bundle::patch(&webhooks(&found), authorities) else {
+        let Some(patch) = ca_bundle::patch(&webhooks(&found), ca_pem) else {
             return Ok(());
         };
         self.patch(configurations, patch).await.map_err(failed)?;

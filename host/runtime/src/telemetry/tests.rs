@@ -107,7 +107,7 @@ async fn the_level_follows_the_config_map_and_goes_back_without_it() {
     assert!(!is_debug(&lines));
     follow(vec![Some(saying("debug"))]).await;
     assert!(is_debug(&lines));
-    follow(vec![Some(saying("nonsense=much"))]).await;
+    follow(vec![Some(saying("malformed=much"))]).await;
     assert!(is_debug(&lines), "what cannot be read changes nothing");
     follow(vec![Some(saying("debug")), None]).await;
     assert!(!is_debug(&lines));

@@ -203,13 +203,13 @@ fn hold_against(document: &Value, method: &Method, path: &str, answer: &Answer) 
     let described = &operation["responses"][answer.status.to_string()];
     assert!(
         described.is_object(),
-        "{method} {path}: nobody tells of {}",
+        "{method} {path}: the description lacks {}",
         answer.status
     );
     let schema = &described["content"][media_type]["schema"];
     assert!(
         schema.is_object(),
-        "{method} {path}: nobody tells of {media_type}"
+        "{method} {path}: the description lacks {media_type}"
     );
     let whole = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -13,7 +13,7 @@ pub enum RegistryError {
         "the CAs for {0} (spec.module.oci.certificateAuthorities of an IPUPolicy, or --ca-file) \
          cannot be used; give certificates in PEM"
     )]
-    Authorities(String, #[source] CaError),
+    Ca(String, #[source] CaError),
     /// There is no connection, or no complete response.
     #[error("{host} gave no answer to the request for {what}")]
     Unreachable {

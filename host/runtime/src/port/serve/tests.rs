@@ -142,9 +142,9 @@ async fn idle_connections_end_and_nobody_else_waits_for_them() {
     let routes = Router::new().route("/", get(async || "here"));
     let served = Served::begin(few(Duration::from_millis(200)), routes);
     // Neither client sends anything; then the second one begins to.
-    let (mut silent, mut slow) = (served.connect().await, served.connect().await);
+    let (mut idle, mut slow) = (served.connect().await, served.connect().await);
     slow.write_all(b"GET / HT").await.unwrap();
-    assert_eq!(rest(&mut silent).await, b"");
+    assert_eq!(rest(&mut idle).await, b"");
     rest(&mut slow).await;
     let request = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     assert!(served.answer(request).await.ends_with("here"));

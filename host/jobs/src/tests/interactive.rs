@@ -24,7 +24,7 @@ fn running(job: &IPUJob) -> (ValidJob, World) {
 }
 
 #[test]
-fn a_session_says_until_when_and_completes_by_itself() {
+fn an_interactive_job_reports_its_end_and_completes_by_itself() {
     let (job, mut world) = running(&IPUJob::sample().workers("2").interactive(3600));
     let launcher = world.pod("sample-launcher").clone();
     let container = &launcher.spec.as_ref().unwrap().containers[0];
