@@ -42,14 +42,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "an upgrade stops the running jobs of a queue",
         file: "host/jobs/src/step.rs",
-        text: "let has_started = has_objects && report::is_active(&observed.status);",
-        instead: "let has_started = !has_objects && report::is_active(&observed.status);",
+        text: "let has_started = has_objects && status::is_active(&observed.status);",
+        instead: "let has_started = !has_objects && status::is_active(&observed.status);",
         found_by: JOB_TESTS,
     },
     Mutation {
         name: "a job that Kueue has stopped continues when a user resumes it",
         file: "host/jobs/src/step.rs",
-        text: "let has_started = has_objects && report::is_active(&observed.status);",
+        text: "let has_started = has_objects && status::is_active(&observed.status);",
         instead: "let has_started = has_objects;",
         found_by: JOB_TESTS,
     },
