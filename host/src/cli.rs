@@ -13,7 +13,7 @@ use crate::verify::VerifyOptions;
 #[derive(Debug, Parser)]
 #[command(name = "ipu-operator", version)]
 pub struct Arguments {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub task: Task,
 }

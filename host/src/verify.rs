@@ -26,13 +26,13 @@ pub struct VerifyOptions {
     /// Namespace of the job.
     #[arg(long, env = "IPU_OPERATOR_NAMESPACE")]
     pub namespace: String,
-    /// Name of the job; one of the name that is left from before is deleted.
+    /// Name of the job; a job of this name from an earlier run is deleted.
     #[arg(long, default_value = "ipu-operator-verify")]
     pub name: String,
-    /// The operator's image, which the job runs in too.
+    /// Image of the operator, in which the job runs, too.
     #[arg(long)]
     pub image: String,
-    /// When that image is pulled: Always, IfNotPresent or Never.
+    /// Pull policy of that image: Always, IfNotPresent or Never.
     #[arg(long)]
     pub image_pull_policy: Option<String>,
     /// Secrets to pull it with.

@@ -278,9 +278,9 @@ impl Requests {
     /// Waits until the controller has loaded this number of new certificates, and until users were
     /// answered since.
     async fn go_on(&self, controller: &processes::Running, renewals: usize) {
-        eventually("the new certificate is in service", async || {
+        eventually("the server uses the new certificate", async || {
             let said = controller.said();
-            let served = said.matches("a new certificate is in service").count();
+            let served = said.matches("the server uses a new certificate").count();
             // Its metrics use the same certificate.
             Seen::when(served, |served| *served >= 2 * renewals)
         })

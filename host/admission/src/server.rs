@@ -57,8 +57,7 @@ impl WebhookState {
             return Some(Answer::allowed());
         }
         Some(Answer::failed(format!(
-            "{}s of namespace {namespace} are not served now, since their IPU operator is \
-             inactive: {}",
+            "this release does not serve {}s of namespace {namespace} because it is inactive: {}",
             reviewed.kind(),
             first.message()
         )))

@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(10);
 #[derive(Debug, thiserror::Error)]
 pub enum IdleError {
     /// Signals cannot be blocked.
-    #[error("failed to block the signals that are to be waited for")]
+    #[error("failed to block signals")]
     Block(#[source] Errno),
     /// The agent cannot become the parent of orphans.
     #[error("failed to become the parent of orphaned processes")]

@@ -111,10 +111,10 @@ pub struct JobAccounting {
     /// Until the operator requested its partitions from V-IPU controllers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting: i64,
-    /// From then until all of its partitions were ready.
+    /// From the request to the V-IPU controllers until all partitions were ready.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub forming: i64,
-    /// From then until the job ran: Pods wait for a node, images are pulled, init containers run.
+    /// From ready partitions until the job ran: Pods wait for a node, images are pulled, init containers run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub starting: i64,
     /// In the state `Running`, without the runs that failed, and without idle time and resets.

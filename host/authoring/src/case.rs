@@ -76,7 +76,7 @@ pub(super) struct Case {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CaseError {
     /// A field is missing, unknown, or of the wrong type.
-    #[error("it is no case, which has settings, request and expect: at {path:?}: {source}")]
+    #[error("it is not a case: a case has settings, request and expect; at {path:?}: {source}")]
     Form {
         /// The field.
         path: String,

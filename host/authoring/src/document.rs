@@ -16,11 +16,11 @@ pub enum DocumentError {
     #[error("failed to read {0}")]
     Read(PathBuf, #[source] io::Error),
     /// The file is too large.
-    #[error("{file} has more than the {limit} bytes that are read of it; divide it")]
+    #[error("{file} is larger than the limit of {limit} bytes; split it")]
     TooLarge {
         /// The file.
         file: PathBuf,
-        /// The most that is read, in bytes.
+        /// The limit, in bytes.
         limit: u64,
     },
     /// It is not JSON.

@@ -141,7 +141,7 @@ pub enum PolicyCliError {
     )]
     Socket(PathBuf, #[source] io::Error),
     /// The limit of concurrent recordings is reached.
-    #[error("there are {0} recordings already, and there may be no more; end one of them")]
+    #[error("the limit of {0} recordings is reached; end one")]
     Busy(usize),
     /// A line is not a record.
     #[error("line {line} of {file} cannot be replayed")]

@@ -19,13 +19,13 @@ pub(super) struct NewArgs {
     /// Name of the guest and of its folder: lower-case letters, digits and dashes.
     #[arg(value_parser = project_name)]
     name: String,
-    /// What it decides.
+    /// Hook of the guest.
     #[arg(long)]
     world: World,
-    /// The language that it is written in.
+    /// Programming language of the guest.
     #[arg(long, default_value = "rust")]
     language: Language,
-    /// The folder in which its folder is made.
+    /// Folder in which the command creates the folder of the guest.
     #[arg(long, default_value = ".")]
     into: PathBuf,
 }

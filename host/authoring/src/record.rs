@@ -31,7 +31,7 @@ pub(super) struct RecordArgs {
     /// End after so many seconds.
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// Where the operator reports its requests.
+    /// Socket at which the operator reports its requests.
     #[arg(long, default_value = "/var/cache/ipu-operator/requests.sock")]
     socket: PathBuf,
 }

@@ -25,7 +25,7 @@ pub struct Entry<'a> {
     pub owner_uid: &'a str,
     /// When it was created.
     pub created: Timestamp,
-    /// Whether it is of use only together with others of its owner.
+    /// Whether it is useful only together with others of its owner.
     pub is_in_gang: bool,
     /// Whether it waits.
     pub is_waiting: bool,

@@ -53,7 +53,7 @@ pub enum RecordError {
     #[error("it {0}")]
     Large(#[source] BoundedJsonError),
     /// It is not a record.
-    #[error("it is no record, which has hook, request, answer or error, and digest")]
+    #[error("it is not a record: a record has hook, request, answer or error, and digest")]
     Form(#[source] serde_json::Error),
     /// Its request is invalid.
     #[error(transparent)]
@@ -243,8 +243,8 @@ mod tests {
     #[test]
     fn an_invalid_line_is_refused_with_the_reason() {
         for (line, expected) in [
-            ("", "it is no record"),
-            ("{}", "it is no record"),
+            ("", "it is not a record"),
+            ("{}", "it is not a record"),
             (
                 r#"{"hook":"placement","request":{},"answer":{},"digest":"sha256:1"}"#,
                 "no request to a placement guest",

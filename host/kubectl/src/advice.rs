@@ -188,7 +188,7 @@ pub const WAITING: &[Waiting] = &[
         remedy: "wait",
     },
     Waiting {
-        words: &["of use only together"],
+        words: &["useful only together"],
         cause: "useful only together with other partitions",
         remedy: "wait until all fit; their owner must request the missing ones",
     },

@@ -28,7 +28,7 @@ const HOUR: f64 = 3_600.0;
 /// Name of the row of the namespaces that the accounting of a V-IPU controller does not distinguish.
 const OTHER_NAMESPACES: &str = "(others)";
 
-/// What a row is about.
+/// Grouping of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum GoodputBy {

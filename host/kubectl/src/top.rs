@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::condition::shown;
 use crate::controllers::address;
 
-/// What a row is about.
+/// Grouping of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum By {

@@ -45,7 +45,7 @@ pub(super) enum ExecuteError {
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
     /// This replica did not renew its leadership in time: another one may lead.
-    #[error("failed to continue, because another replica may lead now")]
+    #[error("stopped: this replica's leadership has expired")]
     NotLeading,
     /// The finalizer could not be added.
     #[error("failed to add the finalizer")]
@@ -64,8 +64,8 @@ pub(super) enum ExecuteError {
     Nonce,
 }
 
-/// Carries out `step` for `partition`. `has_written`: the reconcile has written the object, and the watch may not have shown
-/// that yet.
+/// Carries out `step` for `partition`. `has_written`: the reconcile has written the object, and the watch may not have
+/// shown that yet.
 pub(super) async fn execute(
     context: &Context,
     partition: &IPUPartition,

@@ -212,9 +212,9 @@ pub fn never_fits<'a>(
     });
     (capacity < me.gang).then(|| {
         format!(
-            "no V-IPU controllers can ever serve {} partitions of {} IPUs, which are of use only \
+            "no V-IPU controllers can ever serve {} partitions of {} IPUs, which are useful only \
              together: empty, all of them have capacity for {capacity} ({}); request fewer or smaller \
-             ones, or have more controllers listed",
+             ones, or ask an admin to add V-IPU controllers",
             me.gang,
             me.ipus,
             each.collect::<Vec<_>>().join("; ")
@@ -299,7 +299,7 @@ fn use_up(view: &mut ControllerView, ipus: u32) {
 fn too_small(me: &QueueEntry, held: u32, views: &[ControllerView]) -> Option<String> {
     if me.missing_members > 0 {
         return Some(format!(
-            "{} partitions are of use only together, and {} of them are not requested",
+            "{} partitions are useful only together, and {} of them are not requested",
             me.gang, me.missing_members
         ));
     }
@@ -312,7 +312,7 @@ fn too_small(me: &QueueEntry, held: u32, views: &[ControllerView]) -> Option<Str
     let fits: u32 = fits.fold(0, u32::saturating_add);
     (fits < missing).then(|| {
         format!(
-            "{missing} partitions of {} IPUs are of use only together, and there is free capacity \
+            "{missing} partitions of {} IPUs are useful only together, and there is free capacity \
              for {fits} of them now",
             me.ipus
         )

@@ -67,7 +67,7 @@ pub enum SweepError {
     #[error("failed to check whether Pods use a partition without an owner")]
     Users(#[source] ListPodsError),
     /// This replica did not renew its leadership in time: another one may lead.
-    #[error("failed to continue, since another replica may lead by now")]
+    #[error("stopped: this replica's leadership has expired")]
     NotLeading,
 }
 

@@ -21,7 +21,8 @@ const MESSAGE: usize = 2_048;
 /// changes all the time.
 const REWRITE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Time in which most partitions are formed: before it, a condition would only repeat that the partition is being created.
+/// Time in which most partitions are formed: before it, a condition would only repeat that the partition is being
+/// created.
 const PROGRESS: SignedDuration = SignedDuration::from_secs(2);
 
 const FORMING: &str = "PartitionForming";
@@ -127,7 +128,7 @@ pub fn not_found(name: &str, namespace: &str) -> Report {
 /// Another client removed the gate before the Pod had a partition.
 pub fn gate_removed() -> Report {
     let message = format!(
-        "the scheduling gate {PARTITION_GATE} was removed before the partition was ready, so that the Pod has none; \
+        "the scheduling gate {PARTITION_GATE} was removed before the partition was ready, so the Pod has no partition; \
          delete the Pod and create it again"
     );
     not_ready("GateRemoved", &message, EventType::Warning)

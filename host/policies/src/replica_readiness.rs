@@ -59,7 +59,7 @@ pub struct Replica {
 /// Why publishing a report failed.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
-    #[error("failed to write the Lease {0}, which says what this replica has ready")]
+    #[error("failed to write the Lease {0}, which reports the readiness of this replica")]
     Write(String, #[source] Box<kube::Error>),
     #[error("failed to write the Lease {0}: the API server gave no answer in time")]
     Timeout(String),

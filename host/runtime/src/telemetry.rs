@@ -22,10 +22,10 @@ const PACKAGES: [&str; 2] = ["ipu_", "vipu_client"];
 /// Name of all these packages in a log level.
 const OPERATOR: &str = "ipu_operator";
 
-/// How a process writes its log.
+/// Options of the log.
 #[derive(Clone, Debug, Args)]
 pub struct LogArguments {
-    /// How the log is written.
+    /// Format of the log.
     #[arg(
         long,
         env = "IPU_OPERATOR_LOG_FORMAT",
@@ -33,10 +33,10 @@ pub struct LogArguments {
         default_value = "json"
     )]
     pub log_format: LogFormat,
-    /// What is logged: a level, or a list such as info,ipu_operator=debug.
+    /// Level of the log, or a list such as info,ipu_operator=debug.
     #[arg(long, env = "IPU_OPERATOR_LOG_LEVEL", default_value = "info")]
     pub log_level: String,
-    /// Where traces are sent: http://<host>:<port> of a collector that takes OTLP over gRPC. Missing: nowhere.
+    /// Address of the OTLP collector (gRPC), as http://<host>:<port>; no traces if empty.
     #[arg(long, env = "IPU_OPERATOR_TRACES_ENDPOINT")]
     pub traces_endpoint: Option<String>,
 }

@@ -76,7 +76,7 @@ pub(super) enum Refusal {
     Deleted(String),
     #[error("the proxy has not reconciled IPUPartition {0} yet; run the command again in a moment")]
     NotSeen(String),
-    #[error("IPUPartition {0} was given another one before; delete its owner to begin again")]
+    #[error("IPUPartition {0} already lists another partition; delete its owner to begin again")]
     AlreadyAttempted(String),
     #[error("{0} does not list its partitions: {1}; run the command again when it answers")]
     Unreachable(String, String),

@@ -14,7 +14,7 @@ use super::SecureOptions;
 /// Options of the vipu-proxy process.
 #[derive(Clone, Debug, Args)]
 pub struct ProxyArguments {
-    /// How the log is written.
+    /// Options of the log.
     #[command(flatten)]
     pub log: LogArguments,
     /// Options of its work.

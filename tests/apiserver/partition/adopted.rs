@@ -161,7 +161,7 @@ async fn the_command_skips_a_job_that_was_placed_meanwhile_and_the_operators_own
     let placed = fixture.once_in(&placed, PartitionPhase::Ready).await;
     assert_ne!(id(&placed), ID);
     let done = adopt(&fixture, true).await.unwrap();
-    assert!(done.contains("was given another one before"), "{done}");
+    assert!(done.contains("already lists another partition"), "{done}");
     let now = fixture.partitions().get(&placed.name_any()).await.unwrap();
     assert_eq!(now.status, placed.status);
 

@@ -203,7 +203,7 @@ async fn the_number_of_concurrent_recordings_is_limited() {
     let arguments = ["record", "--socket", text(&socket)];
     let refused = complaint(&arguments);
     assert!(
-        refused.contains("there are 4 recordings already"),
+        refused.contains("the limit of 4 recordings is reached"),
         "{refused}"
     );
     drop(others);

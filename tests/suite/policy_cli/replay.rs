@@ -171,7 +171,7 @@ fn invalid_records_are_named_by_their_line() {
             &[
                 "line 3 of",
                 "broken.jsonl cannot be replayed",
-                "it is no record",
+                "it is not a record",
             ],
         ),
         (&walks(text(&latin)), &["failed to read", "UTF-8"]),

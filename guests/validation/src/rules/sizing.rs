@@ -137,7 +137,7 @@ fn workers(spec: &Value, reader: &mut Reader) -> u32 {
     let conflict = |field: &str, other: u32, named: u32| Violation {
         field: field.to_owned(),
         message: format!(
-            "{other} differs from spec.workersPerJobInstance, which is \"{named}\" and wins; \
+            "is {other}, but spec.workersPerJobInstance is \"{named}\" and takes precedence; \
              remove {field}"
         ),
     };

@@ -170,7 +170,7 @@ fn a_call_that_fails_is_a_failure_unless_it_was_expected() {
 fn what_is_no_case_is_told_why() {
     let request = request(Hook::Validation);
     for (document, expected) in [
-        (json!([]), "it is no case"),
+        (json!([]), "it is not a case"),
         (
             json!({"expect": {"verdict": "allowed"}}),
             "missing field `request`",

@@ -32,7 +32,7 @@ pub struct Partition {
     pub slot: u32,
     /// Its IPUs.
     pub ipus: u32,
-    /// How many partitions of its owner are of use only together.
+    /// How many partitions of its owner are useful only together.
     pub gang_size: Option<u32>,
     /// Its phase.
     pub phase: PartitionPhase,

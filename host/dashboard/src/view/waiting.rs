@@ -77,7 +77,7 @@ pub struct QueueRow {
     pub slot: u32,
     /// Its IPUs.
     pub ipus: u32,
-    /// How many partitions of its owner are of use only together.
+    /// How many partitions of its owner are useful only together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang_size: Option<u32>,
     /// Since when it waits.

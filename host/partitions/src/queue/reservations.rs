@@ -112,7 +112,7 @@ fn has_turn(wait: Wait, position: usize) -> bool {
 /// The request with a reservation that lasts until it is served, for users.
 fn lasting(earlier: &QueueEntry) -> String {
     format!(
-        "{}, which waits since {}",
+        "{}, which has waited since {}",
         holder(earlier),
         earlier.since.strftime("%Y-%m-%dT%H:%M:%SZ")
     )

@@ -31,7 +31,7 @@ pub enum RegistrationError {
         source: Box<Error>,
     },
     /// The release's Namespace cannot be read.
-    #[error("failed to read the Namespace {0}, which is to own the webhook configurations")]
+    #[error("failed to read the Namespace {0}, the owner of the webhook configurations")]
     Namespace(String, #[source] Box<Error>),
     /// A webhook configuration cannot be read, or cannot be given an owner.
     #[error(

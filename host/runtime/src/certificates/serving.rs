@@ -37,7 +37,7 @@ pub enum ServingError {
     #[error("failed to read the certificate of the Secret {0}")]
     Pem(String, #[source] pem::Error),
     /// The server cannot use the certificate.
-    #[error("failed to take the certificate of the Secret {0} into service")]
+    #[error("failed to use the certificate of the Secret {0}")]
     Rustls(String, #[source] rustls::Error),
     /// The API server did not answer in time.
     #[error("failed to keep the certificate: the API server did not answer in time")]
@@ -100,7 +100,7 @@ impl Serving {
             let secret = &self.manager.secret;
             let config = config(secret, &bundle, &self.clients)?;
             self.tls.reload_from_config(config);
-            info!(secret, "a new certificate is in service");
+            info!(secret, "the server uses a new certificate");
             self.bundle = bundle;
         }
         Ok(())

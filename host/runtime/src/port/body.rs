@@ -11,7 +11,7 @@ pub enum BodyError {
     #[error("it is longer than {0} bytes")]
     TooLong(usize),
     /// It ended early.
-    #[error("it broke off")]
+    #[error("the client closed the connection before the end of the body")]
     Broken(#[source] Error),
 }
 

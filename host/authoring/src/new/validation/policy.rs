@@ -23,7 +23,7 @@ impl Settings {
         match keys.flatten() {
             Some(required) => Ok(Self { required }),
             None => Err(format!(
-                "requiredLabels is {required}; write a list of texts"
+                "requiredLabels is {required}; write a list of strings"
             )),
         }
     }

@@ -60,7 +60,9 @@ pub enum RegistryError {
         detail: String,
     },
     /// The response exceeds its size limit.
-    #[error("{host} answers with more than {limit} bytes for {what}, and no more are read")]
+    #[error(
+        "the answer of {host} to the request for {what} is too large: the operator reads at most {limit} bytes"
+    )]
     TooLarge {
         /// Host of the registry.
         host: String,
