@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 /// A condition that replaces the one of its type among `old`. Its time moves only where its
-/// status does, or the status of an object that rests would change for ever.
+/// status does, or the status of an unchanged object would change for ever.
 pub fn renewed(
     old: &[Condition],
     type_: &str,
