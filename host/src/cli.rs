@@ -18,7 +18,7 @@ pub struct Arguments {
     pub task: Task,
 }
 
-/// What to do.
+/// Commands of the binary.
 #[derive(Debug, Subcommand)]
 pub enum Task {
     /// Serve the webhooks and reconcile IPUJobs.

@@ -46,7 +46,7 @@ pub struct VerifyOptions {
     pub timeout_seconds: u64,
 }
 
-/// Why the check failed.
+/// Failure of the check.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The job was not accepted: the webhooks refuse it or do not answer, or the right is missing.
@@ -75,7 +75,7 @@ pub enum VerifyError {
         name: String,
         /// The waiting time.
         seconds: u64,
-        /// What blocks it.
+        /// The obstacle.
         why: String,
     },
     /// The job was deleted and still exists.

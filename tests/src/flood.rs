@@ -80,7 +80,7 @@ impl Kind {
     ];
 }
 
-/// How often each kind of load has ended: with an answer, or with a closed connection.
+/// Number of ends of each kind of load: with an answer, or with a closed connection.
 #[derive(Debug, Default)]
 pub struct Counts([AtomicU64; Kind::ALL.len()]);
 

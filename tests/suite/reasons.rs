@@ -28,7 +28,8 @@ fn document(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap()
 }
 
-/// How a function takes a reason: the index of the argument, and the index in it if it is a tuple.
+/// Position of a reason among the arguments of a function: the index of the argument, and the index in it if it is a
+/// tuple.
 type ArgumentPosition = (usize, Option<usize>);
 
 /// The functions that take a reason, by name.

@@ -16,7 +16,7 @@ const PATH: usize = 512;
 /// Path of the Pod template in the spec. Any addition there recreates the Pods.
 const TEMPLATE: [&str; 2] = ["workers", "template"];
 
-/// Why the host refuses the answer of a defaulting guest.
+/// Reason why the host refuses the answer of a defaulting guest.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverreachError {
     /// It changed a forbidden path, of which this is the JSON pointer.

@@ -17,7 +17,7 @@ use nix::unistd::{Pid, alarm, getpid};
 /// Period of the check for remaining processes after the signal.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Why the agent failed.
+/// Failure of the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum IdleError {
     /// Signals cannot be blocked.

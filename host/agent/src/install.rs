@@ -27,7 +27,7 @@ pub struct Workers {
     pub count: u32,
 }
 
-/// Why the installation failed.
+/// Failure of the installation.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The running executable cannot be found or read.

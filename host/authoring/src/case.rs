@@ -72,7 +72,7 @@ pub(super) struct Case {
     expect: Expectation,
 }
 
-/// Why a document is not a case.
+/// Reason why a document is not a case.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CaseError {
     /// A field is missing, unknown, or of the wrong type.

@@ -9,7 +9,7 @@ use serde_json::Value;
 /// Largest document that is read, in bytes: twice the limit of an API server, because updates contain two objects.
 const LIMIT: u64 = 8 << 20;
 
-/// Why a document cannot be read.
+/// Failure to read a document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// The file cannot be read.
@@ -31,7 +31,7 @@ pub enum DocumentError {
     Yaml {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

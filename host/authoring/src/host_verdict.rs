@@ -41,14 +41,14 @@ pub(super) enum HostVerdict {
     },
     /// The built-in serial walk decides instead.
     Overruled {
-        /// Why.
+        /// The reason.
         reason: String,
         /// The decision of the built-in serial walk.
         decision: Decision,
     },
     /// The operator would not call the guest.
     NotAsked {
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
 }

@@ -92,7 +92,7 @@ enum PolicyCommand {
     Compile(compile::CompileArgs),
 }
 
-/// Why a subcommand of `ipu-operator policy` failed.
+/// Failure of a subcommand of `ipu-operator policy`.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyCliError {
     /// A file cannot be read or written.
@@ -102,7 +102,7 @@ pub enum PolicyCliError {
         action: &'static str,
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -113,7 +113,7 @@ pub enum PolicyCliError {
         file: PathBuf,
         /// The problem.
         problem: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -150,7 +150,7 @@ pub enum PolicyCliError {
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// Why.
+        /// The cause.
         #[source]
         source: RecordError,
     },

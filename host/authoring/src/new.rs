@@ -77,7 +77,7 @@ fn project_name(name: &str) -> Result<String, String> {
 /// The version of wit-bindgen that the project uses, which is the one of the built-in guests.
 const WIT_BINDGEN: &str = "0.61.1";
 
-/// What differs from world to world.
+/// Differences between the worlds.
 struct Template {
     shell: &'static str,
     policy: &'static str,

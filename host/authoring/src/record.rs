@@ -36,7 +36,7 @@ pub(super) struct RecordArgs {
     socket: PathBuf,
 }
 
-/// Why the recording ended.
+/// Reason for the end of the recording.
 enum End {
     /// The limit `--count` is reached.
     Count,

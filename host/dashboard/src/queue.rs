@@ -16,14 +16,14 @@ pub struct Position {
     pub waiting: usize,
 }
 
-/// What the order depends on.
+/// Settings of the order.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// Name of the IPUPartition.
     pub name: &'a str,
     /// UID of its owner.
     pub owner_uid: &'a str,
-    /// When it was created.
+    /// Creation time.
     pub created: Timestamp,
     /// Whether it is useful only together with others of its owner.
     pub is_in_gang: bool,

@@ -1,4 +1,4 @@
-//! Why a call of a guest gave no usable answer, and whether the guest is the cause.
+//! Errors of calls of a guest without a usable answer, and whether the guest is the cause.
 
 use wasmtime::Trap;
 
@@ -7,7 +7,7 @@ use super::limits::OverLimit;
 use super::model::Hook;
 use super::wasi::UnsupportedWasi;
 
-/// Why a call of a guest gave no usable answer.
+/// Error of a call of a guest without a usable answer.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     /// No module is loaded for this hook.

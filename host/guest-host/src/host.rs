@@ -55,7 +55,7 @@ impl Default for GuestHostOptions {
     }
 }
 
-/// Why the guest host does not start.
+/// Failure to start the guest host.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The engine cannot be created.

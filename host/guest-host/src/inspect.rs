@@ -30,7 +30,7 @@ pub struct Inspection {
     pub load_time: Duration,
 }
 
-/// Why a file is not a valid policy.
+/// Reason why a file is not a valid guest.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// The engine cannot be created.

@@ -162,7 +162,7 @@ pub struct ControllerView {
     /// Whether a node has that label. If unknown, `true`.
     #[serde(default = "assume_nodes")]
     pub has_nodes: bool,
-    /// Why the controller is unreachable. `None` if it is reachable.
+    /// Reason why the controller is unreachable. `None` if it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
     /// All IPUs. 0 if it has never been reachable.
@@ -267,7 +267,7 @@ pub struct Placed {
     pub digest: Option<ModuleDigest>,
     /// Name of the called IPUPolicy, or `built-in`.
     pub policy: String,
-    /// Why the built-in serial walk decided instead, for an event and the log.
+    /// Reason why the built-in serial walk decided instead, for an event and the log.
     pub overruled: Option<String>,
 }
 

@@ -125,7 +125,7 @@ impl From<Decision> for Answer {
     }
 }
 
-/// Why a value is not a request.
+/// Reason why a value is not a request.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyRequestError {
     /// A field is missing, unknown, or of the wrong type.
@@ -137,7 +137,7 @@ pub enum PolicyRequestError {
         form: &'static str,
         /// The field.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         source: serde_json::Error,
     },
     /// An update without a previous object, or another operation with one.

@@ -46,7 +46,7 @@ pub enum Outcome {
     Error(String),
 }
 
-/// Why a line is not a record.
+/// Reason why a line is not a record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// It exceeds the limits.

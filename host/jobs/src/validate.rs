@@ -36,7 +36,7 @@ pub struct ValidJob {
     pub uid: String,
     /// The `metadata.generation` that was read.
     pub generation: Option<i64>,
-    /// When the IPUJob was created.
+    /// Creation time of the IPUJob.
     pub created: Option<Timestamp>,
     /// Desired number of instances, each with its own partition.
     pub instances: u32,
@@ -54,7 +54,7 @@ pub struct ValidJob {
     pub strategy: Strategy,
     /// Whether it is suspended.
     pub suspension: Suspension,
-    /// What its admission by Kueue adds to its Pods.
+    /// Additions of its admission by Kueue to its Pods.
     pub pod_set_updates: Vec<PodSetUpdate>,
     /// Seconds after its start at which the operator ends it.
     pub active_deadline_seconds: Option<i64>,

@@ -169,7 +169,7 @@ const KUBERNETES: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Why a V-IPU controller does not serve a waiting partition.
+/// Reason why a V-IPU controller does not serve a waiting partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     /// Words that identify the reason in the text of the operator.

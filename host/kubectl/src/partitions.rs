@@ -17,7 +17,7 @@ const DIGEST: usize = 19;
 pub struct PartitionLine {
     /// Its name.
     pub name: String,
-    /// Which of its owner's partitions it is.
+    /// Index of the partition among those of its owner.
     pub slot: u32,
     /// Its IPUs.
     pub ipus: u32,
@@ -40,14 +40,14 @@ pub struct PartitionLine {
     /// The policy that chose the V-IPU controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// What happened last.
+    /// The last message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Its conditions, without those that say that nothing is wrong.
     pub conditions: Vec<ShownCondition>,
 }
 
-/// Why a V-IPU controller does not serve it.
+/// Reason why a V-IPU controller does not serve it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ControllerReason {
     /// `host:port`.

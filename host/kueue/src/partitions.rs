@@ -14,7 +14,7 @@ pub struct JobPartition {
     pub instance: u32,
     /// Its state.
     pub state: PartitionState,
-    /// When it was requested.
+    /// Time of the request.
     pub requested: Option<Timestamp>,
 }
 

@@ -11,7 +11,7 @@ use vipu_client::cordon::{CordonState, CordonStates};
 use super::queue;
 use super::queue::QueueEntry;
 
-/// How long an owner that was requested to leave a controller delays the next one.
+/// Delay of the next owner after one that was requested to leave a controller.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// The other partitions of the owner, and the eviction of this one.
@@ -19,13 +19,13 @@ const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 pub struct EvictionState {
     /// Partitions that the owner has or is getting, with this one.
     pub held: u32,
-    /// When the owner's last unplaced partition began to wait.
+    /// Time at which the owner's last unplaced partition began to wait.
     pub lacking_since: Option<Timestamp>,
     /// Whether it leaves its controller.
     pub eviction: Eviction,
 }
 
-/// What the evaluation reads of a partition of the same owner.
+/// Fields of a partition of the same owner that the evaluation reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sibling {
     /// Its slot.

@@ -38,7 +38,7 @@ pub(super) enum Outcome {
     Done(Requeue),
 }
 
-/// Why a step failed.
+/// Failure of a step.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExecuteError {
     /// The object was changed meanwhile, or is gone: the reconcile starts again with the current one.

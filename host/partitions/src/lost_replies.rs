@@ -19,7 +19,7 @@ pub(super) enum Settlement {
     Done(Vec<Blocker>),
 }
 
-/// Why an attempt cannot be settled now.
+/// Reason why an attempt cannot be settled now.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Blocker {
     /// The controller does not answer.

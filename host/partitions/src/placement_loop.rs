@@ -25,11 +25,11 @@ use super::placement_request::{self, Placement, Request};
 use super::reconcile;
 use namespace_budgets::NamespaceBudgets;
 
-/// How long a new leader waits until each waiting partition has asked: the first ones must not get what earlier ones
+/// Wait of a new leader until each waiting partition has asked: the first ones must not get what earlier ones
 /// need.
 const START: Duration = Duration::from_secs(15);
 
-/// How often it checks that.
+/// Period of that check.
 const CHECK: Duration = Duration::from_millis(100);
 
 /// Delay between a release of capacity and the next pass, so that releases are handled together. It is also the
@@ -37,7 +37,7 @@ const CHECK: Duration = Duration::from_millis(100);
 /// the other.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 
-/// How often the requests of partitions that are gone are dropped.
+/// Period at which the requests of deleted partitions are dropped.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The longest pass. The next one continues with the capacity at that time.
@@ -108,7 +108,7 @@ struct PlacementLoop<'a> {
     reconcile: UnboundedSender<Arc<str>>,
     /// Free IPUs of each controller at the end of the last pass.
     free: BTreeMap<String, u32>,
-    /// When all requests were last decided again because more had become free.
+    /// Time at which all requests were last decided again because more had become free.
     decided_again: Option<Instant>,
     budgets: NamespaceBudgets,
 }

@@ -56,7 +56,7 @@ impl Candidates {
         capacity::explained(reasons, &self.withheld)
     }
 
-    /// Why cordoned controllers get no new partitions.
+    /// Returns why cordoned controllers get no new partitions.
     pub fn cordon_reasons(&self) -> impl Iterator<Item = WaitingReason> {
         let cordoned = self.cordoned.iter();
         cordoned.map(|view| request::cordon_reason(view, &self.cordons))
@@ -94,7 +94,7 @@ pub struct Request {
     pub waiting: Vec<SizeCount>,
     ipus: u32,
     capacity: Capacity,
-    /// Why cordoned controllers get no new partitions.
+    /// Reasons why cordoned controllers get no new partitions.
     cordon_reasons: Vec<WaitingReason>,
     /// Whether a cordoned controller is large enough.
     fits_cordoned: bool,

@@ -33,7 +33,7 @@ pub struct Capacity {
     pub views: Vec<ControllerView>,
     /// For each controller with reserved capacity, the request that has the reservation.
     pub reserved: BTreeMap<String, String>,
-    /// Why the request waits although it fits: its gang does not.
+    /// Reason why the request waits although it fits: its gang does not.
     pub too_small: Option<String>,
 }
 
@@ -188,8 +188,8 @@ pub fn capacity_after_queue<'a>(
     views
 }
 
-/// Why the gang of `me` can never fit: all controllers together are too small for it, even when empty. `None` as long
-/// as one of them does not report its size.
+/// Returns why the gang of `me` can never fit: all controllers together are too small for it, even when empty. `None`
+/// as long as one of them does not report its size.
 pub fn never_fits<'a>(
     me: &QueueEntry,
     all: impl Iterator<Item = &'a ControllerView> + Clone,
@@ -295,7 +295,7 @@ fn use_up(view: &mut ControllerView, ipus: u32) {
     view.free_blocks.clear();
 }
 
-/// Why the missing partitions of the gang of `me` do not fit now.
+/// Returns why the missing partitions of the gang of `me` do not fit now.
 fn too_small(me: &QueueEntry, held: u32, views: &[ControllerView]) -> Option<String> {
     if me.missing_members > 0 {
         return Some(format!(

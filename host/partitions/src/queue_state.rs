@@ -20,8 +20,8 @@ use super::watched::Watched;
 /// of requests would take too long.
 const AGE: Duration = Duration::from_millis(250);
 
-/// How long a request counts as refused after a refusal: it is tried again several times a minute, and no refusal is in
-/// its status while it is.
+/// Time for which a request counts as refused after a refusal: it is tried again several times a minute, and no refusal
+/// is in its status while it is.
 const REFUSED_FOR: Duration = Duration::from_mins(2);
 
 /// The state of the queue.

@@ -10,7 +10,7 @@ use ipu_api::ipupartition::{PartitionOptions, WaitingReason};
 use ipu_guest_host::model::ControllerView;
 use jiff::{SignedDuration, Timestamp};
 
-/// How long a refusal counts. A request that waits repeats it within seconds.
+/// Time for which a refusal counts. A request that waits repeats it within seconds.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// The refusals of all controllers, by name.
@@ -25,7 +25,7 @@ struct Refusal {
     ipus: u32,
     /// The reason of the controller, the last time.
     reason: String,
-    /// When a refusal last was.
+    /// Time of the last refusal.
     at: Timestamp,
     /// The most IPUs that were used since then. `None`: not known yet.
     used: Option<u32>,
@@ -104,7 +104,7 @@ pub(crate) fn are_options_usual(options: &PartitionOptions) -> bool {
     !options.reconfigurable && !options.relocatable
 }
 
-/// Why a controller has probably refused a partition that its free IPUs would hold.
+/// Returns the probable cause of a refusal of a partition that the controller's free IPUs would hold.
 pub(crate) fn likely_cause(view: &ControllerView) -> String {
     let (free, total) = (view.free_ipus(), view.total_ipus);
     format!("{free} of its {total} IPUs are free, perhaps not together")

@@ -224,7 +224,7 @@ fn a_cluster_that_was_restored_elsewhere_goes_on_with_what_it_had() {
     goes_on_under(sim_adapter::identity(1, "release"));
 }
 
-/// What the demo shows with SIGKILL: the controller has the partition, and nobody noted it.
+/// The case that the demo shows with SIGKILL: the controller has the partition, and no object records it.
 #[test]
 fn a_partition_that_was_formed_and_not_noted_is_taken() {
     let mut world = world_of_one();

@@ -51,7 +51,7 @@ impl Default for Times {
     }
 }
 
-/// Why a sweep was not complete. The next one does the rest.
+/// Failure of a sweep. The next one does the rest.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
     /// The IPUPartitions, or the owners of one kind, could not be listed.

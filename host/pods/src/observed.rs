@@ -18,7 +18,7 @@ use crate::claims::{claimable, claimed};
 use crate::partition::Partition;
 use crate::pod::{NativePod, owner};
 
-/// What is known of all native Pods and their IPUPartitions.
+/// State of all native Pods and their IPUPartitions.
 #[derive(Default)]
 pub struct Observed {
     inner: Mutex<Inner>,

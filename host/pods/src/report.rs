@@ -44,7 +44,7 @@ enum EventType {
     Warning,
 }
 
-/// When a condition is written.
+/// Rule for the write of a condition.
 #[derive(Debug, PartialEq)]
 pub enum Due {
     /// It is unchanged.
@@ -100,7 +100,7 @@ pub fn refused(why: &str) -> Report {
     not_ready("PartitionRefused", why, EventType::Warning)
 }
 
-/// What the Pod requests makes no sense.
+/// Reports an invalid request of the Pod.
 pub fn invalid(why: &str) -> Report {
     not_ready("InvalidRequest", why, EventType::Warning)
 }

@@ -45,7 +45,7 @@ const QUOTED: usize = 200;
 /// The variables of an expression.
 const VARIABLES: [&str; 3] = ["object", "oldObject", "request"];
 
-/// Why `spec.match` is invalid.
+/// Error of an invalid `spec.match`.
 #[derive(Debug, thiserror::Error)]
 pub enum MatchError {
     /// A label selector is invalid.
@@ -85,7 +85,7 @@ pub enum MatchError {
     },
 }
 
-/// Why evaluating `spec.match` failed.
+/// Failure to evaluate `spec.match`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("spec.match: {name} cannot be evaluated: {reason}")]
 pub struct EvaluationError {

@@ -56,7 +56,7 @@ pub struct Replica {
     pub name: String,
 }
 
-/// Why publishing a report failed.
+/// Failure to publish a report.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
     #[error("failed to write the Lease {0}, which reports the readiness of this replica")]

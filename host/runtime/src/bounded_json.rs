@@ -40,7 +40,7 @@ impl Budget {
     }
 }
 
-/// Why a text is rejected. Each sentence continues "the text".
+/// Reason for the rejection of a text. Each sentence continues "the text".
 #[derive(Debug, thiserror::Error)]
 pub enum BoundedJsonError {
     /// The tree would be too large.

@@ -41,7 +41,7 @@ pub struct LogArguments {
     pub traces_endpoint: Option<String>,
 }
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// Plain text, for users.
@@ -50,7 +50,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Why there is no log, or not at that level.
+/// Failure to start the log, or to change its level.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The level is not valid.

@@ -57,7 +57,7 @@ pub(super) struct Adoption {
     pub account: Option<String>,
 }
 
-/// Why a partition is not adopted.
+/// Reason why a partition is not adopted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("IPUPartition {0} has it already")]

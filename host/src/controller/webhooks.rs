@@ -20,7 +20,7 @@ use super::probes::{Readiness, Step};
 /// Delay before the port is closed. API servers learn with a delay that this replica is not ready.
 const SHUTDOWN_DELAY: Duration = Duration::from_millis(500);
 
-/// Why a check of the webhooks' certificate failed.
+/// Failure of a check of the webhooks' certificate.
 #[derive(Debug, thiserror::Error)]
 enum RoundError {
     #[error("failed to serve the webhooks")]

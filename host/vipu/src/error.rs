@@ -12,7 +12,7 @@ use super::auth::AuthError;
 /// Longest text of a server or proxy that an error keeps, in bytes.
 const MESSAGE_MAX: usize = 512;
 
-/// Why a call to a V-IPU controller returned no valid answer. The messages do not repeat the name of the controller,
+/// Error of a call to a V-IPU controller without a valid answer. The messages do not repeat the name of the controller,
 /// which is shown with them.
 ///
 /// Graphcore does not document which code a server sends in which case. After any failed create, remove or reset,

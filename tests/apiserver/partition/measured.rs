@@ -112,9 +112,9 @@ struct Run<'a> {
     observed: &'a Observed,
     /// The time from which the second policy was active.
     changed: Duration,
-    /// How long a partition exists beyond the duration of its job.
+    /// Life of a partition beyond the duration of its job.
     overhead: Duration,
-    /// How long IPUs are free before the next waiting request gets them.
+    /// Time for which IPUs are free before the next waiting request gets them.
     handover: Duration,
 }
 

@@ -21,7 +21,7 @@ use tests::flood::{exchange, exchange_tls};
 use super::{PROBES, Running};
 use crate::fixture::Fixture;
 
-/// How much longer than without load a user may wait, beyond the delay of the slowest witness.
+/// Longest additional wait of a user under load, beyond the delay of the slowest witness.
 ///
 /// On a machine without idle processors, every process waits for a processor, regardless of the operator.
 /// Without witnesses, the limit would apply to the machine. Nothing else relaxes the limit: the durations of a

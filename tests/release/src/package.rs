@@ -56,7 +56,7 @@ const AS_THEY_ARE: [&str; 12] = [
     "wit",
 ];
 
-/// Why there is no package.
+/// Failure to make a package.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
     /// A file could not be read or written.
@@ -216,7 +216,7 @@ fn image_file(version: &str) -> String {
     format!("images/ipu-operator-{version}.tar")
 }
 
-/// Where the plugin of kubectl for a platform is: in a folder that can be on a user's PATH.
+/// Returns the path of the plugin of kubectl for a platform: in a folder that can be on a user's PATH.
 fn plugin_file(platform: Platform) -> String {
     let architecture = platform.architecture;
     format!("{}linux-{architecture}/{PLUGIN}", archive::PROGRAMS)

@@ -18,7 +18,7 @@ const CALLERS: usize = 4;
 /// The results of the requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps {
-    /// How often the active set was replaced.
+    /// Number of replacements of the active set.
     pub swaps: u32,
     /// Number of requests meanwhile.
     pub answers: u64,

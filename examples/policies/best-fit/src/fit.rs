@@ -5,7 +5,7 @@
 pub struct Candidate {
     /// `host:port`.
     pub name: String,
-    /// Why it cannot serve the request whatever is free on it.
+    /// Reason why it cannot serve the request whatever is free on it.
     pub obstacle: Option<String>,
     /// IPUs that it has.
     pub total: u32,
@@ -15,7 +15,7 @@ pub struct Candidate {
     pub largest_free: u32,
 }
 
-/// What is to be done.
+/// The decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Ask this controller.

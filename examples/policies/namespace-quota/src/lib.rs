@@ -2,7 +2,7 @@
 //! cannot race; at admission it gives a warning. One component for both worlds.
 #![deny(unsafe_code)]
 
-/// What `wit-bindgen` makes of the contract.
+/// Bindings of the contract that `wit-bindgen` generates.
 #[allow(
     unsafe_code,
     missing_docs,
@@ -15,7 +15,7 @@ mod placement {
     wit_bindgen::generate!({ path: "wit", world: "placement" });
 }
 pub mod quota;
-/// What `wit-bindgen` makes of the contract.
+/// Bindings of the contract that `wit-bindgen` generates.
 #[allow(
     unsafe_code,
     missing_docs,

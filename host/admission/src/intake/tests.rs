@@ -1,4 +1,4 @@
-//! What the webhooks take on, and of whom.
+//! Requests that the webhooks accept, and their clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -22,7 +22,7 @@ const SHARED: [&str; 2] = ["/metadata/labels", "/metadata/annotations"];
 )]
 pub(super) struct SizeError(Value);
 
-/// What every Pod that requests IPUs gets. What the Pod has already stays as it is.
+/// Returns the additions to every Pod that requests IPUs. Fields that the Pod has stay unchanged.
 pub(super) fn additions(pod: &Value, request: &PodRequest) -> Vec<PatchOperation> {
     let mut operations: Vec<PatchOperation> = label(pod).into_iter().collect();
     let gates = pod.pointer("/spec/schedulingGates");

@@ -45,7 +45,7 @@ impl Default for KeepAlive {
     }
 }
 
-/// Why the stream failed before the end of the command was known.
+/// Failure of the stream before the end of the command was known.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The connection failed.

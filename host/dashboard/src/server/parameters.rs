@@ -27,7 +27,7 @@ pub struct Parameters {
     pub namespace: Option<String>,
     /// Partitions on this V-IPU controller alone.
     pub controller: Option<String>,
-    /// Which part of the rows.
+    /// Shown part of the rows.
     pub page: Page,
 }
 

@@ -14,7 +14,7 @@ use crate::projection::{Controller, Partition};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerRow {
-    /// What is kept of it.
+    /// Stored part of it.
     #[serde(flatten)]
     pub controller: Controller,
     /// All of its IPUs. Missing: the user may not list VIPUControllers.
@@ -32,7 +32,7 @@ pub struct ControllerRow {
 pub struct Block {
     /// Their state.
     pub state: State,
-    /// How many.
+    /// Their number.
     pub ipus: u32,
     /// The IPUPartition that has them.
     #[serde(skip_serializing_if = "Option::is_none")]

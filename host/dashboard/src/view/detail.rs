@@ -42,13 +42,13 @@ pub struct Detail {
     pub state: State,
     /// `status.phase`.
     pub phase: String,
-    /// Which of its owner's partitions it is.
+    /// Index of the partition among those of its owner.
     pub slot: u32,
     /// Its IPUs.
     pub ipus: u32,
-    /// How many Pods share it.
+    /// Number of Pods that share it.
     pub gcds: u32,
-    /// When it was created.
+    /// Creation time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
     /// The V-IPU controller that has it.
@@ -71,7 +71,7 @@ pub struct Detail {
     pub conditions: Vec<Line>,
     /// Its owner.
     pub owner: OwnerDetail,
-    /// What is not shown, in sentences.
+    /// Missing parts of the view, in sentences.
     pub not_shown: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ pub struct PodDetail {
     pub node: Option<String>,
     /// Whether it uses this partition.
     pub uses_partition: bool,
-    /// Why it does not run.
+    /// Reason why it does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }

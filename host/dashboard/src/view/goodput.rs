@@ -13,11 +13,11 @@ use crate::projection::Controller;
 /// A day. An hour counts if it began within it.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Where the IPU-seconds of the last day went.
+/// Use of the IPU-seconds of the last day.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Goodput {
-    /// When the first hour began.
+    /// Start of the first hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
     /// Until when the slowest V-IPU controller is counted.
@@ -96,7 +96,7 @@ pub(super) fn hours(
     all.filter(move |(_, hour)| hour.start.0 <= now && now.duration_since(hour.start.0) < DAY)
 }
 
-/// What the accounting lacks.
+/// Returns the gaps of the accounting.
 pub(super) fn not_shown(cluster: &Cluster, now: Timestamp) -> Vec<String> {
     let mut reasons = cluster.not_shown(&[Kind::Controllers], now);
     let controllers = cluster.controllers.values();

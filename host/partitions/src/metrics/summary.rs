@@ -19,7 +19,7 @@ const NONE: &str = "none";
 /// A summary of all partitions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// How many there are, by phase and controller.
+    /// Number of partitions, by phase and controller.
     pub counts: BTreeMap<(&'static str, String), usize>,
     /// Number of partitions with an unknown state, by reason.
     pub state_unknown: BTreeMap<&'static str, usize>,

@@ -18,9 +18,9 @@ pub(super) struct NamespaceBudgets {
     /// The round of this pass: a long round takes several passes.
     round: Option<u64>,
     spent: BTreeMap<String, Duration>,
-    /// Where this round continues, by namespace.
+    /// Start of this round, by namespace.
     first: BTreeMap<String, Order>,
-    /// Where the next round continues, by namespace.
+    /// Start of the next round, by namespace.
     next: BTreeMap<String, Order>,
 }
 

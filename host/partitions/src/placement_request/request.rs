@@ -177,7 +177,7 @@ pub fn with_refusals(
     reasons
 }
 
-/// Why a cordoned controller gets no new partitions.
+/// Returns why a cordoned controller gets no new partitions.
 pub fn cordon_reason(view: &ControllerView, cordons: &CordonStates) -> WaitingReason {
     let reason = match cordons.get(&view.name) {
         Some(CordonState::Draining) => "it is being drained",

@@ -32,8 +32,8 @@ const SHARE: usize = 8;
 /// The reservations of whole controllers, for one decision.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
-    /// How many controllers are reserved for requests that the same controllers suit. Others have a share of their own:
-    /// a request that only one busy controller suits must not keep all others waiting.
+    /// Number of controllers that are reserved for requests that the same controllers suit. Others have a share of
+    /// their own: a request that only one busy controller suits must not keep all others waiting.
     taken: BTreeMap<Vec<usize>, usize>,
 }
 
@@ -96,7 +96,7 @@ fn chosen(
     chosen
 }
 
-/// How many of so many controllers are reserved for a request.
+/// Returns the number of controllers that are reserved for a request, of so many.
 fn share(wait: Wait, suited: usize) -> usize {
     let share = (suited / SHARE).max(1) + wait.weeks();
     share.min(suited.div_ceil(2))

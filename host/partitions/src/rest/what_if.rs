@@ -1,5 +1,5 @@
-//! What-if queries: the controller that the placement policy would choose, and the reasons against others. Creates
-//! nothing.
+//! Answers to what-if queries: the controller that the placement policy would choose, and the reasons against others.
+//! Creates nothing.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ const EXPLAINING: Duration = Duration::from_secs(2);
 /// The answer of `/query`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Answer {
-    /// How many partitions of the size could be created.
+    /// Number of partitions of the size that could be created.
     #[serde(flatten)]
     pub capacity: QueryCapacity,
-    /// Where the next one would be created.
+    /// Controller on which the next one would be created.
     #[serde(flatten)]
     pub placement: Placement,
 }
@@ -40,12 +40,12 @@ pub struct Placement {
     pub decision: Outcome,
     /// The controller on which it would be created; only with `try`.
     pub controller: Option<String>,
-    /// Why no controller could ever serve it; only with `reject`.
+    /// Reason why no controller could ever serve it; only with `reject`.
     pub reason: Option<String>,
-    /// Why controllers were passed over: with `try` those before the chosen one in the admin's
+    /// Reasons why controllers were passed over: with `try` those before the chosen one in the admin's
     /// list, with `wait` those that the guest names; 256 at most.
     pub passed_over: Vec<WaitingReason>,
-    /// Why the built-in serial walk decided instead of the guest; missing if the guest did.
+    /// Reason why the built-in serial walk decided instead of the guest; missing if the guest did.
     pub overruled: Option<String>,
     /// The largest partition that would be created now for such a request, in IPUs: without capacity that is reserved
     /// for earlier requests, and as the active placement policy decides. An estimate: the controllers do not report
@@ -135,7 +135,7 @@ pub async fn answer(
     }
 }
 
-/// Why each of the controllers before the chosen one was passed over.
+/// Returns why each of the controllers before the chosen one was passed over.
 async fn explain(
     guests: &ActivePolicies,
     request: &PartitionRequest,
@@ -168,7 +168,7 @@ async fn explain(
     reasons
 }
 
-/// Why a controller was passed over, from what is decided where there is no other.
+/// Returns why a controller was passed over, from the decision without any other controller.
 fn reason_alone(decision: Decision, chosen: &str) -> String {
     match decision {
         Decision::Try(_) => format!("could serve it as well; the guest prefers {chosen}"),

@@ -117,7 +117,7 @@ impl Observer {
     }
 }
 
-/// What the leader knows of a controller.
+/// Returns the leader's report of a controller.
 fn report(controller: &Controller) -> Report {
     let is_answering = !controller.is_down && !controller.denies;
     let address = controller.reference.name.clone();

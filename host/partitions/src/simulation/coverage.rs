@@ -123,7 +123,7 @@ coverage_points! {
     UsedOrphan = "sweep: a partition without an owner stays for its Pods",
 }
 
-/// How often each coverage point was met.
+/// Number of visits of each coverage point.
 #[derive(Clone, Debug)]
 pub(super) struct Coverage {
     counts: Vec<u64>,

@@ -23,7 +23,7 @@ pub struct Found {
     pub component: Descriptor,
 }
 
-/// Why fetching a component failed.
+/// Failure to fetch a component.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The registry does not serve it.

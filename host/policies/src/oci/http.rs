@@ -52,7 +52,7 @@ pub(super) struct Answer {
     response: Response<hyper::body::Incoming>,
 }
 
-/// Why a request failed. No error has an address, because redirects can contain secrets.
+/// Failure of a request. No error has an address, because redirects can contain secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The server is unreachable.

@@ -65,7 +65,7 @@ pub(super) struct Manifest {
     pub(super) manifests: Option<Vec<Descriptor>>,
 }
 
-/// Why a manifest has no component.
+/// Reason why a manifest has no component.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// It is not a valid manifest.

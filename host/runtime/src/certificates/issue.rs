@@ -20,7 +20,7 @@ const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// Certificates are valid from this long before now, for API servers with a slow clock.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(1);
 
-/// Why issuing a certificate failed.
+/// Failure to issue a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// The key or the certificate cannot be created.

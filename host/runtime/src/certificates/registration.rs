@@ -16,7 +16,7 @@ use super::ca_bundle::{self, WebhookBundle};
 use super::owner;
 use crate::requests;
 
-/// Why setting the caBundles or the owner failed.
+/// Failure to set the caBundles or the owner.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
     /// A webhook configuration cannot be read or written.
@@ -26,7 +26,7 @@ pub enum RegistrationError {
         kind: String,
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<Error>,
     },
@@ -45,7 +45,7 @@ pub enum RegistrationError {
         kind: String,
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<Error>,
     },

@@ -27,7 +27,7 @@ pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Timeout of a check.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why checking the certificate failed.
+/// Failure to check the certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
     /// There is no valid certificate.

@@ -4,7 +4,7 @@ use axum::Error;
 use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
 
-/// Why a body cannot be read.
+/// Failure to read a body.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// It is too long.

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What the admin set: `{"requiredLabels": ["team"]}`.
+/// Settings of the admin: `{"requiredLabels": ["team"]}`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     required: Vec<String>,

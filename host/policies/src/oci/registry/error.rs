@@ -5,7 +5,7 @@ use http::StatusCode;
 use crate::oci::http::HttpError;
 use crate::oci::tls::CaError;
 
-/// Why a request to a registry failed.
+/// Failure of a request to a registry.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The CA certificates are invalid.
@@ -21,7 +21,7 @@ pub enum RegistryError {
         host: String,
         /// The requested object.
         what: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: HttpError,
     },

@@ -84,7 +84,8 @@ impl Served {
     }
 }
 
-/// What comes before the connection ends. A connection that is closed with something unread ends badly.
+/// Returns the bytes before the end of the connection. A connection that is closed with unread bytes ends with an
+/// error.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut text = Vec::new();
     let end = stream.read_to_end(&mut text);
