@@ -59,7 +59,7 @@ fn chosen(status: &IPUPartitionStatus) -> Option<Event> {
     let by = attempt.decided_by.as_ref()?;
     let digest = by.digest.as_ref().filter(|_| by.policy != BUILT_IN)?;
     let message = format!(
-        "the IPUPolicy {} ({digest}) chose {} for partition {}",
+        "the guest of IPUPolicy {} ({digest}) chose {} for partition {}",
         by.policy, attempt.controller.name, attempt.id
     );
     Some(normal("Placed", message))
@@ -178,7 +178,7 @@ mod tests {
             (event.reason, event.note.as_str()),
             (
                 "Placed",
-                "the IPUPolicy best-fit (sha256:ab) chose pod1:8090 for partition p-1"
+                "the guest of IPUPolicy best-fit (sha256:ab) chose pod1:8090 for partition p-1"
             )
         );
         assert_eq!(of_change(&after, &after), None, "it is reported once");

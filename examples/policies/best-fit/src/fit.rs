@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fullest_with_room_is_tried() {
+    fn the_fullest_with_enough_free_ipus_is_tried() {
         let mut candidates = [
             candidate("empty", 64, 0),
             candidate("half", 64, 32),

@@ -73,7 +73,7 @@ fn controller(total_ipus: u32, used_ipus: u32, unreachable: Option<&str>) -> Con
 }
 
 #[tokio::test]
-async fn a_query_answers_with_no_room_too() {
+async fn a_query_answers_without_free_capacity_too() {
     let (status, answer) = ask("POST", "/query", r#"{"size": 2}"#).await;
     assert_eq!(status, 200);
     insta::assert_json_snapshot!(answer, @r#"

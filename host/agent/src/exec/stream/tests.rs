@@ -137,7 +137,7 @@ async fn a_connection_that_is_cut_and_not_closed_is_noticed() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_silent_for_long_goes_on_as_long_as_pings_are_answered() {
+async fn a_command_without_output_continues_as_long_as_pings_are_answered() {
     let (near, mut far) = sockets().await;
     let pings = 120;
     let server = tokio::spawn(async move {
