@@ -6,6 +6,8 @@ use vipu_client::replies;
 use ipu_admission::intake::{BODIES, MEMORY};
 use ipu_admission::request;
 use ipu_guest_host::limits;
+use ipu_partitions::accounting::WATCH_MEMORY;
+use ipu_partitions::pod_users;
 use ipu_partitions::rest::limits::{CONCURRENCY, CREATE_MAX, QUERY_MAX};
 use ipu_policies::active_policies::CONCURRENT_COMPARISONS;
 use ipu_policies::follower::PREFETCHED;
@@ -74,6 +76,8 @@ pub fn vipu_proxy() -> Vec<Item> {
         ("REST requests in progress", requests * REST_REQUEST),
         // Other replies have kilobytes, which are part of the idle process.
         ("false replies of 256 V-IPU controllers", replies::MOST),
+        // Their authors decide on their size.
+        ("lists of Pods", pod_users::MEMORY + WATCH_MEMORY),
         ("connections", connections(&[REST, SECURE_REST, PROBES])),
         ("sockets", sockets(&[REST, SECURE_REST, PROBES])),
         ("guests", guests()),

@@ -268,6 +268,8 @@ async fn run_as_leader(
         tokio::select! {
             () = elector.renew_until_lost(&leadership) => {
                 shared.accounts.deactivate();
+                // The next leader decides again, and the watch may never show the result of a decision here.
+                shared.namespaces.release_all();
                 tokio::spawn(async move { context.events.close().await });
                 continue;
             }

@@ -230,66 +230,26 @@ large one would be printed with an exponent. Argument: (list repository tag).
 {{- end -}}
 {{- end -}}
 
-{{/* The documentation of Graphcore's operator calls it a map, its values file a list: {name: a}, [{name: a}] and [a] all work. */}}
+{{/*
+The documentation of Graphcore's operator calls it a map, its values file a list: {name: a}, [{name: a}] and [a] all
+work. Server-side apply refuses a name that occurs twice.
+*/}}
 {{- define "ipu-operator.imagePullSecrets" -}}
 {{- $given := .Values.global.imagePullSecrets -}}
-{{- range (kindIs "map" $given | ternary (list $given) $given) }}
-- name: {{ if kindIs "map" . }}{{ .name | quote }}{{ else }}{{ quote . }}{{ end }}
+{{- $names := list -}}
+{{- range (kindIs "map" $given | ternary (list $given) $given) -}}
+{{- if kindIs "map" . }}{{ $names = append $names .name }}{{ else }}{{ $names = append $names . }}{{ end -}}
+{{- end -}}
+{{- range uniq $names }}
+- name: {{ quote . }}
 {{- end }}
 {{- end -}}
 
-{{/*
-Environment of a process. A variable of extraEnv replaces the chart's own: server-side apply refuses a name that occurs
-twice. Memory that is no longer needed goes back after a second, and threads share one pool of it. Arguments:
-(list own values), where own is a list of further variables and values those of the process.
-*/}}
-{{- define "ipu-operator.environment" -}}
-{{- $allocator := dict "name" "_RJEM_MALLOC_CONF" "value" "narenas:1,dirty_decay_ms:1000,muzzy_decay_ms:0" -}}
-{{- $extra := (index . 1).extraEnv | default list -}}
-{{- $given := list -}}
-{{- range $extra -}}
-{{- $given = append $given .name -}}
-{{- end -}}
-{{- $variables := list -}}
-{{- range prepend (index . 0) $allocator -}}
-{{- if not (has .name $given) }}{{ $variables = append $variables . }}{{ end -}}
-{{- end -}}
-{{- toYaml (concat $variables $extra) -}}
-{{- end -}}
-
-{{/* Both processes load guests: they store compiled ones, and an admin's guests replace the built-in ones. */}}
-{{- define "ipu-operator.volumes" -}}
-- name: cache
-  emptyDir:
-    sizeLimit: 512Mi
-{{- end -}}
-
-{{- define "ipu-operator.volumeMounts" -}}
-- name: cache
-  mountPath: /var/cache/ipu-operator
-{{- end -}}
-
-{{/*
-A terminating Pod is called until the endpoints are updated. The image has no shell: the kubelet itself waits. Kubernetes
-refuses a delay that is longer than the grace period. Arguments: (list section values).
-*/}}
-{{- define "ipu-operator.preStop" -}}
-{{- $values := index . 1 -}}
-{{- $delay := int64 $values.preStopSleepSeconds -}}
-{{- $grace := int64 $values.terminationGracePeriodSeconds -}}
-{{- if gt $delay $grace -}}
-{{- fail (printf "%[1]s.preStopSleepSeconds is %[2]d, more than %[1]s.terminationGracePeriodSeconds, which is %[3]d and includes it. Lower the first or raise the second." (index . 0) $delay $grace) -}}
-{{- end -}}
-{{- if $delay -}}
-lifecycle:
-  preStop:
-    sleep:
-      seconds: {{ $delay }}
-{{- end -}}
-{{- end -}}
-
-{{/* IP families of a Service. */}}
+{{/* IP families of a Service. Kubernetes gives a Service with SingleStack one family. */}}
 {{- define "ipu-operator.ipFamilies" -}}
+{{- if and (eq (.Values.ipFamilyPolicy | default "") "SingleStack") (gt (len (.Values.ipFamilies | default list)) 1) -}}
+{{- fail (printf "ipFamilyPolicy is SingleStack, and ipFamilies contains two families: %s. Remove one of them, or set ipFamilyPolicy to PreferDualStack or RequireDualStack." (join ", " .Values.ipFamilies)) -}}
+{{- end -}}
 {{- with .Values.ipFamilyPolicy }}
 ipFamilyPolicy: {{ . }}
 {{- end }}
@@ -299,15 +259,15 @@ ipFamilies:
 {{- end }}
 {{- end -}}
 
-{{/* topologySpreadConstraints of a process. Their default selector is that of its own Pods. Arguments: (list values selector). */}}
-{{- define "ipu-operator.spread" -}}
-{{- $usual := dict "maxSkew" 1 "topologyKey" "kubernetes.io/hostname" "whenUnsatisfiable" "ScheduleAnyway" -}}
-{{- $ours := dict "labelSelector" (dict "matchLabels" (index . 1 | fromYaml)) -}}
-{{- $constraints := list -}}
-{{- range (index . 0).topologySpreadConstraints | default (list $usual) -}}
-{{- $constraints = append $constraints (hasKey . "labelSelector" | ternary . (merge (deepCopy .) $ours)) -}}
+{{/* A duration of Prometheus or Go in seconds. */}}
+{{- define "ipu-operator.seconds" -}}
+{{- $seconds := dict "ns" 0.000000001 "us" 0.000001 "ms" 0.001 "s" 1 "m" 60 "h" 3600 "d" 86400 "w" 604800 "y" 31536000 -}}
+{{- $sum := 0.0 -}}
+{{- range regexFindAll "[0-9.]+[a-z]+" . -1 -}}
+{{- $number := regexFind "[0-9.]+" . -}}
+{{- $sum = addf $sum (mulf (float64 $number) (get $seconds (trimPrefix $number .))) -}}
 {{- end -}}
-{{- toYaml $constraints -}}
+{{- $sum -}}
 {{- end -}}
 
 {{/* The scale of Graphcore's operator: 1 to 6. A higher number logs more. */}}

@@ -17,7 +17,7 @@ without its scheduling gate would start without a partition.
       port: {{ $webhooks.service.servicePort }}
     {{- $certificates := .Values.certificates }}
     {{- with ternary $certificates.given.webhookCaBundle "" (eq $certificates.source "given") }}
-    caBundle: {{ b64enc . }}
+    caBundle: {{ b64enc . | quote }}
     {{- end }}
   rules:
     - apiGroups: [""]

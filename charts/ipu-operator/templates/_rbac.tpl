@@ -1,9 +1,9 @@
 {{/*
-What the processes may do in the namespaces whose jobs they serve: parts of their ClusterRoles where that is the
-whole cluster, and Roles in each namespace otherwise.
+Rights of the processes in the namespaces that they serve: parts of their ClusterRoles if they serve the whole cluster,
+and Roles in each namespace otherwise.
 
-What lays jobs to rest stays in the ClusterRoles in any case: a namespace that is being deleted loses its Roles
-first, and could never go otherwise.
+The right to remove the finalizers of deleted jobs is in the ClusterRoles in both cases: a namespace that is being
+deleted loses its Roles first, and its deletion would never end.
 */}}
 
 {{- define "ipu-operator.controllerRules" -}}

@@ -18,8 +18,8 @@
 {{- end -}}
 
 {{/*
-What an object without a namespace is called. Releases for some namespaces may stand beside each other, also
-under the same name. Arguments: (list root name).
+Name of a cluster-scoped object. Several releases for some namespaces each can share a cluster, also under the same
+name. Arguments: (list root name).
 */}}
 {{- define "ipu-operator.clusterName" -}}
 {{- $root := index . 0 -}}
@@ -34,9 +34,9 @@ under the same name. Arguments: (list root name).
 
 {{/* Arguments of both processes about the served namespaces. */}}
 {{- define "ipu-operator.scopeArguments" -}}
-- --webhook-configuration={{ include "ipu-operator.webhookConfiguration" . }}
+- {{ printf "--webhook-configuration=%s" (include "ipu-operator.webhookConfiguration" .) | quote }}
 {{- with include "ipu-operator.watchNamespaces" . | fromJsonArray }}
-- --watch-namespaces={{ join "," . }}
+- {{ printf "--watch-namespaces=%s" (join "," .) | quote }}
 {{- end }}
 {{- end -}}
 

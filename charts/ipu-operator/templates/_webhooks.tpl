@@ -1,12 +1,12 @@
 {{/*
 One webhook of the two configurations. Arguments: (list root name path).
 
-The conditions keep everybody from being locked out, whatever becomes of the webhooks: what is being
-deleted can lose its finalizers, the operator's own writes pass, and so does every update that leaves
-the spec as it was (labels, annotations, finalizers).
+The match conditions prevent that unavailable webhooks block the cluster. The API server does not call the webhooks for
+objects that are being deleted, for writes of the operator, and for updates that keep the spec (labels, annotations,
+finalizers).
 
-There is no owner here, and no caBundle but one that the values give: the operator writes both, or cert-manager
-the latter, and fields that the chart never names survive helm upgrade and helm rollback.
+The chart sets no owner, and a caBundle only if the values contain one. The operator writes both, or cert-manager writes
+the caBundle. `helm upgrade` and `helm rollback` keep fields that the chart does not set.
 */}}
 {{- define "ipu-operator.webhook" -}}
 {{- $root := index . 0 -}}
@@ -21,7 +21,7 @@ the latter, and fields that the chart never names survive helm upgrade and helm 
       port: {{ $webhooks.service.servicePort }}
     {{- $certificates := $root.Values.certificates }}
     {{- with ternary $certificates.given.webhookCaBundle "" (eq $certificates.source "given") }}
-    caBundle: {{ b64enc . }}
+    caBundle: {{ b64enc . | quote }}
     {{- end }}
   rules:
     - apiGroups: [graphcore.ai]
@@ -46,8 +46,8 @@ the latter, and fields that the chart never names survive helm upgrade and helm 
 {{- end -}}
 
 {{/*
-Annotations that tell other releases which namespaces this one serves, and cert-manager the source of the CA that it
-injects.
+Annotations of the two configurations. Other releases read in them which namespaces this release serves, and
+cert-manager reads the source of the CA that it injects.
 */}}
 {{- define "ipu-operator.webhookAnnotations" -}}
 annotations:
@@ -70,7 +70,7 @@ annotations:
 {{- $given | default $served | toJson -}}
 {{- end -}}
 
-{{/* Which writes are looked at: see above. */}}
+{{/* Match conditions of the webhooks of IPUJobs: see above. */}}
 {{- define "ipu-operator.matchConditions" -}}
 - name: not-being-deleted
   expression: "!has(object.metadata.deletionTimestamp)"

@@ -13,7 +13,7 @@ use ipu_api::dns1123::{is_label, is_subdomain};
 use ipu_api::ipujob::IPUJob;
 use ipu_text::explain;
 use kube::{Api, Client};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -68,7 +68,7 @@ impl Callers {
             return true;
         };
         let now = Instant::now();
-        let mut state = locked(state);
+        let mut state = state.lock();
         if state.trusts(address, now) {
             return true;
         }
@@ -88,7 +88,7 @@ impl Callers {
             .await
             .is_some()
         {
-            let due = locked(state).take_due(Instant::now());
+            let due = state.lock().take_due(Instant::now());
             let Some((address, claim)) = due else {
                 continue;
             };
@@ -101,7 +101,7 @@ impl Callers {
             };
             match found {
                 Ok(Some(job)) if job.metadata.uid.as_ref() == Some(&claim.uid) => {
-                    locked(state).trust(address, Instant::now());
+                    state.lock().trust(address, Instant::now());
                     tracing::info!(%address, "reviews of this address count for policies, since it is the API server's");
                 }
                 Ok(_) => {}
@@ -112,11 +112,6 @@ impl Callers {
             }
         }
     }
-}
-
-fn locked(state: &Mutex<State>) -> MutexGuard<'_, State> {
-    // Every change of it is complete before the next one begins.
-    state.lock()
 }
 
 impl State {
@@ -175,6 +170,7 @@ mod tests {
 
     use axum::http::{Request, Response};
     use kube::client::Body;
+    use parking_lot::MutexGuard;
     use serde_json::json;
     use tower::service_fn;
 
@@ -202,7 +198,7 @@ mod tests {
     }
 
     fn state(callers: &Callers) -> MutexGuard<'_, State> {
-        locked(callers.0.as_ref().unwrap())
+        callers.0.as_ref().unwrap().lock()
     }
 
     #[test]

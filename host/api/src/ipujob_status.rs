@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Toleration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use schemars::JsonSchema;
@@ -294,11 +295,63 @@ pub struct JobCondition {
     pub last_transition_time: Option<Time>,
 }
 
+impl JobCondition {
+    /// Sets the condition of a type. Keeps its times if nothing else changes, and the time of its transition if its status
+    /// does not.
+    pub fn set(
+        conditions: &mut Vec<Self>,
+        type_: &str,
+        (status, reason, message): (&str, &str, &str),
+        now: Timestamp,
+    ) {
+        let mut condition = Self {
+            type_: type_.to_owned(),
+            status: status.to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            last_update_time: Some(Time(now)),
+            last_transition_time: Some(Time(now)),
+        };
+        let Some(old) = conditions.iter_mut().find(|old| old.type_ == type_) else {
+            conditions.push(condition);
+            return;
+        };
+        if old.status == status {
+            if old.reason == reason && old.message == message {
+                return;
+            }
+            condition.last_transition_time = old.last_transition_time.take();
+        }
+        *old = condition;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_times_of_a_condition_move_with_what_changes() {
+        let mut conditions = Vec::new();
+        let mut set = |type_, said, second| {
+            let now = Timestamp::from_second(second).unwrap();
+            JobCondition::set(&mut conditions, type_, said, now);
+            let last = conditions.iter().find(|one| one.type_ == type_).unwrap();
+            let times = [&last.last_update_time, &last.last_transition_time];
+            let times = times.map(|time| Some(time.as_ref()?.0.as_second()));
+            (times, conditions.len())
+        };
+        let waits = ("False", "Pending", "waits");
+        assert_eq!(set("Ready", waits, 1), ([Some(1), Some(1)], 1));
+        assert_eq!(set("Stalled", waits, 2), ([Some(2), Some(2)], 2));
+        assert_eq!(set("Ready", waits, 3), ([Some(1), Some(1)], 2));
+        let waits_longer = ("False", "Pending", "still waits");
+        assert_eq!(set("Ready", waits_longer, 4), ([Some(4), Some(1)], 2));
+        let runs = ("True", "Running", "runs");
+        assert_eq!(set("Ready", runs, 5), ([Some(5), Some(5)], 2));
+    }
 
     #[test]
     fn an_admission_round_trips() {

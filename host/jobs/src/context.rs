@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
 use kube::{Client, Resource, ResourceExt};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::cache_sync::CacheSync;
@@ -38,7 +38,7 @@ pub(super) struct Context {
     /// Whether Kueue decides when a job in a queue starts.
     pub(super) kueue: ServedGroup,
     pub(super) events: EventQueue,
-    verified: Mutex<Verified>,
+    pub(super) verified: Mutex<Verified>,
     pub(super) views: Arc<Views>,
     pub(super) cache_sync: CacheSync,
     pub(super) reconciles: Reconciles,
@@ -73,14 +73,14 @@ impl Context {
 
     /// Forgets a deleted job.
     pub(super) fn forget(&self, job: Uid) {
-        self.verified().forget(job);
+        self.verified.lock().forget(job);
         self.views.uncreated.forget(job);
     }
 
     /// Whether there is any state of a job.
     #[cfg(test)]
     pub(super) fn remembers(&self, job: Uid) -> bool {
-        self.verified().contains(job) || !self.views.uncreated.of(job).is_empty()
+        self.verified.lock().contains(job) || !self.views.uncreated.of(job).is_empty()
     }
 
     /// Forgets a job that was deleted meanwhile.
@@ -88,10 +88,6 @@ impl Context {
         if !self.views.jobs.contains(job) {
             self.forget(job);
         }
-    }
-
-    pub(super) fn verified(&self) -> MutexGuard<'_, Verified> {
-        self.verified.lock()
     }
 
     pub(super) fn jobs(&self, snapshot: &Snapshot) -> Api<RawJob> {
@@ -108,19 +104,21 @@ impl Context {
         let namespace = snapshot.job.namespace().unwrap_or_default();
         let uid = snapshot.job.uid().unwrap_or_default();
         let job = job_uid(&namespace, &uid);
-        let is_fresh = self.verified().is_fresh(job, &plan.apply);
+        let is_fresh = self.verified.lock().is_fresh(job, &plan.apply);
         let objects: &[Applicable] = if is_fresh { &[] } else { &plan.apply };
         // They are created before the first Pod.
-        let expected = self.verified().contains(job) || !snapshot.observed.pods.is_empty();
+        let expected = self.verified.lock().contains(job) || !snapshot.observed.pods.is_empty();
         let views = &self.views;
         if let (false, Some(job)) = (objects.is_empty(), snapshot.job.job()) {
-            self.verified().begin(views.references.shared(job));
+            self.verified.lock().begin(views.references.shared(job));
         }
         let objects = (objects, expected);
         let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
         let applied = applied.await?;
         if !applied.blocked && !objects.0.is_empty() {
-            self.verified().record(job, objects.0, applied.versions);
+            self.verified
+                .lock()
+                .record(job, objects.0, applied.versions);
         }
         let events = events::write_events(plan, &applied);
         self.publish(&snapshot.job, events);
@@ -150,7 +148,8 @@ impl Context {
         Ok(())
     }
 
-    /// Writes the status if it changed, and publishes the events of the change. Updates the snapshot to the written job.
+    /// Writes the status if it changed, and publishes the events of the change. Updates the snapshot to the written
+    /// job.
     pub(super) async fn write_status(
         &self,
         snapshot: &mut Snapshot,

@@ -43,7 +43,7 @@ async fn follow_dependents<K>(
     let watches = scope::watch::in_each::<Trimmed<PartialObjectMeta<K>>>(client, scope, &owned);
     let follow = watches.into_iter().map(async |(namespace, events)| {
         let list = (kind, &*namespace);
-        let apply = |event| apply_event::<K>(&mut context.verified(), list, untrimmed(event));
+        let apply = |event| apply_event::<K>(&mut context.verified.lock(), list, untrimmed(event));
         follow_kind(&context.cache_sync, events, apply, triggers).await;
     });
     join_all(follow).await;

@@ -143,7 +143,7 @@ pub async fn run(
         reconciles: &metrics.reconciles,
         stop: shutdown,
     };
-    let reconcile = |job| reconcile(job, Arc::clone(&context));
+    let reconcile = |job, _| reconcile(job, Arc::clone(&context));
     let listed = context.cache_sync.wait_synced::<IPUJob>();
     work_queue::run(triggers, listed, reconcile, limits).await;
     context.events.close().await;

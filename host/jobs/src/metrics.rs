@@ -11,7 +11,7 @@ use ipu_runtime::work_queue::metrics::Reconciles;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::runtime::watcher::Event;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::exemplar::HistogramWithExemplars;
 use prometheus_client::metrics::family::Family;
@@ -86,7 +86,7 @@ impl Jobs {
 
     /// Applies an event of the watch of all jobs.
     pub fn apply_event(&self, event: &Event<RawJob>) {
-        self.phases().apply_event(event);
+        self.phases.lock().apply_event(event);
     }
 
     /// Records that the status `new` replaced `old`. One process writes it once, so no milestone is counted twice, even
@@ -111,10 +111,6 @@ impl Jobs {
             self.finished.get_or_create(&[("phase", phase)]).inc();
         }
         passed.to_running.is_some()
-    }
-
-    fn phases(&self) -> MutexGuard<'_, JobPhases> {
-        self.phases.lock()
     }
 
     /// Registers these metrics.
@@ -151,7 +147,7 @@ impl Jobs {
     /// Registers the gauges that are read at each scrape.
     pub fn expose(&self, now: &mut Registry) {
         let jobs: Family<[(&str, &str); 1], Gauge> = Family::default();
-        for (phase, count) in self.phases().counts() {
+        for (phase, count) in self.phases.lock().counts() {
             jobs.get_or_create(&[("phase", phase)])
                 .set(metrics::count(count));
         }
@@ -161,7 +157,7 @@ impl Jobs {
 
 impl Drop for WatchGuard {
     fn drop(&mut self) {
-        *self.0.phases() = JobPhases::default();
+        *self.0.phases.lock() = JobPhases::default();
         self.0.listed.clear();
     }
 }

@@ -12,7 +12,9 @@ mod run;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::ResourceExt;
 use serde_json::Value;
 
 pub use self::obstacle::{Applied, Obstacle};
@@ -47,6 +49,9 @@ pub(super) struct StatusInput<'a> {
     new_uses: &'a BTreeMap<String, String>,
     /// Whether a reset of a partition is requested now.
     requests_reset: bool,
+    /// The instance of each worker that is created now. The status that records the use of a partition is written
+    /// before its Pods are created, and would have to be written again for their number.
+    new_workers: Vec<u32>,
     /// The obstacles of the last writes.
     obstacles: &'a [Obstacle],
 }
@@ -66,6 +71,7 @@ pub fn build(
         phase,
         new_uses: &plan.new_uses,
         requests_reset: !plan.reset_partitions.is_empty(),
+        new_workers: new_workers(plan, obstacles),
         obstacles,
     };
     let state = input.state();
@@ -76,7 +82,7 @@ pub fn build(
     let restarts = i32::from(matches!(phase, Phase::Ended(_, Next::Retry { .. })));
     let mut status = IPUJobStatus {
         launcher_status: state,
-        current_replicas: Some(if finished { 0 } else { count(current(facts)) }),
+        current_replicas: Some(if finished { 0 } else { count(input.current()) }),
         desired_replicas: count(job.instances as usize),
         last_message: input.last_message(&run, old),
         ipu_partition_created: Some(has_all_partitions(facts)),
@@ -89,7 +95,7 @@ pub fn build(
             .clone()
             .or_else(|| finished.then_some(Time(now))),
         last_reconcile_time: old.last_reconcile_time.clone(),
-        workers_status: Some(workers_status(facts)),
+        workers_status: Some(input.workers_status()),
         automatic_resets: automatic_resets(facts),
         selector: Some(selector(job)),
         observed_generation: job.generation,
@@ -119,7 +125,8 @@ pub fn changed(old: &IPUJobStatus, mut new: IPUJobStatus, now: Timestamp) -> Opt
     Some(new)
 }
 
-/// Returns the job with another status and with the version that was read, so that the write fails if the job has changed.
+/// Returns the job with another status and with the version that was read, so that the write fails if the job has
+/// changed.
 ///
 /// # Panics
 /// Never: a status is plain data.
@@ -208,6 +215,33 @@ impl StatusInput<'_> {
         }
     }
 
+    /// Returns the number of instances with a live Pod.
+    fn current(&self) -> usize {
+        let is_new = |instance: &Instance| self.new_workers.contains(&instance.index);
+        let instances = self.facts.all();
+        instances.filter(|one| one.live() || is_new(one)).count()
+    }
+
+    fn workers_status(&self) -> WorkersStatus {
+        let mut counted = WorkersStatus {
+            active: count(self.new_workers.len()),
+            ..WorkersStatus::default()
+        };
+        let instances = self.facts.all();
+        for worker in instances.flat_map(|instance| &instance.workers) {
+            match worker.state {
+                PodState::Absent => {}
+                PodState::Succeeded(_) => counted.succeeded += 1,
+                PodState::Failed(_) | PodState::Lost(_) => counted.failed += 1,
+                PodState::Terminating { .. }
+                | PodState::Stale
+                | PodState::Pending(_)
+                | PodState::Running { .. } => counted.active += 1,
+            }
+        }
+        counted
+    }
+
     /// Returns the time at which a running interactive job ends.
     fn interactive_end(&self) -> Option<Time> {
         let seconds = self.job.launcher.as_ref()?.interactive_seconds?;
@@ -215,6 +249,13 @@ impl StatusInput<'_> {
         let end = since.checked_add(jiff::SignedDuration::from_secs(i64::from(seconds)));
         end.ok().map(Time)
     }
+}
+
+/// Returns the instance of each worker that the plan creates. With an obstacle, it is unknown which were created.
+fn new_workers(plan: &Plan, obstacles: &[Obstacle]) -> Vec<u32> {
+    let created = plan.create_pods.iter().filter(|_| obstacles.is_empty());
+    let instance = |pod: &Pod| pod.labels().get(labels::INSTANCE_LABEL)?.parse().ok();
+    created.filter_map(instance).collect()
 }
 
 fn restart_message(run: &RunStatus) -> String {
@@ -243,11 +284,6 @@ fn rejection(facts: &Facts) -> Option<&str> {
         })
 }
 
-/// Returns the number of instances with a live Pod.
-fn current(facts: &Facts) -> usize {
-    facts.all().filter(|instance| instance.live()).count()
-}
-
 /// Whether an instance waits for its partition.
 fn waits_for_partition(instance: &Instance) -> bool {
     !instance.ended() && !instance.live() && instance.partition.state.usable().is_none()
@@ -261,22 +297,6 @@ fn has_all_partitions(facts: &Facts) -> bool {
             .all(|instance| instance.partition.state.placed().is_some())
 }
 
-fn workers_status(facts: &Facts) -> WorkersStatus {
-    let mut counted = WorkersStatus::default();
-    for worker in facts.all().flat_map(|instance| &instance.workers) {
-        match worker.state {
-            PodState::Absent => {}
-            PodState::Succeeded(_) => counted.succeeded += 1,
-            PodState::Failed(_) | PodState::Lost(_) => counted.failed += 1,
-            PodState::Terminating { .. }
-            | PodState::Stale
-            | PodState::Pending(_)
-            | PodState::Running { .. } => counted.active += 1,
-        }
-    }
-    counted
-}
-
 /// Returns the number of automatic resets. `None` if there were none, so that the field is not written.
 fn automatic_resets(facts: &Facts) -> Option<i64> {
     let resets: i64 = facts
@@ -286,7 +306,8 @@ fn automatic_resets(facts: &Facts) -> Option<i64> {
     (resets > 0).then_some(resets)
 }
 
-/// Returns a selector of the first worker of each instance: a HorizontalPodAutoscaler counts the selected Pods as replicas.
+/// Returns a selector of the first worker of each instance: a HorizontalPodAutoscaler counts the selected Pods as
+/// replicas.
 fn selector(job: &ValidJob) -> String {
     format!(
         "{}={},{}=worker,{}=0",

@@ -9,7 +9,7 @@ use ipu_api::uid::Uid;
 use ipu_runtime::watch_store;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::cache::Cache;
 use super::job_object::{JobObject, JobRef, JobRefs};
@@ -45,20 +45,20 @@ impl Default for Views {
     }
 }
 
-/// By job: names of Pods that the operator tried to create and that were not created, according to replies and the watch.
-/// Any other Pod that does not exist may have existed, and may have used its partition.
+/// By job: names of Pods that the operator tried to create and that were not created, according to replies and the
+/// watch. Any other Pod that does not exist may have existed, and may have used its partition.
 #[derive(Debug, Default)]
 pub struct UncreatedPods(Mutex<HashMap<Uid, BTreeSet<String>>>);
 
 impl UncreatedPods {
     /// Records a Pod before its creation. It has not existed since the last reset of its partition.
     pub fn insert(&self, job: Uid, pod: &str) {
-        self.all().entry(job).or_default().insert(pod.to_owned());
+        self.0.lock().entry(job).or_default().insert(pod.to_owned());
     }
 
     /// Records that a Pod exists or existed.
     pub fn remove(&self, job: Uid, pod: &str) {
-        let mut all = self.all();
+        let mut all = self.0.lock();
         if let Some(pods) = all.get_mut(&job) {
             pods.remove(pod);
             if pods.is_empty() {
@@ -79,16 +79,12 @@ impl UncreatedPods {
 
     /// Returns the names of one job's Pods.
     pub fn of(&self, job: Uid) -> BTreeSet<String> {
-        self.all().get(&job).cloned().unwrap_or_default()
+        self.0.lock().get(&job).cloned().unwrap_or_default()
     }
 
     /// Forgets a deleted job.
     pub fn forget(&self, job: Uid) {
-        self.all().remove(&job);
-    }
-
-    fn all(&self) -> MutexGuard<'_, HashMap<Uid, BTreeSet<String>>> {
-        self.0.lock()
+        self.0.lock().remove(&job);
     }
 }
 
@@ -99,37 +95,33 @@ impl<K: JobObject> View<K> {
 
     /// Returns the objects of a job, by its UID. `None` if the cache is stale.
     pub fn of(&self, job: Uid) -> Option<Vec<K::Stored>> {
-        self.cache().of(job, Instant::now())
+        self.0.lock().of(job, Instant::now())
     }
 
     /// Records a write: the job's objects are stale until the watch reports it.
     pub fn expect_update(&self, object: &K) {
-        self.cache().expect_update(object, Instant::now());
+        self.0.lock().expect_update(object, Instant::now());
     }
 
     /// Records that an object of a job was deleted without a grace period.
     pub fn expect_delete(&self, job: Uid, uid: &str) {
-        self.cache().expect_delete(job, uid, Instant::now());
+        self.0.lock().expect_delete(job, uid, Instant::now());
     }
 
     /// Applies a watch event. Returns the jobs to reconcile.
     pub fn apply_event(&self, event: Event<K>) -> Vec<Arc<JobRef>> {
-        self.cache().apply_event(event)
+        self.0.lock().apply_event(event)
     }
 
     /// Whether the cache has an object of the job, or expects one.
     pub fn contains(&self, job: Uid) -> bool {
-        self.cache().contains(job)
-    }
-
-    fn cache(&self) -> MutexGuard<'_, Cache<K>> {
-        self.0.lock()
+        self.0.lock().contains(job)
     }
 }
 
 impl View<RawJob> {
     /// Returns a job, by its UID, or the error of decoding it. `None` if the cache is stale.
     pub fn job(&self, job: Uid) -> Option<serde_json::Result<Option<RawJob>>> {
-        self.cache().job(job, Instant::now())
+        self.0.lock().job(job, Instant::now())
     }
 }

@@ -42,29 +42,27 @@ pub fn due(job: &QueuedJob, workload: &Workload, now: Timestamp) -> Due {
     };
     // It contains texts of other controllers and their admission checks.
     let message = sanitize(&said.message, MESSAGE_MAX);
-    due_write(job, (&*said.status, &*said.reason, message), now)
+    due_write(job, (&said.status, &said.reason, &message), now)
 }
 
 /// Decides whether the condition of a job that runs without a Workload must be written.
 pub fn outside(job: &QueuedJob, now: Timestamp) -> Due {
     let message = "the job was started before it was in a queue, and runs to its end without quota; set spec.suspend to true \
                    to stop it, and it waits in its queue";
-    let outside = ("False", STARTED_OUTSIDE_QUEUE, message.to_owned());
-    due_write(job, outside, now)
+    due_write(job, ("False", STARTED_OUTSIDE_QUEUE, message), now)
 }
 
 /// Decides when the condition is written with this status, reason and message.
 fn due_write(
     job: &QueuedJob,
-    (status, reason, message): (&str, &str, String),
+    (status, reason, message): (&str, &str, &str),
     now: Timestamp,
 ) -> Due {
     let old = job
         .conditions
         .iter()
         .find(|one| one.type_ == QUOTA_RESERVED);
-    let is_same_status = old.is_some_and(|old| old.status == status);
-    let is_same_reason = is_same_status && old.is_some_and(|old| old.reason == reason);
+    let is_same_reason = old.is_some_and(|old| old.status == status && old.reason == reason);
     if is_same_reason && old.is_some_and(|old| old.message == message) {
         return Due::Never;
     }
@@ -75,24 +73,12 @@ fn due_write(
             return Due::Later(left);
         }
     }
-    let since = old
-        .filter(|_| is_same_status)
-        .and_then(|old| old.last_transition_time.clone());
-    let condition = JobCondition {
-        type_: QUOTA_RESERVED.to_owned(),
-        status: status.to_owned(),
-        reason: reason.to_owned(),
-        message,
-        last_update_time: Some(Time(now)),
-        last_transition_time: since.or(Some(Time(now))),
-    };
     let mut conditions = job.conditions.clone();
-    match conditions
-        .iter_mut()
-        .find(|one| one.type_ == QUOTA_RESERVED)
-    {
-        Some(one) => *one = condition,
-        None => conditions.push(condition),
-    }
+    JobCondition::set(
+        &mut conditions,
+        QUOTA_RESERVED,
+        (status, reason, message),
+        now,
+    );
     Due::Now(conditions)
 }

@@ -21,6 +21,7 @@ use parking_lot::{Mutex, MutexGuard};
 pub use account::Account;
 pub use accounts::Accounts;
 pub use ipu_states::{ControllerUse, IpuGroup, IpuState};
+pub use pod_readiness::WATCH_MEMORY;
 
 /// The accounts of the leader; those of any other replica are empty. Clones are cheap and share the data.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +42,8 @@ impl AccountStore {
         self.accounts().statuses()
     }
 
-    /// Makes the accounts of a replica that does not lead any more inactive: another leader continues them, or this replica if
-    /// it is the next one.
+    /// Makes the accounts of a replica that does not lead any more inactive: another leader continues them, or this
+    /// replica if it is the next one.
     pub fn deactivate(&self) {
         let accounts = mem::take(&mut *self.accounts());
         // A leader that lost its lease before it had read the statuses has none.

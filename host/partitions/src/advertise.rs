@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::labels::IPU_RESOURCE;
+use ipu_text::explain;
 use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, ListParams, PartialObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};
@@ -15,7 +16,6 @@ use tokio_util::sync::CancellationToken;
 
 use self::decide::{Change, Known, NODES_MANAGER};
 use super::context::Context;
-use super::reconcile::chain;
 
 /// Time between two rounds. A node that is created anew advertises nothing until the next one.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -77,7 +77,7 @@ async fn round(client: &Client, known: &Known) -> Vec<AdvertiseError> {
 
 /// The first failures, and the number of the others.
 fn listed(failures: &[AdvertiseError]) -> String {
-    let first = failures.iter().take(LISTED).map(|error| chain(error));
+    let first = failures.iter().take(LISTED).map(|error| explain(error));
     let text = first.collect::<Vec<_>>().join("; ");
     match failures.len().checked_sub(LISTED) {
         None | Some(0) => text,

@@ -19,6 +19,7 @@ use super::accounting::AccountStore;
 use super::cache::Cache;
 use super::controller_pool::ControllerPool;
 use super::placement_queue::Ended;
+use super::pod_users::PodUsers;
 use super::queue_state::QueueState;
 use super::read_your_writes::ReadYourWrites;
 use super::reconcile_history::ReconcileHistory;
@@ -58,6 +59,8 @@ pub struct Context {
     pub leadership: Arc<Leadership>,
     /// Events about IPUPartitions.
     pub events: EventQueue,
+    /// Lists the Pods that use a partition.
+    pub(super) pod_users: PodUsers,
     /// Notified after a release of IPUs: waiting requests are decided again.
     pub(super) released: Arc<Notify>,
     /// The queue of waiting requests.
@@ -79,6 +82,8 @@ impl Deref for Context {
 impl Context {
     /// The context of a replica that leads.
     pub fn new(shared: Shared, leadership: Arc<Leadership>) -> Self {
+        // A decision may have ended after the last leadership of this replica was lost.
+        shared.namespaces.release_all();
         Context {
             events: EventQueue::new(
                 &shared.client,
@@ -86,6 +91,7 @@ impl Context {
                 shared.instance.as_deref(),
                 shared.reconciles.events_lost.clone(),
             ),
+            pod_users: PodUsers::new(shared.client.clone()),
             shared,
             leadership,
             released: Arc::default(),

@@ -21,6 +21,7 @@ use ipu_api::vipu_controller::{VIPUController, VIPUControllerStatus};
 use ipu_api::{API_VERSION, labels};
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::{clock, panics, requests};
+use ipu_text::explain;
 use jiff::Timestamp;
 use kube::api::{Api, Patch};
 use serde_json::{Value, json};
@@ -31,7 +32,6 @@ use vipu_client::registry::Source;
 use self::observe::observe;
 use self::plan::{Action, Facts, Object};
 use super::context::Context;
-use super::reconcile::chain;
 
 pub use self::watch::{ControllerObjectWatch, ControllerObjects, controller_objects};
 
@@ -115,7 +115,7 @@ pub async fn run(
         let passing = pass(&context, &objects, &manager, &mut memory);
         if let Err(error) = panics::caught(passing).await {
             tracing::error!(
-                error = chain(&error),
+                error = explain(&error),
                 "the VIPUControllers are not up to date"
             );
         }
@@ -154,7 +154,7 @@ async fn save_accounts(context: &Context, objects: &ControllerObjects, manager: 
     let mut writes = pin!(writes.buffer_unordered(LAST_WRITES));
     while let Some(written) = writes.next().await {
         if let Err(error) = written {
-            tracing::warn!("{}", chain(&error));
+            tracing::warn!("{}", explain(&error));
         }
     }
 }
@@ -207,7 +207,7 @@ async fn pass(
         }
     }
     if !failures.is_empty() {
-        let failures: Vec<String> = failures.iter().map(|error| chain(error)).collect();
+        let failures: Vec<String> = failures.iter().map(|error| explain(error)).collect();
         tracing::warn!(?failures, "the VIPUControllers are not up to date");
     }
 }

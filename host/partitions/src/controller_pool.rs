@@ -221,16 +221,37 @@ impl ControllerPool {
 
     /// The same, with cordoned controllers apart.
     pub async fn candidates(&self) -> Candidates {
-        let cordons = self.cordons();
-        let reports = self.reports().await.into_iter();
+        self.candidates_of(self.reports().await)
+    }
+
+    /// The same within a second, with the last known capacity of controllers that answer later. A controller refuses a
+    /// partition for which that was too large.
+    pub async fn candidates_soon(&self) -> Candidates {
+        let reports = self.inventories.all_soon(AGE).await.into_iter();
+        let reports = reports.map(async |report| {
+            if !self.seems_lost(&report) {
+                return report;
+            }
+            let controller = &report.controller;
+            self.inventories.of_soon(controller, Duration::ZERO).await
+        });
+        self.candidates_of(futures::future::join_all(reports).await)
+    }
+
+    /// Waits until a controller answers for which `candidates_soon` did not wait.
+    pub async fn late_answer(&self) {
+        self.inventories.late_answer().await;
+    }
+
+    fn candidates_of(&self, reports: Vec<Report>) -> Candidates {
         let mut withheld = HashMap::new();
-        let views = reports.map(|report| {
+        let views = reports.into_iter().map(|report| {
             let (view, held) = self.view(report);
             withheld.extend(held.map(|held| (view.name.clone(), held)));
             view
         });
         let views = views.collect();
-        Candidates::of(views, cordons).withholding(withheld)
+        Candidates::of(views, self.cordons()).withholding(withheld)
     }
 
     /// The reports of the controllers of the list, in its order, with version and partitions.
@@ -243,14 +264,16 @@ impl ControllerPool {
     /// Reads a report again if the controller seems to have lost partitions: the report may be older than the ledger.
     /// Only then does the controller count as full.
     async fn confirmed(&self, report: Report) -> Report {
-        let unlisted = self.unlisted(&report);
-        if unlisted.is_some_and(|unlisted| unlisted.is_lost()) {
-            return self
-                .inventories
-                .of(&report.controller, Duration::ZERO)
-                .await;
+        if !self.seems_lost(&report) {
+            return report;
         }
-        report
+        let controller = &report.controller;
+        self.inventories.of(controller, Duration::ZERO).await
+    }
+
+    fn seems_lost(&self, report: &Report) -> bool {
+        let unlisted = self.unlisted(report);
+        unlisted.is_some_and(|unlisted| unlisted.is_lost())
     }
 
     /// Held partitions that the report of their controller does not list. `None`: the controller has not answered.

@@ -1,29 +1,25 @@
 //! Carries out one step for an IPUPartition. No other module of the reconciler writes to it or calls a controller.
 
-use ipu_api::ipupartition::{
-    Attempt, ControllerRef, IPUPartition, IPUPartitionSpec, IPUPartitionStatus, PartitionPhase,
-};
+mod vipu_calls;
+
+use ipu_api::ipupartition::{Attempt, ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;
-use ipu_api::uid::Uid;
 use ipu_runtime::api_client;
 use ipu_runtime::trimmed::Trimmed;
+use ipu_runtime::work_queue::Slot;
 use kube::ResourceExt;
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use ring::rand::SystemRandom;
 use serde_json::json;
-use vipu_client::model::CreateRequest;
-use vipu_client::{Lookup, VipuClient, VipuError};
 
 use super::capacity;
 use super::context::Context;
 use super::evaluate;
 use super::events::{self, Sweep};
-use super::observations::{Answer, HealthState, Intent, Observation, RemoteState, Reply};
-use super::placement_request::request::shortened;
-use super::pod_users::{self, ListPodsError};
-use super::refusals;
-use super::remote_state;
+use super::observations::{Answer, Intent, Observation};
+use super::pod_users::ListPodsError;
 use super::step::{Requeue, Step};
+use vipu_calls::{create, remote_state, remove, reset};
 
 /// The outcome of a step.
 #[derive(Debug)]
@@ -66,11 +62,14 @@ pub(super) enum ExecuteError {
 
 /// Carries out `step` for `partition`. `has_written`: the reconcile has written the object, and the watch may not have
 /// shown that yet.
+///
+/// It waits for V-IPU controllers outside its slot, so that one that does not answer does not stop the partitions of
+/// others.
 pub(super) async fn execute(
     context: &Context,
-    partition: &IPUPartition,
+    (partition, has_written): (&IPUPartition, bool),
     step: Step,
-    has_written: bool,
+    slot: &mut Slot,
 ) -> Result<Outcome, ExecuteError> {
     if !context.leadership.is_valid() {
         return Err(ExecuteError::NotLeading);
@@ -95,23 +94,28 @@ pub(super) async fn execute(
             return write(context, partition, *status, Observation::Recorded(intent)).await;
         }
         Step::Create(attempt) => Observation::Created {
-            reply: create(context, partition, &attempt).await,
+            reply: slot.outside(create(context, partition, &attempt)).await,
             id: attempt.id,
         },
         Step::ReadState(attempt) => Observation::RemoteState {
-            remote_state: remote_state(context, partition, &attempt).await,
+            remote_state: slot
+                .outside(remote_state(context, partition, &attempt))
+                .await,
             id: attempt.id,
         },
         Step::CountUsers(id) => Observation::Users {
-            pods: pod_users::users_of_owner(context, partition, &id).await?,
+            pods: context.pod_users.of_owner(partition, &id).await?,
             id,
         },
         Step::Remove { attempt, force } => Observation::Removed {
-            error: remove(context, &attempt, force).await.err(),
+            error: slot.outside(remove(context, &attempt, force)).await.err(),
             id: attempt.id,
         },
         Step::Reset(attempt) => Observation::Reset {
-            error: reset(context, partition, &attempt).await.err(),
+            error: slot
+                .outside(reset(context, partition, &attempt))
+                .await
+                .err(),
             id: attempt.id,
         },
         Step::Place => match ask(context, partition, has_written) {
@@ -120,7 +124,7 @@ pub(super) async fn execute(
             None => return Ok(Outcome::Done(Requeue::ForCapacity)),
         },
         Step::EvaluateEviction => {
-            Observation::Eviction(evaluate::eviction(context, partition).await)
+            Observation::Eviction(slot.outside(evaluate::eviction(context, partition)).await)
         }
     };
     Ok(Outcome::Observed(observation))
@@ -250,134 +254,6 @@ async fn set_finalizer(
     let (name, params) = (partition.name_any(), PatchParams::default());
     let written = api_client::with_timeout(api.patch(&name, &params, &Patch::Merge(patch))).await;
     written.map(|Trimmed(written)| written)
-}
-
-async fn create(context: &Context, partition: &IPUPartition, attempt: &Attempt) -> Reply {
-    let spec = &partition.spec;
-    let request = CreateRequest {
-        id: attempt.id.clone(),
-        ipus: spec.ipus,
-        gcds: spec.gcds,
-        replicas: spec.options.replicas,
-        reconfigurable: spec.options.reconfigurable,
-        relocatable: spec.options.relocatable,
-    };
-    let uid = partition.uid().unwrap_or_default();
-    let Attempt { controller, id, .. } = attempt;
-    let result = match context.pool.client(controller) {
-        Ok(client) => {
-            // From now on, the controller may list the partition: it must not count twice.
-            let _requested = context.pool.requests(controller, id, spec.ipus);
-            context.queue_state.requests().requested(Uid::of(&uid));
-            let result = client.create(&request).await;
-            if result.is_ok() {
-                // Before the request ends, so that its IPUs are never free.
-                context.pool.took(controller, id, spec.ipus);
-            }
-            result
-        }
-        Err(error) => Err(error),
-    };
-    let Err(error) = result else {
-        context.queue_state.served(&uid);
-        return Reply::Done;
-    };
-    context.pool.changed(controller);
-    let reason = shortened(&error.reason());
-    tracing::warn!(
-        id = attempt.id,
-        controller = attempt.controller.name,
-        reason,
-        "create failed"
-    );
-    if error.is_exhausted() && refusals::are_options_usual(&spec.options) {
-        let controller = &attempt.controller;
-        context.pool.refused(controller, spec.ipus, &reason);
-    }
-    match error {
-        VipuError::Address(_)
-        | VipuError::UnlistedAddress { .. }
-        | VipuError::Auth(_)
-        | VipuError::Unreachable(_) => Reply::NotSent(reason),
-        VipuError::OutcomeUnknown { .. }
-        | VipuError::Refused { .. }
-        | VipuError::Denied { .. }
-        | VipuError::OtherAccount
-        | VipuError::OtherPartition { .. }
-        | VipuError::Incomplete { .. } => Reply::Failed(reason),
-    }
-}
-
-async fn remote_state(
-    context: &Context,
-    partition: &IPUPartition,
-    attempt: &Attempt,
-) -> RemoteState {
-    if context.pool.is_gone(&attempt.controller) {
-        return RemoteState::Absent;
-    }
-    let asked = read_state(context, partition, attempt).await;
-    let remote_state = asked.unwrap_or_else(|error| {
-        let is_listed = context.pool.is_listed(&attempt.controller);
-        remote_state::without_answer(&error.reason(), error.is_denial(), is_listed)
-    });
-    if remote_state::is_gone(attempt, &remote_state) {
-        context.pool.changed(&attempt.controller);
-    }
-    remote_state
-}
-
-/// Reads the state. A partition that has just become active with another size than requested counts as failed.
-async fn read_state(
-    context: &Context,
-    partition: &IPUPartition,
-    attempt: &Attempt,
-) -> Result<RemoteState, VipuError> {
-    let IPUPartitionSpec { ipus, gcds, .. } = partition.spec;
-    let client = context.pool.client(&attempt.controller)?;
-    let account = attempt.account.as_deref();
-    let lookup = client.lookup_as(&attempt.id, account).await?;
-    context.pool.note(&client, &attempt.id, gcds, &lookup).await;
-    let Lookup::Present(state) = lookup else {
-        return Ok(RemoteState::Absent);
-    };
-    let mut health = remote_state::health(&state);
-    let phase = partition.status.as_ref().map(|status| status.phase);
-    if phase == Some(PartitionPhase::Creating)
-        && health.state == HealthState::Active
-        && let Some(why) = client.size_mismatch(&attempt.id, ipus, gcds).await
-    {
-        health.state = HealthState::Failed;
-        health.errors = vec![why];
-    }
-    Ok(RemoteState::Present(health))
-}
-
-async fn remove(context: &Context, attempt: &Attempt, force: bool) -> Result<(), String> {
-    let client = client(context, attempt)?;
-    let result = client.remove(&attempt.id, force).await;
-    match &result {
-        Ok(()) => context.pool.removed(&attempt.controller, &attempt.id),
-        Err(_) => context.pool.changed(&attempt.controller),
-    }
-    context.released.notify_one();
-    result.map_err(|error| shortened(&error.reason()))
-}
-
-async fn reset(
-    context: &Context,
-    partition: &IPUPartition,
-    attempt: &Attempt,
-) -> Result<(), String> {
-    let client = client(context, attempt)?;
-    let relocatable = partition.spec.options.relocatable;
-    let result = client.reset(&attempt.id, relocatable).await;
-    result.map_err(|error| shortened(&error.reason()))
-}
-
-fn client(context: &Context, attempt: &Attempt) -> Result<VipuClient, String> {
-    let client = context.pool.client(&attempt.controller);
-    client.map_err(|error| shortened(&error.reason()))
 }
 
 fn unless_conflict(

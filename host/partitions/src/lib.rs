@@ -1,16 +1,16 @@
-//! Reconciles IPUPartitions: each is the request for a V-IPU partition, the record of the attempts to create it, and the
-//! object to watch.
+//! Reconciles IPUPartitions: each is the request for a V-IPU partition, the record of the attempts to create it, and
+//! the object to watch.
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner.
-//! - `next_step` decides on the next step of one IPUPartition from its status ([`status_update`]) and the observations of the
-//!   reconcile ([`observations`]); it is pure. `execute` carries a step out on a V-IPU controller.
-//! - `lifecycle` decides on desired partitions, `finalize` on deleted ones. A lost reply leaves an attempt with an unknown
-//!   outcome, which `lost_replies` settles.
-//! - `placement_loop` decides on the V-IPU controller of each partition that needs one, in the order of [`queue`], with a request to
-//!   the guests ([`placement_request`]).
-//! - [`controller_objects`] manages a VIPUController for each V-IPU controller, and [`accounting`] adds up where IPU-seconds
-//!   went. [`rest`] serves all of it to users.
+//! - `next_step` decides on the next step of one IPUPartition from its status ([`status_update`]) and the observations
+//!   of the reconcile ([`observations`]); it is pure. `execute` carries a step out on a V-IPU controller.
+//! - `lifecycle` decides on desired partitions, `finalize` on deleted ones. A lost reply leaves an attempt with an
+//!   unknown outcome, which `lost_replies` settles.
+//! - `placement_loop` decides on the V-IPU controller of each partition that needs one, in the order of [`queue`], with
+//!   a request to the guests ([`placement_request`]).
+//! - [`controller_objects`] manages a VIPUController for each V-IPU controller, and [`accounting`] adds up where
+//!   IPU-seconds went. [`rest`] serves all of it to users.
 //!
 //! It reads Pods only to find out whether one uses a partition, and whether it is ready. It must not know the rules of
 //! IPUJobs, the webhooks, or how a guest is loaded.
@@ -47,7 +47,7 @@ mod placement_loop;
 mod placement_pass;
 mod placement_queue;
 pub mod placement_request;
-mod pod_users;
+pub mod pod_users;
 #[cfg(test)]
 mod proptests;
 pub mod queue;
@@ -90,7 +90,7 @@ pub use context::{Context, Shared};
 use cache::Brief;
 use ipu_runtime::work_queue::{self, Limits};
 
-/// Concurrent reconciles. One that waits for a new partition takes minutes.
+/// Concurrent reconciles, without those that wait for V-IPU controllers: a new partition takes minutes.
 const CONCURRENCY: usize = 64;
 
 /// Reconciles IPUPartitions, from the complete list on until `stop`. Reconciles in progress come to their end.
@@ -103,7 +103,7 @@ pub async fn run(context: Arc<Context>, stop: CancellationToken) {
     // It has at most as many names as partitions wait for a decision.
     let (sender, decided) = mpsc::unbounded();
     let names = stream::select(context.watched.names(), decided);
-    let reconcile = |name| reconcile::reconcile(name, context.clone());
+    let reconcile = |name, slot| reconcile::reconcile(name, slot, context.clone());
     let reconciling = work_queue::run(names, context.watched.once_listed(), reconcile, limits);
     // In a task of its own: nothing else waits for long decisions. It ends with this function.
     let mut placing = JoinSet::new();

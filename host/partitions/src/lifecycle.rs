@@ -12,7 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::eviction::Eviction;
 use super::lost_replies::{self, Blocker, Settlement};
 use super::observations::{
-    Answer, HealthState, Intent, Observations, PartitionHealth, RemoteState,
+    Answer, HealthState, Intent, Observations, PartitionHealth, RemoteState, live_pods,
 };
 use super::status_update;
 use super::step::{Requeue, Settings, Step, write_if_changed};
@@ -279,7 +279,7 @@ fn evaluate_eviction(
         None => Step::CountUsers(id.to_owned()),
         Some([]) => write(status_update::replaced(current, message, now)),
         Some(pods) if eviction_state.eviction == Eviction::Now => {
-            let message = format!("{message}, once {} live Pods have ended", pods.len());
+            let message = format!("{message}, once {} have ended", live_pods(pods));
             let asked = status_update::draining_requested(current, message, now);
             write_if_changed(partition, asked, Requeue::Soon)
         }

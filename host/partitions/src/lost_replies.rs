@@ -6,7 +6,9 @@ use ipu_api::ipupartition::{
 };
 use ipu_api::naming;
 
-use super::observations::{HealthState, Intent, Observations, RemoteState, Reply};
+use super::observations::{
+    HealthState, Intent, Observations, RemoteState, Reply, USERS_MAX, live_pods,
+};
 use super::status_update;
 use super::step::Step;
 
@@ -181,7 +183,8 @@ impl Blocker {
                 pods,
                 missing_on,
             } => {
-                let some: Vec<&str> = pods.iter().take(4).map(String::as_str).collect();
+                let some = pods.iter().take(USERS_MAX - 1);
+                let some: Vec<&str> = some.map(String::as_str).collect();
                 let more = if pods.len() > some.len() { ", …" } else { "" };
                 let until = match missing_on {
                     Some(controller) => format!(
@@ -190,8 +193,8 @@ impl Blocker {
                     None => "the operator removes it when they have ended".to_owned(),
                 };
                 format!(
-                    "{} live Pods use partition {id} ({}{more}); {until}",
-                    pods.len(),
+                    "{} use partition {id} ({}{more}); {until}",
+                    live_pods(pods),
                     some.join(", ")
                 )
             }

@@ -9,6 +9,10 @@ use ipu_api::ipupartition::{AutoResets, ControllerRef, DecidedBy, WaitingReason}
 
 use super::eviction::EvictionState;
 
+/// Users of a partition after which no others are listed: one more than a message names. A tenant can create any number
+/// of Pods with the id.
+pub const USERS_MAX: usize = 5;
+
 /// The result of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Observation {
@@ -34,7 +38,7 @@ pub enum Observation {
     Users {
         /// The id in the label of the Pods.
         id: String,
-        /// `namespace/name` of every live Pod.
+        /// `namespace/name` of every live Pod. If there are at least [`USERS_MAX`], some may be missing.
         pods: Vec<String>,
     },
     /// RemovePartition was called. `error` is set if it failed or no reply arrived.
@@ -146,6 +150,16 @@ pub enum Answer {
     Reject(String),
 }
 
+/// The number of the listed live Pods in the words of a message.
+pub(super) fn live_pods(pods: &[String]) -> String {
+    let at_least = if pods.len() < USERS_MAX {
+        ""
+    } else {
+        "at least "
+    };
+    format!("{at_least}{} live Pods", pods.len())
+}
+
 /// The observations of one reconcile.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Observations {
@@ -216,7 +230,7 @@ impl Observations {
         }
     }
 
-    /// The live Pods with `id`, if they were listed.
+    /// The live Pods with `id`, if they were listed. Of many, some may be missing.
     pub(super) fn users(&self, id: &str) -> Option<&[String]> {
         self.users.get(id).map(Vec::as_slice)
     }

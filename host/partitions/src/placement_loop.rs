@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::channel::mpsc::UnboundedSender;
 use ipu_api::ipupartition::IPUPartition;
-use ipu_guest_host::model::Placed;
+use ipu_guest_host::model::{Decision, Placed};
 use ipu_policies::namespace_usage::counter::Reservation;
 use ipu_runtime::{clock, events, panics, wait};
 use kube::ResourceExt;
@@ -78,16 +78,21 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
             () = context.released.notified() => {}
             () = wait::changed(&mut held) => {}
             () = wait::changed(&mut list) => {}
+            () = context.pool.late_answer() => {
+                if !placing.has_grown().await {
+                    continue;
+                }
+            }
             () = context.queue_state.pass_requested() => {
                 placing.pass().await;
                 continue;
             }
             () = sleep(INTERVAL) => continue,
         }
-        if context.queue_state.requests().has_waiting() {
+        let to_move = super::partitions_to_move(&context);
+        if !to_move.is_empty() || context.queue_state.requests().has_waiting() {
             sleep(BATCH_DELAY).await;
         }
-        let to_move = super::partitions_to_move(&context);
         for name in to_move {
             placing.trigger(name);
         }
@@ -148,21 +153,28 @@ impl PlacementLoop<'_> {
     async fn begin(&mut self) -> Pass {
         let pass = self.read().await;
         let requests = &self.context.queue_state;
-        if !pass.has_grown(&self.free) || !requests.requests().has_waiting() {
+        if !pass.has_grown(&self.free) {
             return pass;
         }
-        let since = self.decided_again.map(|at| at.elapsed());
-        sleep(BATCH_DELAY.saturating_sub(since.unwrap_or(BATCH_DELAY))).await;
+        if requests.requests().has_waiting() {
+            let since = self.decided_again.map(|at| at.elapsed());
+            sleep(BATCH_DELAY.saturating_sub(since.unwrap_or(BATCH_DELAY))).await;
+            self.decided_again = Some(Instant::now());
+        }
         requests.requests().decide_again();
-        self.decided_again = Some(Instant::now());
         self.read().await
+    }
+
+    /// Whether more IPUs are free than at the end of the last pass.
+    async fn has_grown(&self) -> bool {
+        self.read().await.has_grown(&self.free)
     }
 
     async fn read(&self) -> Pass {
         let context = self.context;
         // A partition that is requested meanwhile counts twice, rather than not at all.
         let assignments = context.queue_state.requests().assignments().collect();
-        let found = context.pool.candidates().await;
+        let found = context.pool.candidates_soon().await;
         let now = clock::now();
         let mut entries = context.queue_state.entries(&context.watched, now).to_vec();
         context.queue_state.requests().complete(&mut entries, now);
@@ -179,7 +191,7 @@ impl PlacementLoop<'_> {
         let namespace = &partition.spec.owner.namespace;
         if !self.budgets.is_due(namespace, &turn.order) {
             context.queue_state.requests().postpone(&turn);
-            if turn.is_pending {
+            if turn.is_expected {
                 pass.expect(&partition);
             }
             return;
@@ -187,15 +199,15 @@ impl PlacementLoop<'_> {
         let begun = Instant::now();
         let span = reconcile::span(turn.name(), Some(&partition.spec.owner));
         let deciding = panics::caught(decide(context, pass, &partition)).instrument(span);
-        let answer = deciding.await.unwrap_or_else(|panicked| {
+        let (answer, is_denied) = deciding.await.unwrap_or_else(|panicked| {
             let why = shortened(&panicked.to_string());
-            Answer::Wait(vec![placement_request::for_all(&why)])
+            (Answer::Wait(vec![placement_request::for_all(&why)]), false)
         });
         self.budgets.spend(namespace, begun.elapsed());
         let stored = context
             .queue_state
             .requests()
-            .decided(&turn, answer.clone());
+            .decided(&turn, answer.clone(), is_denied);
         match stored {
             Some(is_new) => {
                 pass.note(&partition, &answer);
@@ -227,8 +239,8 @@ fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartition>> {
     })
 }
 
-/// Asks the guest for a controller for this partition.
-async fn decide(context: &Context, pass: &Pass, partition: &IPUPartition) -> Answer {
+/// Asks the guest for a controller for this partition. Returns also whether it denied the partition free capacity.
+async fn decide(context: &Context, pass: &Pass, partition: &IPUPartition) -> (Answer, bool) {
     // A partition without a controller has no reservation.
     context
         .namespaces
@@ -236,10 +248,10 @@ async fn decide(context: &Context, pass: &Pass, partition: &IPUPartition) -> Ans
     let now = clock::now();
     let held = evaluate::held(context, partition);
     let request = match pass.prepare(partition, held, now) {
-        Placement::Decided(answer) => return answer,
+        Placement::Decided(answer) => return (answer, false),
         Placement::Ask(request) => request,
     };
-    let placed = ask(context, partition, &request, held).await;
+    let (placed, is_denied) = ask(context, partition, &request, held).await;
     if let Some(why) = &placed.overruled {
         report_overruled(context, partition, why);
     }
@@ -248,11 +260,16 @@ async fn decide(context: &Context, pass: &Pass, partition: &IPUPartition) -> Ans
     if matches!(answer, Answer::Try(..)) {
         context.namespaces.reserve(Reservation::of(partition));
     }
-    answer
+    (answer, is_denied)
 }
 
-/// Calls the placement guest.
-async fn ask(context: &Context, partition: &IPUPartition, asked: &Request, held: u32) -> Placed {
+/// Calls the placement guest. Returns also whether it denies a controller if the serial walk chooses one.
+async fn ask(
+    context: &Context,
+    partition: &IPUPartition,
+    asked: &Request,
+    held: u32,
+) -> (Placed, bool) {
     let uid = partition.uid().unwrap_or_default();
     let namespace = &partition.spec.owner.namespace;
     let namespaces = &context.namespaces;
@@ -262,8 +279,15 @@ async fn ask(context: &Context, partition: &IPUPartition, asked: &Request, held:
     );
     let waiting = asked.waiting.clone();
     let request = request::partition_request(partition, known, waiting, held, clock::now());
-    let guests = &context.guests;
-    guests.place(&request, asked.views(), &asked.tried).await
+    let (views, tried) = (asked.views(), &asked.tried);
+    let placed = context.guests.place(&request, views, tried).await;
+    let is_denied =
+        !is_try(&placed.decision) && is_try(&ipu_guest_host::serial_walk(&request, views, tried));
+    (placed, is_denied)
+}
+
+fn is_try(decision: &Decision) -> bool {
+    matches!(decision, Decision::Try(..))
 }
 
 fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {

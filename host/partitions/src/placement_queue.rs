@@ -57,8 +57,8 @@ pub(crate) struct Turn {
     pub partition: Option<Arc<IPUPartition>>,
     /// Its round. Each begins with the capacity at that time.
     pub round: u64,
-    /// Whether it was not decided since it came or since capacity grew.
-    pub is_pending: bool,
+    /// Whether later requests leave it what it needs, if it is postponed.
+    pub is_expected: bool,
     number: u64,
 }
 
@@ -156,11 +156,14 @@ impl PlacementQueue {
         self.requests.values().any(Request::waits)
     }
 
-    /// All requests without a controller are decided again.
+    /// All requests without a controller are decided again, because capacity may have grown.
     pub(crate) fn decide_again(&mut self) {
         let round = self.round;
-        for (uid, request) in self.requests.iter_mut().filter(|(_, one)| one.waits()) {
-            if let State::Decided { answer, is_taken } = &request.state {
+        for (uid, request) in &mut self.requests {
+            request.is_pending |= request.is_undecided();
+            if let State::Decided { answer, is_taken } = &request.state
+                && request.waits()
+            {
                 request.state = State::Undecided {
                     partition: None,
                     before: Some(Arc::clone(answer)),
@@ -191,14 +194,15 @@ impl PlacementQueue {
             order: order.clone(),
             partition,
             round: *round,
-            is_pending: request.is_pending,
+            is_expected: request.is_expected(),
             number: request.number,
         })
     }
 
-    /// Stores a decision. Returns whether a reconcile follows: it waits for the decision, or the decision differs from
-    /// the one before. `None`: the request has changed meanwhile.
-    pub(crate) fn decided(&mut self, turn: &Turn, answer: Answer) -> Option<bool> {
+    /// Stores a decision. `is_denied`: the guest denied the request free capacity. Returns whether a reconcile
+    /// follows: it waits for the decision, or the decision differs from the one before. `None`: the request has changed
+    /// meanwhile.
+    pub(crate) fn decided(&mut self, turn: &Turn, answer: Answer, is_denied: bool) -> Option<bool> {
         let request = self.requests.get_mut(&turn.uid)?;
         let State::Undecided {
             before, is_awaited, ..
@@ -218,6 +222,7 @@ impl PlacementQueue {
             is_taken: !is_new,
         };
         request.is_pending = false;
+        request.is_denied = is_denied;
         request.round = turn.round + 1;
         Some(is_new)
     }
@@ -287,8 +292,8 @@ impl PlacementQueue {
     }
 
     /// Completes the queue of a pass. It adds undecided requests whose objects do not show that they wait, drops those
-    /// that are requested, and marks those whose decision follows after the pass, because they belong to the next round
-    /// or have not asked yet: later requests of the pass leave them what they need.
+    /// that are requested, and marks those that are expected and whose decision follows after the pass, because they
+    /// belong to the next round or have not asked yet: later requests of the pass leave them what they need.
     pub(crate) fn complete(&self, entries: &mut Vec<QueueEntry>, now: Timestamp) {
         let round = self
             .undecided
@@ -305,7 +310,7 @@ impl PlacementQueue {
             let uid = Uid::of(&entry.uid);
             let request = self.requests.get(&uid);
             entry.is_expected = match request {
-                Some(request) => request.is_undecided() && request.round > round,
+                Some(request) => request.is_expected() && request.round > round,
                 None => !self.without_request.contains(&uid) && entry.is_new(now),
             };
             entry.is_refused || !request.is_some_and(Request::is_requested)

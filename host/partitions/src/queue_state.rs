@@ -45,7 +45,7 @@ struct State {
 impl QueueState {
     /// The requests for a V-IPU controller.
     pub(super) fn requests(&self) -> MappedMutexGuard<'_, PlacementQueue> {
-        MutexGuard::map(self.state(), |state| &mut state.requests)
+        MutexGuard::map(self.state.lock(), |state| &mut state.requests)
     }
 
     /// Returns the decision for a partition that needs a controller. Without one, the partition is reconciled again
@@ -103,7 +103,7 @@ impl QueueState {
 
     /// Notes that the partition with this UID was created.
     pub(super) fn served(&self, uid: &str) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.refused.remove(uid).is_some() {
             state.entries = None;
         }
@@ -111,14 +111,14 @@ impl QueueState {
 
     /// Drops the partition with this UID. Returns whether IPUs became free.
     pub(super) fn forget(&self, uid: &str) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.refused.remove(uid);
         state.requests.forget(Uid::of(uid))
     }
 
     /// The waiting requests, in order, as they were a moment ago.
     pub(super) fn entries(&self, watched: &Watched, now: Timestamp) -> Arc<[QueueEntry]> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some((read, entries)) = &state.entries
             && read.elapsed() < AGE
         {
@@ -133,12 +133,12 @@ impl QueueState {
 
     /// Marks the waiting requests that are stalled or were refused, which their objects do not show.
     pub(super) fn update(&self, entries: &mut Vec<QueueEntry>) {
-        self.state().update(entries);
+        self.state.lock().update(entries);
     }
 
     /// The partitions on a drained controller. Each of them reads all others again and again.
     pub(super) fn on_drained(&self, watched: &Watched, controller: &str) -> Arc<[IPUPartition]> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if let Some((read, name, found)) = &state.drained
             && read.elapsed() < AGE
             && **name == *controller
@@ -149,11 +149,6 @@ impl QueueState {
         let found: Arc<[_]> = watched.read(|cache| cache.some(is_there)).into();
         state.drained = Some((Instant::now(), controller.into(), found.clone()));
         found
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Each change is complete before the next one begins.
-        self.state.lock()
     }
 }
 

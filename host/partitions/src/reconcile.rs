@@ -7,7 +7,8 @@ use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::uid::Uid;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
-use ipu_runtime::work_queue::{self, ReconcileError, measured};
+use ipu_runtime::work_queue::{self, ReconcileError, Slot, measured};
+use ipu_text::explain;
 use kube::ResourceExt;
 use tracing::{Instrument, Span};
 
@@ -52,12 +53,20 @@ impl work_queue::StepError for StepError {
 
 /// Reconciles one IPUPartition. Returns the requeue delay; `None` waits for the next event. Each log line names the
 /// IPUPartition and its job.
-pub(super) async fn reconcile(name: Arc<str>, context: Arc<Context>) -> Option<Duration> {
+pub(super) async fn reconcile(
+    name: Arc<str>,
+    mut slot: Slot,
+    context: Arc<Context>,
+) -> Option<Duration> {
     let object = context.watched.read(|cache| cache.get(&name))?;
     let owner = object.0.as_ref().map(|partition| &partition.spec.owner);
     let span = span(&name, owner.ok());
     // Without a time limit: a V-IPU controller takes minutes for a large partition.
-    let advancing = measured(&context.reconciles, None, advance(&object, &context));
+    let advancing = measured(
+        &context.reconciles,
+        None,
+        advance(&object, &mut slot, &context),
+    );
     let outcome = advancing.instrument(span).await;
     outcome.unwrap_or_else(|error| after_error(&object, &error, &context))
 }
@@ -72,7 +81,11 @@ pub(super) fn span(name: &str, owner: Option<&PartitionOwner>) -> Span {
     span
 }
 
-async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>, StepError> {
+async fn advance(
+    object: &Guarded,
+    slot: &mut Slot,
+    context: &Context,
+) -> Result<Option<Duration>, StepError> {
     let mut partition = match &object.0 {
         Ok(partition) => partition.clone(),
         Err(invalid) => {
@@ -104,7 +117,8 @@ async fn advance(object: &Guarded, context: &Context) -> Result<Option<Duration>
             steps.next(&partition, &context.settings, &renamed, clock::now())?
         };
         tracing::trace!(partition = %partition.name_any(), ?step);
-        match execute::execute(context, &partition, step, steps.has_worked()).await? {
+        let has_written = steps.has_worked();
+        match execute::execute(context, (&partition, has_written), step, slot).await? {
             Outcome::Observed(observation) => {
                 let status = partition.status.as_ref();
                 shown = status.and_then(|status| context.pool.shown(status, &observation));
@@ -169,15 +183,8 @@ fn after_error(
             let idle_rounds = context
                 .history
                 .count_idle(&object.uid().unwrap_or_default(), false);
-            tracing::warn!(partition = name, error = chain(error), "trying again");
+            tracing::warn!(partition = name, error = explain(error), "trying again");
             requeue::delay(Requeue::Blocked, idle_rounds)
         }
     }
-}
-
-/// An error with all its causes, in one line.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    let texts: Vec<String> = causes.map(ToString::to_string).collect();
-    texts.join(": ")
 }

@@ -14,6 +14,7 @@ use futures::future::join_all;
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
 use ipu_runtime::panics;
+use ipu_text::explain;
 use kube::Client;
 use kube::core::DeserializeGuard;
 use tokio::task::coop;
@@ -24,7 +25,6 @@ use super::context::Context;
 use super::controller_pool::ControllerPool;
 use super::orphans::{self, Suspects};
 use super::pod_users::ListPodsError;
-use super::reconcile::chain;
 use super::watched::Watched;
 use course::Course;
 use executor::Executor;
@@ -83,7 +83,7 @@ pub async fn run(context: Arc<Context>, times: Times, stop: CancellationToken) {
                 report(&swept.errors);
                 suspects = swept.suspects;
             }
-            Err(error) => tracing::error!(error = chain(&error), "the sweep was not complete"),
+            Err(error) => tracing::error!(error = explain(&error), "the sweep was not complete"),
         }
         let pause = if suspects.is_empty() {
             times.period
@@ -123,7 +123,7 @@ struct Swept {
 
 fn report(errors: &[SweepError]) {
     let first = errors.iter().take(ERRORS_LOGGED);
-    let first: Vec<String> = first.map(|error| chain(error)).collect();
+    let first: Vec<String> = first.map(|error| explain(error)).collect();
     if !first.is_empty() {
         let count = errors.len();
         tracing::warn!(count, ?first, "the sweep was not complete");
@@ -159,16 +159,20 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     orphans
         .due
         .sort_by_key(|one| orphans.suspects.get(one).copied());
-    let mut course = Course::new(ownerless, orphans.due);
+    let courses = Course::concurrent(ownerless, orphans.due);
     let executor = Executor {
         client: &context.client,
+        pod_users: &context.pod_users,
         pool: &context.pool,
         leadership: &context.leadership,
         released: &context.released,
     };
-    executor.run(&found, &mut course).await;
-    for unanswered in course.take_unanswered() {
-        orphans.suspects.insert(unanswered, first.elapsed());
+    let mut errors = Vec::new();
+    for mut course in executor.run_all(&found, courses).await {
+        for unanswered in course.take_unanswered() {
+            orphans.suspects.insert(unanswered, first.elapsed());
+        }
+        errors.extend(course.into_errors());
     }
     let seconds = began.elapsed().as_secs_f64();
     if suspects == 0 {
@@ -178,7 +182,7 @@ async fn sweep(context: &Context, suspects: Suspects, grace: Duration, first: In
     }
     Swept {
         suspects: orphans.suspects,
-        errors: course.into_errors(),
+        errors,
     }
 }
 

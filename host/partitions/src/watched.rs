@@ -1,5 +1,5 @@
-//! The one watch of IPUPartitions in a process: for REST and the summary in every replica, and for the reconciler in the
-//! leader.
+//! The one watch of IPUPartitions in a process: for REST and the summary in every replica, and for the reconciler in
+//! the leader.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -17,7 +17,7 @@ use ipu_runtime::wait;
 use jiff::Timestamp;
 use kube::runtime::watcher;
 use kube::{Client, ResourceExt};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -52,8 +52,8 @@ pub struct PartitionWatch {
     scope: Scope,
 }
 
-/// The IPUPartitions of owners that a release serves, empty until the watch is followed. Those of other owners are stored
-/// only with their allocations. All of them count in `namespaces`.
+/// The IPUPartitions of owners that a release serves, empty until the watch is followed. Those of other owners are
+/// stored only with their allocations. All of them count in `namespaces`.
 pub fn watched(namespaces: Namespaces, scope: Scope) -> (Watched, PartitionWatch) {
     let changes = broadcast::Sender::new(BEHIND);
     let (set_listed, listed) = watch::channel(false);
@@ -95,7 +95,7 @@ impl Watched {
 
     /// Reads all of them at one moment. This blocks the watch, so it has to be short.
     pub fn read<T>(&self, visit: impl FnOnce(&mut Cache) -> T) -> T {
-        visit(&mut lock(&self.cache))
+        visit(&mut self.cache.lock())
     }
 
     /// The waiting requests at `now`, in order, a second old at most: for readers that decide nothing.
@@ -152,7 +152,7 @@ impl Watched {
             let changed = match changes.recv().await {
                 Ok(Change::Of(name)) => vec![name],
                 Ok(Change::All) | Err(broadcast::error::RecvError::Lagged(_)) => {
-                    lock(&cache).names()
+                    cache.lock().names()
                 }
                 Err(broadcast::error::RecvError::Closed) => return None,
             };
@@ -160,11 +160,6 @@ impl Watched {
         });
         first.chain(later.flatten())
     }
-}
-
-fn lock(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
-    // Each change is complete before the next one begins.
-    cache.lock()
 }
 
 impl PartitionWatch {
@@ -179,7 +174,7 @@ impl PartitionWatch {
     pub fn apply_event(&self, event: watcher::Event<Guarded>) {
         self.namespaces.apply_event(&event);
         let (change, released) = {
-            let mut cache = lock(&self.cache);
+            let mut cache = self.cache.lock();
             let change = match of_other(&event, &self.scope) {
                 Some(partition) => {
                     cache.apply_other(partition);
@@ -204,8 +199,8 @@ impl PartitionWatch {
     }
 }
 
-/// The object of an event, if another release serves its owner. The owner of an unreadable object is unknown: every release
-/// reports it, until it is known to belong to another one.
+/// The object of an event, if another release serves its owner. The owner of an unreadable object is unknown: every
+/// release reports it, until it is known to belong to another one.
 fn of_other<'a>(event: &'a watcher::Event<Guarded>, scope: &Scope) -> Option<&'a IPUPartition> {
     let (watcher::Event::InitApply(object) | watcher::Event::Apply(object)) = event else {
         return None;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use ipu_api::ipupolicy::{CallCounts, ShadowCounts};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::report::Counts;
 use super::rollout::SAMPLES;
@@ -41,7 +41,7 @@ pub enum Comparison {
 impl CallStats {
     /// Records an enforced call. `is_trusted`: it counts for a rollback. A call that anyone can cause does not.
     pub fn record_call(&self, failed: bool, is_trusted: bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if failed {
             state.calls.failed += 1;
         } else {
@@ -57,7 +57,7 @@ impl CallStats {
 
     /// Records a comparison.
     pub fn record_comparison(&self, comparison: Comparison) {
-        let shadow = &mut self.state().shadow;
+        let shadow = &mut self.state.lock().shadow;
         match comparison {
             Comparison::Equal => shadow.equal += 1,
             Comparison::Failed => shadow.failed += 1,
@@ -73,7 +73,7 @@ impl CallStats {
 
     /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
-        let state = self.state();
+        let state = self.state.lock();
         let failed = state.recent.iter().filter(|failed| **failed).count();
         let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
         Counts {
@@ -84,11 +84,6 @@ impl CallStats {
             },
             shadow: state.shadow.clone(),
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        // Every change of a count is complete by itself.
-        self.state.lock()
     }
 }
 

@@ -17,7 +17,7 @@ use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, ObjectRef, Store};
 use kube::runtime::watcher::{Config, Event};
 use kube::{Client, ResourceExt};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use self::counter::{Reservation, UsageCounter};
@@ -50,33 +50,38 @@ impl Namespaces {
     pub fn context(&self, namespace: &str, excluded: &str) -> NamespaceContext {
         NamespaceContext {
             labels: self.labels(namespace),
-            usage: self.usage().of(namespace, excluded),
+            usage: self.usage.lock().of(namespace, excluded),
         }
     }
 
     /// Returns the usage of the other namespaces.
     pub fn others(&self, namespace: &str) -> BTreeMap<String, Usage> {
-        self.usage().others(namespace)
+        self.usage.lock().others(namespace)
     }
 
     /// Returns the usage of every namespace that has or requests IPUs.
     pub fn usages(&self) -> Vec<(String, Usage)> {
-        self.usage().all()
+        self.usage.lock().all()
     }
 
     /// Counts a partition as placed.
     pub fn reserve(&self, reservation: Reservation) {
-        self.usage().reserve(reservation);
+        self.usage.lock().reserve(reservation);
     }
 
     /// Releases the reservation of the IPUPartition with this UID.
     pub fn release(&self, uid: &str) {
-        self.usage().release(uid);
+        self.usage.lock().release(uid);
+    }
+
+    /// Releases all reservations: those of a former leadership of this replica may never get a result.
+    pub fn release_all(&self) {
+        self.usage.lock().release_all();
     }
 
     /// Applies an event of a watch of all IPUPartitions.
     pub fn apply_event(&self, event: &Event<DeserializeGuard<IPUPartition>>) {
-        self.usage().apply_event(event);
+        self.usage.lock().apply_event(event);
     }
 
     /// Counts the IPUPartitions until `stop`, in a process without another watch of them.
@@ -93,16 +98,11 @@ impl Namespaces {
             .then_some(found)?
             .map(|namespace| namespace.labels().clone())
     }
-
-    fn usage(&self) -> MutexGuard<'_, UsageCounter> {
-        // Every change of it is complete before the next one begins.
-        self.usage.lock()
-    }
 }
 
 impl NamespaceWatch {
-    /// Follows the labels of all namespaces until `stop`. Without permission for it the labels stay unknown, which policies
-    /// can see.
+    /// Follows the labels of all namespaces until `stop`. Without permission for it the labels stay unknown, which
+    /// policies can see.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
         label_watch::follow(client, self.writer, stop).await;
     }

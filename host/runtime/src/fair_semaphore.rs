@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::oneshot::{self, Sender};
 
 /// The client that requests a permit. `None`: the operator itself.
@@ -39,17 +39,13 @@ impl FairSemaphore {
     /// Waits for a permit.
     pub async fn acquire(&self, asker: Asker) -> FairPermit {
         loop {
-            let Some(given) = self.state().take(asker) else {
+            let Some(given) = self.0.lock().take(asker) else {
                 return FairPermit(self.clone());
             };
             if let Ok(permit) = given.await {
                 return permit;
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock()
     }
 }
 
@@ -90,7 +86,7 @@ impl State {
 
 impl Drop for FairPermit {
     fn drop(&mut self) {
-        let next = self.0.state().next();
+        let next = self.0.0.lock().next();
         if let Some(next) = next {
             // A request that has just been cancelled drops the permit, which passes it on.
             let _ = next.send(Self(self.0.clone()));
@@ -130,7 +126,7 @@ mod tests {
             order.push(asker);
             drop(permit);
         }
-        assert_eq!(semaphore.state().free, permits);
+        assert_eq!(semaphore.0.lock().free, permits);
         order
     }
 
@@ -153,21 +149,21 @@ mod tests {
             assert!(take(address(1)).is_none());
         }
         assert_eq!(
-            semaphore.state().waiting[0].1.len(),
+            semaphore.0.lock().waiting[0].1.len(),
             1,
             "the others gave up"
         );
         drop(first);
-        assert_eq!(semaphore.state().free, 1);
+        assert_eq!(semaphore.0.lock().free, 1);
         let again = take(address(2)).unwrap();
         assert!(take(address(2)).is_none());
         // Granted, and never received.
         let mut waiting = Box::pin(semaphore.acquire(address(3)));
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(again);
-        assert_eq!(semaphore.state().free, 0);
+        assert_eq!(semaphore.0.lock().free, 0);
         drop(waiting);
         drop(second);
-        assert_eq!(semaphore.state().free, 2);
+        assert_eq!(semaphore.0.lock().free, 2);
     }
 }

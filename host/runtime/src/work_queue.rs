@@ -3,6 +3,7 @@
 mod guarded;
 pub mod metrics;
 mod queue;
+mod slot;
 
 use std::hash::Hash;
 use std::panic::resume_unwind;
@@ -15,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::guarded::{ReconcileError, StepError, guarded, measured};
 use self::queue::Queue;
+pub use self::slot::Slot;
+use self::slot::Slots;
 use crate::work_queue::metrics::Reconciles;
 
 /// Time of the next reconcile of an object, if no event triggers it before.
@@ -41,7 +44,7 @@ impl From<Option<Duration>> for Requeue {
 
 /// The settings of a queue.
 pub struct Limits<'a> {
-    /// Maximum number of concurrent reconciles.
+    /// Maximum number of concurrent reconciles, without those that wait outside their [`Slot`].
     pub concurrency: usize,
     /// Metrics of the queue and its reconciles.
     pub reconciles: &'a Reconciles,
@@ -59,7 +62,7 @@ pub struct Limits<'a> {
 pub async fn run<K, R>(
     keys: impl Stream<Item = K>,
     ready: impl Future<Output = ()>,
-    reconcile: impl Fn(K) -> R,
+    reconcile: impl Fn(K, Slot) -> R,
     limits: Limits<'_>,
 ) where
     K: Clone + Ord + Hash + Send + 'static,
@@ -73,25 +76,30 @@ pub async fn run<K, R>(
     let depth = reconciles.queue_depth();
     let (mut keys, mut ready) = (pin!(keys), pin!(ready.fuse()));
     let (mut queue, mut running) = (Queue::default(), JoinSet::new());
-    let mut free = 0;
+    let (slots, mut is_open) = (Slots::closed(), false);
+    let mut slot = None;
     while !stop.is_cancelled() {
-        while running.len() < free
-            && let Some(key) = queue.get(Instant::now())
-        {
-            let work = reconcile(K::clone(&key));
+        while let Some(free) = slot.take().or_else(|| slots.try_get()) {
+            let Some(key) = queue.get(Instant::now()) else {
+                break;
+            };
+            let work = reconcile(K::clone(&key), free);
             running.spawn(async move { (key, work.await.into()) });
         }
         depth.set(queue.pending());
-        let due = queue.next_due().filter(|_| running.len() < free);
+        let due = queue.next_due();
         tokio::select! {
             () = stop.cancelled() => break,
-            () = &mut ready, if free == 0 => free = concurrency,
+            () = &mut ready, if !is_open => {
+                is_open = true;
+                slots.open(concurrency);
+            }
             Some(key) = keys.next() => queue.add_at(key, Instant::now()),
             Some(ended) = running.join_next() => {
                 let (key, requeue) = ended.unwrap_or_else(|error| resume_panic(error));
                 queue.done(key, requeue, Instant::now());
             }
-            () = sleep_until(due) => {}
+            free = once_due(due, &slots) => slot = Some(free),
         }
     }
     while let Some(ended) = running.join_next().await {
@@ -99,11 +107,13 @@ pub async fn run<K, R>(
     }
 }
 
-async fn sleep_until(due: Option<Instant>) {
+/// Returns a slot once a key is due and a slot is free.
+async fn once_due(due: Option<Instant>, slots: &Slots) -> Slot {
     match due {
         Some(due) => tokio::time::sleep_until(due.into()).await,
         None => std::future::pending().await,
     }
+    slots.get().await
 }
 
 fn resume_panic(error: JoinError) -> ! {
@@ -114,10 +124,11 @@ fn resume_panic(error: JoinError) -> ! {
 mod tests {
     use std::collections::BTreeMap;
     use std::future;
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::sync::{Arc, Mutex};
 
     use futures::channel::mpsc;
-    use tokio::sync::Notify;
+    use tokio::sync::{Notify, Semaphore};
 
     use super::*;
 
@@ -170,7 +181,7 @@ mod tests {
             reconciles: &Reconciles::default(),
             stop,
         };
-        let reconcile = |name| Arc::clone(&seen).reconcile(name, pause);
+        let reconcile = |name, _slot| Arc::clone(&seen).reconcile(name, pause);
         run(asked, ready, reconcile, limits).await;
     }
 
@@ -231,6 +242,63 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(seen.count(), 2, "the third one waited");
+    }
+
+    #[tokio::test]
+    async fn a_reconcile_that_waits_outside_leaves_its_slot_to_others() {
+        let (names, asked) = mpsc::unbounded::<&str>();
+        let (begun, mut seen) = mpsc::unbounded();
+        let (answer, stop) = (Arc::new(Semaphore::new(0)), CancellationToken::new());
+        let inside = Arc::new(AtomicUsize::new(0));
+        let reconcile = |name: &'static str, mut slot: Slot| {
+            let (begun, answer, inside) = (begun.clone(), answer.clone(), inside.clone());
+            async move {
+                begun.unbounded_send(name).unwrap();
+                if name.starts_with("slow") {
+                    drop(slot.outside(answer.acquire()).await.unwrap());
+                }
+                let others = inside.fetch_add(1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                inside.fetch_sub(1, Ordering::SeqCst);
+                assert!(others < 2, "{others} others occupy slots");
+                begun.unbounded_send(name).unwrap();
+                None
+            }
+        };
+        let limits = Limits {
+            concurrency: 2,
+            reconciles: &Reconciles::default(),
+            stop: stop.clone(),
+        };
+        let queue = run(asked, future::ready(()), reconcile, limits);
+        let test = async {
+            for name in ["slow a", "slow b", "slow c"] {
+                names.unbounded_send(name).unwrap();
+                assert_eq!(seen.next().await, Some(name));
+            }
+            for name in ["d", "e"] {
+                names.unbounded_send(name).unwrap();
+                for _ in 0..2 {
+                    assert_eq!(seen.next().await, Some(name));
+                }
+            }
+            // One that waits is not begun again.
+            names.unbounded_send("slow a").unwrap();
+            names.unbounded_send("f").unwrap();
+            assert_eq!(seen.next().await, Some("f"));
+            assert_eq!(seen.next().await, Some("f"));
+            stop.cancel();
+            answer.add_permits(1);
+        };
+        tokio::join!(queue, test);
+        seen.close();
+        let mut ended: Vec<&str> = seen.collect().await;
+        ended.sort_unstable();
+        assert_eq!(
+            ended,
+            ["slow a", "slow b", "slow c"],
+            "they come to their end"
+        );
     }
 
     #[tokio::test]

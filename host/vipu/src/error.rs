@@ -102,6 +102,9 @@ pub enum VipuError {
         /// Name of the missing part.
         missing: &'static str,
     },
+    /// A read of the controller has not ended yet, and the caller does not wait for it. Retry later.
+    #[error("it has not answered yet")]
+    NotAnswered,
 }
 
 impl VipuError {
@@ -126,7 +129,7 @@ impl VipuError {
     /// Whether the controller cannot be reached, or did not answer the call in time. The next call may take as long.
     pub fn is_unanswered(&self) -> bool {
         match self {
-            VipuError::Unreachable(_) => true,
+            VipuError::Unreachable(_) | VipuError::NotAnswered => true,
             VipuError::OutcomeUnknown { source, .. } => {
                 source.source().is_some() || source.code() == Code::DeadlineExceeded
             }
@@ -187,7 +190,8 @@ impl VipuError {
             | VipuError::Denied { .. }
             | VipuError::OtherAccount
             | VipuError::OtherPartition { .. }
-            | VipuError::Incomplete { .. } => return self.to_string(),
+            | VipuError::Incomplete { .. }
+            | VipuError::NotAnswered => return self.to_string(),
         };
         format!("{self}: {cause}")
     }

@@ -1,33 +1,28 @@
 //! Caches the number of IPUs and of free IPUs of each controller.
 //!
-//! Guarantees: concurrent callers for one controller share one read. An answer is not older than its caller allows, nor
-//! than the last call of `forget`. It includes the partitions of later calls of `took`. A controller that does not
-//! answer is not called again for a while, and the error is cached.
+//! Guarantees: callers for one controller share one read at a time, which ends even without them. An answer of `all`
+//! and `of` is not older than its caller allows, nor than the last call of `forget` before. Every answer includes the
+//! partitions of later calls of `took`. A controller that does not answer is not called again for a while, and the
+//! error is cached. No controller delays a caller of `all_soon` or `of_soon` for long.
+
+mod cache;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ipu_api::ipupartition::ControllerRef;
 use ipu_api::uid::Uid;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 use super::error::VipuError;
 use super::model::Inventory;
 use super::registry::{Known, Registry};
-
-/// Time without calls to a controller that did not answer.
-const FAILURE_AGE: Duration = Duration::from_secs(10);
-
-/// Age up to which the version of an answering controller is valid.
-const VERSION_AGE: Duration = Duration::from_mins(10);
+use cache::{Answer, ControllerCache};
 
 /// Time for which an inventory waits for the concurrent read of the version.
 const VERSION_WAIT: Duration = Duration::from_secs(2);
-
-/// Time for which the agreement of a controller to remove a partition is kept. The controller lists the partition for a
-/// while, and then the IPUPartition takes a moment to reflect the removal.
-const REMOVED_AGE: Duration = Duration::from_mins(10);
 
 /// Cached state of one controller.
 #[derive(Clone, Debug)]
@@ -49,11 +44,7 @@ pub struct Requested {
 
 impl Drop for Requested {
     fn drop(&mut self) {
-        let mut changes = self.cache.changes();
-        let index = changes.requested.iter().position(|(id, _)| *id == self.id);
-        if let Some(index) = index {
-            changes.requested.swap_remove(index);
-        }
+        self.cache.state().end_request(self.id);
     }
 }
 
@@ -62,41 +53,7 @@ impl Drop for Requested {
 pub struct Inventories {
     registry: Arc<Registry>,
     caches: Mutex<HashMap<String, Arc<ControllerCache>>>,
-}
-
-/// The last read of one controller, and the changes since.
-#[derive(Debug, Default)]
-struct ControllerCache {
-    last: tokio::sync::Mutex<Option<Reading>>,
-    version: Mutex<Version>,
-    changes: Mutex<Changes>,
-}
-
-/// Changes on a controller since the read.
-#[derive(Debug, Default)]
-struct Changes {
-    /// Time of the last change with an unknown effect.
-    unknown: Option<Instant>,
-    /// Partitions that are being requested, each with its number of IPUs. The controller may list them or not.
-    requested: Vec<(Uid, u32)>,
-    /// Created partitions, each with its time and its number of IPUs.
-    taken: Vec<(Instant, Uid, u32)>,
-    /// Partitions that the controller has agreed to remove, each with its time.
-    removed: Vec<(Instant, Uid)>,
-}
-
-/// The version of a server, and the time of its last read.
-#[derive(Debug, Default)]
-struct Version {
-    read_at: Option<Instant>,
-    reported: Option<String>,
-}
-
-#[derive(Clone, Debug)]
-struct Reading {
-    began: Instant,
-    ended: Instant,
-    inventory: Result<Inventory, Arc<VipuError>>,
+    late_answers: Arc<Notify>,
 }
 
 impl Inventories {
@@ -105,167 +62,125 @@ impl Inventories {
         Inventories {
             registry,
             caches: Mutex::default(),
+            late_answers: Arc::default(),
         }
     }
 
-    /// Every listed controller in order, each not older than `max_age`. It takes as long as the slowest controller.
+    /// Every listed controller in order, each read at most `max_age` ago. It takes as long as the slowest controller.
     pub async fn all(&self, max_age: Duration) -> Vec<Report> {
-        let known = self.registry.known();
-        self.forget_unlisted(&known);
+        let known = self.listed();
         let reports = known.entries.iter().map(|entry| self.of(entry, max_age));
         futures::future::join_all(reports).await
     }
 
-    /// One controller, not older than `max_age`.
+    /// The same, but it takes half a second at most. A controller that has not answered by then has its last reading,
+    /// or is unreachable if that is older than half a minute. Its later answer ends `late_answer`.
+    pub async fn all_soon(&self, max_age: Duration) -> Vec<Report> {
+        let known = self.listed();
+        let entries = known.entries.iter();
+        let reports = entries.map(|entry| self.of_soon(entry, max_age));
+        futures::future::join_all(reports).await
+    }
+
+    /// One controller, read at most `max_age` ago.
     pub async fn of(&self, controller: &ControllerRef, max_age: Duration) -> Report {
         let cache = self.cache_of(&controller.name);
-        let called = Instant::now();
-        let mut last = cache.last.lock().await;
-        let held = last
-            .as_ref()
-            .filter(|reading| cache.is_fresh(reading, max_age, called));
-        let reading = if let Some(reading) = held {
-            reading.clone()
-        } else {
-            let was_lost = last.as_ref().is_none_or(|last| last.inventory.is_err());
-            let reading = self.read(controller, &cache, was_lost).await;
-            last.insert(reading).clone()
-        };
-        Report {
-            controller: controller.clone(),
-            inventory: reading
-                .inventory
-                .clone()
-                .map(|read| cache.changes().since(reading.began, read)),
-            version: cache.version().reported.clone(),
-        }
+        let read = || self.read(controller, &cache);
+        let answer = cache.fresh(max_age, read).await;
+        report(controller, &cache, answer)
+    }
+
+    /// The same, as with `all_soon`.
+    pub async fn of_soon(&self, controller: &ControllerRef, max_age: Duration) -> Report {
+        let cache = self.cache_of(&controller.name);
+        let read = || self.read(controller, &cache);
+        let answer = cache.soon(max_age, read).await;
+        report(controller, &cache, answer)
+    }
+
+    /// Waits until a controller answers for which a caller of `all_soon` or `of_soon` did not wait.
+    pub async fn late_answer(&self) {
+        self.late_answers.notified().await;
     }
 
     /// Records that partition `id` with this number of IPUs was just created on this controller. Reading the list after
     /// each creation would take longer with each partition.
     pub fn took(&self, controller: &str, id: &str, ipus: u32) {
         let cache = self.cache_of(controller);
-        let taken = (Instant::now(), Uid::of(id), ipus);
-        cache.changes().taken.push(taken);
+        cache.state().add_taken(Uid::of(id), ipus);
     }
 
-    /// Counts a partition of so many IPUs on this controller until the result is dropped: the request is under way, and the
-    /// controller lists the partition at some time before it answers.
+    /// Counts a partition of so many IPUs on this controller until the result is dropped: the request is under way, and
+    /// the controller lists the partition at some time before it answers.
     pub fn requests(&self, controller: &str, id: &str, ipus: u32) -> Requested {
         let (cache, id) = (self.cache_of(controller), Uid::of(id));
-        cache.changes().requested.push((id, ipus));
+        cache.state().begin_request(id, ipus);
         Requested { cache, id }
     }
 
     /// Records that this controller has agreed to remove partition `id`, which no Pod uses.
     pub fn removed(&self, controller: &str, id: &str) {
-        let cache = self.cache_of(controller);
-        let mut changes = cache.changes();
-        changes
-            .removed
-            .retain(|(when, _)| when.elapsed() < REMOVED_AGE);
-        changes.removed.push((Instant::now(), Uid::of(id)));
-        changes.unknown = Some(Instant::now());
+        self.cache_of(controller).state().add_removed(Uid::of(id));
     }
 
     /// Records a removal or a request on this controller with an unknown effect, so that the cached inventory is stale.
     pub fn forget(&self, controller: &str) {
-        self.cache_of(controller).changes().unknown = Some(Instant::now());
+        self.cache_of(controller).state().forget();
     }
 
-    /// Reads the inventory of a controller, and its version if that is due. A controller that was unreachable may have
-    /// another version afterwards.
-    async fn read(
+    /// Reads the inventory of a controller, and its version if that is due.
+    fn read(
         &self,
         controller: &ControllerRef,
-        cache: &ControllerCache,
-        was_lost: bool,
-    ) -> Reading {
-        let began = Instant::now();
-        let inventory = match self.registry.client(controller) {
-            Ok(client) if was_lost || cache.version().is_old() => {
-                let version = tokio::time::timeout(VERSION_WAIT, client.version());
-                let (inventory, version) = futures::join!(client.inventory(), version);
-                // A server without this call, or without an answer to it, stays usable.
-                let reported = version.ok().and_then(Result::ok);
-                let reported = reported.filter(|version| !version.is_empty());
-                cache.learn_version(&controller.name, reported);
-                inventory
+        cache: &Arc<ControllerCache>,
+    ) -> impl Future<Output = Result<Inventory, VipuError>> + Send + use<> {
+        let (registry, cache) = (self.registry.clone(), cache.clone());
+        let controller = controller.clone();
+        async move {
+            let is_version_due = cache.version().is_due();
+            let inventory = match registry.client(&controller) {
+                Ok(client) if is_version_due => {
+                    let version = tokio::time::timeout(VERSION_WAIT, client.version());
+                    let (inventory, version) = futures::join!(client.inventory(), version);
+                    // A server without this call, or without an answer to it, stays usable.
+                    let reported = version.ok().and_then(Result::ok);
+                    let reported = reported.filter(|version| !version.is_empty());
+                    cache.version().learn(&controller.name, reported);
+                    inventory
+                }
+                Ok(client) => client.inventory().await,
+                Err(error) => Err(error),
+            };
+            if inventory.is_err() {
+                cache.version().expire();
             }
-            Ok(client) => client.inventory().await,
-            Err(error) => Err(error),
-        };
-        Reading {
-            began,
-            ended: Instant::now(),
-            inventory: inventory.map_err(Arc::new),
+            inventory
         }
     }
 
-    /// Drops the inventories of controllers that have left the list.
-    fn forget_unlisted(&self, known: &Known) {
+    /// The listed controllers. The caches of others are dropped.
+    fn listed(&self) -> Arc<Known> {
+        let known = self.registry.known();
         let mut caches = self.caches.lock();
         if caches.len() > known.entries.len() {
             let listed: HashSet<_> = known.entries.iter().map(|entry| &entry.name).collect();
             caches.retain(|name, _| listed.contains(name));
         }
+        known
     }
 
     fn cache_of(&self, controller: &str) -> Arc<ControllerCache> {
+        let new = || Arc::new(ControllerCache::new(self.late_answers.clone()));
         let mut caches = self.caches.lock();
-        caches.entry(controller.to_owned()).or_default().clone()
+        let cache = caches.entry(controller.to_owned()).or_insert_with(new);
+        cache.clone()
     }
 }
 
-impl ControllerCache {
-    /// Whether `reading` is fresh enough for a caller with `max_age`. A read that began after the caller's request is
-    /// always fresh enough: otherwise every caller of a slow controller would read it again, one after the other.
-    fn is_fresh(&self, reading: &Reading, max_age: Duration, called: Instant) -> bool {
-        if reading.inventory.is_err() {
-            return reading.ended.elapsed() < FAILURE_AGE;
-        }
-        let is_recent = reading.began >= called || reading.began.elapsed() < max_age;
-        let unknown = self.changes().unknown;
-        is_recent && unknown.is_none_or(|changed| reading.began > changed)
-    }
-
-    /// Stores the version that a server reported, and logs a new one. A server that reports none keeps its last
-    /// version.
-    fn learn_version(&self, controller: &str, reported: Option<String>) {
-        let mut version = self.version();
-        version.read_at = Some(Instant::now());
-        if reported.is_some() && reported != version.reported {
-            tracing::info!(controller, version = ?reported, before = ?version.reported, "V-IPU server");
-            version.reported = reported;
-        }
-    }
-
-    fn version(&self) -> MutexGuard<'_, Version> {
-        self.version.lock()
-    }
-
-    fn changes(&self) -> MutexGuard<'_, Changes> {
-        self.changes.lock()
-    }
-}
-
-impl Changes {
-    /// The inventory of a read, with the changes since then. Changes before the read are dropped, because no earlier
-    /// read is used again.
-    fn since(&mut self, reading: Instant, read: Inventory) -> Inventory {
-        self.taken.retain(|(when, ..)| *when >= reading);
-        let taken = self.taken.iter().map(|(_, id, ipus)| (id, ipus));
-        let requested = self.requested.iter().map(|(id, ipus)| (id, ipus));
-        let taken = taken.chain(requested);
-        let read = taken.fold(read, |read, (id, ipus)| read.with(*id, *ipus));
-        let removed = self.removed.iter();
-        removed.fold(read, |read, (_, id)| read.without(*id))
-    }
-}
-
-impl Version {
-    fn is_old(&self) -> bool {
-        self.read_at
-            .is_none_or(|read_at| read_at.elapsed() >= VERSION_AGE)
+fn report(controller: &ControllerRef, cache: &ControllerCache, answer: Answer) -> Report {
+    Report {
+        controller: controller.clone(),
+        inventory: answer,
+        version: cache.version().reported(),
     }
 }

@@ -5,7 +5,7 @@ use ipu_policies::source::cache_dir::CACHE_LIMIT;
 
 /// Size of the volume in bytes, as in the chart's template.
 fn volume() -> u64 {
-    let template = include_str!("../../../charts/ipu-operator/templates/_helpers.tpl");
+    let template = include_str!("../../../charts/ipu-operator/templates/_pods.tpl");
     let limits: Vec<_> = template
         .lines()
         .filter_map(|line| line.trim().strip_prefix("sizeLimit: "))

@@ -125,16 +125,38 @@ async fn a_cancelled_reader_does_not_affect_the_others() {
     let pod1 = pod1().await;
     let (registry, inventories) = listing(&[&pod1]).await;
     let entry = registry.known().entries[0].clone();
-    let slow = pod1.server.order(Order {
-        slow_ms: Some(60_000),
+    pod1.server.order(Order {
+        slow_ms: Some(1_000),
         ..Order::default()
     });
     let impatient = inventories.of(&entry, LONG);
     tokio::time::timeout(Duration::from_millis(50), impatient)
         .await
         .unwrap_err();
-    pod1.server.with(|world, _| world.orders.cancel(slow));
     assert_eq!(free(&inventories.all(LONG).await), [Some(16)]);
+    assert_eq!(reads(&pod1), 1, "the read goes on without its first caller");
+}
+
+#[tokio::test]
+async fn placement_does_not_wait_for_a_slow_controller_and_sees_its_late_answer() {
+    let (pod1, pod2) = (pod1().await, pod1().await);
+    let (registry, _) = listing(&[&pod1, &pod2]).await;
+    let pool = ControllerPool::new(registry, node_labels().0, no_partitions());
+    pod2.server.order(Order {
+        slow_ms: Some(5_000),
+        ..Order::default()
+    });
+    let last = async || pool.candidates_soon().await.open.pop().unwrap();
+    let unreachable = last().await.unreachable;
+    assert_eq!(unreachable.as_deref(), Some("it has not answered yet"));
+    // On a busy machine, the other controller may be late too.
+    let answered = async {
+        while last().await.total_ipus == 0 {
+            pool.late_answer().await;
+        }
+    };
+    let limit = Duration::from_secs(30);
+    tokio::time::timeout(limit, answered).await.unwrap();
 }
 
 fn version_reads(simulator: &Simulator) -> usize {

@@ -4,7 +4,6 @@ use std::fmt::Write as _;
 
 use ipu_api::ipujob_status::{JobCondition, JobState};
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Obstacle, StatusInput};
 use crate::facts::partition::PartitionState;
@@ -28,7 +27,7 @@ const REASONS_MAX: usize = 5;
 /// Builder of a job's conditions, oldest first.
 pub struct Conditions {
     list: Vec<JobCondition>,
-    now: Time,
+    now: Timestamp,
 }
 
 impl Conditions {
@@ -36,7 +35,7 @@ impl Conditions {
     pub fn new(old: &[JobCondition], now: Timestamp) -> Self {
         Self {
             list: old.to_vec(),
-            now: Time(now),
+            now,
         }
     }
 
@@ -48,32 +47,7 @@ impl Conditions {
     /// Sets a condition. Keeps its times if nothing else changes.
     pub fn set(&mut self, type_: &str, status: bool, reason: &str, message: &str) {
         let status = if status { "True" } else { "False" };
-        let new = JobCondition {
-            type_: type_.to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            last_update_time: Some(self.now.clone()),
-            last_transition_time: Some(self.now.clone()),
-        };
-        let Some(old) = self.list.iter_mut().find(|old| old.type_ == type_) else {
-            self.list.push(new);
-            return;
-        };
-        let same =
-            old.status == new.status && old.reason == new.reason && old.message == new.message;
-        if same {
-            return;
-        }
-        let transition = if old.status == new.status {
-            old.last_transition_time.clone()
-        } else {
-            new.last_transition_time.clone()
-        };
-        *old = JobCondition {
-            last_transition_time: transition,
-            ..new
-        };
+        JobCondition::set(&mut self.list, type_, (status, reason, message), self.now);
     }
 
     /// Sets a condition to `False`, if it exists. Its message and times remain, as in Graphcore's operator.

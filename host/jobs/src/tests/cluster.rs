@@ -217,7 +217,7 @@ impl Cluster {
     where
         PartialObjectMeta<K>: DeserializeOwned,
     {
-        let mut verified = context.verified();
+        let mut verified = context.verified.lock();
         let files = self.below::<PartialObjectMeta<K>>(below);
         for event in listed(files) {
             dependents_watch::apply_event(&mut verified, (file, ""), event);

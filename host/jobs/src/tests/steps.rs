@@ -313,7 +313,7 @@ async fn nothing_is_remembered_of_a_job_that_is_gone() {
     watches::apply_job_event(context, deleted);
     assert!(!context.remembers(uid));
     // A reconcile that was under way ends after that.
-    context.verified().begin(fixture.job.clone().into());
+    context.verified.lock().begin(fixture.job.clone().into());
     context.forget_if_deleted(uid);
     assert!(!context.remembers(uid));
 }

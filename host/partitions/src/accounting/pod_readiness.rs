@@ -1,19 +1,29 @@
 //! The Pods that use partitions, as far as accounts need them: how many are ready, and how many have been.
 
+mod watched_pod;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use ipu_api::labels::PARTITION_ID_LABEL;
 use ipu_api::uid::Uid;
 use ipu_runtime::scope::Scope;
-use ipu_runtime::scope::watch::{everywhere, observe, readable};
-use ipu_runtime::trimmed::Guarded;
+use ipu_runtime::scope::watch::{everywhere, observe};
 use ipu_runtime::watch_store::Store;
-use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use kube::runtime::watcher::{self, Event};
 use kube::{Client, ResourceExt};
 use parking_lot::Mutex;
 use tokio::sync::watch;
+
+use self::watched_pod::{Stage, WatchedPod};
+use crate::pod_users::page_memory;
+
+/// Page size of the list: whole Pods, because their readiness is in their status. Everybody who may create Pods can
+/// create large ones with the label.
+const PAGE: u32 = 10;
+
+/// Maximum memory of a page, in bytes.
+pub const WATCH_MEMORY: usize = page_memory(PAGE);
 
 /// Pods of a namespace that use a partition.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,13 +58,6 @@ struct Readiness {
     stage: Stage,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    Waiting,
-    Ready,
-    Started,
-}
-
 impl PodReadiness {
     /// The Pods of a namespace that use the partition with this id. `None` until all Pods are listed.
     pub(crate) fn of(&self, namespace: &Arc<str>, partition: Uid) -> Option<PodCounts> {
@@ -71,8 +74,10 @@ impl PodReadiness {
 
     /// Follows the Pods with partitions in the namespaces of a release, without end.
     pub(crate) async fn follow(&self, client: &Client, scope: &Scope) {
-        let with_partition = watcher::Config::default().labels(PARTITION_ID_LABEL);
-        let events = readable(everywhere::<Guarded<Pod>>(client, scope, with_partition));
+        let with_partition = watcher::Config::default()
+            .labels(PARTITION_ID_LABEL)
+            .page_size(PAGE);
+        let events = everywhere::<WatchedPod>(client, scope, with_partition);
         let apply = |event| {
             if self.apply(event) {
                 self.changes.send_modify(|changes| *changes += 1);
@@ -82,11 +87,11 @@ impl PodReadiness {
     }
 
     /// Applies an event of the watch. Returns whether it changes a count.
-    fn apply(&self, event: Event<Pod>) -> bool {
+    fn apply(&self, event: Event<WatchedPod>) -> bool {
         let is_listed = matches!(event, Event::InitDone);
         let mut pods = self.pods.lock();
         let Pods { store, partitions } = &mut *pods;
-        let key = |pod: &Pod| Some(key(pod).into());
+        let key = |pod: &WatchedPod| Some(key(pod).into());
         let changes = store.apply_event(event, key, |_, pod, _| readiness(&pod));
         let mut is_changed = is_listed;
         for change in changes {
@@ -137,39 +142,17 @@ impl PodCounts {
     }
 }
 
-fn key(pod: &Pod) -> String {
+fn key(pod: &WatchedPod) -> String {
     format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any())
 }
 
 /// The readiness of a Pod that uses a partition.
-fn readiness(pod: &Pod) -> Option<Readiness> {
-    let partition = pod.labels().get(PARTITION_ID_LABEL)?;
-    let status = pod.status.as_ref();
+fn readiness(pod: &WatchedPod) -> Option<Readiness> {
     Some(Readiness {
         namespace: pod.namespace()?.into(),
-        partition: Uid::of(partition),
-        stage: status.map_or(Stage::Waiting, stage),
+        partition: pod.partition?,
+        stage: pod.stage,
     })
-}
-
-fn stage(status: &PodStatus) -> Stage {
-    let mut conditions = status.conditions.iter().flatten();
-    let is_over = matches!(status.phase.as_deref(), Some("Succeeded" | "Failed"));
-    if !is_over && conditions.any(|one| one.type_ == "Ready" && one.status == "True") {
-        return Stage::Ready;
-    }
-    // A container that has ended was started before, and so may have been the Pod.
-    let mut containers = status.container_statuses.iter().flatten();
-    let has_ended = containers.any(|one| {
-        let states = [&one.state, &one.last_state];
-        let mut ended = states.into_iter().flatten();
-        one.restart_count > 0 || ended.any(|state| state.terminated.is_some())
-    });
-    if is_over || has_ended {
-        Stage::Started
-    } else {
-        Stage::Waiting
-    }
 }
 
 #[cfg(test)]
@@ -178,10 +161,10 @@ mod tests {
 
     use super::*;
 
-    fn pod(name: &str, status: &Value) -> Pod {
+    fn pod(name: &str, status: &Value) -> WatchedPod {
         serde_json::from_value(json!({
             "metadata": {
-                "name": name, "namespace": "team", "labels": {"graphcore.ai/partition-id": "p-1"},
+                "name": name, "namespace": "team", "labels": {PARTITION_ID_LABEL: "p-1"},
             },
             "spec": {"containers": []},
             "status": status,
@@ -221,8 +204,30 @@ mod tests {
             assert_eq!(found.stage, expected, "{status}");
         }
         let mut unlabelled = pod("a", &ready());
-        unlabelled.metadata.labels = None;
+        unlabelled.partition = None;
         assert_eq!(readiness(&unlabelled), None);
+    }
+
+    #[test]
+    fn of_a_large_pod_with_unreadable_fields_little_is_kept() {
+        let late = json!({"manager": "somebody", "time": "9999-12-31T23:59:59Z"});
+        let pod: WatchedPod = serde_json::from_value(json!({
+            "kind": "Pod", "apiVersion": "v1",
+            "metadata": {
+                "name": "large", "namespace": "team", "uid": "u", "resourceVersion": "7",
+                "labels": {PARTITION_ID_LABEL: "p-1", "other": "x"},
+                "annotations": {"large": "x".repeat(1 << 18)}, "managedFields": [late],
+            },
+            "spec": {"containers": 5},
+            "status": ready(),
+        }))
+        .unwrap();
+        let found = readiness(&pod).unwrap();
+        assert_eq!(found.partition, Uid::of("p-1"));
+        assert_eq!(found.stage, Stage::Ready);
+        assert_eq!(pod.metadata.resource_version.as_deref(), Some("7"));
+        let kept = format!("{pod:?}");
+        assert!(kept.len() < 2_000, "{} bytes", kept.len());
     }
 
     #[test]

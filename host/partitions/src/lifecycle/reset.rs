@@ -1,11 +1,11 @@
-//! Pure: resets that the owner of a partition requests: recorded first, carried out while no Pod uses the partition, and
-//! followed to their end.
+//! Pure: resets that the owner of a partition requests: recorded first, carried out while no Pod uses the partition,
+//! and followed to their end.
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use jiff::Timestamp;
 
 use super::{BUSY_LIMIT, is_busy_for_long, write};
-use crate::observations::{HealthState, Intent, Observations, PartitionHealth};
+use crate::observations::{HealthState, Intent, Observations, PartitionHealth, live_pods};
 use crate::status_update;
 use crate::step::{Requeue, Step, write_if_changed};
 
@@ -100,7 +100,7 @@ pub(super) fn follow(
 
 fn waits(id: &str, pods: &[String]) -> String {
     format!(
-        "the reset of partition {id} waits for {} live Pods that use it",
-        pods.len()
+        "the reset of partition {id} waits for {} that use it",
+        live_pods(pods)
     )
 }

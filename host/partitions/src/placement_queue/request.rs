@@ -32,8 +32,10 @@ pub(super) struct Request {
     pub(super) input: u64,
     /// Whether the present reconcile, or the last one, needs the decision.
     pub(super) is_needed: bool,
-    /// Whether it was not decided since it came or since capacity grew. Until then, later ones leave it what it needs.
+    /// Whether it was not decided since it came or since capacity grew.
     pub(super) is_pending: bool,
+    /// Whether the policy denied it capacity that was free for it, for example because of a quota.
+    pub(super) is_denied: bool,
     /// Failed reconciles in a row.
     pub(super) failures: u8,
     pub(super) owner: Uid,
@@ -61,8 +63,8 @@ pub(super) enum State {
 }
 
 impl Request {
-    /// A request of the partition in this slot with the queue entry `me`, which a reconcile waits for: its number, its round, and
-    /// its input.
+    /// A request of the partition in this slot with the queue entry `me`, which a reconcile waits for: its number, its
+    /// round, and its input.
     pub(super) fn new(
         newer: Option<&IPUPartition>,
         me: &QueueEntry,
@@ -76,6 +78,7 @@ impl Request {
             input,
             is_needed: true,
             is_pending: true,
+            is_denied: false,
             failures: 0,
             owner: Uid::of(&me.owner),
             slot,
@@ -152,6 +155,11 @@ impl Request {
 
     pub(super) fn is_undecided(&self) -> bool {
         matches!(&self.state, State::Undecided { .. })
+    }
+
+    /// Whether later requests leave it what it needs until its decision. What the policy denies it, it does not need.
+    pub(super) fn is_expected(&self) -> bool {
+        self.is_undecided() && self.is_pending && !self.is_denied
     }
 
     /// Whether it has a decision other than a controller.

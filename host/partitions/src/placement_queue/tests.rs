@@ -49,7 +49,7 @@ fn chosen() -> Answer {
 /// Decides on the next request. Returns its name, and whether the decision is new.
 fn decide(requests: &mut PlacementQueue, answer: Answer) -> (String, Option<bool>) {
     let turn = requests.next().unwrap();
-    let is_new = requests.decided(&turn, answer);
+    let is_new = requests.decided(&turn, answer, false);
     (turn.name().to_owned(), is_new)
 }
 
@@ -199,7 +199,7 @@ fn later_requests_are_decided_before_earlier_ones_ask_again() {
     ask(&mut requests, &early);
     ask(&mut requests, &late);
     let first = requests.next().unwrap();
-    assert_eq!(requests.decided(&first, wait("full")), Some(true));
+    assert_eq!(requests.decided(&first, wait("full"), false), Some(true));
     ask(&mut requests, &early);
     ask(&mut requests, &early);
     let refused = json!({"phase": "Pending", "attempts": [
@@ -208,7 +208,7 @@ fn later_requests_are_decided_before_earlier_ones_ask_again() {
     ask(&mut requests, &partition("a", 1, &refused));
     let second = requests.next().unwrap();
     assert_eq!((second.name(), second.round), ("b", first.round));
-    requests.decided(&second, wait("full"));
+    requests.decided(&second, wait("full"), false);
     let third = requests.next().unwrap();
     assert_eq!((third.name(), third.round), ("a", first.round + 1));
 }
@@ -224,13 +224,14 @@ fn requests_of_the_next_round_and_those_that_have_not_asked_are_expected() {
     entries[3].since = now - jiff::SignedDuration::from_mins(1);
     let mut requests = PlacementQueue::default();
     let [again, decided, .., first] = &partitions;
-    for one in [again, decided] {
-        ask(&mut requests, one);
-        decide(&mut requests, wait("full"));
-    }
-    // A reconcile takes the decision, and the next one asks again.
+    ask(&mut requests, again);
+    decide(&mut requests, wait("full"));
+    // A reconcile takes the decision, and the next one asks again. Then capacity grows.
     ask(&mut requests, again);
     ask(&mut requests, again);
+    requests.decide_again();
+    ask(&mut requests, decided);
+    assert_eq!(decide(&mut requests, wait("full")).0, "decided");
     requests.end_reconcile(Uid::of("blocked"), Ended::Well);
     ask(&mut requests, first);
     let mut entries = entries.to_vec();
@@ -304,22 +305,49 @@ fn a_new_request_and_one_that_is_decided_again_share_a_round() {
 }
 
 #[test]
-fn a_request_is_pending_until_its_decision_and_again_when_capacity_grows() {
+fn a_request_is_expected_until_its_decision_and_again_when_capacity_grows() {
     let mut requests = PlacementQueue::default();
     let one = partition("a", 1, &Value::Null);
     ask(&mut requests, &one);
     let turn = requests.next().unwrap();
-    assert!(turn.is_pending);
+    assert!(turn.is_expected);
     requests.postpone(&turn);
     let turn = requests.next().unwrap();
-    assert!(turn.is_pending, "it was postponed without a decision");
-    requests.decided(&turn, wait("full"));
+    assert!(turn.is_expected, "it was postponed without a decision");
+    requests.decided(&turn, wait("full"), false);
     ask(&mut requests, &one);
     ask(&mut requests, &one);
-    assert!(!requests.next().unwrap().is_pending, "it asks again");
+    assert!(!requests.next().unwrap().is_expected, "it asks again");
+    requests.decide_again();
+    assert!(
+        requests.next().unwrap().is_expected,
+        "capacity grew since it asked again"
+    );
     decide(&mut requests, wait("full"));
     requests.decide_again();
-    assert!(requests.next().unwrap().is_pending);
+    assert!(requests.next().unwrap().is_expected);
+}
+
+#[test]
+fn nothing_is_left_to_a_request_that_the_policy_denied_free_capacity() {
+    let mut requests = PlacementQueue::default();
+    let one = partition("a", 1, &Value::Null);
+    ask(&mut requests, &one);
+    let turn = requests.next().unwrap();
+    requests.decided(&turn, wait("over the quota"), true);
+    requests.decide_again();
+    let turn = requests.next().unwrap();
+    assert!(!turn.is_expected);
+    requests.postpone(&turn);
+    let mut queue = vec![queue::entry(&one, Timestamp::UNIX_EPOCH)];
+    let since = queue[0].since;
+    requests.complete(&mut queue, since);
+    assert!(!queue[0].is_expected);
+    // It is decided like any other, and expected again once it waits for capacity.
+    let turn = requests.next().unwrap();
+    requests.decided(&turn, wait("full"), false);
+    requests.decide_again();
+    assert!(requests.next().unwrap().is_expected);
 }
 
 #[test]
@@ -331,10 +359,10 @@ fn a_decision_on_a_changed_partition_is_dropped() {
     let mut changed = before;
     changed.spec.ipus = 8;
     assert_eq!(ask(&mut requests, &changed), None);
-    assert_eq!(requests.decided(&turn, chosen()), None);
+    assert_eq!(requests.decided(&turn, chosen(), false), None);
     let again = requests.next().unwrap();
     requests.withdraw(again.uid);
-    assert_eq!(requests.decided(&again, chosen()), None);
+    assert_eq!(requests.decided(&again, chosen(), false), None);
     assert!(requests.next().is_none());
 }
 

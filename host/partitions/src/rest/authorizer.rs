@@ -11,7 +11,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use kube::Client;
 use kube::api::{Api, PostParams};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use super::api_error;
@@ -103,7 +103,7 @@ impl Authorizer {
     /// The user of a token. A cached verdict needs no review.
     async fn user(&self, token: &str, address: IpAddr) -> Result<UserInfo, Problem> {
         let key: Key = Sha256::digest(token.as_bytes()).into();
-        let recalled = || self.token_cache().get(&key, Instant::now());
+        let recalled = || self.token_cache.lock().get(&key, Instant::now());
         let mut verdict = recalled();
         let mut permit = None;
         if verdict.is_none() {
@@ -116,7 +116,7 @@ impl Authorizer {
             verdict
         } else {
             let verdict = self.review(token).await?;
-            let mut token_cache = self.token_cache();
+            let mut token_cache = self.token_cache.lock();
             token_cache.insert(key, verdict.clone(), Instant::now());
             verdict
         };
@@ -206,11 +206,6 @@ impl Authorizer {
         } else {
             Err(forbidden(&username, permission))
         }
-    }
-
-    fn token_cache(&self) -> MutexGuard<'_, TokenCache> {
-        // Each change is complete before the next one begins.
-        self.token_cache.lock()
     }
 }
 

@@ -96,7 +96,7 @@ impl World {
                 .placed_slots(Uid::of(&object.spec.owner.uid));
             let held = sim_adapter::held_with(&object, replica.seen(), &slots);
             let answer = sim_adapter::place_in(&mut pass, &object, held, &controllers, now);
-            let is_new = self.replicas[who].requests.decided(&turn, answer);
+            let is_new = self.replicas[who].requests.decided(&turn, answer, false);
             if is_new == Some(true) {
                 self.requeue_soon(who, key, 0);
             }

@@ -1,7 +1,8 @@
 //! Pure: the tasks of one sweep and their order, each independent of the failure of others. The sweep, its simulation
-//! and its model share it.
+//! and its model share it. The latter two perform all tasks in one course.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::iter;
 
 use crate::orphans::RemotePartition;
 
@@ -16,7 +17,8 @@ pub(crate) enum Task<O> {
     Remove(RemotePartition),
 }
 
-/// The remaining tasks of a sweep, the errors of failed ones, and the removals without an answer.
+/// Tasks of a sweep that remain to be performed one after the other, the errors of failed ones, and the removals
+/// without an answer.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Course<O, E> {
     tasks: VecDeque<Task<O>>,
@@ -47,13 +49,29 @@ impl<O, E> Course<O, E> {
         }
     }
 
+    /// The same in courses that run concurrently: one for the IPUPartitions of owners that are gone, and one for each
+    /// controller. A controller that does not answer removals delays neither other controllers nor deletions.
+    pub(crate) fn concurrent(
+        ownerless: impl IntoIterator<Item = Result<Vec<O>, E>>,
+        due: Vec<RemotePartition>,
+    ) -> Vec<Self> {
+        let mut of_controllers: BTreeMap<String, Vec<RemotePartition>> = BTreeMap::new();
+        for partition in due {
+            let of_controller = of_controllers.entry(partition.0.clone());
+            of_controller.or_default().push(partition);
+        }
+        let deletions = Self::new(ownerless, Vec::new());
+        let removals = of_controllers.into_values().map(|due| Self::new([], due));
+        iter::once(deletions).chain(removals).collect()
+    }
+
     /// The next task.
     pub(crate) fn next(&mut self) -> Option<Task<O>> {
         self.tasks.pop_front()
     }
 
-    /// Notes how many live Pods use a partition. An unused one is removed next: each later task gives a Pod more time to
-    /// begin to use it.
+    /// Notes how many live Pods use a partition. An unused one is removed next: each later task gives a Pod more time
+    /// to begin to use it.
     pub(crate) fn counted(&mut self, partition: RemotePartition, users: usize) {
         if users == 0 {
             self.tasks.push_front(Task::Remove(partition));

@@ -1,5 +1,6 @@
 //! Performs the tasks of a sweep, as long as the replica leads.
 
+use futures::future::join_all;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_runtime::lease::Leadership;
 use kube::Client;
@@ -9,11 +10,12 @@ use super::course::{Course, Task};
 use super::{Found, SweepError, ownerless};
 use crate::controller_pool::ControllerPool;
 use crate::orphans::RemotePartition;
-use crate::pod_users;
+use crate::pod_users::PodUsers;
 
 /// Carries out tasks on the API server and on V-IPU controllers.
 pub(super) struct Executor<'a> {
     pub(super) client: &'a Client,
+    pub(super) pod_users: &'a PodUsers,
     pub(super) pool: &'a ControllerPool,
     /// The leadership of this replica. It may expire during a sweep.
     pub(super) leadership: &'a Leadership,
@@ -22,7 +24,21 @@ pub(super) struct Executor<'a> {
 }
 
 impl Executor<'_> {
-    /// Performs the tasks in order. `found` are the partitions on the controllers.
+    /// Performs the tasks of several courses concurrently, and returns the courses. `found` are the partitions on the
+    /// controllers.
+    pub(super) async fn run_all(
+        &self,
+        found: &[Found],
+        courses: Vec<Course<IPUPartition, SweepError>>,
+    ) -> Vec<Course<IPUPartition, SweepError>> {
+        let running = courses.into_iter().map(|mut course| async move {
+            self.run(found, &mut course).await;
+            course
+        });
+        join_all(running).await
+    }
+
+    /// Performs the tasks of a course in order.
     pub(super) async fn run(&self, found: &[Found], course: &mut Course<IPUPartition, SweepError>) {
         while let Some(task) = course.next() {
             if !self.leadership.is_valid() {
@@ -60,11 +76,11 @@ impl Executor<'_> {
         Ok(())
     }
 
-    /// The number of live Pods that use a partition of this cluster that no IPUPartition lists.
+    /// The number of live Pods that use a partition of this cluster that no IPUPartition lists. Of many, some are not
+    /// counted.
     async fn count_users(&self, (name, id): &RemotePartition) -> Result<usize, SweepError> {
-        let users = pod_users::users(self.client, id)
-            .await
-            .map_err(SweepError::Users)?;
+        let users = self.pod_users.of_orphan(id).await;
+        let users = users.map_err(SweepError::Users)?;
         if !users.is_empty() {
             tracing::warn!(
                 id,

@@ -1,6 +1,8 @@
 //! The order of a sweep, lists that are read page by page, and IPUPartitions that cannot be deleted, around a fake API
 //! server.
 
+mod unanswered;
+
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
 
@@ -22,7 +24,7 @@ use vipu_client::{Deadlines, Registry};
 use super::course::Task;
 use super::*;
 use crate::node_labels::node_labels;
-use crate::pod_users;
+use crate::pod_users::PodUsers;
 use crate::watched::watched;
 
 /// Requests to the fake API server, and the number of expired tokens that it still reports.
@@ -134,8 +136,13 @@ async fn pool(world: &Arc<Mutex<World>>) -> ControllerPool {
             drop(stream);
         }
     });
+    pool_of(&format!("{address}:ipunode=here")).await
+}
+
+/// A pool of the controllers in an admin's list.
+async fn pool_of(entries: &str) -> ControllerPool {
     let list = ConfigMap {
-        data: Some([(KEY.to_owned(), format!("{address}:ipunode=here"))].into()),
+        data: Some([(KEY.to_owned(), entries.to_owned())].into()),
         ..ConfigMap::default()
     };
     let registry = Registry::new(Deadlines::default());
@@ -185,28 +192,6 @@ fn users_of_a_partition_are_counted_right_before_its_removal() {
     assert_eq!(course.into_errors(), ["no list", "no answer"]);
 }
 
-#[test]
-fn a_controller_that_does_not_answer_a_removal_is_left_to_the_next_sweep() {
-    let due = [("pod1", "a"), ("pod2", "b"), ("pod1", "c"), ("pod2", "d")];
-    let due = due.map(|(controller, id)| (controller.to_owned(), id.to_owned()));
-    let mut course = Course::<(), ()>::new([], due.to_vec());
-    let mut removed = Vec::new();
-    while let Some(task) = course.next() {
-        match task {
-            Task::Delete(()) => {}
-            Task::Count(partition) => course.counted(partition, 0),
-            Task::Remove(partition) => {
-                removed.push(partition.1.clone());
-                if partition.0 == "pod1" {
-                    course.unanswered(partition);
-                }
-            }
-        }
-    }
-    assert_eq!(removed, ["a", "b", "d"]);
-    assert_eq!(course.take_unanswered(), due[..1]);
-}
-
 #[tokio::test]
 async fn a_replica_that_may_not_lead_any_more_deletes_and_removes_nothing() {
     let world = Arc::new(Mutex::new(World::default()));
@@ -222,6 +207,7 @@ async fn a_replica_that_may_not_lead_any_more_deletes_and_removes_nothing() {
     course.counted((name.to_owned(), id.to_owned()), 0);
     let executor = Executor {
         client: &client,
+        pod_users: &PodUsers::new(client.clone()),
         pool: &pool,
         leadership: &Leadership::until(tokio::time::Instant::now()),
         released: &Notify::new(),
@@ -256,7 +242,7 @@ async fn an_api_server_that_does_not_answer_holds_up_no_sweep() {
     let asked = async {
         let gone: IPUPartition = serde_json::from_value(partition("gone")).unwrap();
         let listed = lists::holdings(&client, judged).await;
-        let counted = pod_users::users(&client, "p-gone").await;
+        let counted = PodUsers::new(client.clone()).of_orphan("p-gone").await;
         let deleted = ownerless::delete(&client, &gone).await;
         [listed.is_err(), counted.is_err(), deleted.is_err()]
     };

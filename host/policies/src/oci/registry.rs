@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, LINK};
 use http::{Method, StatusCode, Uri};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use serde::Deserialize;
 
 use super::EXCERPT_MAX;
@@ -220,7 +220,8 @@ impl Registry {
             body,
             follows: true,
         };
-        if let Some(shown) = self.shown().clone().filter(|_| is_ours(&request.uri)) {
+        let shown = self.authorization.lock().clone();
+        if let Some(shown) = shown.filter(|_| is_ours(&request.uri)) {
             request.headers.insert(AUTHORIZATION, shown);
         }
         let answer = self.once(request.clone(), what).await?;
@@ -231,7 +232,7 @@ impl Registry {
         let Some(authorization) = self.authorization(&answer, what).await? else {
             return self.good(answer, what).await;
         };
-        *self.shown() = Some(authorization.clone());
+        *self.authorization.lock() = Some(authorization.clone());
         request.headers.insert(AUTHORIZATION, authorization);
         let answer = self.once(request, what).await?;
         self.good(answer, what).await
@@ -274,10 +275,6 @@ impl Registry {
     async fn read(&self, answer: Answer, what: &str, limit: u64) -> Result<Vec<u8>, RegistryError> {
         let read = self.http.read(answer, limit).await;
         read.map_err(|source| self.failed(what, source))
-    }
-
-    fn shown(&self) -> MutexGuard<'_, Option<HeaderValue>> {
-        self.authorization.lock()
     }
 
     fn failed(&self, what: &str, source: HttpError) -> RegistryError {

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time;
 use tokio_util::sync::CancellationToken;
 
@@ -100,7 +100,7 @@ impl PreemptiveSemaphore {
     pub fn try_acquire(&self, address: IpAddr, amount: usize) -> Result<Permit, Full> {
         // An IPv4-mapped IPv6 address is the same address.
         let address = address.to_canonical();
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         match state.make_available(self.0.share, address, amount) {
             Ok(()) => Ok(self.0.permit(&mut state, address, amount)),
             Err(full) => Err(full),
@@ -116,7 +116,8 @@ impl PreemptiveSemaphore {
         timeout: Duration,
     ) -> Result<Permit, Full> {
         let address = address.to_canonical();
-        let queued = self.0.state().queue.push(address, amount, self.0.share);
+        let share = self.0.share;
+        let queued = self.0.state.lock().queue.push(address, amount, share);
         let (number, granted) = queued?;
         let _guard = QueueGuard {
             shared: &self.0,
@@ -125,21 +126,17 @@ impl PreemptiveSemaphore {
         self.0.grant();
         match time::timeout(timeout, granted).await {
             Ok(Ok(permit)) => Ok(permit),
-            _ => Err(self.0.state().lack(self.0.share, address, amount)),
+            _ => Err(self.0.state.lock().lack(share, address, amount)),
         }
     }
 
     /// Preempts the first preemptible permit of an address. Returns whether there was one.
     pub fn preempt(&self, address: IpAddr) -> bool {
-        self.0.state().preempt(address.to_canonical())
+        self.0.state.lock().preempt(address.to_canonical())
     }
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
     fn permit(self: &Arc<Self>, state: &mut State, address: IpAddr, amount: usize) -> Permit {
         if amount > 0 {
             state.acquired += amount;
@@ -157,7 +154,7 @@ impl Shared {
     /// Grants permits to waiting requests while enough are free.
     fn grant(self: &Arc<Self>) {
         let mut granted = Vec::new();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         while let Some(next) = state.next_request(self.share) {
             let (address, amount) = (next.address, next.amount);
             if state.make_available(self.share, address, amount).is_err() {
@@ -254,7 +251,7 @@ struct QueueGuard<'a> {
 
 impl Drop for QueueGuard<'_> {
     fn drop(&mut self) {
-        self.shared.state().queue.remove(self.number);
+        self.shared.state.lock().queue.remove(self.number);
     }
 }
 
@@ -275,7 +272,7 @@ impl Permit {
         if self.amount == 0 {
             return;
         }
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         state.sequence += 1;
         let key = (rank, state.sequence);
         if let Some(permits) = state.by_address.get_mut(&self.address) {
@@ -293,7 +290,7 @@ impl Permit {
         let Some(key) = self.key.take() else {
             return;
         };
-        let mut state = self.shared.state();
+        let mut state = self.shared.state.lock();
         let permits = state.by_address.get_mut(&self.address);
         let preemptible = permits.and_then(|permits| permits.preemptible.remove(&key));
         if preemptible.is_none() {
@@ -323,7 +320,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         self.keep();
         if self.amount > 0 {
-            self.shared.state().release(self.address, self.amount);
+            self.shared.state.lock().release(self.address, self.amount);
             self.shared.grant();
         }
     }

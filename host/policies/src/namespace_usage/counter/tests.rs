@@ -188,6 +188,23 @@ fn a_reservation_ends_by_release_or_with_its_partition() {
 }
 
 #[test]
+fn the_reservations_of_a_former_leader_are_released_and_placed_partitions_stay_placed() {
+    let waiting = [object("1", "a", 4, &waits()), object("2", "b", 2, &waits())];
+    let placed = object("3", "a", 8, &ready());
+    let mut counter = listed(&[waiting[0].clone(), waiting[1].clone(), placed]);
+    for one in &waiting {
+        counter.reserve(reservation(one));
+    }
+    assert_eq!(counter.of("a", ""), Some(used(12, 2, 0, 0)));
+    counter.release_all();
+    // The next leader leaves them waiting, so that the watch shows no result.
+    assert_eq!(counter.of("a", ""), Some(used(8, 1, 4, 1)));
+    assert_eq!(counter.of("b", ""), Some(used(0, 0, 2, 1)));
+    counter.apply_event(&Event::Apply(waiting[0].clone()));
+    assert_eq!(counter.of("a", ""), Some(used(8, 1, 4, 1)));
+}
+
+#[test]
 fn the_others_are_those_with_the_most_and_few_enough() {
     let objects: Vec<_> = (0..200_u32)
         .map(|number| {

@@ -56,7 +56,7 @@ fn one_address_cannot_take_what_the_others_need() {
     drop(of_a);
     let _of_c = semaphore.try_acquire(C, 3).unwrap();
     drop(of_b);
-    assert_eq!(semaphore.0.state().by_address.len(), 1);
+    assert_eq!(semaphore.0.state.lock().by_address.len(), 1);
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn who_waits_gets_what_becomes_free_and_nobody_waits_for_ever() {
     let first = semaphore.try_acquire(A, 3).unwrap();
     let none = semaphore.acquire(A, 1, Duration::ZERO).await;
     assert_eq!(none.unwrap_err(), Full::Address(3));
-    assert!(semaphore.0.state().queue.is_empty());
+    assert!(semaphore.0.state.lock().queue.is_empty());
     let waiting = semaphore.acquire(A, 2, Duration::MAX);
     let (waited, ()) = tokio::join!(waiting, async { drop(first) });
     assert_eq!(waited.unwrap().amount, 2);
@@ -97,8 +97,8 @@ fn where_all_are_taken_whoever_has_most_gives_way() {
     // No address has more permits than the new one will have.
     assert_eq!(semaphore.try_acquire(A, 1).unwrap_err(), Full::Total(128));
     drop((others, newcomer));
-    assert_eq!(semaphore.0.state().acquired, 0);
-    assert!(semaphore.0.state().by_address.is_empty());
+    assert_eq!(semaphore.0.state.lock().acquired, 0);
+    assert!(semaphore.0.state.lock().by_address.is_empty());
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn what_is_kept_does_not_give_way_and_what_is_new_does_so_first() {
     // A preempted permit releases nothing, whatever happens to it.
     of_a[1].set_preemptible(Rank::Idle);
     assert!(!semaphore.preempt(A));
-    assert_eq!(semaphore.0.state().acquired, 1);
+    assert_eq!(semaphore.0.state.lock().acquired, 1);
 }
 
 #[tokio::test]
@@ -139,7 +139,7 @@ async fn of_those_who_wait_whoever_will_have_least_is_next() {
     drop(again);
     // Requests that no longer wait are skipped.
     drop(of_b);
-    assert_eq!(semaphore.0.state().of(A), 2);
+    assert_eq!(semaphore.0.state.lock().of(A), 2);
 }
 
 #[tokio::test]
@@ -174,7 +174,7 @@ fn merged_permits_are_one() {
     first.merge(semaphore.try_acquire(A, 2).unwrap());
     assert!(semaphore.preempt(A));
     assert!(first.preempted().is_cancelled());
-    assert_eq!(semaphore.0.state().acquired, 0);
+    assert_eq!(semaphore.0.state.lock().acquired, 0);
     first.merge(semaphore.try_acquire(A, 2).unwrap());
-    assert_eq!(semaphore.0.state().acquired, 0);
+    assert_eq!(semaphore.0.state.lock().acquired, 0);
 }

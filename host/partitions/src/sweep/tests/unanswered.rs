@@ -1,0 +1,111 @@
+//! V-IPU controllers that list their partitions and do not answer removals.
+
+use super::*;
+
+/// Starts a controller that accepts connections and never answers. A connection is noted like a request to the API
+/// server, by the address of the controller.
+async fn hung_controller(world: &Arc<Mutex<World>>) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let (world, noted) = (Arc::clone(world), address.clone());
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            world.lock().unwrap().asked.push(noted.clone());
+            open.push(stream);
+        }
+    });
+    address
+}
+
+/// A course that removes this partition, which no Pod uses.
+fn removal(found: &Found) -> Course<IPUPartition, SweepError> {
+    let (name, id) = found.key();
+    let mut course = Course::new([], Vec::new());
+    course.counted((name.to_owned(), id.to_owned()), 0);
+    course
+}
+
+#[test]
+fn a_controller_that_does_not_answer_a_removal_is_left_to_the_next_sweep() {
+    let due = [("pod1", "a"), ("pod2", "b"), ("pod1", "c"), ("pod2", "d")];
+    let due = due.map(|(controller, id)| (controller.to_owned(), id.to_owned()));
+    let mut course = Course::<(), ()>::new([], due.to_vec());
+    let mut removed = Vec::new();
+    while let Some(task) = course.next() {
+        match task {
+            Task::Delete(()) => {}
+            Task::Count(partition) => course.counted(partition, 0),
+            Task::Remove(partition) => {
+                removed.push(partition.1.clone());
+                if partition.0 == "pod1" {
+                    course.unanswered(partition);
+                }
+            }
+        }
+    }
+    assert_eq!(removed, ["a", "b", "d"]);
+    assert_eq!(course.take_unanswered(), due[..1]);
+}
+
+#[test]
+fn each_controller_has_a_course_and_the_deletions_have_another() {
+    let due = [("pod1", "a"), ("pod2", "b"), ("pod1", "c")];
+    let due = due.map(|(controller, id)| (controller.to_owned(), id.to_owned()));
+    let ownerless = [Ok(vec!["object"]), Err("no list")];
+    let mut courses = Course::concurrent(ownerless, due.to_vec());
+    let tasks = courses.iter_mut().map(|course| {
+        let tasks = std::iter::from_fn(|| course.next());
+        tasks.collect::<Vec<_>>()
+    });
+    let count = |index: usize| Task::Count(due[index].clone());
+    assert_eq!(
+        tasks.collect::<Vec<_>>(),
+        [
+            vec![Task::Delete("object")],
+            vec![count(0), count(2)],
+            vec![count(1)],
+        ]
+    );
+    let errors = courses.into_iter().flat_map(Course::into_errors);
+    assert_eq!(errors.collect::<Vec<_>>(), ["no list"]);
+}
+
+#[tokio::test]
+async fn controllers_that_do_not_answer_removals_delay_no_other_and_no_deletion() {
+    let world = Arc::new(Mutex::new(World::default()));
+    let hung = [hung_controller(&world).await, hung_controller(&world).await];
+    let entries = hung
+        .each_ref()
+        .map(|address| format!("{address}:ipunode=here"));
+    let (client, pool) = (client(&world), pool_of(&entries.join(",")).await);
+    let orphan = |controller: ControllerRef| Found {
+        controller: Arc::new(controller),
+        id: "p-orphan".to_owned(),
+        is_in_error: false,
+    };
+    let found: Vec<Found> = pool.controllers().into_iter().map(orphan).collect();
+    let mut courses: Vec<_> = found.iter().map(removal).collect();
+    let ownerless = serde_json::from_value(partition("gone")).unwrap();
+    courses.push(Course::new([Ok(vec![ownerless])], Vec::new()));
+    let hour = Duration::from_hours(1);
+    let executor = Executor {
+        client: &client,
+        pod_users: &PodUsers::new(client.clone()),
+        pool: &pool,
+        leadership: &Leadership::until(tokio::time::Instant::now() + hour),
+        released: &Notify::new(),
+    };
+    let deletion = "DELETE /apis/graphcore.ai/v1alpha1/ipupartitions/default.gone-0";
+    let is_asked = |what: &str| world.lock().unwrap().asked.iter().any(|one| one == what);
+    let once_all_asked = async {
+        while !(is_asked(&hung[0]) && is_asked(&hung[1]) && is_asked(deletion)) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let all_asked = tokio::time::timeout(Duration::from_secs(30), once_all_asked);
+    tokio::select! {
+        _ = executor.run_all(&found, courses) => panic!("no controller answers"),
+        all_asked = all_asked => all_asked.expect("one delays the others"),
+    }
+}

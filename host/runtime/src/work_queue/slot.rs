@@ -1,0 +1,74 @@
+//! The slots of a queue: each reconcile occupies one, except while it waits for something slow outside the cluster.
+
+use std::sync::Arc;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Maximum number of reconciles of a queue that wait outside their slots.
+const OUTSIDE_MAX: usize = 512;
+
+/// The slots of one queue.
+#[derive(Clone, Debug)]
+pub(super) struct Slots {
+    free: Arc<Semaphore>,
+    outside: Arc<Semaphore>,
+}
+
+/// The slot of a reconcile.
+#[derive(Debug)]
+pub struct Slot {
+    slots: Slots,
+    /// `None` while the reconcile waits outside.
+    permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Slots {
+    /// No slot is free before [`Slots::open`].
+    pub(super) fn closed() -> Self {
+        Self {
+            free: Arc::new(Semaphore::new(0)),
+            outside: Arc::new(Semaphore::new(OUTSIDE_MAX)),
+        }
+    }
+
+    pub(super) fn open(&self, count: usize) {
+        self.free.add_permits(count);
+    }
+
+    /// A slot, if one is free.
+    pub(super) fn try_get(&self) -> Option<Slot> {
+        let permit = Arc::clone(&self.free).try_acquire_owned().ok()?;
+        Some(self.slot(permit))
+    }
+
+    /// A slot, once one is free. Reconciles that come back and new ones take turns.
+    pub(super) async fn get(&self) -> Slot {
+        let permit = self.permit().await;
+        self.slot(permit)
+    }
+
+    fn slot(&self, permit: OwnedSemaphorePermit) -> Slot {
+        let slots = self.clone();
+        let permit = Some(permit);
+        Slot { slots, permit }
+    }
+
+    async fn permit(&self) -> OwnedSemaphorePermit {
+        let permit = Arc::clone(&self.free).acquire_owned().await;
+        permit.expect("nothing closes the semaphore")
+    }
+}
+
+impl Slot {
+    /// Waits for something that may take minutes, and leaves the slot to other reconciles meanwhile. The reconcile of
+    /// this key goes on, so no other one of the key begins. If too many wait like this, it keeps its slot.
+    pub async fn outside<T>(&mut self, waiting: impl Future<Output = T>) -> T {
+        let Ok(_outside) = Arc::clone(&self.slots.outside).try_acquire_owned() else {
+            return waiting.await;
+        };
+        self.permit = None;
+        let result = waiting.await;
+        self.permit = Some(self.slots.permit().await);
+        result
+    }
+}
