@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn authorities_are_read_or_named_as_broken() {
+    fn cas_are_read_or_named_as_broken() {
         let begin = "-----BEGIN CERTIFICATE-----";
         let end = "-----END CERTIFICATE-----";
         assert_eq!(given(b"").unwrap_err(), CaError::None);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn without_authorities_there_are_those_of_mozilla() {
+    fn without_cas_those_of_mozilla_are_used() {
         assert!(public().len() >= TLS_SERVER_ROOT_CERTS.len());
     }
 }
