@@ -1,4 +1,4 @@
-# The operator's image: two static programs and the built-in policies, nothing else.
+# The operator's image: two static programs and the guests, nothing else.
 #
 #   docker build --tag ipu-operator .
 #

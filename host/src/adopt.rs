@@ -39,7 +39,7 @@ pub struct AdoptArguments {
     pub yes: bool,
 }
 
-/// Why no partition, or not every partition, was adopted.
+/// Reason why no partition, or not every partition, was adopted.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
     /// Data for the plan could not be read.

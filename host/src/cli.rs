@@ -13,12 +13,12 @@ use crate::verify::VerifyOptions;
 #[derive(Debug, Parser)]
 #[command(name = "ipu-operator", version)]
 pub struct Arguments {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub task: Task,
 }
 
-/// What to do.
+/// Commands of the binary.
 #[derive(Debug, Subcommand)]
 pub enum Task {
     /// Serve the webhooks and reconcile IPUJobs.

@@ -1,5 +1,5 @@
-//! The controller process: the webhooks, the reconcilers of jobs, native Pods and Workloads, and the probes, from start to
-//! shutdown.
+//! The controller process: the webhooks, the reconcilers of jobs, native Pods and Workloads, and the probes, from start
+//! to shutdown.
 
 pub mod jobs;
 mod options;
@@ -43,7 +43,7 @@ use crate::shutdown;
 
 pub use self::options::ControllerOptions;
 
-/// Why the controller process ended.
+/// Reason for the end of the controller process.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllerError {
     /// The process cannot listen for a signal.
@@ -97,7 +97,7 @@ impl ControllerOptions {
         }
     }
 
-    /// How the API server is identified among the callers.
+    /// Returns how the port identifies the API server among the callers.
     fn callers(&self) -> Callers {
         match self.webhook_client_ca {
             Some(_) => Callers::certified(),

@@ -9,7 +9,8 @@
 //!   of Graphcore's operator.
 //!
 //! The package connects the others (`ipu-jobs`, `ipu-partitions` and so on), and the two processes share nothing but objects
-//! of the API server. It must not know a rule of jobs, partitions or policies.
+//! of the API server. It must not know a rule of jobs, partitions or policies, except in `adopt/plan`: only the command
+//! `adopt` needs its rules about the partitions of Graphcore's operator.
 #![forbid(unsafe_code)]
 
 pub mod adopt;

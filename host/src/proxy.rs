@@ -43,7 +43,7 @@ use crate::shutdown;
 pub use self::options::{ProxyArguments, ProxyOptions, Times};
 pub use self::secure::SecureOptions;
 
-/// Why the process could not start or continue.
+/// Failure of the process, at its start or later.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// No client of the API server could be made.

@@ -55,7 +55,7 @@ pub struct SupportOptions {
     pub metrics_token: Option<String>,
 }
 
-/// Why there is no bundle.
+/// Failure to create a bundle.
 #[derive(Debug, thiserror::Error)]
 pub enum SupportError {
     /// A name cannot be one.

@@ -26,13 +26,13 @@ pub struct VerifyOptions {
     /// Namespace of the job.
     #[arg(long, env = "IPU_OPERATOR_NAMESPACE")]
     pub namespace: String,
-    /// Name of the job; one of the name that is left from before is deleted.
+    /// Name of the job; a job of this name from an earlier run is deleted.
     #[arg(long, default_value = "ipu-operator-verify")]
     pub name: String,
-    /// The operator's image, which the job runs in too.
+    /// Image of the operator, in which the job runs, too.
     #[arg(long)]
     pub image: String,
-    /// When that image is pulled: Always, IfNotPresent or Never.
+    /// Pull policy of that image: Always, IfNotPresent or Never.
     #[arg(long)]
     pub image_pull_policy: Option<String>,
     /// Secrets to pull it with.
@@ -46,7 +46,7 @@ pub struct VerifyOptions {
     pub timeout_seconds: u64,
 }
 
-/// Why the check failed.
+/// Failure of the check.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
     /// The job was not accepted: the webhooks refuse it or do not answer, or the right is missing.
@@ -75,7 +75,7 @@ pub enum VerifyError {
         name: String,
         /// The waiting time.
         seconds: u64,
-        /// What blocks it.
+        /// The obstacle.
         why: String,
     },
     /// The job was deleted and still exists.
@@ -124,7 +124,7 @@ impl Verification<'_> {
         let created = self.jobs.create(&PostParams::default(), &manifest).await;
         created.map_err(|source| self.failed("create", source))?;
         let patience = Duration::from_secs(self.options.timeout_seconds);
-        let (deadline, mut told) = (Instant::now() + patience, String::new());
+        let (deadline, mut printed) = (Instant::now() + patience, String::new());
         loop {
             let row = match self.progress().await? {
                 Progress::Completed => return Ok(()),
@@ -134,15 +134,15 @@ impl Verification<'_> {
                 }
                 Progress::GoesOn(row) => row,
             };
-            if row != told {
+            if row != printed {
                 writeln!(out, "{row}").map_err(VerifyError::Output)?;
-                told = row;
+                printed = row;
             }
             if Instant::now() >= deadline {
                 return Err(VerifyError::Late {
                     name: self.options.name.clone(),
                     seconds: self.options.timeout_seconds,
-                    why: told,
+                    why: printed,
                 });
             }
             sleep(PAUSE).await;

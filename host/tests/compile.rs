@@ -83,7 +83,7 @@ impl Fixture {
         self.policies.prepare(Hook::Validation, bytes, config).await
     }
 
-    /// Why no guest is made of a policy. The built-in one must go on, and nothing be left behind.
+    /// Returns why no guest is made of a policy. The built-in one must continue, and nothing be left behind.
     async fn refused(&self, bytes: Vec<u8>) -> String {
         let (compiled, begun) = self.cached();
         assert_eq!((compiled.len(), begun), (1, Vec::new()));

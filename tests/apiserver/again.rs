@@ -100,19 +100,19 @@ async fn a_job_can_be_deleted_while_it_starts_restarts_and_is_suspended() {
     fixture.delete("restarts").await;
     fixture.once_gone("restarts").await;
 
-    fixture.submit(&single("rests")).await;
+    fixture.submit(&single("pauses")).await;
     fixture.partition_ready(0).await;
-    fixture.pod_runs("rests-worker-0").await;
+    fixture.pod_runs("pauses-worker-0").await;
     let suspend = Patch::Merge(json!({"spec": {"suspend": true}}));
     let user = PatchParams::default();
     fixture
         .jobs()
-        .patch("rests", &user, &suspend)
+        .patch("pauses", &user, &suspend)
         .await
         .unwrap();
-    fixture.row("rests", "Suspended 0 1", "suspended: ").await;
-    fixture.delete("rests").await;
-    fixture.once_gone("rests").await;
+    fixture.row("pauses", "Suspended 0 1", "suspended: ").await;
+    fixture.delete("pauses").await;
+    fixture.once_gone("pauses").await;
 
     assert!(fixture.partitions().await.is_empty());
     let pods = fixture.pods().list(&Default::default()).await.unwrap();

@@ -144,7 +144,7 @@ impl Preserved {
     /// The node becomes unreachable now, and a Pod on it is deleted.
     async fn now(installation: &Installation) -> Self {
         bind(&installation.client, "stranded-worker-0").await;
-        fall_silent(&installation.client).await;
+        stop_answering(&installation.client).await;
         let (pods, params) = (installation.pods(), DeleteParams::default());
         pods.delete("stranded-worker-0", &params).await.unwrap();
         let mut preserved = Self {
@@ -198,7 +198,7 @@ async fn bind(client: &Client, pod: &str) {
 }
 
 /// Acts as the node controller: reports that the node was unreachable for too long.
-async fn fall_silent(client: &Client) {
+async fn stop_answering(client: &Client) {
     let now = Timestamp::now();
     let conditions = json!([{"type": "Ready", "status": "Unknown", "lastTransitionTime": now}]);
     let status = Patch::Merge(json!({"status": {"conditions": conditions}}));

@@ -263,8 +263,8 @@ async fn no_text_of_a_guest_reaches_anybody_as_the_guest_wrote_it() {
         ("shout", "Validation", shouts, true),
     ] {
         policy(&installation, (name, hook), module, PolicyPhase::Active).await;
-        for told in [refusal(&installation).await, kubectl_refusal(&installation)] {
-            assert_eq!(told.contains(REPLACED), is_quoted, "{name}: {told}");
+        for message in [refusal(&installation).await, kubectl_refusal(&installation)] {
+            assert_eq!(message.contains(REPLACED), is_quoted, "{name}: {message}");
         }
         delete_policy(&installation, name).await;
     }
@@ -285,8 +285,8 @@ async fn no_text_of_a_guest_reaches_anybody_as_the_guest_wrote_it() {
     once_in_statuses::<IPUPartition>(&installation, words).await;
     once_in_statuses::<IPUJob>(&installation, words).await;
     once_in_events(&installation, None, words).await;
-    let told = rest(&proxy, "POST", "/query", r#"{"size": 4}"#).await;
-    assert!(told.contains(words), "{told}");
+    let message = rest(&proxy, "POST", "/query", r#"{"size": 4}"#).await;
+    assert!(message.contains(words), "{message}");
     let described = installation.described("rejected", &[words]).await;
     for line in described.lines() {
         is_fit("what kubectl describes", line, STATUS_MAX);

@@ -271,7 +271,7 @@ async fn waiting_pod(office: &Office, pods: &Api<Pod>) -> String {
     let event = json!({
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": "told", "namespace": "default"},
+        "metadata": {"name": "reported", "namespace": "default"},
         "involvedObject": {"kind": "Pod", "name": "notebook", "namespace": "default", "uid": uid},
         "type": "Warning", "reason": "PartitionLost", "message": "it is gone",
     });

@@ -21,13 +21,13 @@ type Requests = Arc<Mutex<Vec<(Method, String)>>>;
 /// Marks the moment in the list of requests at which a delayed one continues.
 const LET_THROUGH: &str = "let-through";
 
-/// A client whose watches of Pods, or lists of Pods, get no response until `told` is cancelled, and
+/// A client whose watches of Pods, or lists of Pods, get no response until `released` is cancelled, and
 /// its requests.
-fn late(client: &Client, told: &CancellationToken, of_watches: bool) -> (Client, Requests) {
+fn late(client: &Client, released: &CancellationToken, of_watches: bool) -> (Client, Requests) {
     let requests = Requests::default();
-    let (inner, told, seen) = (client.clone(), told.clone(), Arc::clone(&requests));
+    let (inner, released, seen) = (client.clone(), released.clone(), Arc::clone(&requests));
     let service = service_fn(move |request: Request<Body>| {
-        let (inner, told) = (inner.clone(), told.clone());
+        let (inner, released) = (inner.clone(), released.clone());
         let uri = request.uri();
         let is_watch = uri
             .query()
@@ -38,7 +38,7 @@ fn late(client: &Client, told: &CancellationToken, of_watches: bool) -> (Client,
         let seen = Arc::clone(&seen);
         async move {
             if is_delayed {
-                told.cancelled().await;
+                released.cancelled().await;
                 let what = (Method::GET, LET_THROUGH.to_owned());
                 seen.lock().unwrap().push(what);
             }
@@ -60,8 +60,8 @@ fn places(requests: &Requests, method: &Method, kind: &str) -> Vec<usize> {
 #[tokio::test]
 async fn pods_that_the_watch_has_not_reported_are_created_once_and_keep_their_partition() {
     let mut fixture = JobFixture::new("late").await;
-    let told = CancellationToken::new();
-    let (client, requests) = late(&fixture.client, &told, true);
+    let released = CancellationToken::new();
+    let (client, requests) = late(&fixture.client, &released, true);
     fixture.start_with(client);
     fixture.submit(&parallel("mpi")).await;
     fixture.partition_ready(0).await;
@@ -85,7 +85,7 @@ async fn pods_that_the_watch_has_not_reported_are_created_once_and_keep_their_pa
     let still = fixture.pod_exists("mpi-worker-0").await;
     assert_eq!(first.uid(), still.uid());
 
-    told.cancel();
+    released.cancel();
     fixture.once_gone("mpi").await;
     let pods = places(&requests, &Method::DELETE, "pods");
     let partitions = places(&requests, &Method::DELETE, "ipupartitions");
@@ -97,8 +97,8 @@ async fn pods_that_the_watch_has_not_reported_are_created_once_and_keep_their_pa
 #[tokio::test(flavor = "multi_thread")]
 async fn while_pods_cannot_be_listed_no_job_is_read_and_a_metric_names_the_kind() {
     let mut fixture = JobFixture::new("unlisted").await;
-    let told = CancellationToken::new();
-    let (client, requests) = late(&fixture.client, &told, false);
+    let released = CancellationToken::new();
+    let (client, requests) = late(&fixture.client, &released, false);
     fixture.start_with(client);
     fixture.submit(&single("web")).await;
     let policies = GuestHost::open(GuestHostOptions::default());
@@ -122,7 +122,7 @@ async fn while_pods_cannot_be_listed_no_job_is_read_and_a_metric_names_the_kind(
         [partition, account, role, binding, jobs, pods]
     };
     once(listed(0, 0), "all but Pods and IPUJobs are listed").await;
-    told.cancel();
+    released.cancel();
     once(listed(1, 1), "everything is listed").await;
     fixture.partition_ready(0).await;
     fixture.pod_runs("web-worker-0").await;

@@ -37,7 +37,7 @@ fn looser(definition: CustomResourceDefinition) -> CustomResourceDefinition {
     definition
 }
 
-/// Numbers, lists, texts and maps in the place of another type, and extreme values.
+/// Numbers, lists, texts and maps instead of another type, and extreme values.
 fn odd() -> Vec<Value> {
     let long = "x".repeat(100_000);
     let deep = (0..60).fold(json!(1), |inner, _| json!({"a": inner}));

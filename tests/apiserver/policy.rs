@@ -157,13 +157,10 @@ async fn a_policy_that_traps_blocks_or_is_skipped_as_its_on_error_defines() {
     });
     let message = refused.await.unwrap_err().message;
     assert!(
-        message.contains("the IPUPolicy trap (validation)"),
+        message.contains("the guest of IPUPolicy trap (validation)"),
         "{message}"
     );
-    assert!(
-        message.contains("nothing is known to be wrong with the object"),
-        "{message}"
-    );
+    assert!(message.contains("The object is not the cause"), "{message}");
     spec["onError"] = json!("Ignore");
     fixture.apply("trap", spec).await.unwrap();
     eventually("a large job is admitted without it", async || {

@@ -74,7 +74,7 @@ async fn plant(fixture: &JobFixture) {
     });
     create::<ConfigMap>(client, namespace, list).await;
     let event = json!({
-        "metadata": { "name": "told" },
+        "metadata": { "name": "failed" },
         "involvedObject": { "kind": "IPUJob", "name": "job", "namespace": namespace },
         "reason": "IPUJobFailed",
         "message": format!("exit code 1: {PLANTED} was refused"),
@@ -109,10 +109,10 @@ async fn a_bundle_contains_every_object_and_no_secret() {
         log_lines: 100,
         metrics_token: None,
     };
-    let told = support::run(fixture.client.clone(), &options)
+    let printed = support::run(fixture.client.clone(), &options)
         .await
         .unwrap();
-    assert!(told.contains("reads failed"), "{told}");
+    assert!(printed.contains("reads failed"), "{printed}");
     let files = unpacked(&std::fs::read(&options.output).unwrap());
     for (path, text) in &files {
         for secret in [PLANTED, ANNOTATED, KEPT] {

@@ -264,12 +264,12 @@ async fn without_the_option_the_ca_bundle_is_left_alone() {
         configuration: "there-is-none".to_owned(),
         manages_ca_bundles: false,
     };
-    registration.set_ca_bundles("an authority").await.unwrap();
-    let tells = Registration {
+    registration.set_ca_bundles("a CA").await.unwrap();
+    let managed = Registration {
         manages_ca_bundles: true,
         ..registration
     };
-    tells.set_ca_bundles("an authority").await.unwrap_err();
+    managed.set_ca_bundles("a CA").await.unwrap_err();
 }
 
 #[tokio::test]

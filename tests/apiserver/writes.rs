@@ -97,8 +97,8 @@ async fn complete(installation: &Installation, job: &str) {
     for reason in ["IPUJobSucceeded", "PartitionReleased", "Removed"] {
         let list = ListParams::default().fields(&format!("reason={reason}"));
         eventually(&format!("an event {reason} reports on {job}"), async || {
-            let told = events.list(&list).await.unwrap().items;
-            let names = told
+            let found = events.list(&list).await.unwrap().items;
+            let names = found
                 .into_iter()
                 .filter_map(|event| event.involved_object.name);
             Seen::when(names.collect::<Vec<_>>(), |names| {

@@ -55,17 +55,17 @@ spec: { selfSigned: {} }
 ---
 apiVersion: cert-manager.io/v1
 kind: Certificate
-metadata: { name: authority, namespace: ipu-operator }
+metadata: { name: test-ca, namespace: ipu-operator }
 spec:
   isCA: true
-  commonName: authority
-  secretName: authority
+  commonName: test-ca
+  secretName: test-ca
   issuerRef: { name: self-signed, kind: Issuer, group: cert-manager.io }
 ---
 apiVersion: cert-manager.io/v1
 kind: Issuer
-metadata: { name: authority, namespace: ipu-operator }
-spec: { ca: { secretName: authority } }
+metadata: { name: test-ca, namespace: ipu-operator }
+spec: { ca: { secretName: test-ca } }
 ";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,7 +76,7 @@ async fn cert_manager_makes_the_certificates_and_renews_them_without_a_lost_requ
     let given = Given {
         values: vec![
             "certificates.source=certManager",
-            "certificates.certManager.issuerRef.name=authority",
+            "certificates.certManager.issuerRef.name=test-ca",
         ],
         // The arguments are those of the chart with these values.
         controller: vec!["--webhook-certificate=given", "--webhook-ca-bundle=false"],
@@ -158,14 +158,7 @@ async fn cert_manager(plane: &ControlPlane, folder: &Path) -> Supervisor {
         });
         assert_eq!(supervisor.first_dead(), None, "{}", logs.concat());
         let ready = "--output=jsonpath={.status.conditions[?(@.type=='Ready')].status}";
-        let get = [
-            "get",
-            "issuer",
-            "authority",
-            "--namespace",
-            NAMESPACE,
-            ready,
-        ];
+        let get = ["get", "issuer", "test-ca", "--namespace", NAMESPACE, ready];
         let found = admin.kubectl(&get).map_err(|error| error.to_string());
         match found {
             Ok(ready) if ready == "True" => Seen::Yes(()),
@@ -278,9 +271,9 @@ impl Requests {
     /// Waits until the controller has loaded this number of new certificates, and until users were
     /// answered since.
     async fn go_on(&self, controller: &processes::Running, renewals: usize) {
-        eventually("the new certificate is in service", async || {
+        eventually("the server uses the new certificate", async || {
             let said = controller.said();
-            let served = said.matches("a new certificate is in service").count();
+            let served = said.matches("the server uses a new certificate").count();
             // Its metrics use the same certificate.
             Seen::when(served, |served| *served >= 2 * renewals)
         })

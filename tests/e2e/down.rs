@@ -36,15 +36,15 @@ pub(crate) fn waits_and_says_why(fixture: &Fixture) -> Result<(), Failed> {
         let jobs: Api<IPUJob> = Api::namespaced(fixture.operated.client.clone(), &job.namespace);
         until("the status to name both controllers", PATIENCE, || async {
             let status = jobs.get(&job.name).await?.status.unwrap_or_default();
-            let told: Vec<&str> = status
+            let reasons: Vec<&str> = status
                 .conditions
                 .iter()
                 .map(|condition| condition.message.as_str())
                 .collect();
-            let told = told.join(" | ");
+            let reasons = reasons.join(" | ");
             let named = [&first.address, &second.address];
-            Ok::<_, kube::Error>(Seen::when(told, |told| {
-                named.iter().all(|name| told.contains(*name))
+            Ok::<_, kube::Error>(Seen::when(reasons, |reasons| {
+                named.iter().all(|name| reasons.contains(*name))
             }))
         })
         .await?;

@@ -40,7 +40,7 @@ pub(crate) fn pods_are_force_deleted(fixture: &Fixture) -> Result<(), Failed> {
         let worker = naming::worker(&name, 0);
         let first = runs(fixture, &worker, None).await?;
 
-        let silent = silence(&second.node)?;
+        let stopped = stop_kubelet(&second.node)?;
         let what = "the operator to force-delete the Pod of the unreachable node";
         let events = until(what, PATIENCE, || async {
             let lost = ["get", "events", "--field-selector=reason=NodeLost"];
@@ -59,14 +59,14 @@ pub(crate) fn pods_are_force_deleted(fixture: &Fixture) -> Result<(), Failed> {
         })
         .await?;
 
-        drop(silent);
+        drop(stopped);
         runs(fixture, &worker, Some(&first)).await?;
         fixture.delete_and_leave_nothing("06-inference.yaml").await
     })
 }
 
 /// Stops the kubelet of a node.
-fn silence(node: &str) -> Result<Stopped, Failed> {
+fn stop_kubelet(node: &str) -> Result<Stopped, Failed> {
     Ok(Stopped::process(kubelet_of(node)?)?)
 }
 

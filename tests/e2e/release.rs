@@ -128,7 +128,7 @@ pub(crate) async fn once_replaced(
     old: &BTreeSet<String>,
     count: usize,
 ) -> Result<BTreeSet<String>, Failed> {
-    let what = format!("{count} new Pods of the operator in the place of the old ones");
+    let what = format!("{count} new Pods of the operator instead of the old ones");
     let found = until(what, PATIENCE, || async {
         let now = operators_pods(fixture).await?;
         Ok::<_, kube::Error>(Seen::when(now, |now| {

@@ -17,7 +17,7 @@ use crate::fixture::{Fixture, PATIENCE};
 const FLOOD: u64 = 64 << 20;
 
 /// Time without output of a rank: longer than the timeout of a connection without pings.
-const SILENCE: &str = "150";
+const IDLE_SECONDS: &str = "150";
 
 /// Makes the daemons of `mpirun` keep the streams that have started them. By default they close these.
 const ATTACHED: &str = "--leave-session-attached";
@@ -46,7 +46,7 @@ pub(crate) fn no_byte_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed
 /// completed job.
 pub(crate) fn an_idle_stream_stays_open(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
-        let rank = format!("sleep {SILENCE}; echo done");
+        let rank = format!("sleep {IDLE_SECONDS}; echo done");
         fixture.create(&ranks(fixture, &[ATTACHED], &rank)?).await?;
         fixture.once("parallel", JobState::Completed).await?;
         let log = fixture.kubectl(&["logs", "parallel-launcher"]).await?;

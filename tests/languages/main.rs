@@ -18,7 +18,7 @@ use tests::languages;
 /// Number of measured calls.
 const CALLS: u32 = 50;
 
-/// Loads the component in the place of the built-in guest, and prints the time. The time includes
+/// Loads the component instead of the built-in guest, and prints the time. The time includes
 /// compiling the interpreter of the guest's language.
 async fn open(component: &Path, hook: Hook, settings: Value) -> GuestHost {
     let folder = tempfile::tempdir().unwrap();

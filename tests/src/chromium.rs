@@ -30,10 +30,10 @@ const READY: Duration = Duration::from_mins(1);
 /// Version of axe-core, as its lock file has it.
 const AXE: &str = "4.14.1";
 
-/// What Chromium prints when it listens.
+/// Line that Chromium prints when it listens.
 const LISTENING: &str = "DevTools listening on ";
 
-/// Why Chromium or axe-core is not available.
+/// Failure to provide Chromium or axe-core.
 #[derive(Debug, thiserror::Error)]
 pub enum ChromiumError {
     /// The packages could not be fetched.

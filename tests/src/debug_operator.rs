@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use release::cargo::cargo;
 use release::guests::checkout;
 
-/// Why a program is not available.
+/// Failure to provide a program.
 #[derive(Debug, thiserror::Error)]
 pub enum DebugOperatorError {
     /// It could not be built.

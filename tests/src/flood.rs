@@ -23,8 +23,8 @@ use attacks::Sent;
 pub use exchange::{exchange, exchange_tls};
 pub use reviews::hostile_review;
 
-/// How often a process prints its counts.
-const TOLD: Duration = Duration::from_secs(1);
+/// Period at which a process prints its counts.
+const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// The targets of the load.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ impl Kind {
     ];
 }
 
-/// How often each kind of load has ended: with an answer, or with a closed connection.
+/// Number of ends of each kind of load: with an answer, or with a closed connection.
 #[derive(Debug, Default)]
 pub struct Counts([AtomicU64; Kind::ALL.len()]);
 
@@ -126,7 +126,7 @@ pub async fn run(targets: Targets) -> anyhow::Result<()> {
     let _load = begin(targets, &counts);
     loop {
         println!("{}", serde_json::to_string(&counts.read())?);
-        sleep(TOLD).await;
+        sleep(REPORT_PERIOD).await;
     }
 }
 

@@ -46,13 +46,13 @@ const ACCOUNT: &str = "kueue-controller-manager";
 /// The Secret in which the manager keeps the certificate of its webhooks.
 const CERTIFICATE: &str = "kueue-webhook-server-cert";
 
-/// How long the manager may take to be ready on a busy machine.
+/// Longest start of the manager on a busy machine.
 const READY: Duration = Duration::from_mins(3);
 
 /// Lines of its log that a failure shows.
 const LINES: usize = 30;
 
-/// Why Kueue is not available.
+/// Failure to provide Kueue.
 #[derive(Debug, thiserror::Error)]
 pub enum KueueError {
     /// The folders are unknown.

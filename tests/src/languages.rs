@@ -26,7 +26,7 @@ const CLANG: &str = "14";
 /// Stack of a guest in C, in bytes. Every call clears it.
 const STACK: usize = 64 << 10;
 
-/// Why an example was not built.
+/// Failure to build an example.
 #[derive(Debug, thiserror::Error)]
 pub enum LanguageError {
     /// A tool could not be installed.

@@ -52,7 +52,7 @@ const NAMESPACE: &str = "default";
 /// Jobs that are submitted at the same time.
 const SUBMITTED_AT_ONCE: usize = 16;
 
-/// Why a load could not be measured.
+/// Failure to measure a load.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The folders are unknown.

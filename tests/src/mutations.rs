@@ -46,7 +46,7 @@ pub const MODEL: Tests = Tests {
     bound: None,
 };
 
-/// Why the model check does not find mistakes about controllers that are renamed or leave the list.
+/// Reason why the model check does not find mistakes about controllers that are renamed or leave the list.
 const SAME_LIST: &str = "the list of controllers does not change in the model";
 
 /// The expected result of tests that run with a mistake.

@@ -49,7 +49,7 @@ pub enum ProcessError {
     Kill {
         /// The process.
         pid: i32,
-        /// Why.
+        /// The cause.
         #[source]
         source: nix::Error,
     },

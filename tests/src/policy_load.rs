@@ -30,7 +30,7 @@ pub use swaps::{Swaps, swaps};
 use crate::languages::LanguageError;
 use crate::review;
 
-/// Why something could not be measured.
+/// Failure of a measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyLoadError {
     /// A guest cannot be built.

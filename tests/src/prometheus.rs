@@ -8,7 +8,7 @@ use cluster::tools::stored;
 use parking_lot::Mutex;
 use release::guests::{BuildError, cache, checkout};
 
-/// Why Prometheus is not available.
+/// Failure to provide Prometheus.
 #[derive(Debug, thiserror::Error)]
 pub enum PrometheusError {
     /// The package could not be fetched.

@@ -33,7 +33,7 @@ const USERS: &str = "team:$2y$05$abcdefghijklmnopqrstuuNnUOSpw7zf/58okJM78yFwF6J
 /// Longest time until it answers.
 const READY: Duration = Duration::from_mins(1);
 
-/// Why the registry is not available.
+/// Failure to provide the registry.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The folder for caches is unknown.

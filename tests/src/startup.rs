@@ -21,7 +21,7 @@ use crate::load::{LoadError, define_mpi_job, jobs, once_served, start_mpi_operat
 use contender::Contender;
 use pods_made::PodsMade;
 
-/// How often each contender starts. One start before these is not counted: it brings files into memory.
+/// Number of starts of each contender. One start before these is not counted: it brings files into memory.
 const STARTS: usize = 10;
 
 /// Longest time until one program has started, or is removed.
@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// milliseconds.
 const FORMING_MS: u64 = 1000;
 
-/// Why the measurement failed.
+/// Failure of the measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum StartupError {
     /// A tool could not be built.
@@ -41,7 +41,7 @@ pub enum StartupError {
     #[error("failed to start what the operator is compared with")]
     Peer(#[from] LoadError),
     /// A simulated V-IPU controller refused its timings.
-    #[error("failed to tell a V-IPU controller how long its work takes")]
+    #[error("failed to set the durations of a V-IPU controller's work")]
     Timings(#[from] HttpError),
     /// The API server refused a request.
     #[error("failed to {action}")]

@@ -97,7 +97,7 @@ fn reached(makefile: &str, target: &str) -> (BTreeSet<String>, Vec<String>) {
     (targets, all)
 }
 
-/// What `test-full` leaves out of the tests for a release.
+/// Returns the tests for a release that `test-full` leaves out.
 fn left_out(makefile: &str) -> Vec<String> {
     let (targets, commands) = reached(makefile, "test-full");
     let all = rules(makefile).into_keys();

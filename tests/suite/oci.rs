@@ -171,7 +171,7 @@ async fn an_unresponsive_registry_ends_the_fetch_at_its_timeout() {
         error.contains("gave no answer to the request for the manifest 1"),
         "{error}"
     );
-    assert!(error.contains("nothing came for 200 ms"), "{error}");
+    assert!(error.contains("the registry sent nothing for 200 ms"), "{error}");
     // No process listens on this port.
     let gone = fake.moved_to("127.0.0.1:1");
     let error = fetched(&gone, ":1", hasty).await.unwrap_err();
@@ -180,7 +180,7 @@ async fn an_unresponsive_registry_ends_the_fetch_at_its_timeout() {
 
 #[tokio::test]
 async fn the_error_of_a_registry_is_reported_in_short() {
-    let told = |status: StatusCode, message: String| {
+    let reply = |status: StatusCode, message: String| {
         let body = json!({"errors": [{"code": "SOME", "message": message}]});
         (status, Json(body)).into_response()
     };
@@ -201,13 +201,13 @@ async fn the_error_of_a_registry_is_reported_in_short() {
             "answered 429 Too Many Requests to the request for the manifest 1 (SOME later)",
         ),
     ] {
-        let answer = at("manifests/1", move || told(status, message.to_owned()));
+        let answer = at("manifests/1", move || reply(status, message.to_owned()));
         let fake = Fake::start(answer).await;
         let error = fetched(&fake, ":1", Access::default()).await.unwrap_err();
         assert!(error.contains(words), "{error}");
     }
     let answer = at("manifests/1", move || {
-        told(StatusCode::BAD_GATEWAY, "x".repeat(10_000))
+        reply(StatusCode::BAD_GATEWAY, "x".repeat(10_000))
     });
     let error = fetched(&Fake::start(answer).await, ":1", Access::default()).await;
     assert!(error.unwrap_err().len() < 400);

@@ -125,7 +125,7 @@ fn check_names_what_is_wrong() {
         (
             &["check", text(&missing)],
             &[
-                "missing.wasm is no policy for this operator",
+                "missing.wasm is no guest for this operator",
                 "failed to read the file",
                 "No such file",
             ],
@@ -137,7 +137,7 @@ fn check_names_what_is_wrong() {
         (
             &["check", text(&garbage)],
             &[
-                "a.wasm is no policy",
+                "a.wasm is no guest",
                 "text and not WebAssembly (it begins with \"<html>404</html>\")",
             ],
         ),

@@ -28,7 +28,8 @@ fn document(path: &str) -> String {
     std::fs::read_to_string(repository().join(path)).unwrap()
 }
 
-/// How a function takes a reason: the index of the argument, and the index in it if it is a tuple.
+/// Position of a reason among the arguments of a function: the index of the argument, and the index in it if it is a
+/// tuple.
 type ArgumentPosition = (usize, Option<usize>);
 
 /// The functions that take a reason, by name.
@@ -307,7 +308,7 @@ fn every_reason_is_documented() {
 #[test]
 fn every_warning_of_the_logs_is_documented() {
     let document = document(MESSAGES);
-    let told: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
+    let documented: Vec<&str> = document.split('`').skip(1).step_by(2).collect();
     let files = host_files();
     let logged: BTreeSet<String> = files
         .iter()
@@ -321,7 +322,7 @@ fn every_warning_of_the_logs_is_documented() {
     let missing: Vec<_> = logged
         .iter()
         .filter(|line| {
-            !told
+            !documented
                 .iter()
                 .any(|said| said.len() > 9 && line.starts_with(said))
         })

@@ -8,34 +8,51 @@ use std::path::{Path, PathBuf};
 
 use self::modules::MODULES;
 use self::names::{FUNCTIONS, NAMES, TYPES};
-use crate::sources::{documents, manifests, repository, rust_files};
+use crate::sources::{documents, manifests, other_texts, repository, rust_files};
 
 /// Words of documents, each with the word of `CONTRIBUTING.md` that replaces it.
-const IN_DOCUMENTS: [(&str, &str); 20] = [
+const IN_DOCUMENTS: [(&str, &str); 37] = [
     ("authority", "CA"),
     ("crowd", "load test"),
+    ("crowded", "under load"),
     ("elder", "earlier request"),
     ("give back", "release"),
     ("given back", "released"),
     ("gives back", "releases"),
+    ("helper", "sidecar"),
     ("in force", "active"),
+    ("kept for", "reserved for"),
     ("line-up", "active set"),
+    ("lost controller", "unreachable controller"),
+    ("lost controllers", "unreachable controllers"),
     ("mend", "fix"),
+    ("mended", "fixed"),
+    ("mends", "fixes"),
     ("nonsense", "not valid, malformed"),
+    ("overtaken", "delayed by backfill"),
     ("passed by", "backfill"),
+    ("people", "users"),
+    ("place in a queue", "position in a queue"),
+    ("place in the queue", "position in the queue"),
     ("quota back", "release quota"),
     ("rests", "is suspended, is inactive"),
     ("room", "free capacity"),
+    ("session", "interactive job"),
+    ("sessions", "interactive jobs"),
     ("shelf", "module store"),
+    ("silent", "unreachable, idle"),
+    ("tell", "report, show"),
+    ("tells", "reports, shows"),
     ("the lab", "the harness"),
     ("the original", "Graphcore's operator"),
+    ("told", "reported, shown"),
     ("weather", "fault rates"),
     ("wished", "desired"),
     ("younger", "later request"),
 ];
 
-/// Parts of sentences, in any file that users read, in the same way: documents, manifests, the contract, and the Rust files
-/// that descriptions and messages come from.
+/// Parts of sentences, in any file that users read, in the same way: documents, manifests, the contract, and the Rust
+/// files that descriptions and messages come from.
 const IN_SENTENCES: [(&str, &str); 14] = [
     ("answers every rule", "returns all violations"),
     ("has the last word", "is read again"),
@@ -54,9 +71,11 @@ const IN_SENTENCES: [(&str, &str); 14] = [
 ];
 
 /// Words of comments and texts in Rust files, in the same way.
-const IN_SOURCES: [(&str, &str); 19] = [
+const IN_SOURCES: [(&str, &str); 36] = [
     ("come to rest", "end"),
     ("comes to rest", "ends"),
+    ("crowd", "load test"),
+    ("crowded", "under load"),
     ("elder", "earlier request"),
     ("elders", "earlier requests"),
     ("for people", "for users"),
@@ -67,13 +86,38 @@ const IN_SOURCES: [(&str, &str); 19] = [
     ("has room", "has free capacity"),
     ("have room", "have free capacity"),
     ("line-up", "active set"),
+    ("lost controller", "unreachable controller"),
+    ("lost controllers", "unreachable controllers"),
+    ("mend", "fix"),
     ("mended", "fixed"),
+    ("mends", "fixes"),
     ("no room", "no free capacity"),
+    ("nonsense", "not valid, malformed"),
     ("nothing more is made", "creates no more objects"),
+    ("overtaken", "delayed by backfill"),
+    ("people", "users"),
+    ("place in a queue", "position in a queue"),
+    ("place in the queue", "position in the queue"),
     ("quota back", "release quota"),
+    ("rests", "is suspended, is inactive"),
+    ("silent", "unreachable, idle"),
+    ("silently", "without a message"),
+    ("tell", "report, show"),
+    ("tells", "reports, shows"),
     ("the lab", "the harness"),
+    ("told", "reported, shown"),
     ("weather", "fault rates"),
     ("younger", "later request"),
+];
+
+/// Phrases with a retired word that stay: options and terms of other programs, an example, and the code of conduct.
+const ALLOWED: [&str; 6] = [
+    "credential helper",
+    "curl --silent",
+    "leave-session-attached",
+    "name: helper",
+    "the people involved",
+    "toward other people",
 ];
 
 /// Files that list retired words for a reason: the vocabulary, the history, and this test.
@@ -120,11 +164,14 @@ fn hits(files: &[(PathBuf, String)], words: &[(&str, &str)], ignore_case: bool) 
             continue;
         };
         for (number, line) in text.lines().enumerate() {
-            let line = if ignore_case {
+            let mut line = if ignore_case {
                 line.to_lowercase()
             } else {
                 line.to_owned()
             };
+            for phrase in ALLOWED {
+                line = line.replace(phrase, "");
+            }
             for (word, instead) in words.iter().filter(|(word, _)| contains(&line, word)) {
                 let place = format!("{}:{}", path.display(), number + 1);
                 hits.push(format!("{place}: `{word}`; write {instead}"));
@@ -168,6 +215,15 @@ fn manifests_and_the_contract_contain_no_retired_word() {
     let manifests = manifests();
     assert!(manifests.len() > 80, "only {} files", manifests.len());
     let hits = hits(&manifests, &IN_DOCUMENTS, true);
+    assert!(hits.is_empty(), "{hits:#?}");
+}
+
+#[test]
+fn the_page_the_notes_and_the_build_contain_no_retired_word() {
+    let texts = other_texts();
+    assert!(texts.len() > 30, "only {} files", texts.len());
+    let words = [&IN_DOCUMENTS[..], &IN_SENTENCES].concat();
+    let hits = hits(&texts, &words, true);
     assert!(hits.is_empty(), "{hits:#?}");
 }
 
@@ -222,6 +278,14 @@ fn a_definition_is_found_and_a_mention_is_not() {
     let found = defined(&files, &["struct"], &[("Held", "Leadership")]);
     assert_eq!(found, ["a.rs:2: `Held`; write Leadership"]);
     assert_eq!(defined(&files, &["fn"], &[("Held", "")]), [""; 0]);
+}
+
+#[test]
+fn an_allowed_phrase_is_not_found_and_its_word_is() {
+    let text = "No credential helper.\nA helper.\n";
+    let files = [(PathBuf::from("a.md"), text.to_owned())];
+    let found = hits(&files, &[("helper", "sidecar")], true);
+    assert_eq!(found, ["a.md:2: `helper`; write sidecar"]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ const CASES: &str = include_str!("../../guests/validation/src/rules/cases.json")
 const MORE: &str = r#"[
   { "name": "replicas wrong", "change": { "spec": { "modelReplicasPerWorker": "0" } } },
   { "name": "interactive for no time", "change": { "spec": { "launcher": null, "interactive": { "ttl": 0 } } } },
-  { "name": "other session", "change": { "spec": { "launcher": null, "interactive": { "ttl": 120 } } },
+  { "name": "other ttl of an interactive job", "change": { "spec": { "launcher": null, "interactive": { "ttl": 120 } } },
     "old": { "spec": { "launcher": null, "interactive": { "ttl": 60 } } } }
 ]"#;
 
@@ -139,7 +139,7 @@ const FIXED: (&str, &[&str], &[&str]) = (
         "other size",
         "other workers",
         "other launcher",
-        "other session",
+        "other ttl of an interactive job",
         "other manager",
         "scaled with launcher",
     ],
@@ -282,7 +282,7 @@ fn the_document_lists_fixed_fields_and_warnings() {
 #[test]
 fn every_refusal_of_the_guest_is_documented() {
     let shown = ROWS.iter().flat_map(|(_, _, refused, _)| refused.iter());
-    let told: BTreeSet<&str> = shown.chain(FIXED.1).chain(&IN_REFERENCE).copied().collect();
+    let documented: BTreeSet<&str> = shown.chain(FIXED.1).chain(&IN_REFERENCE).copied().collect();
     let table: Value = serde_json::from_str(CASES).unwrap();
     let cases = cases(&table);
     let refused: BTreeSet<&str> = cases
@@ -291,7 +291,7 @@ fn every_refusal_of_the_guest_is_documented() {
         .map(|case| case["name"].as_str().unwrap())
         .collect();
     assert_eq!(
-        told, refused,
+        documented, refused,
         "left: documented; right: refused by the guest"
     );
 }

@@ -67,6 +67,21 @@ pub(crate) fn manifests() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
+/// The other texts of the project: the page of the dashboard, the notes of the chart, the manifests of packages and
+/// tools, the Makefile and the Dockerfile.
+pub(crate) fn other_texts() -> Vec<(PathBuf, String)> {
+    let extensions = ["css", "html", "js", "toml", "txt"].into_iter();
+    let mut found: Vec<_> = extensions
+        .flat_map(|extension| files(&repository(), extension))
+        .collect();
+    for name in ["Dockerfile", "Makefile"] {
+        let path = repository().join(name);
+        let text = fs::read_to_string(&path).expect("the file is UTF-8");
+        found.push((path, text));
+    }
+    found
+}
+
 /// A Rust file without the code that is compiled only for tests.
 pub(crate) fn shipped(path: &Path, text: &str) -> syn::File {
     let parsed = syn::parse_file(text);

@@ -18,7 +18,7 @@ class Defaulter(exports.Defaulter):
     def apply_defaults(self, request: Request) -> Answer_Defaulted:
         job = json.loads(request.object)
         policy = set_policy(request.settings)
-        # A running job must not be rolled by a default: on an update the user's template stays.
+        # A default must not restart a running job: on an update the user's template stays.
         if request.old_object is None:
             for container in containers(job):
                 container.setdefault("imagePullPolicy", policy)

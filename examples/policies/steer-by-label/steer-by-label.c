@@ -53,8 +53,8 @@ typedef struct {
 } reason_t;
 
 static void add(reason_t *reason, const void *text, size_t length) {
-    size_t room = sizeof(reason->text) - reason->length;
-    size_t added = length < room ? length : room;
+    size_t free_bytes = sizeof(reason->text) - reason->length;
+    size_t added = length < free_bytes ? length : free_bytes;
     memcpy(reason->text + reason->length, text, added);
     reason->length += added;
 }

@@ -1,7 +1,7 @@
 //! The defaulting guest: the built-in policy that fills in what the user of an IPUJob left open.
 #![deny(unsafe_code)]
 
-/// What `wit-bindgen` makes of the contract.
+/// Bindings of the contract that `wit-bindgen` generates.
 #[allow(
     unsafe_code,
     missing_docs,

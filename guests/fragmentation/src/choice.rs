@@ -13,7 +13,7 @@ mod table;
 pub struct Controller {
     /// `host:port`.
     pub name: String,
-    /// Why it cannot serve the request whatever is free.
+    /// Reason why it cannot serve the request whatever is free.
     pub blocker: Option<Blocker>,
     /// IPUs that it has, used or not.
     pub total: u32,
@@ -25,7 +25,7 @@ pub struct Controller {
     pub blocks: Vec<u32>,
 }
 
-/// Why a controller is passed over.
+/// Reason why a controller is passed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Blocker {
     /// It could never serve the request.
@@ -34,7 +34,7 @@ pub enum Blocker {
     Passing(String),
 }
 
-/// What to do next.
+/// The decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Make the partition on this controller.
@@ -85,8 +85,8 @@ pub fn choose(ipus: u32, controllers: &[Controller]) -> Choice {
     ))
 }
 
-/// The block that the partition would split, and the free IPUs. Without any block that is large enough, the largest free
-/// partition counts: both are estimates.
+/// The block that the partition would split, and the free IPUs. Without any block that is large enough, the largest
+/// free partition counts: both are estimates.
 fn rank(ipus: u32, controller: &Controller) -> (u32, u32) {
     let blocks = controller.blocks.iter().copied();
     let smallest = blocks.filter(|block| *block >= ipus).min();

@@ -2,7 +2,7 @@
 //! stay together.
 #![deny(unsafe_code)]
 
-/// What `wit-bindgen` makes of the contract.
+/// Bindings of the contract that `wit-bindgen` generates.
 #[allow(
     unsafe_code,
     missing_docs,

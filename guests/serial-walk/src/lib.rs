@@ -1,7 +1,7 @@
 //! The serial walk: the built-in policy that decides on which V-IPU controller a partition is made.
 #![deny(unsafe_code)]
 
-/// What `wit-bindgen` makes of the contract.
+/// Bindings of the contract that `wit-bindgen` generates.
 #[allow(
     unsafe_code,
     missing_docs,

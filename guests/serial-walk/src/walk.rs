@@ -23,7 +23,7 @@ pub struct Controller {
     pub label_value: String,
     /// Whether a node carries that label now; true where that is not known.
     pub has_nodes: bool,
-    /// Why it does not answer; none where it answers.
+    /// Reason why it does not answer; none where it answers.
     pub unreachable: Option<String>,
     /// IPUs that it has, used or not.
     pub total_ipus: u32,
@@ -38,11 +38,11 @@ pub struct Controller {
 pub struct Attempt {
     /// Name of the controller.
     pub controller: String,
-    /// How it ended, in words.
+    /// Its end, in words.
     pub reason: String,
 }
 
-/// What to do next.
+/// The decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
     /// Make the partition on this controller.
@@ -53,7 +53,7 @@ pub enum Decision {
     Reject(String),
 }
 
-/// Why a controller is passed over.
+/// Reason why a controller is passed over.
 enum Blocker {
     /// It could never serve the request.
     Lasting(String),

@@ -1,7 +1,7 @@
 //! The validation guest: the built-in policy that reports the violations of an IPUJob.
 #![deny(unsafe_code)]
 
-/// What `wit-bindgen` makes of the contract.
+/// Bindings of the contract that `wit-bindgen` generates.
 #[allow(
     unsafe_code,
     missing_docs,

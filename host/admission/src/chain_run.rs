@@ -204,15 +204,15 @@ impl<'a> ChainRun<'a> {
         });
         self.compare(&chain, &results);
         (answer.decision, answer.warnings) = validate::decision(all);
-        // Violations take precedence over policy failures.
+        // Violations take precedence over failures of guests.
         if let (Decision::Allowed, Some(failed)) = (&answer.decision, failed) {
             answer.decision = failed;
         }
         answer
     }
 
-    /// Calls the policy of a stage that matches the request. Returns `None` if no policy matches, or if the policy fails and
-    /// its `onError` is Ignore.
+    /// Calls the guest of the policy in a stage that matches the request. Returns `None` if no policy matches, or if
+    /// the guest fails and its `onError` is Ignore.
     async fn call_stage<T>(
         &self,
         stage: &[BoundPolicy],
@@ -259,7 +259,7 @@ impl<'a> ChainRun<'a> {
         }
     }
 
-    /// Applies `onError` to a policy that gave no answer.
+    /// Applies `onError` to a policy whose guest gave no usable answer.
     fn on_error<T>(
         &self,
         policy: &BoundPolicy,
@@ -269,9 +269,9 @@ impl<'a> ChainRun<'a> {
     ) -> Result<Option<T>, Decision> {
         if policy.on_error != OnError::Ignore {
             let subject = if &*policy.name == BUILT_IN {
-                format!("the {hook} policy")
+                format!("the built-in {hook} guest")
             } else {
-                format!("the IPUPolicy {} ({hook})", policy.name)
+                format!("the guest of IPUPolicy {} ({hook})", policy.name)
             };
             return Err(Decision::Failed(failure::message(&subject, error)));
         }
@@ -279,7 +279,7 @@ impl<'a> ChainRun<'a> {
             policy = &*policy.name,
             namespace = self.request.namespace,
             name = self.request.name,
-            "a request continues without a policy that gave no answer: {}",
+            "a request continues without a guest that gave no usable answer: {}",
             ipu_text::explain(error)
         );
         answer.ignored.push(policy.name.to_string());
@@ -308,7 +308,7 @@ impl<'a> ChainRun<'a> {
     }
 }
 
-/// Calls a defaulting policy, and checks its changes.
+/// Calls the guest of a defaulting policy, and checks its changes.
 async fn default_object(
     host: &GuestHost,
     policy: &BoundPolicy,

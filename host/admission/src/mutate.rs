@@ -1,4 +1,4 @@
-//! Pure: the answer of the mutating webhook. A defaulting policy may change only spec, labels and annotations, and on an
+//! Pure: the answer of the mutating webhook. A defaulting guest may change only spec, labels and annotations, and on an
 //! update only the fields that the user changes. `new_job` adds what the operator itself sets.
 
 pub mod new_job;
@@ -16,19 +16,19 @@ const PATH: usize = 512;
 /// Path of the Pod template in the spec. Any addition there recreates the Pods.
 const TEMPLATE: [&str; 2] = ["workers", "template"];
 
-/// Why the host refuses the answer of a defaulting policy.
+/// Reason why the host refuses the answer of a defaulting guest.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OverreachError {
     /// It changed a forbidden path, of which this is the JSON pointer.
     #[error(
-        "it changes {0}; a defaulting policy may change spec, metadata.labels and \
+        "it changes {0}; a defaulting guest may change spec, metadata.labels and \
          metadata.annotations, and nothing else"
     )]
     ForbiddenPath(String),
     /// On an update, it changed a field that the user left unchanged. This is its JSON pointer.
     #[error(
         "on an update it changes {0}, which was set before and which the update leaves alone; \
-         a running training must not be rolled by a changed default"
+         a changed default must not restart a running job"
     )]
     SetBefore(String),
 }
@@ -43,7 +43,7 @@ pub fn decision(original: &Value, defaulted: &Value) -> Decision {
     }
 }
 
-/// Checks the changes of one defaulting policy to its input `before`.
+/// Checks the changes of one defaulting guest to its input `before`.
 pub fn check(
     request: &AdmissionRequest,
     before: &Value,
@@ -97,10 +97,10 @@ fn changed_key<'a>(
 struct Difference {
     /// The user left the path unchanged.
     is_untouched: bool,
-    /// The policy changed the path.
+    /// The guest changed the path.
     is_changed: bool,
-    /// The first path below that the policy changed and the user did not, from the last key to the first. An addition to an
-    /// existing map does not count, except in the Pod template.
+    /// The first path below that the guest changed and the user did not, from the last key to the first. An addition to
+    /// an existing map does not count, except in the Pod template.
     overwritten: Option<Vec<String>>,
 }
 

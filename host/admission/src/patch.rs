@@ -15,7 +15,7 @@ const OPERATIONS_LIMIT: usize = 1 << 20;
 /// Size of an operation without its path and its value, in bytes.
 const OPERATION_SIZE: usize = 256;
 
-/// The paths that a defaulting policy may change.
+/// The paths that a defaulting guest may change.
 const ALLOWED_PATHS: [&[&str]; 3] = [
     &["spec"],
     &["metadata", "labels"],

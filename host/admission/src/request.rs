@@ -1,7 +1,7 @@
 //! Pure: parses an AdmissionReview.
 //!
-//! It does not use the types of kube, which parse the metadata into fixed fields: a patch must apply to the exact JSON of the
-//! API server.
+//! It does not use the types of kube, which parse the metadata into fixed fields: a patch must apply to the exact JSON
+//! of the API server.
 
 use ipu_api as api;
 use ipu_text::sanitize;
@@ -11,15 +11,15 @@ use serde_json::Value;
 use ipu_guest_host::context::{Admission, GROUPS_MAX, NamespaceContext, Operation, User};
 use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget, Measured};
 
-/// Memory limit of a parsed review. Typical objects take some ten times their bytes, so one of 1.5 MiB, the limit of etcd,
-/// can be created.
+/// Memory limit of a parsed review. Typical objects take some ten times their bytes, so one of 1.5 MiB, the limit of
+/// etcd, can be created.
 pub const TREE: Budget = Budget::of_memory(24 << 20);
 
 /// Longest `uid` of a review, in bytes. An API server's has 36.
 const UID_MAX: usize = 128;
 
-/// Longest name of an object in Kubernetes, in bytes. A longer one is cut, because the error of the API server helps the
-/// user more than a refused call.
+/// Longest name of an object in Kubernetes, in bytes. A longer one is cut, because the error of the API server helps
+/// the user more than a refused call.
 const NAME_MAX: usize = 253;
 
 /// Versions of AdmissionReview. The answer has the version of the request.
@@ -116,8 +116,9 @@ impl AdmissionRequest {
         }
     }
 
-    /// Whether policies decide on the request: not on an object that is being deleted, nor on an update without a change of
-    /// the spec. The webhook configurations exclude these too; the check here protects users with other configurations.
+    /// Whether policies decide on the request: not on an object that is being deleted, nor on an update without a
+    /// change of the spec. The webhook configurations exclude these too; the check here protects users with other
+    /// configurations.
     pub fn needs_policies(&self) -> bool {
         let deleting = self
             .object
@@ -131,7 +132,7 @@ impl AdmissionRequest {
     }
 }
 
-/// Why parsing a body failed.
+/// Failure to parse a body.
 #[derive(Debug, thiserror::Error)]
 pub enum RequestError {
     /// The body is empty.

@@ -47,8 +47,8 @@ struct ReviewOrigin {
 }
 
 impl WebhookState {
-    /// Returns the answer of an inactive release: it admits the object if another release serves the namespace, and fails
-    /// otherwise. `None` if the release is active.
+    /// Returns the answer of an inactive release: it admits the object if another release serves the namespace, and
+    /// fails otherwise. `None` if the release is active.
     fn standby_answer(&self, request: &AdmissionRequest) -> Option<Answer> {
         let (namespace, reviewed) = (&request.namespace, request.reviewed);
         let conflicts = self.context.conflicts.current();
@@ -57,8 +57,7 @@ impl WebhookState {
             return Some(Answer::allowed());
         }
         Some(Answer::failed(format!(
-            "{}s of namespace {namespace} are not served now, since their IPU operator is \
-             inactive: {}",
+            "this release does not serve {}s of namespace {namespace} because it is inactive: {}",
             reviewed.kind(),
             first.message()
         )))
@@ -201,7 +200,7 @@ fn reply(webhook: &str, request: &AdmissionRequest, answer: &Answer) -> Response
     match &answer.decision {
         Decision::Allowed | Decision::Patched(_) => tracing::debug!("admitted"),
         Decision::Refused(violations) => info!(?violations, "refused"),
-        Decision::Failed(reason) => warn!(reason, "gave no answer"),
+        Decision::Failed(reason) => warn!(reason, "gave no usable answer"),
     }
     axum::Json::<Value>(answer.render(request)).into_response()
 }
@@ -316,7 +315,7 @@ mod tests {
             assert_eq!(answer["response"]["uid"], json!("0c9a8d74"));
             let message = answer["response"]["status"]["message"].as_str().unwrap();
             assert!(
-                message.contains(&format!("no {slot} policy is loaded")),
+                message.contains(&format!("no {slot} guest is loaded")),
                 "{message}"
             );
         }

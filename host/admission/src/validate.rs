@@ -45,10 +45,10 @@ mod tests {
 
     #[test]
     fn of_many_violations_the_first_are_told_and_how_many_more_there_are() {
-        let Decision::Refused(told) = decision(verdict(vec![violation("wrong"); 40])).0 else {
+        let Decision::Refused(shown) = decision(verdict(vec![violation("wrong"); 40])).0 else {
             panic!("it is refused");
         };
-        assert_eq!(told.len(), texts::VIOLATIONS + 1);
-        assert_eq!(told[texts::VIOLATIONS].message, "8 more rules are broken");
+        assert_eq!(shown.len(), texts::VIOLATIONS + 1);
+        assert_eq!(shown[texts::VIOLATIONS].message, "8 more rules are broken");
     }
 }

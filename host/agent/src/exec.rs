@@ -40,7 +40,7 @@ pub struct PodName {
     pub namespace: String,
 }
 
-/// Why the exit code of the command is unknown.
+/// Reason why the exit code of the command is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
     /// The asynchronous runtime could not be started.

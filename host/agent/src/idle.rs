@@ -17,11 +17,11 @@ use nix::unistd::{Pid, alarm, getpid};
 /// Period of the check for remaining processes after the signal.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Why the agent failed.
+/// Failure of the agent.
 #[derive(Debug, thiserror::Error)]
 pub enum IdleError {
     /// Signals cannot be blocked.
-    #[error("failed to block the signals that are to be waited for")]
+    #[error("failed to block signals")]
     Block(#[source] Errno),
     /// The agent cannot become the parent of orphans.
     #[error("failed to become the parent of orphaned processes")]
@@ -32,12 +32,12 @@ pub enum IdleError {
 }
 
 /// Waits for SIGTERM or SIGINT, and reaps orphans meanwhile. Then it forwards the signal and returns when all other
-/// processes have ended, or after `patience`: the kernel kills the rest when PID 1 ends. After `session` seconds, if
+/// processes have ended, or after `patience`: the kernel kills the rest when PID 1 ends. After `ttl` seconds, if
 /// given, it does the same with SIGTERM.
 ///
 /// Signals are blocked and received one by one, so no handler runs and no signal is lost. A blocked signal reaches PID
 /// 1, although the kernel drops unhandled signals for it.
-pub fn idle(patience: Duration, session: Option<u32>) -> Result<(), IdleError> {
+pub fn idle(patience: Duration, ttl: Option<u32>) -> Result<(), IdleError> {
     let mut signals = SigSet::empty();
     for signal in [
         Signal::SIGCHLD,
@@ -50,7 +50,7 @@ pub fn idle(patience: Duration, session: Option<u32>) -> Result<(), IdleError> {
     signals.thread_block().map_err(IdleError::Block)?;
     let others = Others::of_this_process()?;
     // The log shows that the agent waits on purpose.
-    match session {
+    match ttl {
         None => println!("ipu-agent: waiting for commands of the launcher"),
         Some(seconds) => {
             println!(

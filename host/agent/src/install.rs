@@ -27,7 +27,7 @@ pub struct Workers {
     pub count: u32,
 }
 
-/// Why the installation failed.
+/// Failure of the installation.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
     /// The running executable cannot be found or read.
@@ -76,7 +76,7 @@ pub fn install(dir: &Path, workers: Option<&Workers>) -> Result<PathBuf, Install
 fn kubeexec(agent: &Path) -> String {
     format!(
         "#!/bin/sh\n\
-         # Called by mpirun in the place of ssh: kubeexec.sh <worker Pod> <command of a shell>...\n\
+         # Called by mpirun instead of ssh: kubeexec.sh <worker Pod> <command of a shell>...\n\
          POD=\"$1\"\n\
          shift\n\
          exec {agent} exec \"$POD\" -- /bin/sh -c \"$*\"\n",

@@ -28,7 +28,7 @@ enum Task {
         /// Name of the job whose workers mpirun reaches.
         #[arg(long, requires = "workers")]
         job: Option<String>,
-        /// How many workers it has.
+        /// Its number of workers.
         #[arg(long, requires = "job")]
         workers: Option<u32>,
     },

@@ -138,17 +138,17 @@ fn both_signals_are_passed_on_and_the_agent_ends_with_0() {
     for signal in [Signal::SIGTERM, Signal::SIGINT] {
         let mut container = Container::start(&["--grace-seconds", "600"]);
         let folder = folder();
-        let (ready, told) = (folder.path().join("ready"), folder.path().join("told"));
+        let (ready, reached) = (folder.path().join("ready"), folder.path().join("reached"));
         let trap = signal.as_str().trim_start_matches("SIG");
         let mut rank = container.shell(&format!(
-            "trap 'echo told > {}; exit 0' {trap}; echo > {}; while :; do sleep 0.05; done",
-            told.display(),
+            "trap 'echo reached > {}; exit 0' {trap}; echo > {}; while :; do sleep 0.05; done",
+            reached.display(),
             ready.display()
         ));
         wait_for("the rank's start", || ready.exists().then_some(()));
         container.signal(signal);
         assert_eq!(container.unshare.end().code(), Some(0));
-        assert!(told.exists(), "{signal} did not reach the rank");
+        assert!(reached.exists(), "{signal} did not reach the rank");
         rank.end();
     }
 }

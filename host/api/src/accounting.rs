@@ -30,8 +30,8 @@ pub struct Period {
     pub start: Time,
     /// IPU-seconds of IPUs in no partition of the operator.
     pub unallocated: Unallocated,
-    /// IPU-seconds of the operator's partitions by namespace of the owner, largest first. Beyond 32 namespaces, the rest is
-    /// counted under the name "".
+    /// IPU-seconds of the operator's partitions by namespace of the owner, largest first. Namespaces after the
+    /// first 32 that used IPUs count under the name "".
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub namespaces: Vec<NamespaceUse>,
 }

@@ -3,8 +3,8 @@
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-/// A condition that takes the place of the one of its type among `old`. Its time moves only where its
-/// status does, or the status of an object that rests would change for ever.
+/// A condition that replaces the one of its type among `old`. Its time moves only where its
+/// status does, or the status of an unchanged object would change for ever.
 pub fn renewed(
     old: &[Condition],
     type_: &str,
@@ -26,7 +26,7 @@ pub fn renewed(
     }
 }
 
-/// Puts a condition in the place of the one of its type, or behind the others.
+/// Replaces the condition of this type, or appends it.
 pub fn put(conditions: &mut Vec<Condition>, condition: Condition) {
     let mut all = conditions.iter_mut();
     match all.find(|one| one.type_ == condition.type_) {

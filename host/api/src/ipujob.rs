@@ -90,10 +90,10 @@ pub struct IPUJobSpec {
     /// A launcher Pod without a command, for `kubectl exec`. Cannot be combined with `launcher`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interactive: Option<Interactive>,
-    /// When the job runs again after it has ended.
+    /// Rule for another run of the job after its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_policy: Option<RestartPolicy>,
-    /// Which Pods are deleted once the job has finished for good.
+    /// Pods to delete once the job has finished for good.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clean_pod_policy: Option<CleanPodPolicy>,
     /// Whether the job is suspended: its Pods are deleted and its partitions released until it is
@@ -126,12 +126,12 @@ pub struct Workers {
     pub replicas: Option<i32>,
     /// The Pod template of every worker. The operator keeps every field of it.
     pub template: PodTemplate,
-    /// How worker Pods are replaced when the template changes.
+    /// Replacement of worker Pods when the template changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
 }
 
-/// How worker Pods are replaced when the template changes.
+/// Replacement of worker Pods when the template changes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Strategy {
@@ -143,7 +143,7 @@ pub struct Strategy {
     pub rolling_update: Option<RollingUpdate>,
 }
 
-/// How worker Pods are replaced.
+/// Order in which worker Pods are replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum StrategyType {
     /// All at once.
@@ -181,11 +181,11 @@ pub struct Interactive {
     pub ttl: i32,
 }
 
-/// When a job runs again after it has ended.
+/// Rule for another run of a job after its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestartPolicy {
-    /// When the job runs again. Defaulting sets `Never`.
+    /// Case in which the job runs again. Defaulting sets `Never`.
     #[serde(rename = "type")]
     pub type_: RestartPolicyType,
     /// Number of failures after which the job fails for good. Missing: 3.
@@ -197,7 +197,7 @@ pub struct RestartPolicy {
     pub exit_codes: Option<String>,
 }
 
-/// When a job runs again.
+/// Cases in which a job runs again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RestartPolicyType {
     /// After every end.
@@ -210,7 +210,7 @@ pub enum RestartPolicyType {
     ExitCode,
 }
 
-/// Which Pods are deleted once a job has finished for good.
+/// Pods to delete once a job has finished for good.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CleanPodPolicy {
     /// None.

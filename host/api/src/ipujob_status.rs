@@ -33,13 +33,13 @@ pub struct IPUJobStatus {
     /// Number of restarts of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restart_count: Option<i32>,
-    /// When the job was first seen.
+    /// Time at which the operator first saw the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_time: Option<Time>,
-    /// When the job finished.
+    /// Time at which the job finished.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_time: Option<Time>,
-    /// When this status last changed.
+    /// Time of the last change of this status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_reconcile_time: Option<Time>,
     /// Number of worker Pods by state.
@@ -54,7 +54,7 @@ pub struct IPUJobStatus {
     /// The `metadata.generation` that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When an interactive job ends.
+    /// End of an interactive job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_end_time: Option<Time>,
     /// Record of the current run.
@@ -63,7 +63,7 @@ pub struct IPUJobStatus {
     /// Seconds of the job by activity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accounting: Option<JobAccounting>,
-    /// What Kueue has granted to a job in a queue. Without it, such a job does not start.
+    /// Grant of Kueue to a job in a queue. Without it, such a job does not start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub admission: Option<JobAdmission>,
     /// Conditions of the job, oldest first.
@@ -84,7 +84,7 @@ pub struct RunStatus {
     /// Time before which no Pod of the run is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_before: Option<Time>,
-    /// Why the job restarts. Removed once it runs.
+    /// Reason for the restart of the job. Removed once it runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarting: Option<String>,
     /// Time since which the API server has refused Pods of the job.
@@ -94,7 +94,7 @@ pub struct RunStatus {
     /// other Pods use it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: BTreeMap<String, String>,
-    /// How each instance has ended, while others still run.
+    /// Ends of single instances, while others still run.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub ended: BTreeMap<String, InstanceEnd>,
 }
@@ -112,10 +112,10 @@ pub struct JobAccounting {
     /// Until the operator requested its partitions from V-IPU controllers.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub waiting: i64,
-    /// From then until all of its partitions were ready.
+    /// From the request to the V-IPU controllers until all partitions were ready.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub forming: i64,
-    /// From then until the job ran: Pods wait for a node, images are pulled, init containers run.
+    /// From ready partitions until the job ran: Pods wait for a node, images are pulled, init containers run.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub starting: i64,
     /// In the state `Running`, without the runs that failed, and without idle time and resets.
@@ -190,12 +190,12 @@ fn is_zero(seconds: &i64) -> bool {
     *seconds == 0
 }
 
-/// What Kueue has granted to a job in a queue. It is part of the status, which users cannot write, because it changes Pods
+/// Grant of Kueue to a job in a queue. It is part of the status, which users cannot write, because it changes Pods
 /// after the policies have seen them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct JobAdmission {
-    /// What the admission adds to the Pods of each pod set.
+    /// Additions of the admission to the Pods of each pod set.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pod_sets: Vec<PodSetUpdate>,
     /// Whether the partitions of the job are created while it is suspended, because an AdmissionCheck waits for them.
@@ -203,7 +203,7 @@ pub struct JobAdmission {
     pub reserve_partitions: bool,
 }
 
-/// What an admission adds to the Pods of one pod set: the node labels and tolerations of its flavors, and the updates of
+/// Additions of an admission to the Pods of one pod set: node labels and tolerations of its flavors, and the updates of
 /// admission checks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -228,11 +228,11 @@ pub struct PodSetUpdate {
     pub tolerations: Vec<Toleration>,
 }
 
-/// How one instance ended.
+/// End of one instance.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InstanceEnd {
-    /// How it failed. Missing: it succeeded.
+    /// Its failure. Missing: it succeeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
     /// Exit code of the container that failed.
@@ -287,10 +287,10 @@ pub struct JobCondition {
     /// Message in a sentence, for users.
     #[serde(default)]
     pub message: String,
-    /// When the condition was last updated.
+    /// Time of the last update of the condition.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_update_time: Option<Time>,
-    /// When `status` last changed.
+    /// Time of the last change of `status`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Time>,
 }

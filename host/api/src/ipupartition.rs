@@ -157,7 +157,7 @@ pub struct IPUPartitionStatus {
     /// Attempts that may have left a partition on a controller, and their outcomes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
-    /// Why it waits, for each controller.
+    /// Reasons why it waits, for each controller.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub waiting: Vec<WaitingReason>,
     /// The last completed `spec.resetGeneration`.
@@ -226,7 +226,7 @@ pub struct Attempt {
     /// Answer of the controller.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// When it began.
+    /// Start of the attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<Time>,
     /// The policy that chose the controller. Missing: the attempt was written by hand or by an early version.
@@ -263,7 +263,7 @@ pub enum AttemptOutcome {
     Removed,
 }
 
-/// Why a controller does not serve a waiting partition.
+/// Reason why a controller does not serve a waiting partition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct WaitingReason {
     /// `host:port`.

@@ -77,13 +77,13 @@ pub struct IPUPolicySpec {
     /// Limits of one call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<PolicyLimits>,
-    /// What happens if the guest gives no valid answer. Missing: Fail, and Fallback for Placement.
+    /// Reaction to a guest without a valid answer. Missing: Fail, and Fallback for Placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub on_error: Option<OnError>,
     /// Options of mode Shadow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowOptions>,
-    /// When the operator rolls back to the previous version.
+    /// Condition for the return to the previous version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackOptions>,
 }
@@ -143,7 +143,7 @@ pub struct PolicyLimits {
     pub output_kibibytes: Option<u32>,
 }
 
-/// What happens if a guest gives no valid answer.
+/// Reaction to a guest without a valid answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnError {
     /// The request is refused, and can be repeated.
@@ -162,12 +162,12 @@ pub struct ShadowOptions {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100))]
     pub share_percent: Option<u32>,
-    /// When the operator promotes the guest, and uses its answers. Missing: never.
+    /// Condition for the promotion of the guest, whose answers are used from then on. Missing: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub promote_after: Option<PromoteAfter>,
 }
 
-/// When the operator promotes a guest in mode Shadow.
+/// Condition for the promotion of a guest in mode Shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PromoteAfter {
     /// Number of answers equal to those that the operator used, without a different one between them.
@@ -175,7 +175,7 @@ pub struct PromoteAfter {
     pub equal: i64,
 }
 
-/// When the operator rolls back to the previous version.
+/// Condition for the return to the previous version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RollbackOptions {
@@ -277,9 +277,9 @@ pub struct RolledBack {
     pub generation: i64,
     /// Digest of its module.
     pub digest: String,
-    /// Why it was rolled back.
+    /// Reason for the rollback.
     pub reason: String,
-    /// When it was rolled back.
+    /// Time of the rollback.
     pub at: Time,
 }
 
@@ -320,13 +320,13 @@ pub struct ReplicaStatus {
     /// Time since which it has called that module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Time>,
-    /// Why it cannot call the active version.
+    /// Reason why it cannot call the active version.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
 
 impl IPUPolicySpec {
-    /// What happens if the guest gives no valid answer.
+    /// Returns the reaction to a guest without a valid answer.
     pub fn on_error(&self) -> OnError {
         self.on_error.unwrap_or(match self.hook {
             Hook::Defaulting | Hook::Validation => OnError::Fail,

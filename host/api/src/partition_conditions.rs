@@ -83,7 +83,7 @@ pub fn waiting_reasons(status: &IPUPartitionStatus) -> Vec<String> {
         .collect()
 }
 
-/// When the condition came to be as it is that is so.
+/// Returns the time of the last change of the condition that is so.
 fn time_of(status: &IPUPartitionStatus, is_so: impl Fn(&Condition) -> bool) -> Option<Timestamp> {
     let found = status.conditions.iter().find(|one| is_so(one))?;
     Some(found.last_transition_time.0)

@@ -17,13 +17,13 @@ use thiserror::Error;
 #[serde(transparent)]
 pub struct PodTemplate(pub Value);
 
-/// Why a Pod template cannot be read.
+/// Error of a Pod template that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("failed to read {field}: {reason}")]
 pub struct PodTemplateError {
     /// Path within the template, such as `spec.containers[0].image`; `.` is the template itself.
     pub field: String,
-    /// What was found there and what was expected.
+    /// The found and the expected content.
     pub reason: String,
 }
 

@@ -63,11 +63,11 @@ pub struct VIPUControllerSpec {
     /// them.
     #[serde(default)]
     pub draining: bool,
-    /// Who has cordoned or drained the controller, as information for users.
+    /// User who has cordoned or drained the controller, as information for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
     pub requested_by: Option<String>,
-    /// Why the controller is cordoned or drained, as information for users.
+    /// Reason for the cordon or drain of the controller, as information for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 1024))]
     pub reason: Option<String>,

@@ -34,7 +34,7 @@ pub(super) struct Expectation {
     violations: Option<Vec<ExpectedViolation>>,
     /// Texts that warnings must contain.
     warnings: Option<Vec<String>>,
-    /// The controller that the policy must choose.
+    /// The controller that the guest must choose.
     chosen: Option<String>,
     /// Controllers that a wait must skip, with part of their reasons.
     waits: Option<Vec<ExpectedSkip>>,
@@ -72,11 +72,11 @@ pub(super) struct Case {
     expect: Expectation,
 }
 
-/// Why a document is not a case.
+/// Reason why a document is not a case.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CaseError {
     /// A field is missing, unknown, or of the wrong type.
-    #[error("it is no case, which has settings, request and expect: at {path:?}: {source}")]
+    #[error("it is not a case: a case has settings, request and expect; at {path:?}: {source}")]
     Form {
         /// The field.
         path: String,
@@ -93,7 +93,7 @@ pub(super) enum CaseError {
     )]
     NothingExpected,
     /// It expects a field that answers of this world do not have.
-    #[error("a {hook} policy has no {field:?} that could be expected")]
+    #[error("the answer of a {hook} guest has no field {field:?}")]
     OtherWorld {
         /// The world.
         hook: Hook,
@@ -150,7 +150,7 @@ impl Case {
                     explain(error)
                 ));
             }
-            // An expected verdict alone can be about a policy that fails.
+            // An expected verdict alone can be about a guest that fails.
             (Err(_), None) if self.expect.only_verdict() && failures.is_empty() => {}
             (Err(error), None) => failures.push(format!("no answer: {}", explain(error))),
         }

@@ -17,7 +17,7 @@ pub(super) struct ComponentizeArgs {
     /// The world to write into it; not needed for modules that were made with wit-bindgen.
     #[arg(long)]
     world: Option<World>,
-    /// Where the component is written.
+    /// File for the component.
     #[arg(long, short)]
     output: PathBuf,
 }

@@ -9,18 +9,18 @@ use serde_json::Value;
 /// Largest document that is read, in bytes: twice the limit of an API server, because updates contain two objects.
 const LIMIT: u64 = 8 << 20;
 
-/// Why a document cannot be read.
+/// Failure to read a document.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
     /// The file cannot be read.
     #[error("failed to read {0}")]
     Read(PathBuf, #[source] io::Error),
     /// The file is too large.
-    #[error("{file} has more than the {limit} bytes that are read of it; divide it")]
+    #[error("{file} is larger than the limit of {limit} bytes; split it")]
     TooLarge {
         /// The file.
         file: PathBuf,
-        /// The most that is read, in bytes.
+        /// The limit, in bytes.
         limit: u64,
     },
     /// It is not JSON.
@@ -31,7 +31,7 @@ pub enum DocumentError {
     Yaml {
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Pure: the verdict of the host on the answer of a policy, by the rules of the operator.
+//! Pure: the verdict of the host on the answer of a guest, by the rules of the operator.
 
 use json_patch::Patch;
 use serde::Serialize;
@@ -29,7 +29,7 @@ pub(super) enum HostVerdict {
         /// The violations.
         violations: Vec<Violation>,
     },
-    /// The object is not admitted, because the policy failed.
+    /// The object is not admitted, because the guest failed.
     Failed {
         /// The message to the user.
         reason: String,
@@ -41,14 +41,14 @@ pub(super) enum HostVerdict {
     },
     /// The built-in serial walk decides instead.
     Overruled {
-        /// Why.
+        /// The reason.
         reason: String,
         /// The decision of the built-in serial walk.
         decision: Decision,
     },
-    /// The operator would not call the policy.
+    /// The operator would not call the guest.
     NotAsked {
-        /// Why not.
+        /// The reason.
         reason: &'static str,
     },
 }
@@ -96,9 +96,9 @@ fn admitted(admission: &Review, answer: &Result<Answer, GuestError>) -> HostVerd
     }
 }
 
-/// Returns the decision on a policy that failed.
+/// Returns the decision on a guest that failed.
 fn failed(error: &GuestError) -> Admitted {
-    Admitted::Failed(failure::message("the policy", error))
+    Admitted::Failed(failure::message("the guest", error))
 }
 
 /// Builds the request of the webhook.

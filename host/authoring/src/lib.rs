@@ -92,7 +92,7 @@ enum PolicyCommand {
     Compile(compile::CompileArgs),
 }
 
-/// Why a subcommand of `ipu-operator policy` failed.
+/// Failure of a subcommand of `ipu-operator policy`.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyCliError {
     /// A file cannot be read or written.
@@ -102,18 +102,18 @@ pub enum PolicyCliError {
         action: &'static str,
         /// The file.
         file: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A file is not what the command needs, or the policy in it gave no answer.
+    /// A file is not what the command needs, or the guest in it gave no answer.
     #[error("{file} {problem}")]
     Unusable {
         /// The file.
         file: PathBuf,
         /// The problem.
         problem: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -141,7 +141,7 @@ pub enum PolicyCliError {
     )]
     Socket(PathBuf, #[source] io::Error),
     /// The limit of concurrent recordings is reached.
-    #[error("there are {0} recordings already, and there may be no more; end one of them")]
+    #[error("the limit of {0} recordings is reached; end one")]
     Busy(usize),
     /// A line is not a record.
     #[error("line {line} of {file} cannot be replayed")]
@@ -150,7 +150,7 @@ pub enum PolicyCliError {
         file: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// Why.
+        /// The cause.
         #[source]
         source: RecordError,
     },
@@ -203,12 +203,12 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
     }
 }
 
-/// Returns the error of an invalid policy.
+/// Returns the error of an invalid module.
 fn no_policy(file: &Path) -> impl FnOnce(InspectError) -> PolicyCliError {
-    unusable(file, "is no policy for this operator")
+    unusable(file, "is no guest for this operator")
 }
 
-/// Returns the error of a policy that failed.
+/// Returns the error of a guest that failed.
 fn no_answer(file: &Path) -> impl FnOnce(GuestError) -> PolicyCliError {
     unusable(file, "gave no answer")
 }

@@ -1,4 +1,4 @@
-//! `policy new`: creates a project for a policy, which builds and passes its cases without a change.
+//! `policy new`: creates a project for a guest, which builds and passes its cases without a change.
 //!
 //! A macro generates the bindings from the contract when the project is built. Its version compiles with Rust 1.85 and
 //! later.
@@ -16,16 +16,16 @@ use super::{PolicyCliError, failed_to};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct NewArgs {
-    /// Name of the policy and of its folder: lower-case letters, digits and dashes.
+    /// Name of the guest and of its folder: lower-case letters, digits and dashes.
     #[arg(value_parser = project_name)]
     name: String,
-    /// What it decides.
+    /// Hook of the guest.
     #[arg(long)]
     world: World,
-    /// The language that it is written in.
+    /// Programming language of the guest.
     #[arg(long, default_value = "rust")]
     language: Language,
-    /// The folder in which its folder is made.
+    /// Folder in which the command creates the folder of the guest.
     #[arg(long, default_value = ".")]
     into: PathBuf,
 }
@@ -54,7 +54,7 @@ pub(super) fn run(args: &NewArgs, out: &mut impl io::Write) -> Result<(), Policy
     }
     writeln!(
         out,
-        "{} is a policy of world {}. Its README.md says how it is built and tested.",
+        "{} is a guest of world {}. Its README.md says how to build and test it.",
         folder.display(),
         Hook::from(args.world).world(),
     )?;
@@ -77,7 +77,7 @@ fn project_name(name: &str) -> Result<String, String> {
 /// The version of wit-bindgen that the project uses, which is the one of the built-in guests.
 const WIT_BINDGEN: &str = "0.61.1";
 
-/// What differs from world to world.
+/// Differences between the worlds.
 struct Template {
     shell: &'static str,
     policy: &'static str,

@@ -14,9 +14,9 @@ use super::{PolicyCliError, failed_to, unusable};
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct PullArgs {
-    /// What is pulled, such as registry.example.com/team/my-placement:1.0.
+    /// Source, such as registry.example.com/team/my-placement:1.0.
     reference: Reference,
-    /// Where the component is written; by default the last part of the repository, and .wasm.
+    /// File for the component; by default the last part of the repository, and .wasm.
     #[arg(long, short)]
     output: Option<PathBuf>,
     /// Pull it only where it is signed with this cosign public key (PEM); may be given again.

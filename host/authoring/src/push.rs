@@ -17,7 +17,7 @@ use super::{PolicyCliError, no_policy};
 pub(super) struct PushArgs {
     /// The component, such as my-placement.wasm.
     file: PathBuf,
-    /// Where it goes, such as registry.example.com/team/my-placement:1.0.
+    /// Target, such as registry.example.com/team/my-placement:1.0.
     reference: Reference,
     #[command(flatten)]
     registry: RegistryArgs,

@@ -31,12 +31,12 @@ pub(super) struct RecordArgs {
     /// End after so many seconds.
     #[arg(long, default_value_t = 600)]
     seconds: u64,
-    /// Where the operator reports its requests.
+    /// Socket at which the operator reports its requests.
     #[arg(long, default_value = "/var/cache/ipu-operator/requests.sock")]
     socket: PathBuf,
 }
 
-/// Why the recording ended.
+/// Reason for the end of the recording.
 enum End {
     /// The limit `--count` is reached.
     Count,

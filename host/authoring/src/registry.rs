@@ -38,7 +38,7 @@ pub(super) struct RegistryArgs {
     plain_http: bool,
 }
 
-/// Why an operation on a registry failed.
+/// Failure of an operation on a registry.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryCliError {
     /// The password is not to be had.
@@ -59,7 +59,7 @@ pub enum RegistryCliError {
          leave the digest out, or push what it names"
     )]
     OtherDigest {
-        /// Where to.
+        /// The target.
         reference: String,
         /// The digest of the manifest that would be pushed.
         made: String,
@@ -69,9 +69,9 @@ pub enum RegistryCliError {
     Transfer {
         /// `push` or `pull`.
         action: &'static str,
-        /// Where to, or where from.
+        /// The target or the source.
         reference: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn Error + Send + Sync>,
     },
@@ -83,10 +83,10 @@ pub enum RegistryCliError {
 impl RegistryArgs {
     /// The registry of a reference, with the connection options.
     pub(super) fn registry(&self, reference: &Reference) -> Result<Registry, PolicyCliError> {
-        let authorities = self.ca_file.as_deref().map(read).transpose()?;
+        let ca_pem = self.ca_file.as_deref().map(read).transpose()?;
         let access = Access {
             credentials: self.credentials(reference)?,
-            authorities,
+            ca_pem,
             plain_http: self.plain_http,
             ..Access::default()
         };

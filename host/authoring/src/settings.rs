@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-/// Reads settings. A policy never gets a value that is not a JSON object.
+/// Reads settings. A guest never gets a value that is not a JSON object.
 pub(super) fn settings(text: &str) -> Result<String, String> {
     match serde_json::from_str::<Map<String, Value>>(text) {
         Ok(_) => Ok(text.to_owned()),

@@ -26,7 +26,7 @@ pub(super) struct TestArgs {
     /// The world that it should implement; by default the one that its exports show.
     #[arg(long)]
     world: Option<World>,
-    /// Where a report in JUnit's XML is written.
+    /// File for a report in JUnit's XML.
     #[arg(long)]
     junit: Option<PathBuf>,
 }
@@ -88,7 +88,7 @@ fn cases(folder: &Path) -> Result<Vec<PathBuf>, PolicyCliError> {
     Ok(files)
 }
 
-/// Why a file is not a case.
+/// Reason why a file is not a case.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
     #[error(transparent)]

@@ -1,7 +1,7 @@
 // Asks the server of the page.
 
-// What somebody can read: that the server has refused something, or does not answer.
-export class Told extends Error {}
+// An error with a message for the user: the server has refused a request, or does not answer.
+export class UserError extends Error {}
 
 export async function text(path, signal) {
   let response;
@@ -11,7 +11,7 @@ export async function text(path, signal) {
     body = await response.text();
   } catch (error) {
     if (signal.aborted) throw error;
-    throw new Told('The dashboard does not answer. Start kubectl ipu dashboard again, and open the URL that it prints.');
+    throw new UserError('The dashboard does not answer. Start kubectl ipu dashboard again, and open the URL that it prints.');
   }
   if (response.ok) return body;
   let words = `the dashboard answered with status ${response.status}`;
@@ -20,5 +20,5 @@ export async function text(path, signal) {
   } catch {
     // Not of the API: the status says enough.
   }
-  throw new Told(words);
+  throw new UserError(words);
 }

@@ -1,6 +1,6 @@
 // The page of `kubectl ipu dashboard`: reads what the URL names, draws it, and follows the changes.
 
-import { Told, text } from './api.js';
+import { UserError, text } from './api.js';
 import { make } from './elements.js';
 import { NAMES, link, namespace, place, source } from './place.js';
 import { VIEWS } from './views.js';
@@ -26,7 +26,7 @@ async function show(moved) {
   reading?.abort();
   reading = new AbortController();
   const { signal } = reading;
-  // A read that takes the place of another one is for whoever waits for that.
+  // A read that replaces another one serves the caller that waits for that one.
   waits = moved ?? waits;
   const here = place();
   main.setAttribute('aria-busy', 'true');
@@ -35,11 +35,11 @@ async function show(moved) {
     const read = await text(path, signal);
     const isSame = drawn === path + read;
     if (!isSame || waits) {
-      const { told, parts } = await VIEWS[here.view].draw(JSON.parse(read), here, signal);
+      const { summary, parts } = await VIEWS[here.view].draw(JSON.parse(read), here, signal);
       if (signal.aborted) return;
       replace(here, parts, waits);
       waits = null;
-      say('status', told);
+      say('status', summary);
       drawn = path + read;
     }
     if (!ended) say('alert', '');
@@ -52,7 +52,7 @@ async function show(moved) {
     }
     say('status', '');
     say('alert', error.message);
-    if (!(error instanceof Told)) throw error;
+    if (!(error instanceof UserError)) throw error;
   } finally {
     if (!signal.aborted) main.setAttribute('aria-busy', 'false');
   }

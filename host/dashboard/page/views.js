@@ -31,8 +31,8 @@ function legend() {
   return make('section', { class: 'legend', 'aria-labelledby': 'legend' },
     make('h3', { id: 'legend' }, 'Legend'),
     make('ul', {}, ON_MAP.map((name) => make('li', {}, state(name), ` ${STATES[name][2]}`))),
-    make('p', {}, 'One letter is one IPU. Blocks are in order, not in their place: partitions by name, then the other IPUs. '
-      + 'A V-IPU controller does not tell which IPUs a partition has.'));
+    make('p', {}, 'One letter is one IPU. Blocks are in order, not at their position: partitions by name, then the other IPUs. '
+      + 'A V-IPU controller does not report which IPUs a partition has.'));
 }
 
 function block(one, total) {
@@ -70,7 +70,7 @@ function controller(one) {
 
 function drawControllers(read) {
   return {
-    told: `${plural(read.total, 'V-IPU controller', 'V-IPU controllers')}${inNamespace()}`,
+    summary: `${plural(read.total, 'V-IPU controller', 'V-IPU controllers')}${inNamespace()}`,
     parts: [kubectl('kubectl get vipucontrollers'), lacks(read.notShown), legend(), read.rows.map(controller), pages(read)],
   };
 }
@@ -108,7 +108,7 @@ function drawQueue(read) {
   ]);
   const columns = [['Position', false], ['Owner', false], ['IPUs', true], ['Gang', true], ['Waits', true], ['Largest fit', true], ['Reason', false]];
   return {
-    told: `${plural(read.waiting, 'request waits', 'requests wait')} for ${plural(read.waitingIpus, 'IPU', 'IPUs')}${namespace() ? `; ${read.total}${inNamespace()}` : ''}`,
+    summary: `${plural(read.waiting, 'request waits', 'requests wait')} for ${plural(read.waitingIpus, 'IPU', 'IPUs')}${namespace() ? `; ${read.total}${inNamespace()}` : ''}`,
     parts: [kubectl('kubectl get ipupartitions --sort-by=.metadata.creationTimestamp', 'kubectl ipu why JOB'),
       lacks(read.notShown), fit ? make('p', {}, fit) : null,
       table('Requests in the order in which they are served; a later, smaller one can be served first', columns, rows), pages(read),
@@ -124,7 +124,7 @@ function drawPartitions(read, { parameters }) {
   ]);
   const columns = [['Name', false], ['Owner', false], ['IPUs', true], ['State', false], ['Since', true], ['V-IPU controller', false], ['Id', false], ['Message', false]];
   return {
-    told: `${plural(read.total, 'partition', 'partitions')}${on ? ` on ${on}` : ''}${inNamespace()}`,
+    summary: `${plural(read.total, 'partition', 'partitions')}${on ? ` on ${on}` : ''}${inNamespace()}`,
     parts: [kubectl('kubectl get ipupartitions --output wide', `kubectl ipu top jobs${namespace() ? ` --namespace ${namespace()}` : ''}`),
       on ? make('p', {}, make('a', { href: link('partitions') }, 'Partitions on all V-IPU controllers')) : null,
       lacks(read.notShown), table('Partitions by name', columns, rows), pages(read)],
@@ -148,7 +148,7 @@ function drawDetail(read) {
   if (whose.kind === 'IPUJob') commands.push(`kubectl get pods --namespace ${whose.namespace} --selector graphcore.ai/job-uid=${whose.uid}`);
   const podColumns = [['Pod', false], ['Phase', false], ['Node', false], ['Uses this partition', false], ['Cause', false]];
   return {
-    told: `Partition ${read.name}`,
+    summary: `Partition ${read.name}`,
     parts: [kubectl(...commands), lacks(read.notShown),
       facts([['Name', read.name], ['State', named(read.state)], ['Phase', read.phase], ['IPUs', `${read.ipus}`], ['GCDs', `${read.gcds}`],
         ['Slot', `${read.slot}`], ['Created', read.created ? [age(read.created), ' ago'] : null], ['V-IPU controller', read.controller],
@@ -177,7 +177,7 @@ async function drawGoodput(read, _, signal) {
   const free = UNALLOCATED.map(([key, letter, kind, name]) => [
     [make('span', { class: `block s-${kind}`, 'aria-hidden': 'true' }, letter), ` ${name}`], hours(read.unallocated[key]), share(read.unallocated[key], read.totalSeconds)]);
   return {
-    told: `${hours(allocated)} of ${hours(read.totalSeconds)} IPU-hours in partitions, ${hours(read.allocated.running)} running`,
+    summary: `${hours(allocated)} of ${hours(read.totalSeconds)} IPU-hours in partitions, ${hours(read.allocated.running)} running`,
     parts: [kubectl('kubectl ipu goodput --since 24h --by namespace'), lacks(read.notShown),
       make('p', {}, 'Goodput is the share of IPU-hours in partitions during which a Pod of the owner was ready. It says nothing about what the IPUs compute.'),
       table('IPU-hours in partitions, those with the most first', columns, rows), pages(read),
@@ -228,7 +228,7 @@ function drawPolicies(read) {
   const columns = [['Name', false], ['Hook', false], ['Mode', false], ['Order', true], ['Phase', false], ['Active digest', false],
     ['Desired digest', false], ['Answered', true], ['Failed', true], ['Shadow', false], ['Replicas without problem', false], ['Message', false]];
   return {
-    told: plural(read.total, 'policy', 'policies'),
+    summary: plural(read.total, 'policy', 'policies'),
     parts: [kubectl('kubectl get ipupolicies --output wide'), lacks(read.notShown),
       make('p', {}, 'Without a policy, the built-in guest of a hook decides.'), table('Policies by hook and order', columns, rows), pages(read)],
   };

@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// Its place in [`Self::ALL`].
+    /// Its index in [`Self::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }
@@ -231,17 +231,17 @@ mod tests {
     fn a_right_that_was_never_there_is_denied_and_one_that_is_gone_is_lost() {
         let now = Timestamp::UNIX_EPOCH;
         let mut denied = Collection::<Node>::default();
-        let told = |nodes: &Collection<Node>| nodes.not_shown(Kind::Partitions, now).join("\n");
-        assert!(told(&denied).contains("has not listed them yet"));
+        let notes = |nodes: &Collection<Node>| nodes.not_shown(Kind::Partitions, now).join("\n");
+        assert!(notes(&denied).contains("has not listed them yet"));
         denied.refuse("forbidden".to_owned());
-        assert!(told(&denied).starts_with("the IPUPartitions: forbidden (an admin can bind"));
+        assert!(notes(&denied).starts_with("the IPUPartitions: forbidden (an admin can bind"));
         assert_eq!(denied.lost(), None);
 
         let mut nodes = listed();
         assert!(nodes.is_known());
-        assert!(told(&nodes).starts_with("1 IPUPartitions that this version"));
+        assert!(notes(&nodes).starts_with("1 IPUPartitions that this version"));
         nodes.refuse("forbidden".to_owned());
-        assert!(told(&nodes).contains("ended the watch: forbidden; start kubectl ipu dashboard"));
+        assert!(notes(&nodes).contains("ended the watch: forbidden; start kubectl ipu dashboard"));
         assert_eq!(nodes.lost(), Some("forbidden"));
         assert_eq!(nodes.values().count(), 0);
     }
@@ -251,12 +251,12 @@ mod tests {
         let mut nodes = listed();
         let at = Timestamp::UNIX_EPOCH;
         nodes.interrupt(at, "connection refused".to_owned());
-        let told = |seconds| {
+        let notes = |seconds| {
             let now = at + SignedDuration::from_secs(seconds);
             nodes.not_shown(Kind::Jobs, now).join("\n")
         };
-        assert!(told(59).contains("interrupted, and begins again: connection refused"));
-        assert!(!told(60).contains("interrupted"));
+        assert!(notes(59).contains("interrupted, and begins again: connection refused"));
+        assert!(!notes(60).contains("interrupted"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Why the dashboard does not run.
+//! Failure of the dashboard.
 
 use std::io;
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@ use std::net::{AddrParseError, IpAddr, Ipv4Addr};
 
 use clap::Args;
 
-/// Where the page is served.
+/// Address of the page.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub struct DashboardOptions {
     /// Port on this machine; 0 is any free port.

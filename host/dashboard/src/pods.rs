@@ -31,7 +31,7 @@ pub struct PodLine {
     pub name: String,
     /// `status.phase`, or `Terminating`.
     pub phase: String,
-    /// Why it does not run, if Kubernetes reports it.
+    /// Reason why it does not run, if Kubernetes reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }
@@ -85,7 +85,7 @@ pub fn phase(pod: &Pod) -> String {
     }
 }
 
-/// Why a Pod does not run: the kubelet's reason, or else the scheduler's.
+/// Returns why a Pod does not run: the kubelet's reason, or else the scheduler's.
 pub fn cause(pod: &Pod) -> Option<Cause> {
     let status = pod.status.as_ref()?;
     if status.phase.as_deref() == Some("Succeeded") {

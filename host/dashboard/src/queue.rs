@@ -7,7 +7,7 @@ use ipu_api::ipupartition::IPUPartition;
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// A place in the queue.
+/// A position in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Position {
     /// From 1.
@@ -16,16 +16,16 @@ pub struct Position {
     pub waiting: usize,
 }
 
-/// What the order depends on.
+/// Settings of the order.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// Name of the IPUPartition.
     pub name: &'a str,
     /// UID of its owner.
     pub owner_uid: &'a str,
-    /// When it was created.
+    /// Creation time.
     pub created: Timestamp,
-    /// Whether it is of use only together with others of its owner.
+    /// Whether it is useful only together with others of its owner.
     pub is_in_gang: bool,
     /// Whether it waits.
     pub is_waiting: bool,

@@ -14,7 +14,7 @@ use crate::watches::resource;
 /// Most Pods of an owner that are read.
 const PODS_MAX: u32 = 200;
 
-/// Why a partition cannot be shown.
+/// Reason why a partition cannot be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// There is none of this name.

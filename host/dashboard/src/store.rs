@@ -90,14 +90,14 @@ mod tests {
             let names = store.values().cloned().collect::<Vec<_>>().join(" ");
             (store.is_listed(), names)
         };
-        let told = |is_listed, names: &str| (is_listed, names.to_owned());
-        assert_eq!(follow(Event::Init), told(false, ""));
-        assert_eq!(follow(Event::InitApply(node("b"))), told(false, ""));
-        assert_eq!(follow(Event::InitDone), told(true, "b"));
-        assert_eq!(follow(Event::Apply(node("a"))), told(true, "a b"));
-        assert_eq!(follow(Event::Init), told(true, "a b"));
-        assert_eq!(follow(Event::InitApply(node("c"))), told(true, "a b"));
-        assert_eq!(follow(Event::InitDone), told(true, "c"));
-        assert_eq!(follow(Event::Delete(node("c"))), told(true, ""));
+        let expected = |is_listed, names: &str| (is_listed, names.to_owned());
+        assert_eq!(follow(Event::Init), expected(false, ""));
+        assert_eq!(follow(Event::InitApply(node("b"))), expected(false, ""));
+        assert_eq!(follow(Event::InitDone), expected(true, "b"));
+        assert_eq!(follow(Event::Apply(node("a"))), expected(true, "a b"));
+        assert_eq!(follow(Event::Init), expected(true, "a b"));
+        assert_eq!(follow(Event::InitApply(node("c"))), expected(true, "a b"));
+        assert_eq!(follow(Event::InitDone), expected(true, "c"));
+        assert_eq!(follow(Event::Delete(node("c"))), expected(true, ""));
     }
 }

@@ -20,7 +20,7 @@ pub struct Controller {
     pub ipus: u32,
 }
 
-/// Why a list of controllers cannot be used.
+/// Error of a list of controllers.
 #[derive(Debug, thiserror::Error)]
 pub enum ControllersError {
     /// The document has another form.

@@ -54,7 +54,7 @@ pub struct Figure {
     pub unit: Unit,
     /// Its value. `None` if there is nothing that it could count.
     pub value: Option<f64>,
-    /// What no policy can surpass. `None` if no bound is known.
+    /// Bound that no policy can surpass. `None` if no bound is known.
     pub bound: Option<f64>,
     /// The distance between both.
     pub gap: Option<f64>,

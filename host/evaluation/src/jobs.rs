@@ -14,13 +14,13 @@ pub use csv::{JobsError, parse};
 pub struct Job {
     /// Its namespace.
     pub namespace: Arc<str>,
-    /// When it is created, in seconds.
+    /// Creation time, in seconds.
     pub arrival: u64,
     /// IPUs of each partition: a power of two.
     pub ipus: u32,
     /// Partitions, which are useful only together.
     pub gang: u32,
-    /// How long it runs with all of its partitions, in seconds.
+    /// Duration with all of its partitions, in seconds.
     pub duration: u64,
 }
 
@@ -44,8 +44,8 @@ impl Job {
     }
 }
 
-/// Returns the IPU-seconds of jobs as a share of what the controllers have while the jobs arrive. `None` if all arrive at
-/// once. Jobs that never fit do not count.
+/// Returns the IPU-seconds of jobs as a share of what the controllers have while the jobs arrive. `None` if all arrive
+/// at once. Jobs that never fit do not count.
 pub fn offered_load(jobs: &[Job], controllers: &[Controller]) -> Option<f64> {
     let span = span(jobs)?;
     let capacity = u128::from(controllers::capacity(controllers)) * u128::from(span);

@@ -45,7 +45,7 @@ pub struct Settings {
     pub order: Order,
     /// Waiting time after which capacity is reserved for a request.
     pub backfill_limit: Duration,
-    /// How long a gang holds a part of its partitions while the others find no capacity.
+    /// Time for which a gang holds a part of its partitions while the others find no capacity.
     pub gang_patience: Duration,
     /// Whether policies see the free blocks of the controllers as they are. The operator can only estimate them.
     pub exact_blocks: bool,
@@ -68,11 +68,11 @@ impl Default for Settings {
 pub struct Decided {
     /// The decision.
     pub decision: Decision,
-    /// Why it is not the policy's own.
+    /// Reason why it is not the policy's own.
     pub overruled: Option<String>,
 }
 
-/// What became of a job.
+/// Outcome of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It ran, from this second on.
@@ -96,14 +96,14 @@ pub struct Counts {
     pub refused: u64,
     /// Decisions of the policy that the host overruled.
     pub overruled: u64,
-    /// Why it overruled the first one.
+    /// Reason why it overruled the first one.
     pub first_overruled: Option<String>,
 }
 
 /// The result of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// What became of each job, in the order of the jobs.
+    /// Outcome of each job, in the order of the jobs.
     pub outcomes: Vec<Outcome>,
     /// The state of the controllers over time.
     pub timeline: Timeline,
@@ -111,8 +111,8 @@ pub struct Replay {
     pub counts: Counts,
 }
 
-/// Replays `jobs`, in the order of their arrival, with the policy `place`. It gets the second of the decision, too, so that
-/// one policy can follow another.
+/// Replays `jobs`, in the order of their arrival, with the policy `place`. It gets the second of the decision, too, so
+/// that one policy can follow another.
 pub fn replay(
     jobs: &[Job],
     controllers: &[Controller],

@@ -5,7 +5,7 @@ use crate::statistics::float;
 /// The state from one moment on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// When it begins, in seconds.
+    /// Start, in seconds.
     pub at: u64,
     /// IPUs of the jobs that run.
     pub running: u64,

@@ -66,7 +66,7 @@ pub(super) type Answered<T> = wasmtime::Result<Result<T, GuestError>>;
 /// An admission request, with the object and the previous object as JSON.
 pub(super) type ReviewText = (Admission, String, Option<String>);
 
-/// The answer of a defaulting policy, before its object is parsed.
+/// The answer of a defaulting guest, before its object is parsed.
 pub(super) enum DefaultingText {
     /// The object with its defaults.
     Defaulted {
@@ -82,11 +82,11 @@ pub(super) enum DefaultingText {
 /// A component, linked and checked against the world of its hook. Cheap to clone.
 #[derive(Clone)]
 pub(super) enum Linked {
-    /// A defaulting policy.
+    /// A defaulting guest.
     Defaulting(defaulting::DefaultingPre<CallState>),
-    /// A validation policy.
+    /// A validation guest.
     Validation(validation::ValidationPre<CallState>),
-    /// A placement policy.
+    /// A placement guest.
     Placement(placement::PlacementPre<CallState>),
 }
 
@@ -148,7 +148,7 @@ impl Linked {
         Ok(accepted.map_err(GuestError::Settings))
     }
 
-    /// Calls a defaulting policy in a new instance.
+    /// Calls a defaulting guest in a new instance.
     pub(super) fn default_object(
         &self,
         store: &mut Store<CallState>,
@@ -170,7 +170,7 @@ impl Linked {
         Ok(answer.map(wire::defaulting).map_err(GuestError::Failed))
     }
 
-    /// Calls a validation policy in a new instance.
+    /// Calls a validation guest in a new instance.
     pub(super) fn validate(
         &self,
         store: &mut Store<CallState>,
@@ -192,7 +192,7 @@ impl Linked {
         Ok(answer.map(wire::verdict).map_err(GuestError::Failed))
     }
 
-    /// Calls a placement policy in a new instance.
+    /// Calls a placement guest in a new instance.
     pub(super) fn place(
         &self,
         store: &mut Store<CallState>,

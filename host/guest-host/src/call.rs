@@ -51,7 +51,7 @@ impl Call<'_> {
         self.run(Linked::validate_settings)
     }
 
-    /// Calls a defaulting policy.
+    /// Calls a defaulting guest.
     pub(super) fn default_object(&mut self, review: ReviewText) -> Result<Defaulting, GuestError> {
         let answer =
             self.run(|linked, store, settings| linked.default_object(store, settings, review))?;
@@ -70,12 +70,12 @@ impl Call<'_> {
         Ok(Defaulting::Defaulted(Defaulted { object, warnings }))
     }
 
-    /// Calls a validation policy.
+    /// Calls a validation guest.
     pub(super) fn validate(&mut self, review: ReviewText) -> Result<Verdict, GuestError> {
         self.run(|linked, store, settings| linked.validate(store, settings, review))
     }
 
-    /// Calls a placement policy.
+    /// Calls a placement guest.
     pub(super) fn place(
         &mut self,
         request: &PartitionRequest,

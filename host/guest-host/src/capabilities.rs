@@ -33,7 +33,7 @@ pub struct Import {
     pub name: String,
     /// Whether the operator links it.
     pub allowed: bool,
-    /// What the operator links to it, or why the operator refuses it.
+    /// Interface that the operator links to it, or the reason why the operator refuses it.
     pub why: String,
 }
 
@@ -68,7 +68,8 @@ impl Capabilities {
             && self.imports.iter().all(|i| i.allowed)
     }
 
-    /// Returns the missing exports of the world of `hook`. A component for another version of the contract is not compared.
+    /// Returns the missing exports of the world of `hook`. A component for another version of the contract is not
+    /// compared.
     pub(super) fn missing_exports(&self, hook: Hook) -> Vec<MissingExport> {
         let contract = contract(hook);
         contract
@@ -88,7 +89,7 @@ impl Capabilities {
     }
 }
 
-/// Why reading the imports and exports of a component failed.
+/// Failure to read the imports and exports of a component.
 #[derive(Debug, thiserror::Error)]
 pub enum CapabilitiesError {
     /// The file is empty.

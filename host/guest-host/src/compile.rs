@@ -1,5 +1,5 @@
-//! Compiles modules, if possible in a child process: a deadline cannot stop a compiler, and its memory would stay with the
-//! operator.
+//! Compiles modules, if possible in a child process: a deadline cannot stop a compiler, and its memory would stay with
+//! the operator.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -30,7 +30,7 @@ const ERROR_OUTPUT: usize = 4096;
 /// Error outputs of a child without memory, from Rust and from the system.
 const NO_MEMORY: [&str; 2] = ["memory allocation of ", "Cannot allocate memory"];
 
-/// Why compiling a module failed.
+/// Failure to compile a module.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// The bytes are not a valid component.
@@ -158,8 +158,8 @@ impl ChildCompiler {
         Ok(loaded)
     }
 
-    /// Runs a child, with the module on its standard input and the code on its standard output, so that compiling needs no
-    /// disk space.
+    /// Runs a child, with the module on its standard input and the code on its standard output, so that compiling needs
+    /// no disk space.
     fn run(&self, module: &[u8], limits: &Limits) -> Result<Vec<u8>, CompileError> {
         let mut child = Command::new(&self.program)
             .args(["policy", "compile"])
@@ -215,7 +215,8 @@ fn code(mut output: impl Read, limit: u64) -> Result<Vec<u8>, CompileError> {
     Ok(code)
 }
 
-/// Runs in the child: sets its limits, compiles the module of `size` bytes, and writes the length of the code and the code.
+/// Runs in the child: sets its limits, compiles the module of `size` bytes, and writes the length of the code and the
+/// code.
 pub fn compile_as_child(
     module: impl Read,
     size: usize,

@@ -13,7 +13,7 @@ pub const CONTRACT: &str = include_str!("../../../wit/policy.wit");
 /// An error of wit-parser or wit-component.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
 
-/// Why turning a module into a component failed.
+/// Failure to turn a module into a component.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentizeError {
     /// The world cannot be embedded in the module.
@@ -24,8 +24,8 @@ pub enum ComponentizeError {
     Encode(#[source] Cause),
 }
 
-/// Turns a core module into a component. A module from wit-bindgen includes its world; for others the world of `hook` is
-/// embedded first.
+/// Turns a core module into a component. A module from wit-bindgen includes its world; for others the world of `hook`
+/// is embedded first.
 pub fn componentize(core: &[u8], hook: Option<Hook>) -> Result<Vec<u8>, ComponentizeError> {
     let mut core = core.to_vec();
     if let Some(hook) = hook {

@@ -38,13 +38,13 @@ pub fn others(all: &BTreeMap<Arc<str>, Usage>, namespace: &str) -> BTreeMap<Stri
         .collect()
 }
 
-/// How many partitions, or free blocks of IPUs, have one size.
+/// Number of partitions, or of free blocks of IPUs, of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SizeCount {
     /// The size in IPUs: a power of two.
     pub ipus: u32,
-    /// How many there are.
+    /// Their number.
     pub count: u32,
 }
 

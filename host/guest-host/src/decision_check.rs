@@ -1,4 +1,4 @@
-//! Pure: checks the decision of a placement policy.
+//! Pure: checks the decision of a placement guest.
 
 use std::collections::HashSet;
 
@@ -53,8 +53,8 @@ fn check_controller(
     Ok(())
 }
 
-/// A wait must name at least one controller of the request, each at most once: the user sees the reasons, and the status
-/// has a bounded size.
+/// A wait must name at least one controller of the request, each at most once: the user sees the reasons, and the
+/// status has a bounded size.
 fn check_skipped(passed_over: &[PassedOver], controllers: &[ControllerView]) -> Result<(), String> {
     if passed_over.is_empty() && !controllers.is_empty() {
         return Err(format!(
@@ -142,7 +142,7 @@ mod tests {
         };
         for good in [
             &["empty:8090"][..],
-            &["empty:8090", "full:8090", "silent:8090"],
+            &["empty:8090", "full:8090", "unreachable:8090"],
         ] {
             assert!(wait(good).is_ok(), "{good:?}");
         }

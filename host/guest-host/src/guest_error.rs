@@ -1,4 +1,4 @@
-//! Why a call of a guest gave no usable answer, and whether the guest is the cause.
+//! Errors of calls of a guest without a usable answer, and whether the guest is the cause.
 
 use wasmtime::Trap;
 
@@ -7,27 +7,27 @@ use super::limits::OverLimit;
 use super::model::Hook;
 use super::wasi::UnsupportedWasi;
 
-/// Why a call of a policy gave no usable answer.
+/// Error of a call of a guest without a usable answer.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     /// No module is loaded for this hook.
-    #[error("no {0} policy is loaded")]
+    #[error("no {0} guest is loaded")]
     Missing(Hook),
     /// The guest is not ready.
-    #[error("the policy is not ready: {0}")]
+    #[error("the guest is not ready: {0}")]
     NotReady(String),
     /// The evaluation of `spec.match` failed.
     #[error("failed to evaluate spec.match of the policy: {0}")]
     MatchFailed(String),
-    /// All policies of the request together exceeded its time.
+    /// All guests of the request together exceeded its time.
     #[error(
-        "the time limit of {0:?} for all policies of a request ended before this policy answered; \
-         another policy may be the slow one"
+        "the time limit of {0:?} for all guests of a request ended before this guest answered; \
+         another guest may be the slow one"
     )]
     OutOfTime(std::time::Duration),
     /// No permit was free within the timeout.
     #[error(
-        "the {hook} policy is busy: none of its permits for calls became free within {waited:?}; \
+        "the {hook} guest is busy: none of its permits for calls became free within {waited:?}; \
          try again"
     )]
     Busy {
@@ -37,11 +37,11 @@ pub enum GuestError {
         waited: std::time::Duration,
     },
     /// The call exceeded its deadline.
-    #[error("the policy did not answer within its deadline of {0:?}")]
+    #[error("the guest did not answer within its deadline of {0:?}")]
     Deadline(std::time::Duration),
     /// The call got too little CPU time.
     #[error(
-        "the policy did not answer in time: it got much less CPU time than its deadline of {deadline:?}, because the \
+        "the guest did not answer in time: it got much less CPU time than its deadline of {deadline:?}, because the \
          process lacks CPU"
     )]
     Starved {
@@ -52,18 +52,16 @@ pub enum GuestError {
         source: Starved,
     },
     /// The call exceeded its memory limit.
-    #[error("the policy exceeded its memory limit")]
+    #[error("the guest exceeded its memory limit")]
     Memory(#[source] OverLimit),
     /// The guest trapped.
-    #[error("the policy trapped: {0}")]
+    #[error("the guest trapped: {0}")]
     Trap(Trap),
     /// The guest called an unsupported function of WASI.
-    #[error(
-        "the policy called an unsupported WASI function: policies have no files, network or exit"
-    )]
+    #[error("the guest called an unsupported WASI function: guests have no files, network or exit")]
     UnsupportedWasi(#[source] UnsupportedWasi),
     /// The answer exceeded its limit.
-    #[error("the policy's answer has {size} bytes, more than the {limit} allowed")]
+    #[error("the guest's answer has {size} bytes, more than the limit of {limit}")]
     OutputTooLarge {
         /// Size of the answer, in bytes.
         size: usize,
@@ -71,16 +69,16 @@ pub enum GuestError {
         limit: usize,
     },
     /// The guest refuses its settings.
-    #[error("the policy does not accept its settings: {0}")]
+    #[error("the guest does not accept its settings: {0}")]
     Settings(String),
     /// The guest reported an error.
-    #[error("the policy failed: {0}")]
+    #[error("the guest failed: {0}")]
     Failed(String),
     /// The answer violates the contract.
-    #[error("the policy's answer breaks the contract: {0}")]
+    #[error("the guest's answer breaks the contract: {0}")]
     BadAnswer(String),
     /// The host could not make the call or read its answer.
-    #[error("failed to call the policy")]
+    #[error("failed to call the guest")]
     Call(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 

@@ -30,7 +30,8 @@ pub struct GuestHostOptions {
     pub guests_dir: PathBuf,
     /// Directory for compiled modules. Only the operator may write to it.
     pub compile_cache_dir: Option<PathBuf>,
-    /// The program of the operator, which compiles modules in a child process with limits. Without it this process compiles.
+    /// The program of the operator, which compiles modules in a child process with limits. Without it this process
+    /// compiles.
     pub compiler: Option<PathBuf>,
     /// Settings of the built-in modules: a JSON object such as `{"maxIpusPerJob": 64}`.
     pub settings: Value,
@@ -54,14 +55,14 @@ impl Default for GuestHostOptions {
     }
 }
 
-/// Why the guest host does not start.
+/// Failure to start the guest host.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     /// The engine cannot be created.
     #[error("failed to start the WebAssembly host")]
     Engine(#[from] EngineError),
     /// A built-in module cannot be loaded.
-    #[error("failed to load the {hook} policy from {path}")]
+    #[error("failed to load the {hook} guest from {path}")]
     Module {
         /// The hook.
         hook: Hook,

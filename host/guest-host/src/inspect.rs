@@ -1,4 +1,4 @@
-//! Inspects a file for the author of a policy: whether and how the operator would load it.
+//! Inspects a file for the author of a guest: whether and how the operator would load it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ pub struct Inspection {
     pub load_time: Duration,
 }
 
-/// Why a file is not a valid policy.
+/// Reason why a file is not a valid guest.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
     /// The engine cannot be created.

@@ -8,7 +8,8 @@
 //! - [`limits`] has every limit and their sum, and [`check_decision`] checks the answer of a placement guest.
 //! - [`inspect()`] describes a component, and [`componentize()`] makes one of a core module. [`CONTRACT`] is the contract.
 //!
-//! It must not know IPUPolicies, where a module comes from, or the objects that it passes on.
+//! It must not know the fields of an IPUPolicy, the source of a module, or the objects that it passes on. Of policies it
+//! knows the name, which the caller passes for metrics and decisions, and messages suggest changes of IPUPolicies to admins.
 #![deny(unsafe_code)]
 
 mod bindings;

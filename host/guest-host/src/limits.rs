@@ -1,4 +1,5 @@
-//! Pure: the limits of policies, and their sum. `memory_limiter` enforces the memory of a call, and `engine` that of all calls.
+//! Pure: the limits of policies, and their sum. `memory_limiter` enforces the memory of a call, and `engine` that of
+//! all calls.
 
 use std::time::Duration;
 
@@ -46,10 +47,11 @@ pub const EACH_CALL: u64 = (CALL_MEMORY + INSTANCE + 2 * ANSWER + ANSWER_TREE) a
 /// time, and its test call comes after the compiling process.
 pub const LOADING: u64 = MODULE + COMPILE_MEMORY + COMPILED;
 
-/// Most memory for guests in one process, in bytes. The memory limit of the container must cover it and the process itself.
+/// Most memory for guests in one process, in bytes. The memory limit of the container must cover it and the process
+/// itself.
 pub const ALL: u64 = CALLS as u64 * EACH_CALL + LOADING;
 
-/// A policy exceeded a limit. It ends the call as a typed error.
+/// A guest exceeded a limit. It ends the call as a typed error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{requested} {unit} requested, and at most {limit} are allowed")]
 pub struct OverLimit {

@@ -1,4 +1,5 @@
-//! Loads a module: compiles it, checks it against its world, validates its settings, and tests it with a sample request.
+//! Loads a module: compiles it, checks it against its world, validates its settings, and tests it with a sample
+//! request.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,7 +19,7 @@ use super::precompiled::LoadedCode;
 use super::samples;
 use super::texts::{MESSAGE, SanitizedError};
 
-/// Why loading a module failed.
+/// Failure to load a module.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// The file cannot be read.

@@ -39,7 +39,7 @@ struct Call {
 /// Labels with their values.
 type Labels<const N: usize> = [(&'static str, &'static str); N];
 
-/// Why the operator skipped a guest, without a fault of the guest.
+/// Reason why the operator skipped a guest, without a fault of the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
     /// No permit was free.
@@ -140,7 +140,7 @@ impl GuestCalls {
         );
         registry.register(
             "placement_fallbacks",
-            "Placements that the built-in serial walk decided instead of a policy",
+            "Placements that the built-in serial walk decided instead of the guest of a policy",
             self.fallbacks.clone(),
         );
     }

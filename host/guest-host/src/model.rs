@@ -1,4 +1,4 @@
-//! Pure: the requests and answers of policies, as plain values.
+//! Pure: the requests and answers of guests, as plain values.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -81,7 +81,7 @@ pub struct Defaulted {
     pub warnings: Vec<String>,
 }
 
-/// The answer of a defaulting policy.
+/// The answer of a defaulting guest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Defaulting {
@@ -114,7 +114,7 @@ pub struct Violation {
     pub message: String,
 }
 
-/// The answer of a validation policy.
+/// The answer of a validation guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Verdict {
@@ -162,7 +162,7 @@ pub struct ControllerView {
     /// Whether a node has that label. If unknown, `true`.
     #[serde(default = "assume_nodes")]
     pub has_nodes: bool,
-    /// Why the controller is unreachable. `None` if it is reachable.
+    /// Reason why the controller is unreachable. `None` if it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
     /// All IPUs. 0 if it has never been reachable.
@@ -236,7 +236,7 @@ pub struct PlaceAttempt {
     pub reason: String,
 }
 
-/// A controller that the policy skips.
+/// A controller that the guest skips.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PassedOver {
@@ -258,7 +258,7 @@ pub enum Decision {
     Reject(String),
 }
 
-/// The decision on a partition request. If the policy fails or its answer is invalid, the built-in serial walk decides.
+/// The decision on a partition request. If the guest fails or its answer is invalid, the built-in serial walk decides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Placed {
     /// The next step.
@@ -267,7 +267,7 @@ pub struct Placed {
     pub digest: Option<ModuleDigest>,
     /// Name of the called IPUPolicy, or `built-in`.
     pub policy: String,
-    /// Why the built-in serial walk decided instead, for an event and the log.
+    /// Reason why the built-in serial walk decided instead, for an event and the log.
     pub overruled: Option<String>,
 }
 

@@ -1,9 +1,9 @@
-//! Pure: the standard output and error of a policy, as lines for the log.
+//! Pure: the standard output and error of a guest, as lines for the log.
 
 /// Longest line, in bytes. The log cuts it anyway.
 const LINE: usize = 1024;
 
-/// Level of a log line of a policy.
+/// Level of a log line of a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogLevel {
     Trace,

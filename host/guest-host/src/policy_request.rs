@@ -1,4 +1,4 @@
-//! Pure: a request to a policy and its answer as JSON, for all worlds.
+//! Pure: a request to a guest and its answer as JSON, for all worlds.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -9,15 +9,15 @@ use super::model::{
     ControllerView, Decision, Defaulting, Hook, PartitionRequest, PlaceAttempt, Verdict,
 };
 
-/// A request to a policy.
+/// A request to a guest.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum PolicyRequest {
-    /// To a defaulting policy.
+    /// To a defaulting guest.
     Defaulting(Review),
-    /// To a validation policy.
+    /// To a validation guest.
     Validation(Review),
-    /// To a placement policy.
+    /// To a placement guest.
     Placement(PlacementRequest),
 }
 
@@ -82,7 +82,7 @@ impl Review {
     }
 }
 
-/// A request to a placement policy.
+/// A request to a placement guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PlacementRequest {
@@ -95,15 +95,15 @@ pub struct PlacementRequest {
     pub attempts: Vec<PlaceAttempt>,
 }
 
-/// The answer of a policy, before the host checks it.
+/// The answer of a guest, before the host checks it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Answer {
-    /// Of a defaulting policy.
+    /// Of a defaulting guest.
     Defaulting(Defaulting),
-    /// Of a validation policy.
+    /// Of a validation guest.
     Verdict(Verdict),
-    /// Of a placement policy.
+    /// Of a placement guest.
     Decision(Decision),
 }
 
@@ -125,13 +125,11 @@ impl From<Decision> for Answer {
     }
 }
 
-/// Why a value is not a request.
+/// Reason why a value is not a request.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyRequestError {
     /// A field is missing, unknown, or of the wrong type.
-    #[error(
-        "it is no request to a {hook} policy, which has the form {form}: at {path:?}: {source}"
-    )]
+    #[error("it is no request to a {hook} guest, which has the form {form}: at {path:?}: {source}")]
     Form {
         /// The world.
         hook: Hook,
@@ -139,7 +137,7 @@ pub enum PolicyRequestError {
         form: &'static str,
         /// The field.
         path: String,
-        /// What is wrong with it.
+        /// The problem.
         source: serde_json::Error,
     },
     /// An update without a previous object, or another operation with one.
@@ -151,7 +149,7 @@ pub enum PolicyRequestError {
 }
 
 impl PolicyRequest {
-    /// Parses a request to a policy of `hook`. For admission policies it can be an AdmissionReview of an API server.
+    /// Parses a request to a guest of `hook`. For admission guests it can be an AdmissionReview of an API server.
     pub fn parse(hook: Hook, value: Value) -> Result<Self, PolicyRequestError> {
         Ok(match hook {
             Hook::Defaulting => Self::Defaulting(review(hook, value)?),

@@ -1,7 +1,7 @@
 //! The cache of compiled modules.
 //!
-//! Loading code is the only unsafe operation of this package. The code comes from the operator's own compiler, through a
-//! pipe or from a directory that only the operator may write to.
+//! Loading code is the only unsafe operation of this package. The code comes from the operator's own compiler, through
+//! a pipe or from a directory that only the operator may write to.
 #![expect(
     unsafe_code,
     reason = "wasmtime has no safe way to load code that another process has compiled"
@@ -38,7 +38,7 @@ pub(super) struct LoadedCode {
     pub(super) memory: Reservation,
 }
 
-/// Why code is not loaded.
+/// Reason why code is not loaded.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CodeError {
     /// It does not fit into the memory of loaded modules.

@@ -1,6 +1,6 @@
 //! Pure: the record of a request and its answer, one JSON object a line, without the values of environment variables.
 //!
-//! Labels, annotations and command lines stay, because policies decide by them.
+//! Labels, annotations and command lines stay, because guests decide by them.
 
 use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget};
 use ipu_text::redaction::Values;
@@ -20,7 +20,7 @@ const BUDGET: Budget = Budget {
     depth: 110,
 };
 
-/// One request to a policy, and its answer.
+/// One request to a guest, and its answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
@@ -36,7 +36,7 @@ pub struct Record {
     pub digest: ModuleDigest,
 }
 
-/// The answer of a policy, or its error.
+/// The answer of a guest, or its error.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
@@ -46,14 +46,14 @@ pub enum Outcome {
     Error(String),
 }
 
-/// Why a line is not a record.
+/// Reason why a line is not a record.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
     /// It exceeds the limits.
     #[error("it {0}")]
     Large(#[source] BoundedJsonError),
     /// It is not a record.
-    #[error("it is no record, which has hook, request, answer or error, and digest")]
+    #[error("it is not a record: a record has hook, request, answer or error, and digest")]
     Form(#[source] serde_json::Error),
     /// Its request is invalid.
     #[error(transparent)]
@@ -243,11 +243,11 @@ mod tests {
     #[test]
     fn an_invalid_line_is_refused_with_the_reason() {
         for (line, expected) in [
-            ("", "it is no record"),
-            ("{}", "it is no record"),
+            ("", "it is not a record"),
+            ("{}", "it is not a record"),
             (
                 r#"{"hook":"placement","request":{},"answer":{},"digest":"sha256:1"}"#,
-                "no request to a placement policy",
+                "no request to a placement guest",
             ),
             (
                 &format!(

@@ -105,7 +105,7 @@ pub(super) fn controllers() -> Vec<ControllerView> {
     };
     vec![
         controller("full", 16, None),
-        controller("silent", 0, Some("connection refused".to_owned())),
+        controller("unreachable", 0, Some("connection refused".to_owned())),
         controller("empty", 0, None),
     ]
 }

@@ -73,7 +73,7 @@ pub(super) const INTERFACES: [(&str, &str); 27] = [
 
 /// A call of an unsupported WASI function. It ends the call as a typed error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("it called {0}; wit/README.md lists the functions of WASI that policies can call")]
+#[error("it called {0}; wit/README.md lists the functions of WASI that guests can call")]
 pub struct UnsupportedWasi(String);
 
 /// Longest name of a function in an error, in bytes.

@@ -1,5 +1,5 @@
-//! Tracks the first list of each watched kind. No job is reconciled before the lists are complete, because the job would
-//! seem to have no objects.
+//! Tracks the first list of each watched kind. No job is reconciled before the lists are complete, because the job
+//! would seem to have no objects.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -107,7 +107,7 @@ mod tests {
         counts.register(&mut registry);
         let names = ["a", "b"].map(str::to_owned).into();
         let lists = CacheSync::new(counts, &Scope::Namespaces(Arc::new(names)));
-        let told = |kind: &str| {
+        let reason = |kind: &str| {
             let mut text = String::new();
             encode(&mut text, &registry).unwrap();
             let line = format!("watch_listed{{kind=\"{kind}\"}} ");
@@ -115,14 +115,14 @@ mod tests {
             found.map(str::to_owned)
         };
         let is_complete = || lists.wait_synced::<Role>().now_or_never().is_some();
-        let state = || (is_complete(), told("Role"));
+        let state = || (is_complete(), reason("Role"));
         for _ in ["a", "b"] {
             assert_eq!(state(), (false, Some("0".to_owned())));
             lists.mark_synced("Role");
         }
         assert_eq!(state(), (true, Some("1".to_owned())));
         assert_eq!(
-            told("Pod").as_deref(),
+            reason("Pod").as_deref(),
             Some("0"),
             "of another kind nothing is known"
         );

@@ -148,7 +148,8 @@ impl Context {
         Ok(())
     }
 
-    /// Writes the status if it changed, and publishes the events of the change. Updates the snapshot to the written job.
+    /// Writes the status if it changed, and publishes the events of the change. Updates the snapshot to the written
+    /// job.
     pub(super) async fn write_status(
         &self,
         snapshot: &mut Snapshot,

@@ -79,7 +79,7 @@ pub struct Instance {
     /// Whether it must not start. A partition that it waits for is released.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub refused: bool,
-    /// When its partition was requested and became ready.
+    /// Times at which its partition was requested and became ready.
     #[serde(skip)]
     pub times: PartitionTimes,
     /// Its worker Pods, in the order of their GCDs.

@@ -4,8 +4,8 @@
 //! - [`run`] reconciles until it is stopped. `step` contains one reconcile of one job and reads as a table of contents.
 //! - [`phase`] decides the phase of a job, and by the rule of [`restart`] whether it restarts. [`plan`] decides what to
 //!   create and delete. These are pure.
-//! - [`apply`] and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods and IPUPartitions, and [`status`]
-//!   computes status and events.
+//! - [`apply`] and [`writes`] do the I/O. [`validate`] checks the spec, [`build`] builds Pods and IPUPartitions, and
+//!   [`status`] computes status and events.
 //!
 //! It creates and deletes IPUPartitions and reads their status. It must not know V-IPU controllers, guests or webhooks.
 #![forbid(unsafe_code)]
@@ -102,10 +102,10 @@ pub enum RunError {
 #[derive(Debug, Error)]
 enum StepError {
     /// A read failed.
-    #[error("failed to observe the job")]
+    #[error("failed to read the objects of the IPUJob")]
     Observe(#[from] ObserveError),
     /// A write failed.
-    #[error("failed to carry out the plan")]
+    #[error("failed to write the objects of the IPUJob")]
     Write(#[from] WriteError),
 }
 
@@ -123,8 +123,8 @@ impl work_queue::StepError for StepError {
     }
 }
 
-/// Reconciles IPUJobs until `shutdown`, then finishes the reconciles in progress. While `kueue` is served, a job in a queue
-/// starts only with an admission in its status.
+/// Reconciles IPUJobs until `shutdown`, then finishes the reconciles in progress. While `kueue` is served, a job in a
+/// queue starts only with an admission in its status.
 pub async fn run(
     client: Client,
     settings: JobSettings,

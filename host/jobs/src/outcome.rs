@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// How a run ended.
+/// End of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub enum Outcome {
     /// All instances have succeeded.
@@ -11,7 +11,7 @@ pub enum Outcome {
     Failed(RunFailure),
 }
 
-/// How a run failed.
+/// Failure of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct RunFailure {
     /// The message, with the names of Pod and container.

@@ -49,8 +49,8 @@ pub(super) struct StatusInput<'a> {
     new_uses: &'a BTreeMap<String, String>,
     /// Whether a reset of a partition is requested now.
     requests_reset: bool,
-    /// The instance of each worker that is created now. The status that records the use of a partition is written before
-    /// its Pods are created, and would have to be written again for their number.
+    /// The instance of each worker that is created now. The status that records the use of a partition is written
+    /// before its Pods are created, and would have to be written again for their number.
     new_workers: Vec<u32>,
     /// The obstacles of the last writes.
     obstacles: &'a [Obstacle],
@@ -129,7 +129,8 @@ pub fn changed(old: &IPUJobStatus, mut new: IPUJobStatus, now: Timestamp) -> Opt
     Some(new)
 }
 
-/// Returns the job with another status and with the version that was read, so that the write fails if the job has changed.
+/// Returns the job with another status and with the version that was read, so that the write fails if the job has
+/// changed.
 ///
 /// # Panics
 /// Never: a status is plain data.
@@ -309,7 +310,8 @@ fn automatic_resets(facts: &Facts) -> Option<i64> {
     (resets > 0).then_some(resets)
 }
 
-/// Returns a selector of the first worker of each instance: a HorizontalPodAutoscaler counts the selected Pods as replicas.
+/// Returns a selector of the first worker of each instance: a HorizontalPodAutoscaler counts the selected Pods as
+/// replicas.
 fn selector(job: &ValidJob) -> String {
     format!(
         "{}={},{}=worker,{}=0",

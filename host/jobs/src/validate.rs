@@ -36,7 +36,7 @@ pub struct ValidJob {
     pub uid: String,
     /// The `metadata.generation` that was read.
     pub generation: Option<i64>,
-    /// When the IPUJob was created.
+    /// Creation time of the IPUJob.
     pub created: Option<Timestamp>,
     /// Desired number of instances, each with its own partition.
     pub instances: u32,
@@ -54,7 +54,7 @@ pub struct ValidJob {
     pub strategy: Strategy,
     /// Whether it is suspended.
     pub suspension: Suspension,
-    /// What its admission by Kueue adds to its Pods.
+    /// Additions of its admission by Kueue to its Pods.
     pub pod_set_updates: Vec<PodSetUpdate>,
     /// Seconds after its start at which the operator ends it.
     pub active_deadline_seconds: Option<i64>,
@@ -68,8 +68,8 @@ pub struct ValidJob {
     pub start: Start,
 }
 
-/// Whether a job, or more of it, may start. Rules and limits apply to the start: a running job may finish when they become
-/// stricter.
+/// Whether a job, or more of it, may start. Rules and limits apply to the start: a running job may finish when they
+/// become stricter.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Start {
     /// It violates no rule.
@@ -163,8 +163,8 @@ impl ValidateError {
     }
 }
 
-/// Decodes a job. An object that does not match the schema is an error here, and not in the watch, where it would stop all
-/// others. The status is left out: users cannot correct it, and the next write of it replaces it.
+/// Decodes a job. An object that does not match the schema is an error here, and not in the watch, where it would stop
+/// all others. The status is left out: users cannot correct it, and the next write of it replaces it.
 fn decode(object: &Value) -> Result<IPUJob, ValidateError> {
     let mut object = object.clone();
     if let Some(fields) = object.as_object_mut() {
@@ -192,16 +192,16 @@ pub fn admission(object: &Value) -> Option<JobAdmission> {
         .flatten()
 }
 
-/// Whether a job waits in a queue of Kueue for its admission. Its `spec.suspend` does not tell: every user of the job may
-/// set that field.
+/// Whether a job waits in a queue of Kueue for its admission. Its `spec.suspend` does not show
+/// it: every user of the job may set that field.
 pub fn awaits_admission(object: &Value) -> bool {
     queueing::is_queued(object) && admission(object).is_none()
 }
 
 /// Validates a job. An error means that it lacks a field that even a running job needs.
 ///
-/// `max_ipus` limits the size of a partition of jobs that have not started. The webhooks check the same rules; this check is
-/// for objects that bypassed them, and for a replaced validation guest with weaker rules.
+/// `max_ipus` limits the size of a partition of jobs that have not started. The webhooks check the same rules; this
+/// check is for objects that bypassed them, and for a replaced validation guest with weaker rules.
 pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
     let job = decode(object)?;
     let unlimited = Settings {

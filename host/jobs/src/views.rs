@@ -45,8 +45,8 @@ impl Default for Views {
     }
 }
 
-/// By job: names of Pods that the operator tried to create and that were not created, according to replies and the watch.
-/// Any other Pod that does not exist may have existed, and may have used its partition.
+/// By job: names of Pods that the operator tried to create and that were not created, according to replies and the
+/// watch. Any other Pod that does not exist may have existed, and may have used its partition.
 #[derive(Debug, Default)]
 pub struct UncreatedPods(Mutex<HashMap<Uid, BTreeSet<String>>>);
 

@@ -169,7 +169,7 @@ const KUBERNETES: &[(&[&str], &str)] = &[
     ),
 ];
 
-/// Why a V-IPU controller does not serve a waiting partition.
+/// Reason why a V-IPU controller does not serve a waiting partition.
 #[derive(Clone, Copy, Debug)]
 pub struct Waiting {
     /// Words that identify the reason in the text of the operator.
@@ -188,7 +188,7 @@ pub const WAITING: &[Waiting] = &[
         remedy: "wait",
     },
     Waiting {
-        words: &["of use only together"],
+        words: &["useful only together"],
         cause: "useful only together with other partitions",
         remedy: "wait until all fit; their owner must request the missing ones",
     },

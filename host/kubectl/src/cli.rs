@@ -23,12 +23,12 @@ pub struct Arguments {
     /// The API server and the namespace.
     #[command(flatten)]
     pub connection: ConnectionOptions,
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub task: Task,
 }
 
-/// What to do.
+/// Commands of the plugin.
 #[derive(Debug, Subcommand)]
 pub enum Task {
     /// Explain why an IPUJob or a Pod waits, and what to do about it.
@@ -51,7 +51,7 @@ pub enum Task {
     Version,
 }
 
-/// Which V-IPU controllers are meant.
+/// Options of `uncordon`: the V-IPU controllers.
 #[derive(Args, Debug)]
 pub struct UncordonOptions {
     /// Names of VIPUControllers, or host:port of V-IPU controllers.
@@ -59,7 +59,7 @@ pub struct UncordonOptions {
     pub controllers: Vec<ControllerName>,
 }
 
-/// Which V-IPU controllers are cordoned, and why.
+/// Options of `cordon`: the V-IPU controllers, and the reason.
 #[derive(Args, Debug)]
 pub struct CordonOptions {
     /// Names of VIPUControllers, or host:port of V-IPU controllers.
@@ -70,10 +70,10 @@ pub struct CordonOptions {
     pub reason: Option<String>,
 }
 
-/// Which V-IPU controllers are drained, why, and how long the plugin waits.
+/// Options of `drain`: the V-IPU controllers, the reason, and the longest wait.
 #[derive(Args, Debug)]
 pub struct DrainOptions {
-    /// The V-IPU controllers, and why.
+    /// The V-IPU controllers, and the reason.
     #[command(flatten)]
     pub cordon: CordonOptions,
     /// Wait until no partition of the operator is left on them.
@@ -87,21 +87,22 @@ pub struct DrainOptions {
         value_name = "true|false"
     )]
     pub wait: bool,
-    /// How long to wait, such as 30m or 1h30m. 0s: for ever.
+    /// Longest wait, such as 30m or 1h30m. 0s: without limit.
     #[arg(long, default_value = "0s", value_name = "DURATION", value_parser = duration)]
     pub timeout: Duration,
 }
 
-/// Which IPU-hours are summed up, and how.
+/// Options of `goodput`: the summed IPU-hours, and their grouping.
 #[derive(Args, Debug)]
 pub struct GoodputOptions {
-    /// How long ago the first ones were: hours or days such as 24h or 7d, or all.
+    /// Period up to now: hours or days such as 24h or 7d, or all.
     #[arg(long, default_value = "24h", value_name = "24h|7d|all")]
     pub since: Since,
-    /// What a row is about.
+    /// Group the rows by this.
     #[arg(long, value_enum, default_value_t)]
     pub by: GoodputBy,
-    /// Print the IPUJobs instead that were created since then and have ended, as CSV for `ipu-operator policy evaluate`.
+    /// Print the IPUJobs instead that were created since then and have ended, as CSV for `ipu-operator policy
+    /// evaluate`.
     #[arg(long, conflicts_with = "by")]
     pub jobs: bool,
     /// Form of the output. CSV has all details, whatever --by says.
@@ -109,7 +110,7 @@ pub struct GoodputOptions {
     pub output: GoodputFormat,
 }
 
-/// Whose script is printed.
+/// Options of `completion`.
 #[derive(Args, Debug)]
 pub struct CompletionOptions {
     /// The shell.
@@ -130,7 +131,7 @@ fn duration(text: &str) -> Result<Duration, DurationError> {
     parsed.ok_or_else(|| DurationError(text.to_owned()))
 }
 
-/// Which object is explained.
+/// Options of `why`: the explained object.
 #[derive(Args, Debug)]
 pub struct WhyOptions {
     /// JOB, or pod/POD.
@@ -144,10 +145,10 @@ pub struct WhyOptions {
     pub watch: bool,
 }
 
-/// Which figures are shown.
+/// Options of `top`: the shown figures.
 #[derive(Args, Debug)]
 pub struct TopOptions {
-    /// What a row is about.
+    /// Group the rows by this.
     #[arg(value_enum, default_value_t)]
     pub by: By,
     /// Form of the output.

@@ -23,7 +23,7 @@ pub struct ShownCondition {
     pub reason: String,
     /// Its message.
     pub message: String,
-    /// When its status last changed.
+    /// Time of the last change of its status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
 }

@@ -76,7 +76,7 @@ pub fn condition<'a>(one: &'a VIPUController, type_: &str) -> Option<&'a Conditi
     conditions.iter().find(|found| found.type_ == type_)
 }
 
-/// Why it accepts no new partitions. `None`: it accepts some.
+/// Returns why it accepts no new partitions. `None`: it accepts some.
 pub fn unavailable(one: &VIPUController) -> Option<UnavailableController> {
     let unanswered = match condition(one, READY) {
         Some(ready) if ready.status == "True" => None,

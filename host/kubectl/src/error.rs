@@ -1,4 +1,4 @@
-//! Why a command of the plugin did not do its work.
+//! Failures of commands of the plugin.
 
 use std::io;
 

@@ -28,7 +28,7 @@ use crate::store::Store;
 use crate::watching::{Events, PERIOD, events, lasting, selected};
 use crate::why::{self, Around};
 
-/// How pages are shown.
+/// Presentation of pages.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
     pub(crate) format: PageFormat,
@@ -145,8 +145,8 @@ where
     }
 }
 
-/// Writes the page after each change. It ends without an error if nothing more can change, and with one if the user loses
-/// the right to watch.
+/// Writes the page after each change. It ends without an error if nothing more can change, and with one if the user
+/// loses the right to watch.
 async fn follow<K>(
     subject: &Subject<K>,
     uid: String,

@@ -1,4 +1,5 @@
-//! Pure: where IPU-hours went, summed up from the accounting of VIPUControllers over whole periods, and the jobs of a time.
+//! Pure: where IPU-hours went, summed up from the accounting of VIPUControllers over whole periods, and the jobs of a
+//! time.
 
 mod csv;
 mod jobs;
@@ -24,10 +25,10 @@ use crate::controllers::address;
 /// Seconds of an hour.
 const HOUR: f64 = 3_600.0;
 
-/// Name of the row of the namespaces that the accounting of a V-IPU controller does not tell apart.
+/// Name of the row of the namespaces that the accounting of a V-IPU controller does not distinguish.
 const OTHER_NAMESPACES: &str = "(others)";
 
-/// What a row is about.
+/// Grouping of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum GoodputBy {
@@ -36,17 +37,17 @@ pub enum GoodputBy {
     Namespace,
     /// A V-IPU controller.
     Controller,
-    /// What the IPUs did.
+    /// State of the IPUs.
     State,
 }
 
-/// Where IPU-hours went.
+/// Use of IPU-hours.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Goodput {
-    /// What the rows are about.
+    /// Grouping of the rows.
     pub by: GoodputBy,
-    /// When the first counted period begins.
+    /// Start of the first counted period.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
     /// Until when the last one is counted.
@@ -63,7 +64,7 @@ pub struct Goodput {
     pub unallocated_total: UnallocatedRow,
     /// All IPU-hours by state.
     pub states: Vec<State>,
-    /// What the figures lack.
+    /// Gaps of the figures.
     pub notes: Vec<String>,
 }
 
@@ -150,7 +151,7 @@ pub fn goodput(all: &[VIPUController], since: Since, by: GoodputBy, now: Timesta
     sums.report(by, (from, until), notes)
 }
 
-/// When the first of the periods begins, or the accounting in it.
+/// Returns the start of the first of the periods, or of the accounting in it.
 fn start(periods: &[&Period], accounting: &Accounting) -> Option<Timestamp> {
     let first = periods.iter().map(|period| period.start.0).min()?;
     Some(first.max(accounting.since.0))
@@ -162,7 +163,7 @@ struct Sums {
     rows: BTreeMap<String, AllocatedSeconds>,
     allocated: AllocatedSeconds,
     unallocated: BTreeMap<String, Unallocated>,
-    /// Which time is counted of each V-IPU controller.
+    /// Counted time of each V-IPU controller.
     covered: Vec<(String, Timestamp, Timestamp)>,
 }
 

@@ -151,7 +151,7 @@ async fn drained(
     operate::wait(connection, names, timeout, out).await
 }
 
-/// Where IPU-hours went.
+/// Shows the use of IPU-hours.
 async fn summed_up(connection: &Connection, task: &GoodputOptions) -> Result<String, KubectlError> {
     let all = match reading::known_controllers(&connection.client).await? {
         Access::Allowed(all) => all,

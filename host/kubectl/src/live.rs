@@ -38,7 +38,7 @@ enum Source {
     Nothing,
 }
 
-/// What is shown besides the rows.
+/// Content that is shown besides the rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Footer {
     source: Source,
@@ -121,8 +121,8 @@ async fn listed_nodes(
     }
 }
 
-/// Writes the use of IPUs after each change, until Ctrl-C or until the user loses a right. `footer` comes from the first
-/// read.
+/// Writes the use of IPUs after each change, until Ctrl-C or until the user loses a right. `footer` comes from the
+/// first read.
 pub(crate) async fn watch(
     connection: &Connection,
     view: &View,

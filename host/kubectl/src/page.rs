@@ -22,16 +22,16 @@ pub struct Page {
     pub object: String,
     /// Its state, in one or two words.
     pub state: String,
-    /// When it was created.
+    /// Creation time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
-    /// What it requests.
+    /// Requested IPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// What happened last.
+    /// The last message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// How long it did what, until the operator last counted it. Missing: it is a Pod, or not counted.
+    /// Durations of its activities, until the operator last counted them. Missing: it is a Pod, or not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accounting: Option<JobAccounting>,
     /// Its conditions that explain its state.
@@ -41,7 +41,7 @@ pub struct Page {
     pub kueue: Option<Kueue>,
     /// Its IPUPartitions.
     pub partitions: Vec<PartitionLine>,
-    /// What the V-IPU controllers could serve, while it waits for one of them.
+    /// Capacity of the V-IPU controllers, while it waits for one of them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Capacity>,
     /// Its Pods; of a Pod: missing.
@@ -49,13 +49,13 @@ pub struct Page {
     pub pods: Option<Pods>,
     /// The last warning events.
     pub warnings: Vec<Warning>,
-    /// What the rights of the user do not show.
+    /// Parts that the rights of the user do not show.
     pub not_shown: Vec<String>,
-    /// What to do.
+    /// Advice.
     pub advice: Vec<String>,
 }
 
-/// What the V-IPU controllers could serve.
+/// Capacity of the V-IPU controllers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Capacity {
@@ -74,7 +74,7 @@ pub struct Capacity {
 pub struct Kueue {
     /// Name of the LocalQueue.
     pub queue: String,
-    /// What Kueue says about the quota.
+    /// Statement of Kueue about the quota.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub quota: Option<ShownCondition>,
 }
@@ -137,7 +137,7 @@ fn push(text: &mut String, words: std::fmt::Arguments<'_>) {
     let _ = text.write_fmt(words);
 }
 
-/// How long a job did what, if it did anything.
+/// Returns the durations of a job's activities, if there are any.
 fn spent(accounting: &JobAccounting, now: Timestamp) -> Option<String> {
     let kinds = [
         ("suspended", accounting.suspended),

@@ -17,7 +17,7 @@ const DIGEST: usize = 19;
 pub struct PartitionLine {
     /// Its name.
     pub name: String,
-    /// Which of its owner's partitions it is.
+    /// Index of the partition among those of its owner.
     pub slot: u32,
     /// Its IPUs.
     pub ipus: u32,
@@ -26,7 +26,7 @@ pub struct PartitionLine {
     /// Since when it is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Its place in the queue, if it waits.
+    /// Its position in the queue, if it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<Position>,
     /// The V-IPU controller that has it.
@@ -40,14 +40,14 @@ pub struct PartitionLine {
     /// The policy that chose the V-IPU controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub decided_by: Option<String>,
-    /// What happened last.
+    /// The last message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Its conditions, without those that say that nothing is wrong.
     pub conditions: Vec<ShownCondition>,
 }
 
-/// Why a V-IPU controller does not serve it.
+/// Reason why a V-IPU controller does not serve it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ControllerReason {
     /// `host:port`.

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::condition::shown;
 use crate::controllers::address;
 
-/// What a row is about.
+/// Grouping of the rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum By {
@@ -29,13 +29,13 @@ pub enum By {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Usage {
-    /// What the rows are about.
+    /// Grouping of the rows.
     pub by: By,
     /// One for each of them, in the order of their names.
     pub rows: Vec<Row>,
     /// All of them. A partition that waits for several V-IPU controllers counts once.
     pub total: Row,
-    /// What the figures lack.
+    /// Gaps of the figures.
     pub notes: Vec<String>,
 }
 
@@ -91,7 +91,7 @@ impl Row {
     }
 }
 
-/// What a partition does with its IPUs.
+/// Use that a partition makes of its IPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Share {
     Used,

@@ -15,7 +15,7 @@ const SHOWN: usize = 5;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Warning {
-    /// When it was last seen.
+    /// Time of the last occurrence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub time: Option<Timestamp>,
     /// Kind and name of its object.
@@ -24,7 +24,7 @@ pub struct Warning {
     pub reason: String,
     /// Its message.
     pub message: String,
-    /// How often it was seen.
+    /// Number of occurrences.
     pub count: i32,
 }
 

@@ -17,7 +17,7 @@ use crate::access::{Access, Objects};
 use crate::controllers;
 use crate::page::Capacity;
 
-/// What was read around an object.
+/// Objects around the explained one.
 #[derive(Clone, Debug)]
 pub struct Around {
     /// The IPUPartitions of the cluster.
@@ -31,7 +31,7 @@ pub struct Around {
 }
 
 impl Around {
-    /// What the rights of the user do not show, and whom to ask for them.
+    /// Returns the parts that the rights of the user do not show, and the grantors of those rights.
     fn not_shown(&self) -> Vec<String> {
         let view = "an admin can bind the ClusterRole";
         let partitions = self.partitions.denied().map(|words| {
@@ -65,7 +65,7 @@ impl Around {
             .collect()
     }
 
-    /// What the V-IPU controllers could serve to an owner, if they have objects that the user may list.
+    /// Returns the capacity of the V-IPU controllers for an owner, if they have objects that the user may list.
     fn capacity(&self, owner: Option<&str>) -> Option<Capacity> {
         let all = &self.controllers.allowed()?.readable;
         if all.is_empty() {

@@ -19,7 +19,7 @@ use ipu_jobs::validate::{self, Suspension, ValidJob};
 use crate::objects::PodSet;
 use crate::pod_sets;
 
-/// How a job ended.
+/// End of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
     /// Whether it succeeded.
@@ -71,7 +71,7 @@ pub struct QueuedJob {
     pub has_settled: bool,
     /// Whether all its Pods run.
     pub is_running: bool,
-    /// How it ended.
+    /// Its end.
     pub end: Option<End>,
     /// Its conditions.
     pub conditions: Vec<JobCondition>,
@@ -124,8 +124,8 @@ impl QueuedJob {
         self.suspension != Suspension::Suspended || self.admission.is_some()
     }
 
-    /// Whether it runs without an admission: an earlier version of the operator, which knew no queues, has started it or has
-    /// dropped the admission from its status, or it got the label of its queue while it ran.
+    /// Whether it runs without an admission: an earlier version of the operator, which knew no queues, has started it
+    /// or has dropped the admission from its status, or it got the label of its queue while it ran.
     pub fn runs_unadmitted(&self) -> bool {
         self.suspension == Suspension::Active
             && self.admission.is_none()

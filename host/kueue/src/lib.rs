@@ -1,18 +1,18 @@
 //! Makes IPUJobs wait in the queues of Kueue, as Kueue does for its own jobs.
 //!
-//! A job with the label `kueue.x-k8s.io/queue-name` gets a Workload; Kueue admits the Workload, and the job starts; Kueue
-//! evicts it, and the job stops.
+//! A job with the label `kueue.x-k8s.io/queue-name` gets a Workload; Kueue admits the Workload, and the job starts;
+//! Kueue evicts it, and the job stops.
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped. `watches` and `execute` do the I/O.
-//! - [`job`], [`objects`] and [`partitions`] keep what decisions read, [`pod_sets`] counts the job's Pods and IPUs, [`plan`]
-//!   decides the next step, [`check`] answers the AdmissionCheck `graphcore.ai/partition`, and [`build`] makes the objects and
-//!   patches. These are pure.
+//! - [`job`], [`objects`] and [`partitions`] keep what decisions read, [`pod_sets`] counts the job's Pods and IPUs,
+//!   [`plan`] decides the next step, [`check`] answers the AdmissionCheck `graphcore.ai/partition`, and [`build`] makes
+//!   the objects and patches. These are pure.
 //! - [`native`] decides about Workloads of other jobs, whose Pods request IPUs themselves.
 //!
-//! It writes Workloads, and of an IPUJob only `spec.suspend`, `status.admission` and one condition. For an IPUJob it creates no
-//! Pod and no partition: `ipu-jobs` does. Before the admission of another job it creates partitions for the Pods, which these
-//! claim (`ipu-pods`). It must not know V-IPU controllers, guests or webhooks.
+//! It writes Workloads, and of an IPUJob only `spec.suspend`, `status.admission` and one condition. For an IPUJob it
+//! creates no Pod and no partition: `ipu-jobs` does. Before the admission of another job it creates partitions for the
+//! Pods, which these claim (`ipu-pods`). It must not know V-IPU controllers, guests or webhooks.
 #![forbid(unsafe_code)]
 
 pub mod build;

@@ -18,7 +18,7 @@ const PERIOD: Duration = Duration::from_secs(30);
 /// Longest message, in bytes.
 const MESSAGE_MAX: usize = 1_024;
 
-/// When the condition must be written.
+/// Time at which the condition must be written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Due {
     /// Never: the condition repeats Kueue already.

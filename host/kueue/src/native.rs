@@ -30,11 +30,11 @@ use crate::partitions::JobPartition;
 /// Most partitions that are created before an admission. The Pods of a larger Workload request theirs themselves.
 const SLOTS_MAX: usize = 256;
 
-/// When to look for an unknown flavor again.
+/// Delay of the next look-up of an unknown flavor.
 const FLAVOR_DELAY: Duration = Duration::from_secs(5);
 
-/// Time after the admission and after each claim in which the next Pod claims its partition, if all Pods exist, or if the
-/// drain of a V-IPU controller waits for the partition.
+/// Time after the admission and after each claim in which the next Pod claims its partition, if all Pods exist, or if
+/// the drain of a V-IPU controller waits for the partition.
 const CLAIM_TIME: Duration = Duration::from_mins(5);
 
 /// The same while a Pod may be missing. A JobSet that starts in order creates some Pods only when others are ready.
@@ -53,7 +53,7 @@ pub struct Reserved {
     pub resource_version: String,
     /// Whether a Pod has claimed it.
     pub is_claimed: bool,
-    /// When, if that is known.
+    /// Time of the claim, if known.
     pub claimed_at: Option<Timestamp>,
     /// Whether the drain of its V-IPU controller waits for its release.
     pub holds_drain: bool,
@@ -101,7 +101,7 @@ impl Reserved {
         !self.is_claimed && !self.is_terminating()
     }
 
-    /// How long it waits for its Pod. For an unclaimed partition, only `PodsReady` shows that its Pod exists.
+    /// Returns its wait for its Pod. For an unclaimed partition, only `PodsReady` shows that its Pod exists.
     fn claim_time(&self, has_all_pods: bool) -> Duration {
         if has_all_pods || self.holds_drain {
             CLAIM_TIME
@@ -133,7 +133,7 @@ pub struct ObservedWorkload {
 pub struct Plan {
     /// The next step.
     pub step: Option<Step>,
-    /// When to decide again, if no event comes before.
+    /// Delay of the next decision, if no event comes before.
     pub requeue: Option<Duration>,
 }
 
@@ -274,8 +274,8 @@ fn admitted(workload: &Workload, partitions: &[&Reserved], now: Timestamp) -> Pl
     }
 }
 
-/// The next step until every slot has its partition: the release of one that does not fit, or the creation of those that
-/// are missing.
+/// The next step until every slot has its partition: the release of one that does not fit, or the creation of those
+/// that are missing.
 fn next_missing(partitions: &[&Reserved], slots: &[Slot]) -> Option<Step> {
     let of = |slot: &Slot| partitions.iter().find(|one| one.of.instance == slot.index);
     let is_outdated = |slot: &Slot| {

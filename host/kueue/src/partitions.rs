@@ -14,7 +14,7 @@ pub struct JobPartition {
     pub instance: u32,
     /// Its state.
     pub state: PartitionState,
-    /// When it was requested.
+    /// Time of the request.
     pub requested: Option<Timestamp>,
 }
 
@@ -24,7 +24,7 @@ impl JobPartition {
         (object.spec.owner.kind == "IPUJob").then(|| Self::of_owner(object))
     }
 
-    /// Reads an IPUPartition of any owner, which takes the place of the job.
+    /// Reads an IPUPartition of any owner; the job in its fields is the owner.
     pub(crate) fn of_owner(object: &IPUPartition) -> Self {
         let requested = object.metadata.creation_timestamp.as_ref();
         Self {

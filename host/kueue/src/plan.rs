@@ -46,7 +46,7 @@ pub struct Plan {
     pub workload: Option<Arc<Workload>>,
     /// The next step.
     pub step: Option<Step>,
-    /// When to decide again, if no event comes before.
+    /// Delay of the next decision, if no event comes before.
     pub requeue: Option<Duration>,
 }
 
@@ -376,8 +376,8 @@ fn fits(job: &QueuedJob, workload: &Workload) -> bool {
     sets.len() == job.pod_sets.len() && job.pod_sets.iter().zip(sets).all(is_same)
 }
 
-/// Whether the admission of a job can be written: a status without the fields of its controller is invalid. A job that runs
-/// elsewhere has no admission here.
+/// Whether the admission of a job can be written: a status without the fields of its controller is invalid. A job that
+/// runs elsewhere has no admission here.
 fn has_status(job: &QueuedJob) -> bool {
     job.is_observed || job.is_elsewhere
 }

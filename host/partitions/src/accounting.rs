@@ -42,8 +42,8 @@ impl AccountStore {
         self.accounts().statuses()
     }
 
-    /// Makes the accounts of a replica that does not lead any more inactive: another leader continues them, or this replica if
-    /// it is the next one.
+    /// Makes the accounts of a replica that does not lead any more inactive: another leader continues them, or this
+    /// replica if it is the next one.
     pub fn deactivate(&self) {
         let accounts = mem::take(&mut *self.accounts());
         // A leader that lost its lease before it had read the statuses has none.

@@ -26,7 +26,7 @@ const PAGE: u32 = 200;
 /// Failures of a round that the log names. More of them mostly have the same reason.
 const LISTED: usize = 5;
 
-/// Why a round was not complete. The next one does the rest.
+/// Failure of a round. The next one does the rest.
 #[derive(Debug, thiserror::Error)]
 enum AdvertiseError {
     #[error("failed to list the nodes")]

@@ -1,4 +1,5 @@
-//! Pure: the cache of all IPUPartitions. Each is stored compressed, beside the fields that decisions read from all of them.
+//! Pure: the cache of all IPUPartitions. Each is stored compressed, beside the fields that decisions read from all of
+//! them.
 
 mod other_releases;
 
@@ -88,7 +89,7 @@ pub struct Brief {
     pub state_unknown: Option<&'static str>,
     /// Whether it belongs to a gang.
     pub is_in_gang: bool,
-    /// What the other partitions of its owner read.
+    /// Fields that the other partitions of its owner read.
     pub sibling: Sibling,
     /// The partitions of its attempts with an unknown outcome.
     pub requested: Box<[Allocation]>,

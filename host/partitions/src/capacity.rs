@@ -31,9 +31,9 @@ pub struct Allocation {
     pub account: Option<Arc<str>>,
 }
 
-/// The allocations of an IPUPartition on all controllers; `word` stores the name of each controller once. An attempt with an
-/// unknown outcome does not count, because no Pod has its id. The exception is an adopted partition: Graphcore's operator
-/// gave its Pods the id.
+/// The allocations of an IPUPartition on all controllers; `word` stores the name of each controller once. An attempt
+/// with an unknown outcome does not count, because no Pod has its id. The exception is an adopted partition:
+/// Graphcore's operator gave its Pods the id.
 pub fn allocations(
     partition: &IPUPartition,
     mut word: impl FnMut(&str) -> Arc<str>,
@@ -109,7 +109,7 @@ pub struct Unlisted {
 /// IPUs that a controller reports as free although IPUPartitions hold them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Withheld {
-    /// How many.
+    /// Their number.
     pub ipus: u32,
     /// Other IPUs that stay unallocated meanwhile, because the controller might choose held ones instead.
     pub besides: u32,

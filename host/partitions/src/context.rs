@@ -67,7 +67,7 @@ pub struct Context {
     pub(super) queue_state: QueueState,
     /// The last writes, so that no reconcile decides on an older copy.
     pub(super) read_your_writes: ReadYourWrites,
-    /// What earlier reconciles leave to the next one.
+    /// Data of earlier reconciles for the next one.
     pub(super) history: ReconcileHistory,
 }
 

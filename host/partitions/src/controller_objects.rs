@@ -59,7 +59,7 @@ pub struct ManagingRelease {
     pub conflicts: Conflicts,
 }
 
-/// Why an object is not up to date. The next pass tries again.
+/// Failure to update an object. The next pass tries again.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to {action} VIPUController {name}")]
 struct WriteError {
@@ -68,12 +68,12 @@ struct WriteError {
     source: kube::Error,
 }
 
-/// What one pass leaves to the next one.
+/// Data of one pass for the next one.
 #[derive(Debug, Default)]
 struct Memory {
-    /// When the status of each object was last written.
+    /// Time of the last write of the status of each object.
     written: BTreeMap<String, Timestamp>,
-    /// When this leader last wrote the accounting of each object.
+    /// Time of this leader's last write of the accounting of each object.
     accounted: BTreeMap<String, Timestamp>,
     /// Objects that another release manages, each logged once.
     of_others: BTreeMap<String, String>,

@@ -26,7 +26,8 @@ use super::refusals::{Refusals, Refused};
 use super::status_update;
 use super::watched::Watched;
 
-/// Maximum age of an inventory. The operator notes its own changes at once, so this is for partitions that others create.
+/// Maximum age of an inventory. The operator notes its own changes at once, so this is for partitions that others
+/// create.
 const AGE: Duration = Duration::from_secs(2);
 
 /// The state of one controller.
@@ -57,8 +58,8 @@ pub struct ControllerPool {
 }
 
 impl ControllerPool {
-    /// A pool of the controllers in the registry, for Pods on these nodes. IPUs that the IPUPartitions of the ledger hold are
-    /// not free.
+    /// A pool of the controllers in the registry, for Pods on these nodes. IPUs that the IPUPartitions of the ledger
+    /// hold are not free.
     pub fn new(registry: Arc<Registry>, nodes: NodeLabels, ledger: Watched) -> Self {
         ControllerPool {
             nodes,
@@ -144,9 +145,9 @@ impl ControllerPool {
         }
     }
 
-    /// Notes the account that has seen an attempt's partition. `None`: it is noted already. A partition that an account has
-    /// seen is not hidden from it later. For a partition that was adopted, or requested by another V-IPU user, this is the
-    /// only way to find out that it is gone.
+    /// Notes the account that has seen an attempt's partition. `None`: it is noted already. A partition that an account
+    /// has seen is not hidden from it later. For a partition that was adopted, or requested by another V-IPU user, this
+    /// is the only way to find out that it is gone.
     pub(super) fn shown(
         &self,
         status: &IPUPartitionStatus,
@@ -260,8 +261,8 @@ impl ControllerPool {
         futures::future::join_all(reports).await
     }
 
-    /// Reads a report again if the controller seems to have lost partitions: the report may be older than the ledger. Only
-    /// then does the controller count as full.
+    /// Reads a report again if the controller seems to have lost partitions: the report may be older than the ledger.
+    /// Only then does the controller count as full.
     async fn confirmed(&self, report: Report) -> Report {
         if !self.seems_lost(&report) {
             return report;
@@ -297,7 +298,7 @@ impl ControllerPool {
         self.failure_log().stats(controller, Timestamp::now())
     }
 
-    /// When the last failure or reset of a controller was within a day, as this process has seen them.
+    /// Time of the last failure or reset of a controller within a day, as this process has seen them.
     pub fn last_failure(&self, controller: &str) -> Option<Timestamp> {
         self.failure_log().last(controller, Timestamp::now())
     }

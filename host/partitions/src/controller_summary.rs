@@ -1,4 +1,5 @@
-//! Pure: the figures of each V-IPU controller, without the owners of its partitions: for `/controllers` and VIPUControllers.
+//! Pure: the figures of each V-IPU controller, without the owners of its partitions: for `/controllers` and
+//! VIPUControllers.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ pub(crate) struct Summary {
     pub has_nodes: bool,
     /// Whether it answers now.
     pub reachable: bool,
-    /// Why it does not answer.
+    /// Reason why it does not answer.
     pub reason: Option<String>,
     /// IPUs that it has, used or not; 0 if it does not answer.
     pub total_ipus: u32,
@@ -37,15 +38,15 @@ pub(crate) struct Summary {
     pub server_version: Option<String>,
     /// Whether the admin has cordoned or drained it.
     pub cordon_state: Option<CordonState>,
-    /// How many partitions of the operator it has.
+    /// Number of its partitions of the operator.
     pub partition_count: usize,
-    /// How many other partitions it has.
+    /// Number of its other partitions.
     pub other_count: usize,
     /// Its failures of a day, as the replica that answers has seen them: the leader sees most.
     pub failure_stats: FailureStats,
 }
 
-/// How many partitions of the operator a controller has, and their IPUs.
+/// Number of partitions of the operator on a controller, and their IPUs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ours {
     pub partitions: usize,

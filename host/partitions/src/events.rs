@@ -18,8 +18,8 @@ pub(super) enum Sweep {
     Never,
 }
 
-/// The event for the change from one status to the next, if any. Waiting is reported once, not with each change of the free
-/// IPUs.
+/// The event for the change from one status to the next, if any. Waiting is reported once, not with each change of the
+/// free IPUs.
 pub(super) fn of_change(before: &IPUPartitionStatus, after: &IPUPartitionStatus) -> Option<Event> {
     if let Some((reason, message)) = state_unknown::to_fix(after)
         && state_unknown::of(before) != Some(reason)
@@ -59,14 +59,15 @@ fn chosen(status: &IPUPartitionStatus) -> Option<Event> {
     let by = attempt.decided_by.as_ref()?;
     let digest = by.digest.as_ref().filter(|_| by.policy != BUILT_IN)?;
     let message = format!(
-        "the IPUPolicy {} ({digest}) chose {} for partition {}",
+        "the guest of IPUPolicy {} ({digest}) chose {} for partition {}",
         by.policy, attempt.controller.name, attempt.id
     );
     Some(normal("Placed", message))
 }
 
-/// The event of an object that is removed, with the partitions that were abandoned by force: those that the sweep removes
-/// later, and those that only a user can remove, because another cluster or Graphcore's operator generated the id.
+/// The event of an object that is removed, with the partitions that were abandoned by force: those that the sweep
+/// removes later, and those that only a user can remove, because another cluster or Graphcore's operator generated the
+/// id.
 pub(super) fn of_release(
     status: &IPUPartitionStatus,
     abandoned: &[Attempt],
@@ -177,10 +178,10 @@ mod tests {
             (event.reason, event.note.as_str()),
             (
                 "Placed",
-                "the IPUPolicy best-fit (sha256:ab) chose pod1:8090 for partition p-1"
+                "the guest of IPUPolicy best-fit (sha256:ab) chose pod1:8090 for partition p-1"
             )
         );
-        assert_eq!(of_change(&after, &after), None, "it is told once");
+        assert_eq!(of_change(&after, &after), None, "it is reported once");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use vipu_client::cordon::{CordonState, CordonStates};
 use super::queue;
 use super::queue::QueueEntry;
 
-/// How long an owner that was requested to leave a controller delays the next one.
+/// Delay of the next owner after one that was requested to leave a controller.
 const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 
 /// The other partitions of the owner, and the eviction of this one.
@@ -19,19 +19,19 @@ const PATIENCE: SignedDuration = SignedDuration::from_mins(5);
 pub struct EvictionState {
     /// Partitions that the owner has or is getting, with this one.
     pub held: u32,
-    /// When the owner's last unplaced partition began to wait.
+    /// Time at which the owner's last unplaced partition began to wait.
     pub lacking_since: Option<Timestamp>,
     /// Whether it leaves its controller.
     pub eviction: Eviction,
 }
 
-/// What the evaluation reads of a partition of the same owner.
+/// Fields of a partition of the same owner that the evaluation reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sibling {
     /// Its slot.
     pub slot: u32,
-    /// Whether it has a partition, or is getting one. A created partition that the slot does not use is being removed: if it
-    /// counted, its siblings would take capacity that is too small for all.
+    /// Whether it has a partition, or is getting one. A created partition that the slot does not use is being removed:
+    /// if it counted, its siblings would take capacity that is too small for all.
     pub is_placed: bool,
     /// Since when it waits, if it does.
     pub waits_since: Option<Timestamp>,
@@ -82,8 +82,8 @@ pub fn required_data<'a>(me: &'a IPUPartition, cordons: &CordonStates) -> Requir
     }
 }
 
-/// The capacity of the open controllers for `me`, after the queue and the open requests `asked`, each a controller and IPUs.
-/// `backfill_limit` is the waiting time after which capacity is reserved.
+/// The capacity of the open controllers for `me`, after the queue and the open requests `asked`, each a controller and
+/// IPUs. `backfill_limit` is the waiting time after which capacity is reserved.
 pub fn capacity_after_queue<'a>(
     me: &IPUPartition,
     entries: &[QueueEntry],
@@ -97,8 +97,8 @@ pub fn capacity_after_queue<'a>(
     queue::capacity_after_queue(&me, entries, asked, open, limit, now)
 }
 
-/// Evaluates `me`. `others` contains at least the IPUPartitions of its owner and, if its controller is drained, those on
-/// it; `open` are the controllers that are not cordoned.
+/// Evaluates `me`. `others` contains at least the IPUPartitions of its owner and, if its controller is drained, those
+/// on it; `open` are the controllers that are not cordoned.
 pub fn of<'a>(
     me: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition> + Clone,
@@ -159,8 +159,8 @@ pub(super) fn siblings<'a>(
     others.filter(|one| one.spec.owner.uid == me.spec.owner.uid && one.spec.slot != me.spec.slot)
 }
 
-/// Owners leave a controller one after the other, oldest first, each when other controllers have capacity for it. Pinned
-/// partitions stay until they are released.
+/// Owners leave a controller one after the other, oldest first, each when other controllers have capacity for it.
+/// Pinned partitions stay until they are released.
 fn evict<'a>(
     me: &IPUPartition,
     others: impl Iterator<Item = &'a IPUPartition>,
@@ -330,8 +330,8 @@ mod tests {
         let Eviction::Later(why) = seen(&all[0], &all, 8).eviction else {
             panic!("it is pinned");
         };
-        let told = status_update::with_message(all[0].status.as_ref().unwrap(), why);
-        assert!(partition_conditions::holds_drain(&told), "{told:?}");
+        let reported = status_update::with_message(all[0].status.as_ref().unwrap(), why);
+        assert!(partition_conditions::holds_drain(&reported), "{reported:?}");
         assert_eq!(seen(&all[1], &all, 8).eviction, Eviction::Now);
     }
 

@@ -34,14 +34,14 @@ pub(super) enum Outcome {
     Done(Requeue),
 }
 
-/// Why a step failed.
+/// Failure of a step.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ExecuteError {
     /// The object was changed meanwhile, or is gone: the reconcile starts again with the current one.
     #[error("failed to write the IPUPartition, since it was changed meanwhile")]
     Conflict,
     /// This replica did not renew its leadership in time: another one may lead.
-    #[error("failed to continue, because another replica may lead now")]
+    #[error("stopped: this replica's leadership has expired")]
     NotLeading,
     /// The finalizer could not be added.
     #[error("failed to add the finalizer")]
@@ -60,10 +60,11 @@ pub(super) enum ExecuteError {
     Nonce,
 }
 
-/// Carries out `step` for `partition`. `has_written`: the reconcile has written the object, and the watch may not have shown
-/// that yet.
+/// Carries out `step` for `partition`. `has_written`: the reconcile has written the object, and the watch may not have
+/// shown that yet.
 ///
-/// It waits for V-IPU controllers outside its slot, so that one that does not answer does not stop the partitions of others.
+/// It waits for V-IPU controllers outside its slot, so that one that does not answer does not stop the partitions of
+/// others.
 pub(super) async fn execute(
     context: &Context,
     (partition, has_written): (&IPUPartition, bool),

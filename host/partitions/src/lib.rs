@@ -1,16 +1,16 @@
-//! Reconciles IPUPartitions: each is the request for a V-IPU partition, the record of the attempts to create it, and the
-//! object to watch.
+//! Reconciles IPUPartitions: each is the request for a V-IPU partition, the record of the attempts to create it, and
+//! the object to watch.
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped, and [`sweep`] removes partitions without an owner.
-//! - `next_step` decides on the next step of one IPUPartition from its status ([`status_update`]) and the observations of the
-//!   reconcile ([`observations`]); it is pure. `execute` carries a step out on a V-IPU controller.
-//! - `lifecycle` decides on desired partitions, `finalize` on deleted ones. A lost reply leaves an attempt with an unknown
-//!   outcome, which `lost_replies` settles.
-//! - `placement_loop` decides on the V-IPU controller of each partition that needs one, in the order of [`queue`], with a request to
-//!   the guests ([`placement_request`]).
-//! - [`controller_objects`] manages a VIPUController for each V-IPU controller, and [`accounting`] adds up where IPU-seconds
-//!   went. [`rest`] serves all of it to users.
+//! - `next_step` decides on the next step of one IPUPartition from its status ([`status_update`]) and the observations
+//!   of the reconcile ([`observations`]); it is pure. `execute` carries a step out on a V-IPU controller.
+//! - `lifecycle` decides on desired partitions, `finalize` on deleted ones. A lost reply leaves an attempt with an
+//!   unknown outcome, which `lost_replies` settles.
+//! - `placement_loop` decides on the V-IPU controller of each partition that needs one, in the order of [`queue`], with
+//!   a request to the guests ([`placement_request`]).
+//! - [`controller_objects`] manages a VIPUController for each V-IPU controller, and [`accounting`] adds up where
+//!   IPU-seconds went. [`rest`] serves all of it to users.
 //!
 //! It reads Pods only to find out whether one uses a partition, and whether it is ready. It must not know the rules of
 //! IPUJobs, the webhooks, or how a guest is loaded.

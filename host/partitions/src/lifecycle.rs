@@ -102,8 +102,8 @@ fn follow(
     }
 }
 
-/// The controller lacks the partition. If it was never ready, another one replaces it. Otherwise its users learn that it
-/// is gone, after the grace period: a controller that restarts may not list its partitions for a moment.
+/// The controller lacks the partition. If it was never ready, another one replaces it. Otherwise its users learn that
+/// it is gone, after the grace period: a controller that restarts may not list its partitions for a moment.
 fn handle_missing(
     partition: &IPUPartition,
     status: &IPUPartitionStatus,
@@ -254,7 +254,7 @@ fn evaluate_eviction(
             "partition {id} leaves {on}, which is being drained"
         )),
         Eviction::No | Eviction::Later(_) if is_partial && has_waited => Some(format!(
-            "partition {id} is released: it is of use only with {} others, and {} of them found \
+            "partition {id} is released: it is useful only with {} others, and {} of them found \
              no free capacity within {} s",
             gang - 1,
             gang - eviction_state.held,

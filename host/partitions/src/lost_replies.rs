@@ -1,5 +1,5 @@
-//! Pure: settles attempts with an unknown outcome, for example after a lost reply, and removes partitions that the slot no
-//! longer uses.
+//! Pure: settles attempts with an unknown outcome, for example after a lost reply, and removes partitions that the slot
+//! no longer uses.
 
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
@@ -21,7 +21,7 @@ pub(super) enum Settlement {
     Done(Vec<Blocker>),
 }
 
-/// Why an attempt cannot be settled now.
+/// Reason why an attempt cannot be settled now.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Blocker {
     /// The controller does not answer.
@@ -49,8 +49,8 @@ pub(super) enum Blocker {
     Busy { id: String, controller: String },
 }
 
-/// Settles the attempts of an object in the order in which they began, except the one that the slot uses. The slot takes
-/// a created but unrecorded partition last, because Pods may still use an earlier one.
+/// Settles the attempts of an object in the order in which they began, except the one that the slot uses. The slot
+/// takes a created but unrecorded partition last, because Pods may still use an earlier one.
 pub(super) fn settle_attempts(
     partition: &IPUPartition,
     observations: &Observations,
@@ -210,7 +210,7 @@ impl Blocker {
     }
 }
 
-/// The reasons of a policy, with the blockers that the policy does not know.
+/// The reasons of a guest, with the blockers that the guest does not know.
 pub(super) fn explained(reasons: &[WaitingReason], blockers: &[Blocker]) -> Vec<WaitingReason> {
     let mut reasons = reasons.to_vec();
     for reason in &mut reasons {

@@ -1,5 +1,5 @@
-//! Metrics of partitions, of the IPUs of V-IPU controllers, and of their usage, read for each scrape from the working data
-//! of the proxy.
+//! Metrics of partitions, of the IPUs of V-IPU controllers, and of their usage, read for each scrape from the working
+//! data of the proxy.
 
 pub mod summary;
 
@@ -124,7 +124,7 @@ impl Sources {
         drop(accounts);
         now.sub_registry_with_prefix("vipu").register_with_unit(
             "ipu",
-            "IPU-seconds of the V-IPU controller since they are counted, each in exactly one state",
+            "IPU-seconds of the V-IPU controller since the accounting began, each in exactly one state",
             Unit::Seconds,
             sums,
         );

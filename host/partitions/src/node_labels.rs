@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use ipu_runtime::label_watch;
 
-/// How long the first list of the nodes may take before partitions are placed without it.
+/// Longest wait for the first list of the nodes, before partitions are placed without it.
 const FIRST_LIST: Duration = Duration::from_secs(10);
 
 /// A node with only its labels.
@@ -44,7 +44,7 @@ impl NodeLabels {
         !is_known || self.nodes.state().iter().any(|node| has(node))
     }
 
-    /// How many nodes have the label.
+    /// Returns the number of nodes with the label.
     pub fn count(&self, key: &str, value: &str) -> usize {
         let has = |node: &Labelled| node.labels().get(key).is_some_and(|found| found == value);
         self.nodes.state().iter().filter(|node| has(node)).count()

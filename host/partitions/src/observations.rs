@@ -45,14 +45,14 @@ pub enum Observation {
     Removed {
         /// Id of the partition.
         id: String,
-        /// What the controller said against it.
+        /// Objection of the controller.
         error: Option<String>,
     },
     /// ResetPartition was called. `error` is set if it failed or no reply arrived.
     Reset {
         /// Id of the partition.
         id: String,
-        /// What the controller said against it.
+        /// Objection of the controller.
         error: Option<String>,
     },
     /// The placement decision, and a random number for the id of the attempt.

@@ -25,24 +25,26 @@ use super::placement_request::{self, Placement, Request};
 use super::reconcile;
 use namespace_budgets::NamespaceBudgets;
 
-/// How long a new leader waits until each waiting partition has asked: the first ones must not get what earlier ones need.
+/// Wait of a new leader until each waiting partition has asked: the first ones must not get what earlier ones
+/// need.
 const START: Duration = Duration::from_secs(15);
 
-/// How often it checks that.
+/// Period of that check.
 const CHECK: Duration = Duration::from_millis(100);
 
-/// Delay between a release of capacity and the next pass, so that releases are handled together. It is also the shortest time
-/// between two passes over all requests because of a refusal: controllers may refuse one request after the other.
+/// Delay between a release of capacity and the next pass, so that releases are handled together. It is also the
+/// shortest time between two passes over all requests because of a refusal: controllers may refuse one request after
+/// the other.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 
-/// How often the requests of partitions that are gone are dropped.
+/// Period at which the requests of deleted partitions are dropped.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// The longest pass. The next one continues with the capacity at that time.
 const LONGEST_PASS: Duration = Duration::from_secs(10);
 
-/// Decides without end. Each partition with a decision that its reconcile waits for is sent to `reconcile`, and after a release
-/// of IPUs those that may leave their controllers.
+/// Decides without end. Each partition with a decision that its reconcile waits for is sent to `reconcile`, and after a
+/// release of IPUs those that may leave their controllers.
 pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<str>>) {
     let mut list = context.pool.registry().subscribe();
     let mut held = context.watched.released();
@@ -69,7 +71,8 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
                 context.released.notify_one();
             }
         }
-        // Capacity comes first: a reconcile that releases a partition and asks for another one comes after earlier requests.
+        // Capacity comes first: a reconcile that releases a partition and asks for another one comes after earlier
+        // requests.
         tokio::select! {
             biased;
             () = context.released.notified() => {}
@@ -110,7 +113,7 @@ struct PlacementLoop<'a> {
     reconcile: UnboundedSender<Arc<str>>,
     /// Free IPUs of each controller at the end of the last pass.
     free: BTreeMap<String, u32>,
-    /// When all requests were last decided again because more had become free.
+    /// Time at which all requests were last decided again because more had become free.
     decided_again: Option<Instant>,
     budgets: NamespaceBudgets,
 }
@@ -144,8 +147,9 @@ impl PlacementLoop<'_> {
         self.free = pass.free_ipus();
     }
 
-    /// A pass with the capacity and the queue now. If IPUs became free without a notification, because a controller has refused a
-    /// partition or another client has released some, it decides on all requests again: earlier ones come first.
+    /// A pass with the capacity and the queue now. If IPUs became free without a notification, because a controller has
+    /// refused a partition or another client has released some, it decides on all requests again: earlier ones come
+    /// first.
     async fn begin(&mut self) -> Pass {
         let pass = self.read().await;
         let requests = &self.context.queue_state;
@@ -235,8 +239,7 @@ fn partition(context: &Context, turn: &Turn) -> Option<Arc<IPUPartition>> {
     })
 }
 
-/// Asks the policy for a controller for this partition. Returns also whether it denied the partition capacity that is free
-/// for it.
+/// Asks the guest for a controller for this partition. Returns also whether it denied the partition free capacity.
 async fn decide(context: &Context, pass: &Pass, partition: &IPUPartition) -> (Answer, bool) {
     // A partition without a controller has no reservation.
     context
@@ -260,7 +263,7 @@ async fn decide(context: &Context, pass: &Pass, partition: &IPUPartition) -> (An
     (answer, is_denied)
 }
 
-/// Asks the placement policy. Returns also whether it denies a controller where the serial walk chooses one.
+/// Calls the placement guest. Returns also whether it denies a controller if the serial walk chooses one.
 async fn ask(
     context: &Context,
     partition: &IPUPartition,
@@ -288,7 +291,11 @@ fn is_try(decision: &Decision) -> bool {
 }
 
 fn report_overruled(context: &Context, partition: &IPUPartition, why: &str) {
-    tracing::warn!(partition = %partition.name_any(), why, "the placement policy was overruled");
+    tracing::warn!(
+        partition = %partition.name_any(),
+        why,
+        "the guest of the placement policy was overruled"
+    );
     let uid = partition.uid().unwrap_or_default();
     if context.history.is_news(&uid, why) {
         let reason = "PolicyOverruled";

@@ -1,8 +1,8 @@
 //! Pure: the partitions that need a V-IPU controller. They are decided one at a time, in the order of the queue.
 //!
-//! A reconcile asks for a decision, and ends. A pass decides on all requests that are undecided, and the partitions with a new
-//! decision are reconciled again. A chosen controller is assigned until the partition is requested there, so that no other
-//! decision counts the same IPUs.
+//! A reconcile asks for a decision, and ends. A pass decides on all requests that are undecided, and the partitions
+//! with a new decision are reconciled again. A chosen controller is assigned until the partition is requested there, so
+//! that no other decision counts the same IPUs.
 
 mod request;
 
@@ -23,8 +23,8 @@ use request::{Key, Request, State, input};
 #[derive(Debug, Default)]
 pub(crate) struct PlacementQueue {
     requests: BTreeMap<Uid, Request>,
-    /// By round and order. In a round each request is decided once, so that earlier ones, which ask again and again, do not
-    /// keep later ones waiting.
+    /// By round and order. In a round each request is decided once, so that earlier ones, which ask again and again, do
+    /// not keep later ones waiting.
     undecided: BTreeSet<Key>,
     /// The present round.
     round: u64,
@@ -35,7 +35,7 @@ pub(crate) struct PlacementQueue {
     numbers: u64,
 }
 
-/// How a reconcile ended.
+/// End of a reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// Without an error.
@@ -110,9 +110,9 @@ impl PlacementQueue {
         self.withdraw(uid)
     }
 
-    /// Returns the decision for this partition with the queue entry `me`. Each decision is returned once: a reconcile does not
-    /// act on an old one. A controller that is not open any more is not returned. `newer`: the partition, if the cache may be
-    /// older.
+    /// Returns the decision for this partition with the queue entry `me`. Each decision is returned once: a reconcile
+    /// does not act on an old one. A controller that is not open any more is not returned. `newer`: the partition, if
+    /// the cache may be older.
     pub(crate) fn ask(
         &mut self,
         (partition, newer): (&IPUPartition, Option<&IPUPartition>),
@@ -199,7 +199,7 @@ impl PlacementQueue {
         })
     }
 
-    /// Stores a decision. `is_denied`: the policy denied the request capacity that is free for it. Returns whether a reconcile
+    /// Stores a decision. `is_denied`: the guest denied the request free capacity. Returns whether a reconcile
     /// follows: it waits for the decision, or the decision differs from the one before. `None`: the request has changed
     /// meanwhile.
     pub(crate) fn decided(&mut self, turn: &Turn, answer: Answer, is_denied: bool) -> Option<bool> {
@@ -291,9 +291,9 @@ impl PlacementQueue {
         self.without_request.contains(&uid)
     }
 
-    /// Completes the queue of a pass. It adds undecided requests whose objects do not show that they wait, drops those that are
-    /// requested, and marks those that are expected and whose decision follows after the pass, because they belong to the next
-    /// round or have not asked yet: later requests of the pass leave them what they need.
+    /// Completes the queue of a pass. It adds undecided requests whose objects do not show that they wait, drops those
+    /// that are requested, and marks those that are expected and whose decision follows after the pass, because they
+    /// belong to the next round or have not asked yet: later requests of the pass leave them what they need.
     pub(crate) fn complete(&self, entries: &mut Vec<QueueEntry>, now: Timestamp) {
         let round = self
             .undecided

@@ -1,6 +1,6 @@
-//! Pure: prepares the request to the placement policy for an IPUPartition, and checks the policy's answer. The policy
-//! chooses the controller: `ipu_policies::placement` calls the active one, or the built-in serial walk. The simulation and
-//! the model check call the same functions.
+//! Pure: prepares the request to the placement guest for an IPUPartition, and checks the guest's answer. The guest
+//! chooses the controller: `ipu_policies::placement` calls the active one, or the built-in serial walk. The simulation
+//! and the model check call the same functions.
 
 pub mod request;
 
@@ -51,12 +51,12 @@ impl Candidates {
         Self { withheld, ..self }
     }
 
-    /// The reasons of a policy, with the withheld IPUs that the policy does not know.
+    /// The reasons of a guest, with the withheld IPUs that the guest does not know.
     pub fn explained(&self, reasons: Vec<WaitingReason>) -> Vec<WaitingReason> {
         capacity::explained(reasons, &self.withheld)
     }
 
-    /// Why cordoned controllers get no new partitions.
+    /// Returns why cordoned controllers get no new partitions.
     pub fn cordon_reasons(&self) -> impl Iterator<Item = WaitingReason> {
         let cordoned = self.cordoned.iter();
         cordoned.map(|view| request::cordon_reason(view, &self.cordons))
@@ -76,16 +76,16 @@ pub struct QueueView<'a> {
     pub backfill_limit: Duration,
 }
 
-/// The result of the checks before the policy.
+/// The result of the checks before the call of the guest.
 #[derive(Debug)]
 pub enum Placement {
-    /// The decision, without the policy.
+    /// The decision, without a call of the guest.
     Decided(Answer),
-    /// The request to the policy.
+    /// The request to the guest.
     Ask(Box<Request>),
 }
 
-/// The request to the policy, and the data to check its decision.
+/// The request to the guest, and the data to check its decision.
 #[derive(Debug)]
 pub struct Request {
     /// The attempts of this round.
@@ -94,14 +94,14 @@ pub struct Request {
     pub waiting: Vec<SizeCount>,
     ipus: u32,
     capacity: Capacity,
-    /// Why cordoned controllers get no new partitions.
+    /// Reasons why cordoned controllers get no new partitions.
     cordon_reasons: Vec<WaitingReason>,
     /// Whether a cordoned controller is large enough.
     fits_cordoned: bool,
     withheld: HashMap<String, Withheld>,
 }
 
-/// Checks a partition before the policy is asked.
+/// Checks a partition before the guest is called.
 pub fn prepare(
     partition: &IPUPartition,
     found: Candidates,
@@ -139,13 +139,13 @@ pub fn prepare(
 }
 
 impl Request {
-    /// The controllers that the policy sees.
+    /// The controllers that the guest sees.
     pub fn views(&self) -> &[ControllerView] {
         &self.capacity.views
     }
 
-    /// The result of the decision of `by`, with the reasons that the policy does not know. A partition that fits only on a
-    /// cordoned controller waits.
+    /// The result of the decision of `by`, with the reasons that the guest does not know. A partition that fits only on
+    /// a cordoned controller waits.
     pub fn conclude(
         self,
         decision: Decision,

@@ -1,10 +1,10 @@
-//! Pure: the capacity that each waiting request can use, and that is reserved for earlier ones. They are served in the order
-//! of `order`: by the creation time of the IPUPartition, then by name.
+//! Pure: the capacity that each waiting request can use, and that is reserved for earlier ones. They are served in the
+//! order of `order`: by the creation time of the IPUPartition, then by name.
 //!
-//! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an earlier
-//! one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved for it: a
-//! small share of all, so that the others serve what fits, and more the longer it waits. The partitions of a gang are
-//! requested when all missing ones fit.
+//! Of two requests that fit, the earlier one is served first. Backfill serves a smaller, later request before an
+//! earlier one that does not fit, until the earlier one has waited for the limit. Then whole controllers are reserved
+//! for it: a small share of all, so that the others serve what fits, and more the longer it waits. The partitions of a
+//! gang are requested when all missing ones fit.
 
 mod order;
 mod reservations;
@@ -33,13 +33,13 @@ pub struct Capacity {
     pub views: Vec<ControllerView>,
     /// For each controller with reserved capacity, the request that has the reservation.
     pub reserved: BTreeMap<String, String>,
-    /// Why the request waits although it fits: its gang does not.
+    /// Reason why the request waits although it fits: its gang does not.
     pub too_small: Option<String>,
 }
 
-/// The capacity for request `me`. `entries` is the queue, in order; `held` counts the partitions that the owner has or is
-/// getting. `assigned` are the IPUs of each controller that are assigned to others, and not requested there yet. `limit` is
-/// the waiting time after which capacity is reserved.
+/// The capacity for request `me`. `entries` is the queue, in order; `held` counts the partitions that the owner has or
+/// is getting. `assigned` are the IPUs of each controller that are assigned to others, and not requested there yet.
+/// `limit` is the waiting time after which capacity is reserved.
 pub fn capacity_for(
     me: &QueueEntry,
     entries: &[QueueEntry],
@@ -79,8 +79,8 @@ pub fn capacity_for(
     }
 }
 
-/// Reserves capacity for earlier requests, in order: whole controllers for those that have waited for the limit at least once,
-/// and what they will use for those that `will_use` it soon.
+/// Reserves capacity for earlier requests, in order: whole controllers for those that have waited for the limit at
+/// least once, and what they will use for those that `will_use` it soon.
 fn reserve_for<'a>(
     earlier_entries: impl Iterator<Item = &'a QueueEntry>,
     will_use: impl Fn(&QueueEntry) -> bool,
@@ -89,8 +89,8 @@ fn reserve_for<'a>(
     reserved: &mut BTreeMap<String, String>,
 ) {
     let mut controllers = Reservations::default();
-    // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes, or for
-    // one that has waited for longer.
+    // Thousands may wait. What nothing is reserved for now, nothing is reserved for again until the capacity changes,
+    // or for one that has waited for longer.
     let mut considered: BTreeMap<_, usize> = BTreeMap::new();
     let mut is_full = are_full(views);
     for earlier in earlier_entries {
@@ -188,8 +188,8 @@ pub fn capacity_after_queue<'a>(
     views
 }
 
-/// Why the gang of `me` can never fit: all controllers together are too small for it, even when empty. `None` as long as
-/// one of them does not report its size.
+/// Returns why the gang of `me` can never fit: all controllers together are too small for it, even when empty. `None`
+/// as long as one of them does not report its size.
 pub fn never_fits<'a>(
     me: &QueueEntry,
     all: impl Iterator<Item = &'a ControllerView> + Clone,
@@ -212,9 +212,9 @@ pub fn never_fits<'a>(
     });
     (capacity < me.gang).then(|| {
         format!(
-            "no V-IPU controllers can ever serve {} partitions of {} IPUs, which are of use only \
+            "no V-IPU controllers can ever serve {} partitions of {} IPUs, which are useful only \
              together: empty, all of them have capacity for {capacity} ({}); request fewer or smaller \
-             ones, or have more controllers listed",
+             ones, or ask an admin to add V-IPU controllers",
             me.gang,
             me.ipus,
             each.collect::<Vec<_>>().join("; ")
@@ -222,7 +222,7 @@ pub fn never_fits<'a>(
     })
 }
 
-/// The reasons of a policy, with the reservations that the policy does not know.
+/// The reasons of a guest, with the reservations that the guest does not know.
 pub fn explained(mut reasons: Vec<WaitingReason>, capacity: &Capacity) -> Vec<WaitingReason> {
     for reason in &mut reasons {
         if let Some(whom) = capacity.reserved.get(&reason.controller) {
@@ -232,8 +232,8 @@ pub fn explained(mut reasons: Vec<WaitingReason>, capacity: &Capacity) -> Vec<Wa
     reasons
 }
 
-/// Takes capacity for a partition on the first controller that fits, as the serial walk does. `node_selector` is that of
-/// the owner's Pods. Returns the name of the controller.
+/// Takes capacity for a partition on the first controller that fits, as the serial walk does. `node_selector` is that
+/// of the owner's Pods. Returns the name of the controller.
 pub fn take<'a>(
     views: &'a mut [ControllerView],
     ipus: u32,
@@ -260,8 +260,8 @@ fn reserve(
     true
 }
 
-/// The request with a reservation, for users. Statuses contain this text, so it does not name the position in the queue:
-/// whenever a request was served, the statuses of all later ones would be written again.
+/// The request with a reservation, for users. Statuses contain this text, so it does not name the position in the
+/// queue: whenever a request was served, the statuses of all later ones would be written again.
 fn holder(earlier: &QueueEntry) -> String {
     let QueueEntry {
         owner_name, ipus, ..
@@ -269,15 +269,16 @@ fn holder(earlier: &QueueEntry) -> String {
     format!("{owner_name} ({ipus} IPUs)")
 }
 
-/// Whether controllers refuse a request that seems to fit, because their free IPUs are not adjacent. New jobs may take the
-/// IPUs between them again and again. An empty controller refuses it for another reason, and no reservation would help.
+/// Whether controllers refuse a request that seems to fit, because their free IPUs are not adjacent. New jobs may take
+/// the IPUs between them again and again. An empty controller refuses it for another reason, and no reservation would
+/// help.
 fn is_fragmented(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
     let mut suited = views.iter().filter(|view| earlier.suits(view));
     earlier.gang <= 1 && earlier.is_refused && suited.all(|view| view.used_ipus > 0)
 }
 
-/// Whether an earlier request lacks capacity that can become free. A request that fits now waits for something else, and
-/// a gang that is too large never fits.
+/// Whether an earlier request lacks capacity that can become free. A request that fits now waits for something else,
+/// and a gang that is too large never fits.
 fn lacks_capacity(earlier: &QueueEntry, views: &[ControllerView]) -> bool {
     let suited = || views.iter().filter(|view| earlier.suits(view));
     if earlier.gang > 1 {
@@ -294,11 +295,11 @@ fn use_up(view: &mut ControllerView, ipus: u32) {
     view.free_blocks.clear();
 }
 
-/// Why the missing partitions of the gang of `me` do not fit now.
+/// Returns why the missing partitions of the gang of `me` do not fit now.
 fn too_small(me: &QueueEntry, held: u32, views: &[ControllerView]) -> Option<String> {
     if me.missing_members > 0 {
         return Some(format!(
-            "{} partitions are of use only together, and {} of them are not requested",
+            "{} partitions are useful only together, and {} of them are not requested",
             me.gang, me.missing_members
         ));
     }
@@ -311,7 +312,7 @@ fn too_small(me: &QueueEntry, held: u32, views: &[ControllerView]) -> Option<Str
     let fits: u32 = fits.fold(0, u32::saturating_add);
     (fits < missing).then(|| {
         format!(
-            "{missing} partitions of {} IPUs are of use only together, and there is free capacity \
+            "{missing} partitions of {} IPUs are useful only together, and there is free capacity \
              for {fits} of them now",
             me.ipus
         )

@@ -20,8 +20,8 @@ use super::watched::Watched;
 /// of requests would take too long.
 const AGE: Duration = Duration::from_millis(250);
 
-/// How long a request counts as refused after a refusal: it is tried again several times a minute, and no refusal is in
-/// its status while it is.
+/// Time for which a request counts as refused after a refusal: it is tried again several times a minute, and no refusal
+/// is in its status while it is.
 const REFUSED_FOR: Duration = Duration::from_mins(2);
 
 /// The state of the queue.
@@ -48,7 +48,8 @@ impl QueueState {
         MutexGuard::map(self.state.lock(), |state| &mut state.requests)
     }
 
-    /// Returns the decision for a partition that needs a controller. Without one, the partition is reconciled again with it.
+    /// Returns the decision for a partition that needs a controller. Without one, the partition is reconciled again
+    /// with it.
     pub(super) fn ask(
         &self,
         (partition, is_newer): (&IPUPartition, bool),
@@ -130,7 +131,7 @@ impl QueueState {
         entries
     }
 
-    /// Adds to the waiting requests what their objects do not tell: which are stalled, and which were refused.
+    /// Marks the waiting requests that are stalled or were refused, which their objects do not show.
     pub(super) fn update(&self, entries: &mut Vec<QueueEntry>) {
         self.state.lock().update(entries);
     }
@@ -159,8 +160,8 @@ impl State {
         self.update_refused(entries);
     }
 
-    /// Marks the entries that were refused lately. A request that is being tried again waits on: otherwise others would get
-    /// the capacity that is reserved for it whenever it is tried.
+    /// Marks the entries that were refused lately. A request that is being tried again waits on: otherwise others would
+    /// get the capacity that is reserved for it whenever it is tried.
     fn update_refused(&mut self, entries: &mut Vec<QueueEntry>) {
         let now = Instant::now();
         self.refused

@@ -25,7 +25,7 @@ use super::unreadable;
 #[derive(Debug, thiserror::Error)]
 enum StepError {
     /// A step failed.
-    #[error("failed to carry out a step")]
+    #[error("failed to reconcile the IPUPartition")]
     Execute(#[from] ExecuteError),
     /// The steps repeat without end.
     #[error(transparent)]

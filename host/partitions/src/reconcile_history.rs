@@ -1,4 +1,4 @@
-//! What the next reconcile of an IPUPartition must know of the ones before: how often they did nothing, and the last report.
+//! Data of earlier reconciles of an IPUPartition for the next one: the number without an action, and the last report.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,8 +1,8 @@
 //! Pure: the sizes that V-IPU controllers have refused although enough of their IPUs are free.
 //!
-//! No controller reports which of its IPUs are free. After a refusal for lack of IPUs, a size that was refused is not named as one that
-//! fits, until IPUs are released, a partition of that size is created, or the refusal is old: it may have had another cause.
-//! Placement does not depend on it, and tries again.
+//! No controller reports which of its IPUs are free. After a refusal for lack of IPUs, a size that was refused is not
+//! named as one that fits, until IPUs are released, a partition of that size is created, or the refusal is old: it may
+//! have had another cause. Placement does not depend on it, and tries again.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use ipu_api::ipupartition::{PartitionOptions, WaitingReason};
 use ipu_guest_host::model::ControllerView;
 use jiff::{SignedDuration, Timestamp};
 
-/// How long a refusal counts. A request that waits repeats it within seconds.
+/// Time for which a refusal counts. A request that waits repeats it within seconds.
 const LIFETIME: SignedDuration = SignedDuration::from_mins(10);
 
 /// The refusals of all controllers, by name.
@@ -25,7 +25,7 @@ struct Refusal {
     ipus: u32,
     /// The reason of the controller, the last time.
     reason: String,
-    /// When a refusal last was.
+    /// Time of the last refusal.
     at: Timestamp,
     /// The most IPUs that were used since then. `None`: not known yet.
     used: Option<u32>,
@@ -104,13 +104,13 @@ pub(crate) fn are_options_usual(options: &PartitionOptions) -> bool {
     !options.reconfigurable && !options.relocatable
 }
 
-/// Why a controller has probably refused a partition that its free IPUs would hold.
+/// Returns the probable cause of a refusal of a partition that the controller's free IPUs would hold.
 pub(crate) fn likely_cause(view: &ControllerView) -> String {
     let (free, total) = (view.free_ipus(), view.total_ipus);
     format!("{free} of its {total} IPUs are free, perhaps not together")
 }
 
-/// The reasons of a policy about a partition of so many IPUs, with the refusals that the policy does not know.
+/// The reasons of a guest about a partition of so many IPUs, with the refusals that the guest does not know.
 pub(crate) fn explained(
     mut reasons: Vec<WaitingReason>,
     refused: &[Refused],
@@ -150,7 +150,7 @@ mod tests {
         let mut refusals = Refusals::default();
         refusals.refused("pod1", 4, "no such block", at(100));
         let refused = refusals.limit(&mut [view(8)], at(101));
-        let told = |ipus: u32| {
+        let reasons_for = |ipus: u32| {
             let reasons = ["pod1", "pod2"].map(|controller| WaitingReason {
                 controller: controller.to_owned(),
                 reason: "its own".to_owned(),
@@ -162,8 +162,12 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let why = "was tried: no such block; 8 of its 16 IPUs are free, perhaps not together";
-        assert_eq!(told(8), [why, "its own"]);
-        assert_eq!(told(16), ["its own", "its own"], "so many are not free");
+        assert_eq!(reasons_for(8), [why, "its own"]);
+        assert_eq!(
+            reasons_for(16),
+            ["its own", "its own"],
+            "so many are not free"
+        );
         assert!(refusals.limit(&mut [view(14)], at(101)).is_empty());
     }
 

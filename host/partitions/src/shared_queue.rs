@@ -15,7 +15,7 @@ use super::queue::QueueEntry;
 /// Maximum age of the entries.
 const AGE: Duration = Duration::from_secs(1);
 
-/// How long the leader's list of stalled requests counts: it makes a new one about every ten seconds.
+/// Age at which the leader's list of stalled requests expires: it makes a new one about every ten seconds.
 const STALLED_AGE: Duration = Duration::from_mins(1);
 
 /// The queue, as it was last read.

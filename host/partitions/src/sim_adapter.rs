@@ -31,7 +31,7 @@ pub(super) fn identity(cluster: u64, namespace: &str) -> Identity {
     Identity::new(&format!("cluster-{cluster}"), namespace)
 }
 
-/// How long the sweep leaves a partition without an owner alone.
+/// Time for which the sweep leaves a partition without an owner alone.
 pub(super) const GRACE: Duration = Duration::from_secs(30);
 
 /// One reconcile of one object.

@@ -6,8 +6,8 @@
 //! which seed that begins (0 where nothing is said, so that two runs are the same), and
 //! `IPU_OPERATOR_SIMULATION_SEED` runs one seed and prints all that happens in it.
 //!
-//! What is left out: a reset that was answered and is delivered once more later. A reset carries only
-//! an id, and no more than that id could tell the second delivery from the first.
+//! The simulation omits a reset that is delivered again after its answer. A reset carries only an id, so no
+//! controller can distinguish the second delivery from the first.
 
 mod accounts;
 pub(super) mod api_server;
@@ -169,7 +169,7 @@ fn world_of_one() -> World {
     world
 }
 
-/// Every place in the plain course of events at which a process can die, one after the other.
+/// A process dies at every step of the plain course of events, one after the other.
 #[test]
 fn a_crash_after_any_single_step_is_healed() {
     let mut deaths = 0;
@@ -224,7 +224,7 @@ fn a_cluster_that_was_restored_elsewhere_goes_on_with_what_it_had() {
     goes_on_under(sim_adapter::identity(1, "release"));
 }
 
-/// What the demo shows with SIGKILL: the controller has the partition, and nobody noted it.
+/// The case that the demo shows with SIGKILL: the controller has the partition, and no object records it.
 #[test]
 fn a_partition_that_was_formed_and_not_noted_is_taken() {
     let mut world = world_of_one();

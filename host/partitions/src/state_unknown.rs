@@ -115,23 +115,27 @@ mod tests {
     }
 
     #[test]
-    fn what_an_admin_has_to_fix_is_told_until_it_is_known_again() {
+    fn the_state_names_the_fix_for_an_admin_until_it_is_known_again() {
         let now = Timestamp::UNIX_EPOCH;
         let down = || RemoteState::Unreachable("connection refused".to_owned());
         let denied = || RemoteState::Denied("no such user (Unauthenticated)".to_owned());
         let observations = knowing(vec![("p-1", down()), ("p-2", denied())]);
-        let told = marked(&status(&["p-1", "p-2"]), &observations, now);
+        let unknown = marked(&status(&["p-1", "p-2"]), &observations, now);
         assert_eq!(
-            to_fix(&told),
+            to_fix(&unknown),
             Some((
                 ACCESS_DENIED,
                 "whether pod1:8090 has partition p-2 is not known: no such user (Unauthenticated)"
             ))
         );
         let asked_of_one = knowing(vec![("p-1", RemoteState::Absent)]);
-        assert_eq!(marked(&told, &asked_of_one, now), told, "p-2 was not asked");
+        assert_eq!(
+            marked(&unknown, &asked_of_one, now),
+            unknown,
+            "p-2 was not asked"
+        );
         let left = marked(
-            &told,
+            &unknown,
             &knowing(vec![("p-1", down()), ("p-2", RemoteState::Absent)]),
             now,
         );

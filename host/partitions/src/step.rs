@@ -31,7 +31,7 @@ pub enum Step {
     },
     /// Reset the partition of the attempt.
     Reset(Attempt),
-    /// Ask the placement policy for a controller.
+    /// Ask the placement guest for a controller.
     Place,
     /// Evaluate its eviction: the other partitions of its owner, and whether its controller is drained.
     EvaluateEviction,
@@ -68,7 +68,7 @@ pub struct Settings {
     pub forming: Duration,
     /// Grace period of a partition in use that is in error or missing.
     pub grace: Duration,
-    /// How long a gang holds a part of its partitions while the others find no capacity.
+    /// Time for which a gang holds a part of its partitions while the others find no capacity.
     pub gang_patience: Duration,
     /// Waiting time after which capacity is reserved for a request.
     pub backfill_limit: Duration,

@@ -51,7 +51,7 @@ impl Default for Times {
     }
 }
 
-/// Why a sweep was not complete. The next one does the rest.
+/// Failure of a sweep. The next one does the rest.
 #[derive(Debug, thiserror::Error)]
 pub enum SweepError {
     /// The IPUPartitions, or the owners of one kind, could not be listed.
@@ -67,7 +67,7 @@ pub enum SweepError {
     #[error("failed to check whether Pods use a partition without an owner")]
     Users(#[source] ListPodsError),
     /// This replica did not renew its leadership in time: another one may lead.
-    #[error("failed to continue, since another replica may lead by now")]
+    #[error("stopped: this replica's leadership has expired")]
     NotLeading,
 }
 

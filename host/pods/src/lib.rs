@@ -1,12 +1,12 @@
 //! Reconciles native Pods: Pods of any owner that request IPUs and belong to no IPUJob.
 //!
-//! The webhook (`ipu-admission`) has put a scheduling gate on each of these Pods. A Pod of a Workload of Kueue may claim an
-//! IPUPartition that `ipu-kueue` has created for it ([`claims`]).
+//! The webhook (`ipu-admission`) has put a scheduling gate on each of these Pods. A Pod of a Workload of Kueue may
+//! claim an IPUPartition that `ipu-kueue` has created for it ([`claims`]).
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped. `watches` and `execute` do the I/O.
-//! - [`pod`] and [`partition`] keep what decisions read of a Pod and of an IPUPartition, [`plan`] decides the next step of a
-//!   Pod, and [`report`] computes its condition. These are pure, as are [`build`] and [`observed`].
+//! - [`pod`] and [`partition`] keep what decisions read of a Pod and of an IPUPartition, [`plan`] decides the next step
+//!   of a Pod, and [`report`] computes its condition. These are pure, as are [`build`] and [`observed`].
 //!
 //! It creates and deletes IPUPartitions and reads their status. It must not know V-IPU controllers, guests or IPUJobs.
 #![forbid(unsafe_code)]

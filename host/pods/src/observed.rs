@@ -18,7 +18,7 @@ use crate::claims::{claimable, claimed};
 use crate::partition::Partition;
 use crate::pod::{NativePod, owner};
 
-/// What is known of all native Pods and their IPUPartitions.
+/// State of all native Pods and their IPUPartitions.
 #[derive(Default)]
 pub struct Observed {
     inner: Mutex<Inner>,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_decided_before_the_watches_tell_of_a_write() {
+    fn nothing_is_decided_before_the_watches_show_a_write() {
         let (observed, now) = (listed(), Instant::now());
         let later = |object: &mut serde_json::Value| {
             object["metadata"]["resourceVersion"] = json!("8");

@@ -37,7 +37,7 @@ pub enum State {
     Releasing(String),
 }
 
-/// What decisions read of an IPUPartition.
+/// Fields of an IPUPartition that decisions read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// Its name.

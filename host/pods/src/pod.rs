@@ -26,7 +26,7 @@ pub fn owner(pod: &ObjectRef) -> PartitionOwner {
     }
 }
 
-/// Where a Pod is in its life.
+/// Stage in the life of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stage {
     /// The gate of the operator is on it, beside these.
@@ -37,7 +37,7 @@ pub enum Stage {
     Ended,
 }
 
-/// What decisions read of a native Pod.
+/// Fields of a native Pod that decisions read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NativePod {
     /// Its names.
@@ -46,11 +46,11 @@ pub struct NativePod {
     pub resource_version: String,
     /// The same as a number.
     pub version: u64,
-    /// When it was created.
+    /// Creation time.
     pub created: Option<Timestamp>,
     /// Its request.
     pub request: Result<PodRequest, PodRequestError>,
-    /// Where it is in its life.
+    /// Stage in its life.
     pub stage: Stage,
     /// Whether it is being deleted.
     pub is_terminating: bool,

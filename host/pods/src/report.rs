@@ -21,7 +21,8 @@ const MESSAGE: usize = 2_048;
 /// changes all the time.
 const REWRITE: SignedDuration = SignedDuration::from_secs(10);
 
-/// Time in which most partitions are formed: before it, a condition would only repeat that the partition is being created.
+/// Time in which most partitions are formed: before it, a condition would only repeat that the partition is being
+/// created.
 const PROGRESS: SignedDuration = SignedDuration::from_secs(2);
 
 const FORMING: &str = "PartitionForming";
@@ -43,7 +44,7 @@ enum EventType {
     Warning,
 }
 
-/// When a condition is written.
+/// Rule for the write of a condition.
 #[derive(Debug, PartialEq)]
 pub enum Due {
     /// It is unchanged.
@@ -99,7 +100,7 @@ pub fn refused(why: &str) -> Report {
     not_ready("PartitionRefused", why, EventType::Warning)
 }
 
-/// What the Pod requests makes no sense.
+/// Reports an invalid request of the Pod.
 pub fn invalid(why: &str) -> Report {
     not_ready("InvalidRequest", why, EventType::Warning)
 }
@@ -127,7 +128,7 @@ pub fn not_found(name: &str, namespace: &str) -> Report {
 /// Another client removed the gate before the Pod had a partition.
 pub fn gate_removed() -> Report {
     let message = format!(
-        "the scheduling gate {PARTITION_GATE} was removed before the partition was ready, so that the Pod has none; \
+        "the scheduling gate {PARTITION_GATE} was removed before the partition was ready, so the Pod has no partition; \
          delete the Pod and create it again"
     );
     not_ready("GateRemoved", &message, EventType::Warning)

@@ -56,7 +56,7 @@ pub struct Shadow {
     pub order: i32,
 }
 
-/// Why an enforced policy has no stage of its own.
+/// Reason why an enforced policy has no stage of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inactive {
     /// This policy replaces it.

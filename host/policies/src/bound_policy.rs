@@ -17,7 +17,7 @@ pub struct BoundPolicy {
     pub guest: Guest,
     /// Its `spec.match`.
     pub matcher: Arc<Matcher>,
-    /// What happens if it gives no answer.
+    /// Reaction to a missing answer.
     pub on_error: OnError,
     /// Results of its calls.
     pub stats: Arc<CallStats>,

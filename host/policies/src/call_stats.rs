@@ -32,7 +32,7 @@ pub enum Comparison {
     Equal,
     /// The answers differ, as described.
     Different(String),
-    /// The shadow policy gave no answer.
+    /// The guest of the shadow policy gave no answer.
     Failed,
     /// The shadow policy was not called, because too many calls were under way.
     Skipped,

@@ -1,4 +1,5 @@
-//! Calls the active placement policy. If its decision is invalid or missing, the built-in serial walk decides.
+//! Calls the guest of the active placement policy. If its decision is invalid or missing, the built-in serial walk
+//! decides.
 
 use std::sync::Arc;
 
@@ -85,7 +86,7 @@ impl ActivePolicies {
             policy,
             owner = request.owner,
             namespace = request.namespace,
-            "the built-in serial walk decides instead of the policy: {reason}"
+            "the built-in serial walk decides instead of the guest: {reason}"
         );
         self.host().metrics().count_fallback(policy);
     }

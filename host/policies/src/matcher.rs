@@ -17,14 +17,14 @@ use self::cost::Variables;
 use self::shape::Size;
 use super::large_stack;
 
-/// Cost limit of one expression. The API server has the same limits for the `matchConditions` of webhooks (`PerCallLimit`
-/// and `RuntimeCELCostBudgetMatchConditions`).
+/// Cost limit of one expression. The API server has the same limits for the `matchConditions` of webhooks
+/// (`PerCallLimit` and `RuntimeCELCostBudgetMatchConditions`).
 pub const EXPRESSION_LIMIT: u64 = 1_000_000;
 /// Cost limit of all expressions of a policy for one request.
 pub const POLICY_LIMIT: u64 = 2_500_000;
 
-/// Cost of passing one value of a request to the library, which copies it into some hundred bytes. The policy limit allows
-/// 50,000 values.
+/// Cost of passing one value of a request to the library, which copies it into some hundred bytes. The policy limit
+/// allows 50,000 values.
 const COPY_COST: u64 = 50;
 
 /// Deepest nesting of brackets. The library recurses, and a stack overflow ends the process.
@@ -45,7 +45,7 @@ const QUOTED: usize = 200;
 /// The variables of an expression.
 const VARIABLES: [&str; 3] = ["object", "oldObject", "request"];
 
-/// Why `spec.match` is invalid.
+/// Error of an invalid `spec.match`.
 #[derive(Debug, thiserror::Error)]
 pub enum MatchError {
     /// A label selector is invalid.
@@ -85,9 +85,9 @@ pub enum MatchError {
     },
 }
 
-/// Why evaluating `spec.match` failed.
+/// Failure to evaluate `spec.match`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("spec.match: {name} cannot be judged: {reason}")]
+#[error("spec.match: {name} cannot be evaluated: {reason}")]
 pub struct EvaluationError {
     /// `namespaceSelector`, or the name of a condition.
     pub name: String,
@@ -178,9 +178,9 @@ impl Matcher {
         !self.conditions.is_empty()
     }
 
-    /// Whether all conditions are true. One false condition decides, even if others fail, as in the webhooks of Kubernetes.
-    /// A condition that exceeds its cost limit fails. Takes up to some tenths of a second, and more stack than other threads
-    /// have.
+    /// Whether all conditions are true. One false condition decides, even if others fail, as in the webhooks of
+    /// Kubernetes. A condition that exceeds its cost limit fails. Takes up to some tenths of a second, and more stack
+    /// than other threads have.
     pub fn evaluate(&self, input: &MatchInput) -> Result<bool, EvaluationError> {
         let read = |name: &str| {
             let mut conditions = self.conditions.iter();

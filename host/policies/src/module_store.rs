@@ -58,7 +58,7 @@ pub struct Ready {
     pub digest: String,
     /// Its `spec.match`.
     pub matcher: Arc<Matcher>,
-    /// What happens if it gives no answer.
+    /// Reaction to a missing answer.
     pub on_error: OnError,
     /// Results of its calls.
     pub stats: Arc<CallStats>,
@@ -66,7 +66,7 @@ pub struct Ready {
     pub serving_since: Option<Timestamp>,
 }
 
-/// Why preparing a version failed.
+/// Failure to prepare a version.
 #[derive(Debug)]
 pub struct Failure {
     /// The reason, as a sentence.

@@ -101,8 +101,8 @@ impl Namespaces {
 }
 
 impl NamespaceWatch {
-    /// Follows the labels of all namespaces until `stop`. Without permission for it the labels stay unknown, which policies
-    /// can see.
+    /// Follows the labels of all namespaces until `stop`. Without permission for it the labels stay unknown, which
+    /// policies can see.
     pub async fn follow(self, client: Client, stop: CancellationToken) {
         label_watch::follow(client, self.writer, stop).await;
     }

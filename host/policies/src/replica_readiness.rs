@@ -56,10 +56,10 @@ pub struct Replica {
     pub name: String,
 }
 
-/// Why publishing a report failed.
+/// Failure to publish a report.
 #[derive(Debug, thiserror::Error)]
 enum WriteError {
-    #[error("failed to write the Lease {0}, which says what this replica has ready")]
+    #[error("failed to write the Lease {0}, which reports the readiness of this replica")]
     Write(String, #[source] Box<kube::Error>),
     #[error("failed to write the Lease {0}: the API server gave no answer in time")]
     Timeout(String),

@@ -29,7 +29,7 @@ pub struct Readiness {
     /// Generations that are ready to serve, and the digest of each.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub prepared: BTreeMap<i64, String>,
-    /// Why a generation is not ready.
+    /// Reason why a generation is not ready.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub problems: BTreeMap<i64, Problem>,
     /// The version that it serves with.
@@ -40,7 +40,7 @@ pub struct Readiness {
     pub counts: Counts,
 }
 
-/// Why a version is not ready.
+/// Reason why a version is not ready.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Problem {

@@ -271,7 +271,7 @@ fn phase(
     match active_set.inactive.get(&policy.name_any()) {
         Some(Inactive::Refused(why)) => return (PolicyPhase::Refused, why.clone()),
         Some(Inactive::Replaced(by)) => {
-            let message = format!("the IPUPolicy {by} decides in its place");
+            let message = format!("the guest of IPUPolicy {by} decides in its place");
             return (PolicyPhase::Replaced, message);
         }
         None => {}

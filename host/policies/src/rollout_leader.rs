@@ -31,7 +31,7 @@ const RESYNC: Duration = Duration::from_secs(1);
 /// Timeout of one write.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why writing the status of a policy failed.
+/// Failure to write the status of a policy.
 #[derive(Debug, thiserror::Error)]
 enum StatusError {
     #[error("failed to write the status of the IPUPolicy {0}")]

@@ -21,7 +21,7 @@ use crate::oci::fetch::FetchError;
 use crate::oci::reference::ReferenceError;
 use crate::oci::registry::RegistryError;
 
-/// Why fetching a module failed. A retry can succeed, because sources change.
+/// Failure to fetch a module. A retry can succeed, because sources change.
 #[derive(Debug, thiserror::Error)]
 pub enum SourceError {
     /// The ConfigMap does not exist or cannot be read.
@@ -148,8 +148,8 @@ impl SourceError {
 }
 
 impl Sources {
-    /// Fetches the module of a policy. A module that must be signed comes from the cache only if one of the current keys
-    /// verified its signature before.
+    /// Fetches the module of a policy. A module that must be signed comes from the cache only if one of the current
+    /// keys verified its signature before.
     pub async fn fetch(&self, source: &ModuleSource) -> Result<Vec<u8>, SourceError> {
         let keys = self.keys(source).await?;
         let fingerprints: Vec<&str> = keys.iter().map(PublicKey::fingerprint).collect();

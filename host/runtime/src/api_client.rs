@@ -20,14 +20,14 @@ use tower::{Layer, Service};
 use self::request_info::request_info;
 use crate::clock;
 
-/// Longest silence of the API server on a connection. A watch without events lasts 290 s.
+/// Longest time without data from the API server on a connection. A watch without events lasts 290 s.
 const READ_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// Deadline of a request for which a client waits.
 pub const API_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Deadline of a request in the background. The API server itself ends a request after a minute, and a webhook may delay it
-/// by half of that: only a lost answer takes longer.
+/// Deadline of a request in the background. The API server itself ends a request after a minute, and a webhook may
+/// delay it by half of that: only a lost answer takes longer.
 const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(65);
 
 /// The API server did not answer within [`BACKGROUND_TIMEOUT`].
@@ -35,7 +35,8 @@ const BACKGROUND_TIMEOUT: Duration = Duration::from_secs(65);
 #[error("no answer within {} s", BACKGROUND_TIMEOUT.as_secs())]
 struct NoAnswer;
 
-/// Returns the answer to a request, or an error after [`BACKGROUND_TIMEOUT`]. The API server may still carry out the request.
+/// Returns the answer to a request, or an error after [`BACKGROUND_TIMEOUT`]. The API server may still carry out the
+/// request.
 pub fn with_timeout<T>(
     request: impl Future<Output = kube::Result<T>>,
 ) -> impl Future<Output = kube::Result<T>> {
@@ -164,7 +165,7 @@ mod tests {
         let request = std::future::pending::<kube::Result<()>>();
         let answer = timeout(BOUND, with_timeout(request)).await;
         let error = answer.expect("it has a deadline").unwrap_err();
-        let told = ipu_text::explain(&error);
-        assert!(told.contains("no answer within 65 s"), "{told}");
+        let text = ipu_text::explain(&error);
+        assert!(text.contains("no answer within 65 s"), "{text}");
     }
 }

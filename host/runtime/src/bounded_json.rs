@@ -40,19 +40,19 @@ impl Budget {
     }
 }
 
-/// Why a text is rejected. Each sentence continues "the text".
+/// Reason for the rejection of a text. Each sentence continues "the text".
 #[derive(Debug, thiserror::Error)]
 pub enum BoundedJsonError {
     /// The tree would be too large.
     #[error(
-        "has so many members and elements that it would take more than {limit} bytes of memory, the most that it may"
+        "has so many members and elements that it would take more than the limit of {limit} bytes of memory"
     )]
     Memory {
         /// The maximum, in bytes.
         limit: usize,
     },
     /// The tree would be too deep.
-    #[error("has more than {limit} levels of objects and arrays, the most that it may")]
+    #[error("has more than the limit of {limit} levels of objects and arrays")]
     Depth {
         /// The maximum number of levels.
         limit: usize,

@@ -1,8 +1,8 @@
-//! The certificates of the webhooks and of the proxy's REST API: issued, stored in a Secret each, and renewed. The CA of the
-//! webhooks is in the caBundles of their configurations.
+//! The certificates of the webhooks and of the proxy's REST API: issued, stored in a Secret each, and renewed. The CA
+//! of the webhooks is in the caBundles of their configurations.
 //!
-//! The operator is its own CA. Its key is in the Secret of the serving certificate, so that a renewal keeps the CA. Whoever
-//! can read the Secret can pose as the server anyway.
+//! The operator is its own CA. Its key is in the Secret of the serving certificate, so that a renewal keeps the CA.
+//! Whoever can read the Secret can pose as the server anyway.
 
 pub mod ca_bundle;
 pub mod clients;
@@ -36,9 +36,9 @@ pub struct CertificateBundle {
     /// Its private key.
     pub key: String,
     /// The CA certificates for the caBundles. More than one during a change of the CA.
-    pub authorities: String,
+    pub ca_pem: String,
     /// Private key of the CA, if the operator issued it.
-    pub authority_key: Option<String>,
+    pub ca_key: Option<String>,
 }
 
 impl std::fmt::Debug for CertificateBundle {

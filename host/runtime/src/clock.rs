@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(parsed.as_second(), now.as_second());
         answer.insert(DATE, date.parse().unwrap());
         adjust(&answer, now);
-        answer.insert(DATE, "nonsense".parse().unwrap());
+        answer.insert(DATE, "malformed".parse().unwrap());
         adjust(&answer, now);
         assert_eq!(ahead(), SignedDuration::ZERO);
     }

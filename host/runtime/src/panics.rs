@@ -173,8 +173,8 @@ mod tests {
             .env(CHILD, "1")
             .output()
             .unwrap();
-        let told = String::from_utf8_lossy(&child.stderr);
-        assert!(told.contains("goes on"), "{told}");
-        assert_eq!(child.status.signal(), Some(6), "{told}");
+        let printed = String::from_utf8_lossy(&child.stderr);
+        assert!(printed.contains("goes on"), "{printed}");
+        assert_eq!(child.status.signal(), Some(6), "{printed}");
     }
 }

@@ -22,10 +22,10 @@ const PACKAGES: [&str; 2] = ["ipu_", "vipu_client"];
 /// Name of all these packages in a log level.
 const OPERATOR: &str = "ipu_operator";
 
-/// How a process writes its log.
+/// Options of the log.
 #[derive(Clone, Debug, Args)]
 pub struct LogArguments {
-    /// How the log is written.
+    /// Format of the log.
     #[arg(
         long,
         env = "IPU_OPERATOR_LOG_FORMAT",
@@ -33,15 +33,15 @@ pub struct LogArguments {
         default_value = "json"
     )]
     pub log_format: LogFormat,
-    /// What is logged: a level, or a list such as info,ipu_operator=debug.
+    /// Level of the log, or a list such as info,ipu_operator=debug.
     #[arg(long, env = "IPU_OPERATOR_LOG_LEVEL", default_value = "info")]
     pub log_level: String,
-    /// Where traces are sent: http://<host>:<port> of a collector that takes OTLP over gRPC. Missing: nowhere.
+    /// Address of the OTLP collector (gRPC), as http://<host>:<port>; no traces if empty.
     #[arg(long, env = "IPU_OPERATOR_TRACES_ENDPOINT")]
     pub traces_endpoint: Option<String>,
 }
 
-/// How log lines are written.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
     /// Plain text, for users.
@@ -50,7 +50,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Why there is no log, or not at that level.
+/// Failure to start the log, or to change its level.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// The level is not valid.

@@ -20,7 +20,7 @@ pub use self::slot::Slot;
 use self::slot::Slots;
 use crate::work_queue::metrics::Reconciles;
 
-/// When an object is reconciled again, if no event triggers it before.
+/// Time of the next reconcile of an object, if no event triggers it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requeue {
     /// Only after an event.
@@ -52,8 +52,8 @@ pub struct Limits<'a> {
     pub stop: CancellationToken,
 }
 
-/// Reconciles each object of `keys`, after `ready`, until the queue is stopped. Then the reconciles in progress finish, and no
-/// other starts. If the queue is dropped, all of them end at once.
+/// Reconciles each object of `keys`, after `ready`, until the queue is stopped. Then the reconciles in progress finish,
+/// and no other starts. If the queue is dropped, all of them end at once.
 ///
 /// It replaces kube's `Controller`, whose tables need more memory for each of thousands of objects than the objects.
 ///

@@ -57,7 +57,7 @@ pub(super) struct Adoption {
     pub account: Option<String>,
 }
 
-/// Why a partition is not adopted.
+/// Reason why a partition is not adopted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refusal {
     #[error("IPUPartition {0} has it already")]
@@ -76,7 +76,7 @@ pub(super) enum Refusal {
     Deleted(String),
     #[error("the proxy has not reconciled IPUPartition {0} yet; run the command again in a moment")]
     NotSeen(String),
-    #[error("IPUPartition {0} was given another one before; delete its owner to begin again")]
+    #[error("IPUPartition {0} already lists another partition; delete its owner to begin again")]
     AlreadyAttempted(String),
     #[error("{0} does not list its partitions: {1}; run the command again when it answers")]
     Unreachable(String, String),

@@ -16,7 +16,7 @@ use ipu_runtime::telemetry::LogArguments;
     reason = "each is one option of the command line"
 )]
 pub struct ControllerOptions {
-    /// How the log is written.
+    /// Options of the log.
     #[command(flatten)]
     pub log: LogArguments,
     /// The release.
@@ -49,8 +49,8 @@ pub struct ControllerOptions {
     /// an admin does.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CA_BUNDLE", action = ArgAction::Set, default_value_t = true)]
     pub webhook_ca_bundle: bool,
-    /// The CA (PEM, not its file) of the client certificate with which the API server calls the webhooks. A client without
-    /// such a certificate is refused in the handshake. Missing: every client may call them.
+    /// The CA (PEM, not its file) of the client certificate with which the API server calls the webhooks. A client
+    /// without such a certificate is refused in the handshake. Missing: every client may call them.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CLIENT_CA")]
     pub webhook_client_ca: Option<String>,
     /// Whether workers run on the host's network, privileged.
@@ -65,7 +65,7 @@ pub struct ControllerOptions {
     /// Image that holds /ipu-agent; the operator's own image does.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE")]
     pub launcher_image: String,
-    /// When that image is pulled: Always, IfNotPresent or Never.
+    /// Pull policy of that image: Always, IfNotPresent or Never.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE_PULL_POLICY")]
     pub launcher_image_pull_policy: Option<String>,
     /// Most IPUs of one partition.

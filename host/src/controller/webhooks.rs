@@ -20,7 +20,7 @@ use super::probes::{Readiness, Step};
 /// Delay before the port is closed. API servers learn with a delay that this replica is not ready.
 const SHUTDOWN_DELAY: Duration = Duration::from_millis(500);
 
-/// Why a check of the webhooks' certificate failed.
+/// Failure of a check of the webhooks' certificate.
 #[derive(Debug, thiserror::Error)]
 enum RoundError {
     #[error("failed to serve the webhooks")]
@@ -79,13 +79,10 @@ async fn maintain(serving: &mut Serving, registration: &Registration, readiness:
 async fn round(serving: &mut Serving, registration: &Registration) -> Result<(), RoundError> {
     let found = serving.check().await.map_err(RoundError::Serving)?;
     // CA first: the API server must have the CA before the server uses the certificate.
-    tokio::time::timeout(
-        CHECK_TIMEOUT,
-        registration.set_ca_bundles(&found.authorities),
-    )
-    .await
-    .map_err(|_| RoundError::Late)?
-    .map_err(RoundError::Register)?;
+    tokio::time::timeout(CHECK_TIMEOUT, registration.set_ca_bundles(&found.ca_pem))
+        .await
+        .map_err(|_| RoundError::Late)?
+        .map_err(RoundError::Register)?;
     serving.reload(found).map_err(RoundError::Serving)
 }
 

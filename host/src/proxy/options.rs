@@ -14,7 +14,7 @@ use super::SecureOptions;
 /// Options of the vipu-proxy process.
 #[derive(Clone, Debug, Args)]
 pub struct ProxyArguments {
-    /// How the log is written.
+    /// Options of the log.
     #[command(flatten)]
     pub log: LogArguments,
     /// Options of its work.
@@ -47,7 +47,7 @@ pub struct ProxyOptions {
         default_value = "ipu-partitions-tracker"
     )]
     pub tracker_configmap: String,
-    /// How long a V-IPU controller may take to make, remove or reset a partition, in seconds.
+    /// Longest time for a V-IPU controller to make, remove or reset a partition, in seconds.
     #[arg(
         long,
         env = "IPU_OPERATOR_VIPU_TIMEOUT_SECONDS",
@@ -86,14 +86,14 @@ impl ProxyOptions {
 /// Times without an option; tests shorten them.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// How long a partition in use may be in ERROR before it counts as lost. Users' programs reset their own
+    /// Longest time of a partition in use in ERROR before it counts as lost. Users' programs reset their own
     /// partitions.
     pub in_error: Duration,
-    /// How long a gang holds partitions while its other members find no free capacity.
+    /// Time for which a gang holds partitions while its other members find no free capacity.
     pub gang_patience: Duration,
     /// Times of the sweep.
     pub sweep: sweep::Times,
-    /// How long another replica waits after the last renewal of the Lease.
+    /// Wait of another replica after the last renewal of the Lease.
     pub lease: Duration,
 }
 

@@ -16,7 +16,7 @@ pub(super) const LOGS: &str = "logs/";
 /// Selects the objects of the chart.
 const OPERATORS: &str = "app.kubernetes.io/part-of=ipu-operator";
 
-/// How an answer is redacted.
+/// Redaction of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// Objects, redacted.
@@ -36,7 +36,7 @@ pub(super) struct Read {
     pub file: String,
     /// Path and query at the API server.
     pub path: String,
-    /// How the answer is redacted.
+    /// Redaction of the answer.
     pub form: Form,
 }
 

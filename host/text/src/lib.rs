@@ -5,7 +5,7 @@
 //! Entry points:
 //! - [`explain`] returns an error with all its causes in one line.
 //! - [`sanitize`] limits the length of text from outside and replaces characters that control a terminal.
-//!   [`sanitize_lines`] keeps the lines of the text, and [`is_plain`] tells whether a character stays as it is.
+//!   [`sanitize_lines`] keeps the lines of the text, and [`is_plain`] returns whether a character stays as it is.
 //! - [`redaction::Values`] removes the values of environment variables from objects and from text about them.
 //!
 //! It does no I/O. It must not know jobs, partitions, policies, the V-IPU, or any other package of this

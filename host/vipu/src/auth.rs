@@ -24,7 +24,7 @@ use ipu_api::naming;
 /// Names that gRPC and HTTP/2 reserve.
 const RESERVED: [&str; 4] = ["content-type", "host", "te", "user-agent"];
 
-/// Where the certificates and credentials are, and what they are called on the wire.
+/// Files with the certificates and credentials, and the names of the credentials on the wire.
 #[derive(Args, Clone, Debug)]
 pub struct AuthOptions {
     /// Folder with ca.crt, the CA of the V-IPU controllers, and tls.crt and tls.key where they
@@ -102,7 +102,7 @@ pub struct Material {
     pub api_key: Option<Content>,
 }
 
-/// Why the admin's certificates or credentials cannot be used.
+/// Error of the admin's certificates or credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthError {
     /// A name cannot be that of gRPC metadata.
@@ -127,7 +127,7 @@ pub enum AuthError {
     Missing {
         /// The file.
         file: PathBuf,
-        /// What it is for.
+        /// Its purpose.
         why: &'static str,
     },
     /// A file does not contain the expected PEM.
@@ -137,7 +137,7 @@ pub enum AuthError {
         file: PathBuf,
         /// Its expected content.
         wanted: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: pem::Error,
     },
@@ -148,7 +148,7 @@ pub enum AuthError {
         file: PathBuf,
         /// The violated rule, and the fix.
         rule: &'static str,
-        /// What is wrong with it.
+        /// The problem.
         #[source]
         source: rustls::Error,
     },

@@ -201,8 +201,8 @@ impl VipuClient {
         config.ok_or(incomplete::<Request>("GCD configuration"))
     }
 
-    /// How the size of an active partition differs from the request, if its controller reports it. `None` also if the
-    /// controller does not answer.
+    /// Difference between the size of an active partition and the request, if its controller reports it. `None` also if
+    /// the controller does not answer.
     pub async fn size_mismatch(&self, id: &str, ipus: u32, gcds: u32) -> Option<String> {
         let config = self.ipuof_config(id, 0).await.ok()?;
         model::size_mismatch(&config, ipus, gcds)
@@ -230,10 +230,10 @@ impl VipuClient {
 
     /// Looks up partition `id`, which was requested under `account`.
     ///
-    /// A status answers at once. If the status is refused, the list of partitions decides, because the code for a missing
-    /// partition is not published. A list may contain only what its caller may see, and NotFound may hide a partition of
-    /// another user: neither is an answer to another account than the one of the request.
-    /// An error means that the state is unknown.
+    /// A status answers at once. If the status is refused, the list of partitions decides, because the code for a
+    /// missing partition is not published. A list may contain only what its caller may see, and NotFound may hide a
+    /// partition of another user: neither is an answer to another account than the one of the request. An error means
+    /// that the state is unknown.
     pub async fn lookup_as(&self, id: &str, account: Option<&str>) -> Result<Lookup, VipuError> {
         match self.status(id).await {
             Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Lookup::Absent),

@@ -27,7 +27,7 @@ const LISTED: usize = if size_of::<Partition>() > size_of::<IpuofDevice>() {
 
 /// A message has more fields than may be decoded.
 #[derive(Debug, thiserror::Error)]
-#[error("the message takes more than {STEPS} steps to decode, the most that it may")]
+#[error("the message takes more than the limit of {STEPS} steps to decode")]
 struct TooManyFields;
 
 /// Codec of calls that leaves the replies undecoded.

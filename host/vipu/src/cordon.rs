@@ -20,7 +20,7 @@ const FORMER_KEYS: [(&str, &str); 2] = [("cordon", "cordoned"), ("drain", "drain
 pub enum CordonState {
     /// It gets no new partitions.
     Cordoned,
-    /// What is on it is brought off it, too.
+    /// Its partitions are moved away, too.
     Draining,
 }
 

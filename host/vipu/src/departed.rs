@@ -110,9 +110,9 @@ mod tests {
         );
         let (departed, problems) = read("pod9,pod2", "pod1\npod1=pod7,pod2=new1,pod9=new1");
         assert_eq!((departed.gone.len(), departed.renamed.len()), (1, 0));
-        let told: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        let texts: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert_eq!(
-            told,
+            texts,
             [
                 "entry 2 on line 1 of gone, \"pod2\": pod2:8090 is still in controllers.yaml; remove it there \
                  first",

@@ -12,18 +12,18 @@ use super::auth::AuthError;
 /// Longest text of a server or proxy that an error keeps, in bytes.
 const MESSAGE_MAX: usize = 512;
 
-/// Why a call to a V-IPU controller returned no valid answer. The messages do not repeat the name of the controller,
+/// Error of a call to a V-IPU controller without a valid answer. The messages do not repeat the name of the controller,
 /// which is shown with them.
 ///
 /// Graphcore does not document which code a server sends in which case. After any failed create, remove or reset,
-/// `VipuClient::lookup` reads the state. The variants only tell how likely it is that the call was carried out.
+/// `VipuClient::lookup` reads the state. The variants only indicate the probability that the call was carried out.
 #[derive(Debug, thiserror::Error)]
 pub enum VipuError {
     /// The controller's address is not valid. Nothing was sent; correct `controllers.yaml`.
     #[error("its address is not valid")]
     Address(#[source] tonic::transport::Error),
-    /// A status names a controller that is not in the admin's list, with an address that differs from its name. Nothing was
-    /// sent: a status written by hand must not send the credentials to another server.
+    /// A status names a controller that is not in the admin's list, with an address that differs from its name. Nothing
+    /// was sent: a status written by hand must not send the credentials to another server.
     #[error(
         "the status gives it the address {address:?}, which is not its name, and it is not in \
          the admin's list; list it, or correct host and port in the status"
@@ -75,15 +75,16 @@ pub enum VipuError {
         /// Message of the server.
         message: String,
     },
-    /// The controller shows no partition of this id, which was requested under another user id: it may be hidden from the
-    /// current one.
+    /// The controller shows no partition of this id, which was requested under another user id: it may be hidden from
+    /// the current one.
     #[error(
         "it shows no such partition, but the partition was requested under another V-IPU user id, and may be \
          hidden from this one; restore the former user id, or remove the partition with it and set \
          graphcore.ai/force-release"
     )]
     OtherAccount,
-    /// The answer is about another partition than the request. Look up the state; the owner of the other id is not known.
+    /// The answer is about another partition than the request. Look up the state; the owner of the other id is not
+    /// known.
     #[error("its answer to {method} is about partition {answered:?}, not {asked:?}")]
     OtherPartition {
         /// The method that was called.
@@ -209,8 +210,8 @@ fn of_tls(status: &Status) -> &'static str {
     }
 }
 
-/// A status with a sanitized message. Of a status from the server, only code and message are kept, because its metadata may
-/// contain anything. A status from this side is described by its innermost cause.
+/// A status with a sanitized message. Of a status from the server, only code and message are kept, because its metadata
+/// may contain anything. A status from this side is described by its innermost cause.
 fn sanitized(status: Status) -> Status {
     if status.source().is_some() {
         return status;
@@ -261,8 +262,8 @@ fn tls_failure(status: &Status) -> Option<String> {
     })
 }
 
-/// Message of the innermost cause: "connection refused" is more precise than "transport error". Some contain text that the
-/// peer sent when it closed the connection.
+/// Message of the innermost cause: "connection refused" is more precise than "transport error". Some contain text that
+/// the peer sent when it closed the connection.
 fn root(error: &(dyn Error + 'static)) -> String {
     let innermost = causes(error).last().unwrap_or(error);
     let words = match innermost.downcast_ref::<Status>() {

@@ -37,22 +37,22 @@ pub struct FailureLog {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureStats {
-    /// How often a partition went to ERROR.
+    /// Number of changes of partitions to ERROR.
     pub failed_partitions: u32,
-    /// How often the controller reset a partition by itself.
+    /// Number of resets of partitions by the controller itself.
     pub auto_resets: u32,
     /// The IPUs that were most often in failed partitions, worst first; only those that the
     /// controller reported.
     pub devices: Vec<DeviceFailures>,
 }
 
-/// How often one IPU was in a partition that failed.
+/// Number of failures of partitions with one IPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceFailures {
     /// The IPU, as a person finds it.
     pub device: String,
-    /// How often a partition with it went to ERROR.
+    /// Number of changes to ERROR of partitions with it.
     pub failures: u32,
 }
 

@@ -91,17 +91,17 @@ pub(crate) fn check_listed(partitions: Vec<proto::Partition>, entries: Vec<Entry
         *most = ipus.max(*most);
     }
     let number = partitions.len();
-    let told = listed(proto::ListPartitionsReply { partitions });
-    assert!(told.len() <= number);
-    let inventory = Inventory::new(total, told.clone());
+    let all = listed(proto::ListPartitionsReply { partitions });
+    assert!(all.len() <= number);
+    let inventory = Inventory::new(total, all.clone());
     let most: usize = largest.values().sum();
     assert!(usize::try_from(inventory.used).is_ok_and(|used| used <= most));
-    check_inventory(&inventory, &told);
+    check_inventory(&inventory, &all);
 }
 
 /// Checks an inventory from any source.
-fn check_inventory(inventory: &Inventory, told: &[ListedPartition]) {
-    let sum: u64 = told.iter().map(|one| u64::from(one.ipus)).sum();
+fn check_inventory(inventory: &Inventory, listed: &[ListedPartition]) {
+    let sum: u64 = listed.iter().map(|one| u64::from(one.ipus)).sum();
     assert!(u64::from(inventory.used) <= sum);
     assert!(inventory.free() <= inventory.total);
     let largest = inventory.largest_free();
@@ -149,11 +149,14 @@ pub(crate) fn check_devices(gcd: proto::partition_config::Gcd, ipus: u32, gcds: 
         }
     }
     let asked = ipus.checked_div(gcds).map(usize::try_from);
-    let told = size_mismatch(&config, ipus, gcds);
-    assert!(asked != Some(Ok(devices)) || told.is_none(), "{told:?}");
-    if let Some(told) = told {
+    let mismatch = size_mismatch(&config, ipus, gcds);
+    assert!(
+        asked != Some(Ok(devices)) || mismatch.is_none(),
+        "{mismatch:?}"
+    );
+    if let Some(mismatch) = mismatch {
         let words = format!("made with {devices} IPUs for GCD 0, ");
-        assert!(told.starts_with(&words), "{told}");
+        assert!(mismatch.starts_with(&words), "{mismatch}");
     }
 }
 

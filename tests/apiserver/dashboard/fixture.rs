@@ -225,13 +225,13 @@ pub(crate) async fn fill(client: &Client) {
     }
     let mut first = controller("pod1", [64, 44, 8, 16]);
     first["status"]["accounting"] = accounting();
-    let mut silent = controller("pod3", [64, 0, 0, 64]);
-    silent["spec"] = json!({
+    let mut unready = controller("pod3", [64, 0, 0, 64]);
+    unready["spec"] = json!({
         "cordoned": true, "requestedBy": "admin", "reason": "replaced on Friday",
     });
-    silent["status"]["summary"] = json!("NotReady,Cordoned");
-    silent["status"]["conditions"][0]["status"] = json!("False");
-    for object in [first, controller("pod2", [64, 0, 0, 32]), silent] {
+    unready["status"]["summary"] = json!("NotReady,Cordoned");
+    unready["status"]["conditions"][0]["status"] = json!("False");
+    for object in [first, controller("pod2", [64, 0, 0, 32]), unready] {
         create::<VIPUController>(client, None, object).await;
     }
     let policy = json!({

@@ -143,7 +143,7 @@ async fn a_reservation_for_an_earlier_request_and_siblings_of_a_gang() {
         world: World::Reserved,
         job: job("train", 2),
         query: json!({"size": 2}),
-        text: "its free capacity is reserved for default/large (8 IPUs), which waits since ",
+        text: "its free capacity is reserved for default/large (8 IPUs), which has waited since ",
         page: &[
             "reserved for an earlier request: wait",
             "position 2 of 2 in the queue",
@@ -159,7 +159,7 @@ async fn a_reservation_for_an_earlier_request_and_siblings_of_a_gang() {
         world: World::HalfFull,
         job: gang,
         query: json!({"size": 4, "gangSize": 2}),
-        text: "2 partitions of 4 IPUs are of use only together, and there is free capacity for 1 of them now",
+        text: "2 partitions of 4 IPUs are useful only together, and there is free capacity for 1 of them now",
         page: &["useful only together with other partitions: wait until all fit"],
     };
     is_named_everywhere(&siblings).await;
@@ -167,7 +167,7 @@ async fn a_reservation_for_an_earlier_request_and_siblings_of_a_gang() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_policy_with_a_quota_or_a_reason_of_its_own() {
-    let remedy = &["in the words of the placement policy"];
+    let remedy = &["in the words of the placement guest"];
     for (world, text) in [
         (
             World::Quota,

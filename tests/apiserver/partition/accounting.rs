@@ -102,7 +102,7 @@ async fn each_ipu_second_is_accounted_once_across_faults_a_kill_and_a_stop() {
     assert!(unhealthy > 0.0, "it could not be reached");
 }
 
-/// How many IPUPartitions are requested.
+/// Returns the number of requested IPUPartitions.
 fn partition_count() -> usize {
     let number = env::var(COUNT_VARIABLE).ok();
     number.map_or(PARTITIONS, |number| number.parse().unwrap())

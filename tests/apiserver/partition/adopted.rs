@@ -76,8 +76,8 @@ async fn adopt(fixture: &Fixture, yes: bool) -> Result<String, AdoptError> {
     Ok(String::from_utf8(printed).unwrap())
 }
 
-/// Checks the output of the command without `--yes`: a partition on the controller with this address is adopted, and one
-/// that the tracker does not name is not.
+/// Checks the output of the command without `--yes`: a partition on the controller with this address is adopted, and
+/// one that the tracker does not name is not.
 fn check_plan(plan: &str, address: &str) {
     let line =
         format!("{ID}: to be adopted: 4 IPUs with 1 GCDs on {address}, for Notebook default/mnist");
@@ -161,7 +161,7 @@ async fn the_command_skips_a_job_that_was_placed_meanwhile_and_the_operators_own
     let placed = fixture.once_in(&placed, PartitionPhase::Ready).await;
     assert_ne!(id(&placed), ID);
     let done = adopt(&fixture, true).await.unwrap();
-    assert!(done.contains("was given another one before"), "{done}");
+    assert!(done.contains("already lists another partition"), "{done}");
     let now = fixture.partitions().get(&placed.name_any()).await.unwrap();
     assert_eq!(now.status, placed.status);
 
@@ -202,13 +202,13 @@ async fn an_adopted_partition_that_was_released_by_force_is_left_to_the_admin() 
     let force = json!({"metadata": {"annotations": {labels::FORCE_ANNOTATION: "true"}}});
     fixture.patch(&wanted, force).await.unwrap();
     fixture.once_gone(&wanted).await;
-    let told = fixture.once_event(&wanted.name_any(), "Abandoned").await;
+    let note = fixture.once_event(&wanted.name_any(), "Abandoned").await;
     let address = fixture.pods[1].address;
     let expected = format!(
         "given up by force; the sweep does not recognise these partitions; remove them by hand when no Pod uses \
          them: {ID} on {address}"
     );
-    assert_eq!(told, expected);
+    assert_eq!(note, expected);
 
     fixture.pods[1].server.clear();
     // A sweep removes this one. It finds the adopted one too.

@@ -56,7 +56,7 @@ impl Fixture {
     }
 }
 
-/// Why it waits for this controller.
+/// Returns why it waits for this controller.
 fn waiting_for(partition: &IPUPartition, pod: &Simulator) -> String {
     let waiting = partition.status.clone().unwrap_or_default().waiting;
     let mut of_pod = waiting

@@ -63,7 +63,7 @@ async fn body(fixture: &Fixture, path: &str) -> serde_json::Value {
     serde_json::from_str(body).unwrap()
 }
 
-/// What the chart of a release shows to other releases: a webhook configuration. Nothing calls its webhooks
+/// Data of a release for other releases: a webhook configuration. Nothing calls its webhooks
 /// here.
 async fn announce(fixture: &Fixture, namespace: &str) {
     let object = json!({"metadata": {

@@ -30,7 +30,7 @@ enum Work {
     Remove,
 }
 
-/// When the delayed calls of a killed proxy arrive at a controller.
+/// Moment at which the delayed calls of a killed proxy arrive at a controller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
     Never,

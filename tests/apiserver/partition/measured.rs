@@ -112,9 +112,9 @@ struct Run<'a> {
     observed: &'a Observed,
     /// The time from which the second policy was active.
     changed: Duration,
-    /// How long a partition exists beyond the duration of its job.
+    /// Life of a partition beyond the duration of its job.
     overhead: Duration,
-    /// How long IPUs are free before the next waiting request gets them.
+    /// Time for which IPUs are free before the next waiting request gets them.
     handover: Duration,
 }
 
@@ -247,7 +247,7 @@ async fn the_replay_predicts_the_allocation_of_real_jobs_under_two_policies() {
     let [seen, predicted] =
         [&holds, &run.predicted(&module)].map(|holds| allocation(holds, end, capacity));
     let decided = |policy: &str| observed.decided.get(policy).map_or(0, BTreeSet::len);
-    let told = format!(
+    let summary = format!(
         "allocation {seen:.4}, predicted {predicted:.4}; {} of {} requests waited; {} placed by the serial walk, {} by \
          the policy, from {:?} of {end:?} on; {:?} of overhead and {:?} between two holds",
         waited.len(),
@@ -258,10 +258,16 @@ async fn the_replay_predicts_the_allocation_of_real_jobs_under_two_policies() {
         run.overhead,
         run.handover,
     );
-    println!("{told}");
-    assert!((seen - predicted).abs() <= ERROR_MAX * predicted, "{told}");
+    println!("{summary}");
+    assert!(
+        (seen - predicted).abs() <= ERROR_MAX * predicted,
+        "{summary}"
+    );
     // The test is meaningful only if requests waited: without waiting requests, any replay is
     // right.
-    assert!(seen > 0.5 && waited.len() > 40, "{told}");
-    assert!(decided("built-in") > 40 && decided(POLICY) > 40, "{told}");
+    assert!(seen > 0.5 && waited.len() > 40, "{summary}");
+    assert!(
+        decided("built-in") > 40 && decided(POLICY) > 40,
+        "{summary}"
+    );
 }

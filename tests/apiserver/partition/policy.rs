@@ -123,11 +123,11 @@ async fn check_placed(fixture: &Fixture, by: &DecidedBy, address: &str) {
     let partition = placed(fixture, "fits-well").await;
     assert_eq!(controller(&partition), address, "the fullest one");
     assert_eq!(decided_by(&partition), *by);
-    let told = fixture.once_event(&partition.name_any(), "Placed").await;
+    let note = fixture.once_event(&partition.name_any(), "Placed").await;
     let digest = by.digest.as_deref().unwrap();
     assert!(
-        told.contains(&by.policy) && told.contains(digest) && told.contains(address),
-        "{told}"
+        note.contains(&by.policy) && note.contains(digest) && note.contains(address),
+        "{note}"
     );
 }
 
@@ -137,10 +137,10 @@ async fn check_overruled(fixture: &Fixture, module: (&str, &str), owner: &str, w
     once(fixture, "tight", module, PolicyPhase::Active).await;
     let partition = placed(fixture, owner).await;
     assert_eq!(decided_by(&partition), by_serial_walk(), "{owner}");
-    let told = fixture
+    let note = fixture
         .once_event(&partition.name_any(), "PolicyOverruled")
         .await;
-    assert!(told.contains(why), "{told}");
+    assert!(note.contains(why), "{note}");
 }
 
 /// Puts the module of an example into a ConfigMap of the release. Returns its digest.

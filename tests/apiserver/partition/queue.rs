@@ -62,7 +62,7 @@ async fn backfill_passes_a_large_request_only_until_its_limit() {
     .await;
     let said = message(&held_up);
     assert!(
-        said.contains("is reserved for default/large (8 IPUs), which waits since"),
+        said.contains("is reserved for default/large (8 IPUs), which has waited since"),
         "{said}"
     );
 
@@ -109,7 +109,7 @@ async fn a_gang_gets_its_partitions_only_when_all_of_them_fit() {
     for one in &gang {
         // Before the proxy has read a controller, the known capacity is smaller.
         let reason =
-            "3 partitions of 4 IPUs are of use only together, and there is free capacity for 2";
+            "3 partitions of 4 IPUs are useful only together, and there is free capacity for 2";
         fixture
             .once(one, reason, |waiting| message(waiting).contains(reason))
             .await;
@@ -161,12 +161,12 @@ async fn a_gang_that_cannot_be_completed_releases_its_partitions() {
     fixture.put(0, "by-hand-2");
     let released = fixture.once_waiting(&held[1]).await;
     let said = message(&released);
-    assert!(said.contains("are of use only together"), "{said}");
+    assert!(said.contains("are useful only together"), "{said}");
     let note = fixture
         .once_event(&released.metadata.name.unwrap(), "Replacing")
         .await;
     assert!(
-        note.contains("it is of use only with 2 others, and 1 of them found no free capacity"),
+        note.contains("it is useful only with 2 others, and 1 of them found no free capacity"),
         "{note}"
     );
     assert!(fixture.ids()[0].contains(&id(&held[0])));

@@ -41,8 +41,8 @@ async fn partitions_of_other_namespaces_are_left_to_the_proxy_that_serves_them()
     assert_eq!(fixture.ids(), [[id(&ready)]]);
     let events: Api<Event> = Api::namespaced(fixture.client.clone(), "default");
     let of_it = format!("involvedObject.name={}", foreign.name_any());
-    let told = events.list(&ListParams::default().fields(&of_it)).await;
-    assert_eq!(told.unwrap().items, []);
+    let listed = events.list(&ListParams::default().fields(&of_it)).await;
+    assert_eq!(listed.unwrap().items, []);
     let stats = get(fixture.port, "/stats").await;
     let stats = stats.unwrap();
     assert!(stats.contains(r#""default":{"used":4"#), "{stats}");

@@ -117,7 +117,7 @@ impl Fixture {
         let what = format!("the answer to a job of {ipus} IPUs is {words:?}");
         eventually(&what, async || {
             Seen::when(self.ask(ipus).await, |asked| match (asked, words) {
-                (Err(told), Some(words)) => told.contains(words),
+                (Err(error), Some(words)) => error.contains(words),
                 (asked, words) => asked.is_ok() && words.is_none(),
             })
         })

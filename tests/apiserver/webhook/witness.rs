@@ -65,7 +65,7 @@ async fn a_policy_sees_the_labels_and_the_usage_of_its_namespace() {
         hold(webhooks.client(), name, namespace, ipus).await;
     }
     let view = webhooks.in_namespace("vision");
-    let mut probe = job("told", |_| {});
+    let mut probe = job("probe", |_| {});
     if let Some(metadata) = probe["metadata"].as_object_mut() {
         metadata.remove("namespace");
     }
@@ -79,7 +79,7 @@ async fn a_policy_sees_the_labels_and_the_usage_of_its_namespace() {
     let mut round = 0;
     eventually("the policy receives the namespace", async || {
         round += 1;
-        probe["metadata"]["name"] = json!(format!("told-{round}"));
+        probe["metadata"]["name"] = json!(format!("probe-{round}"));
         let made = view.create(&probe).await.unwrap();
         Seen::when(made.warnings, |warnings| {
             let texts: Vec<_> = warnings.iter().map(|one| text(one)).collect();

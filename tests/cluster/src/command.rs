@@ -8,7 +8,7 @@ use std::{
 
 use crate::interrupt;
 
-/// Why a command did not do its work.
+/// Failure of a command.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
     /// The program could not be started.
@@ -25,7 +25,7 @@ pub enum CommandError {
     Failed {
         /// The command line.
         command: String,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
         /// The last lines that it printed.
         printed: String,

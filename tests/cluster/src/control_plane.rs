@@ -43,12 +43,12 @@ const PORTS: Range<u16> = 10_000..30_000;
 
 /// Addresses of Services: loopback, so that no packet of a test leaves the machine.
 const SERVICES: &str = "127.77.0.0/24";
-/// How long the API server may take to be ready on a busy machine.
+/// Longest start of the API server on a busy machine.
 const READY: Duration = Duration::from_mins(2);
-/// How often the start is repeated when another process takes one of the chosen ports.
+/// Number of starts, if another process takes one of the chosen ports.
 const TRIES: usize = 3;
 
-/// Why there is no control plane.
+/// Failure to start the control plane.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlPlaneError {
     /// The folders are unknown.

@@ -15,7 +15,7 @@ use crate::{
     files::{FileError, make_dir, remove, sha256},
 };
 
-/// Why a package is not available.
+/// Failure to provide a package.
 #[derive(Debug, thiserror::Error)]
 pub enum DebianError {
     /// A file could not be read or written.
@@ -39,7 +39,7 @@ pub enum DebianError {
     Command {
         /// The action.
         action: &'static str,
-        /// What failed.
+        /// The cause.
         #[source]
         source: CommandError,
     },

@@ -13,7 +13,7 @@ use crate::plan::API_SERVICE_IP;
 use crate::process::Daemons;
 use crate::tools::Tools;
 
-/// Why a fault could not be made.
+/// Failure to make a fault.
 #[derive(Debug, thiserror::Error)]
 pub enum FaultError {
     /// The route could not be set.
@@ -27,7 +27,7 @@ pub enum FaultError {
     Stop {
         /// The process.
         pid: i32,
-        /// Why.
+        /// The cause.
         #[source]
         source: Errno,
     },

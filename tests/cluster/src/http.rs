@@ -15,7 +15,7 @@ pub enum HttpError {
         method: String,
         /// The address.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: http::Error,
     },
@@ -26,7 +26,7 @@ pub enum HttpError {
         method: String,
         /// The address.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: hyper_util::client::legacy::Error,
     },
@@ -37,7 +37,7 @@ pub enum HttpError {
         method: String,
         /// The address.
         url: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: hyper::Error,
     },

@@ -23,7 +23,7 @@ use crate::{
     tools::{Tools, ToolsError, stored},
 };
 
-/// Why an image could not be made.
+/// Failure to make an image.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// A file could not be read or written.
@@ -40,7 +40,7 @@ pub enum ImageError {
     Command {
         /// The action.
         action: &'static str,
-        /// What failed.
+        /// The cause.
         #[source]
         source: CommandError,
     },

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 /// Exit status of an interrupted harness, as shells define it.
 pub const STATUS: u8 = 130;
 
-/// What the first signal does.
+/// Effect of the first signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum First {
     /// It stops the work of [`unless`], and the caller ends the cluster.
@@ -31,7 +31,7 @@ pub enum First {
     Leave(&'static str),
 }
 
-/// What signals mean at this time.
+/// Effect of signals at this time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The harness does not watch: signals end the process, and the commands on its terminal.
@@ -160,7 +160,7 @@ async fn next(interrupts: &mut unix::Signal, terminations: &mut unix::Signal) {
     }
 }
 
-/// What the first signal does.
+/// Applies the effect of the first signal.
 fn stop(first: First) {
     let hint = match first {
         First::EndCluster => "ending the cluster; a second Ctrl-C leaves it as it is",

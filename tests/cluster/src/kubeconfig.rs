@@ -16,7 +16,7 @@ use crate::{
     pki::{Identity, cluster_ca},
 };
 
-/// Why there is no client.
+/// Failure to create a client.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig could not be used.

@@ -34,10 +34,10 @@ use crate::{
     tools::{Tools, ToolsError},
 };
 
-/// How long a part of the cluster may take to be ready on a busy machine.
+/// Longest start of a part of the cluster on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(3);
 
-/// Why the cluster did not start, or did not end.
+/// Failure to start or to end the cluster.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// Another process uses the run folder.
@@ -59,7 +59,7 @@ pub enum ClusterError {
         image: String,
         /// Name of the node.
         node: &'static str,
-        /// What failed.
+        /// The cause.
         #[source]
         source: CommandError,
     },
@@ -95,7 +95,7 @@ pub enum ClusterError {
     /// A part was not ready in time.
     #[error("{what} within {} s; {log}", PATIENCE.as_secs())]
     TooLate {
-        /// What did not happen.
+        /// The missing event.
         what: String,
         /// The end of the log that may explain it.
         log: LogTail,

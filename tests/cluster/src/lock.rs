@@ -14,7 +14,7 @@ pub struct Lock {
     _file: File,
 }
 
-/// Why the lock is not taken.
+/// Failure to take the lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// The file behind the lock could not be used.

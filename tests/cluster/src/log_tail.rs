@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How much of the end of a log is read, in bytes.
+/// Size of the part at the end of a log that is read, in bytes.
 const READ: u64 = 16 * 1024;
 
 /// The last lines of a log, and where the rest is.

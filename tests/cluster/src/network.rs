@@ -32,7 +32,7 @@ const GUARD_METRIC: &str = "4096";
 /// here, as it does with the API server on the bridge, which does not exist yet.
 const PROBE: &str = "127.99.0.1";
 
-/// Why the network could not be made.
+/// Failure to make the network.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     /// `ip` failed.

@@ -27,7 +27,7 @@ use crate::{
     plan::API_SERVICE_IP,
 };
 
-/// How long a part may take to answer.
+/// Longest time until a part answers.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The configuration of a node. `up` writes it, and the node reads it.
@@ -74,7 +74,7 @@ pub enum Stage {
     Ready,
 }
 
-/// Why a node ended.
+/// Reason for the end of a node.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// A file could not be read or written.

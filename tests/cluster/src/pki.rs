@@ -9,7 +9,7 @@ use rcgen::{
 
 use crate::files::{FileError, make_dir, write};
 
-/// Why a certificate could not be made.
+/// Failure to make a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum PkiError {
     /// A file could not be written.

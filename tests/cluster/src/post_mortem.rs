@@ -20,7 +20,7 @@ use crate::{
 /// Lines of each log that are printed.
 const LINES: usize = 12;
 
-/// How long the API server may take for all logs. It may itself have failed.
+/// Longest time for all logs of the API server. It may itself have failed.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Arguments of kubectl, and the file of its output.

@@ -134,7 +134,7 @@ impl Daemons {
         }
     }
 
-    /// Where a daemon writes its log.
+    /// Returns the path of a daemon's log.
     pub fn log(&self, name: &str) -> PathBuf {
         self.run.join("logs").join(format!("{name}.log"))
     }

@@ -19,7 +19,7 @@ pub struct Settings {
     pub kubernetes: Kubernetes,
 }
 
-/// Why the settings are invalid.
+/// Error of the settings.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// Neither HOME nor the variables for both folders are set.

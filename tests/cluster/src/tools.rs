@@ -9,7 +9,7 @@ pub mod stored;
 use crate::debian::DebianError;
 use crate::{command::CommandError, files::FileError, progress::Progress, settings::Settings};
 
-/// Why a tool is missing.
+/// Failure to provide a tool.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolsError {
     /// A file could not be read or written.
@@ -20,7 +20,7 @@ pub enum ToolsError {
     Make {
         /// Name of the tool.
         tool: String,
-        /// What failed.
+        /// The cause.
         #[source]
         source: CommandError,
     },
@@ -37,7 +37,7 @@ pub enum ToolsError {
     Debian(#[from] DebianError),
 }
 
-/// Where the programs are.
+/// Paths of the programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tools {
     go: Vec<(&'static str, PathBuf)>,

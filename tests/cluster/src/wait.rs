@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How often a condition is checked.
+/// Period of the checks of a condition.
 const INTERVAL: Duration = Duration::from_millis(50);
 
-/// How long a suite waits: far longer than a step takes on a busy machine, so that only a hang reaches it.
+/// Wait of a suite: far longer than a step takes on a busy machine, so that only a hang reaches it.
 const PATIENCE: Duration = Duration::from_mins(4);
 
 /// The result of a check.
@@ -52,7 +52,7 @@ pub struct WaitedTooLong {
     pub what: String,
     /// For how long.
     pub waited: Duration,
-    /// What the last check saw.
+    /// State at the last check.
     pub last: String,
 }
 

@@ -26,7 +26,7 @@ type Sent = BTreeMap<Kind, u64>;
 /// The processes in the order of their start, and their reports.
 pub(super) struct Flood {
     children: Vec<Child>,
-    told: TempDir,
+    reports: TempDir,
 }
 
 impl Flood {
@@ -34,7 +34,7 @@ impl Flood {
         let targets = serde_json::to_string(&targets(pods))?;
         let mut flood = Self {
             children: Vec::new(),
-            told: tempfile::tempdir()?,
+            reports: tempfile::tempdir()?,
         };
         for number in 0..PODS {
             let process = pod(fixture, &name(number)).await?;
@@ -43,7 +43,7 @@ impl Flood {
                 .args([&network, "--"])
                 .arg(std::env::current_exe()?)
                 .args(["flood", &process.pid.to_string(), &targets])
-                .stdout(File::create(flood.told.path().join(name(number)))?)
+                .stdout(File::create(flood.reports.path().join(name(number)))?)
                 .spawn()?;
             flood.children.push(child);
         }
@@ -59,7 +59,7 @@ impl Flood {
             }
             child.kill()?;
             child.wait()?;
-            for (kind, count) in last(&self.told.path().join(name(number)))? {
+            for (kind, count) in last(&self.reports.path().join(name(number)))? {
                 *sent.entry(kind).or_default() += count;
             }
         }
@@ -91,9 +91,9 @@ fn name(number: usize) -> String {
 }
 
 /// Reads the last report of a process. The last line can be incomplete.
-fn last(told: &Path) -> Result<Sent, Failed> {
-    let told = std::fs::read_to_string(told)?;
-    let mut lines = told.lines().rev();
+fn last(reports: &Path) -> Result<Sent, Failed> {
+    let reports = std::fs::read_to_string(reports)?;
+    let mut lines = reports.lines().rev();
     let last = lines.find_map(|line| serde_json::from_str(line).ok());
     last.ok_or_else(|| "a load printed no counts".into())
 }

@@ -21,7 +21,7 @@ use tests::flood::{exchange, exchange_tls};
 use super::{PROBES, Running};
 use crate::fixture::Fixture;
 
-/// How much longer than without load a user may wait, beyond the delay of the slowest witness.
+/// Longest additional wait of a user under load, beyond the delay of the slowest witness.
 ///
 /// On a machine without idle processors, every process waits for a processor, regardless of the operator.
 /// Without witnesses, the limit would apply to the machine. Nothing else relaxes the limit: the durations of a
@@ -243,6 +243,6 @@ fn took(start: Instant, answer: &str) -> Result<Duration, Failed> {
     if answer.starts_with("HTTP/1.1 200 ") {
         return Ok(took);
     }
-    let told: String = answer.chars().take(400).collect();
-    Err(format!("it was answered after {took:.1?}: {told}").into())
+    let text: String = answer.chars().take(400).collect();
+    Err(format!("it was answered after {took:.1?}: {text}").into())
 }

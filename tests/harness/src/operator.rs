@@ -43,7 +43,7 @@ pub const VIPU_PORT: u16 = 8090;
 /// Port on which a simulated controller takes orders for faults.
 pub const FAULTS_PORT: u16 = 8091;
 
-/// Why the operator could not be installed.
+/// Failure to install the operator.
 #[derive(Debug, thiserror::Error)]
 pub enum OperatorError {
     /// A file could not be written.
@@ -175,7 +175,7 @@ impl Installed {
         kubectl
     }
 
-    /// What the demo and the end-to-end tests need to know about the installed operator.
+    /// Returns the data of the installed operator that the demo and the end-to-end tests need.
     pub async fn operated(&self) -> Result<Operated, OperatorError> {
         let client = self.cluster.client().await?;
         let mut controllers = Vec::new();

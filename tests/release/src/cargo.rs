@@ -35,7 +35,7 @@ pub fn clean(path: impl AsRef<OsStr>) -> Command {
 }
 
 /// Adds flags that replace the paths of folders in compiled code by fixed names, so that the result does not depend on
-/// the place of the build.
+/// the folder of the build.
 pub fn naming(flag: &str, folders: &[(&Path, &str)]) -> OsString {
     let mut flags = OsString::from(flag);
     for (folder, name) in folders {

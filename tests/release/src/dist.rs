@@ -1,4 +1,5 @@
-//! The files of a release: the operator, its agent, the plugin of kubectl and the built-in guests, in the folder `dist`.
+//! The files of a release: the operator, its agent, the plugin of kubectl and the built-in guests, in the folder
+//! `dist`.
 
 use std::{
     ffi::OsString,
@@ -26,7 +27,7 @@ use crate::{
     guests::{self, GUESTS},
 };
 
-/// Why a release could not be built.
+/// Failure to build a release.
 #[derive(Debug, thiserror::Error)]
 pub enum DistError {
     /// A file could not be read or written.
@@ -37,7 +38,7 @@ pub enum DistError {
     Cargo {
         /// The part that was built.
         what: &'static str,
-        /// What failed.
+        /// The cause.
         #[source]
         source: CommandError,
     },

@@ -76,7 +76,7 @@ pub const GUESTS: [Guest; 4] = [
     },
 ];
 
-/// Why the guests were not built.
+/// Failure to build the guests.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// There is no compiler.
@@ -99,7 +99,7 @@ pub enum BuildError {
     Componentize {
         /// The guest.
         guest: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: ComponentizeError,
     },
@@ -108,7 +108,7 @@ pub enum BuildError {
     Inspect {
         /// The guest.
         guest: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: InspectError,
     },

@@ -56,7 +56,7 @@ const AS_THEY_ARE: [&str; 12] = [
     "wit",
 ];
 
-/// Why there is no package.
+/// Failure to make a package.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
     /// A file could not be read or written.
@@ -216,7 +216,7 @@ fn image_file(version: &str) -> String {
     format!("images/ipu-operator-{version}.tar")
 }
 
-/// Where the plugin of kubectl for a platform is: in a folder that can be on a user's PATH.
+/// Returns the path of the plugin of kubectl for a platform: in a folder that can be on a user's PATH.
 fn plugin_file(platform: Platform) -> String {
     let architecture = platform.architecture;
     format!("{}linux-{architecture}/{PLUGIN}", archive::PROGRAMS)
@@ -307,7 +307,7 @@ fn small_enough(architecture: &'static str, size: u64) -> Result<(), PackageErro
 
 /// The time of all files: that of the commit, unless SOURCE_DATE_EPOCH sets another.
 fn time(checkout: &Path) -> Result<u64, PackageError> {
-    let told = if let Ok(asked) = env::var("SOURCE_DATE_EPOCH") {
+    let seconds_text = if let Ok(asked) = env::var("SOURCE_DATE_EPOCH") {
         asked
     } else {
         let mut git = Command::new("git");
@@ -315,8 +315,8 @@ fn time(checkout: &Path) -> Result<u64, PackageError> {
             .current_dir(checkout);
         command::output(&mut git).map_err(PackageError::Commit)?
     };
-    let seconds = told.trim().parse();
-    seconds.map_err(|_| PackageError::Time(told.trim().to_owned()))
+    let seconds = seconds_text.trim().parse();
+    seconds.map_err(|_| PackageError::Time(seconds_text.trim().to_owned()))
 }
 
 #[cfg(test)]

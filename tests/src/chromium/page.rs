@@ -15,7 +15,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 /// Width and height of the page, in pixels.
 const SIZE: (u32, u32) = (1_280, 900);
 
-/// Why a command of a page failed.
+/// Failure of a command of a page.
 #[derive(Debug, thiserror::Error)]
 pub enum PageError {
     /// Chromium cannot be reached.
@@ -157,7 +157,8 @@ impl Page {
         Ok(write(file, bytes)?)
     }
 
-    /// The errors and warnings of the page until now: of its scripts, of the network, and of its content security policy.
+    /// The errors and warnings of the page until now: of its scripts, of the network, and of its content security
+    /// policy.
     pub fn problems(&self) -> &[String] {
         &self.problems
     }

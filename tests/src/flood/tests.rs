@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 
-/// How long the port waits for a body: long enough for a complete body on a busy machine.
+/// Wait of the port for a body: long enough for a complete body on a busy machine.
 const BODY: Duration = Duration::from_secs(3);
 
 /// Forwards connections with TLS to a port in plain text.

@@ -17,10 +17,10 @@ const OF_A_PARTITION: usize = 64;
 /// V-IPU controllers, each with capacity for one partition.
 const CONTROLLERS: usize = 4;
 
-/// How long one job took.
+/// Duration of one job.
 #[derive(Clone, Debug)]
 pub struct LargeJob {
-    /// How many workers it has, beside its launcher.
+    /// Number of its workers, beside its launcher.
     pub workers: usize,
     /// From its submission until all worker Pods were made.
     pub made: Duration,

@@ -25,7 +25,7 @@ const IPUS: u32 = 32;
 /// The result of many jobs at once.
 #[derive(Clone, Debug)]
 pub struct ManyJobs {
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: usize,
     /// From the first submission until the last one had completed.
     pub completed: Duration,

@@ -56,11 +56,11 @@ pub struct Calls {
 /// The usage of the proxy with one partition, and with many.
 #[derive(Clone, Copy, Debug)]
 pub struct Many {
-    /// How many partitions.
+    /// Number of partitions.
     pub count: usize,
-    /// When the first one was ready.
+    /// Consumption until the first one was ready.
     pub one: Consumption,
-    /// When all of them were ready.
+    /// Consumption until all of them were ready.
     pub ready: Consumption,
     /// The median of the minutes after that.
     pub idle: Consumption,

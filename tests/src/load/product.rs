@@ -37,7 +37,7 @@ pub(super) const FIRST: &str = "first-0";
 /// IPUs of each simulated V-IPU controller: as many as the largest machines of this kind had.
 const IPUS: u32 = 4096;
 
-/// How many of them there are: two IPUs for each of more jobs than are ever submitted.
+/// Number of V-IPU controllers: two IPUs for each of more jobs than are ever submitted.
 const CONTROLLERS: usize = 8;
 
 /// Lines of the log in the message about a program that ended.
@@ -46,11 +46,11 @@ const LINES: usize = 8;
 /// The usage of the controller after a number of jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
-    /// How many jobs.
+    /// Number of jobs.
     pub jobs: usize,
-    /// When all of them ran, compared with none.
+    /// Consumption while all of them ran, compared with none.
     pub live: Consumption,
-    /// When all of them had completed.
+    /// Consumption after all of them had completed.
     pub finished: Consumption,
 }
 
@@ -349,7 +349,7 @@ pub(super) fn program(
     }
 }
 
-/// Where a process started by [`program`] writes its log.
+/// Returns the path of the log of a process started by [`program`].
 pub(super) fn log_of(name: &str, scratch: &Path) -> PathBuf {
     scratch.join(format!("{name}.log"))
 }

@@ -115,7 +115,7 @@ const fn way(what: &'static str, group: &'static str, verb: Verb) -> Way {
 pub struct StatusWrites {
     /// The way.
     pub what: &'static str,
-    /// How many updates.
+    /// Number of updates.
     pub count: usize,
     /// Time on a processor that kube-apiserver took for them.
     pub api_server: Duration,

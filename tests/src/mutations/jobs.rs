@@ -42,14 +42,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "an upgrade stops the running jobs of a queue",
         file: "host/jobs/src/step.rs",
-        text: "let has_started = has_objects && report::is_active(&observed.status);",
-        instead: "let has_started = !has_objects && report::is_active(&observed.status);",
+        text: "let has_started = has_objects && status::is_active(&observed.status);",
+        instead: "let has_started = !has_objects && status::is_active(&observed.status);",
         found_by: JOB_TESTS,
     },
     Mutation {
         name: "a job that Kueue has stopped continues when a user resumes it",
         file: "host/jobs/src/step.rs",
-        text: "let has_started = has_objects && report::is_active(&observed.status);",
+        text: "let has_started = has_objects && status::is_active(&observed.status);",
         instead: "let has_started = has_objects;",
         found_by: JOB_TESTS,
     },
@@ -74,10 +74,10 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         file: "host/jobs/src/context.rs",
         text: "        let events = events::write_events(plan, &applied);",
         instead: "        let events = events::write_events(plan, &applied);
-        let told: Api<k8s_openapi::api::events::v1::Event> =
+        let sent: Api<k8s_openapi::api::events::v1::Event> =
             Api::namespaced(self.client.clone(), &namespace);
         for _ in &events {
-            let _ = told.create(&Default::default(), &Default::default()).await;
+            let _ = sent.create(&Default::default(), &Default::default()).await;
         }",
         found_by: JOB_TESTS,
     },

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 use super::{JOBS, LARGE};
 
-/// Why a replay failed.
+/// Failure of a replay.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyError {
     /// The guests could not be built.
@@ -22,7 +22,7 @@ pub enum PolicyError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
@@ -46,7 +46,7 @@ pub struct Run<'a> {
     pub controllers: &'a str,
     /// Other options.
     pub options: &'a [&'a str],
-    /// Where the replay is drawn.
+    /// File for the drawing of the replay.
     pub svg: Option<&'a Path>,
 }
 

@@ -1,4 +1,4 @@
-//! How long the queue and the native serial walk take for one request, and for all, with many requests and controllers.
+//! Duration of the queue and the native serial walk for one request, and for all, with many requests and controllers.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -40,9 +40,9 @@ const RUNS: usize = 31;
 /// The measurements with this number of controllers and requests.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Measured {
-    /// How many controllers.
+    /// Number of controllers.
     pub controllers: usize,
-    /// How many waiting requests.
+    /// Number of waiting requests.
     pub waiting: usize,
     /// One decision, on the last request of the queue.
     pub decision: Duration,
@@ -54,8 +54,8 @@ pub struct Measured {
     pub most_kib: u64,
 }
 
-/// Measures decisions with these numbers of controllers and waiting requests. Its memory counts only in a process that has done
-/// nothing else.
+/// Measures decisions with these numbers of controllers and waiting requests. Its memory counts only in a process that
+/// has done nothing else.
 pub fn scale(controllers: usize, waiting: usize) -> Result<Measured, ProcessError> {
     let before_kib = operator_process::own_resident_kib()?;
     let now = Timestamp::now();

@@ -16,7 +16,7 @@ use release::guests::checkout;
 
 use super::{JOBS, LARGE};
 
-/// Why a replay failed.
+/// Failure of a replay.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The file of jobs cannot be read.
@@ -24,7 +24,7 @@ pub enum SettingsError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },

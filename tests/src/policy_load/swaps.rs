@@ -18,7 +18,7 @@ const CALLERS: usize = 4;
 /// The results of the requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Swaps {
-    /// How often the active set was replaced.
+    /// Number of replacements of the active set.
     pub swaps: u32,
     /// Number of requests meanwhile.
     pub answers: u64,
@@ -43,7 +43,7 @@ struct Counts {
 pub async fn swaps(swaps: u32) -> Result<Swaps, PolicyLoadError> {
     let (guests, folder) = open(Duration::from_secs(5)).await?;
     let module = read(&folder, "validation.wasm")?;
-    let mut lineups = Vec::new();
+    let mut active_sets = Vec::new();
     for number in 0..2 {
         let mut stages = Vec::new();
         for name in ["first", "second"] {
@@ -52,9 +52,9 @@ pub async fn swaps(swaps: u32) -> Result<Swaps, PolicyLoadError> {
                 prepared(&guests, Hook::Validation, name, bytes).await?,
             ]);
         }
-        lineups.push(stages);
+        active_sets.push(stages);
     }
-    put(&guests, &lineups[0]);
+    put(&guests, &active_sets[0]);
     let (counts, done) = (
         Arc::new(Counts::default()),
         Arc::new(AtomicBool::new(false)),
@@ -72,7 +72,7 @@ pub async fn swaps(swaps: u32) -> Result<Swaps, PolicyLoadError> {
     let mut times = Vec::new();
     for number in 1..=swaps {
         let begun = Instant::now();
-        put(&guests, &lineups[number as usize % 2]);
+        put(&guests, &active_sets[number as usize % 2]);
         ask(&guests, &counts).await?;
         times.push(begun.elapsed());
     }

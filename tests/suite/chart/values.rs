@@ -27,7 +27,7 @@ pub(super) struct Entry {
 pub(super) struct OldValues {
     /// The current name of each old name that still works.
     pub(super) used: BTreeMap<String, String>,
-    /// Why each of the other old names has no effect.
+    /// Reason why each of the other old names has no effect.
     pub(super) ignored: BTreeMap<String, String>,
 }
 

@@ -118,7 +118,7 @@ fn reach(uses: &Uses, name: &str) -> BTreeSet<String> {
     reached
 }
 
-/// What the modules of a circle name of each other, one line for each two modules.
+/// Returns the uses of each other by the modules of a circle, one line for each two modules.
 pub(super) fn uses_within(uses: &Uses, circle: &BTreeSet<String>) -> Vec<String> {
     let mut lines = Vec::new();
     for name in circle {
@@ -230,7 +230,7 @@ const CASES: [(&str, Files, Circles); 9] = [
     ),
 ];
 
-/// What each file of a package names of its siblings. The file of `a::b` is `a/b.rs`.
+/// Returns the siblings that each file of a package names. The file of `a::b` is `a/b.rs`.
 fn uses_of(files: Files) -> Uses {
     let module = |(path, text): &(&str, &str)| {
         let file = format!("{}.rs", path.replace("::", "/"));

@@ -1,4 +1,4 @@
-//! Finds the paths of a file that lead to other modules of its package, by the place of the file in the module tree.
+//! Finds the paths of a file that lead to other modules of its package, by the position of the file in the module tree.
 
 use std::collections::BTreeMap;
 

@@ -68,7 +68,7 @@ impl Front {
 /// Fetches over TLS, as the operator does. Returns the component, or the error.
 async fn fetched(fake: &Fake, ca: Option<&[u8]>) -> Result<Vec<u8>, String> {
     let access = Access {
-        authorities: ca.map(<[u8]>::to_vec),
+        ca_pem: ca.map(<[u8]>::to_vec),
         ..user()
     };
     let reference = fake.reference(":1");

@@ -72,21 +72,21 @@ async fn one_signature_that_counts_is_enough() {
     let (good, payload) = signature(&key, &digest);
     let (wrong, _) = signature(&stranger, &digest);
     let (lost, _) = signature(&key, "sha256:of something that nobody has");
-    let told = |entry: &Value| (entry.clone(), Some(payload.clone()));
+    let served = |entry: &Value| (entry.clone(), Some(payload.clone()));
 
     let fingerprint = public_keys(key.public_key_pem().as_bytes()).unwrap()[0]
         .fingerprint()
         .to_owned();
-    let beside = vec![(lost.clone(), None), told(&wrong), told(&good)];
+    let beside = vec![(lost.clone(), None), served(&wrong), served(&good)];
     assert_eq!(judged(&key, beside).await, Ok(fingerprint));
 
-    let refused = judged(&key, vec![told(&wrong), told(&wrong)]).await;
+    let refused = judged(&key, vec![served(&wrong), served(&wrong)]).await;
     let refused = refused.unwrap_err();
     assert!(
         refused.contains("do not count: it matches none of the keys;"),
         "{refused}"
     );
-    let failed = judged(&key, vec![told(&wrong), (lost, None)]).await;
+    let failed = judged(&key, vec![served(&wrong), (lost, None)]).await;
     let failed = failed.unwrap_err();
     assert!(failed.contains("does not have the blob"), "{failed}");
 }

@@ -75,14 +75,11 @@ fn a_failing_component_is_not_measured() {
     let walk = guests().join("serial-walk.wasm");
     let measure = ["bench", text(&trapping), "--request", text(&request)];
     all_complain(&[
-        (
-            &measure,
-            &["trap.wasm gave no answer", "the policy trapped"],
-        ),
+        (&measure, &["trap.wasm gave no answer", "the guest trapped"]),
         (
             &["bench", text(&walk), "--against", text(&trapping)],
             &[
-                "trap.wasm is no policy",
+                "trap.wasm is no guest",
                 "does not implement world placement",
             ],
         ),
@@ -135,6 +132,6 @@ fn new_imports_and_exports_are_listed() {
     let (_four, core) = written("core.wasm", &hostile::component("(module)"));
     all_complain(&[(
         &["diff", text(&a), text(&core)],
-        &["core.wasm is no policy", "it is a core module"],
+        &["core.wasm is no guest", "it is a core module"],
     )]);
 }

@@ -265,7 +265,7 @@ fn invalid_input_for_a_replay_is_named() {
         (
             &evaluate(text(&validation), jobs, controllers),
             &[
-                "validation.wasm is no policy",
+                "validation.wasm is no guest",
                 "does not implement world placement",
             ],
         ),

@@ -70,7 +70,7 @@ fn a_file_that_is_not_a_component_is_refused() {
         ),
         (
             &["inspect", text(&huge)],
-            &["huge.wasm is no policy", "more than the 33554432 bytes"],
+            &["huge.wasm is no guest", "more than the 33554432 bytes"],
         ),
     ]);
 }

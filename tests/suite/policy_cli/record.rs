@@ -34,8 +34,9 @@ impl Live {
         std::fs::write(folder.path().join(SOCKET), "").unwrap();
         let policies = open(options(&[Hook::Defaulting, Hook::Validation])).await;
         let stop = CancellationToken::new();
-        let (told, path, ending) = (policies.clone(), folder.path().to_owned(), stop.clone());
-        let served = tokio::spawn(async move { call_recording::serve(&told, &path, ending).await });
+        let (active, path, ending) = (policies.clone(), folder.path().to_owned(), stop.clone());
+        let served =
+            tokio::spawn(async move { call_recording::serve(&active, &path, ending).await });
         let live = Self {
             policies,
             folder,
@@ -109,8 +110,8 @@ async fn listening(live: &Live, socket: &Path) -> BufReader<UnixStream> {
     let mut lines = BufReader::new(stream);
     eventually("a call to be reported", async || {
         live.admit(0).await;
-        let told = lines.fill_buf().map(<[u8]>::to_vec);
-        Seen::from(told.map_err(|error| error.to_string()))
+        let active = lines.fill_buf().map(<[u8]>::to_vec);
+        Seen::from(active.map_err(|error| error.to_string()))
     })
     .await;
     lines.get_ref().set_nonblocking(false).unwrap();
@@ -202,7 +203,7 @@ async fn the_number_of_concurrent_recordings_is_limited() {
     let arguments = ["record", "--socket", text(&socket)];
     let refused = complaint(&arguments);
     assert!(
-        refused.contains("there are 4 recordings already"),
+        refused.contains("the limit of 4 recordings is reached"),
         "{refused}"
     );
     drop(others);

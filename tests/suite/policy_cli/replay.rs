@@ -171,7 +171,7 @@ fn invalid_records_are_named_by_their_line() {
             &[
                 "line 3 of",
                 "broken.jsonl cannot be replayed",
-                "it is no record",
+                "it is not a record",
             ],
         ),
         (&walks(text(&latin)), &["failed to read", "UTF-8"]),
@@ -179,7 +179,7 @@ fn invalid_records_are_named_by_their_line() {
         (
             &replay(text(&walk), text(&validation), text(&good)),
             &[
-                "validation.wasm is no policy",
+                "validation.wasm is no guest",
                 "does not implement world placement",
             ],
         ),

@@ -78,7 +78,7 @@ fn the_error_of_a_guest_without_an_answer_names_the_cause() {
         ),
         (
             "unreachable",
-            "the policy trapped: wasm trap: wasm `unreachable`",
+            "the guest trapped: wasm trap: wasm `unreachable`",
         ),
         (
             "(return (call $recurse (i32.const 0)))",

@@ -32,6 +32,7 @@ pub(super) const MODULES: [(&str, &[(&str, &str)]); 16] = [
             ("lists", "cache_sync"),
             ("meaning", "classify"),
             ("removed", "dependents_watch"),
+            ("sessions", "interactive"),
             ("settled", "verified"),
             ("staff", "instance"),
             ("standing", "phases"),

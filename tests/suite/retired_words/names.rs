@@ -1,7 +1,7 @@
 //! The replaced names of types and functions, each with the name that replaces it.
 
 /// Names that occur nowhere, not even in comments.
-pub(super) const NAMES: [(&str, &str); 95] = [
+pub(super) const NAMES: [(&str, &str); 98] = [
     ("Agenda", "EventQueue"),
     ("Answering", "ResponseGuard"),
     ("AskTruth", "ReadState"),
@@ -16,6 +16,7 @@ pub(super) const NAMES: [(&str, &str); 95] = [
     ("ForRoom", "ForCapacity"),
     ("Gate", "Authorizer"),
     ("Honest", "CooperativeEnv"),
+    ("HttpError::Silent", "HttpError::Stalled"),
     ("Keeper", "ManagingRelease, Supervisor"),
     ("Knowledge", "Observations"),
     ("LAME", "SHUTDOWN_DELAY"),
@@ -34,6 +35,7 @@ pub(super) const NAMES: [(&str, &str); 95] = [
     ("Scene", "Fixture"),
     ("Sight", "CoveragePoint"),
     ("Standing", "ConnectionPermit"),
+    ("StreamError::Silent", "StreamError::Unreachable"),
     ("Surroundings", "EvictionState"),
     ("TakeOver", "Adopt, BecomeLeader"),
     ("Tried", "AlreadyAttempted"),
@@ -47,6 +49,7 @@ pub(super) const NAMES: [(&str, &str); 95] = [
     ("asked_in_vain", "failed_review"),
     ("asked_to_leave", "draining_requested"),
     ("at_rest", "idle, standby_answer"),
+    ("authority_key", "ca_key"),
     ("count_rest", "count_idle"),
     ("digestInForce", "activeDigest"),
     ("digestWished", "desiredDigest"),

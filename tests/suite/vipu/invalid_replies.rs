@@ -149,7 +149,7 @@ async fn all_texts(client: &VipuClient) -> Vec<String> {
 async fn no_text_of_a_controller_controls_a_terminal() {
     let (simulator, client) = fixture().await;
     lie(&simulator, Lie::HostileTexts);
-    let mut told = all_texts(&client).await;
+    let mut texts = all_texts(&client).await;
     for code in [
         CodeName::FailedPrecondition,
         CodeName::Internal,
@@ -163,13 +163,13 @@ async fn no_text_of_a_controller_controls_a_terminal() {
             }),
             ..Order::default()
         });
-        told.extend(all_texts(&client).await);
+        texts.extend(all_texts(&client).await);
     }
-    for told in told {
-        assert!(told.chars().all(is_plain), "{told:?}");
+    for text in texts {
+        assert!(text.chars().all(is_plain), "{text:?}");
         // The form in which Rust writes such characters in quotes.
         for escaped in ["\\u{", "\\r", "\\n", "\\0"] {
-            assert!(!told.contains(escaped), "{told}");
+            assert!(!text.contains(escaped), "{text}");
         }
     }
 }
@@ -216,8 +216,8 @@ async fn a_partition_of_another_size_is_noticed() {
         "made with 2 IPUs for GCD 0, 4 were requested"
     );
     // A controller without this data does not contradict a partition.
-    for silence in [Lie::Bare, Lie::Nothing] {
-        lie(&simulator, silence);
+    for reply in [Lie::Bare, Lie::Nothing] {
+        lie(&simulator, reply);
         assert_eq!(client.size_mismatch("p-3", 4, 1).await, None);
     }
     simulator.server.clear();
@@ -228,25 +228,25 @@ async fn a_partition_of_another_size_is_noticed() {
 #[tokio::test]
 async fn no_invalid_reply_stops_the_client() {
     let (simulator, client) = fixture().await;
-    for (number, told) in EVERY_LIE.into_iter().enumerate() {
-        lie(&simulator, told);
+    for (number, fault) in EVERY_LIE.into_iter().enumerate() {
+        lie(&simulator, fault);
         let id = format!("p-lie-{number}");
         let created = client.create(&partition(&id, 2)).await;
         let status = client.status(&id).await;
         let inventory = client.inventory().await.unwrap();
-        assert!(inventory.total <= 16 && inventory.used <= 16, "{told:?}");
-        assert!(inventory.largest_free() <= 16, "{told:?}");
-        assert!(client.devices(&id, 1).await.len() <= 4, "{told:?}");
+        assert!(inventory.total <= 16 && inventory.used <= 16, "{fault:?}");
+        assert!(inventory.largest_free() <= 16, "{fault:?}");
+        assert!(client.devices(&id, 1).await.len() <= 4, "{fault:?}");
         // Each reply is accepted or refused. In both cases, the texts have bounded length.
         for reason in [created.err(), status.err()].into_iter().flatten() {
-            assert!(reason.reason().len() < 1_000, "{told:?}: {reason}");
+            assert!(reason.reason().len() < 1_000, "{fault:?}: {reason}");
         }
         client.remove(&id, true).await.unwrap();
         simulator.server.clear();
         assert_eq!(
             client.lookup(&id).await.unwrap(),
             Lookup::Absent,
-            "{told:?}"
+            "{fault:?}"
         );
     }
 }

@@ -49,7 +49,7 @@ async fn an_object_that_is_too_large_for_a_condition_is_left_to_on_error() {
     };
     for part in [
         "IPUPolicy mine",
-        "pairs cannot be judged",
+        "pairs cannot be evaluated",
         "steps for this request",
     ] {
         assert!(message.contains(part), "{part}: {message}");

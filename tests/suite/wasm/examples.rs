@@ -19,12 +19,12 @@ pub(crate) fn built() -> &'static Path {
     BUILT.get_or_init(|| release::guests::build_examples().expect("the examples can be built"))
 }
 
-/// Loads the example of this name in the place of the built-in guest.
+/// Loads the example of this name instead of the built-in guest.
 async fn policy(name: &str, hook: Hook, settings: Value) -> GuestHost {
     replaced(&built().join(format!("{name}.wasm")), hook, settings).await
 }
 
-/// Loads the component of this file in the place of the built-in guest.
+/// Loads the component of this file instead of the built-in guest.
 async fn replaced(file: &Path, hook: Hook, settings: Value) -> GuestHost {
     let folder = tempfile::tempdir().unwrap();
     std::fs::copy(file, folder.path().join(built_in_file(hook))).unwrap();

@@ -18,7 +18,7 @@ async fn guest(body: &str, limits: Limits) -> GuestHost {
     serving(Hook::Validation, hostile::validation(body), limits).await
 }
 
-/// Loads the component in the place of the built-in one.
+/// Loads the component instead of the built-in one.
 async fn serving(hook: Hook, component: Vec<u8>, limits: Limits) -> GuestHost {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join(built_in_file(hook)), component).unwrap();

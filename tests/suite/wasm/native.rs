@@ -37,7 +37,7 @@ async fn validation_answers_as_its_rules() {
             .validate(&BUILT_IN, &create(), &object, old.as_ref())
             .await
             .unwrap();
-        let told: Vec<_> = served
+        let decided: Vec<_> = served
             .answer
             .violations
             .into_iter()
@@ -48,7 +48,7 @@ async fn validation_answers_as_its_rules() {
             .into_iter()
             .map(|violation| (violation.field, violation.message))
             .collect();
-        assert_eq!(told, expected, "{}", case["name"]);
+        assert_eq!(decided, expected, "{}", case["name"]);
         assert_eq!(served.answer.warnings, native.warnings, "{}", case["name"]);
     }
 }
@@ -102,7 +102,7 @@ enum State {
     Free,
     Half,
     Full,
-    Silent,
+    Unreachable,
     Empty,
     Refused,
     Nodeless,
@@ -112,7 +112,7 @@ const STATES: [State; 7] = [
     State::Free,
     State::Half,
     State::Full,
-    State::Silent,
+    State::Unreachable,
     State::Empty,
     State::Refused,
     State::Nodeless,
@@ -134,7 +134,7 @@ fn view(name: &str, total: u32, state: State) -> ControllerView {
         label_key: "vipu".to_owned(),
         label_value: name.to_owned(),
         has_nodes: !matches!(state, State::Nodeless),
-        unreachable: matches!(state, State::Silent).then(|| "connection refused".to_owned()),
+        unreachable: matches!(state, State::Unreachable).then(|| "connection refused".to_owned()),
         total_ipus,
         used_ipus: used,
         largest_free: total_ipus.saturating_sub(used),

@@ -134,7 +134,7 @@ async fn the_end_of_the_requests_time_is_not_charged_to_the_policy() {
     let chain = ChainRun::new(&guests, &request, create()).with_timeout(Duration::from_millis(50));
     let reason = refused(&guests, &chain).await;
     assert!(
-        reason.contains("for all policies of a request ended"),
+        reason.contains("for all guests of a request ended"),
         "{reason}"
     );
     assert_eq!(entry.stats.counts().calls, CallCounts::default());

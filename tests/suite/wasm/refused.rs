@@ -71,12 +71,12 @@ async fn a_file_that_is_not_a_policy_is_refused_with_the_reason() {
         (
             "traps on every request",
             hostile::validation("unreachable) (else unreachable"),
-            "it failed on a sample request: the policy trapped",
+            "it failed on a sample request: the guest trapped",
         ),
         (
             "says that it fails on every request",
             hostile::validation(&hostile::always(hostile::FAIL)),
-            "it failed on a sample request: the policy failed: no prices",
+            "it failed on a sample request: the guest failed: no prices",
         ),
     ];
     for (name, bytes, expected) in cases {

@@ -87,9 +87,9 @@ async fn a_refusal_of_megabytes_is_cut_to_its_first_words() {
     let response = &rendered["response"];
     assert_eq!(response["allowed"], json!(false));
     assert_eq!(response["status"]["code"], json!(422));
-    let told = texts(response);
-    assert!(told.len() > 3);
-    for text in told {
+    let shown = texts(response);
+    assert!(shown.len() > 3);
+    for text in shown {
         assert!(text.len() < 1_100, "{}", text.len());
         assert!(text.chars().all(is_plain), "{text:?}");
     }
@@ -114,12 +114,12 @@ async fn a_guest_that_fails_says_nothing_about_the_object() {
         (
             Hook::Defaulting,
             hostile::defaulting(hostile::FAIL),
-            "the policy failed: no prices",
+            "the guest failed: no prices",
         ),
         (
             Hook::Validation,
             hostile::validation(hostile::FAIL),
-            "the policy failed: no prices",
+            "the guest failed: no prices",
         ),
         (
             Hook::Defaulting,
@@ -130,7 +130,7 @@ async fn a_guest_that_fails_says_nothing_about_the_object() {
         let Verdict::Failed(message) = reviewed(hook, component).await else {
             panic!("{hook:?} does not fail: {why}");
         };
-        for part in [why, "nothing is known to be wrong with the object"] {
+        for part in [why, "The object is not the cause"] {
             assert!(message.contains(part), "{part}: {message}");
         }
     }
@@ -138,7 +138,7 @@ async fn a_guest_that_fails_says_nothing_about_the_object() {
     let walk = serial_walk(&placement_request(), &controllers(), &[]);
     assert_eq!(placed.decision, walk);
     let why = placed.overruled.expect("the guest was overruled");
-    assert_eq!(why, "the policy failed: no prices");
+    assert_eq!(why, "the guest failed: no prices");
 }
 
 #[tokio::test]
@@ -151,10 +151,10 @@ async fn a_wait_that_names_no_controller_is_overruled() {
         assert!(why.contains("its wait names"), "{why}");
         let query = query_request::read(br#"{"size": 4}"#).unwrap();
         let views = controllers();
-        let told = what_if::answer(&guests, &query, PlacementContext::default(), &views);
-        let told = told.await.placement;
-        assert_eq!(told.controller.as_deref(), Some("pod1:8090"));
-        assert!(told.overruled.unwrap().contains("its wait names"));
+        let shown = what_if::answer(&guests, &query, PlacementContext::default(), &views);
+        let shown = shown.await.placement;
+        assert_eq!(shown.controller.as_deref(), Some("pod1:8090"));
+        assert!(shown.overruled.unwrap().contains("its wait names"));
     }
 }
 

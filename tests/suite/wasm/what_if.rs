@@ -8,7 +8,7 @@ use ipu_policies::active_policies::ActivePolicies;
 use super::{open, options};
 
 /// Controllers of 64 IPUs. Only the last one has free capacity.
-fn crowded(count: usize) -> Vec<ControllerView> {
+fn last_is_free(count: usize) -> Vec<ControllerView> {
     let controllers = (1..=count).map(|number| ControllerView {
         name: format!("pod{number}:8090"),
         label_key: "ipunode".to_owned(),
@@ -35,7 +35,7 @@ async fn ask(guests: &ActivePolicies, body: &str, views: &[ControllerView]) -> w
 async fn the_guest_names_the_controller_and_why_it_skips_the_others() {
     let guests = ActivePolicies::new(open(options(&[Hook::Placement])).await);
     for count in [1, 16, 256] {
-        let views = crowded(count);
+        let views = last_is_free(count);
         let placement = ask(&guests, r#"{"size": 64}"#, &views).await;
         assert_eq!(placement.overruled, None, "the guest itself decided");
         assert_eq!(placement.controller.as_ref(), Some(&views[count - 1].name));
@@ -50,7 +50,7 @@ async fn the_guest_names_the_controller_and_why_it_skips_the_others() {
 #[tokio::test]
 async fn the_guest_says_why_a_request_waits_or_is_rejected() {
     let guests = ActivePolicies::new(open(options(&[Hook::Placement])).await);
-    let full = &crowded(17)[..16];
+    let full = &last_is_free(17)[..16];
     let waits = ask(&guests, r#"{"size": 2}"#, full).await;
     assert_eq!(waits.decision, what_if::Outcome::Wait);
     assert_eq!((waits.passed_over.len(), waits.largest_size), (16, Some(0)));

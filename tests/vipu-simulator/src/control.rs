@@ -47,7 +47,7 @@ pub(super) fn router(server: Arc<Server>) -> Router {
         .with_state(server)
 }
 
-/// Which calls to show.
+/// Selection of the shown calls.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct After {
@@ -55,7 +55,7 @@ struct After {
     after: u64,
 }
 
-/// How to break a partition.
+/// Fault of a partition.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Breakdown {

@@ -67,7 +67,7 @@ pub struct Fail {
     pub message: String,
 }
 
-/// How a reply is invalid, or how the work differs from the request. Each applies to the methods whose reply has such
+/// Fault of a reply, or of the work. Each applies to the methods whose reply has such
 /// content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -96,7 +96,7 @@ pub enum Lie {
     Bare,
 }
 
-/// How a reply is lost.
+/// Loss of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LostReply {
@@ -106,7 +106,7 @@ pub enum LostReply {
     Hang,
 }
 
-/// How a server is unreachable.
+/// Way in which a server is unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Down {
@@ -119,17 +119,17 @@ pub enum Down {
 /// The faults of one call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Effects {
-    /// How long to wait first.
+    /// Delay before the work.
     pub delay: Duration,
-    /// What to answer instead of working.
+    /// Failure to answer with instead of the work.
     pub fail: Option<Fail>,
     /// Whether to act as if no IPU were free.
     pub full: bool,
-    /// What breaks the partition once it is formed.
+    /// Message with which the partition breaks once it is formed.
     pub breaks: Option<String>,
-    /// How the reply is invalid.
+    /// Fault of the reply.
     pub lie: Option<Lie>,
-    /// How the reply is lost.
+    /// Loss of the reply.
     pub lose_reply: Option<LostReply>,
 }
 

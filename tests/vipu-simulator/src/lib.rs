@@ -51,7 +51,7 @@ pub struct Options {
     pub listen: SocketAddr,
     /// Address of the control port. Port 0: any free one.
     pub control: SocketAddr,
-    /// How long its work takes.
+    /// Durations of its work.
     pub timings: Timings,
     /// File in which the partitions are kept.
     pub file: Option<PathBuf>,
@@ -83,7 +83,7 @@ impl Options {
     }
 }
 
-/// Why a simulator did not start.
+/// Failure to start a simulator.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// TLS cannot be prepared.

@@ -25,7 +25,7 @@ pub struct Pod {
     pub name: String,
     /// Number of its IPUs.
     pub ipus: u32,
-    /// How long its work takes.
+    /// Durations of its work.
     pub timings: Timings,
     partitions: BTreeMap<String, Partition>,
     /// The IPUs of all partitions, past and present, and the time of those that are gone.
@@ -60,7 +60,7 @@ pub struct Partition {
     pub id: String,
     /// Its IPUs.
     pub block: Block,
-    /// When it was created.
+    /// Creation time.
     #[serde(default)]
     pub since: Timestamp,
     /// Its GCDs.
@@ -133,7 +133,7 @@ impl Pod {
         (self.ipus - used, allocation::largest(self.ipus, &taken))
     }
 
-    /// How long IPUs were in partitions until `now`.
+    /// Returns the time of IPUs in partitions until `now`.
     pub fn occupancy(&mut self, now: Timestamp) -> Occupancy {
         self.settle(now);
         let mut occupancy = self.occupancy;

@@ -1,4 +1,4 @@
-//! What the parts of the simulator share: the pod, the orders and the journal, behind one lock.
+//! Shared state of the parts of the simulator: the pod, the orders and the journal, behind one lock.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::pod::{Pod, Rejection};
 use crate::store;
 use crate::users::{USER_ID, Users};
 
-/// How often a call checks whether its work was ended early.
+/// Period of the checks whether the work of a call was ended early.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The state of the simulator.
@@ -106,8 +106,8 @@ impl Server {
         self.down.subscribe()
     }
 
-    /// Records a call and returns its faults. `None`: the server is down. Its connections end a moment after the order, and
-    /// no call begins after it.
+    /// Records a call and returns its faults. `None`: the server is down. Its connections end a moment after the order,
+    /// and no call begins after it.
     pub(super) fn begin(&self, method: Method, partition: &str) -> Option<(OpenCall<'_>, Effects)> {
         self.with(|world, now| {
             if world.orders.down().is_some() {

@@ -72,7 +72,7 @@ pub(super) fn status(partition: &Partition) -> proto::PartitionStatus {
     }
 }
 
-/// How processes attach to a partition: to one GCD, or to all. Empty if the GCD does not exist.
+/// Returns the way in which processes attach to a partition: to one GCD, or to all. Empty if the GCD does not exist.
 pub(super) fn ipuof_config(
     partition: &Partition,
     gcd: Option<u32>,

@@ -5,7 +5,7 @@
 pub struct Candidate {
     /// `host:port`.
     pub name: String,
-    /// Why it cannot serve the request whatever is free on it.
+    /// Reason why it cannot serve the request whatever is free on it.
     pub obstacle: Option<String>,
     /// IPUs that it has.
     pub total: u32,
@@ -15,7 +15,7 @@ pub struct Candidate {
     pub largest_free: u32,
 }
 
-/// What is to be done.
+/// The decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Ask this controller.
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fullest_with_room_is_tried() {
+    fn the_fullest_with_enough_free_ipus_is_tried() {
         let mut candidates = [
             candidate("empty", 64, 0),
             candidate("half", 64, 32),
@@ -98,7 +98,7 @@ mod tests {
         assert!(reasons[1].1.contains("8 of its 16 IPUs"), "{reasons:?}");
         assert!(matches!(choose(32, &candidates), Choice::Reject(_)));
         assert_eq!(choose(32, &[]), Choice::Wait(Vec::new()));
-        let silent = [candidate("silent", 0, 0)];
-        assert!(matches!(choose(32, &silent), Choice::Wait(_)));
+        let unknown = [candidate("unreachable", 0, 0)];
+        assert!(matches!(choose(32, &unknown), Choice::Wait(_)));
     }
 }

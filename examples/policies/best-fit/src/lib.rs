@@ -1,7 +1,7 @@
 //! Best fit: the fullest V-IPU controller with enough free capacity, so that large partitions fit later.
 #![deny(unsafe_code)]
 
-/// What `wit-bindgen` makes of the contract.
+/// Bindings of the contract that `wit-bindgen` generates.
 #[allow(
     unsafe_code,
     missing_docs,
@@ -59,7 +59,7 @@ impl Guest for Component {
     }
 }
 
-/// Why a controller cannot serve the request whatever is free on it.
+/// Returns why a controller cannot serve the request whatever is free on it.
 fn obstacle(request: &Request, controller: &Controller) -> Option<String> {
     if let Some(reason) = &controller.unreachable {
         return Some(format!("it does not answer: {reason}"));

@@ -1,8 +1,8 @@
-//! Namespace quota: no more than N IPUs in a namespace. Held at placement, where it cannot be raced;
-//! told at admission by a warning. One component for both worlds.
+//! Namespace quota: no more than N IPUs in a namespace. It is enforced at placement, where two requests
+//! cannot race; at admission it gives a warning. One component for both worlds.
 #![deny(unsafe_code)]
 
-/// What `wit-bindgen` makes of the contract.
+/// Bindings of the contract that `wit-bindgen` generates.
 #[allow(
     unsafe_code,
     missing_docs,
@@ -15,7 +15,7 @@ mod placement {
     wit_bindgen::generate!({ path: "wit", world: "placement" });
 }
 pub mod quota;
-/// What `wit-bindgen` makes of the contract.
+/// Bindings of the contract that `wit-bindgen` generates.
 #[allow(
     unsafe_code,
     missing_docs,
@@ -76,10 +76,10 @@ impl validator::Guest for Component {
         let old = request.old_object.as_deref();
         let old = old.and_then(|old| serde_json::from_str(old).ok());
         let more = quota::of_job(&object).saturating_sub(old.as_ref().map_or(0, quota::of_job));
-        let told = quota::allowed(&namespace.name, limit, used, more);
+        let checked = quota::allowed(&namespace.name, limit, used, more);
         Ok(Verdict {
             violations: Vec::new(),
-            warnings: told.err().into_iter().collect(),
+            warnings: checked.err().into_iter().collect(),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What the admin has set: `{"quota": {"ipus": 16, "namespaceLabel": "ipu-quota"}}`. Other keys are for
+/// Settings of the admin: `{"quota": {"ipus": 16, "namespaceLabel": "ipu-quota"}}`. Other keys are for
 /// other policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {

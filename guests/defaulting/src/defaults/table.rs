@@ -12,8 +12,8 @@ fn what_was_left_open_is_filled_and_the_rest_stays() {
         let answer = apply(json!({"metadata": {"name": "mnist"}, "spec": case["spec"]}));
         if let Some(refusal) = case["refused"].as_str() {
             let Violation { field, message } = answer.unwrap_err();
-            let told = format!("{field}: {message}");
-            assert!(told.contains(refusal), "{name}: {told}");
+            let text = format!("{field}: {message}");
+            assert!(text.contains(refusal), "{name}: {text}");
             continue;
         }
         let answer = answer.unwrap();

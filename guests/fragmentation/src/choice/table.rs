@@ -83,12 +83,12 @@ fn a_request_is_rejected_only_if_no_controller_can_ever_serve_it() {
         reasons[0].1,
         "16 of its 16 IPUs are used, and the largest free partition is 0, smaller than the 16 requested"
     );
-    let mut silent = controller("silent", 16, &[]);
-    silent.blocker = Some(Blocker::Passing("does not answer".to_owned()));
+    let mut passing = controller("unreachable", 16, &[]);
+    passing.blocker = Some(Blocker::Passing("does not answer".to_owned()));
     assert_eq!(
-        chosen(32, &[full.clone(), silent]),
+        chosen(32, &[full.clone(), passing]),
         "no V-IPU controller can ever serve 32 IPUs (full: has 16 IPUs in all, fewer than the 32 \
-         requested; silent: has 16 IPUs in all, fewer than the 32 requested)"
+         requested; unreachable: has 16 IPUs in all, fewer than the 32 requested)"
     );
     let unknown = controller("unknown", 0, &[]);
     assert_eq!(chosen(32, &[full, unknown]), "waits");

@@ -55,7 +55,7 @@ fn the_first_that_can_serve_is_tried() {
         ),
         ("tried", |world| world.2.push(tried("pod1")), "pod2"),
         (
-            "silent",
+            "unreachable",
             |world| world.1[0].unreachable = Some("refused".to_owned()),
             "pod2",
         ),
@@ -97,7 +97,7 @@ fn waiting_tells_why_for_each_controller() {
             ["was tried: no IPUs are adjacent", "was tried"],
         ),
         (
-            "too small, and one silent that may serve",
+            "too small, and an unreachable one that may serve",
             |world| {
                 world.0.ipus = 32;
                 world.1[1].unreachable = Some("timed out".to_owned());

@@ -11,7 +11,7 @@ const POD_NAME_MAX: usize = 253;
 /// Longest name of a folder; the node keeps a Pod's logs in `<namespace>_<pod>_<uid>`.
 const FOLDER_NAME_MAX: usize = 255;
 
-/// What the name of that folder holds beside namespace and Pod: two `_` and a UID.
+/// Further length of that folder's name beside namespace and Pod: two `_` and a UID.
 const FOLDER_NAME_REST: usize = 38;
 
 /// Characters that the API server adds to `generateName`.

@@ -8,7 +8,7 @@ use super::{Settings, Violation};
 /// Most Pods that one job may have: what Kubernetes is built for in a whole cluster.
 const PODS_MAX: u64 = 150_000;
 
-/// How large a job is, in numbers that keep every rule.
+/// Size of a job, in numbers that keep every rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizing {
     /// Instances; each has a partition of its own. 0 only without launcher and interactive.
@@ -102,7 +102,7 @@ pub(super) fn read(spec: &Value, settings: Settings) -> Result<Sizing, Vec<Viola
     }
 }
 
-/// What each sizing field amounts to, so that two ways to write the same size are no change. None
+/// Meaning of each sizing field, so that two ways to write the same size are no change. None
 /// where a field is wrong.
 pub(super) fn amounts(spec: &Value) -> [(&'static str, Option<u32>); 3] {
     let mut reader = Reader::default();
@@ -137,7 +137,7 @@ fn workers(spec: &Value, reader: &mut Reader) -> u32 {
     let conflict = |field: &str, other: u32, named: u32| Violation {
         field: field.to_owned(),
         message: format!(
-            "{other} differs from spec.workersPerJobInstance, which is \"{named}\" and wins; \
+            "is {other}, but spec.workersPerJobInstance is \"{named}\" and takes precedence; \
              remove {field}"
         ),
     };

@@ -60,18 +60,18 @@ fn a_stricter_limit_is_for_jobs_that_start() {
     let strict = Settings {
         max_ipus_per_job: 4,
     };
-    let rests = json!({"suspend": true});
+    let suspended = json!({"suspend": true});
     for (old, new, refused) in [
-        (json!({}), rests.clone(), false),
+        (json!({}), suspended.clone(), false),
         (json!({}), json!({"jobInstances": 1}), false),
         (json!({}), json!({"ttlSecondsAfterFinished": 5}), false),
         (
-            rests.clone(),
+            suspended.clone(),
             json!({"suspend": true, "jobInstances": 1}),
             false,
         ),
-        (rests.clone(), json!({"suspend": false}), true),
-        (rests, json!({}), true),
+        (suspended.clone(), json!({"suspend": false}), true),
+        (suspended, json!({}), true),
         (json!({}), json!({"jobInstances": 3}), true),
         (json!({"ipusPerJobInstance": "4"}), json!({}), true),
     ] {

@@ -1,4 +1,4 @@
-//! What the webhooks take on, and of whom.
+//! Requests that the webhooks accept, and their clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -123,7 +123,7 @@ async fn bodies_that_never_come_take_no_permit_from_others_and_end() {
 }
 
 #[tokio::test]
-async fn a_handful_of_addresses_cannot_take_all_room_for_bodies() {
+async fn a_few_addresses_cannot_take_all_memory_for_bodies() {
     let intake = intake();
     let begun = Arc::<AtomicUsize>::default();
     let slow = (1..=6).map(|last| unfinished(&intake, (last, BODY_LIMIT - 1), begun.clone()));

@@ -1,4 +1,4 @@
-//! The changes that a defaulting policy may make.
+//! The changes that a defaulting guest may make.
 
 use serde_json::{Value, json};
 

@@ -17,12 +17,12 @@ const SHARED: [&str; 2] = ["/metadata/labels", "/metadata/annotations"];
 /// The defaults leave a size that no Pod can request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a defaulting policy set spec.ipusPerJobInstance to {0}, which is not a whole number from 1 in quotes; ask an \
-     admin to correct the policy"
+    "a defaulting guest set spec.ipusPerJobInstance to {0}, which is not a whole number from 1 in quotes; ask an \
+     admin to correct the guest"
 )]
 pub(super) struct SizeError(Value);
 
-/// What every Pod that requests IPUs gets. What the Pod has already stays as it is.
+/// Returns the additions to every Pod that requests IPUs. Fields that the Pod has stay unchanged.
 pub(super) fn additions(pod: &Value, request: &PodRequest) -> Vec<PatchOperation> {
     let mut operations: Vec<PatchOperation> = label(pod).into_iter().collect();
     let gates = pod.pointer("/spec/schedulingGates");

@@ -52,7 +52,7 @@ pub(super) fn ipus(job: &Value) -> Option<u32> {
     size.parse().ok().filter(|ipus| *ipus > 0)
 }
 
-/// Puts the field of the Pod in the place of the IPUJob's. A field that a Pod does not have is named in the message.
+/// Replaces the field of the IPUJob by that of the Pod. A field that a Pod does not have is named in the message.
 pub(super) fn translate(violation: &mut Violation, new: &NewPartition) {
     let field = &violation.field;
     if field == SIZE {

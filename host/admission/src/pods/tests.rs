@@ -74,7 +74,7 @@ async fn guests_are_asked_about_new_ipus_and_not_about_an_existing_partition() {
     assert_eq!(response["allowed"], json!(false));
     let message = response["status"]["message"].as_str().unwrap();
     assert!(
-        message.contains("no defaulting policy is loaded"),
+        message.contains("no defaulting guest is loaded"),
         "{message}"
     );
     let response = ask("CREATE", &json!({"graphcore.ai/partition": "shared"})).await;

@@ -33,19 +33,19 @@ pub struct KeepAlive {
     pub ping: Duration,
     /// Time without any message, even without the answer to a ping, after which the connection counts as dead. A
     /// program may write nothing for days.
-    pub silence: Duration,
+    pub idle_timeout: Duration,
 }
 
 impl Default for KeepAlive {
     fn default() -> Self {
         Self {
             ping: Duration::from_secs(30),
-            silence: Duration::from_mins(2),
+            idle_timeout: Duration::from_mins(2),
         }
     }
 }
 
-/// Why the stream failed before the end of the command was known.
+/// Failure of the stream before the end of the command was known.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
     /// The connection failed.
@@ -56,7 +56,7 @@ pub enum StreamError {
     Closed,
     /// The API server does not answer pings any more: the connection is dead.
     #[error("the API server no longer answers pings, so the agent closed the connection")]
-    Silent,
+    Unreachable,
     /// The Status at the end of the command could not be parsed.
     #[error("failed to read how the command ended")]
     Status(#[source] serde_json::Error),
@@ -91,7 +91,7 @@ where
         from_server,
         stdout,
         stderr,
-        (keep_alive.silence, &taken)
+        (keep_alive.idle_timeout, &taken)
     ));
     tokio::select! {
         ended = &mut receiving => ended,
@@ -188,17 +188,17 @@ async fn receive<S>(
     mut from_server: SplitStream<WebSocketStream<S>>,
     mut stdout: impl AsyncWrite + Unpin,
     mut stderr: impl AsyncWrite + Unpin,
-    (silence, taken): (Duration, &Taken),
+    (idle_timeout, taken): (Duration, &Taken),
 ) -> Result<Status, StreamError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     loop {
-        let message = match timeout(silence, from_server.next()).await {
+        let message = match timeout(idle_timeout, from_server.next()).await {
             Ok(Some(message)) => message,
             Ok(None) => break,
             Err(_) if taken.may_be_deaf() => continue,
-            Err(_) => return Err(StreamError::Silent),
+            Err(_) => return Err(StreamError::Unreachable),
         };
         let bytes = match message.map_err(StreamError::Receive)? {
             Message::Binary(bytes) => bytes,

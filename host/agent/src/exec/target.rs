@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ContainerState, Pod};
 
 use crate::DEFAULT_CONTAINER_ANNOTATION;
 
-/// Why no command can run in a Pod.
+/// Reason why no command can run in a Pod.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
     /// The Pod has no container at all.

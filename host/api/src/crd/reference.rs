@@ -5,7 +5,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaPropsOrArray, JSONSchemaPropsOrBool, ValidationRule,
 };
 
-/// How the document begins.
+/// Introduction of the document.
 const INTRODUCTION: &str = "\
 # Every field
 

@@ -103,7 +103,7 @@ fn every_expectation_can_hold_and_can_fail() {
         (
             &waits,
             json!({"waits": [{"controller": "a", "reason": "full"}]}),
-            json!({"waits": [{"controller": "a", "reason": "silent"}]}),
+            json!({"waits": [{"controller": "a", "reason": "unreachable"}]}),
         ),
         (&waits, json!({"waits": []}), json!({"chosen": "a"})),
         (&rejects, json!({"rejects": "large"}), json!({"waits": []})),
@@ -113,8 +113,8 @@ fn every_expectation_can_hold_and_can_fail() {
             json!({"error": "trapped"}),
         ),
     ];
-    for (told, holds, fails) in cases {
-        holds_and_fails(told, &holds, &fails);
+    for (answer, holds, fails) in cases {
+        holds_and_fails(answer, &holds, &fails);
     }
 }
 
@@ -146,8 +146,8 @@ fn what_a_defaulting_policy_refuses_is_told_by_its_violations() {
             json!({"patch": patch}),
         ),
     ];
-    for (told, holds, fails) in cases {
-        holds_and_fails(told, &holds, &fails);
+    for (answer, holds, fails) in cases {
+        holds_and_fails(answer, &holds, &fails);
     }
 }
 
@@ -170,7 +170,7 @@ fn a_call_that_fails_is_a_failure_unless_it_was_expected() {
 fn what_is_no_case_is_told_why() {
     let request = request(Hook::Validation);
     for (document, expected) in [
-        (json!([]), "it is no case"),
+        (json!([]), "it is not a case"),
         (
             json!({"expect": {"verdict": "allowed"}}),
             "missing field `request`",
@@ -181,7 +181,7 @@ fn what_is_no_case_is_told_why() {
         ),
         (
             json!({"request": request, "expect": {"chosen": "a"}}),
-            "a validation policy has no \"chosen\"",
+            "the answer of a validation guest has no field \"chosen\"",
         ),
         (
             json!({"request": request, "expect": {"patches": []}}),
@@ -189,7 +189,7 @@ fn what_is_no_case_is_told_why() {
         ),
         (
             json!({"request": {}, "expect": {"verdict": "allowed"}}),
-            "no request to a validation policy",
+            "no request to a validation guest",
         ),
         (
             json!({"settings": 1, "request": request, "expect": {"verdict": "allowed"}}),

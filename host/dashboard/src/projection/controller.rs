@@ -25,7 +25,7 @@ pub struct Controller {
     pub summary: String,
     /// Whether it answers.
     pub is_ready: bool,
-    /// When that last changed.
+    /// Time of the last change of that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
     /// Whether new partitions can be created on it.
@@ -34,13 +34,13 @@ pub struct Controller {
     /// The user who has cordoned or drained it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_by: Option<String>,
-    /// Why.
+    /// The reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Key and value of the label of the nodes that reach it.
     #[serde(skip)]
     pub label: (String, String),
-    /// How many nodes have it.
+    /// Number of nodes that have it.
     pub nodes: u32,
     /// Version of its server.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,11 +51,11 @@ pub struct Controller {
     /// The request that its free IPUs are reserved for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_for: Option<String>,
-    /// How many partitions went to ERROR within the last day.
+    /// Number of changes of partitions to ERROR within the last day.
     pub failed_partitions: u32,
-    /// How often it reset a partition by itself within the last day.
+    /// Number of its own resets of partitions within the last day.
     pub auto_resets: u32,
-    /// Where its IPU-seconds went, hour by hour.
+    /// Use of its IPU-seconds, hour by hour.
     #[serde(skip)]
     pub accounted: Option<Accounted>,
 }

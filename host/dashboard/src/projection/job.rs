@@ -30,11 +30,11 @@ pub struct Job {
     pub name: String,
     /// Its state.
     pub state: JobState,
-    /// Why it waits, if it waits for something other than IPUs.
+    /// Reason for its wait, if it waits for something other than IPUs.
     pub obstacle: Option<Obstacle>,
 }
 
-/// Why a job waits for something other than IPUs: a quota of Kueue, or what its Pods wait for.
+/// Reason for the wait of a job for something other than IPUs: a quota of Kueue, or the obstacles of its Pods.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Obstacle {
     /// The reason of the condition.

@@ -28,11 +28,11 @@ pub struct Partition {
     pub name: String,
     /// Its owner.
     pub owner: Owner,
-    /// Which of its owner's partitions it is.
+    /// Index of the partition among those of its owner.
     pub slot: u32,
     /// Its IPUs.
     pub ipus: u32,
-    /// How many partitions of its owner are of use only together.
+    /// Number of partitions of its owner that are useful only together.
     pub gang_size: Option<u32>,
     /// Its phase.
     pub phase: PartitionPhase,
@@ -40,7 +40,7 @@ pub struct Partition {
     pub is_waiting: bool,
     /// Whether it is being deleted.
     pub is_terminating: bool,
-    /// When it was created.
+    /// Creation time.
     pub created: Option<Timestamp>,
     /// Since when it is ready or not.
     pub since: Option<Timestamp>,
@@ -50,11 +50,11 @@ pub struct Partition {
     pub partition_id: Option<String>,
     /// Other V-IPU controllers that may have something of it, and whether that is unknown.
     pub held: BTreeMap<String, bool>,
-    /// Why it waits, by the text of the reason.
+    /// Reasons for its wait, by their text.
     pub reasons: Vec<Reason>,
-    /// How many further V-IPU controllers have reasons that are not kept.
+    /// Number of further V-IPU controllers whose reasons are not stored.
     pub more_reasons: usize,
-    /// What happened last.
+    /// The last message.
     pub message: Option<String>,
     /// Node selector of its Pods.
     pub node_selector: BTreeMap<String, String>,
@@ -81,7 +81,7 @@ pub struct Reason {
     pub reason: String,
     /// The first V-IPU controllers that have it.
     pub controllers: Vec<String>,
-    /// How many have it.
+    /// Number of V-IPU controllers with it.
     pub count: usize,
 }
 

@@ -13,15 +13,15 @@ use crate::shown::shown;
 pub struct Policy {
     /// Its name.
     pub name: String,
-    /// Where it decides.
+    /// Hook at which it decides.
     pub hook: &'static str,
     /// Whether its answers count.
     pub mode: String,
-    /// Its place among the guests of its hook.
+    /// Its position among the guests of its hook.
     pub order: i32,
     /// Its phase.
     pub phase: String,
-    /// Why.
+    /// The message.
     pub message: String,
     /// Since when its active version is so.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -36,7 +36,7 @@ pub struct Policy {
     pub answered: i64,
     /// Calls without one.
     pub failed: i64,
-    /// How its answers compare with those that count, without samples.
+    /// Comparison of its answers with those that count, without samples.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowCounts>,
     /// The number of replicas that report about it.

@@ -17,7 +17,7 @@ pub const HEADERS: [(&str, &str); 6] = [
     ("cache-control", "no-store"),
 ];
 
-/// What a request must have.
+/// Requirements of a request.
 #[derive(Clone)]
 pub struct Guard {
     token: String,
@@ -37,7 +37,7 @@ pub struct RequestHead<'a> {
     pub hosts: &'a [&'a str],
 }
 
-/// Why a request is refused.
+/// Reason for the refusal of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// A web page used DNS rebinding: its host name resolves to this machine.

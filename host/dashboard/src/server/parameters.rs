@@ -27,7 +27,7 @@ pub struct Parameters {
     pub namespace: Option<String>,
     /// Partitions on this V-IPU controller alone.
     pub controller: Option<String>,
-    /// Which part of the rows.
+    /// Shown part of the rows.
     pub page: Page,
 }
 
@@ -38,7 +38,7 @@ pub enum ParameterError {
     #[error("parameter \"{0}\" is unknown here: remove it")]
     Unknown(String),
     /// It occurs twice.
-    #[error("parameter {0} stands there more than once: give it once")]
+    #[error("parameter {0} is repeated: give it once")]
     Repeated(&'static str),
     /// It is not a number of rows.
     #[error("parameter {name} is \"{value}\", which is no whole number from {least} to {most}")]
@@ -157,7 +157,7 @@ mod tests {
             ("offset=%2B1", "offset is \"+1\""),
             ("offset=99999999999999999999999999", "from 0 to 10000000"),
             ("offset=10000001", "from 0 to 10000000"),
-            ("offset=1&offset=2", "offset stands there more than once"),
+            ("offset=1&offset=2", "offset is repeated"),
             ("verbose=1", "\"verbose\" is unknown here"),
             (
                 "namespace=Team%20A",

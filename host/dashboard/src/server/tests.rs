@@ -179,9 +179,9 @@ async fn requests_without_secret_for_other_hosts_and_of_other_methods_are_refuse
         (Method::OPTIONS, api, HOST, 405),
         (Method::POST, "/other/", HOST, 404),
     ] {
-        let told = format!("{method} {path} {host}");
+        let described = format!("{method} {path} {host}");
         let response = server.send(request(method, path, host)).await;
-        assert_eq!(response.status(), expected, "{told}");
+        assert_eq!(response.status(), expected, "{described}");
         is_guarded(&response);
         if expected == 405 {
             assert_eq!(response.headers()[header::ALLOW], "GET");
@@ -234,9 +234,9 @@ async fn each_view_names_what_the_rights_do_not_show() {
     for view in ["controllers", "queue", "partitions"] {
         let (status, json) = server.json(view).await;
         assert_eq!(status, StatusCode::OK);
-        let told = json["notShown"].to_string();
+        let described = json["notShown"].to_string();
         let expected = "the IPUPartitions: forbidden (an admin can bind";
-        assert!(told.contains(expected), "{view}: {told}");
+        assert!(described.contains(expected), "{view}: {described}");
     }
     for view in ["policies", "goodput", "history"] {
         let (status, json) = server.json(view).await;
@@ -355,12 +355,12 @@ async fn a_partition_is_read_with_its_owner_and_missing_rights_are_named() {
     let (status, json) = server.json("partition/a.train-0").await;
     assert_eq!(status, StatusCode::OK);
     assert_eq!(json["state"], "waiting");
-    let told = json["notShown"].to_string();
+    let described = json["notShown"].to_string();
     for part in [
         "the IPUJob: pods is forbidden (an admin",
         "the Pods: pods is forbidden",
     ] {
-        assert!(told.contains(part), "{told}");
+        assert!(described.contains(part), "{described}");
     }
     assert_eq!(server.asked.lock()[0], format!("{partitions}/a.train-0"));
     let (status, _) = server.json("partition/hidden").await;

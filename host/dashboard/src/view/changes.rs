@@ -17,7 +17,7 @@ pub enum View {
     Partitions,
     /// The policies.
     Policies,
-    /// Where the IPU-hours of the last day went.
+    /// Use of the IPU-hours of the last day.
     Goodput,
     /// The last day, hour by hour.
     History,

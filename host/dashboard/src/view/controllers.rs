@@ -14,7 +14,7 @@ use crate::projection::{Controller, Partition};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ControllerRow {
-    /// What is kept of it.
+    /// Stored part of it.
     #[serde(flatten)]
     pub controller: Controller,
     /// All of its IPUs. Missing: the user may not list VIPUControllers.
@@ -32,7 +32,7 @@ pub struct ControllerRow {
 pub struct Block {
     /// Their state.
     pub state: State,
-    /// How many.
+    /// Their number.
     pub ipus: u32,
     /// The IPUPartition that has them.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -188,9 +188,9 @@ mod tests {
     fn blocks_are_partitions_by_name_and_add_up_to_the_controller() {
         let mut second = controller("pod2", 16, 6, 8);
         second["status"]["ipus"]["usedByOthers"] = json!(4);
-        let mut silent = controller("pod3", 16, 0, 16);
-        silent["status"]["conditions"][0]["status"] = json!("False");
-        let controllers = vec![second, silent, controller("pod1", 64, 12, 32)];
+        let mut unready = controller("pod3", 16, 0, 16);
+        unready["status"]["conditions"][0]["status"] = json!("False");
+        let controllers = vec![second, unready, controller("pod1", 64, 12, 32)];
         let known = cluster(controllers, partitions(), vec![job("a/train", "Running")]);
         let listed = super::controllers(&known, None, ALL, now());
         assert_eq!(
@@ -227,8 +227,11 @@ mod tests {
         let listed = super::controllers(&known, None, ALL, now());
         assert_eq!(short(&listed.rows), ["pod1:8090: Ready 4, Forming 8"]);
         assert_eq!(listed.rows[0].total, None);
-        let told = listed.not_shown.join("\n");
-        assert!(told.starts_with("the VIPUControllers: forbidden"), "{told}");
+        let notes = listed.not_shown.join("\n");
+        assert!(
+            notes.starts_with("the VIPUControllers: forbidden"),
+            "{notes}"
+        );
     }
 
     #[test]

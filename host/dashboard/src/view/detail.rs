@@ -42,13 +42,13 @@ pub struct Detail {
     pub state: State,
     /// `status.phase`.
     pub phase: String,
-    /// Which of its owner's partitions it is.
+    /// Index of the partition among those of its owner.
     pub slot: u32,
     /// Its IPUs.
     pub ipus: u32,
-    /// How many Pods share it.
+    /// Number of Pods that share it.
     pub gcds: u32,
-    /// When it was created.
+    /// Creation time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
     /// The V-IPU controller that has it.
@@ -71,7 +71,7 @@ pub struct Detail {
     pub conditions: Vec<Line>,
     /// Its owner.
     pub owner: OwnerDetail,
-    /// What is not shown, in sentences.
+    /// Missing parts of the view, in sentences.
     pub not_shown: Vec<String>,
 }
 
@@ -140,7 +140,7 @@ pub struct PodDetail {
     pub node: Option<String>,
     /// Whether it uses this partition.
     pub uses_partition: bool,
-    /// Why it does not run.
+    /// Reason why it does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cause: Option<Cause>,
 }
@@ -314,10 +314,10 @@ mod tests {
             has_more_pods: true,
             not_shown: vec!["the events: forbidden".to_owned()],
         };
-        let told = serde_json::to_value(detail(&known, &partition, &around, now())).unwrap();
-        assert_eq!(told["state"], "running");
-        assert_eq!(told["decidedBy"], "best-fit (sha256:00)");
-        assert_eq!(told["attempts"][0]["about"], "pod1:8090");
+        let shown = serde_json::to_value(detail(&known, &partition, &around, now())).unwrap();
+        assert_eq!(shown["state"], "running");
+        assert_eq!(shown["decidedBy"], "best-fit (sha256:00)");
+        assert_eq!(shown["attempts"][0]["about"], "pod1:8090");
         let expected = json!({
             "kind": "IPUJob", "namespace": "a", "name": "train", "uid": "a/train",
             "job": {"state": "Running", "message": "all Pods run", "conditions": []},
@@ -335,7 +335,7 @@ mod tests {
                 "hasMore": true,
             },
         });
-        assert_eq!(told["owner"], expected);
-        assert_eq!(told["notShown"], json!(["the events: forbidden"]));
+        assert_eq!(shown["owner"], expected);
+        assert_eq!(shown["notShown"], json!(["the events: forbidden"]));
     }
 }

@@ -57,7 +57,7 @@ fn object(value: Value) -> DynamicObject {
     serde_json::from_value(value).unwrap()
 }
 
-/// What is kept of an IPUPartition.
+/// Stored part of an IPUPartition.
 #[expect(
     clippy::needless_pass_by_value,
     reason = "objects of tests read best as literals where they are used"

@@ -13,11 +13,11 @@ use crate::projection::Controller;
 /// A day. An hour counts if it began within it.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// Where the IPU-seconds of the last day went.
+/// Use of the IPU-seconds of the last day.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Goodput {
-    /// When the first hour began.
+    /// Start of the first hour.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<Timestamp>,
     /// Until when the slowest V-IPU controller is counted.
@@ -96,7 +96,7 @@ pub(super) fn hours(
     all.filter(move |(_, hour)| hour.start.0 <= now && now.duration_since(hour.start.0) < DAY)
 }
 
-/// What the accounting lacks.
+/// Returns the gaps of the accounting.
 pub(super) fn not_shown(cluster: &Cluster, now: Timestamp) -> Vec<String> {
     let mut reasons = cluster.not_shown(&[Kind::Controllers], now);
     let controllers = cluster.controllers.values();
@@ -192,25 +192,28 @@ pub(super) mod tests {
 
     #[test]
     fn the_last_day_is_summed_up_by_namespace() {
-        let told = goodput(&known(), None, ALL, now());
-        assert_eq!(told.from, Some("2026-01-01T13:00:00Z".parse().unwrap()));
-        assert_eq!(told.until, Some("2026-01-02T12:29:00Z".parse().unwrap()));
-        assert_eq!((told.unallocated.free, told.total_seconds), (85.0, 195.0));
-        let rows = told.listed.rows.iter();
+        let result = goodput(&known(), None, ALL, now());
+        assert_eq!(result.from, Some("2026-01-01T13:00:00Z".parse().unwrap()));
+        assert_eq!(result.until, Some("2026-01-02T12:29:00Z".parse().unwrap()));
+        assert_eq!(
+            (result.unallocated.free, result.total_seconds),
+            (85.0, 195.0)
+        );
+        let rows = result.listed.rows.iter();
         let rows: Vec<_> = rows
             .map(|one| (one.namespace.as_str(), one.total_seconds, one.goodput))
             .collect();
         assert_eq!(rows, [("b", 60.0, 1.0), ("a", 50.0, 0.6)]);
         let lacks = "the IPU-hours of 1 V-IPU controllers";
-        assert!(told.listed.not_shown[0].starts_with(lacks));
+        assert!(result.listed.not_shown[0].starts_with(lacks));
     }
 
     #[test]
     fn a_namespace_is_shown_alone() {
-        let told = goodput(&known(), Some("b"), ALL, now());
-        assert_eq!(told.listed.total, 1);
-        assert_eq!(told.listed.rows[0].namespace, "b");
-        let json = serde_json::to_value(&told.listed.rows[0]).unwrap();
+        let result = goodput(&known(), Some("b"), ALL, now());
+        assert_eq!(result.listed.total, 1);
+        assert_eq!(result.listed.rows[0].namespace, "b");
+        let json = serde_json::to_value(&result.listed.rows[0]).unwrap();
         assert_eq!(json["running"], 60.0);
     }
 }

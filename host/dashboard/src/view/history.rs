@@ -15,14 +15,14 @@ use crate::cluster::Cluster;
 pub struct History {
     /// The hours that are counted, oldest first.
     pub hours: Vec<Hour>,
-    /// What is missing, in sentences.
+    /// Missing parts of the view, in sentences.
     pub not_shown: Vec<String>,
 }
 
 /// IPU-seconds of an hour.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Hour {
-    /// When it began.
+    /// Start of the period.
     pub start: Timestamp,
     /// IPU-seconds in partitions.
     pub allocated: AllocatedSeconds,

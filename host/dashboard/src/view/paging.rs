@@ -23,7 +23,7 @@ pub struct Listed<T> {
     pub limit: usize,
     /// The rows.
     pub rows: Vec<T>,
-    /// What the list lacks, in sentences.
+    /// Missing parts of the list, in sentences.
     pub not_shown: Vec<String>,
 }
 

@@ -16,7 +16,7 @@ pub struct PartitionRow {
     pub name: String,
     /// Its owner.
     pub owner: Owner,
-    /// Which of its owner's partitions it is.
+    /// Index of the partition among those of its owner.
     pub slot: u32,
     /// Its IPUs.
     pub ipus: u32,
@@ -31,7 +31,7 @@ pub struct PartitionRow {
     /// Its id there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition_id: Option<String>,
-    /// What happened last.
+    /// The last message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Pure: the policies, by hook and by their place among the guests of the hook.
+//! Pure: the policies, by hook and by their position among the guests of the hook.
 
 use jiff::Timestamp;
 

@@ -35,7 +35,7 @@ pub struct Queue {
 /// namespaces and names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Blocked {
-    /// How many there are.
+    /// Number of requests.
     pub total: usize,
     /// The first of them.
     pub rows: Vec<BlockedJob>,
@@ -48,7 +48,7 @@ pub struct BlockedJob {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Why it waits.
+    /// Reason for its wait.
     #[serde(flatten)]
     pub obstacle: Obstacle,
 }
@@ -73,21 +73,21 @@ pub struct QueueRow {
     pub name: String,
     /// Its owner.
     pub owner: Owner,
-    /// Which of its owner's partitions it is.
+    /// Index of the partition among those of its owner.
     pub slot: u32,
     /// Its IPUs.
     pub ipus: u32,
-    /// How many partitions of its owner are of use only together.
+    /// Number of partitions of its owner that are useful only together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub gang_size: Option<u32>,
     /// Since when it waits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<Timestamp>,
-    /// Why, by reason.
+    /// Reasons for its wait, by their text.
     pub reasons: Vec<Reason>,
-    /// How many further V-IPU controllers have reasons.
+    /// Number of further V-IPU controllers with reasons.
     pub more_reasons: usize,
-    /// What happened last, if no V-IPU controller has a reason.
+    /// The last message, if no V-IPU controller has a reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The largest partition that a new request with its node selector would get now. Missing: not known.

@@ -76,7 +76,7 @@ fn is_possible(jobs: &[&Job], percent: usize, ipus: u64, wait: impl Fn(&Job) -> 
 #[derive(Debug, Default)]
 struct Running {
     ipus: u64,
-    /// How many there are of each size.
+    /// Number of values of each size.
     sizes: BTreeMap<u64, usize>,
 }
 

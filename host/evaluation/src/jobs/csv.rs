@@ -36,7 +36,7 @@ const BYTE_ORDER_MARK: char = '\u{feff}';
 /// Most characters of a value in a message.
 const SHOWN_MAX: usize = 60;
 
-/// Why a file has no jobs that can be replayed.
+/// Error of a file without jobs to replay.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobsError {
     /// A column is missing.

@@ -14,7 +14,7 @@ use vipu_client::cordon::CordonStates;
 use super::{Decided, Event, Order, Outcome, Run, timestamp};
 use crate::pool::Block;
 
-/// What became of a request.
+/// Outcome of a request.
 pub(super) enum Served {
     /// It has its partition.
     Placed,

@@ -43,10 +43,11 @@ pub struct Broken {
     pub reason: String,
 }
 
-/// When a partition was requested and became ready, and whether it is reset, as far as its status records that.
+/// Times at which a partition was requested and became ready, and whether it is reset, as far as its status records
+/// that.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PartitionTimes {
-    /// When its V-IPU controller was requested to create it.
+    /// Time of the request to its V-IPU controller.
     pub requested: Option<Timestamp>,
     /// Since when it can be used.
     pub ready: Option<Timestamp>,
@@ -275,8 +276,8 @@ fn unusable_message(status: &IPUPartitionStatus, placed: &PlacedPartition) -> St
     )
 }
 
-/// Returns the reasons that a partition waits for. There are none while it is being created, or each step of the creation
-/// would cause a write of the job's status.
+/// Returns the reasons that a partition waits for. There are none while it is being created, or each step of the
+/// creation would cause a write of the job's status.
 fn waiting_reasons(status: &IPUPartitionStatus) -> Vec<String> {
     if status.phase == PartitionPhase::Creating && partition_conditions::is_being_created(status) {
         return Vec::new();

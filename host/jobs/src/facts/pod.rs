@@ -17,7 +17,7 @@ pub enum PodState {
     Absent,
     /// It is being deleted.
     Terminating {
-        /// When the deletion was requested.
+        /// Time of the request for the deletion.
         requested: Option<Timestamp>,
         /// Whether its containers had started.
         started: bool,
@@ -42,7 +42,7 @@ pub enum PodState {
     Failed(Box<Failure>),
 }
 
-/// How a Pod failed.
+/// Failure of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Failure {
     /// Name of the Pod.
@@ -55,7 +55,7 @@ pub struct Failure {
     pub reason: String,
     /// The message of Kubernetes.
     pub message: Option<String>,
-    /// When it ended.
+    /// Time of its end.
     pub at: Option<Timestamp>,
     /// Whether its main container had started.
     pub started: bool,
@@ -158,8 +158,8 @@ fn deletion_requested(metadata: &ObjectMeta) -> Option<Timestamp> {
     Some(requested.unwrap_or(due))
 }
 
-/// Whether a Pod is deleted with a grace period of 0. The kubelet requests that when the containers of a deleted Pod have
-/// ended. This overwrites the time of the first request, which was any time before the program's end.
+/// Whether a Pod is deleted with a grace period of 0. The kubelet requests that when the containers of a deleted Pod
+/// have ended. This overwrites the time of the first request, which was any time before the program's end.
 fn has_no_grace_left(pod: &Pod) -> bool {
     let metadata = &pod.metadata;
     metadata.deletion_timestamp.is_some()

@@ -43,7 +43,7 @@ pub struct ObservedPod {
 /// The termination of a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Termination {
-    /// When its grace period ends.
+    /// End of its grace period.
     pub due: Timestamp,
     /// Its node.
     pub node: Option<Box<str>>,
@@ -120,7 +120,7 @@ pub struct ObservedPartition {
     pub is_terminating: bool,
     /// Whether a V-IPU partition of it may exist.
     pub is_placed: bool,
-    /// When it was requested and became ready, and whether it is reset.
+    /// Times of its request and readiness, and whether it is reset.
     pub times: PartitionTimes,
     /// Its state, for Pods without a node selector.
     pub state: PartitionState,
@@ -147,8 +147,8 @@ impl ObservedPartition {
         })
     }
 
-    /// Returns its state for Pods with this node selector. They cannot reach a partition whose controller has another node
-    /// label.
+    /// Returns its state for Pods with this node selector. They cannot reach a partition whose controller has another
+    /// node label.
     pub fn state(&self, selector: &BTreeMap<String, String>) -> PartitionState {
         match &self.state {
             PartitionState::Ready(placed) => match partition::selector_conflict(placed, selector) {
@@ -160,7 +160,7 @@ impl ObservedPartition {
     }
 }
 
-/// What the stored IPUPartitions have in common, each once: their V-IPU controllers, and the reasons for which requests of
+/// Common parts of the stored IPUPartitions, each once: their V-IPU controllers, and the reasons for which requests of
 /// one size wait, which name every controller.
 #[derive(Debug, Default)]
 pub struct SharedFields {

@@ -215,7 +215,7 @@ impl Conditions {
         let outdated: Vec<String> = facts.outdated().into_iter().map(str::to_owned).collect();
         let problem = (!outdated.is_empty()).then(|| {
             let message = format!(
-                "to be replaced by Pods of the template as it is now (hash {}): {}",
+                "Pods of an older template, to be replaced (current hash {}): {}",
                 job.template.hash,
                 join_reasons(&outdated)
             );

@@ -215,9 +215,11 @@ fn automatic_resets_are_counted_and_told() {
     world.partition_status(0, status);
     world.settle(&job);
     assert_eq!(world.status().automatic_resets, Some(2));
-    let told = events::status_events(&before, world.status());
+    let reported = events::status_events(&before, world.status());
     assert!(
-        told.iter().any(|event| event.reason == "AutomaticReset"),
-        "{told:?}"
+        reported
+            .iter()
+            .any(|event| event.reason == "AutomaticReset"),
+        "{reported:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! What Pods get beyond what the examples show: host networks, many workers, the user's own words.
+//! Pods beyond those of the examples: host networks, many workers, the user's own words.
 
 use std::sync::Arc;
 

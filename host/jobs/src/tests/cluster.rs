@@ -183,8 +183,8 @@ impl Cluster {
     }
 
     /// All watches report their events.
-    pub(crate) fn tell(&self, context: &Context) {
-        self.tell_but_pods(context);
+    pub(crate) fn deliver(&self, context: &Context) {
+        self.deliver_without_pods(context);
         for event in listed(self.below(PODS)) {
             context.views.uncreated.apply_event(&event);
             context.views.pods.apply_event(event);
@@ -192,28 +192,28 @@ impl Cluster {
     }
 
     /// All watches report their events, but the watch of Pods is late.
-    pub(crate) fn tell_but_pods(&self, context: &Context) {
-        tell(&context.views.jobs, self.below(JOBS));
-        tell(&context.views.partitions, self.below(PARTITIONS));
+    pub(crate) fn deliver_without_pods(&self, context: &Context) {
+        deliver(&context.views.jobs, self.below(JOBS));
+        deliver(&context.views.partitions, self.below(PARTITIONS));
         let core = "/api/v1/namespaces/default";
-        self.tell_files::<k8s_openapi::api::core::v1::ServiceAccount>(
+        self.deliver_files::<k8s_openapi::api::core::v1::ServiceAccount>(
             context,
             DependentKind::ServiceAccount,
             &format!("{core}/serviceaccounts/"),
         );
-        self.tell_files::<k8s_openapi::api::rbac::v1::Role>(
+        self.deliver_files::<k8s_openapi::api::rbac::v1::Role>(
             context,
             DependentKind::Role,
             &format!("{RIGHTS}/roles/"),
         );
-        self.tell_files::<k8s_openapi::api::rbac::v1::RoleBinding>(
+        self.deliver_files::<k8s_openapi::api::rbac::v1::RoleBinding>(
             context,
             DependentKind::RoleBinding,
             &format!("{RIGHTS}/rolebindings/"),
         );
     }
 
-    fn tell_files<K>(&self, context: &Context, file: DependentKind, below: &str)
+    fn deliver_files<K>(&self, context: &Context, file: DependentKind, below: &str)
     where
         PartialObjectMeta<K>: DeserializeOwned,
     {
@@ -256,7 +256,7 @@ fn listed<K>(objects: Vec<K>) -> impl Iterator<Item = Event<K>> {
         .chain(std::iter::once(Event::InitDone))
 }
 
-fn tell<K: JobObject>(view: &View<K>, objects: Vec<K>) {
+fn deliver<K: JobObject>(view: &View<K>, objects: Vec<K>) {
     for event in listed(objects) {
         view.apply_event(event);
     }

@@ -1,4 +1,4 @@
-//! What happens to a job that is being deleted.
+//! Jobs that are being deleted.
 
 use ipu_api::ipujob::IPUJob;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;

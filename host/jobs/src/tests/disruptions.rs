@@ -104,8 +104,8 @@ fn a_pod_that_kubernetes_takes_away_is_told_with_the_reason_and_comes_back() {
                preempting to accommodate a higher priority pod";
     assert_eq!(world.status().last_message, why);
     let events = status_events(&before, world.status());
-    let told = events.iter().find(|event| event.reason == "PodsWaiting");
-    assert_eq!(told.unwrap().note, why);
+    let reported = events.iter().find(|event| event.reason == "PodsWaiting");
+    assert_eq!(reported.unwrap().note, why);
 
     world.lose("sample-worker-0");
     world.settle(&job);

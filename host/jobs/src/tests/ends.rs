@@ -1,4 +1,4 @@
-//! How jobs end, and that a lost worker is never taken for a success.
+//! Ends of jobs. A lost worker never counts as a success.
 
 use ipu_api::ipujob::{CleanPodPolicy, IPUJob};
 use ipu_api::ipujob_status::JobState;

@@ -177,7 +177,7 @@ fn a_wait_for_pods_is_told_once_whatever_its_words_are() {
             ..IPUJobStatus::default()
         }
     };
-    let told = |old: &IPUJobStatus, new: &IPUJobStatus| {
+    let notes = |old: &IPUJobStatus, new: &IPUJobStatus| {
         let events = events::status_events(old, new).into_iter();
         events.map(|event| event.note).collect::<Vec<_>>()
     };
@@ -185,11 +185,11 @@ fn a_wait_for_pods_is_told_once_whatever_its_words_are() {
     let later = waits("Unschedulable: 0/4 nodes are available", "PodsWaiting");
     let quota_backoff = waits("were released", "PodsRefused");
     let runs = IPUJobStatus::default();
-    assert_eq!(told(&runs, &first).len(), 1);
-    assert_eq!(told(&first, &later), [""; 0]);
-    assert_eq!(told(&later, &quota_backoff), ["were released"]);
-    assert_eq!(told(&quota_backoff, &first).len(), 1);
-    assert_eq!(told(&first, &runs), [""; 0]);
+    assert_eq!(notes(&runs, &first).len(), 1);
+    assert_eq!(notes(&first, &later), [""; 0]);
+    assert_eq!(notes(&later, &quota_backoff), ["were released"]);
+    assert_eq!(notes(&quota_backoff, &first).len(), 1);
+    assert_eq!(notes(&first, &runs), [""; 0]);
 }
 
 #[test]

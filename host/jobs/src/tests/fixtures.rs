@@ -16,7 +16,7 @@ use crate::validate::{ValidJob, ValidateError, read};
 /// Most IPUs of a partition, in tests.
 pub(crate) const MAX_IPUS: u32 = 64;
 
-/// How Pods are made in tests: as the demo does.
+/// Settings of Pods in tests: those of the demo.
 pub(crate) fn settings() -> PodSettings {
     PodSettings {
         worker_host_network: false,
@@ -157,7 +157,7 @@ impl JobFixture for IPUJob {
     }
 }
 
-/// Why nothing of an object is started, where that is so.
+/// Reason why no part of an object is started, if there is one.
 pub(crate) fn refusal(object: &Value, max_ipus: u32) -> Option<ValidateError> {
     match read(object, max_ipus) {
         Ok(job) => job.start.refusal().cloned(),

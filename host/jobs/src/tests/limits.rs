@@ -182,11 +182,11 @@ fn what_has_run_and_waits_for_another_partition_is_not_given_up() {
 }
 
 #[test]
-fn a_job_at_rest_stays_so_and_going_on_is_a_start() {
+fn a_suspended_job_stays_suspended_and_resuming_it_is_a_start() {
     let job = IPUJob::sample();
     let mut world = running(&job);
-    let rests = strict(&job.clone().suspend(true));
-    world.settle(&rests);
+    let suspended = strict(&job.clone().suspend(true));
+    world.settle(&suspended);
     assert_eq!(world.slots(), [0; 0]);
     assert_eq!(world.status().launcher_status, JobState::Suspended);
     world.settle(&strict(&job));

@@ -33,7 +33,7 @@ impl Fixture {
 
     /// One reconcile, after the watches have reported everything. Returns its requests.
     async fn step(&self) -> Vec<String> {
-        self.cluster.tell(&self.context);
+        self.cluster.deliver(&self.context);
         self.step_as_it_is().await
     }
 
@@ -106,13 +106,13 @@ async fn a_lost_answer_costs_no_reset_unless_the_pod_is_gone_by_then() {
         let fixture = Fixture::new(&IPUJob::sample().workers("2"));
         fixture.step().await;
         fixture.cluster.partitions_ready();
-        fixture.cluster.tell(&fixture.context);
+        fixture.cluster.deliver(&fixture.context);
         fixture.cluster.lose_answers(&["sample-worker-1"]);
         let lost = step::step(&fixture.context, &fixture.job).await;
         assert!(lost.is_err(), "it is tried again");
         fixture.cluster.lose_answers(&[]);
         if is_gone {
-            fixture.cluster.tell(&fixture.context);
+            fixture.cluster.deliver(&fixture.context);
             fixture.cluster.remove(&cluster::pod("sample-worker-1"));
         }
         fixture.cluster.asked();
@@ -323,10 +323,10 @@ async fn two_reconciles_of_one_moment_make_nothing_twice() {
     let fixture = Fixture::new(&parallel());
     fixture.step().await;
     fixture.cluster.partitions_ready();
-    fixture.cluster.tell(&fixture.context);
+    fixture.cluster.deliver(&fixture.context);
     // A second process has the same view, and is late.
     let second = fixture.cluster.context();
-    fixture.cluster.tell(&second);
+    fixture.cluster.deliver(&second);
     fixture.step_as_it_is().await;
     let outcome = step::step(&second, &fixture.job).await;
     assert!(outcome.is_err(), "what it read of the job is old");

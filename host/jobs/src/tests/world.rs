@@ -21,7 +21,7 @@ use crate::plan::{Plan, plan};
 use crate::status::{self, Obstacle};
 use crate::validate::ValidJob;
 
-/// What there is in the cluster for one job, and the time.
+/// The objects of one job in the cluster, and the time.
 pub(crate) struct World {
     pub(crate) observed: Objects,
     pub(crate) settings: PodSettings,
@@ -40,7 +40,7 @@ pub(crate) struct Objects {
 }
 
 impl Objects {
-    /// What the controller reads of them.
+    /// The objects, as the controller reads them.
     pub(crate) fn read(&self) -> Observed {
         let pods = self.pods.iter().filter_map(ObservedPod::of);
         let mut controllers = SharedFields::default();
@@ -56,7 +56,7 @@ impl Objects {
     }
 }
 
-/// When a process is killed.
+/// Moment at which a process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CrashPoint {
     /// It is not.
@@ -67,7 +67,7 @@ pub(crate) enum CrashPoint {
     BeforeReport,
 }
 
-/// What one reconcile decided.
+/// Decision of one reconcile.
 pub(crate) struct Step {
     pub(crate) phase: Phase,
     pub(crate) plan: Plan,
@@ -101,7 +101,7 @@ impl World {
         step
     }
 
-    /// One reconcile of a process that is killed at a moment of it, and of which another takes the place.
+    /// One reconcile of a process that is killed during it, and that another process replaces.
     pub(crate) fn step_killed(
         &mut self,
         job: &ValidJob,

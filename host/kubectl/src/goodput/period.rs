@@ -15,7 +15,7 @@ const DAYS_MAX: u32 = 31;
 const HOUR: i64 = 3_600;
 const DAY: i64 = 24 * HOUR;
 
-/// How long ago the first period is.
+/// Age of the first period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
     /// So many hours.
@@ -73,7 +73,7 @@ impl Since {
             .collect()
     }
 
-    /// When that time begins. `None`: everything counts.
+    /// Returns the start of that time. `None`: everything counts.
     pub(super) fn begin(self, now: Timestamp) -> Option<Timestamp> {
         let seconds = match self {
             Self::Hours(hours) => i64::from(hours) * HOUR,

@@ -1,4 +1,4 @@
-//! Where IPU-hours went, by namespace, V-IPU controller and state.
+//! Use of IPU-hours, by namespace, V-IPU controller and state.
 
 use insta::assert_snapshot;
 use ipu_api::vipu_controller::VIPUController;

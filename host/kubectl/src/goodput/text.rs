@@ -90,7 +90,7 @@ fn unallocated(report: &Goodput) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Which time the tables cover, and how much of it is unknown.
+/// Returns the time that the tables cover, and its unknown part.
 fn covered(report: &Goodput) -> Vec<String> {
     let Some((from, until)) = report.from.zip(report.until) else {
         return vec!["No accounting covers this time.".to_owned()];

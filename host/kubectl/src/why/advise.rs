@@ -69,7 +69,7 @@ impl Advice {
         }
         if self.0.len() == before {
             self.add(
-                "wait: the reason of each V-IPU controller is above, in the words of the placement policy; its admin can \
+                "wait: the reason of each V-IPU controller is above, in the words of the placement guest; an admin can \
                  explain them",
             );
         }

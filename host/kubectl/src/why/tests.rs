@@ -135,7 +135,7 @@ const FULL: &str =
 
 #[test]
 fn waiting_in_the_queue() {
-    let why = "its free capacity is reserved for team-b/big (16 IPUs), which waits since 2026-01-01T00:10:00Z";
+    let why = "its free capacity is reserved for team-b/big (16 IPUs), which has waited since 2026-01-01T00:10:00Z";
     let message = format!("instance 0: pod1:8090: {why}");
     let conditions = [["PartitionsReady", "False", "WaitingForPartition", &*message]];
     let status = status("Pending", "partition not ready yet!", &conditions);

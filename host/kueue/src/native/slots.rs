@@ -16,7 +16,7 @@ use crate::objects::{PodSet, ResourceFlavorSpec, Workload};
 use crate::pod_sets::relevant;
 use crate::updates;
 
-/// What one Pod of a Workload requests.
+/// Request of one Pod of a Workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slot {
     /// Its number among all Pods of the Workload that request IPUs, from 0.
@@ -69,8 +69,8 @@ pub fn pruned(template: &Value) -> Value {
     kept
 }
 
-/// Returns what each Pod requests that is to get a partition of its own. `None`: the Workload has no quota, or a flavor is
-/// not known yet.
+/// Returns what each Pod requests that is to get a partition of its own. `None`: the Workload has no quota, or a flavor
+/// is not known yet.
 pub fn slots(
     workload: &Workload,
     flavors: &BTreeMap<Box<str>, ResourceFlavorSpec>,

@@ -148,8 +148,8 @@ fn the_check_is_ready_with_the_last_partition_and_tells_the_pods_whose_they_are(
     let updates =
         json!([{"name": "worker", "annotations": {"graphcore.ai/workload": "job-batch"}}]);
     assert_eq!(check["podSetUpdates"], updates);
-    let told = workload(|workload| workload["status"]["admissionChecks"][1] = check);
-    assert_eq!(step(told, vec![ready(0), ready(1)]), None);
+    let checked = workload(|workload| workload["status"]["admissionChecks"][1] = check);
+    assert_eq!(step(checked, vec![ready(0), ready(1)]), None);
 }
 
 #[test]
@@ -297,16 +297,16 @@ fn after_a_retry_partitions_are_requested_again_after_its_delay() {
         let message = &answer.message;
         assert!(message.ends_with("at 2026-01-01T00:00:50Z"), "{message}");
     }
-    let told = retried(4, |workload| {
+    let checked = retried(4, |workload| {
         workload["status"]["admissionChecks"][1]["message"] = json!(
             "no V-IPU controller had free capacity for the partitions; they are requested again at 2026-01-01T00:00:50Z"
         );
     });
     let release = Some(Step::Release(Box::new(ready(1))));
-    let step_early = |partitions| planned(told.clone(), partitions, early).step;
+    let step_early = |partitions| planned(checked.clone(), partitions, early).step;
     assert_eq!(step_early(vec![ready(1)]), release);
     assert_eq!(step_early(vec![]), None);
-    let over = planned(told.clone(), vec![], "2026-01-01T00:00:50Z");
+    let over = planned(checked.clone(), vec![], "2026-01-01T00:00:50Z");
     assert!(matches!(over.step, Some(Step::Create(_))), "{over:?}");
 }
 

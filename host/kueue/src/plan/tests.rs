@@ -97,8 +97,8 @@ fn a_job_that_ran_before_it_was_in_a_queue_runs_to_its_end() {
     };
     let said = conditions.last().unwrap();
     assert_eq!((&*said.type_, &*said.status), ("QuotaReserved", "False"));
-    let told = unadmitted(|job| job["status"]["conditions"] = json!(conditions));
-    assert_eq!(mirror::outside(&told, now()), Due::Never);
+    let mirrored = unadmitted(|job| job["status"]["conditions"] = json!(conditions));
+    assert_eq!(mirror::outside(&mirrored, now()), Due::Never);
     // A user has resumed a job that Kueue has not admitted, or that it has stopped.
     let resumed: [fn(&mut Value); 2] = [
         |job| job["status"]["launcherStatus"] = json!("Suspended"),
@@ -297,11 +297,11 @@ fn a_smaller_job_gives_the_quota_of_its_former_instances_back() {
         panic!("the second partition is gone");
     };
     assert_eq!((&*pods[0].name, pods[0].count), ("worker", 1));
-    let told = with(|workload| {
+    let mirrored = with(|workload| {
         admit(workload);
         workload["status"]["reclaimablePods"] = json!([{"name": "worker", "count": 1}]);
     });
-    assert_eq!(step(smaller(), told, held()), None);
+    assert_eq!(step(smaller(), mirrored, held()), None);
 }
 
 #[test]
@@ -312,14 +312,17 @@ fn ready_pods_are_told_and_their_loss_too() {
             condition(workload, "PodsReady", status, reason);
         })
     };
-    let told = |is_ready, reason| Some(Step::SetPodsReady { is_ready, reason });
-    assert_eq!(step(running(), with(admit), held()), told(true, "Started"));
+    let mirrored = |is_ready, reason| Some(Step::SetPodsReady { is_ready, reason });
+    assert_eq!(
+        step(running(), with(admit), held()),
+        mirrored(true, "Started")
+    );
     assert_eq!(step(running(), ready("True", "Started"), held()), None);
     let starting = || job(start);
     let lost = step(starting(), ready("True", "Started"), held());
-    assert_eq!(lost, told(false, "WaitForRecovery"));
+    assert_eq!(lost, mirrored(false, "WaitForRecovery"));
     let again = step(running(), ready("False", "WaitForRecovery"), held());
-    assert_eq!(again, told(true, "Recovered"));
+    assert_eq!(again, mirrored(true, "Recovered"));
 }
 
 #[test]

@@ -53,7 +53,7 @@ pub struct ControllerUse {
 pub struct IpuGroup {
     /// Namespace of the owner of their partition. Empty: they are in no partition of the operator.
     pub namespace: Arc<str>,
-    /// How many.
+    /// Their number.
     pub ipus: u32,
     /// Their state.
     pub state: IpuState,
@@ -74,8 +74,8 @@ impl IpuState {
 }
 
 impl IpuStates {
-    /// The states of `capacity` IPUs. Partitions count first, in the order of their states, then those of others, as far
-    /// as the controller has so many IPUs. The rest is free.
+    /// The states of `capacity` IPUs. Partitions count first, in the order of their states, then those of others, as
+    /// far as the controller has so many IPUs. The rest is free.
     pub(super) fn of(observed: &ControllerUse, capacity: u32) -> Self {
         if observed.total.is_none() {
             return Self::all(IpuState::Unhealthy, capacity);

@@ -68,15 +68,15 @@ fn names(cache: &Cache) -> Vec<String> {
 }
 
 #[test]
-fn whatever_was_told_comes_back_as_it_was() {
-    let told = [waits("b"), ready("a", "o", None), unreadable("c")];
-    let mut cache = knowing(told.clone());
-    for object in told {
+fn an_applied_object_is_returned_unchanged() {
+    let applied = [waits("b"), ready("a", "o", None), unreadable("c")];
+    let mut cache = knowing(applied.clone());
+    for object in applied {
         let got = cache.get(&object.name_any()).unwrap().0;
         match (got, object.0) {
-            (Ok(got), Ok(told)) => assert_eq!(json!(got), json!(told)),
-            (Err(got), Err(told)) => {
-                assert_eq!((got.error, got.metadata), (told.error, told.metadata));
+            (Ok(got), Ok(applied)) => assert_eq!(json!(got), json!(applied)),
+            (Err(got), Err(applied)) => {
+                assert_eq!((got.error, got.metadata), (applied.error, applied.metadata));
             }
             other => panic!("{other:?}"),
         }

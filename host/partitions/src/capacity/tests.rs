@@ -156,7 +156,11 @@ fn the_reason_to_wait_says_whose_they_are() {
         controller: controller.to_owned(),
         reason: "full".to_owned(),
     };
-    let told = explained(vec![reason("pod1:8090"), reason("pod2:8090")], &withheld);
-    assert!(told[0].reason.starts_with("full; 12 more IPUs are held by"));
-    assert_eq!(told[1], reason("pod2:8090"));
+    let explanations = explained(vec![reason("pod1:8090"), reason("pod2:8090")], &withheld);
+    assert!(
+        explanations[0]
+            .reason
+            .starts_with("full; 12 more IPUs are held by")
+    );
+    assert_eq!(explanations[1], reason("pod2:8090"));
 }

@@ -96,7 +96,7 @@ mod tests {
     fn what_is_reserved_does_not_fit() {
         let free: Fits = vec![(4, None), (8, None), (0, None)];
         assert_eq!(largest(waiting(16, 5), &[]), free);
-        let whom = "default/large (16 IPUs), which waits since 2026-01-01T11:48:00Z";
+        let whom = "default/large (16 IPUs), which has waited since 2026-01-01T11:48:00Z";
         let reserved: Fits = vec![(4, None), (0, Some(whom.to_owned())), (0, None)];
         assert_eq!(largest(waiting(16, 12), &[]), reserved);
         let claimed = [("pod2".to_owned(), 4)];

@@ -14,12 +14,12 @@ use super::status::{self, Change, LISTED, Observed, ObservedSpec};
 /// For so long a status in which only figures change is not written again.
 pub(super) const FIGURES_AGE: SignedDuration = SignedDuration::from_secs(10);
 
-/// After so long the accounting is written, although nothing else has changed: time that is not accounted in it is unknown to
-/// the next leader. It may have hundreds of kilobytes, so a change of figures does not write it more often.
+/// After so long the accounting is written, although nothing else has changed: time that is not accounted in it is
+/// unknown to the next leader. It may have hundreds of kilobytes, so a change of figures does not write it more often.
 pub(super) const ACCOUNT_AGE: SignedDuration = SignedDuration::from_mins(1);
 
-/// Within that time, so many statuses are written in which only figures change. With more controllers, their figures are
-/// older: those of 256 controllers that change all the time are written every 128 seconds.
+/// Within that time, so many statuses are written in which only figures change. With more controllers, their figures
+/// are older: those of 256 controllers that change all the time are written every 128 seconds.
 pub(super) const FIGURES_MAX: usize = 20;
 
 /// A VIPUController, as far as decisions need it.
@@ -78,9 +78,9 @@ pub(super) struct Facts<'a> {
     pub has_bad_entries: bool,
     /// All objects, by name.
     pub objects: &'a BTreeMap<String, Object>,
-    /// When the status of each was last written.
+    /// Time of the last write of the status of each.
     pub written: &'a BTreeMap<String, Timestamp>,
-    /// When this leader last wrote the accounting of each.
+    /// Time of this leader's last write of the accounting of each.
     pub accounted: &'a BTreeMap<String, Timestamp>,
     pub now: Timestamp,
 }
@@ -193,13 +193,13 @@ fn is_kept(facts: &Facts<'_>, observed: &Observed, name: &str) -> bool {
     facts.is_list_current && object.is_some_and(|object| is_needed(facts, object))
 }
 
-/// Whether the object of a controller that is not in the list stays. A mistake in the list must neither end a cordon, nor
-/// delete the accounting of a month.
+/// Whether the object of a controller that is not in the list stays. A mistake in the list must neither end a cordon,
+/// nor delete the accounting of a month.
 fn is_needed(facts: &Facts<'_>, object: &Object) -> bool {
     facts.has_bad_entries || object.spec.cordon_state.is_some()
 }
 
-/// What an object needs.
+/// Action that an object needs.
 enum Step {
     Nothing,
     /// Another release manages it.
@@ -261,8 +261,8 @@ fn other_manager<'a>(
     (is_there && !is_left).then_some(release)
 }
 
-/// Those of the writes of figures that are due, the oldest status first. The writes of the last time, and as many `others`
-/// now, count as well.
+/// Those of the writes of figures that are due, the oldest status first. The writes of the last time, and as many
+/// `others` now, count as well.
 fn due(
     facts: &Facts<'_>,
     mut figures: Vec<(String, Action)>,

@@ -25,7 +25,7 @@ pub(super) const DRAINED: &str = "Drained";
 pub(super) struct Observed {
     /// `host:port`.
     pub address: String,
-    /// How many partitions of the operator it has, also of other releases.
+    /// Number of its partitions of the operator, also of other releases.
     pub partitions: usize,
     /// Number of their requests with an unknown result on the controller.
     pub unsettled: usize,
@@ -40,9 +40,9 @@ pub(super) struct Observed {
 pub(super) struct Listed {
     /// Its figures.
     pub summary: Summary,
-    /// How many nodes reach it.
+    /// Number of nodes that reach it.
     pub nodes: usize,
-    /// When its last failure within a day was.
+    /// Time of its last failure within a day.
     pub last_failure: Option<Timestamp>,
     /// The largest new request that fits on it.
     pub fit: Fit,
@@ -56,7 +56,7 @@ pub(super) struct ObservedSpec {
     pub generation: Option<i64>,
 }
 
-/// How a status differs from the one before.
+/// Difference between a status and the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Not at all.
@@ -135,8 +135,8 @@ pub(super) fn accounting_patch(uid: &str, accounting: &Accounting) -> Value {
     patch
 }
 
-/// Removes all of the accounting before that the new one does not name: an account that begins anew has fields that are zero
-/// again. A list is replaced as a whole.
+/// Removes all of the accounting before that the new one does not name: an account that begins anew has fields that are
+/// zero again. A list is replaced as a whole.
 fn complete(accounting: &mut Value) {
     remove_missing(accounting, &["hours", "days"]);
     remove_missing(&mut accounting["total"], &["namespaces"]);
@@ -282,7 +282,7 @@ impl Conditions<'_> {
     }
 }
 
-/// Why a controller that is not in the list still has an object.
+/// Reason why a controller that is not in the list still has an object.
 fn why_kept(observed: &Observed, cordon_state: Option<CordonState>) -> &'static str {
     if observed.is_used {
         return "it has left the list of V-IPU controllers, and partitions of the operator are still on it";

@@ -1,5 +1,5 @@
-//! Pure: resets that the owner of a partition requests: recorded first, carried out while no Pod uses the partition, and
-//! followed to their end.
+//! Pure: resets that the owner of a partition requests: recorded first, carried out while no Pod uses the partition,
+//! and followed to their end.
 
 use ipu_api::ipupartition::{Attempt, IPUPartition, IPUPartitionStatus};
 use jiff::Timestamp;

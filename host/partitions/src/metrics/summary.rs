@@ -19,7 +19,7 @@ const NONE: &str = "none";
 /// A summary of all partitions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// How many there are, by phase and controller.
+    /// Number of partitions, by phase and controller.
     pub counts: BTreeMap<(&'static str, String), usize>,
     /// Number of partitions with an unknown state, by reason.
     pub state_unknown: BTreeMap<&'static str, usize>,
@@ -169,10 +169,10 @@ mod tests {
         let all: Vec<_> = (0..60)
             .map(|number| (format!("n{number}"), of(number)))
             .collect();
-        let told = most(all.clone());
-        assert_eq!(told.len(), NAMESPACES_MAX + 1);
-        assert_eq!(told[0], ("n59".to_owned(), of(59)));
-        assert_eq!(told[NAMESPACES_MAX], (OTHER.to_owned(), of(45)));
+        let limited = most(all.clone());
+        assert_eq!(limited.len(), NAMESPACES_MAX + 1);
+        assert_eq!(limited[0], ("n59".to_owned(), of(59)));
+        assert_eq!(limited[NAMESPACES_MAX], (OTHER.to_owned(), of(45)));
         assert_eq!(most(all[..2].to_vec()).len(), 2);
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct Bound {
     pub faults: &'static [Fault],
     /// The maximal number of faults, each of which occurs once.
     pub most: u8,
-    /// How often time passes, and how long each time.
+    /// Number of times that time passes, each by the same duration.
     pub ticks: u8,
     pub tick: Duration,
     pub sweeps: u8,
@@ -95,10 +95,10 @@ const CONTROLLER_FAULTS: &[Fault] = &[
     Fault::UsedAgain,
 ];
 
-/// What a plain test run explores.
+/// Models that a plain test run explores.
 pub(super) const SMALL: &[Bound] = &[ONE, TWO];
 
-/// What `make soak` explores in addition.
+/// Models that `make soak` explores in addition.
 pub(super) const LARGE: &[Bound] = &[
     Bound {
         name: "one owner, any fault, and the grace passes",

@@ -154,7 +154,7 @@ impl Small {
     }
 }
 
-/// How the operations that are under way may end: with success, or with failure.
+/// Possible ends of the operations that are under way: success, or failure.
 pub(super) fn under_way(state: &State) -> Vec<(usize, String, Then, Then)> {
     let all = state.controllers.iter().enumerate();
     let made =

@@ -109,7 +109,7 @@ impl Faults {
         .reduced();
     }
 
-    /// Which faults have occurred does not matter where no more may follow: these states are equal.
+    /// Removes the faults that have occurred if no more may follow: these states are equal.
     fn reduced(self) -> Self {
         let count = u8::try_from(self.set.count_ones()).unwrap_or(u8::MAX);
         if self.most == 0 {

@@ -35,7 +35,7 @@ pub(super) struct Stuck {
 }
 
 impl Small {
-    /// How progress fails from a state; none where it does not.
+    /// Returns why a state makes no progress; none if it does.
     pub(super) fn stuck(&self, from: &State) -> Option<Stuck> {
         if from.broken.is_some() {
             return None;
@@ -165,7 +165,7 @@ fn is_to_end(state: &State, key: usize) -> bool {
     owner.life != Life::There || object.and_then(api_server::offered) != owner.pod.as_deref()
 }
 
-/// What is not settled at the end.
+/// Returns the unsettled part of a final state.
 fn complaint(state: &State) -> Option<String> {
     let held = sim_adapter::held(state.api.values().map(|one| one.object.as_ref()));
     for controller in &state.controllers {

@@ -114,11 +114,11 @@ pub(super) struct Owner {
     pub pod: Option<String>,
     /// Whether that was on its controller when the Pod started: only then may the Pod use its IPUs.
     pub attached: bool,
-    /// How many Pods it may start if it is careless: otherwise a reconcile that counts them might never end.
+    /// Number of Pods that it may start if it is careless: otherwise a reconcile that counts them might never end.
     pub starts: u8,
     /// The partitions that its Pods have begun to use.
     pub used: Option<String>,
-    /// How many objects it has created.
+    /// Number of objects that it has created.
     pub made: u8,
 }
 

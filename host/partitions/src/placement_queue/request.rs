@@ -34,7 +34,7 @@ pub(super) struct Request {
     pub(super) is_needed: bool,
     /// Whether it was not decided since it came or since capacity grew.
     pub(super) is_pending: bool,
-    /// Whether the policy denied it capacity that was free for it, for example because of a quota.
+    /// Whether the guest denied it capacity that was free for it, for example because of a quota.
     pub(super) is_denied: bool,
     /// Failed reconciles in a row.
     pub(super) failures: u8,
@@ -63,8 +63,8 @@ pub(super) enum State {
 }
 
 impl Request {
-    /// A request of the partition in this slot with the queue entry `me`, which a reconcile waits for: its number, its round, and
-    /// its input.
+    /// A request of the partition in this slot with the queue entry `me`, which a reconcile waits for: its number, its
+    /// round, and its input.
     pub(super) fn new(
         newer: Option<&IPUPartition>,
         me: &QueueEntry,
@@ -157,7 +157,7 @@ impl Request {
         matches!(&self.state, State::Undecided { .. })
     }
 
-    /// Whether later requests leave it what it needs until its decision. What the policy denies it, it does not need.
+    /// Whether later requests leave it what it needs until its decision. What the guest denies it, it does not need.
     pub(super) fn is_expected(&self) -> bool {
         self.is_undecided() && self.is_pending && !self.is_denied
     }

@@ -1,4 +1,4 @@
-//! Pure: the request to a placement policy for an IPUPartition, and the result of its answer.
+//! Pure: the request to a placement guest for an IPUPartition, and the result of its answer.
 
 use std::collections::BTreeMap;
 
@@ -26,8 +26,9 @@ use crate::refusals;
 /// Longest reason in a status, in bytes.
 const REASON_MAX: usize = 512;
 
-/// The request to the policy. `known` is the usage of the owner's namespace without this partition, and that of the others;
-/// `waiting` are the other waiting partitions by size, and `held` counts the partitions that the owner has or is getting.
+/// The request to the guest. `known` is the usage of the owner's namespace without this partition, and that of the
+/// others; `waiting` are the other waiting partitions by size, and `held` counts the partitions that the owner has or
+/// is getting.
 pub fn partition_request(
     partition: &IPUPartition,
     known: (NamespaceContext, BTreeMap<String, Usage>),
@@ -151,9 +152,9 @@ pub fn answer(decision: Decision, by: DecidedBy, controllers: &[ControllerRef]) 
     }
 }
 
-/// The reasons of a policy. Those of controllers that have refused a partition of so many IPUs for lack of IPUs, although as
-/// many are free, get the likely cause: a partition needs adjacent IPUs, and no controller reports which of them
-/// are free.
+/// The reasons of a guest. Those of controllers that have refused a partition of so many IPUs for lack of IPUs,
+/// although as many are free, get the likely cause: a partition needs adjacent IPUs, and no controller reports which of
+/// them are free.
 pub fn with_refusals(
     mut reasons: Vec<WaitingReason>,
     tried: &[PlaceAttempt],
@@ -176,7 +177,7 @@ pub fn with_refusals(
     reasons
 }
 
-/// Why a cordoned controller gets no new partitions.
+/// Returns why a cordoned controller gets no new partitions.
 pub fn cordon_reason(view: &ControllerView, cordons: &CordonStates) -> WaitingReason {
     let reason = match cordons.get(&view.name) {
         Some(CordonState::Draining) => "it is being drained",

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use ipu_guest_host::context::SizeCount;
 use ipu_guest_host::model::ControllerView;
 
-/// How long a request is new. One that has not asked for a controller by then waits for something else, and must not delay
-/// others.
+/// Time for which a request is new. One that has not asked for a controller by then waits for something else, and must
+/// not delay others.
 const NEW_FOR: SignedDuration = SignedDuration::from_secs(15);
 
 /// A position in the queue. Creation times have whole seconds, so names order requests of the same second.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueuePosition {
-    /// When the IPUPartition was created.
+    /// Creation time of the IPUPartition.
     pub created: Timestamp,
     /// Name of the IPUPartition.
     pub name: String,
@@ -35,7 +35,7 @@ pub struct QueueEntry {
     pub owner_name: String,
     /// Its position in the queue.
     pub position: QueuePosition,
-    /// When it began to wait.
+    /// Start of its wait.
     pub since: Timestamp,
     /// Requested IPUs.
     pub ipus: u32,
@@ -43,7 +43,7 @@ pub struct QueueEntry {
     pub gang: u32,
     /// Whether it has had a partition before, or has requested one.
     pub was_placed: bool,
-    /// How many members of its gang are not requested, if it was placed before: it releases its partition without
+    /// Number of members of its gang that are not requested, if it was placed before: it releases its partition without
     /// them, and takes no capacity until they are requested again.
     pub missing_members: u32,
     /// Node selector of its owner's Pods.
@@ -61,7 +61,7 @@ pub struct QueueEntry {
 pub struct Member<'a, O> {
     /// Its owner.
     pub owner: O,
-    /// When the IPUPartition was created, if known.
+    /// Creation time of the IPUPartition, if known.
     pub created: Option<Timestamp>,
     /// Name of the IPUPartition.
     pub name: &'a str,
@@ -86,9 +86,9 @@ pub fn entries<'a>(
     )
 }
 
-/// The same from the `waiting` requests and the `members` of all gangs. A gang has one position, that of its first member,
-/// waiting or not. Otherwise a request between two members would be served before one and after the other, and each side
-/// would reserve capacity from the other.
+/// The same from the `waiting` requests and the `members` of all gangs. A gang has one position, that of its first
+/// member, waiting or not. Otherwise a request between two members would be served before one and after the other, and
+/// each side would reserve capacity from the other.
 pub fn sorted_entries<'a, O: Ord>(
     members: impl Iterator<Item = Member<'a, O>>,
     waiting: impl Iterator<Item = (O, QueueEntry)>,

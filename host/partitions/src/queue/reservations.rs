@@ -1,8 +1,8 @@
 //! Pure: which whole controllers are reserved for requests that have waited for the limit, and how many.
 //!
-//! A reserved controller serves nobody else until its request fits, and jobs may run for days. If each waiting request kept
-//! adding controllers, a few large requests would drain all of them. Therefore only a share is reserved at the same time,
-//! for the earliest requests.
+//! A reserved controller serves nobody else until its request fits, and jobs may run for days. If each waiting request
+//! kept adding controllers, a few large requests would drain all of them. Therefore only a share is reserved at the
+//! same time, for the earliest requests.
 //!
 //! The earliest request is served in the end nevertheless. The controllers with the most free IPUs are reserved, and
 //! the free IPUs of a reserved controller only grow, so the most that is free grows until the request fits. A job on a
@@ -32,15 +32,15 @@ const SHARE: usize = 8;
 /// The reservations of whole controllers, for one decision.
 #[derive(Debug, Default)]
 pub(super) struct Reservations {
-    /// How many controllers are reserved for requests that the same controllers suit. Others have a share of their own: a
-    /// request that only one busy controller suits must not keep all others waiting.
+    /// Number of controllers that are reserved for requests that the same controllers suit. Others have a share of
+    /// their own: a request that only one busy controller suits must not keep all others waiting.
     taken: BTreeMap<Vec<usize>, usize>,
 }
 
 impl Reservations {
-    /// Reserves controllers for an earlier request that has waited for the limit: those with the most free capacity, which
-    /// will serve it soonest. A gang may need several at the same time: the earliest request gets them whatever the share
-    /// is. Returns whether there was one.
+    /// Reserves controllers for an earlier request that has waited for the limit: those with the most free capacity,
+    /// which will serve it soonest. A gang may need several at the same time: the earliest request gets them whatever
+    /// the share is. Returns whether there was one.
     pub(super) fn reserve(
         &mut self,
         earlier: &QueueEntry,
@@ -77,18 +77,18 @@ fn chosen(
     views: &[ControllerView],
     (most, is_earliest): (usize, bool),
 ) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..suited.len()).collect();
-    places.sort_by_key(|&place| {
-        let free = views[suited[place]].free_ipus();
-        (!has_turn(wait, place), Reverse(free))
+    let mut positions: Vec<usize> = (0..suited.len()).collect();
+    positions.sort_by_key(|&position| {
+        let free = views[suited[position]].free_ipus();
+        (!has_turn(wait, position), Reverse(free))
     });
     let (mut chosen, mut partitions) = (Vec::new(), 0_u32);
-    for place in places.into_iter().take(wait.limits()) {
+    for position in positions.into_iter().take(wait.limits()) {
         let is_enough = !is_earliest || partitions >= earlier.gang;
         if chosen.len() >= most && is_enough {
             break;
         }
-        let index = suited[place];
+        let index = suited[position];
         let fits = views[index].total_ipus.checked_div(earlier.ipus);
         partitions = partitions.saturating_add(fits.unwrap_or(0));
         chosen.push(index);
@@ -96,23 +96,23 @@ fn chosen(
     chosen
 }
 
-/// How many of so many controllers are reserved for a request.
+/// Returns the number of controllers that are reserved for a request, of so many.
 fn share(wait: Wait, suited: usize) -> usize {
     let share = (suited / SHARE).max(1) + wait.weeks();
     share.min(suited.div_ceil(2))
 }
 
-/// Whether the controller in this place of the list comes first. After four weeks, every other controller does: those in
-/// even places in the next four weeks, the others in the eight weeks after them, and so on.
-fn has_turn(wait: Wait, place: usize) -> bool {
+/// Whether the controller at this position of the list comes first. After four weeks, every other controller does:
+/// those at even positions in the next four weeks, the others in the eight weeks after them, and so on.
+fn has_turn(wait: Wait, position: usize) -> bool {
     let turn = wait.turn();
-    turn.is_none_or(|turn| place % 2 == usize::from(turn % 2 == 1))
+    turn.is_none_or(|turn| position % 2 == usize::from(turn % 2 == 1))
 }
 
 /// The request with a reservation that lasts until it is served, for users.
 fn lasting(earlier: &QueueEntry) -> String {
     format!(
-        "{}, which waits since {}",
+        "{}, which has waited since {}",
         holder(earlier),
         earlier.since.strftime("%Y-%m-%dT%H:%M:%SZ")
     )

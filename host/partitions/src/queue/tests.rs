@@ -171,7 +171,7 @@ fn a_gang_waits_until_all_missing_members_fit() {
     };
     assert_eq!(
         ask(0).too_small.unwrap(),
-        "4 partitions of 4 IPUs are of use only together, and there is free capacity for 2 of \
+        "4 partitions of 4 IPUs are useful only together, and there is free capacity for 2 of \
          them now"
     );
     assert!(ask(1).too_small.is_some());
@@ -200,7 +200,7 @@ fn the_reason_names_the_request_with_the_reservation() {
     let explained = explained(reasons, &capacity);
     assert_eq!(
         explained[0].reason,
-        "its free capacity is reserved for default/big (16 IPUs), which waits since \
+        "its free capacity is reserved for default/big (16 IPUs), which has waited since \
          2026-01-01T11:48:00Z"
     );
 }
@@ -318,7 +318,7 @@ fn a_gang_has_one_position_in_the_queue() {
     let seen = |one: &IPUPartition| capacity_in(&entries, one);
     assert_eq!(
         seen(&all[1]).too_small.unwrap(),
-        "3 partitions are of use only together, and 1 of them are not requested"
+        "3 partitions are useful only together, and 1 of them are not requested"
     );
     assert_eq!(seen(&all[2]).reserved, BTreeMap::new());
 }
@@ -336,19 +336,26 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
     assert_eq!(never(&gang(3, 8), &pods), None);
     assert_eq!(
         never(&gang(4, 8), &pods).unwrap(),
-        "no V-IPU controllers can ever serve 4 partitions of 8 IPUs, which are of use only together: \
+        "no V-IPU controllers can ever serve 4 partitions of 8 IPUs, which are useful only together: \
          empty, all of them have capacity for 3 (pod1: 2 of 16 IPUs; pod2: 1 of 8 IPUs; pod3: 0 of \
-         4 IPUs); request fewer or smaller ones, or have more controllers listed"
+         4 IPUs); request fewer or smaller ones, or ask an admin to add V-IPU controllers"
     );
     assert_eq!(never(&gang(1, 64), &pods), None, "the policy decides");
     assert_eq!(never(&gang(4, 8), &[]), None, "the list is empty for now");
     let mut here = gang(2, 8);
     here.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
     assert!(never(&here, &pods).is_some());
-    let mut silent = pods.clone();
-    silent[2].unreachable = Some("it is down".to_owned());
-    assert_eq!(never(&gang(4, 8), &silent), None, "it may be a larger one");
-    assert!(never(&here, &silent).is_some(), "which would not matter");
+    let mut with_unreachable = pods.clone();
+    with_unreachable[2].unreachable = Some("it is down".to_owned());
+    assert_eq!(
+        never(&gang(4, 8), &with_unreachable),
+        None,
+        "it may be a larger one"
+    );
+    assert!(
+        never(&here, &with_unreachable).is_some(),
+        "which would not matter"
+    );
     let mut bare = pods.clone();
     bare[2].total_ipus = 0;
     assert_eq!(never(&gang(4, 8), &bare), None, "its agents may come");

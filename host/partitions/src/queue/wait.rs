@@ -5,13 +5,13 @@ use jiff::{SignedDuration, Timestamp};
 /// The shortest day of the queue.
 const DAY: SignedDuration = SignedDuration::from_hours(24);
 
-/// A day of the queue is at least as long as so many limits. The limit is about as long as jobs run, and a controller whose
-/// jobs run for longer needs more time until it is empty.
+/// A day of the queue is at least as long as so many limits. The limit is about as long as jobs run, and a controller
+/// whose jobs run for longer needs more time until it is empty.
 const LIMITS_OF_A_DAY: i32 = 4;
 
 const DAYS_OF_A_WEEK: usize = 7;
 
-/// How long a request has waited, and the limit after which capacity is reserved for it.
+/// Wait of a request, and the limit after which capacity is reserved for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wait {
     waited: SignedDuration,
@@ -37,7 +37,7 @@ impl Wait {
         (!waited.is_negative()).then(counted)
     }
 
-    /// How many times the request has waited for the limit.
+    /// Returns the number of limits that the request has waited for.
     pub(super) fn limits(self) -> usize {
         count(self.waited, self.limit)
     }
@@ -51,8 +51,8 @@ impl Wait {
         (self.weeks() / 4).checked_ilog2()
     }
 
-    /// Whether all controllers that suit the request may be reserved for it. They are in the first day, and open to others
-    /// in the next one, then two days each, four days each, and so on.
+    /// Whether all controllers that suit the request may be reserved for it. They are in the first day, and open to
+    /// others in the next one, then two days each, four days each, and so on.
     pub(super) fn may_have_all(self) -> bool {
         let round = (self.days() / 2 + 1).ilog2();
         let length = 1 << round;

@@ -17,7 +17,7 @@ pub struct Stats {
     pub available: u64,
 }
 
-/// How many partitions of one size could be created.
+/// Number of partitions of one size that could be created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct QueryCapacity {
@@ -29,8 +29,8 @@ pub struct QueryCapacity {
     pub message: String,
 }
 
-/// The answer of `/stats`: one key for each namespace with partitions, and `total`, which takes precedence over a namespace
-/// of that name. Partitions of others do not count as used, but their IPUs are not available either.
+/// The answer of `/stats`: one key for each namespace with partitions, and `total`, which takes precedence over a
+/// namespace of that name. Partitions of others do not count as used, but their IPUs are not available either.
 pub fn stats<'a>(
     partitions: impl Iterator<Item = &'a Brief>,
     controllers: &[ControllerView],

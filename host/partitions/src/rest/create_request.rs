@@ -130,8 +130,8 @@ pub fn object(request: CreateRequest) -> IPUPartition {
     partition
 }
 
-/// The fault of an invalid name of an IPUPartition. A name becomes part of the path of a request to the API server, where
-/// `/` and `..` have a meaning.
+/// The fault of an invalid name of an IPUPartition. A name becomes part of the path of a request to the API server,
+/// where `/` and `..` have a meaning.
 pub fn wrong_name(name: &str) -> Option<Fault> {
     (!is_subdomain(name)).then(|| fault("name", name))
 }
@@ -141,7 +141,7 @@ pub fn unreadable_name(text: &str) -> Fault {
     fault("name", text)
 }
 
-/// Missing and unknown keys: a misspelt option would be lost silently.
+/// Missing and unknown keys: a misspelt option would be ignored without a message.
 fn wrong_keys(value: &Value) -> Vec<Fault> {
     let mut generator = SchemaSettings::draft2020_12()
         .with(|settings| settings.inline_subschemas = true)

@@ -42,9 +42,9 @@ pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 /// A request body.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
-    /// What it may be.
+    /// Allowed content.
     pub schema: SchemaOf,
-    /// How long it may be, in bytes.
+    /// Largest size, in bytes.
     pub max: usize,
 }
 
@@ -55,9 +55,9 @@ pub(super) struct Parameter {
     pub name: &'static str,
     /// `path` or `query`.
     pub place: &'static str,
-    /// What it is.
+    /// Description for users.
     pub description: &'static str,
-    /// What it may be.
+    /// Allowed content.
     pub schema: SchemaOf,
 }
 

@@ -21,9 +21,9 @@ const FAULTS_MAX: usize = 16;
 pub struct Fault {
     /// The part of the request.
     pub field: String,
-    /// What was found there, cut where it is long.
+    /// Found content, truncated if it is long.
     pub value: String,
-    /// What is allowed.
+    /// Allowed content.
     pub rule: String,
     /// All of it in a sentence for users.
     #[serde(skip)]
@@ -44,7 +44,7 @@ impl Fault {
     }
 }
 
-/// What kind of thing went wrong; each has one HTTP status.
+/// Kind of a problem; each has one HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// The request violates a rule.
@@ -119,12 +119,12 @@ impl Kind {
     }
 }
 
-/// Why a request is not answered as it was meant.
+/// Answer to a request that is refused or fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What kind of thing went wrong.
+    /// Kind of the problem.
     pub kind: Kind,
-    /// What went wrong this time, and what to do.
+    /// The problem, and its fix.
     pub detail: String,
     /// The parts of the request that break a rule.
     pub faults: Vec<Fault>,
@@ -207,7 +207,7 @@ pub struct ProblemDocument {
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What went wrong this time, and what to do.
+    /// The problem, and its fix.
     pub detail: String,
     /// The path that was asked for.
     pub instance: String,
@@ -222,10 +222,10 @@ pub struct PlainError {
     /// The part of the request that breaks a rule, where it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// What was found there, cut where it is long.
+    /// Found content, truncated if it is long.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
-    /// What is allowed.
+    /// Allowed content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// A sentence for users.

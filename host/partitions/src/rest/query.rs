@@ -1,4 +1,4 @@
-//! Answers `/query`. Any client may send queries, so one query at a time reads the queue and calls the policy.
+//! Answers `/query`. Any client may send queries, so one query at a time reads the queue and calls the guest.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -73,7 +73,7 @@ fn behind_queue(
     (capacity, never_fits)
 }
 
-/// The answer with the reasons that the policy does not know. As in a reconcile, a request that fits only on a cordoned
+/// The answer with the reasons that the guest does not know. As in a reconcile, a request that fits only on a cordoned
 /// controller waits.
 fn explained(
     mut answer: what_if::Answer,

@@ -33,7 +33,7 @@ impl Queries {
         let permit = tokio::time::timeout(wait, self.0.acquire(Some(address))).await;
         permit.map_err(|_| {
             let detail = format!(
-                "other queries are being answered for {} s already; try again",
+                "other queries have been in progress for {} s; try again",
                 wait.as_secs()
             );
             Problem::new(Kind::Unavailable, detail).with_header("retry-after", "1")

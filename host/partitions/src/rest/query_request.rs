@@ -24,7 +24,8 @@ pub struct QueryRequest {
     /// Node selector of the owner's Pods.
     #[schemars(default)]
     pub node_selector: BTreeMap<String, String>,
-    /// How many such partitions are of use only together, as those of a job with several instances and a launcher.
+    /// Number of such partitions that are useful only together, as those of a job with several instances and a
+    /// launcher.
     #[schemars(default = "one")]
     pub gang_size: u32,
 }
@@ -94,7 +95,7 @@ fn namespace(fields: &Map<String, Value>) -> Result<String, Fault> {
         Some(value) => Err(Fault::new(
             "namespace",
             &value.to_string(),
-            "the name of a namespace, as a text",
+            "the name of a namespace, as a string",
         )),
     }
 }

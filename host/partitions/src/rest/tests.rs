@@ -73,7 +73,7 @@ fn controller(total_ipus: u32, used_ipus: u32, unreachable: Option<&str>) -> Con
 }
 
 #[tokio::test]
-async fn a_query_answers_with_no_room_too() {
+async fn a_query_answers_without_free_capacity_too() {
     let (status, answer) = ask("POST", "/query", r#"{"size": 2}"#).await;
     assert_eq!(status, 200);
     insta::assert_json_snapshot!(answer, @r#"
@@ -84,7 +84,7 @@ async fn a_query_answers_with_no_room_too() {
       "largestSize": 0,
       "message": "",
       "numOfPartitions": 0,
-      "overruled": "no placement policy is loaded",
+      "overruled": "no placement guest is loaded",
       "passedOver": [],
       "reason": null
     }
@@ -227,7 +227,7 @@ async fn a_question_is_answered_by_the_policy_with_the_reasons_of_those_before()
         "{tried:?}"
     );
 
-    // If none of the earlier controllers could ever serve it, the policy is called for each alone.
+    // If none of the earlier controllers could ever serve it, the guest is called for each alone.
     let small = [
         named("a:1", 4, 0, 4),
         named("b:1", 8, 0, 8),

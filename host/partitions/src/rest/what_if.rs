@@ -1,4 +1,5 @@
-//! What-if queries: the controller that the placement policy would choose, and the reasons against others. Creates nothing.
+//! Answers to what-if queries: the controller that the placement policy would choose, and the reasons against others.
+//! Creates nothing.
 
 use std::time::Duration;
 
@@ -23,10 +24,10 @@ const EXPLAINING: Duration = Duration::from_secs(2);
 /// The answer of `/query`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Answer {
-    /// How many partitions of the size could be created.
+    /// Number of partitions of the size that could be created.
     #[serde(flatten)]
     pub capacity: QueryCapacity,
-    /// Where the next one would be created.
+    /// Controller on which the next one would be created.
     #[serde(flatten)]
     pub placement: Placement,
 }
@@ -39,21 +40,21 @@ pub struct Placement {
     pub decision: Outcome,
     /// The controller on which it would be created; only with `try`.
     pub controller: Option<String>,
-    /// Why no controller could ever serve it; only with `reject`.
+    /// Reason why no controller could ever serve it; only with `reject`.
     pub reason: Option<String>,
-    /// Why controllers were passed over: with `try` those before the chosen one in the admin's
-    /// list, with `wait` those that the policy names; 256 at most.
+    /// Reasons why controllers were passed over: with `try` those before the chosen one in the admin's
+    /// list, with `wait` those that the guest names; 256 at most.
     pub passed_over: Vec<WaitingReason>,
-    /// Why the built-in serial walk decided instead of the policy; missing if the policy did.
+    /// Reason why the built-in serial walk decided instead of the guest; missing if the guest did.
     pub overruled: Option<String>,
-    /// The largest partition that would be created now for such a request, in IPUs: without capacity that is reserved for
-    /// earlier requests, and as the active placement policy decides. An estimate: the controllers do not report which
-    /// IPUs can form a partition. Missing if the policy did not answer, or not soon enough: then it is not known.
+    /// The largest partition that would be created now for such a request, in IPUs: without capacity that is reserved
+    /// for earlier requests, and as the active placement policy decides. An estimate: the controllers do not report
+    /// which IPUs can form a partition. Missing if the guest did not answer, or not soon enough: then it is not known.
     pub largest_size: Option<u32>,
 }
 
 impl Placement {
-    /// The placement of a request that waits for these reasons, whatever the policy says.
+    /// The placement of a request that waits for these reasons, whatever the guest decides.
     pub(super) fn waiting(self, reasons: Vec<WaitingReason>) -> Self {
         Self {
             decision: Outcome::Wait,
@@ -64,7 +65,7 @@ impl Placement {
         }
     }
 
-    /// The placement of a request that is rejected for this reason, whatever the policy says.
+    /// The placement of a request that is rejected for this reason, whatever the guest decides.
     pub(super) fn rejected(self, why: &str) -> Self {
         Self {
             decision: Outcome::Reject,
@@ -88,9 +89,9 @@ pub enum Outcome {
     Reject,
 }
 
-/// Answers a query about these controllers. The policy is asked once; a second time if it has skipped controllers before
-/// the chosen one; about each of those alone if the second answer contains no reasons; and about other sizes, the largest
-/// first, until one would be created.
+/// Answers a query about these controllers. The policy is asked once; a second time if it has skipped controllers
+/// before the chosen one; about each of those alone if the second answer contains no reasons; and about other sizes,
+/// the largest first, until one would be created.
 pub async fn answer(
     guests: &ActivePolicies,
     query: &QueryRequest,
@@ -134,7 +135,7 @@ pub async fn answer(
     }
 }
 
-/// Why each of the controllers before the chosen one was passed over.
+/// Returns why each of the controllers before the chosen one was passed over.
 async fn explain(
     guests: &ActivePolicies,
     request: &PartitionRequest,
@@ -167,13 +168,13 @@ async fn explain(
     reasons
 }
 
-/// Why a controller was passed over, from what is decided where there is no other.
+/// Returns why a controller was passed over, from the decision without any other controller.
 fn reason_alone(decision: Decision, chosen: &str) -> String {
     match decision {
-        Decision::Try(_) => format!("could serve it as well; the policy prefers {chosen}"),
+        Decision::Try(_) => format!("could serve it as well; the guest prefers {chosen}"),
         Decision::Wait(passed) => match passed.into_iter().next() {
             Some(passed) => shortened(&passed.reason),
-            None => "the policy gives no reason".to_owned(),
+            None => "the guest gives no reason".to_owned(),
         },
         Decision::Reject(why) => shortened(&why),
     }

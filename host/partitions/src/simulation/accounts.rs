@@ -1,5 +1,5 @@
-//! The accounts of IPU-seconds of a world without faults, beside the record of its V-IPU controllers, and of worlds with
-//! faults.
+//! The accounts of IPU-seconds of a world without faults, beside the record of its V-IPU controllers, and of worlds
+//! with faults.
 
 mod faulty;
 
@@ -117,7 +117,7 @@ impl Observer {
     }
 }
 
-/// What the leader knows of a controller.
+/// Returns the leader's report of a controller.
 fn report(controller: &Controller) -> Report {
     let is_answering = !controller.is_down && !controller.denies;
     let address = controller.reference.name.clone();
@@ -126,15 +126,15 @@ fn report(controller: &Controller) -> Report {
         inventory: if is_answering {
             Ok(controller.view(false).0)
         } else {
-            // Accounts do not tell one error from another.
+            // Accounts do not distinguish errors.
             Err(Arc::new(VipuError::UnlistedAddress { address }))
         },
         version: None,
     }
 }
 
-/// Each partition that a controller has is in the ledger: it is recorded before it is requested, and forgotten after it is
-/// gone.
+/// Each partition that a controller has is in the ledger: it is recorded before it is requested, and forgotten after it
+/// is gone.
 fn is_contained(made: u32, observed: &ControllerUse) {
     let counted: u32 = observed.partitions.iter().map(|one| one.ipus).sum();
     assert!(counted >= made, "{counted} of {made}: {observed:?}");

@@ -1,5 +1,5 @@
-//! A run in which a gang loses a partition, and others take its capacity: the gang releases its other partitions, and gets
-//! all of them when there is free capacity.
+//! A run in which a gang loses a partition, and others take its capacity: the gang releases its other partitions, and
+//! gets all of them when there is free capacity.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const RUNS: u64 = 60_000;
 /// most.
 const WHOLE_WITHIN: u64 = 300_000;
 
-/// How long other jobs hold the capacity, in milliseconds.
+/// Time for which other jobs hold the capacity, in milliseconds.
 const TAKEN_FOR: u64 = 15 * 60_000;
 
 /// Interval between two checks, in milliseconds.

@@ -23,7 +23,7 @@ coverage_points! {
     RemoveSent = "step: a removal is requested",
     RemoveForced = "step: a forced removal is requested",
     ResetSent = "step: a reset is requested",
-    Placed = "step: the placement policy is asked",
+    Placed = "step: the placement guest is called",
     DecidedSeveral = "step: a pass decides on several requests",
     EvictionEvaluated = "step: the eviction of a partition is evaluated",
     FinalizerRemoved = "step: the finalizer is removed",
@@ -89,7 +89,7 @@ coverage_points! {
     Cordoned = "fault: a controller is cordoned or drained",
     Fragmented = "fault: free IPUs of a controller do not form a large partition",
     StaysBusy = "fault: a partition in use is busy for ever",
-    OddState = "fault: a controller tells an unknown state",
+    OddState = "fault: a controller reports an unknown state",
     Crashed = "fault: a replica is killed",
     CrashedAtWork = "fault: a replica is killed between two effects",
     Paused = "fault: a replica is paused",
@@ -123,7 +123,7 @@ coverage_points! {
     UsedOrphan = "sweep: a partition without an owner stays for its Pods",
 }
 
-/// How often each coverage point was met.
+/// Number of visits of each coverage point.
 #[derive(Clone, Debug)]
 pub(super) struct Coverage {
     counts: Vec<u64>,

@@ -48,7 +48,7 @@ impl World {
         ])
     }
 
-    /// How long a message takes, in milliseconds.
+    /// Returns the duration of a message, in milliseconds.
     pub(super) fn latency(&mut self) -> u64 {
         let most = match self.rng.between(0, 999) {
             n if n < self.fault_rates.slow / 8 => 5_000,
@@ -58,7 +58,7 @@ impl World {
         self.rng.between(1, most)
     }
 
-    /// How long a caller waits for a reply that does not arrive.
+    /// Returns the wait of a caller for a reply that does not arrive.
     pub(super) fn patience(&mut self) -> u64 {
         self.rng.pick(&[20, 500, 3_000, 60_000])
     }

@@ -33,7 +33,7 @@ pub(crate) const NOT_RELEASED_EARLY: &str =
     "a partition is released only once it was missing on its controller for the grace period";
 pub(crate) const OURS_ONLY: &str = "partitions of other clients are never changed";
 pub(crate) const OWNERLESS_ONLY: &str = "only orphans are swept";
-pub(crate) const BOUNDED: &str = "the earliest request is overtaken for a limited time only";
+pub(crate) const BOUNDED: &str = "backfill delays the earliest request for a limited time only";
 pub(crate) const GANG_COMPLETE: &str =
     "a gang is served completely, or releases its partitions in time";
 pub(crate) const STEADY: &str = "after the last fault, no status is written without end";
@@ -284,7 +284,7 @@ fn partition_changed(written: &StatusWrite<'_>) {
     let (before, after) = (written.before, written.after);
     match (&before.partition_id, &after.partition_id) {
         (Some(old), Some(new)) => demand(old == new, ONE_PARTITION, || {
-            format!("{new} takes the place of {old}")
+            format!("{new} replaces {old}")
         }),
         (None, Some(new)) => {
             let mut earlier = before.attempts.iter().filter(|one| one.id == *new);

@@ -16,7 +16,7 @@ use super::world::World;
 /// Small jobs, so many that some always wait.
 const SMALL: usize = 60;
 
-/// When the last of them is created, in milliseconds.
+/// Creation time of the last of them, in milliseconds.
 const COMING: u64 = 450_000;
 
 /// Longest time that a Pod runs, in milliseconds.
@@ -29,8 +29,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 /// partitions on them are created (a minute at most), used and removed, and the same again for its own.
 const WAITS: u64 = 300_000;
 
-/// How long a gang may hold a part of its partitions, in milliseconds: the last one is formed, observed at the next
-/// regular reconcile, held for its limit, and removed.
+/// Longest time for which a gang may hold a part of its partitions, in milliseconds: the last one is formed, observed
+/// at the next regular reconcile, held for its limit, and removed.
 const HOLDS: u64 = 200_000;
 
 /// Interval between two checks, in milliseconds.

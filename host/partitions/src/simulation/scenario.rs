@@ -18,11 +18,12 @@ use super::world::World;
 /// Jobs that come in one run, besides those that come again.
 const JOBS: usize = 10;
 
-/// When the last job comes, in milliseconds.
+/// Creation time of the last job, in milliseconds.
 const COMING: u64 = 120_000;
 
-/// Of so many seeds, one is a load test without faults, one a gang that loses a partition, one a controller that removes
-/// nothing, one a controller that loses its state, one a clock that is set back, and one an object that cannot be deleted.
+/// Of so many seeds, one is a load test without faults, one a gang that loses a partition, one a controller that
+/// removes nothing, one a controller that loses its state, one a clock that is set back, and one an object that cannot
+/// be deleted.
 const PERIOD: u64 = 40;
 
 /// Runs the seed. A broken invariant is a panic.

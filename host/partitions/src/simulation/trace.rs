@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::step::Step;
 
-/// How much of a run is recorded.
+/// Recorded part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     /// Nothing: for test runs, where it would take too long.

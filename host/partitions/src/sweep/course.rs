@@ -17,8 +17,8 @@ pub(crate) enum Task<O> {
     Remove(RemotePartition),
 }
 
-/// Tasks of a sweep that remain to be performed one after the other, the errors of failed ones, and the removals without
-/// an answer.
+/// Tasks of a sweep that remain to be performed one after the other, the errors of failed ones, and the removals
+/// without an answer.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Course<O, E> {
     tasks: VecDeque<Task<O>>,
@@ -70,8 +70,8 @@ impl<O, E> Course<O, E> {
         self.tasks.pop_front()
     }
 
-    /// Notes how many live Pods use a partition. An unused one is removed next: each later task gives a Pod more time to
-    /// begin to use it.
+    /// Notes how many live Pods use a partition. An unused one is removed next: each later task gives a Pod more time
+    /// to begin to use it.
     pub(crate) fn counted(&mut self, partition: RemotePartition, users: usize) {
         if users == 0 {
             self.tasks.push_front(Task::Remove(partition));

@@ -175,13 +175,13 @@ fn users_of_a_partition_are_counted_right_before_its_removal() {
         done.push(match task {
             Task::Delete(object) => format!("delete {object}"),
             Task::Count(partition) => {
-                let told = format!("count {}", partition.1);
+                let described = format!("count {}", partition.1);
                 match partition.1.as_str() {
                     "used" => course.counted(partition, 1),
                     "unread" => course.failed("no answer"),
                     _ => course.counted(partition, 0),
                 }
-                told
+                described
             }
             Task::Remove((_, id)) => format!("remove {id}"),
         });
@@ -237,8 +237,8 @@ async fn a_list_whose_token_has_expired_is_read_anew_and_not_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn an_api_server_that_does_not_answer_holds_up_no_sweep() {
-    let silent = |_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>();
-    let client = Client::new(service_fn(silent), "default");
+    let no_answer = |_: Request<Body>| std::future::pending::<Result<Response<Body>, BoxError>>();
+    let client = Client::new(service_fn(no_answer), "default");
     let asked = async {
         let gone: IPUPartition = serde_json::from_value(partition("gone")).unwrap();
         let listed = lists::holdings(&client, judged).await;
@@ -269,9 +269,9 @@ async fn one_that_cannot_be_deleted_keeps_no_other_from_being_deleted() {
     let held = lists::holdings(&client, judged).await.unwrap();
     world.lock().unwrap().asked.clear();
     let errors = delete_ownerless(&client, held.suspects).await;
-    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    let described: Vec<String> = errors.iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        described,
         ["failed to delete IPUPartition default.stuck-0, whose owner is gone"]
     );
     let asked = world.lock().unwrap().asked.clone();

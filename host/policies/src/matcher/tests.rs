@@ -1,4 +1,4 @@
-//! Which requests a policy matches, and which conditions are refused.
+//! Requests that a policy matches, and conditions that are refused.
 
 use serde_json::json;
 

@@ -1,7 +1,7 @@
 //! Pure: counts the IPUs that every namespace has and requests, from the IPUPartitions.
 //!
-//! A quota in a placement policy must hold if two partitions are placed shortly after one another. Decisions are made one at a
-//! time, and the decision "try" counts at once (`reserve`), before the watch shows its result.
+//! A quota in a placement policy must hold if two partitions are placed shortly after one another. Decisions are made
+//! one at a time, and the decision "try" counts at once (`reserve`), before the watch shows its result.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -138,7 +138,8 @@ impl UsageCounter {
         }
     }
 
-    /// Returns the usage of a namespace without the partition with the UID `excluded`. `None` until the partitions are listed.
+    /// Returns the usage of a namespace without the partition with the UID `excluded`. `None` until the partitions are
+    /// listed.
     pub fn of(&self, namespace: &str, excluded: &str) -> Option<Usage> {
         if !self.partitions.is_listed() {
             return None;

@@ -1,7 +1,8 @@
 //! Pure: verifies the `cosign` signature of a manifest against public keys.
 //!
-//! It supports two formats: the payload of the tag `sha256-….sig` from cosign 1 and 2, and the Sigstore bundle of a referrer
-//! from cosign 3. It supports signatures of keys only, not of Fulcio certificates, and ignores entries of Rekor.
+//! It supports two formats: the payload of the tag `sha256-….sig` from cosign 1 and 2, and the Sigstore bundle of a
+//! referrer from cosign 3. It supports signatures of keys only, not of Fulcio certificates, and ignores entries of
+//! Rekor.
 
 mod bundle;
 mod keys;
@@ -36,7 +37,7 @@ pub enum Signature {
     Bundle(Vec<u8>),
 }
 
-/// Why a signature does not count for a manifest.
+/// Reason why a signature does not count for a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// It is not from one of the keys.
@@ -53,7 +54,7 @@ pub enum Rejection {
     Form(&'static str),
 }
 
-/// Why a manifest is unsigned.
+/// Reason why a manifest is unsigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsigned {
     /// It has no signature.

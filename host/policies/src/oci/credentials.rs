@@ -19,7 +19,7 @@ pub struct Credentials {
     pub password: String,
 }
 
-/// Why reading credentials failed. No error has a value, which can be secret.
+/// Failure to read credentials. No error has a value, which can be secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CredentialsError {
     /// It is not a configuration of Docker.
@@ -60,8 +60,8 @@ struct Entry {
 }
 
 impl Credentials {
-    /// Finds the credentials for a module in a configuration of Docker. The most specific entry wins: for the repository, for
-    /// a parent of it, or for the whole registry.
+    /// Finds the credentials for a module in a configuration of Docker. The most specific entry wins: for the
+    /// repository, for a parent of it, or for the whole registry.
     pub fn find(config: &[u8], reference: &Reference) -> Result<Self, CredentialsError> {
         let document = Document::parse(config)?;
         document.find(reference)?.ok_or_else(|| {

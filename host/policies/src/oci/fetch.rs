@@ -23,7 +23,7 @@ pub struct Found {
     pub component: Descriptor,
 }
 
-/// Why fetching a component failed.
+/// Failure to fetch a component.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The registry does not serve it.
@@ -33,7 +33,7 @@ pub enum FetchError {
     #[error("the manifest {0} leads to no component")]
     Manifest(String, #[source] ManifestError),
     /// The manifest has no valid signature.
-    #[error("the manifest {0} is not signed as it must be")]
+    #[error("the manifest {0} has no signature by a key in spec.module.oci.signature.keys")]
     Unsigned(String, #[source] Unsigned),
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Answer {
     response: Response<hyper::body::Incoming>,
 }
 
-/// Why a request failed. No error has an address, because redirects can contain secrets.
+/// Failure of a request. No error has an address, because redirects can contain secrets.
 #[derive(Debug, thiserror::Error)]
 pub enum HttpError {
     /// The server is unreachable.
@@ -61,9 +61,9 @@ pub enum HttpError {
     /// The connection broke.
     #[error("the answer broke off")]
     Body(#[source] hyper::Error),
-    /// The server did not answer in time.
-    #[error("nothing came for {} ms", .0.as_millis())]
-    Silent(Duration),
+    /// The server sent nothing within the timeout.
+    #[error("the registry sent nothing for {} ms", .0.as_millis())]
+    Stalled(Duration),
     /// The response is too large.
     #[error("the answer is longer than {0} bytes")]
     TooLarge(u64),
@@ -76,7 +76,8 @@ pub enum HttpError {
 }
 
 impl Http {
-    /// Creates a client with this TLS configuration. `timeout` limits the wait for the response, and between two parts of it.
+    /// Creates a client with this TLS configuration. `timeout` limits the wait for the response, and between two parts
+    /// of it.
     pub(super) fn new(tls: ClientConfig, plain_http: bool, timeout: Duration) -> Self {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls)
@@ -129,7 +130,7 @@ impl Http {
         let limit = self.timeout.saturating_mul(pieces.saturating_add(1));
         match timeout(limit, self.client.request(sent)).await {
             Ok(response) => response.map_err(HttpError::Send),
-            Err(_) => Err(HttpError::Silent(limit)),
+            Err(_) => Err(HttpError::Stalled(limit)),
         }
     }
 
@@ -139,7 +140,7 @@ impl Http {
         let mut bytes = Vec::new();
         loop {
             let piece = timeout(self.timeout, body.frame()).await;
-            let Some(piece) = piece.map_err(|_| HttpError::Silent(self.timeout))? else {
+            let Some(piece) = piece.map_err(|_| HttpError::Stalled(self.timeout))? else {
                 return Ok(bytes);
             };
             // Other frames are trailers.

@@ -65,7 +65,7 @@ pub(super) struct Manifest {
     pub(super) manifests: Option<Vec<Descriptor>>,
 }
 
-/// Why a manifest has no component.
+/// Reason why a manifest has no component.
 #[derive(Debug, thiserror::Error)]
 pub enum ManifestError {
     /// It is not a valid manifest.
@@ -81,7 +81,7 @@ pub enum ManifestError {
     )]
     None(String),
     /// It has several components.
-    #[error("it has {0} components, and a policy needs exactly one; push them one by one")]
+    #[error("it has {0} components, and a module needs exactly one; push them one by one")]
     Several(usize),
     /// The digest of the component is invalid.
     #[error(
@@ -144,8 +144,8 @@ pub struct Artefact {
     pub digest: String,
 }
 
-/// Builds the artefact of a component, in the CNCF format. Its creation time is 1970, so that the same component always has
-/// the same digest.
+/// Builds the artefact of a component, in the CNCF format. Its creation time is 1970, so that the same component always
+/// has the same digest.
 pub fn artefact(component: &[u8], imports: &[String], exports: &[String]) -> Artefact {
     let digest = digest_of(component).to_string();
     let config = json!({

@@ -18,7 +18,7 @@ pub struct Reference {
     digest: Option<String>,
 }
 
-/// Why a text is not a reference.
+/// Reason why a text is not a reference.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
     /// The registry is not a host.

@@ -37,7 +37,7 @@ pub struct Access {
     /// The credentials. `None` for anonymous access.
     pub credentials: Option<Credentials>,
     /// The CA certificates of the registry, as PEM. By default the public ones.
-    pub authorities: Option<Vec<u8>>,
+    pub ca_pem: Option<Vec<u8>>,
     /// Whether to use plain HTTP.
     pub plain_http: bool,
     /// Timeout of a connection, and between two parts of a response.
@@ -48,7 +48,7 @@ impl Default for Access {
     fn default() -> Self {
         Self {
             credentials: None,
-            authorities: None,
+            ca_pem: None,
             plain_http: false,
             timeout: Duration::from_secs(15),
         }
@@ -83,9 +83,8 @@ impl Registry {
     /// Never: the parts of a reference are valid in an address.
     pub fn new(reference: &Reference, access: Access) -> Result<Self, RegistryError> {
         let host = reference.registry().to_owned();
-        let authorities = access.authorities.as_deref();
-        let tls = tls::config(authorities)
-            .map_err(|source| RegistryError::Authorities(host.clone(), source))?;
+        let ca_pem = access.ca_pem.as_deref();
+        let tls = tls::config(ca_pem).map_err(|source| RegistryError::Ca(host.clone(), source))?;
         let scheme = if access.plain_http { "http" } else { "https" };
         let repository = reference.repository();
         let base = format!("{scheme}://{}/v2/{repository}/", reference.host());
@@ -203,7 +202,8 @@ impl Registry {
         self.send(method, uri, headers, body, what).await
     }
 
-    /// Sends a request, and repeats it with credentials if the registry requires them. Only the registry itself gets them.
+    /// Sends a request, and repeats it with credentials if the registry requires them. Only the registry itself gets
+    /// them.
     async fn send(
         &self,
         method: Method,

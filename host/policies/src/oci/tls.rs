@@ -8,7 +8,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 use webpki_root_certs::TLS_SERVER_ROOT_CERTS;
 
-/// Why a text has no CA certificates.
+/// Reason why a text has no CA certificates.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaError {
     /// There is no certificate in it.
@@ -19,10 +19,10 @@ pub enum CaError {
     Broken(usize),
 }
 
-/// Builds the configuration with these CA certificates (PEM) alone, or by default with those of the system and of Mozilla.
-/// The image has no system certificates.
-pub(super) fn config(authorities: Option<&[u8]>) -> Result<ClientConfig, CaError> {
-    let roots = match authorities {
+/// Builds the configuration with these CA certificates (PEM) alone, or by default with those of the system and of
+/// Mozilla. The image has no system certificates.
+pub(super) fn config(ca_pem: Option<&[u8]>) -> Result<ClientConfig, CaError> {
+    let roots = match ca_pem {
         Some(pem) => given(pem)?,
         None => public(),
     };
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn authorities_are_read_or_named_as_broken() {
+    fn cas_are_read_or_named_as_broken() {
         let begin = "-----BEGIN CERTIFICATE-----";
         let end = "-----END CERTIFICATE-----";
         assert_eq!(given(b"").unwrap_err(), CaError::None);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn without_authorities_there_are_those_of_mozilla() {
+    fn without_cas_those_of_mozilla_are_used() {
         assert!(public().len() >= TLS_SERVER_ROOT_CERTS.len());
     }
 }

@@ -49,7 +49,7 @@ impl Sources {
             Some(secret) => Some(self.credentials(secret, reference).await?),
             None => None,
         };
-        let authorities = match &oci.certificate_authorities {
+        let ca_pem = match &oci.certificate_authorities {
             Some(text) => {
                 let field = "spec.module.oci.certificateAuthorities";
                 Some(self.pem(text, field).await?)
@@ -58,7 +58,7 @@ impl Sources {
         };
         let access = Access {
             credentials,
-            authorities,
+            ca_pem,
             plain_http: oci.plain_http,
             ..Access::default()
         };

@@ -12,17 +12,17 @@ pub struct WebhookBundle<'a> {
     pub bundle: Option<&'a [u8]>,
 }
 
-/// Returns the JSON patch that sets the caBundle of every webhook to `authorities`. `None` if nothing changes.
+/// Returns the JSON patch that sets the caBundle of every webhook to `ca_pem`. `None` if nothing changes.
 ///
-/// The patch tests the name of each webhook first: it fails if someone has changed the list meanwhile, and never sets the
-/// caBundle of another webhook.
-pub fn patch(webhooks: &[WebhookBundle<'_>], authorities: &str) -> Option<Value> {
+/// The patch tests the name of each webhook first: it fails if someone has changed the list meanwhile, and never sets
+/// the caBundle of another webhook.
+pub fn patch(webhooks: &[WebhookBundle<'_>], ca_pem: &str) -> Option<Value> {
     let operations: Vec<Value> = webhooks
         .iter()
         .enumerate()
-        .filter(|(_, webhook)| webhook.bundle != Some(authorities.as_bytes()))
+        .filter(|(_, webhook)| webhook.bundle != Some(ca_pem.as_bytes()))
         .flat_map(|(at, webhook)| {
-            let bundle = ByteString(authorities.as_bytes().to_vec());
+            let bundle = ByteString(ca_pem.as_bytes().to_vec());
             [
                 json!({ "op": "test", "path": format!("/webhooks/{at}/name"), "value": webhook.name }),
                 json!({

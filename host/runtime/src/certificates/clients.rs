@@ -9,7 +9,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 
-/// Why a client CA is invalid.
+/// Error of an invalid client CA.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientCaError {
     /// It is not PEM.
@@ -26,7 +26,8 @@ pub enum ClientCaError {
     Verifier(#[source] VerifierBuilderError),
 }
 
-/// Creates the verifier of clients for the CA certificates in `pem`. The handshake refuses clients without a certificate.
+/// Creates the verifier of clients for the CA certificates in `pem`. The handshake refuses clients without a
+/// certificate.
 pub fn verifier(pem: &str) -> Result<Arc<dyn ClientCertVerifier>, ClientCaError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem.as_bytes()) {

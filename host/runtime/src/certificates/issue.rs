@@ -20,7 +20,7 @@ const SERVING_LIFETIME: SignedDuration = SignedDuration::from_hours(365 * 24);
 /// Certificates are valid from this long before now, for API servers with a slow clock.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_hours(1);
 
-/// Why issuing a certificate failed.
+/// Failure to issue a certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum IssueError {
     /// The key or the certificate cannot be created.
@@ -28,7 +28,7 @@ pub enum IssueError {
     Make(Vec<String>, #[source] rcgen::Error),
     /// The stored CA is invalid.
     #[error("failed to use the stored CA")]
-    Authority(#[source] rcgen::Error),
+    Ca(#[source] rcgen::Error),
     /// The key of the CA is missing.
     #[error("failed to renew: the key of the CA is not stored")]
     NoAuthorityKey,
@@ -82,8 +82,8 @@ impl CertificateAuthority {
         Ok(CertificateBundle {
             certificate: params.signed_by(&key, &self.issuer)?.pem(),
             key: key.serialize_pem(),
-            authorities: self.pem.clone(),
-            authority_key: Some(self.issuer.key().serialize_pem()),
+            ca_pem: self.pem.clone(),
+            ca_key: Some(self.issuer.key().serialize_pem()),
         })
     }
 }
@@ -91,7 +91,7 @@ impl CertificateAuthority {
 /// Issues a new CA and a certificate for `names`.
 pub fn issue(names: &[String], now: Timestamp) -> Result<CertificateBundle, IssueError> {
     CertificateAuthority::new(now)
-        .and_then(|authority| authority.sign(names, now))
+        .and_then(|ca| ca.sign(names, now))
         .map_err(|source| IssueError::Make(names.to_vec(), source))
 }
 
@@ -101,14 +101,9 @@ pub fn renew(
     names: &[String],
     now: Timestamp,
 ) -> Result<CertificateBundle, IssueError> {
-    let key = bundle
-        .authority_key
-        .as_deref()
-        .ok_or(IssueError::NoAuthorityKey)?;
-    let authority =
-        CertificateAuthority::load(&bundle.authorities, key).map_err(IssueError::Authority)?;
-    authority
-        .sign(names, now)
+    let key = bundle.ca_key.as_deref().ok_or(IssueError::NoAuthorityKey)?;
+    let ca = CertificateAuthority::load(&bundle.ca_pem, key).map_err(IssueError::Ca)?;
+    ca.sign(names, now)
         .map_err(|source| IssueError::Make(names.to_vec(), source))
 }
 

@@ -16,7 +16,7 @@ use super::ca_bundle::{self, WebhookBundle};
 use super::owner;
 use crate::requests;
 
-/// Why setting the caBundles or the owner failed.
+/// Failure to set the caBundles or the owner.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistrationError {
     /// A webhook configuration cannot be read or written.
@@ -26,12 +26,12 @@ pub enum RegistrationError {
         kind: String,
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<Error>,
     },
     /// The release's Namespace cannot be read.
-    #[error("failed to read the Namespace {0}, which is to own the webhook configurations")]
+    #[error("failed to read the Namespace {0}, the owner of the webhook configurations")]
     Namespace(String, #[source] Box<Error>),
     /// A webhook configuration cannot be read, or cannot be given an owner.
     #[error(
@@ -45,7 +45,7 @@ pub enum RegistrationError {
         kind: String,
         /// Its name.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<Error>,
     },
@@ -65,14 +65,14 @@ pub struct Registration {
 }
 
 impl Registration {
-    /// Sets the caBundle of every webhook of both configurations to `authorities`, unless the operator does not manage them.
+    /// Sets the caBundle of every webhook of both configurations to `ca_pem`, unless the operator does not manage them.
     /// The caller repeats it, because a `helm upgrade` or an admin can reset them.
-    pub async fn set_ca_bundles(&self, authorities: &str) -> Result<(), RegistrationError> {
+    pub async fn set_ca_bundles(&self, ca_pem: &str) -> Result<(), RegistrationError> {
         if !self.manages_ca_bundles {
             return Ok(());
         }
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(self.client.clone());
-        self.set_ca_bundle(&mutating, authorities, |configuration| {
+        self.set_ca_bundle(&mutating, ca_pem, |configuration| {
             let webhooks = configuration.webhooks.iter().flatten();
             webhooks
                 .map(|w| webhook_bundle(&w.name, &w.client_config))
@@ -80,7 +80,7 @@ impl Registration {
         })
         .await?;
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(self.client.clone());
-        self.set_ca_bundle(&validating, authorities, |configuration| {
+        self.set_ca_bundle(&validating, ca_pem, |configuration| {
             let webhooks = configuration.webhooks.iter().flatten();
             webhooks
                 .map(|w| webhook_bundle(&w.name, &w.client_config))
@@ -89,8 +89,9 @@ impl Registration {
         .await
     }
 
-    /// Makes the Namespace of the release the owner of both configurations. The chart cannot, because a Namespace that Helm
-    /// creates has no UID during rendering. Without an owner, the webhooks would outlive the Namespace and block requests.
+    /// Makes the Namespace of the release the owner of both configurations. The chart cannot, because a Namespace that
+    /// Helm creates has no UID during rendering. Without an owner, the webhooks would outlive the Namespace and block
+    /// requests.
     pub async fn set_owners(&self) -> Result<(), RegistrationError> {
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = namespaces.get(&self.namespace).await;
@@ -128,7 +129,7 @@ impl Registration {
     async fn set_ca_bundle<K: Configuration>(
         &self,
         configurations: &Api<K>,
-        authorities: &str,
+        ca_pem: &str,
         webhooks: impl Fn(&K) -> Vec<WebhookBundle<'_>>,
     ) -> Result<(), RegistrationError> {
         let failed = |source| RegistrationError::Configuration {
@@ -140,7 +141,7 @@ impl Registration {
             .get(&self.configuration)
             .await
             .map_err(failed)?;
-        let Some(patch) = ca_bundle::patch(&webhooks(&found), authorities) else {
+        let Some(patch) = ca_bundle::patch(&webhooks(&found), ca_pem) else {
             return Ok(());
         };
         self.patch(configurations, patch).await.map_err(failed)?;

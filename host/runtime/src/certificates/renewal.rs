@@ -1,4 +1,5 @@
-//! Renews the certificate in a Secret before it expires, and issues the first one. The I/O around the decisions of `validity`.
+//! Renews the certificate in a Secret before it expires, and issues the first one. The I/O around the decisions of
+//! `validity`.
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
@@ -14,17 +15,17 @@ use crate::requests;
 /// Most attempts after conflicting writes of the Secret.
 const ATTEMPTS: usize = 5;
 
-/// Why there is no valid certificate.
+/// Reason for the lack of a valid certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum ManagerError {
     /// The Secret cannot be read or written.
     #[error("failed to {action} the Secret {name}")]
     Request {
-        /// What was to be done with it.
+        /// The failed action.
         action: &'static str,
         /// Name of the Secret.
         name: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<Error>,
     },
@@ -75,9 +76,9 @@ pub struct CertificateManager {
 }
 
 impl CertificateManager {
-    /// Returns the certificate in the Secret if it is valid. Otherwise issues a new one and stores it. If two replicas start
-    /// together, one writes the Secret and the other reads it. `now` is called after the API server has answered, because
-    /// its answers correct the clock.
+    /// Returns the certificate in the Secret if it is valid. Otherwise issues a new one and stores it. If two replicas
+    /// start together, one writes the Secret and the other reads it. `now` is called after the API server has answered,
+    /// because its answers correct the clock.
     pub async fn ensure(
         &self,
         now: impl Fn() -> Timestamp,

@@ -12,12 +12,12 @@ use super::{CertificateBundle, Source};
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
-const AUTHORITIES: &str = "ca.crt";
-const AUTHORITY_KEY: &str = "ca.key";
+const CA_PEM: &str = "ca.crt";
+const CA_KEY: &str = "ca.key";
 const MANAGED_BY_LABEL: &str = "app.kubernetes.io/managed-by";
 
-/// Reads the Secret. The operator does not own a Secret without its label, nor one that an admin or cert-manager provides,
-/// even if it has the label.
+/// Reads the Secret. The operator does not own a Secret without its label, nor one that an admin or cert-manager
+/// provides, even if it has the label.
 pub fn read(secret: Option<&Secret>, source: Source) -> Stored {
     let Some(secret) = secret else {
         return match source {
@@ -42,8 +42,8 @@ pub fn read(secret: Option<&Secret>, source: Source) -> Stored {
         Ok(CertificateBundle {
             certificate: text(CERTIFICATE)?,
             key: text(KEY)?,
-            authorities: text(AUTHORITIES)?,
-            authority_key: text(AUTHORITY_KEY).ok(),
+            ca_pem: text(CA_PEM)?,
+            ca_key: text(CA_KEY).ok(),
         })
     };
     bundle().map_or_else(
@@ -63,8 +63,8 @@ pub fn build(
     let entries = [
         (CERTIFICATE, Some(&bundle.certificate)),
         (KEY, Some(&bundle.key)),
-        (AUTHORITIES, Some(&bundle.authorities)),
-        (AUTHORITY_KEY, bundle.authority_key.as_ref()),
+        (CA_PEM, Some(&bundle.ca_pem)),
+        (CA_KEY, bundle.ca_key.as_ref()),
     ];
     let data = entries
         .into_iter()
@@ -97,8 +97,8 @@ mod tests {
         CertificateBundle {
             certificate: "certificate".to_owned(),
             key: "key".to_owned(),
-            authorities: "authorities".to_owned(),
-            authority_key: Some("authority key".to_owned()),
+            ca_pem: "CAs".to_owned(),
+            ca_key: Some("CA key".to_owned()),
         }
     }
 
@@ -132,7 +132,7 @@ mod tests {
         secret.metadata.labels = None;
         secret.data.as_mut().unwrap().remove("ca.key");
         let expected = CertificateBundle {
-            authority_key: None,
+            ca_key: None,
             ..bundle()
         };
         assert_eq!(

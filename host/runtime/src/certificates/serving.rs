@@ -27,7 +27,7 @@ pub const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Timeout of a check.
 pub const CHECK_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Why checking the certificate failed.
+/// Failure to check the certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum ServingError {
     /// There is no valid certificate.
@@ -37,7 +37,7 @@ pub enum ServingError {
     #[error("failed to read the certificate of the Secret {0}")]
     Pem(String, #[source] pem::Error),
     /// The server cannot use the certificate.
-    #[error("failed to take the certificate of the Secret {0} into service")]
+    #[error("failed to use the certificate of the Secret {0}")]
     Rustls(String, #[source] rustls::Error),
     /// The API server did not answer in time.
     #[error("failed to keep the certificate: the API server did not answer in time")]
@@ -100,7 +100,7 @@ impl Serving {
             let secret = &self.manager.secret;
             let config = config(secret, &bundle, &self.clients)?;
             self.tls.reload_from_config(config);
-            info!(secret, "a new certificate is in service");
+            info!(secret, "the server uses a new certificate");
             self.bundle = bundle;
         }
         Ok(())
@@ -170,8 +170,8 @@ mod tests {
 
     const NAME: &str = "webhooks.example.com";
 
-    /// An authority for clients, and its certificate.
-    fn authority() -> (Issuer<'static, KeyPair>, String) {
+    /// A CA for clients, and its certificate.
+    fn client_ca() -> (Issuer<'static, KeyPair>, String) {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -181,22 +181,22 @@ mod tests {
 
     type Identity = (CertificateDer<'static>, PrivateKeyDer<'static>);
 
-    /// A client's certificate of an authority, and its key.
-    fn client(authority: &Issuer<'static, KeyPair>) -> Identity {
+    /// A client's certificate of a CA, and its key.
+    fn client(ca: &Issuer<'static, KeyPair>) -> Identity {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::new(["kube-apiserver".to_owned()]).unwrap();
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let certificate = params.signed_by(&key, authority).unwrap();
+        let certificate = params.signed_by(&key, ca).unwrap();
         let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
         (certificate.der().clone(), key)
     }
 
-    /// Whether a server that takes clients of this authority answers this one.
-    async fn is_answered(authority: &str, identity: Option<Identity>) -> bool {
+    /// Whether a server that accepts clients of this CA answers this one.
+    async fn is_answered(ca: &str, identity: Option<Identity>) -> bool {
         let bundle = issue::issue(&[NAME.to_owned()], clock::now()).unwrap();
-        let server = config("a", &bundle, &verifier(authority).unwrap()).unwrap();
+        let server = config("a", &bundle, &verifier(ca).unwrap()).unwrap();
         let mut roots = RootCertStore::empty();
-        let trusted = CertificateDer::from_pem_slice(bundle.authorities.as_bytes());
+        let trusted = CertificateDer::from_pem_slice(bundle.ca_pem.as_bytes());
         roots.add(trusted.unwrap()).unwrap();
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
@@ -226,7 +226,7 @@ mod tests {
 
     #[tokio::test]
     async fn only_a_client_of_the_named_authority_is_answered() {
-        let ((ours, pem), (others, _)) = (authority(), authority());
+        let ((ours, pem), (others, _)) = (client_ca(), client_ca());
         assert!(is_answered(&pem, Some(client(&ours))).await);
         assert!(!is_answered(&pem, Some(client(&others))).await);
         assert!(!is_answered(&pem, None).await);

@@ -75,12 +75,12 @@ pub fn decide(stored: &Stored, names: &[String], now: Timestamp) -> Action {
 
 /// Renews with the same CA if that is valid for long enough, otherwise issues a new one.
 fn renew(bundle: &CertificateBundle, soon: Timestamp, why: String) -> Action {
-    let authority = bundle
-        .authority_key
+    let ca = bundle
+        .ca_key
         .as_deref()
-        .and_then(|key| CertificateAuthority::load(&bundle.authorities, key).ok());
-    match authority {
-        Some(authority) if authority.is_valid_at(soon) => Action::Renew(why),
+        .and_then(|key| CertificateAuthority::load(&bundle.ca_pem, key).ok());
+    match ca {
+        Some(ca) if ca.is_valid_at(soon) => Action::Renew(why),
         _ => Action::Issue(why),
     }
 }
@@ -138,7 +138,7 @@ mod tests {
             let action = decide(&owned(first.clone()), &names(), later);
             assert!(matches!(action, Action::Renew(_)), "{days}: {action:?}");
             let second = issue::renew(&first, &names(), later).unwrap();
-            assert_eq!(second.authorities, first.authorities);
+            assert_eq!(second.ca_pem, first.ca_pem);
             assert_ne!(second.certificate, first.certificate);
             assert_eq!(decide(&owned(second), &names(), later), Action::Keep);
         }
@@ -166,17 +166,17 @@ mod tests {
         let cases: [(Change, &str); 5] = [
             (|bundle| bundle.certificate.clear(), "empty"),
             (|bundle| bundle.key = "no key".to_owned(), "private key"),
-            (|bundle| bundle.authorities.clear(), "CA"),
+            (|bundle| bundle.ca_pem.clear(), "CA"),
             (
                 |bundle| bundle.certificate = "-----BEGIN CERTIFICATE-----\n".to_owned(),
                 "certificate",
             ),
-            (|bundle| bundle.authorities = "\u{0}".repeat(1000), "CA"),
+            (|bundle| bundle.ca_pem = "\u{0}".repeat(1000), "CA"),
         ];
         for (change, expected) in cases {
             let mut bundle = made();
             change(&mut bundle);
-            bundle.authority_key = None;
+            bundle.ca_key = None;
             let foreign = Stored::Complete {
                 bundle: bundle.clone(),
                 is_ours: false,

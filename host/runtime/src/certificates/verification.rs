@@ -29,13 +29,13 @@ pub(super) fn verify(
         .map_err(|error| format!("certificate and private key do not fit: {error}"))?;
 
     let mut roots = RootCertStore::empty();
-    for authority in certificates(&bundle.authorities, "CA")? {
+    for ca in certificates(&bundle.ca_pem, "CA")? {
         // rustls ignores the dates of a CA, which an API server checks.
-        if !is_valid_at(&authority, at) {
+        if !is_valid_at(&ca, at) {
             continue;
         }
         roots
-            .add(authority)
+            .add(ca)
             .map_err(|error| format!("the CA cannot be used: {error}"))?;
     }
     let server_verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider)
@@ -54,8 +54,8 @@ pub(super) fn verify(
     Ok(())
 }
 
-fn is_valid_at(authority: &CertificateDer<'_>, at: Timestamp) -> bool {
-    x509_parser::parse_x509_certificate(authority).is_ok_and(|(_, parsed)| {
+fn is_valid_at(ca: &CertificateDer<'_>, at: Timestamp) -> bool {
+    x509_parser::parse_x509_certificate(ca).is_ok_and(|(_, parsed)| {
         let validity = parsed.validity();
         (validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&at.as_second())
     })

@@ -114,8 +114,8 @@ mod tests {
     #[tokio::test]
     async fn an_api_server_that_takes_no_events_keeps_nobody_waiting_and_takes_no_memory() {
         let permits = Arc::new(Semaphore::new(0));
-        let told: Arc<Mutex<Vec<String>>> = Arc::default();
-        let (answers, notes) = (Arc::clone(&permits), Arc::clone(&told));
+        let sent: Arc<Mutex<Vec<String>>> = Arc::default();
+        let (answers, notes) = (Arc::clone(&permits), Arc::clone(&sent));
         let api_server = service_fn(move |request: Request<Body>| {
             let (answers, notes) = (Arc::clone(&answers), Arc::clone(&notes));
             async move {
@@ -142,12 +142,12 @@ mod tests {
         assert_eq!(lost.get(), 3);
         permits.add_permits(LENGTH);
         // The end of the queue has a deadline, within which a busy machine may not send all.
-        while told.lock().len() < LENGTH {
+        while sent.lock().len() < LENGTH {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         queue.close().await;
         let expected: Vec<String> = (0..LENGTH).map(|note| note.to_string()).collect();
-        assert_eq!(*told.lock(), expected, "in their order");
+        assert_eq!(*sent.lock(), expected, "in their order");
         queue.publish(job, vec![event(0)]);
         assert_eq!(lost.get(), 4);
     }

@@ -9,7 +9,8 @@ use tower::{BoxError, service_fn};
 
 use super::*;
 
-/// An API server that accepts the creation of a Lease, counts writes, and does not respond to later requests for Leases.
+/// An API server that accepts the creation of a Lease, counts writes, and does not respond to later requests for
+/// Leases.
 fn server(writes: Arc<AtomicUsize>) -> Client {
     let leases = Arc::new(AtomicUsize::new(0));
     let service = service_fn(move |request: Request<Body>| {
@@ -64,7 +65,7 @@ async fn a_replica_without_leadership_can_read_and_cannot_write() {
     leadership.set_valid_until(Instant::now());
     let refused = maps.create(&params, &map).await.unwrap_err();
     let refused = ipu_text::explain(&refused);
-    assert!(refused.contains("another replica may lead"), "{refused}");
+    assert!(refused.contains("leadership has expired"), "{refused}");
     assert!(maps.get_opt("map").await.unwrap().is_none());
     assert_eq!(writes.load(Ordering::SeqCst), 1);
 }

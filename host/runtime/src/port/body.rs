@@ -4,14 +4,14 @@ use axum::Error;
 use axum::body::{Body, Bytes};
 use http_body_util::BodyExt;
 
-/// Why a body cannot be read.
+/// Failure to read a body.
 #[derive(Debug, thiserror::Error)]
 pub enum BodyError {
     /// It is too long.
     #[error("it is longer than {0} bytes")]
     TooLong(usize),
     /// It ended early.
-    #[error("it broke off")]
+    #[error("the client closed the connection before the end of the body")]
     Broken(#[source] Error),
 }
 

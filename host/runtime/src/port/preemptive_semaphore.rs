@@ -25,7 +25,7 @@ pub struct Share {
     pub queue: usize,
 }
 
-/// Why no permit is available.
+/// Reason why no permit is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Full {
     /// The address has its share.

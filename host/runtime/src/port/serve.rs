@@ -29,7 +29,7 @@ use crate::port::metrics::Refused;
 /// Time limit of the TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Why the port cannot be served.
+/// Failure to serve the port.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     /// The port cannot be bound.

@@ -17,7 +17,7 @@ pub struct Claim {
     pub since: Option<Timestamp>,
 }
 
-/// Why a release is inactive: an older one conflicts with it.
+/// Conflict that makes a release inactive: the other release is older.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
     /// Namespace of the other release.

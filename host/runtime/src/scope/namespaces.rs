@@ -17,7 +17,7 @@ pub enum Scope {
     Namespaces(Arc<BTreeSet<String>>),
 }
 
-/// Why a text names no namespaces.
+/// Reason why a text names no namespaces.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} cannot be the name of a namespace: give names of lowercase letters, digits and `-`, with commas \

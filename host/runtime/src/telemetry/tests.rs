@@ -97,17 +97,17 @@ async fn the_level_follows_the_config_map_and_goes_back_without_it() {
         ..ConfigMap::default()
     };
     let follow = async |objects: Vec<Option<ConfigMap>>| {
-        let (told, heard) = mpsc::unbounded();
+        let (sender, heard) = mpsc::unbounded();
         for object in objects {
-            told.unbounded_send(Ok(object)).unwrap();
+            sender.unbounded_send(Ok(object)).unwrap();
         }
-        drop(told);
+        drop(sender);
         level.follow_objects("controller", heard).await;
     };
     assert!(!is_debug(&lines));
     follow(vec![Some(saying("debug"))]).await;
     assert!(is_debug(&lines));
-    follow(vec![Some(saying("nonsense=much"))]).await;
+    follow(vec![Some(saying("malformed=much"))]).await;
     assert!(is_debug(&lines), "what cannot be read changes nothing");
     follow(vec![Some(saying("debug")), None]).await;
     assert!(!is_debug(&lines));

@@ -22,7 +22,7 @@ use self::ids::{JobIds, JobTrace};
 /// Time limit for sending a batch of spans.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Why there are no traces.
+/// Failure to start the traces.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The address is not that of a collector.

@@ -1,4 +1,5 @@
-//! Pure: schedules the keys of a work queue. A key is reconciled once at a time, regardless of the number of its events.
+//! Pure: schedules the keys of a work queue. A key is reconciled once at a time, regardless of the number of its
+//! events.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
@@ -16,7 +17,7 @@ pub(super) struct Queue<K> {
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// When it is due. A key that is being reconciled waits for the end of the reconcile.
+    /// Due time. A key that is being reconciled waits for the end of the reconcile.
     at: Option<Instant>,
     is_running: bool,
     /// Whether an event has added it since its last reconcile began.

@@ -1,4 +1,4 @@
-//! Which partitions are adopted, case by case.
+//! Adopted partitions, case by case.
 
 use serde_json::{Value, json};
 use vipu_client::model::ReadyState;
@@ -91,14 +91,14 @@ impl World {
             controllers: &self.controllers,
             scope: &self.scope,
         });
-        let told = |entry: Entry| {
+        let outcome = |entry: Entry| {
             let verdict = entry.verdict.map(|adoption| adoption.controller.name);
             (entry.id, verdict)
         };
-        entries.into_iter().map(told).collect()
+        entries.into_iter().map(outcome).collect()
     }
 
-    /// Why `ID` is not adopted.
+    /// Returns why `ID` is not adopted.
     fn refusal(&self) -> Refusal {
         let mut entries = self.plan().into_iter();
         let entry = entries.find(|(id, _)| id == ID);

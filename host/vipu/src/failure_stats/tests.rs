@@ -78,9 +78,9 @@ fn an_ipu_in_three_failures_is_suspect_and_told_once() {
     );
     assert!(fail(&mut log, "p-4", &[1], 3).is_empty());
     let failure_stats = log.stats(POD, at(3));
-    let told = |one: &DeviceFailures| (one.device.clone(), one.failures);
+    let counted = |one: &DeviceFailures| (one.device.clone(), one.failures);
     assert_eq!(
-        told(&failure_stats.devices[0]),
+        counted(&failure_stats.devices[0]),
         ("IPU 1 of 10.1.0.1 (chip chip-1)".to_owned(), 4)
     );
     assert_eq!(failure_stats.devices.len(), 4);

@@ -35,10 +35,10 @@ fn names(known: &Known) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn an_edit_takes_the_place_of_the_list() {
+async fn an_edit_replaces_the_list() {
     let known = after(vec![
         Some(listed("pod1:8090:ipunode=pod1")),
-        Some(listed("pod2:8090:ipunode=pod2,nonsense")),
+        Some(listed("pod2:8090:ipunode=pod2,malformed")),
     ])
     .await;
     assert_eq!(names(&known), ["pod2:8090"]);

@@ -19,9 +19,9 @@ pub(super) struct Hold {
     pub(super) pod: usize,
     /// IPUs.
     pub(super) ipus: u32,
-    /// When the controller began to form it.
+    /// Time at which the controller began to form it.
     pub(super) from: Duration,
-    /// When the controller had removed it.
+    /// Time at which the controller had removed it.
     pub(super) to: Duration,
 }
 

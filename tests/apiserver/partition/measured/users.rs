@@ -24,13 +24,13 @@ use crate::partition::fixture::{Fixture, notebook};
 /// The observations of the users. Times are since the beginning.
 pub(super) struct Observed {
     begun: Timestamp,
-    /// When each job was requested.
+    /// Time of the request of each job.
     pub(super) requested: Vec<Duration>,
     /// The job of each partition id.
     pub(super) ids: HashMap<String, usize>,
     /// The jobs that each policy placed.
     pub(super) decided: BTreeMap<String, BTreeSet<usize>>,
-    /// When the attempts were listed for the last time.
+    /// Time of the last list of the attempts.
     pub(super) listed: Duration,
     /// The jobs that have been Ready.
     ready: BTreeSet<usize>,

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use super::ROOT;
 use crate::files::{At, FileError, read};
 
-/// How long the last process may take to end.
+/// Longest time until the end of the last process.
 const LEAVE: Duration = Duration::from_secs(10);
 
-/// Why the cgroup cannot be made or read.
+/// Failure to make or read the cgroup.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryCgroupError {
     /// The kernel does not limit the memory of cgroups on this machine.
@@ -75,7 +75,7 @@ impl MemoryCgroup {
         self.folder.join("cgroup.procs")
     }
 
-    /// How often the kernel has killed one of its processes for memory.
+    /// Returns the number of its processes that the kernel has killed for memory.
     pub fn oom_kills(&self) -> Result<u64, MemoryCgroupError> {
         let file = match self.version {
             Version::One => "memory.oom_control",

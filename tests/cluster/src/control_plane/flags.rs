@@ -9,7 +9,7 @@ use crate::pki::{
 /// The port number that keeps a program from listening.
 const NO_PORT: &str = "--secure-port=0";
 
-/// Where etcd keeps its data and listens. It listens on loopback only, without TLS.
+/// Addresses and data folder of etcd. It listens on loopback only, without TLS.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Etcd {
     /// Folder of its data.

@@ -20,7 +20,7 @@ use crate::tools::{Tools, ToolsError};
 /// Number of skipped revisions, so that none is used twice: far more than were made since the snapshot.
 const BUMP: &str = "--bump-revision=1000000000";
 
-/// Why there is no snapshot, or why it is not restored.
+/// Failure to make or restore a snapshot.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// etcd returned none.

@@ -164,7 +164,7 @@ fn architecture(config: &Path) -> Result<String, FileError> {
     Ok(named.unwrap_or_default().to_owned())
 }
 
-/// What `docker save` writes of an image beside its blobs.
+/// Returns the manifest that `docker save` writes of an image beside its blobs.
 fn docker_manifest(manifest: &str, name: &str) -> serde_json::Result<Value> {
     let manifest: Value = serde_json::from_str(manifest)?;
     let blob = |descriptor: &Value| {

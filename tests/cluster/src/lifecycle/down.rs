@@ -18,7 +18,7 @@ use crate::{
     settings::Settings,
 };
 
-/// How long processes and cgroups may take to end.
+/// Longest time until the end of processes and cgroups.
 const LIMIT: Duration = Duration::from_secs(30);
 /// The part of the run folder that `down` keeps.
 const KEPT: [&str; 2] = ["logs", "lock"];
@@ -62,7 +62,7 @@ pub fn is_there(settings: &Settings) -> bool {
     left(settings).is_ok_and(|left| !left.is_empty())
 }
 
-/// What still exists of the cluster outside its folders.
+/// Returns the remains of the cluster outside its folders.
 pub(super) fn left(settings: &Settings) -> Result<Vec<String>, FileError> {
     let processes = Daemons::of(&settings.run).marked();
     let mut left: Vec<String> = processes

@@ -12,7 +12,7 @@ pub(super) struct Range {
 /// A route of the machine's main table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Route {
-    /// Where it leads.
+    /// Its destinations.
     pub(super) range: Range,
     /// Its device. A route that rejects packets has none.
     pub(super) device: Option<String>,

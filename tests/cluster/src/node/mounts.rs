@@ -22,7 +22,7 @@ const SETTINGS: [&str; 3] = [
     "kernel/panic_on_oops",
 ];
 
-/// Why a mount could not be made.
+/// Failure to make a mount.
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// A file could not be read or written.
@@ -31,7 +31,7 @@ pub enum MountError {
     /// The kernel refused.
     #[error("failed to mount {}", target.display())]
     Mount {
-        /// Where.
+        /// The mount point.
         target: PathBuf,
         /// Error of the kernel.
         #[source]

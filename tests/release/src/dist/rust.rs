@@ -15,7 +15,7 @@ use cluster::tools::stored;
 
 use crate::cargo::{cargo, clean};
 
-/// Why there is no toolchain.
+/// Failure to provide a toolchain.
 #[derive(Debug, thiserror::Error)]
 pub enum RustError {
     /// A file could not be read or written.
@@ -34,13 +34,13 @@ pub enum RustError {
         version: String,
         /// The target.
         target: String,
-        /// What failed.
+        /// The cause.
         #[source]
         source: CommandError,
     },
 }
 
-/// How Rust is compiled for a target.
+/// Settings of the compiler for a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rust {
     /// The folder of compiler and cargo. `None`: the user's own.

@@ -20,7 +20,7 @@ const LOCK: &str = include_str!("../../../tools/wasm-rustc.lock");
 /// Debian release of the packages.
 const SUITE: &str = "trixie";
 
-/// How guests are compiled.
+/// Compiler of guests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WasmToolchain {
     /// The compiler and its linker. `None`: the user's own compiler.
@@ -38,7 +38,7 @@ pub struct OwnCompiler {
     pub linker: PathBuf,
 }
 
-/// Why there is no compiler for wasm32.
+/// Failure to provide a compiler for wasm32.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolchainError {
     /// The user's compiler does not run.

@@ -14,7 +14,7 @@ use crate::cargo::cargo;
 use crate::dist::aarch64;
 use crate::guests::GUESTS;
 
-/// Why the crates are unknown.
+/// Failure to list the crates.
 #[derive(Debug, thiserror::Error)]
 pub enum CratesError {
     /// A program that lists them failed.

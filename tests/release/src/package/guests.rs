@@ -11,7 +11,7 @@ use serde_json::json;
 use super::archive::Files;
 use crate::guests::GUESTS;
 
-/// Why the artefacts could not be made.
+/// Failure to make the artefacts.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestsError {
     /// A file could not be read.
@@ -22,14 +22,14 @@ pub enum GuestsError {
     Describe {
         /// The guest.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: InspectError,
     },
 }
 
-/// The layout of the guests in a folder. Each artefact is the one that `ipu-operator policy push` makes of the guest, under the
-/// guest's name.
+/// The layout of the guests in a folder. Each artefact is the one that `ipu-operator policy push` makes of the guest,
+/// under the guest's name.
 pub fn layout(folder: &Path) -> Result<Files, GuestsError> {
     let mut files = Files::new();
     let mut manifests = Vec::new();

@@ -17,7 +17,7 @@ pub const LIBC_LICENCE: &str = "LGPL-2.1-or-later";
 /// Licence of Rust's standard library.
 pub const RUST_LICENCE: &str = "MIT OR Apache-2.0";
 
-/// Why there is no SBOM.
+/// Failure to make an SBOM.
 #[derive(Debug, thiserror::Error)]
 pub enum SbomError {
     /// A name cannot be made into a URL of a package.

@@ -11,7 +11,7 @@ use super::archive::{self, Files};
 /// The file of the checksums.
 pub const NAME: &str = "SHA256SUMS";
 
-/// Why a folder differs from the packed one.
+/// Difference between a folder and the packed one.
 #[derive(Debug, thiserror::Error)]
 pub enum SumsError {
     /// A file could not be read.

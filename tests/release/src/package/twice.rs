@@ -14,7 +14,7 @@ use super::archive::{self, Files};
 use super::{Package, PackageError, VERSION, name};
 use crate::{dist, image};
 
-/// Why two releases are not the same.
+/// Difference between two releases.
 #[derive(Debug, thiserror::Error)]
 pub enum TwiceError {
     /// A file could not be read or written.

@@ -1,4 +1,4 @@
-//! How long it takes to decide on a partition, and to answer `/query`, over few and many controllers.
+//! Duration of a decision on a partition, and of an answer to `/query`, over few and many controllers.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -28,10 +28,10 @@ const REQUESTED_IPUS: u32 = 4;
 /// IPUs of the earlier requests, which fit on no controller.
 const EARLIER_IPUS: u32 = 16;
 
-/// How long the decisions take with a number of controllers.
+/// Duration of the decisions with a number of controllers.
 #[derive(Clone, Copy, Debug)]
 pub struct Decided {
-    /// How many controllers.
+    /// Number of controllers.
     pub controllers: usize,
     /// The capacity for it in an empty queue.
     pub capacity: Duration,

@@ -34,10 +34,10 @@ use super::partition_of;
 /// Name of the process.
 const NAME: &str = "vipu-proxy";
 
-/// How long the idle process is measured.
+/// Duration of the measurement of the idle process.
 const REST: Duration = Duration::from_mins(3);
 
-/// How often the start is repeated when another process takes one of the chosen ports.
+/// Number of starts, if another process takes one of the chosen ports.
 const TRIES: usize = 3;
 
 /// The process, and its requirements.

@@ -2,7 +2,7 @@
 
 use super::Stage;
 
-/// Why the server rejects a request.
+/// Reason for the rejection of a request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// No block of IPUs is free.

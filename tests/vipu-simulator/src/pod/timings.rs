@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// How long the server's work takes, in milliseconds.
+/// Durations of the server's work, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Timings {

@@ -212,6 +212,6 @@ fn a_size_that_no_pod_can_request_is_the_fault_of_the_policy() {
         });
         let error = error.unwrap_err();
         assert_eq!(error, SizeError(size.clone()));
-        assert!(error.to_string().contains("correct the policy"), "{error}");
+        assert!(error.to_string().contains("correct the guest"), "{error}");
     }
 }

@@ -13,7 +13,7 @@ use super::{KeepAlive, StreamError, carry};
 
 const QUICK: KeepAlive = KeepAlive {
     ping: Duration::from_millis(50),
-    silence: Duration::from_secs(2),
+    idle_timeout: Duration::from_secs(2),
 };
 
 async fn sockets() -> (WebSocketStream<DuplexStream>, WebSocketStream<DuplexStream>) {
@@ -130,14 +130,14 @@ async fn a_connection_that_is_cut_and_not_closed_is_noticed() {
     // The far side is there, and neither reads nor writes any more.
     let carried = run_at(near, (true, b""), QUICK).await;
     assert!(
-        matches!(carried.end, Err(StreamError::Silent)),
+        matches!(carried.end, Err(StreamError::Unreachable)),
         "{carried:?}"
     );
     assert_eq!(carried.stdout, b"half");
 }
 
 #[tokio::test]
-async fn a_command_that_is_silent_for_long_goes_on_as_long_as_pings_are_answered() {
+async fn a_command_without_output_continues_as_long_as_pings_are_answered() {
     let (near, mut far) = sockets().await;
     let pings = 120;
     let server = tokio::spawn(async move {
@@ -159,7 +159,7 @@ async fn a_command_that_is_silent_for_long_goes_on_as_long_as_pings_are_answered
 async fn a_command_that_is_deaf_for_long_is_no_cut_connection() {
     let (near, mut far) = sockets().await;
     let server = tokio::spawn(async move {
-        tokio::time::sleep(3 * QUICK.silence).await;
+        tokio::time::sleep(3 * QUICK.idle_timeout).await;
         far.send(said(3, br#"{"status":"Success"}"#)).await.unwrap();
         far
     });

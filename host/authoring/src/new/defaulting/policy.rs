@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// What the admin set: `{"labels": {"team": "vision"}}`.
+/// Settings of the admin: `{"labels": {"team": "vision"}}`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     labels: Map<String, Value>,

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// What the admin set: `{"requiredLabels": ["team"]}`.
+/// Settings of the admin: `{"requiredLabels": ["team"]}`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     required: Vec<String>,
@@ -23,7 +23,7 @@ impl Settings {
         match keys.flatten() {
             Some(required) => Ok(Self { required }),
             None => Err(format!(
-                "requiredLabels is {required}; write a list of texts"
+                "requiredLabels is {required}; write a list of strings"
             )),
         }
     }

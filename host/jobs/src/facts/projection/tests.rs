@@ -1,4 +1,4 @@
-//! What the projections keep of whole, odd and missing fields.
+//! Projections of whole, odd and missing fields.
 
 use ipu_runtime::trimmed::{Guarded, readable};
 use kube::runtime::watcher::Event;

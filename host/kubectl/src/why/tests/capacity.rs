@@ -47,7 +47,7 @@ fn what_would_fit_and_who_has_cordoned_the_others() {
     let cordoned = json!({"cordoned": true, "requestedBy": "alice", "reason": "new firmware"});
     let mut reserved = controller("pod4", json!({}), "True", 16);
     reserved["status"]["ipus"]["largestFit"] = json!(0);
-    let whom = "team-b/big (64 IPUs), which waits since 2026-01-01T00:10:00Z";
+    let whom = "team-b/big (64 IPUs), which has waited since 2026-01-01T00:10:00Z";
     reserved["status"]["reservedFor"] = json!(whom);
     let controllers = [
         controller("pod3", json!({}), "False", 16),

@@ -57,11 +57,11 @@ fn spec(cordon_state: CordonState, generation: i64) -> ObservedSpec {
 
 fn said(status: &VIPUControllerStatus) -> Vec<(&str, &str, &str, i64)> {
     let conditions = status.conditions.iter();
-    let told = conditions.map(|one| {
+    let shown = conditions.map(|one| {
         let since = one.last_transition_time.0.as_second() - 1_800_000_000;
         (&*one.type_, &*one.status, &*one.reason, since)
     });
-    told.collect()
+    shown.collect()
 }
 
 #[test]

@@ -111,9 +111,9 @@ async fn only_what_matters_at_once_is_a_change() {
         changes.has_changed().unwrap()
     };
     assert!(has_changed(Event::Apply(object(false))));
-    let mut told = object(false);
-    told.status = Some(Default::default());
-    assert!(!has_changed(Event::Apply(told)));
+    let mut changed = object(false);
+    changed.status = Some(Default::default());
+    assert!(!has_changed(Event::Apply(changed)));
     assert!(has_changed(Event::Apply(object(true))));
     assert!(has_changed(Event::Delete(object(true))));
 }

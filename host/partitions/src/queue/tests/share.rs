@@ -20,7 +20,7 @@ fn large(count: i64, minutes: i64) -> Vec<QueueEntry> {
     large.collect()
 }
 
-/// How many of these controllers are reserved for earlier requests.
+/// Returns the number of these controllers that are reserved for earlier requests.
 fn reserved(others: &[QueueEntry], pods: &[ControllerView]) -> usize {
     let shown = shown(&one("me", 2, 0), others, pods).into_iter();
     shown.filter(|largest| *largest == 0).count()
@@ -83,8 +83,8 @@ fn the_earliest_gang_gets_as_many_controllers_as_it_needs() {
     }
 }
 
-/// The hours until a request for 64 IPUs is served by controllers of 64, so many of which have a job of 1 IPU that never
-/// ends. The others begin full of jobs of 8 IPUs, and more of them wait all the time. Each ends within an hour.
+/// The hours until a request for 64 IPUs is served by controllers of 64, so many of which have a job of 1 IPU that
+/// never ends. The others begin full of jobs of 8 IPUs, and more of them wait all the time. Each ends within an hour.
 fn hours_until_served(controllers: usize, endless: usize) -> i64 {
     let large = one("large", 64, 0);
     // The controller of each job of 8 IPUs, and the minute of its end.

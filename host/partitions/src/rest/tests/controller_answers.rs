@@ -193,8 +193,8 @@ fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
     };
     assert_eq!((one.partition_count, one.other_count), (1, 1));
     assert_eq!((one.used_ipus, one.used_by_others), (10, 6));
-    let told = serde_json::to_string(one).unwrap();
+    let text = serde_json::to_string(one).unwrap();
     for secret in ["mnist", "by-hand", "team", "uid"] {
-        assert!(!told.contains(secret), "{told}");
+        assert!(!text.contains(secret), "{text}");
     }
 }

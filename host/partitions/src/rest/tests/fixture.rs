@@ -200,16 +200,16 @@ fn hold_against(document: &Value, method: &Method, path: &str, answer: &Answer) 
         );
         return;
     };
-    let told = &operation["responses"][answer.status.to_string()];
+    let described = &operation["responses"][answer.status.to_string()];
     assert!(
-        told.is_object(),
-        "{method} {path}: nobody tells of {}",
+        described.is_object(),
+        "{method} {path}: the description lacks {}",
         answer.status
     );
-    let schema = &told["content"][media_type]["schema"];
+    let schema = &described["content"][media_type]["schema"];
     assert!(
         schema.is_object(),
-        "{method} {path}: nobody tells of {media_type}"
+        "{method} {path}: the description lacks {media_type}"
     );
     let whole = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -229,7 +229,7 @@ fn what_is_wrong_is_named_field_by_field() {
     assert_eq!(
         fields,
         ["owner", "ipus", "ipu"],
-        "all of it is told at once"
+        "one answer names all of them"
     );
 }
 

@@ -43,9 +43,9 @@ async fn a_partition_that_nobody_here_would_make_is_refused() {
     assert_eq!(refused.status, 400, "{refused:?}");
     let error = &refused.body["errors"][0];
     assert!(refused.body["detail"].is_string() && error.is_object());
-    let told = error.to_string();
+    let message = error.to_string();
     for part in ["owner.namespace", "else", "namespaces default, team"] {
-        assert!(told.contains(part), "{told}");
+        assert!(message.contains(part), "{message}");
     }
     assert!(ports.world().partitions.is_empty());
 }
@@ -62,8 +62,8 @@ async fn whoever_takes_a_living_jobs_partition_is_warned() {
         ports.world().partitions.clear();
         ports.secure("admin", "POST", "/partitions", &body).await;
         let given = ports.secure("admin", "DELETE", "/partitions/p", "").await;
-        let told = given.body["warnings"].as_array().unwrap();
-        assert_eq!(told.len(), warnings, "{told:?}");
+        let given_warnings = given.body["warnings"].as_array().unwrap();
+        assert_eq!(given_warnings.len(), warnings, "{given_warnings:?}");
     }
 }
 
@@ -314,15 +314,15 @@ async fn whoever_asks_too_often_is_told_when_to_come_back() {
     let ports = Ports::open_at(UserRate::of_an_hour()).await;
     let ask = async || ports.secure("reader", "GET", "/partitions/p", "").await;
     assert_ne!(ask().await.status, 429);
-    let told = ask().await;
-    assert_eq!(told.status, 429);
-    let again: u64 = told.headers["retry-after"]
+    let response = ask().await;
+    assert_eq!(response.status, 429);
+    let again: u64 = response.headers["retry-after"]
         .to_str()
         .unwrap()
         .parse()
         .unwrap();
     assert!((60..=3_601).contains(&again), "{again}");
-    is_a_problem(&told, "/partitions/p");
+    is_a_problem(&response, "/partitions/p");
 }
 
 fn is_a_problem(answer: &Answer, path: &str) {

@@ -30,7 +30,7 @@ enum Algorithm {
     Rsa,
 }
 
-/// Why a text has no valid keys.
+/// Reason why a text has no valid keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// It has no public key.

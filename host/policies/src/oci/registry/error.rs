@@ -5,7 +5,7 @@ use http::StatusCode;
 use crate::oci::http::HttpError;
 use crate::oci::tls::CaError;
 
-/// Why a request to a registry failed.
+/// Failure of a request to a registry.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
     /// The CA certificates are invalid.
@@ -13,7 +13,7 @@ pub enum RegistryError {
         "the CAs for {0} (spec.module.oci.certificateAuthorities of an IPUPolicy, or --ca-file) \
          cannot be used; give certificates in PEM"
     )]
-    Authorities(String, #[source] CaError),
+    Ca(String, #[source] CaError),
     /// There is no connection, or no complete response.
     #[error("{host} gave no answer to the request for {what}")]
     Unreachable {
@@ -21,7 +21,7 @@ pub enum RegistryError {
         host: String,
         /// The requested object.
         what: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: HttpError,
     },
@@ -60,7 +60,9 @@ pub enum RegistryError {
         detail: String,
     },
     /// The response exceeds its size limit.
-    #[error("{host} answers with more than {limit} bytes for {what}, and no more are read")]
+    #[error(
+        "the answer of {host} to the request for {what} is too large: the operator reads at most {limit} bytes"
+    )]
     TooLarge {
         /// Host of the registry.
         host: String,

@@ -84,7 +84,8 @@ impl Served {
     }
 }
 
-/// What comes before the connection ends. A connection that is closed with something unread ends badly.
+/// Returns the bytes before the end of the connection. A connection that is closed with unread bytes ends with an
+/// error.
 async fn rest(stream: &mut TcpStream) -> Vec<u8> {
     let mut text = Vec::new();
     let end = stream.read_to_end(&mut text);
@@ -142,9 +143,9 @@ async fn idle_connections_end_and_nobody_else_waits_for_them() {
     let routes = Router::new().route("/", get(async || "here"));
     let served = Served::begin(few(Duration::from_millis(200)), routes);
     // Neither client sends anything; then the second one begins to.
-    let (mut silent, mut slow) = (served.connect().await, served.connect().await);
+    let (mut idle, mut slow) = (served.connect().await, served.connect().await);
     slow.write_all(b"GET / HT").await.unwrap();
-    assert_eq!(rest(&mut silent).await, b"");
+    assert_eq!(rest(&mut idle).await, b"");
     rest(&mut slow).await;
     let request = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     assert!(served.answer(request).await.ends_with("here"));
@@ -153,8 +154,8 @@ async fn idle_connections_end_and_nobody_else_waits_for_them() {
 
 #[tokio::test]
 async fn a_request_knows_the_address_that_it_came_from() {
-    let told = async |request: Request<Body>| address(request.extensions()).to_string();
-    let served = Served::begin(REST, Router::new().route("/", get(told)));
+    let peer = async |request: Request<Body>| address(request.extensions()).to_string();
+    let served = Served::begin(REST, Router::new().route("/", get(peer)));
     let request = "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
     let answer = served.answer(request).await;
     assert!(answer.ends_with("127.0.0.1"), "{answer}");

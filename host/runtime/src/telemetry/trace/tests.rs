@@ -55,7 +55,7 @@ fn work(address: &str, process: &'static str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn both_processes_tell_of_a_job_in_one_trace() {
+async fn both_processes_record_a_job_in_one_trace() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
     let collector = Collector::default();

@@ -9,7 +9,7 @@ use super::*;
 
 const AGE: Duration = Duration::from_secs(2);
 
-/// How long each read of the slow controller takes.
+/// Duration of each read of the slow controller.
 const SLOW: Duration = Duration::from_secs(3);
 
 /// Timers are up to so much late.

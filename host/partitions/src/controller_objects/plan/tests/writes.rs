@@ -1,4 +1,4 @@
-//! How often statuses are written, and how often their accounting.
+//! Number of writes of statuses, and of their accounting.
 
 use super::*;
 

@@ -15,14 +15,14 @@ use crate::certificates::clients::verifier;
 
 const NAME: &str = "webhooks.example.com";
 
-/// The TLS of a server that takes clients of one authority, and that of such a client.
+/// The TLS of a server that accepts clients of one CA, and that of such a client.
 fn both() -> (RustlsConfig, TlsConnector) {
     let provider = Arc::new(ring::default_provider());
-    let authority = KeyPair::generate().unwrap();
+    let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let pem = params.self_signed(&authority).unwrap().pem();
-    let authority = Issuer::new(params, authority);
+    let pem = params.self_signed(&key).unwrap().pem();
+    let ca = Issuer::new(params, key);
     let key = |key: &KeyPair| PrivateKeyDer::try_from(key.serialize_der()).unwrap();
 
     let CertifiedKey { cert, signing_key } =
@@ -37,7 +37,7 @@ fn both() -> (RustlsConfig, TlsConnector) {
     let client = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(["kube-apiserver".to_owned()]).unwrap();
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-    let certificate = params.signed_by(&client, &authority).unwrap();
+    let certificate = params.signed_by(&client, &ca).unwrap();
     let mut roots = RootCertStore::empty();
     roots.add(cert.der().clone()).unwrap();
     let client = ClientConfig::builder_with_provider(provider)

@@ -24,7 +24,7 @@ fn running(job: &IPUJob) -> (ValidJob, World) {
 }
 
 #[test]
-fn a_session_says_until_when_and_completes_by_itself() {
+fn an_interactive_job_reports_its_end_and_completes_by_itself() {
     let (job, mut world) = running(&IPUJob::sample().workers("2").interactive(3600));
     let launcher = world.pod("sample-launcher").clone();
     let container = &launcher.spec.as_ref().unwrap().containers[0];
@@ -54,7 +54,7 @@ fn a_session_says_until_when_and_completes_by_itself() {
 }
 
 #[test]
-fn a_job_at_rest_holds_nothing_and_goes_on_where_it_is_let() {
+fn a_suspended_job_holds_nothing_and_continues_once_resumed() {
     let two = IPUJob::sample().instances(2);
     let (_, mut world) = running(&two);
     let first_start = world.status().start_time.clone();
