@@ -171,7 +171,10 @@ async fn an_unresponsive_registry_ends_the_fetch_at_its_timeout() {
         error.contains("gave no answer to the request for the manifest 1"),
         "{error}"
     );
-    assert!(error.contains("the registry sent nothing for 200 ms"), "{error}");
+    assert!(
+        error.contains("the registry sent nothing for 200 ms"),
+        "{error}"
+    );
     // No process listens on this port.
     let gone = fake.moved_to("127.0.0.1:1");
     let error = fetched(&gone, ":1", hasty).await.unwrap_err();
