@@ -122,7 +122,7 @@ fn bad_requests_and_files_are_named() {
         (&asked(text(&latin)), &["latin.json", "UTF-8"]),
         (
             &asked(text(&huge)),
-            &["huge.json has more than the 8388608"],
+            &["huge.json is larger than the limit of 8388608"],
         ),
         (
             &asked(text(&other)),

@@ -5,7 +5,7 @@ use ipu_api::ipujob_status::{IPUJobStatus, JobCondition, JobState};
 use ipu_api::ipupartition::{IPUPartitionStatus, PartitionPhase};
 use serde_json::json;
 
-use super::fixtures::{JobFixture, MAX_IPUS, refusal};
+use super::fixtures::{JobFixture, MAX_IPUS, parallel, refusal};
 use super::world::World;
 use crate::job_conditions;
 use crate::status::{self, Applied, Obstacle, events};
@@ -60,7 +60,7 @@ fn why_it_waits_is_told_for_each_controller() {
 
 #[test]
 fn pods_are_counted_before_they_are_created_and_need_no_write_of_their_own() {
-    let job = IPUJob::sample().workers("2").valid();
+    let job = parallel().valid();
     let mut world = World::new();
     world.settle(&job);
     world.ready([0]);
