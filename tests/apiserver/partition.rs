@@ -24,3 +24,4 @@ mod replicas;
 mod reset;
 mod scale;
 mod scope;
+mod stuck;

@@ -55,25 +55,35 @@ async fn a_job_takes_no_more_writes_than_the_table_says() {
         .await;
     let proxy = installation.proxy("writes-proxy", Vec::new()).await;
     // The writes that happen once for all jobs happen for this one.
-    complete(&installation, "first").await;
+    complete(&installation, "first", "Workers").await;
+    once_released(&installation, "first").await;
+    let log = || format!("{}\n{}", controller.said(), proxy.said());
+    // Without `cleanPodPolicy`, the workers go on, and nothing follows.
     let before = Writes::so_far(&installation.client).await.unwrap();
-    complete(&installation, "second").await;
+    complete(&installation, "second", "None").await;
+    let after = Writes::so_far(&installation.client).await.unwrap();
+    let table = |lines: &[&[(&str, u64)]]| {
+        let mut table = BTreeMap::new();
+        for (what, count) in lines.iter().copied().flatten() {
+            *table.entry((*what).to_owned()).or_default() += count;
+        }
+        table
+    };
+    let written = after.since(&before, OTHERS);
+    assert_eq!(written, table(&[TO_COMPLETED]), "{}", log());
+    assert!(written.values().sum::<u64>() <= BUDGET, "{written:?}");
+    let before = after;
+    complete(&installation, "third", "Workers").await;
+    once_released(&installation, "third").await;
     let after = Writes::so_far(&installation.client).await.unwrap();
     let written = after.since(&before, OTHERS);
-    let mut expected = BTreeMap::new();
-    for (what, count) in TO_COMPLETED.iter().chain(RELEASE) {
-        *expected.entry((*what).to_owned()).or_default() += count;
-    }
-    let log = || format!("{}\n{}", controller.said(), proxy.said());
-    assert_eq!(written, expected, "{}", log());
-    let to_completed: u64 = TO_COMPLETED.iter().map(|(_, count)| count).sum();
-    assert!(to_completed <= BUDGET, "{to_completed}");
+    assert_eq!(written, table(&[TO_COMPLETED, RELEASE]), "{}", log());
 }
 
-/// Runs a job to its end until its IPUs are released. Events report both.
-async fn complete(installation: &Installation, job: &str) {
+/// Runs a job with a `cleanPodPolicy` until it has completed, and an event says so.
+async fn complete(installation: &Installation, job: &str, clean: &str) {
     let mut object = parallel(job);
-    object["spec"]["cleanPodPolicy"] = "Workers".into();
+    object["spec"]["cleanPodPolicy"] = clean.into();
     installation.submit(&object).await;
     for worker in 0..2 {
         installation.runs(&format!("{job}-worker-{worker}")).await;
@@ -83,6 +93,11 @@ async fn complete(installation: &Installation, job: &str) {
     installation.ends(&format!("{job}-launcher")).await;
     let status = installation.once(job, JobState::Completed).await;
     check_accounting(installation, job, &status).await;
+    once_reported(installation, job, "IPUJobSucceeded").await;
+}
+
+/// Waits until the IPUs of a job are released, and events say so.
+async fn once_released(installation: &Installation, job: &str) {
     eventually("the status says that no worker is left", async || {
         let found = installation.jobs().get(job).await.unwrap();
         let workers = found.status.unwrap_or_default().workers_status;
@@ -90,23 +105,29 @@ async fn complete(installation: &Installation, job: &str) {
     })
     .await;
     eventually("nothing is left of its partition", async || {
-        Seen::when(installation.partitions().await, Vec::is_empty)
+        let partitions = installation.partitions().await;
+        let of_job = partitions.into_iter().filter(|(owner, _)| owner == job);
+        Seen::when(of_job.collect(), Vec::is_empty)
     })
     .await;
-    let events: Api<Event> = Api::all(installation.client.clone());
-    for reason in ["IPUJobSucceeded", "PartitionReleased", "Removed"] {
-        let list = ListParams::default().fields(&format!("reason={reason}"));
-        eventually(&format!("an event {reason} reports on {job}"), async || {
-            let found = events.list(&list).await.unwrap().items;
-            let names = found
-                .into_iter()
-                .filter_map(|event| event.involved_object.name);
-            Seen::when(names.collect::<Vec<_>>(), |names| {
-                names.iter().any(|name| name.contains(job))
-            })
-        })
-        .await;
+    for reason in ["PartitionReleased", "Removed"] {
+        once_reported(installation, job, reason).await;
     }
+}
+
+async fn once_reported(installation: &Installation, job: &str, reason: &str) {
+    let events: Api<Event> = Api::all(installation.client.clone());
+    let list = ListParams::default().fields(&format!("reason={reason}"));
+    eventually(&format!("an event {reason} reports on {job}"), async || {
+        let listed = events.list(&list).await.unwrap().items;
+        let names = listed
+            .into_iter()
+            .filter_map(|event| event.involved_object.name);
+        Seen::when(names.collect::<Vec<_>>(), |names| {
+            names.iter().any(|name| name.contains(job))
+        })
+    })
+    .await;
 }
 
 /// The seconds of a job that has completed, which need no write of their own, add up to its life.

@@ -338,9 +338,11 @@ fn clean_up(job: &ValidJob, facts: &Facts) -> Plan {
 
 /// Whether live workers remain after the end of their job. With `cleanPodPolicy: None` those of a launcher remain, as in
 /// Graphcore's operator. They do not after a deadline of the user, whose purpose is to release the IPUs.
-fn keeps_workers(job: &ValidJob, facts: &Facts) -> bool {
+pub(crate) fn keeps_workers(job: &ValidJob, facts: &Facts) -> bool {
     let command = job.launcher.as_ref();
-    command.is_some_and(|launcher| launcher.interactive_seconds.is_none()) && !facts.timed_out
+    job.clean_pod_policy == CleanPodPolicy::None
+        && command.is_some_and(|launcher| launcher.interactive_seconds.is_none())
+        && !facts.timed_out
 }
 
 /// Returns the deletion of an object that exists and is not terminating.

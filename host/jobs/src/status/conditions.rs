@@ -15,6 +15,7 @@ use crate::job_conditions::{
 };
 use crate::outcome::Outcome;
 use crate::phase::Phase;
+use crate::plan;
 use crate::restart::Next;
 use crate::validate::ValidJob;
 
@@ -85,6 +86,10 @@ impl Conditions {
             Phase::Ended(Outcome::Completed, Next::Terminal(_)) => {
                 let message = format!("{name} successfully completed.");
                 self.set(SUCCEEDED, true, "IPUJobSucceeded", &message);
+                // Otherwise it would take a write of its own.
+                if plan::keeps_workers(job, facts) && facts.workers().any(|worker| worker.live()) {
+                    self.describe_release(facts);
+                }
             }
             Phase::Ended(Outcome::Failed(failure), Next::Terminal(reason)) => {
                 let message = format!("{name} has failed: {}", failure.message);

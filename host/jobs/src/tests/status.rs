@@ -204,7 +204,7 @@ fn what_a_rollout_has_still_to_replace_is_told_by_name() {
 }
 
 #[test]
-fn kept_partitions_of_a_finished_job_are_told() {
+fn the_end_of_a_job_and_the_reason_for_kept_partitions_are_one_write() {
     let job = IPUJob::sample().launcher(&["mpirun"]).valid();
     let mut world = World::new();
     world.settle(&job);
@@ -215,10 +215,14 @@ fn kept_partitions_of_a_finished_job_are_told() {
     world.run_pods();
     world.settle(&job);
     world.end("sample-launcher", 0);
-    world.settle(&job);
+    world.step(&job);
     let kept = world.condition(job_conditions::PARTITIONS_RELEASED);
     assert_eq!(kept.status, "False");
     assert!(kept.message.contains("sample-worker-0"), "{}", kept.message);
+    let recorded = world.status().clone();
+    assert_eq!(recorded.launcher_status, JobState::Completed);
+    world.settle(&job);
+    assert_eq!(*world.status(), recorded, "it takes one write");
     world.end("sample-worker-0", 0);
     world.settle(&job);
     world.settle(&job);

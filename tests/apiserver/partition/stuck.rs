@@ -1,0 +1,86 @@
+//! V-IPU controllers that do not remove partitions: neither those of others nor they themselves suffer from it.
+
+use cluster::wait::{Seen, eventually};
+use futures::future::join_all;
+use ipu_api::ipupartition::PartitionPhase;
+use vipu_simulator::codes::CodeName;
+use vipu_simulator::faults::{Fail, LostReply, Method, Order};
+
+use super::fixture::{Fixture, controller};
+
+/// More partitions than reconciles have slots.
+const PARTITIONS: usize = 70;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn removals_without_an_answer_do_not_stop_the_partitions_of_others() {
+    let mut fixture = Fixture::start(&[128, 64]).await;
+    let names: Vec<String> = (0..PARTITIONS)
+        .map(|index| format!("stuck-{index}"))
+        .collect();
+    let stuck = join_all(names.iter().map(|name| fixture.request(name, 1))).await;
+    let ready = stuck
+        .iter()
+        .map(|one| fixture.once_in(one, PartitionPhase::Ready));
+    join_all(ready).await;
+    assert_eq!(fixture.ids()[0].len(), PARTITIONS);
+    fixture.pods[0].server.order(Order {
+        lose_reply: Some(LostReply::Hang),
+        ..Order::on(Method::RemovePartition)
+    });
+    join_all(stuck.iter().map(|one| fixture.delete(one))).await;
+    eventually(
+        "all removals wait for an answer at the same time",
+        async || {
+            Seen::when(fixture.calls(0, Method::RemovePartition), |calls| {
+                *calls >= PARTITIONS
+            })
+        },
+    )
+    .await;
+    let other = fixture.request("other", 64).await;
+    let other = fixture.once_in(&other, PartitionPhase::Ready).await;
+    assert_eq!(controller(&other), fixture.pods[1].address.to_string());
+    // The next process reads that the partitions are gone.
+    fixture.kill_proxy().await;
+    fixture.pods[0].server.clear();
+    fixture.start_proxy().await;
+    join_all(stuck.iter().map(|one| fixture.once_gone(one))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_removal_is_retried_with_increasing_delays_on_a_drained_controller_too() {
+    let fixture = Fixture::start(&[4, 4]).await;
+    let first = fixture.request("first", 4).await;
+    let first = fixture.once_in(&first, PartitionPhase::Ready).await;
+    let second = fixture.request("second", 4).await;
+    let second = fixture.once_in(&second, PartitionPhase::Ready).await;
+    assert_eq!(controller(&first), fixture.pods[0].address.to_string());
+    for pod in &fixture.pods {
+        pod.server.order(Order {
+            fail: Some(Fail {
+                code: CodeName::FailedPrecondition,
+                message: "the partition is busy".to_owned(),
+            }),
+            ..Order::on(Method::RemovePartition)
+        });
+    }
+    fixture.drain(&fixture.pods[0]).await;
+    fixture.delete(&first).await;
+    fixture.delete(&second).await;
+    let calls = |pod| fixture.calls(pod, Method::RemovePartition);
+    eventually(
+        "the removal of the other controller is retried",
+        async || Seen::when(calls(1), |calls| *calls >= 4),
+    )
+    .await;
+    let [drained, other] = [calls(0), calls(1)];
+    assert!(
+        drained <= other + 4,
+        "{drained} calls, and {other} on the other"
+    );
+    for pod in &fixture.pods {
+        pod.server.clear();
+    }
+    fixture.once_gone(&first).await;
+    fixture.once_gone(&second).await;
+}
