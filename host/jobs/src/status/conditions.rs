@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use super::{Obstacle, StatusInput};
 use crate::facts::partition::PartitionState;
 use crate::facts::pod::PodState;
-use crate::facts::{Facts, Instance};
+use crate::facts::{Facts, Instance, Owned};
 use crate::job_conditions::{
     FAILED, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY, RESTARTING, RUNNING,
     STALLED, SUCCEEDED, SUSPENDED, TEMPLATE_CURRENT,
@@ -87,7 +87,7 @@ impl Conditions {
                 let message = format!("{name} successfully completed.");
                 self.set(SUCCEEDED, true, "IPUJobSucceeded", &message);
                 // Otherwise it would take a write of its own.
-                if plan::keeps_workers(job, facts) && facts.workers().any(|worker| worker.live()) {
+                if plan::keeps_workers(job, facts) && facts.workers().any(Owned::live) {
                     self.describe_release(facts);
                 }
             }
