@@ -24,7 +24,7 @@ pub use bare::bare_loop;
 pub use consumption::Consumption;
 pub use large_job::{LargeJob, large_jobs};
 pub use many_jobs::{ManyJobs, many_jobs};
-pub use mpi_operator::mpi_operator;
+pub use mpi_operator::{LauncherCreation, mpi_operator};
 pub(crate) use mpi_operator::{define_mpi_job, start_mpi_operator};
 pub use partitions::{
     Decided, Many, Recorded, bare_partitions, decisions, many_partitions, queries,

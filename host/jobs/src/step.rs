@@ -17,7 +17,7 @@ use super::finalize::{self, Deleting};
 use super::job_object::JobRef;
 use super::observe::{self, Observation, Snapshot};
 use super::phase;
-use super::plan;
+use super::plan::{self, Plan};
 use super::raw::RawJob;
 use super::salvage;
 use super::status::postponed::postponed;
@@ -114,23 +114,31 @@ async fn advance_valid(
         writes::delete_job(&context.jobs(&snapshot), &snapshot.job, &context.views.jobs).await?;
         return Ok(None);
     }
-    let status = |obstacles: &[Obstacle], snapshot: &Snapshot| {
+    let status = |plan: &Plan, obstacles: &[Obstacle], snapshot: &Snapshot| {
         let old = &snapshot.observed.status;
-        status::build(job, &facts, &phase, (&plan, obstacles), old, now)
+        status::build(job, &facts, &phase, (plan, obstacles), old, now)
     };
     if !plan.new_uses.is_empty() {
         // Before the first Pod: after the deletion of the Pod, only the status shows that it used its partition.
-        let uses = status(&[], &snapshot);
+        let uses = status(&plan, &[], &snapshot);
         context.write_status(&mut snapshot, uses, now).await?;
     }
-    let obstacles = context.apply(&snapshot, &plan).await?;
+    let obstacles = match context.apply(&snapshot, &plan).await {
+        Ok(obstacles) => obstacles,
+        Err(error) => {
+            // The status that was written before counts Pods that may not exist.
+            let uncounted = status(&plan.without_new_pods(), &[], &snapshot);
+            context.write_status(&mut snapshot, uncounted, now).await?;
+            return Err(error.into());
+        }
+    };
     let is_blocked = !obstacles.is_empty() || has_terminating_pods(&snapshot);
     let unreadable = job.start.unreadable().map(|error| Obstacle::Unreadable {
         object: format!("IPUJob {}", job.name),
         reason: error.to_string(),
     });
     let obstacles: Vec<_> = unreadable.into_iter().chain(obstacles).collect();
-    let reported = status(&obstacles, &snapshot);
+    let reported = status(&plan, &obstacles, &snapshot);
     let (old, created) = (
         &snapshot.observed.status,
         &snapshot.job.metadata.creation_timestamp,

@@ -83,7 +83,7 @@ fn it_completes_its_command_line_for_shells_and_for_kubectl() {
         .output()
         .unwrap();
     let answer = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(answer, "state\tWhat the IPUs did\n:4\n");
+    assert_eq!(answer, "state\tState of the IPUs\n:4\n");
 }
 
 #[test]

@@ -238,6 +238,11 @@ impl ControllerPool {
         self.candidates_of(futures::future::join_all(reports).await)
     }
 
+    /// The same with the last known capacity of all controllers. It reads nothing.
+    pub fn candidates_known(&self) -> Candidates {
+        self.candidates_of(self.inventories.known())
+    }
+
     /// Waits until a controller answers for which `candidates_soon` did not wait.
     pub async fn late_answer(&self) {
         self.inventories.late_answer().await;

@@ -22,7 +22,7 @@ pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> Evi
     let (now, watched) = (clock::now(), &context.watched);
     let owner = Uid::of(&partition.spec.owner.uid);
     let siblings = watched.read(|cache| cache.some(|one| one.is_of(owner)));
-    let open = context.pool.candidates_soon().await.open;
+    let open = context.pool.candidates().await.open;
     // The queue is read again: a partition that has just left the controller waits in it, and needs the capacity that
     // it left for.
     let (asked, mut entries) = watched.read(|cache| {

@@ -19,9 +19,9 @@ use super::context::Context;
 use super::evaluate;
 use super::observations::Answer;
 use super::placement_pass::Pass;
-use super::placement_queue::Turn;
+use super::placement_queue::{Assignment, Turn};
 use super::placement_request::request::{self, shortened};
-use super::placement_request::{self, Placement, Request};
+use super::placement_request::{self, Candidates, Placement, Request};
 use super::reconcile;
 use namespace_budgets::NamespaceBudgets;
 
@@ -78,14 +78,14 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
             () = context.released.notified() => {}
             () = wait::changed(&mut held) => {}
             () = wait::changed(&mut list) => {}
-            () = context.pool.late_answer() => {
-                if !placing.has_grown().await {
-                    continue;
-                }
-            }
             () = context.queue_state.pass_requested() => {
                 placing.pass().await;
                 continue;
+            }
+            () = context.pool.late_answer() => {
+                if !placing.has_grown() {
+                    continue;
+                }
             }
             () = sleep(INTERVAL) => continue,
         }
@@ -165,16 +165,26 @@ impl PlacementLoop<'_> {
         self.read().await
     }
 
-    /// Whether more IPUs are free than at the end of the last pass.
-    async fn has_grown(&self) -> bool {
-        self.read().await.has_grown(&self.free)
+    /// Whether requests wait, and more IPUs are known to be free than at the end of the last pass.
+    fn has_grown(&self) -> bool {
+        let context = self.context;
+        let has_waiting = context.queue_state.requests().has_waiting();
+        has_waiting && {
+            let assignments = context.queue_state.requests().assignments().collect();
+            let found = context.pool.candidates_known();
+            self.pass_of(found, assignments).has_grown(&self.free)
+        }
     }
 
     async fn read(&self) -> Pass {
-        let context = self.context;
         // A partition that is requested meanwhile counts twice, rather than not at all.
-        let assignments = context.queue_state.requests().assignments().collect();
-        let found = context.pool.candidates_soon().await;
+        let assignments = self.context.queue_state.requests().assignments().collect();
+        let found = self.context.pool.candidates_soon().await;
+        self.pass_of(found, assignments)
+    }
+
+    fn pass_of(&self, found: Candidates, assignments: Vec<Assignment>) -> Pass {
+        let context = self.context;
         let now = clock::now();
         let mut entries = context.queue_state.entries(&context.watched, now).to_vec();
         context.queue_state.requests().complete(&mut entries, now);

@@ -17,17 +17,17 @@ use tokio::sync::Semaphore;
 
 use super::observations::USERS_MAX;
 
-/// Lists that are read at the same time.
-const LISTS: usize = 2;
+/// Pods that all lists may read at the same time.
+const PODS: u32 = 10;
 
-/// Page size of a list.
-const PAGE: u32 = 5;
+/// Page size of a list of Pods with an id: most are empty, and many are read at the same time.
+const PAGE: u32 = 2;
 
 /// Maximum size of a Pod as JSON, in bytes: the API server accepts no larger request.
 const POD_MAX: usize = 3 << 20;
 
 /// Maximum memory of all lists, in bytes.
-pub const MEMORY: usize = LISTS * page_memory(PAGE);
+pub const MEMORY: usize = page_memory(PODS);
 
 /// Selects live Pods. Terminating Pods are live.
 const LIVE: &str = "status.phase!=Succeeded,status.phase!=Failed";
@@ -71,13 +71,14 @@ struct ListedOwner {
 /// Lists the Pods that use partitions, and bounds the memory for it.
 pub(super) struct PodUsers {
     client: Client,
-    lists: Semaphore,
+    /// A permit for each Pod of a page.
+    pods: Semaphore,
 }
 
 impl PodUsers {
     pub(super) fn new(client: Client) -> Self {
-        let lists = Semaphore::new(LISTS);
-        Self { client, lists }
+        let pods = Semaphore::new(PODS as usize);
+        Self { client, pods }
     }
 
     /// `namespace/name` of the live Pods that use the partition of this IPUPartition. Pods of other namespaces do not
@@ -124,7 +125,8 @@ impl PodUsers {
         params: ListParams,
         owner: Option<&str>,
     ) -> kube::Result<Vec<String>> {
-        let mut params = params.limit(PAGE);
+        // Of all Pods in a namespace, a few belong to the owner.
+        let mut params = params.limit(if owner.is_some() { PODS } else { PAGE });
         let mut found = Vec::new();
         loop {
             let page = self.page(namespace, &params).await?;
@@ -146,7 +148,7 @@ impl PodUsers {
     ) -> kube::Result<ObjectList<ListedPod>> {
         let request = Request::new(Pod::url_path(&(), namespace)).list_metadata(params);
         let request = request.map_err(kube::Error::BuildRequest)?;
-        let permit = self.lists.acquire().await;
+        let permit = self.pods.acquire_many(params.limit.unwrap_or(PODS)).await;
         let _permit = permit.expect("the semaphore is never closed");
         api_client::with_timeout(self.client.request(request)).await
     }

@@ -24,7 +24,7 @@ use super::model::{
     ReadyState,
 };
 use super::proto;
-use super::replies::{Part, READS, Replies};
+use super::replies::{LOOKUPS, Part, READS, Replies};
 use connection::ConnectionManager;
 use methods::Call;
 
@@ -67,6 +67,7 @@ pub(super) struct Inner {
     connections: ConnectionManager,
     deadlines: Deadlines,
     reads: Semaphore,
+    lookups: Semaphore,
     replies: Part,
 }
 
@@ -101,6 +102,7 @@ impl VipuClient {
                 connections,
                 deadlines,
                 reads: Semaphore::new(READS),
+                lookups: Semaphore::new(LOOKUPS),
                 replies,
             }),
         })
@@ -235,6 +237,8 @@ impl VipuClient {
     /// partition of another user: neither is an answer to another account than the one of the request. An error means
     /// that the state is unknown.
     pub async fn lookup_as(&self, id: &str, account: Option<&str>) -> Result<Lookup, VipuError> {
+        // Hundreds may wait for their turn, which counts in no deadline. The semaphore is never closed.
+        let _permit = self.inner.lookups.acquire().await;
         match self.status(id).await {
             Ok(state) if state.ready_state == ReadyState::Removed => return Ok(Lookup::Absent),
             Ok(state) => return Ok(Lookup::Present(state)),

@@ -82,6 +82,17 @@ impl Inventories {
         futures::future::join_all(reports).await
     }
 
+    /// The last readings, as with `all_soon`, without a read.
+    pub fn known(&self) -> Vec<Report> {
+        let known = self.listed();
+        let reports = known.entries.iter().map(|entry| {
+            let cache = self.cache_of(&entry.name);
+            let answer = cache.state().last_known();
+            report(entry, &cache, answer)
+        });
+        reports.collect()
+    }
+
     /// One controller, read at most `max_age` ago.
     pub async fn of(&self, controller: &ControllerRef, max_age: Duration) -> Report {
         let cache = self.cache_of(&controller.name);

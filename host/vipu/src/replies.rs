@@ -28,6 +28,9 @@ use super::model::{LISTED_MAX, PARTITIONS_MAX};
 /// Concurrent reads of one controller. A controller that does not answer delays no other.
 pub(super) const READS: usize = 8;
 
+/// Concurrent lookups of partitions on one controller. They leave some reads to its inventory and its version.
+pub(super) const LOOKUPS: usize = READS - 2;
+
 /// Largest reply that is read, in bytes: the attributes of some thousand IPUs. A V-POD has at most 256.
 pub(super) const REPLY_MAX: usize = 8 << 20;
 

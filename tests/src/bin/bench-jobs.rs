@@ -3,7 +3,7 @@
 //! large job; and the cost of a status update.
 
 use clap::Parser;
-use tests::load::{self, LargeJob, Load, ManyJobs, Sizes, StatusWrites};
+use tests::load::{self, LargeJob, LauncherCreation, Load, ManyJobs, Sizes, StatusWrites};
 
 /// Measure jobs under load, on a real API server with a fake node.
 #[derive(Parser)]
@@ -52,14 +52,20 @@ async fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Measures all three in one run, under the same conditions of the machine.
+/// Measures all of them in one run, under the same conditions of the machine.
 async fn race(jobs: usize) -> anyhow::Result<()> {
-    let peer = load::mpi_operator(jobs).await?;
+    let peer = load::mpi_operator(jobs, LauncherCreation::AtStartup).await?;
     print_load("mpi-operator", &peer);
+    let waiting = load::mpi_operator(jobs, LauncherCreation::WaitForWorkersReady).await?;
+    print_load("mpi-operator, launchers after their workers", &waiting);
     let (ours, objects) = load::ipu_operator(jobs).await?;
     print_load("ipu-operator", &ours);
     let (at_once, bare) = load::bare_loop(jobs, &objects, &ours).await?;
     print_load(&format!("the bare loop, {at_once} jobs at once"), &bare);
+    println!(
+        "ipu-operator / mpi-operator, launchers after their workers: {:.2}",
+        ours.rate() / waiting.rate()
+    );
     println!(
         "ipu-operator / mpi-operator: {:.2}",
         ours.rate() / peer.rate()

@@ -23,9 +23,18 @@ use super::{Load, LoadError, PATIENCE};
 /// A limit of requests per second that the test machines do not reach.
 const NO_LIMIT: &str = "100000";
 
+/// When mpi-operator creates the batch Job of a launcher.
+#[derive(Clone, Copy, Debug)]
+pub enum LauncherCreation {
+    /// Together with the workers, its default.
+    AtStartup,
+    /// When all workers are Ready, as the IPU Operator does.
+    WaitForWorkersReady,
+}
+
 /// Measures jobs until their worker Pods and the launcher's batch Job exist. The controller manager
 /// would create the launcher's Pod, but it is not part of the operator and does not run here.
-pub async fn mpi_operator(count: usize) -> Result<Load, LoadError> {
+pub async fn mpi_operator(count: usize, creation: LauncherCreation) -> Result<Load, LoadError> {
     let settings = Settings::from_env()?;
     let tools = Tools::fetch_some(
         &settings,
@@ -41,14 +50,15 @@ pub async fn mpi_operator(count: usize) -> Result<Load, LoadError> {
     let _operator = start_mpi_operator(&tools, &plane.kubeconfig(), scratch.path())?;
     let node = FakeNode::start(client.clone());
     // When the first job has its Pods, the operator is the leader and its watches run.
-    submit(&mpi_jobs, 1, |_| mpi_job("first")).await?;
+    submit(&mpi_jobs, 1, |_| mpi_job("first", creation)).await?;
     node.once_running(2, PATIENCE).await?;
     let launchers = jobs(&client, "batch", "v1", "Job");
     once_launchers(&launchers, 1).await?;
     let before = Writes::so_far(&client).await?;
     let used = Consumption::of_api_server(&plane)?;
     let begun = Instant::now();
-    submit(&mpi_jobs, count, |number| mpi_job(&format!("job-{number}"))).await?;
+    let job = |number| mpi_job(&format!("job-{number}"), creation);
+    submit(&mpi_jobs, count, job).await?;
     node.once_made(2 * (count + 1), PATIENCE).await?;
     once_launchers(&launchers, count + 1).await?;
     let took = begun.elapsed();
@@ -127,7 +137,7 @@ pub(crate) fn define_mpi_job(
     })
 }
 
-fn mpi_job(name: &str) -> Value {
+fn mpi_job(name: &str, creation: LauncherCreation) -> Value {
     let pod = json!({"spec": {"containers": [
         {"name": "main", "image": "example.org/job:1", "command": ["mpirun", "hostname"]},
     ]}});
@@ -137,6 +147,7 @@ fn mpi_job(name: &str) -> Value {
         "metadata": {"name": name},
         "spec": {
             "slotsPerWorker": 1,
+            "launcherCreationPolicy": format!("{creation:?}"),
             "runPolicy": {"cleanPodPolicy": "Running"},
             "mpiReplicaSpecs": {
                 "Launcher": {"replicas": 1, "template": pod},

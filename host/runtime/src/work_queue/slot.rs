@@ -63,6 +63,8 @@ impl Slots {
 impl Slot {
     /// Waits for something that may take minutes, and leaves the slot to other reconciles meanwhile. The reconcile of this key
     /// goes on, so no other one of the key begins. If too many wait like this, it keeps its slot.
+    ///
+    /// A reconcile waits for one such future at a time, and to its end: if it drops the future, it has no slot.
     pub async fn outside<T>(&self, waiting: impl Future<Output = T>) -> T {
         let Ok(_outside) = Arc::clone(&self.slots.outside).try_acquire_owned() else {
             return waiting.await;

@@ -125,7 +125,7 @@ impl ControllerCache {
                     // Nobody waits for a read that has already kept another caller waiting.
                     let until = running.began.min(called) + SHORT_WAIT;
                     if timeout_at(until, running.end()).await.is_err() {
-                        return self.state().last_known();
+                        return self.state().late();
                     }
                 }
             }
@@ -249,10 +249,15 @@ impl State {
         last.began >= called || (is_recent && is_unchanged)
     }
 
-    /// The last reading, for a caller that waits no longer. A change with an unknown effect does not count: it only
-    /// releases IPUs, because a requested partition counts until the next read.
-    fn last_known(&mut self) -> Answer {
+    /// The last reading, for a caller that waits no longer.
+    fn late(&mut self) -> Answer {
         self.is_late = true;
+        self.last_known()
+    }
+
+    /// The last reading. A change with an unknown effect does not count: it only releases IPUs, because a requested
+    /// partition counts until the next read.
+    pub(super) fn last_known(&mut self) -> Answer {
         let last = self.last.clone();
         // After an error, the controller is unreachable until it answers.
         let is_usable = |last: &Reading| last.inventory.is_err() || last.ended.elapsed() < LAST_AGE;
