@@ -135,7 +135,11 @@ impl PodUsers {
             found.extend(pods.map(ListedPod::full_name));
             match page.metadata.continue_.filter(|token| !token.is_empty()) {
                 Some(token) if found.len() < USERS_MAX => params.continue_token = Some(token),
-                Some(_) | None => return Ok(found),
+                Some(_) | None => {
+                    // The number is in messages, and does not depend on the pages.
+                    found.truncate(USERS_MAX);
+                    return Ok(found);
+                }
             }
         }
     }
