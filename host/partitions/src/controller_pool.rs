@@ -283,12 +283,8 @@ impl ControllerPool {
 
     /// Held partitions that the report of their controller does not list. `None`: the controller has not answered.
     fn unlisted(&self, report: &Report) -> Option<Unlisted> {
-        let Report {
-            controller,
-            inventory,
-            ..
-        } = report;
-        let inventory = inventory.as_ref().ok()?;
+        let controller = &report.controller;
+        let inventory = report.inventory.as_ref().ok()?;
         let client = self.client(controller).ok();
         let account = client.and_then(|client| client.account());
         let held = |cache: &mut Cache| {
