@@ -45,6 +45,8 @@ struct State {
     asked: Vec<String>,
     /// Pods that are refused.
     refused: Vec<String>,
+    /// Pods whose creation fails.
+    failing: Vec<String>,
     /// Pods that are made, and of which the answer is lost.
     lost: Vec<String>,
     /// Whether requests to write events are never answered.
@@ -155,6 +157,11 @@ impl Cluster {
     /// The quota refuses these Pods from now on.
     pub(crate) fn refuse(&self, pods: &[&str]) {
         self.state().refused = pods.iter().map(|pod| (*pod).to_owned()).collect();
+    }
+
+    /// A webhook of the cluster fails for these Pods from now on.
+    pub(crate) fn fail(&self, pods: &[&str]) {
+        self.state().failing = pods.iter().map(|pod| (*pod).to_owned()).collect();
     }
 
     /// The answers to requests for these Pods are lost from now on.
@@ -310,6 +317,9 @@ impl State {
         let path = format!("{path}/{name}");
         if self.refused.contains(&name) {
             return refusal(StatusCode::FORBIDDEN, "Forbidden");
+        }
+        if self.failing.contains(&name) {
+            return refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError");
         }
         if self.objects.contains_key(&path) {
             return refusal(StatusCode::CONFLICT, "AlreadyExists");

@@ -101,6 +101,25 @@ async fn a_worker_that_ran_beside_a_refused_one_is_followed_by_a_reset() {
 }
 
 #[tokio::test]
+async fn pods_whose_creation_fails_are_not_counted() {
+    let fixture = Fixture::new(&IPUJob::sample().workers("2"));
+    fixture.step().await;
+    fixture.cluster.partitions_ready();
+    fixture.cluster.fail(&["sample-worker-0"]);
+    for _ in 0..2 {
+        fixture.cluster.deliver(&fixture.context);
+        let failed = step::step(&fixture.context, &fixture.job).await;
+        assert!(failed.is_err(), "it is tried again");
+        let status = &fixture.cluster.object(&cluster::job("sample"))["status"];
+        assert_eq!(status["currentReplicas"], 0);
+        assert_eq!(status["workersStatus"]["active"], 0);
+    }
+    let asked = fixture.cluster.asked();
+    let writes = asked.iter().filter(|asked| asked.ends_with("/status"));
+    assert_eq!(writes.count(), 2, "{asked:?}");
+}
+
+#[tokio::test]
 async fn a_lost_answer_costs_no_reset_unless_the_pod_is_gone_by_then() {
     for is_gone in [false, true] {
         let fixture = Fixture::new(&IPUJob::sample().workers("2"));
