@@ -3,6 +3,7 @@
 use cluster::wait::{Seen, eventually};
 use futures::future::join_all;
 use ipu_api::ipupartition::PartitionPhase;
+use kube::api::ListParams;
 use vipu_simulator::codes::CodeName;
 use vipu_simulator::faults::{Fail, LostReply, Method, Order};
 
@@ -37,6 +38,12 @@ async fn removals_without_an_answer_do_not_stop_the_partitions_of_others() {
         },
     )
     .await;
+    let waiting = fixture.partitions().list(&ListParams::default()).await;
+    assert_eq!(
+        waiting.unwrap().items.len(),
+        PARTITIONS,
+        "no call has ended"
+    );
     let other = fixture.request("other", 64).await;
     let other = fixture.once_in(&other, PartitionPhase::Ready).await;
     assert_eq!(controller(&other), fixture.pods[1].address.to_string());
