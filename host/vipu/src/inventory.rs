@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 use super::error::VipuError;
 use super::model::Inventory;
 use super::registry::{Known, Registry};
-use cache::{Answer, ControllerCache};
+use cache::{Answer, ControllerCache, ReadFuture};
 
 /// Time for which an inventory waits for the concurrent read of the version.
 const VERSION_WAIT: Duration = Duration::from_secs(2);
@@ -140,14 +140,10 @@ impl Inventories {
     }
 
     /// Reads the inventory of a controller, and its version if that is due.
-    fn read(
-        &self,
-        controller: &ControllerRef,
-        cache: &Arc<ControllerCache>,
-    ) -> impl Future<Output = Result<Inventory, VipuError>> + Send + use<> {
+    fn read(&self, controller: &ControllerRef, cache: &Arc<ControllerCache>) -> ReadFuture {
         let (registry, cache) = (self.registry.clone(), cache.clone());
         let controller = controller.clone();
-        async move {
+        Box::pin(async move {
             let is_version_due = cache.version().is_due();
             let inventory = match registry.client(&controller) {
                 Ok(client) if is_version_due => {
@@ -166,7 +162,7 @@ impl Inventories {
                 cache.version().expire();
             }
             inventory
-        }
+        })
     }
 
     /// The listed controllers. The caches of others are dropped.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use ipu_api::uid::Uid;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
@@ -29,6 +30,9 @@ const REMOVED_AGE: Duration = Duration::from_mins(10);
 
 /// An inventory with the changes since its read, or the error of the read.
 pub(super) type Answer = Result<Inventory, Arc<VipuError>>;
+
+/// A read of the inventory.
+pub(super) type ReadFuture = BoxFuture<'static, Result<Inventory, VipuError>>;
 
 /// The cached state of one controller.
 #[derive(Debug, Default)]
@@ -96,11 +100,11 @@ impl ControllerCache {
 
     /// The inventory, at most `max_age` old. It waits until the controller answers: at most for the end of a read in
     /// progress, and for one of its own.
-    pub(super) async fn fresh<R, F>(self: &Arc<Self>, max_age: Duration, read: R) -> Answer
-    where
-        R: Fn() -> F,
-        F: Future<Output = Result<Inventory, VipuError>> + Send + 'static,
-    {
+    pub(super) async fn fresh(
+        self: &Arc<Self>,
+        max_age: Duration,
+        read: impl Fn() -> ReadFuture,
+    ) -> Answer {
         let called = Instant::now();
         loop {
             match self.next(called, max_age, &read) {
@@ -112,11 +116,11 @@ impl ControllerCache {
 
     /// The same, if the controller answers within `SHORT_WAIT`. Otherwise it returns the last reading, and the read
     /// goes on.
-    pub(super) async fn soon<R, F>(self: &Arc<Self>, max_age: Duration, read: R) -> Answer
-    where
-        R: Fn() -> F,
-        F: Future<Output = Result<Inventory, VipuError>> + Send + 'static,
-    {
+    pub(super) async fn soon(
+        self: &Arc<Self>,
+        max_age: Duration,
+        read: impl Fn() -> ReadFuture,
+    ) -> Answer {
         let called = Instant::now();
         loop {
             match self.next(called, max_age, &read) {
@@ -141,11 +145,12 @@ impl ControllerCache {
     }
 
     /// The last reading, if it is fresh enough. Otherwise the read in progress, or a new one.
-    fn next<R, F>(self: &Arc<Self>, called: Instant, max_age: Duration, read: &R) -> Next
-    where
-        R: Fn() -> F,
-        F: Future<Output = Result<Inventory, VipuError>> + Send + 'static,
-    {
+    fn next(
+        self: &Arc<Self>,
+        called: Instant,
+        max_age: Duration,
+        read: &impl Fn() -> ReadFuture,
+    ) -> Next {
         let mut state = self.state();
         if let Some(answer) = state.fresh(called, max_age) {
             return Next::Fresh(answer);
@@ -157,10 +162,7 @@ impl ControllerCache {
     }
 
     /// Starts a read in a task of its own, so that it ends even if no caller waits for it any more.
-    fn start<F>(self: &Arc<Self>, read: F) -> Read
-    where
-        F: Future<Output = Result<Inventory, VipuError>> + Send + 'static,
-    {
+    fn start(self: &Arc<Self>, read: ReadFuture) -> Read {
         let (cache, began) = (Arc::clone(self), Instant::now());
         let (running, ended) = watch::channel(());
         tokio::spawn(async move {

@@ -1,5 +1,6 @@
 //! Callers of slow and hung controllers, on a paused clock.
 
+use std::future;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use futures::FutureExt;
@@ -39,13 +40,13 @@ impl Controller {
         self.reads.load(Ordering::Relaxed)
     }
 
-    fn read(&self) -> impl Future<Output = Result<Inventory, VipuError>> + Send + use<> {
+    fn read(&self) -> ReadFuture {
         let (delay, reads) = (*self.delay.lock(), self.reads.clone());
-        async move {
+        Box::pin(async move {
             let number = reads.fetch_add(1, Ordering::Relaxed) + 1;
             sleep(delay).await;
             Ok(Inventory::new(16, Vec::new()).and_used(number))
-        }
+        })
     }
 
     async fn fresh(&self) -> Option<u32> {
@@ -134,11 +135,11 @@ async fn after_an_error_a_controller_is_unreachable_until_it_answers() {
     let controller = Controller::default();
     assert_eq!(controller.fresh().await, Some(1));
     sleep(AGE).await;
-    let fails = || async {
-        Err(VipuError::Incomplete {
+    let fails = || -> ReadFuture {
+        Box::pin(future::ready(Err(VipuError::Incomplete {
             method: "ListPartitions",
             missing: "end",
-        })
+        })))
     };
     let reason = "its answer to ListPartitions has no end";
     let answer = controller.cache.fresh(AGE, fails).await;
