@@ -76,8 +76,7 @@ pub async fn run<K, R>(
     let depth = reconciles.queue_depth();
     let (mut keys, mut ready) = (pin!(keys), pin!(ready.fuse()));
     let (mut queue, mut running) = (Queue::default(), JoinSet::new());
-    let (slots, mut is_open) = (Slots::closed(), false);
-    let mut slot = None;
+    let (slots, mut slot) = (Slots::closed(), None);
     while !stop.is_cancelled() {
         while let Some(free) = slot.take().or_else(|| slots.try_get()) {
             let Some(key) = queue.get(Instant::now()) else {
@@ -94,10 +93,7 @@ pub async fn run<K, R>(
         let due = queue.next_due();
         tokio::select! {
             () = stop.cancelled() => break,
-            () = &mut ready, if !is_open => {
-                is_open = true;
-                slots.open(concurrency);
-            }
+            () = &mut ready => slots.open(concurrency),
             Some(key) = keys.next() => queue.add_at(key, Instant::now()),
             Some(ended) = running.join_next() => {
                 let (key, requeue) = ended.unwrap_or_else(|error| resume_panic(error));
