@@ -19,9 +19,9 @@ use super::context::Context;
 use super::evaluate;
 use super::observations::Answer;
 use super::placement_pass::Pass;
-use super::placement_queue::{Assignment, Turn};
+use super::placement_queue::Turn;
 use super::placement_request::request::{self, shortened};
-use super::placement_request::{self, Candidates, Placement, Request};
+use super::placement_request::{self, Placement, Request};
 use super::reconcile;
 use namespace_budgets::NamespaceBudgets;
 
@@ -168,23 +168,21 @@ impl PlacementLoop<'_> {
     /// Whether requests wait, and more IPUs are known to be free than at the end of the last pass.
     fn has_grown(&self) -> bool {
         let context = self.context;
-        let has_waiting = context.queue_state.requests().has_waiting();
-        has_waiting && {
-            let assignments = context.queue_state.requests().assignments().collect();
-            let found = context.pool.candidates_known();
-            self.pass_of(found, assignments).has_grown(&self.free)
+        if !context.queue_state.requests().has_waiting() {
+            return false;
         }
+        let assignments = context.queue_state.requests().assignments().collect();
+        let found = context.pool.candidates_known();
+        // The free IPUs do not depend on the queue.
+        let pass = Pass::new(found, Vec::new(), assignments, Duration::ZERO);
+        pass.has_grown(&self.free)
     }
 
     async fn read(&self) -> Pass {
-        // A partition that is requested meanwhile counts twice, rather than not at all.
-        let assignments = self.context.queue_state.requests().assignments().collect();
-        let found = self.context.pool.candidates_soon().await;
-        self.pass_of(found, assignments)
-    }
-
-    fn pass_of(&self, found: Candidates, assignments: Vec<Assignment>) -> Pass {
         let context = self.context;
+        // A partition that is requested meanwhile counts twice, rather than not at all.
+        let assignments = context.queue_state.requests().assignments().collect();
+        let found = context.pool.candidates_soon().await;
         let now = clock::now();
         let mut entries = context.queue_state.entries(&context.watched, now).to_vec();
         context.queue_state.requests().complete(&mut entries, now);
