@@ -54,16 +54,6 @@ pub struct Plan {
     pub requeue: Option<Duration>,
 }
 
-impl Plan {
-    /// The plan without the creation of Pods.
-    pub(crate) fn without_new_pods(&self) -> Self {
-        Self {
-            create_pods: Vec::new(),
-            ..self.clone()
-        }
-    }
-}
-
 /// An object to delete, identified by its UID.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Deletion {

@@ -109,7 +109,7 @@ async fn advance_valid(
     let now = clock::now();
     let facts = facts::facts(job, &snapshot.observed, now);
     let phase = phase::phase(job, &facts, now);
-    let plan = plan::plan(job, &facts, &phase, &context.settings.pods);
+    let mut plan = plan::plan(job, &facts, &phase, &context.settings.pods);
     if plan.delete_job {
         writes::delete_job(&context.jobs(&snapshot), &snapshot.job, &context.views.jobs).await?;
         return Ok(None);
@@ -127,7 +127,8 @@ async fn advance_valid(
         Ok(obstacles) => obstacles,
         Err(error) => {
             // The status that was written before counts Pods that may not exist.
-            let uncounted = status(&plan.without_new_pods(), &[], &snapshot);
+            plan.create_pods.clear();
+            let uncounted = status(&plan, &[], &snapshot);
             context.write_status(&mut snapshot, uncounted, now).await?;
             return Err(error.into());
         }
