@@ -58,7 +58,7 @@ async fn a_job_takes_no_more_writes_than_the_table_says() {
     complete(&installation, "first", "Workers").await;
     once_released(&installation, "first").await;
     let log = || format!("{}\n{}", controller.said(), proxy.said());
-    // Without `cleanPodPolicy`, the workers go on, and nothing follows.
+    // With this policy, the workers go on, and nothing follows.
     let before = Writes::so_far(&installation.client).await.unwrap();
     complete(&installation, "second", "None").await;
     let after = Writes::so_far(&installation.client).await.unwrap();

@@ -76,7 +76,7 @@ pub fn build(
     };
     let state = input.state();
     if state == JobState::Running {
-        // No later change of the state writes when they run, which the accounting needs: their number does.
+        // The state stays when the Pods run. Only the change of their number causes the write that the accounting needs.
         input.new_workers.clear();
     }
     let finished = phase.is_finished();

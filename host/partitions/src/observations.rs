@@ -45,14 +45,14 @@ pub enum Observation {
     Removed {
         /// Id of the partition.
         id: String,
-        /// Objection of the controller.
+        /// Reason that the controller gave, if it failed.
         error: Option<String>,
     },
     /// ResetPartition was called. `error` is set if it failed or no reply arrived.
     Reset {
         /// Id of the partition.
         id: String,
-        /// Objection of the controller.
+        /// Reason that the controller gave, if it failed.
         error: Option<String>,
     },
     /// The placement decision, and a random number for the id of the attempt.

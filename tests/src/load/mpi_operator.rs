@@ -12,6 +12,7 @@ use cluster::supervisor::{Program, Supervisor};
 use cluster::tools::Tools;
 use cluster::wait::{Seen, until};
 use kube::api::{Api, DynamicObject, ListParams};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::api_writes::Writes;
@@ -24,7 +25,7 @@ use super::{Load, LoadError, PATIENCE};
 const NO_LIMIT: &str = "100000";
 
 /// When mpi-operator creates the batch Job of a launcher.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub enum LauncherCreation {
     /// Together with the workers, its default.
     AtStartup,
@@ -147,7 +148,7 @@ fn mpi_job(name: &str, creation: LauncherCreation) -> Value {
         "metadata": {"name": name},
         "spec": {
             "slotsPerWorker": 1,
-            "launcherCreationPolicy": format!("{creation:?}"),
+            "launcherCreationPolicy": creation,
             "runPolicy": {"cleanPodPolicy": "Running"},
             "mpiReplicaSpecs": {
                 "Launcher": {"replicas": 1, "template": pod},

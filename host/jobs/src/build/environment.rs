@@ -63,9 +63,9 @@ fn of_replicas(size: Size, gcd: u32) -> Vec<EnvVar> {
         .collect()
 }
 
-/// Returns the variables of Open MPI. Versions 4 (`OMPI_MCA_plm_rsh_*`, `orte_*`) and 5 (`PRTE_MCA_*`) ignore, without
-/// a message, each other's names, and version 5 would run all ranks in the launcher, so both are set. Only the launcher
-/// may exec, so there is no tree spawn.
+/// Returns the variables of Open MPI. Versions 4 (`OMPI_MCA_plm_rsh_*`, `orte_*`) and 5 (`PRTE_MCA_*`) ignore each
+/// other's names without a message, and version 5 would run all ranks in the launcher, so both are set. Only the
+/// launcher may exec, so there is no tree spawn.
 fn of_open_mpi() -> Vec<EnvVar> {
     let file = |name| format!("{}/{name}", agent::FOLDER);
     let (script, hostfile) = (file(agent::KUBEEXEC), file(agent::HOSTFILE));
