@@ -232,11 +232,20 @@ impl Installation {
     /// The user creates a job, as soon as the API server trusts the webhooks.
     pub(crate) async fn submit(&self, job: &Value) {
         let job: IPUJob = serde_json::from_value(job.clone()).unwrap();
-        eventually("the job is accepted", async || {
-            let made = self.jobs().create(&PostParams::default(), &job).await;
-            Seen::from(made.map_err(|error| error.to_string()))
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        eventually("the webhooks are called", async || {
+            let asked = self.jobs().create(&dry_run, &job).await;
+            let error = asked.err().map(|error| error.to_string());
+            Seen::when(error.unwrap_or_default(), |error| {
+                !error.contains("failed calling webhook")
+            })
         })
         .await;
+        let made = self.jobs().create(&PostParams::default(), &job).await;
+        made.unwrap();
     }
 
     /// Returns the status of a job once it has a state.
