@@ -48,6 +48,7 @@ mod odd_objects;
 #[cfg(test)]
 mod outage;
 mod partition;
+mod planes;
 #[cfg(test)]
 mod plugin;
 #[cfg(test)]

@@ -17,14 +17,9 @@ use vipu_simulator::pod::Timings;
 
 use self::fixture::{Native, condition, delete, is_bound, once_reported, pod, request};
 use crate::plugin::Plugin;
-use crate::webhook::fixture::Webhooks;
 
 /// Longer than any test.
 const ENDLESS: u64 = 3_600_000;
-
-async fn native(sizes: &[u32]) -> Native {
-    Native::start(Webhooks::shared().await.client(), sizes).await
-}
 
 /// The values that the environment of the container refers to, as the kubelet resolves them.
 fn environment(pod: &Pod) -> Vec<(String, String)> {
@@ -47,7 +42,7 @@ fn environment(pod: &Pod) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_gets_its_partition_and_releases_it_at_its_end() {
-    let native = native(&[16]).await;
+    let native = Native::start(&[16]).await;
     let created = request(&native.pods(), "web", "4").await.unwrap();
     let gates = created.spec.unwrap().scheduling_gates.unwrap();
     assert_eq!(gates[0].name, "graphcore.ai/partition");
@@ -79,7 +74,7 @@ async fn a_pod_gets_its_partition_and_releases_it_at_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_breaks_a_rule_is_refused_and_one_that_was_checked_stays() {
-    let native = native(&[16]).await;
+    let native = Native::start(&[16]).await;
     let refused = request(&native.pods(), "three", "3").await.unwrap_err();
     let kube::Error::Api(status) = refused else {
         panic!("{refused}");
@@ -124,8 +119,8 @@ async fn a_request_that_breaks_a_rule_is_refused_and_one_that_was_checked_stays(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released() {
-    let plugin = Plugin::of(&Webhooks::shared().await.kubeconfig()).await;
-    let native = native(&[4]).await;
+    let native = Native::start(&[4]).await;
+    let plugin = Plugin::of(&native.fixture.kubeconfig).await;
     request(&native.pods(), "first", "4").await.unwrap();
     native.once_bound("first").await;
     request(&native.pods(), "second", "4").await.unwrap();
@@ -156,7 +151,7 @@ async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_is_deleted_while_its_partition_forms_leaves_nothing() {
-    let native = native(&[16]).await;
+    let native = Native::start(&[16]).await;
     let server = native.fixture.pods[0].server.clone();
     let quick = server.with(|world, _| world.pod.timings);
     server.with(|world, _| {
@@ -180,8 +175,7 @@ async fn a_pod_that_is_deleted_while_its_partition_forms_leaves_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wherever_the_reconciler_is_killed_a_pod_gets_one_partition_and_in_the_end_none() {
-    let client = Webhooks::shared().await.client();
-    let mut native = Native::without_reconciler(client, &[16]).await;
+    let mut native = Native::without_reconciler(&[16]).await;
     request(&native.pods(), "web", "4").await.unwrap();
     // Killed early and late within the reconciles that create the partition and remove the gate.
     for delay in [0, 5, 10, 20, 40, 80, 160] {
@@ -201,7 +195,7 @@ async fn wherever_the_reconciler_is_killed_a_pod_gets_one_partition_and_in_the_e
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sweep_releases_what_a_pod_left_while_no_reconciler_runs() {
-    let mut native = native(&[16]).await;
+    let mut native = Native::start(&[16]).await;
     request(&native.pods(), "web", "4").await.unwrap();
     native.once_bound("web").await;
     native.kill_reconciler().await;
@@ -211,9 +205,8 @@ async fn the_sweep_releases_what_a_pod_left_while_no_reconciler_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_operator_is_down_every_pod_without_a_request_is_created() {
-    let mut webhooks = Webhooks::start().await;
-    let native = Native::without_reconciler(webhooks.client(), &[16]).await;
-    webhooks.stop();
+    let mut native = Native::without_reconciler(&[16]).await;
+    native.webhooks.stop();
     let refused = request(&native.pods(), "web", "4").await.unwrap_err();
     assert!(
         refused.to_string().contains("mpod.graphcore.ai"),
@@ -229,7 +222,7 @@ async fn while_the_operator_is_down_every_pod_without_a_request_is_created() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label() {
-    let mut native = native(&[16, 64]).await;
+    let mut native = Native::start(&[16, 64]).await;
     let nodes: Api<Node> = Api::all(native.fixture.client.clone());
     let once = async |expected: Option<&str>| {
         eventually("the node advertises what it reaches", async || {
@@ -270,7 +263,7 @@ async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label(
 async fn five_hundred_pods_at_once_get_a_partition_each() {
     const PODS: usize = 500;
     const PATIENCE: Duration = Duration::from_mins(15);
-    let native = native(&[64; 16]).await;
+    let native = Native::start(&[64; 16]).await;
     let all = futures::stream::iter(0..PODS);
     all.for_each_concurrent(16, async |number| {
         request(&native.pods(), &format!("web-{number}"), "2")

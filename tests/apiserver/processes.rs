@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use cluster::cgroups::memory::MemoryCgroup;
-use cluster::control_plane::{ControlPlane, free_ports};
+use cluster::control_plane::free_ports;
+use cluster::control_plane::pool::Loan;
 use cluster::http;
 use cluster::supervisor::{Program, Supervisor};
 use cluster::wait::{Seen, eventually};
@@ -24,6 +25,7 @@ use tests::debug_operator;
 use vipu_simulator::{Options, Simulator};
 
 use crate::chart::admin::Admin;
+use crate::planes;
 
 /// Namespace, release and fullname.
 pub(crate) const RELEASE: &str = "ipu-operator";
@@ -48,7 +50,7 @@ pub(crate) struct Given {
 pub(crate) struct Installation {
     given: Given,
     pub(crate) client: Client,
-    pub(crate) plane: ControlPlane,
+    pub(crate) plane: Loan,
     program: PathBuf,
     guests: PathBuf,
     /// The address of the webhooks in the configurations of the API server.
@@ -69,10 +71,10 @@ pub(crate) struct Running {
 
 impl Installation {
     pub(crate) async fn new() -> Self {
-        Self::of(ControlPlane::start().await.unwrap(), Given::default()).await
+        Self::of(planes::with_definitions().await, Given::default()).await
     }
 
-    pub(crate) async fn of(plane: ControlPlane, given: Given) -> Self {
+    pub(crate) async fn of(plane: Loan, given: Given) -> Self {
         // An initial build of both takes minutes, and blocks.
         let built = tokio::task::spawn_blocking(|| (debug_operator::program(), guests::build()));
         let (program, guests) = built.await.unwrap();
@@ -373,7 +375,7 @@ impl Drop for Running {
 }
 
 /// Installs the chart as an admin does. Its own Pods never run, because there is no kubelet.
-fn install(plane: &ControlPlane, webhooks: u16, simulator: &Simulator, values: &[&str]) {
+fn install(plane: &Loan, webhooks: u16, simulator: &Simulator, values: &[&str]) {
     let admin = Admin::of(RELEASE, plane.kubeconfig());
     let controllers = format!("global.vipuControllers={}:ipunode=pod1", simulator.address);
     let port = format!("admissionWebhooks.port={webhooks}");
