@@ -91,12 +91,17 @@ impl JobFixture {
     }
 
     fn start_as(&mut self, client: Client, settings: JobSettings) {
+        self.controller = Some(self.controller(client, settings));
+    }
+
+    /// A controller that the test ends itself.
+    pub(crate) fn controller(&self, client: Client, settings: JobSettings) -> JoinHandle<()> {
         let metrics = self.metrics.of_jobs();
-        self.controller = Some(tokio::spawn(async move {
+        tokio::spawn(async move {
             let (kueue, stop) = (ServedGroup::default(), CancellationToken::new());
             let run = ipu_jobs::run(client, settings, kueue, &metrics, stop);
             run.await.unwrap();
-        }));
+        })
     }
 
     /// Aborts the controller between any two of its requests.

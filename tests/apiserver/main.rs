@@ -14,6 +14,8 @@ mod clock;
 mod compiler;
 mod control_plane;
 #[cfg(test)]
+mod cut_off;
+#[cfg(test)]
 mod dashboard;
 mod definitions;
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cluster::wait::{Seen, eventually, until};
 use futures::StreamExt;
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -15,7 +16,8 @@ use serde_json::json;
 use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Timings;
 
-use self::fixture::{Native, condition, delete, is_bound, once_reported, pod, request};
+use self::fixture::{Native, condition, delete, is_bound, once_reported, pod, reconciler, request};
+use crate::cut_off::Writes;
 use crate::plugin::Plugin;
 
 /// Longer than any test.
@@ -173,23 +175,54 @@ async fn a_pod_that_is_deleted_while_its_partition_forms_leaves_nothing() {
     native.once_nothing_is_left().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn wherever_the_reconciler_is_killed_a_pod_gets_one_partition_and_in_the_end_none() {
-    let mut native = Native::without_reconciler(&[16]).await;
-    request(&native.pods(), "web", "4").await.unwrap();
-    // Killed early and late within the reconciles that create the partition and remove the gate.
-    for delay in [0, 5, 10, 20, 40, 80, 160] {
-        native.start_reconciler();
-        tokio::time::sleep(Duration::from_millis(delay)).await;
-        native.kill_reconciler().await;
-    }
-    native.start_reconciler();
-    native.once_bound("web").await;
-    assert_eq!(native.fixture.calls(0, Method::CreatePartition), 1);
+/// The user creates a Pod, and deletes it once it has its partition.
+async fn live(native: &Native, name: &str) {
+    request(&native.pods(), name, "4").await.unwrap();
+    native.once_bound(name).await;
+    delete(&native.pods(), name).await;
+    let partition = format!("default.{name}-0");
+    eventually(&format!("{partition} is gone"), async || {
+        let found = native.fixture.partitions().get_opt(&partition).await;
+        Seen::when(found.unwrap().map(|found| found.status), Option::is_none)
+    })
+    .await;
+}
 
-    native.kill_reconciler().await;
-    delete(&native.pods(), "web").await;
-    native.start_reconciler();
+#[tokio::test(flavor = "multi_thread")]
+async fn reconciler_killed_before_any_of_its_writes_gives_each_pod_one_partition() {
+    let native = Native::without_reconciler(&[64, 64]).await;
+    let plain = native.fixture.client.clone();
+    let all = Writes::limited([("whole", None)]);
+    let first = reconciler(all.client(&plain));
+    live(&native, "whole").await;
+    first.abort();
+    let count = all.sent("whole");
+    assert!(count > 2, "{count} writes");
+
+    let names: Vec<String> = (0..count)
+        .map(|number| format!("cut-{number:02}"))
+        .collect();
+    let limits = names.iter().enumerate();
+    let before = Writes::limited(limits.map(|(number, name)| (name.as_str(), Some(number))));
+    let first = reconciler(before.client(&plain));
+    let lives = names.iter().map(async |name| {
+        live(&native, name).await;
+        before.complete(name);
+    });
+    let mut second = None;
+    let killed = async {
+        before.once_cut_off().await;
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        second = Some(reconciler(plain.clone()));
+    };
+    futures::join!(killed, join_all(lives));
+    second.unwrap().abort();
+
+    let calls = native.fixture.pods.iter();
+    let calls = calls.flat_map(|pod| pod.server.calls(0));
+    let made = calls.filter(|call| call.method == Method::CreatePartition);
+    assert_eq!(made.count(), 1 + count);
     native.once_nothing_is_left().await;
 }
 

@@ -224,6 +224,11 @@ impl Fixture {
 
     /// Starts a proxy of this name that serves these ports: plain, and with TLS.
     pub(crate) async fn replica(&self, name: &str, ports: [u16; 2]) -> Replica {
+        self.replica_of(self.client.clone(), name, ports).await
+    }
+
+    /// The same with its own client.
+    pub(crate) async fn replica_of(&self, client: Client, name: &str, ports: [u16; 2]) -> Replica {
         let options = self.options(name, ports);
         // Without a placement module the built-in walk decides, with the same code.
         let settings = self.policy.as_ref().map(|(_, settings)| settings.clone());
@@ -237,7 +242,6 @@ impl Fixture {
         asked.compiler = None;
         let policies = GuestHost::open(asked);
         let policies = policies.await.unwrap();
-        let client = self.client.clone();
         let stop = CancellationToken::new();
         let (metrics, watch) = if self.looks_for_releases {
             let (metrics, watch) = Metrics::of_release(&options.release);

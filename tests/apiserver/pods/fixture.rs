@@ -50,11 +50,7 @@ impl Native {
     }
 
     pub(crate) fn start_reconciler(&mut self) {
-        let client = self.fixture.client.clone();
-        self.reconciler = Some(tokio::spawn(async move {
-            let (settings, stop) = (NativePodSettings::default(), CancellationToken::new());
-            ipu_pods::run(client, settings, &Reconciles::default(), stop).await;
-        }));
+        self.reconciler = Some(reconciler(self.fixture.client.clone()));
     }
 
     /// Aborts the reconciler between any two of its requests.
@@ -98,6 +94,14 @@ impl Native {
         let is_empty = |ids: &[Vec<String>]| ids.iter().all(Vec::is_empty);
         self.fixture.once_ids("nothing is left", is_empty).await;
     }
+}
+
+/// A reconciler with this client.
+pub(crate) fn reconciler(client: Client) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let (settings, stop) = (NativePodSettings::default(), CancellationToken::new());
+        ipu_pods::run(client, settings, &Reconciles::default(), stop).await;
+    })
 }
 
 impl Drop for Native {
