@@ -24,6 +24,8 @@ mod differential;
 #[cfg(test)]
 mod explained;
 #[cfg(test)]
+mod extent;
+#[cfg(test)]
 mod hostile_texts;
 #[cfg(test)]
 mod job;
