@@ -10,6 +10,7 @@ mod attacks;
 mod chart;
 mod circles;
 mod contract;
+mod dependencies;
 mod documents;
 mod fuzz;
 mod kubectl;

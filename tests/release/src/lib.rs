@@ -13,8 +13,9 @@
 //! guests and policies, which define a valid guest and its artefact.
 #![forbid(unsafe_code)]
 
-pub mod cargo;
 pub mod dist;
 pub mod guests;
 pub mod image;
 pub mod package;
+
+pub use provision::cargo;
