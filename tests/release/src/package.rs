@@ -9,6 +9,7 @@ pub mod crates;
 pub mod guests;
 pub mod krew;
 pub mod licences;
+pub mod previous;
 pub mod sbom;
 pub mod sums;
 pub mod twice;
