@@ -157,15 +157,6 @@ impl Package {
         Ok(Self { archive, version })
     }
 
-    /// The package of an earlier release, which the repository contains for the tests of upgrades.
-    pub fn archived(settings: &Settings, version: &str) -> Self {
-        let folder = settings.checkout.join("tests/releases");
-        Self {
-            archive: folder.join(format!("{}.tar.gz", name(version))),
-            version: version.to_owned(),
-        }
-    }
-
     /// Unpacks it into a new folder, and checks every file against its checksum.
     pub fn unpack(&self, into: &Path) -> Result<Unpacked, PackageError> {
         remove(into)?;
