@@ -5,7 +5,8 @@
 //!   simulated V-IPU controllers. [`operator::helm`] is its Helm release.
 //! - [`demo`] runs and checks three jobs of the examples, and describes the installed operator to other tests
 //!   ([`demo::Operated`]).
-//! - The Makefile runs the program `harness` (`main.rs`): `fetch`, `up`, `down`, `demo`, `dist` and `release`.
+//! - The Makefile runs the program `harness` (`main.rs`): `fetch`, `up`, `down`, `demo`, `dist`,
+//!   `release` and `previous-release`.
 //!
 //! It measures nothing, and links no controller of the operator: it reads the operator's state from the API server. It must
 //! not know how a cluster starts (`cluster`) or what a release contains (`release`).

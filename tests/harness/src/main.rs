@@ -22,7 +22,7 @@ use harness::{
 use release::{
     dist::{Dist, Profile, arm64},
     image::{self, compressed_size},
-    package::{Package, twice::compare},
+    package::{Package, previous::Previous, twice::compare},
 };
 
 /// A Kubernetes cluster of two nodes in processes, to try the IPU Operator on real components.
@@ -66,6 +66,8 @@ enum Task {
         #[arg(long)]
         twice: bool,
     },
+    /// Build the package of the previous release into the cache, unless it is there.
+    PreviousRelease,
 }
 
 fn main() -> ExitCode {
@@ -100,6 +102,11 @@ fn run(task: &Task) -> Result<()> {
             Dist::build(&settings, Profile::Release, &progress)?;
         }
         Task::Release { arm64, twice } => release(&settings, &progress, *arm64, *twice)?,
+        Task::PreviousRelease => {
+            let previous = Previous::locked(&settings.checkout)?;
+            let package = previous.ensure(&settings, &progress)?;
+            println!("{}", package.archive.display());
+        }
     }
     Ok(())
 }
@@ -110,7 +117,7 @@ fn first_signal(task: &Task) -> First {
         Task::Demo => First::EndCluster,
         Task::Up => First::Leave("the cluster keeps running; `make down` stops it"),
         Task::Down => First::Leave("a part of the cluster remains; `make down` removes it"),
-        Task::Dist | Task::Release { .. } => {
+        Task::Dist | Task::Release { .. } | Task::PreviousRelease => {
             First::Leave("completed builds and downloads are kept for the next run")
         }
     }

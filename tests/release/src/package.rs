@@ -9,6 +9,7 @@ pub mod crates;
 pub mod guests;
 pub mod krew;
 pub mod licences;
+pub mod previous;
 pub mod sbom;
 pub mod sums;
 pub mod twice;
@@ -156,15 +157,6 @@ impl Package {
         write(&folder.join(krew::NAME), krew)?;
         write(&folder.join(sums::NAME), sums)?;
         Ok(Self { archive, version })
-    }
-
-    /// The package of an earlier release, which the repository contains for the tests of upgrades.
-    pub fn archived(settings: &Settings, version: &str) -> Self {
-        let folder = settings.checkout.join("tests/releases");
-        Self {
-            archive: folder.join(format!("{}.tar.gz", name(version))),
-            version: version.to_owned(),
-        }
     }
 
     /// Unpacks it into a new folder, and checks every file against its checksum.
