@@ -1,8 +1,7 @@
 //! Shared code of the suites and benchmarks that needs the operator's packages.
 //!
 //! Entry points:
-//! - [`load`], [`policy_load`], [`placement`], [`flood`], [`startup`] and [`figures`] measure; the programs `bench-*` print
-//!   their results.
+//! - [`load`], [`flood`], [`startup`] and [`figures`] measure; the programs `bench-*` print their results.
 //! - [`described`] compares what `kubectl describe` shows, [`documents`] lists the documents whose commands run on nodes,
 //!   [`mutations`] has the mistakes that `mutants` makes, and [`guests`] the guests that misbehave.
 //! - [`operator_process`] finds the operator's processes on nodes, and [`debug_operator`] builds the operator and the plugin of
@@ -29,9 +28,6 @@ pub mod load;
 pub mod mutations;
 pub mod operator_process;
 pub mod pictures;
-pub mod placement;
-#[cfg(feature = "suites")]
-pub mod policy_load;
 pub mod prometheus;
 pub mod registry;
 pub mod review;

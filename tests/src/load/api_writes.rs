@@ -12,7 +12,7 @@ use super::{LoadError, api};
 pub struct Writes(BTreeMap<String, u64>);
 
 /// The API server's metrics, as text.
-pub(super) async fn metrics(client: &Client) -> Result<String, LoadError> {
+async fn metrics(client: &Client) -> Result<String, LoadError> {
     let request = Request::get("/metrics").body(Vec::new());
     let request = request.map_err(|error| LoadError::Missing(error.to_string()))?;
     let text = client.request_text(request).await;

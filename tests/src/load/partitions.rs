@@ -3,6 +3,7 @@
 mod bare;
 mod decisions;
 mod proxy;
+mod waiting;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,6 +13,7 @@ pub use decisions::{Decided, decisions};
 use serde_json::{Value, json};
 use vipu_simulator::Simulator;
 use vipu_simulator::faults::Method;
+pub use waiting::{Waiting, waiting};
 
 use self::proxy::Proxy;
 use super::api_writes::Writes;
