@@ -13,6 +13,7 @@
 //! It must not know any package of the operator, or how the operator is built or installed.
 #![forbid(unsafe_code)]
 
+pub mod api_writes;
 pub mod cgroups;
 pub mod command;
 pub mod control_plane;

@@ -16,10 +16,10 @@ use vipu_simulator::faults::Method;
 pub use waiting::{Waiting, waiting};
 
 use self::proxy::Proxy;
-use super::api_writes::Writes;
 use super::consumption::Consumption;
 use super::product::FIRST;
 use super::{Load, LoadError, vipu_controllers};
+use cluster::api_writes::Writes;
 
 /// Simulated V-IPU controllers over which the partitions are spread.
 const CONTROLLERS: usize = 4;

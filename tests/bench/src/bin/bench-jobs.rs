@@ -2,8 +2,8 @@
 //! result of a thousand jobs at once; the operator's usage with few and with many jobs; and the time of a
 //! large job.
 
+use bench::load::{self, LargeJob, LauncherCreation, Load, ManyJobs, Sizes};
 use clap::Parser;
-use tests::load::{self, LargeJob, LauncherCreation, Load, ManyJobs, Sizes};
 
 /// Measure jobs under load, on a real API server with a fake node.
 #[derive(Parser)]

@@ -1,7 +1,6 @@
 //! Loads a real API server with jobs of one launcher and two workers, or only with partitions.
 //! Measures the speed of the operators and proxies, their writes, and their memory and CPU.
 
-mod api_writes;
 mod bare;
 mod consumption;
 mod fake_node;
@@ -16,7 +15,6 @@ mod vipu_controllers;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use api_writes::Writes;
 pub use bare::bare_loop;
 pub use consumption::Consumption;
 pub use large_job::{LargeJob, large_jobs};

@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
+use bench::load::{self, Decided, Load, Many, Waiting};
 use clap::Parser;
-use tests::load::{self, Decided, Load, Many, Waiting};
 
 /// Measure partitions under load, on a real API server with simulated V-IPU controllers.
 #[derive(Parser)]
