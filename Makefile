@@ -120,27 +120,26 @@ advisories: ## check the dependencies against the RustSec database, which it dow
 	@$(MAKE) --no-print-directory $(DENY)
 	$(DENY) --locked --workspace check
 
-bench: ## measure the figures of BENCHMARKS.md except those of placement and flood: calls of guests, policies, many jobs compared with mpi-operator, large jobs, many partitions, the operator on real nodes
+bench: ## measure the figures of BENCHMARKS.md except those of placement and flood: calls of guests, many jobs compared with mpi-operator, large jobs, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench
-	$(BENCH) --bin bench-guests -- --bench
+	$(BENCH) --bin bench-guests
 	@$(DIST)
-	$(BENCH) --bin bench-policies
-	$(BENCH) --no-default-features --bin bench-jobs
-	$(BENCH) --no-default-features --bin bench-partitions
-	$(BENCH) --no-default-features --bin bench-cluster -- all
+	$(BENCH) --bin bench-jobs
+	$(BENCH) --bin bench-partitions
+	$(BENCH) --bin bench-cluster -- all
 
 bench-start: ## measure how long the program of a job takes to start on real nodes, compared with a batch Job and with mpi-operator
 	@sh tests/preflight.sh bench-start
-	$(BENCH) --no-default-features --bin bench-cluster -- start
+	$(BENCH) --bin bench-cluster -- start
 
 placement: ## measure placement policies with jobs of a real cluster, draw plots, and measure the growth of the decision time
 	@sh tests/preflight.sh placement
-	$(BENCH) --no-default-features --bin bench-placement
+	$(BENCH) --bin bench-placement
 
 race: ## measure jobs per second, compared with mpi-operator and with a loop that sends the same writes
 	@sh tests/preflight.sh race
 	@$(DIST)
-	$(BENCH) --no-default-features --bin bench-jobs -- --race
+	$(BENCH) --bin bench-jobs -- --race
 
 # The profile of tests has debug assertions and overflow checks. Only these crates are optimised, so that their
 # dependencies are those of `make check` and are not compiled again.
@@ -162,7 +161,7 @@ fuzz: ## run the coverage-guided fuzz targets with a nightly compiler, each for 
 
 mutants: ## apply each mutation to a copy of the sources, and check that the simulation, the model check or tests find it
 	@sh tests/preflight.sh mutants
-	cargo run --locked --package tests --bin mutants
+	cargo run --locked --package bench --bin mutants
 
 # These are programs of this machine, and the fuzz targets choose their own flags.
 $(DENY) $(CARGO_FUZZ) fuzz mutants: unexport CARGO_BUILD_TARGET

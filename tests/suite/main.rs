@@ -18,7 +18,6 @@ mod layering;
 mod links;
 mod makefile;
 mod metrics;
-mod mutations;
 mod oci;
 mod package;
 mod packages;

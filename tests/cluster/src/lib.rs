@@ -18,6 +18,7 @@ pub use provision::{
     tools,
 };
 
+pub mod api_writes;
 pub mod cgroups;
 pub mod control_plane;
 pub mod definitions;

@@ -3,6 +3,7 @@
 mod bare;
 mod decisions;
 mod proxy;
+mod waiting;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -12,12 +13,13 @@ pub use decisions::{Decided, decisions};
 use serde_json::{Value, json};
 use vipu_simulator::Simulator;
 use vipu_simulator::faults::Method;
+pub use waiting::{Waiting, waiting};
 
 use self::proxy::Proxy;
-use super::api_writes::Writes;
 use super::consumption::Consumption;
 use super::product::FIRST;
 use super::{Load, LoadError, vipu_controllers};
+use cluster::api_writes::Writes;
 
 /// Simulated V-IPU controllers over which the partitions are spread.
 const CONTROLLERS: usize = 4;

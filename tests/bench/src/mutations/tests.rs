@@ -3,18 +3,18 @@
 
 use std::fs;
 
-use tests::mutations::{self, FoundBy};
+use release::guests::checkout;
 
-use crate::sources::repository;
+use super::{FoundBy, all};
 
 #[test]
 fn every_mutation_still_finds_its_text_once() {
-    for mutation in mutations::all() {
-        let text = fs::read_to_string(repository().join(mutation.file)).unwrap();
+    for mutation in all() {
+        let text = fs::read_to_string(checkout().join(mutation.file)).unwrap();
         assert_eq!(
             text.matches(mutation.text).count(),
             1,
-            "`{}` replaces a text that {} does not contain exactly once; correct tests/src/mutations",
+            "`{}` replaces a text that {} does not contain exactly once; correct tests/bench/src/mutations",
             mutation.name,
             mutation.file
         );
@@ -24,13 +24,13 @@ fn every_mutation_still_finds_its_text_once() {
 
 #[test]
 fn every_bound_that_is_to_find_a_mutation_exists() {
-    let path = repository().join("host/partitions/src/model/bounds.rs");
+    let path = checkout().join("host/partitions/src/model/bounds.rs");
     let bounds = fs::read_to_string(path).unwrap();
-    for mutation in mutations::all() {
+    for mutation in all() {
         if let FoundBy::Bound(bound) = mutation.found_by {
             assert!(
                 bounds.contains(&format!("name: \"{bound}\",")),
-                "`{}` names the bound `{bound}`, which does not exist; correct tests/src/mutations",
+                "`{}` names the bound `{bound}`, which does not exist; correct tests/bench/src/mutations",
                 mutation.name
             );
         }

@@ -5,24 +5,16 @@ use std::collections::BTreeMap;
 use http::Request;
 use kube::Client;
 
-use super::{LoadError, api};
-
 /// Writes so far, by method and resource: `POST pods`, `PATCH ipujobs/status`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Writes(BTreeMap<String, u64>);
 
-/// The API server's metrics, as text.
-pub(super) async fn metrics(client: &Client) -> Result<String, LoadError> {
-    let request = Request::get("/metrics").body(Vec::new());
-    let request = request.map_err(|error| LoadError::Missing(error.to_string()))?;
-    let text = client.request_text(request).await;
-    text.map_err(api("read the API server's metrics"))
-}
-
 impl Writes {
-    /// The counts of the API server so far.
-    pub async fn so_far(client: &Client) -> Result<Self, LoadError> {
-        Ok(Self::parse(&metrics(client).await?))
+    /// The counts of the API server so far, from its metrics.
+    pub async fn so_far(client: &Client) -> Result<Self, kube::Error> {
+        let request = Request::get("/metrics").body(Vec::new());
+        let request = request.map_err(kube::Error::HttpError)?;
+        Ok(Self::parse(&client.request_text(request).await?))
     }
 
     /// The writes since `before`, without Leases and without `others`.

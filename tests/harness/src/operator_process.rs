@@ -128,16 +128,6 @@ impl OperatorProcess {
     }
 }
 
-/// Resident memory of this process in KiB.
-pub fn own_resident_kib() -> Result<u64, ProcessError> {
-    kib_of("VmRSS", "/proc/self/status")
-}
-
-/// Maximum resident memory of this process so far, in KiB.
-pub fn own_most_resident_kib() -> Result<u64, ProcessError> {
-    kib_of("VmHWM", "/proc/self/status")
-}
-
 fn kib_of(field: &'static str, path: &str) -> Result<u64, ProcessError> {
     read(path)?
         .lines()

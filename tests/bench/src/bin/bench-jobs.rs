@@ -1,9 +1,9 @@
 //! Measures jobs per second, compared with mpi-operator and with a loop that sends the same writes; the
-//! result of a thousand jobs at once; the operator's usage with few and with many jobs; the time of a
-//! large job; and the cost of a status update.
+//! result of a thousand jobs at once; the operator's usage with few and with many jobs; and the time of a
+//! large job.
 
+use bench::load::{self, LargeJob, LauncherCreation, Load, ManyJobs, Sizes};
 use clap::Parser;
-use tests::load::{self, LargeJob, LauncherCreation, Load, ManyJobs, Sizes, StatusWrites};
 
 /// Measure jobs under load, on a real API server with a fake node.
 #[derive(Parser)]
@@ -23,9 +23,6 @@ struct Cli {
     /// Numbers of workers of the large jobs: multiples of 64 up to 256.
     #[arg(long, value_delimiter = ',', default_values_t = [64, 128, 256])]
     workers: Vec<usize>,
-    /// Updates of a job's status by each method. 0: none.
-    #[arg(long, default_value_t = 0)]
-    status_writes: usize,
 }
 
 #[tokio::main]
@@ -45,9 +42,6 @@ async fn main() -> anyhow::Result<()> {
     }
     if !cli.workers.is_empty() {
         print_large(&load::large_jobs(&cli.workers).await?);
-    }
-    if cli.status_writes > 0 {
-        print_status_writes(&load::status_writes(cli.status_writes).await?);
     }
     Ok(())
 }
@@ -123,18 +117,6 @@ fn print_large(jobs: &[LargeJob]) {
             job.workers,
             job.made.as_secs_f64(),
             job.running.as_secs_f64()
-        );
-    }
-}
-
-fn print_status_writes(ways: &[StatusWrites]) {
-    let first = ways.first().map_or(f64::NAN, StatusWrites::ms_of_each);
-    for way in ways {
-        println!(
-            "a status by {}: {:.2} ms of kube-apiserver's CPU, {:.2} times the first",
-            way.what,
-            way.ms_of_each(),
-            way.ms_of_each() / first
         );
     }
 }

@@ -4,6 +4,10 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
+use bench::{
+    figures,
+    startup::{self, Pair},
+};
 use clap::{Parser, Subcommand};
 use cluster::{
     interrupt::{self, First},
@@ -14,10 +18,6 @@ use cluster::{
 };
 use harness::operator;
 use release::image::compressed_size;
-use tests::{
-    figures,
-    startup::{self, Pair},
-};
 
 /// Measure the operator on a cluster of two nodes in processes, and stop the cluster.
 #[derive(Parser)]

@@ -5,6 +5,8 @@ mod core;
 mod jobs;
 mod placement;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::fmt::{self, Display, Formatter};
 

@@ -15,11 +15,11 @@ use kube::api::{Api, DynamicObject, ListParams};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::api_writes::Writes;
 use super::consumption::Consumption;
 use super::fake_node::FakeNode;
 use super::submit::{jobs, once_served, submit};
 use super::{Load, LoadError, PATIENCE};
+use cluster::api_writes::Writes;
 
 /// A limit of requests per second that the test machines do not reach.
 const NO_LIMIT: &str = "100000";

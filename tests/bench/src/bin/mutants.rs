@@ -14,7 +14,8 @@ use std::process::{Command, ExitCode, Output, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context, bail, ensure};
-use tests::mutations::{self, Expected, MODEL, Mutation, SIMULATION, Tests};
+use bench::mutations::{self, Expected, MODEL, Mutation, SIMULATION, Tests};
+use release::guests::checkout;
 
 /// The environment variable with the bounds that the model check explores.
 const BOUND: &str = "IPU_OPERATOR_MODEL";
@@ -131,9 +132,7 @@ impl Copy {
     /// Brings the copy up to date with the files that git knows. An unchanged file keeps its time,
     /// so that cargo does not compile it again.
     fn new() -> anyhow::Result<Self> {
-        let repository = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .parent()
-            .context("the tests crate is a folder of the repository")?;
+        let repository = checkout();
         let target = repository.join("target/mutants");
         let sources = target.join("sources");
         let listed = Command::new("git")

@@ -1,8 +1,6 @@
 //! Loads a real API server with jobs of one launcher and two workers, or only with partitions.
 //! Measures the speed of the operators and proxies, their writes, and their memory and CPU.
 
-mod admission;
-mod api_writes;
 mod bare;
 mod consumption;
 mod fake_node;
@@ -11,15 +9,12 @@ mod many_jobs;
 mod mpi_operator;
 mod partitions;
 mod product;
-mod status_writes;
 mod submit;
 mod vipu_controllers;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use admission::{Admission, Times, admission};
-pub use api_writes::Writes;
 pub use bare::bare_loop;
 pub use consumption::Consumption;
 pub use large_job::{LargeJob, large_jobs};
@@ -27,11 +22,10 @@ pub use many_jobs::{ManyJobs, many_jobs};
 pub use mpi_operator::{LauncherCreation, mpi_operator};
 pub(crate) use mpi_operator::{define_mpi_job, start_mpi_operator};
 pub use partitions::{
-    Decided, Many, Recorded, bare_partitions, decisions, many_partitions, queries,
-    record_partitions,
+    Decided, Many, Recorded, Waiting, bare_partitions, decisions, many_partitions, queries,
+    record_partitions, waiting,
 };
 pub use product::{Sizes, ipu_operator, sizes};
-pub use status_writes::{StatusWrites, status_writes};
 pub(crate) use submit::{jobs, once_served};
 
 use cluster::command::CommandError;

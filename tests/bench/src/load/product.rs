@@ -21,12 +21,12 @@ use kube::api::{Api, ListParams, ObjectMeta, PostParams};
 use serde_json::{Value, json};
 use vipu_simulator::Simulator;
 
-use super::api_writes::Writes;
 use super::consumption::Consumption;
 use super::fake_node::{FakeNode, end_all};
 use super::submit::{jobs, submit};
 use super::vipu_controllers::{entries, label, simulators};
 use super::{Load, LoadError, PATIENCE, api, as_figure};
+use cluster::api_writes::Writes;
 
 /// Namespace and Helm release.
 pub(super) const RELEASE: &str = "ipu-operator";

@@ -1,4 +1,5 @@
-//! Duration of the queue and the native serial walk for one request, and for all, with many requests and controllers.
+//! Duration of a decision on one of many waiting requests, and of a round over all of them: the queue and the native
+//! serial walk.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -13,11 +14,11 @@ use ipu_partitions::placement_request::{self, Candidates, Placement, QueueView};
 use ipu_partitions::queue::{self, QueueEntry};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::{Deserialize, Serialize};
 use vipu_client::cordon::CordonStates;
 use vipu_client::model::largest_partition;
 
-use crate::operator_process::{self, ProcessError};
+/// Number of controllers.
+const CONTROLLERS: usize = 256;
 
 /// IPUs of each controller.
 const TOTAL: u32 = 64;
@@ -37,36 +38,30 @@ const LIMIT: Duration = Duration::from_mins(10);
 /// Decisions on one request; the middle one of their times counts.
 const RUNS: usize = 31;
 
-/// The measurements with this number of controllers and requests.
-#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
-pub struct Measured {
+/// The measurements with a number of waiting requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
     /// Number of controllers.
     pub controllers: usize,
     /// Number of waiting requests.
-    pub waiting: usize,
+    pub requests: usize,
     /// One decision, on the last request of the queue.
     pub decision: Duration,
     /// A decision on each request.
-    pub pass: Duration,
-    /// Resident memory of this process before the requests were made, in KiB.
-    pub before_kib: u64,
-    /// The most resident memory of this process, in KiB. If it was higher earlier, this is no measurement.
-    pub most_kib: u64,
+    pub round: Duration,
 }
 
-/// Measures decisions with these numbers of controllers and waiting requests. Its memory counts only in a process that
-/// has done nothing else.
-pub fn scale(controllers: usize, waiting: usize) -> Result<Measured, ProcessError> {
-    let before_kib = operator_process::own_resident_kib()?;
+/// Measures decisions with this number of waiting requests.
+pub fn waiting(requests: usize) -> Waiting {
     let now = Timestamp::now();
-    let views: Vec<_> = (0..controllers).map(view).collect();
-    let partitions: Vec<_> = (0..waiting)
+    let views: Vec<_> = (0..CONTROLLERS).map(view).collect();
+    let partitions: Vec<_> = (0..requests)
         .rev()
         .zip(SIZES.into_iter().cycle())
-        .map(|(later, ipus)| partition(waiting - later, ipus, now, later))
+        .map(|(later, ipus)| partition(requests - later, ipus, now, later))
         .collect();
     let entries = queue::entries(partitions.iter(), now);
-    let decide = |one: &IPUPartition| decided(one, &entries, &views, now);
+    let decide = |partition: &IPUPartition| decided(partition, &entries, &views, now);
     let mut times = Vec::new();
     if let Some(last) = partitions.last() {
         for _ in 0..RUNS {
@@ -77,17 +72,15 @@ pub fn scale(controllers: usize, waiting: usize) -> Result<Measured, ProcessErro
     }
     times.sort_unstable();
     let begun = Instant::now();
-    for one in &partitions {
-        black_box(decide(one));
+    for partition in &partitions {
+        black_box(decide(partition));
     }
-    Ok(Measured {
-        controllers,
-        waiting,
+    Waiting {
+        controllers: CONTROLLERS,
+        requests,
         decision: times.get(RUNS / 2).copied().unwrap_or_default(),
-        pass: begun.elapsed(),
-        before_kib,
-        most_kib: operator_process::own_most_resident_kib()?,
-    })
+        round: begun.elapsed(),
+    }
 }
 
 /// Whether the request gets a controller, decided as a reconcile does.

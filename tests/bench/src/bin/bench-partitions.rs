@@ -1,11 +1,11 @@
 //! Measures the vipu-proxy: partitions per second, compared with a loop that sends the same writes and
-//! calls; its decisions over many controllers; and its usage and the duration of its sweep with many
+//! calls; its decisions over many controllers and many waiting requests; and its usage and the duration of its sweep with many
 //! partitions.
 
 use std::time::Duration;
 
+use bench::load::{self, Decided, Load, Many, Waiting};
 use clap::Parser;
-use tests::load::{self, Decided, Load, Many};
 
 /// Measure partitions under load, on a real API server with simulated V-IPU controllers.
 #[derive(Parser)]
@@ -16,6 +16,9 @@ struct Cli {
     /// Numbers of controllers for which decisions are measured.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 256])]
     controllers: Vec<usize>,
+    /// Numbers of waiting requests for which decisions are measured.
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000, 2_500, 5_000, 10_000])]
+    waiting: Vec<usize>,
     /// Requests to `/query` over HTTP. 0: none.
     #[arg(long, default_value_t = 301)]
     queries: usize,
@@ -35,6 +38,9 @@ async fn main() -> anyhow::Result<()> {
         decided.push(load::decisions(count).await?);
     }
     print_decisions(&decided);
+    for requests in cli.waiting {
+        print_waiting(&load::waiting(requests));
+    }
     if cli.queries > 0 {
         let mut took = load::queries(cli.queries).await?;
         took.sort_unstable();
@@ -108,6 +114,16 @@ fn print_decisions(decided: &[Decided]) {
             }
         }
     }
+}
+
+fn print_waiting(waiting: &Waiting) {
+    println!(
+        "{} waiting requests on {} controllers: {:.2} ms for one decision, {:.1} s for one on each",
+        waiting.requests,
+        waiting.controllers,
+        milliseconds(waiting.decision),
+        waiting.round.as_secs_f64()
+    );
 }
 
 fn print_many(many: &Many) {

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::ListParams;
 use kube::{Api, Client};
 
-use crate::operator_process::{OperatorProcess, ProcessError};
+use harness::operator_process::{OperatorProcess, ProcessError};
 
 /// Clock ticks of /proc in a second: fixed by the kernel's interface to programs.
 const TICKS_PER_SECOND: f64 = 100.0;
