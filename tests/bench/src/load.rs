@@ -70,6 +70,9 @@ pub enum LoadError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// The counts of requests could not be read.
+    #[error("failed to read the API server's counts of requests")]
+    Writes(#[from] Box<kube::Error>),
     /// A command failed.
     #[error("failed to {action}")]
     Command {

@@ -55,7 +55,7 @@ pub async fn mpi_operator(count: usize, creation: LauncherCreation) -> Result<Lo
     node.once_running(2, PATIENCE).await?;
     let launchers = jobs(&client, "batch", "v1", "Job");
     once_launchers(&launchers, 1).await?;
-    let before = Writes::so_far(&client).await?;
+    let before = Writes::so_far(&client).await.map_err(Box::new)?;
     let used = Consumption::of_api_server(&plane)?;
     let begun = Instant::now();
     let job = |number| mpi_job(&format!("job-{number}"), creation);
@@ -69,7 +69,10 @@ pub async fn mpi_operator(count: usize, creation: LauncherCreation) -> Result<Lo
         "POST events",
         "PATCH events",
     ];
-    let writes = Writes::so_far(&client).await?.since(&before, &others);
+    let writes = Writes::so_far(&client)
+        .await
+        .map_err(Box::new)?
+        .since(&before, &others);
     Ok(Load {
         count,
         took,

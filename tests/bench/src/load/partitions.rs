@@ -101,7 +101,7 @@ pub async fn record_partitions(count: usize) -> Result<Recorded, LoadError> {
     let proxy = Proxy::start(CONTROLLERS, ipus_for(count)).await?;
     proxy.record(&[partition(FIRST, 0)]).await?;
     let object = proxy.object_of(FIRST).await?;
-    let writes = Writes::so_far(&proxy.client).await?;
+    let writes = Writes::so_far(&proxy.client).await.map_err(Box::new)?;
     let calls = Calls::so_far(&proxy.simulators);
     let all = notebooks(0..count);
     let used = Consumption::of_api_server(&proxy.plane)?;
@@ -115,7 +115,10 @@ pub async fn record_partitions(count: usize) -> Result<Recorded, LoadError> {
         "POST events",
         "PATCH events",
     ];
-    let writes = Writes::so_far(&proxy.client).await?.since(&writes, &others);
+    let writes = Writes::so_far(&proxy.client)
+        .await
+        .map_err(Box::new)?
+        .since(&writes, &others);
     Ok(Recorded {
         load: Load {
             count,

@@ -67,7 +67,7 @@ pub async fn ipu_operator(count: usize) -> Result<(Load, Vec<Value>), LoadError>
     let product = Product::start().await?;
     product.submit_and_run("first", 1).await?;
     let objects = product.objects_of(FIRST).await?;
-    let before = Writes::so_far(&product.client).await?;
+    let before = Writes::so_far(&product.client).await.map_err(Box::new)?;
     let used = Consumption::of_api_server(&product.plane)?;
     let begun = Instant::now();
     product.submit("job", count).await?;
@@ -82,7 +82,8 @@ pub async fn ipu_operator(count: usize) -> Result<(Load, Vec<Value>), LoadError>
         "PATCH events",
     ];
     let writes = Writes::so_far(&product.client)
-        .await?
+        .await
+        .map_err(Box::new)?
         .since(&before, &others);
     let load = Load {
         count,
