@@ -20,6 +20,7 @@ use futures::FutureExt;
 use harness::demo::{self, Controller, Facts, JobFact, KubectlError, Operated};
 use harness::operator::helm::Release;
 use harness::operator::{self, NAMESPACE};
+use harness::operator_process::{OperatorProcess, ProcessError};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_api::ipupartition::{AttemptOutcome, IPUPartition};
@@ -28,7 +29,6 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
-use tests::operator_process::{OperatorProcess, ProcessError};
 use tokio::runtime::Runtime;
 
 use crate::simulators;

@@ -41,7 +41,7 @@ use fixture::Fixture;
 
 /// The trials, in the order in which they run.
 type Check = fn(&Fixture) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 49] = [
+const TRIALS: [(&str, Check); 48] = [
     ("three_jobs_from_apply_to_completed", fixture::demo),
     (
         "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
@@ -179,10 +179,6 @@ const TRIALS: [(&str, Check); 49] = [
         release::lives_under_jobs,
     ),
     (
-        "previous_release_is_upgraded_and_rolled_back_under_jobs",
-        upgraded::from_the_previous_release,
-    ),
-    (
         "native_pod_waits_for_ipus_though_the_operator_is_killed",
         native_pods::waits_for_its_ipus,
     ),
@@ -213,8 +209,8 @@ const TRIALS: [(&str, Check); 49] = [
     ),
 ];
 
-/// Trials of `make test-full` only: they need more tools, or take minutes.
-const LONG: [(&str, Check); 7] = [
+/// Trials of `make test-full` only: they need more tools or the programs of the previous release, or take minutes.
+const LONG: [(&str, Check); 8] = [
     ("autoscaler_counts_instances", autoscaled::counts_instances),
     (
         "outage_of_the_api_server_for_a_minute_is_survived",
@@ -229,6 +225,10 @@ const LONG: [(&str, Check); 7] = [
     (
         "ipus_of_restarted_and_new_nodes_are_advertised_again",
         native_pods::are_advertised_again,
+    ),
+    (
+        "previous_release_is_upgraded_and_rolled_back_under_jobs",
+        upgraded::from_the_previous_release,
     ),
     (
         "upgrade_disturbs_none_of_two_hundred_jobs",
