@@ -37,7 +37,7 @@ SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 # or 1.35.
 OTHER_VERSIONS := 1.36 1.35
 
-.PHONY: help demo up down dist release release-twice check lint unit test test-apiserver test-nodes test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice check lint unit generate verify-generated test test-apiserver test-nodes test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -81,6 +81,16 @@ test: ## all tests except the long ones, which only test-full runs: on a real AP
 	@sh tests/preflight.sh test
 	cargo fmt --all --check
 	@$(PROVISION) test
+
+generate: ## write all generated files again: CRDs with their reference, the chart's schema and tables, the reference of metrics
+	@sh tests/preflight.sh check
+	UPDATE_CRDS=1 tests/filtered.sh "crd::" --workspace --lib
+	UPDATE_CHART=1 tests/filtered.sh "chart:: metrics::" --workspace --test suite
+
+verify-generated: ## compare all generated files with what they are generated from
+	@sh tests/preflight.sh check
+	tests/filtered.sh "crd::" --workspace --lib
+	tests/filtered.sh "chart:: metrics::" --workspace --test suite
 
 # Four tests at the same time use two cores fully.
 test-apiserver: ## run the tests on a real API server

@@ -260,6 +260,7 @@ mod tests {
                 run: folder.path().join("run"),
                 checkout,
                 kubernetes: Kubernetes::default(),
+                has_oldest_kubelet: false,
             };
             Self {
                 folder,
