@@ -1,13 +1,14 @@
 //! The errors of `ipu-agent exec` when the API server refuses. The tests of mpirun on real nodes show that a command
 //! runs.
 
-use cluster::control_plane::ControlPlane;
 use ipu_agent::exec::{ExecError, ExecRequest, execute_with};
 use ipu_text::explain;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::{Client, Config};
 use serde_json::{Value, json};
+
+use crate::planes;
 
 async fn refusal(client: Client, pod: &str) -> (ExecError, String) {
     let request = ExecRequest {
@@ -51,7 +52,7 @@ fn running() -> Value {
 
 #[tokio::test]
 async fn a_missing_pod_and_one_that_does_not_run_are_named() {
-    let control_plane = ControlPlane::shared().await.unwrap();
+    let control_plane = planes::empty().await;
     let client = control_plane.client().await.unwrap();
     let (error, text) = refusal(client.clone(), "missing").await;
     assert!(matches!(error, ExecError::FindPod(..)), "{error:?}");
@@ -66,7 +67,7 @@ async fn a_missing_pod_and_one_that_does_not_run_are_named() {
 
 #[tokio::test]
 async fn an_unreachable_node_is_an_error_of_the_agent_and_not_an_exit_code() {
-    let control_plane = ControlPlane::shared().await.unwrap();
+    let control_plane = planes::empty().await;
     let client = control_plane.client().await.unwrap();
     let nodes: Api<Node> = Api::all(client.clone());
     let node = json!({ "metadata": { "name": "nowhere" } });
@@ -90,7 +91,7 @@ async fn an_unreachable_node_is_an_error_of_the_agent_and_not_an_exit_code() {
 
 #[tokio::test]
 async fn without_the_right_the_role_is_named() {
-    let control_plane = ControlPlane::shared().await.unwrap();
+    let control_plane = planes::empty().await;
     let mut config = Config::from_custom_kubeconfig(
         kube::config::Kubeconfig::read_from(control_plane.kubeconfig()).unwrap(),
         &kube::config::KubeConfigOptions::default(),

@@ -3,15 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cluster::control_plane::ControlPlane;
+use cluster::control_plane::pool::Loan;
 use guest_validation::rules;
-use ipu_api::crd;
 use kube::api::{Api, ApiResource, DynamicObject, PostParams};
 use kube::core::Status;
-use kube::{Client, Error, ResourceExt};
+use kube::{Error, ResourceExt};
 use serde_json::{Value, json};
 
-use crate::definitions::define;
+use crate::planes;
 
 const RULES: &str = include_str!("../../guests/validation/src/rules/cases.json");
 
@@ -58,17 +57,13 @@ struct Differential {
     only_the_guest: BTreeMap<String, Value>,
     only_the_definition: BTreeMap<String, Value>,
     admitted: Vec<Value>,
+    _plane: Loan,
 }
 
 impl Differential {
     async fn start() -> Self {
-        let client: Client = ControlPlane::shared()
-            .await
-            .unwrap()
-            .client()
-            .await
-            .unwrap();
-        define(&client, &crd::ipujob()).await;
+        let plane = planes::with_definitions().await;
+        let client = plane.client().await.unwrap();
         let kind = ApiResource {
             group: "graphcore.ai".to_owned(),
             version: "v1alpha1".to_owned(),
@@ -81,6 +76,7 @@ impl Differential {
             only_the_guest: BTreeMap::new(),
             only_the_definition: BTreeMap::new(),
             admitted: Vec::new(),
+            _plane: plane,
         }
     }
 

@@ -1,8 +1,9 @@
 //! The job controller on a real API server: from `kubectl apply` to Completed, and faults on the way.
 
-use std::time::Duration;
+use std::collections::BTreeSet;
 
 use cluster::wait::{Seen, eventually};
+use futures::future::join_all;
 use ipu_api::crd;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
@@ -11,8 +12,9 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
+use crate::cut_off::Writes;
 use crate::definitions::{define, loose};
-use crate::job_fixture::JobFixture;
+use crate::job_fixture::{JobFixture, settings};
 
 /// A job of one worker on 4 IPUs, after defaulting.
 pub(crate) fn single(name: &str) -> Value {
@@ -84,58 +86,72 @@ async fn a_single_worker_completes_and_is_deleted_without_a_trace() {
     fixture.kill().await;
 }
 
+/// Plays the user, the proxy and the kubelet in the life of a parallel job.
+async fn live(fixture: &JobFixture, job: &str) {
+    fixture.submit(&parallel(job)).await;
+    fixture.job_partition_ready(job).await;
+    for worker in 0..2 {
+        fixture.pod_runs(&format!("{job}-worker-{worker}")).await;
+    }
+    let launcher = format!("{job}-launcher");
+    let made = fixture.pod_exists(&launcher).await;
+    let account = made.spec.unwrap().service_account_name;
+    assert_eq!(account.as_ref(), Some(&launcher));
+    fixture.pod_runs(&launcher).await;
+    fixture
+        .row(job, "Running 1 1", "Successfully reconciled IPUJob")
+        .await;
+    fixture.pod_ends(&launcher, 0).await;
+    fixture
+        .row(job, "Completed 0 1", "All instances done")
+        .await;
+    let mut partitions = fixture.partitions().await;
+    partitions.retain(|partition| partition.spec.owner.name == job);
+    assert_eq!(partitions.len(), 1, "its workers still use it");
+    fixture.delete(job).await;
+    fixture.once_gone(job).await;
+}
+
 #[tokio::test]
-async fn a_parallel_job_survives_a_controller_killed_at_every_step() {
+async fn controller_killed_before_any_of_its_writes_creates_each_object_once() {
     let mut fixture = JobFixture::new("parallel").await;
     // A controller that finds no Pods, after they may have been created, cannot know whether there were any.
     fixture.partitions_are_reset();
-    fixture.submit(&parallel("mpi")).await;
-    // The controller is killed at several moments of its first reconciles, which create finalizer and partition.
-    for delay in [0, 5, 10, 20, 40, 80] {
-        fixture.start();
-        tokio::time::sleep(Duration::from_millis(delay)).await;
-        fixture.kill().await;
-    }
-    fixture.start();
-    fixture.partition_ready(0).await;
-    for delay in [0, 5, 10, 15, 20, 30, 60] {
-        fixture.kill().await;
-        fixture.start();
-        tokio::time::sleep(Duration::from_millis(delay)).await;
-    }
-    fixture.pod_runs("mpi-worker-0").await;
+    let plain = fixture.client.clone();
+    let all = Writes::limited([("whole", None)]);
+    fixture.start_with(all.client(&plain));
+    live(&fixture, "whole").await;
     fixture.kill().await;
-    fixture.pod_runs("mpi-worker-1").await;
-    fixture.start();
-    let launcher = fixture.pod_exists("mpi-launcher").await;
-    assert_eq!(
-        launcher.spec.unwrap().service_account_name.as_deref(),
-        Some("mpi-launcher")
-    );
-    fixture.kill().await;
-    fixture.pod_runs("mpi-launcher").await;
-    fixture.start();
-    fixture
-        .row("mpi", "Running 1 1", "Successfully reconciled IPUJob")
-        .await;
-    fixture.kill().await;
-    fixture.pod_ends("mpi-launcher", 0).await;
-    fixture.start();
-    fixture
-        .row("mpi", "Completed 0 1", "All instances done")
-        .await;
-    let pods = fixture.pods().list(&ListParams::default()).await.unwrap();
-    assert_eq!(pods.items.len(), 3, "no Pod was created twice");
-    assert_eq!(
-        fixture.partitions().await.len(),
-        1,
-        "its workers still use it"
-    );
+    let count = all.sent("whole");
+    assert!(count > 15, "{count} writes");
 
-    fixture.delete("mpi").await;
-    fixture.once_gone("mpi").await;
+    let jobs: Vec<String> = (0..count)
+        .map(|number| format!("cut-{number:02}"))
+        .collect();
+    let limits = jobs.iter().enumerate();
+    let before = Writes::limited(limits.map(|(number, job)| (job.as_str(), Some(number))));
+    let after = Writes::limited(jobs.iter().map(|job| (job.as_str(), None)));
+    let first = fixture.controller(before.client(&plain), settings());
+    let lives = jobs.iter().map(async |job| {
+        live(&fixture, job).await;
+        before.complete(job);
+    });
+    let mut second = None;
+    let killed = async {
+        before.once_cut_off().await;
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        second = Some(fixture.controller(after.client(&plain), settings()));
+    };
+    futures::join!(killed, join_all(lives));
+    second.unwrap().abort();
+
+    let created = [before.created(), after.created()].concat();
+    let distinct: BTreeSet<_> = created.iter().collect();
+    assert_eq!(distinct.len(), created.len(), "{created:?}");
+    let pods = created.iter().filter(|(kind, _)| kind == "pods");
+    assert_eq!(pods.count(), 3 * count, "{created:?}");
     assert!(fixture.partitions().await.is_empty());
-    fixture.kill().await;
 }
 
 #[tokio::test]

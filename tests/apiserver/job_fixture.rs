@@ -4,11 +4,10 @@ use std::future::ready;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use cluster::control_plane::ControlPlane;
+use cluster::control_plane::pool::Loan;
 use cluster::wait::{Seen, eventually};
 use futures::{Stream, StreamExt};
 use http::Request;
-use ipu_api::crd;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec};
 use ipu_api::labels;
@@ -23,17 +22,10 @@ use kube::core::ApiResource;
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, MutexGuard, OnceCell};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::definitions::define;
-
-/// An API server for this suite only: another suite's proxy would serve the partitions of these jobs.
-static CONTROL_PLANE: OnceCell<ControlPlane> = OnceCell::const_new();
-
-/// One controller at a time, so that a test can attribute every effect to its own.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+use crate::planes;
 
 /// A namespace on a real API server, with players for the missing parts.
 pub(crate) struct JobFixture {
@@ -44,17 +36,14 @@ pub(crate) struct JobFixture {
     pub(crate) metrics: Metrics,
     controller: Option<JoinHandle<()>>,
     proxy: JoinSet<()>,
-    _turn: MutexGuard<'static, ()>,
+    /// Dropped last.
+    _plane: Loan,
 }
 
 impl JobFixture {
     /// Creates a namespace, with the CRDs as users apply them.
     pub(crate) async fn new(name: &str) -> Self {
-        let turn = ONE_AT_A_TIME.lock().await;
-        let plane = CONTROL_PLANE
-            .get_or_try_init(ControlPlane::start)
-            .await
-            .unwrap();
+        let plane = planes::with_definitions().await;
         let client = plane.client().await.unwrap();
         let mut fixture = Self {
             client,
@@ -63,11 +52,8 @@ impl JobFixture {
             metrics: Metrics::default(),
             controller: None,
             proxy: JoinSet::new(),
-            _turn: turn,
+            _plane: plane,
         };
-        for definition in crd::all() {
-            define(&fixture.client, &definition).await;
-        }
         let namespace = Namespace {
             metadata: ObjectMeta {
                 name: Some(name.to_owned()),
@@ -105,12 +91,17 @@ impl JobFixture {
     }
 
     fn start_as(&mut self, client: Client, settings: JobSettings) {
+        self.controller = Some(self.controller(client, settings));
+    }
+
+    /// A controller that the test ends itself.
+    pub(crate) fn controller(&self, client: Client, settings: JobSettings) -> JoinHandle<()> {
         let metrics = self.metrics.of_jobs();
-        self.controller = Some(tokio::spawn(async move {
+        tokio::spawn(async move {
             let (kueue, stop) = (ServedGroup::default(), CancellationToken::new());
             let run = ipu_jobs::run(client, settings, kueue, &metrics, stop);
             run.await.unwrap();
-        }));
+        })
     }
 
     /// Aborts the controller between any two of its requests.

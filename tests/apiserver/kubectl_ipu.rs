@@ -9,8 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
-use cluster::control_plane::ControlPlane;
-use cluster::definitions;
+use cluster::control_plane::pool::Loan;
 use cluster::wait::eventually;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::IPUPartition;
@@ -26,6 +25,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 
 use crate::chart::admin::{Admin, KUBERNETES};
 use crate::job::single;
+use crate::planes;
 
 /// Release and fullname.
 const RELEASE: &str = "ipu-operator";
@@ -36,7 +36,7 @@ const FULL: &str =
 
 /// An API server with the CRDs and the roles of the chart, and users who have the plugin.
 pub(crate) struct Office {
-    plane: ControlPlane,
+    plane: Loan,
     pub(crate) client: Client,
     pub(crate) admin: Admin,
     plugin: PathBuf,
@@ -47,14 +47,9 @@ impl Office {
         // An initial build takes minutes, and blocks.
         let plugin = tokio::task::spawn_blocking(debug_operator::plugin);
         let plugin = plugin.await.unwrap().unwrap();
-        let plane = ControlPlane::start().await.unwrap();
+        let plane = planes::with_definitions().await;
         let admin = Admin::of(RELEASE, plane.kubeconfig());
-        let definitions = format!("{}/crds", admin.chart());
-        admin
-            .kubectl(&["create", "--filename", &definitions])
-            .unwrap();
         let client = plane.client().await.unwrap();
-        definitions::once_served(&client).await;
         let show = "--show-only=templates/user-roles.yaml";
         let roles = ["template", RELEASE, admin.chart(), KUBERNETES, show];
         let roles = admin.file("roles.yaml", &admin.helm(&roles).unwrap());

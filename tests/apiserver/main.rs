@@ -14,6 +14,8 @@ mod clock;
 mod compiler;
 mod control_plane;
 #[cfg(test)]
+mod cut_off;
+#[cfg(test)]
 mod dashboard;
 mod definitions;
 #[cfg(test)]
@@ -21,6 +23,8 @@ mod described;
 mod differential;
 #[cfg(test)]
 mod explained;
+#[cfg(test)]
+mod extent;
 #[cfg(test)]
 mod hostile_texts;
 #[cfg(test)]
@@ -48,6 +52,7 @@ mod odd_objects;
 #[cfg(test)]
 mod outage;
 mod partition;
+mod planes;
 #[cfg(test)]
 mod plugin;
 #[cfg(test)]

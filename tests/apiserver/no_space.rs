@@ -71,7 +71,7 @@ async fn with_etcd_full_the_operator_survives_and_continues_once_there_is_space(
         ..ControlPlaneOptions::default()
     };
     let plane = ControlPlane::start_with(&options).await.unwrap();
-    let installation = Installation::of(plane, Given::default()).await;
+    let installation = Installation::of(plane.into(), Given::default()).await;
     let proxy = installation.proxy("proxy", Vec::new()).await;
     let controller = installation.controller("controller", Vec::new()).await;
     installation.submit(&single("job")).await;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use cluster::wait::{Seen, eventually, until};
 use futures::StreamExt;
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
@@ -15,16 +16,13 @@ use serde_json::json;
 use vipu_simulator::faults::Method;
 use vipu_simulator::pod::Timings;
 
-use self::fixture::{Native, condition, delete, is_bound, once_reported, pod, request};
+use self::fixture::{Native, condition, delete, is_bound, once_reported, pod, reconciler, request};
+use crate::cut_off::Writes;
+use crate::extent::full_or;
 use crate::plugin::Plugin;
-use crate::webhook::fixture::Webhooks;
 
 /// Longer than any test.
 const ENDLESS: u64 = 3_600_000;
-
-async fn native(sizes: &[u32]) -> Native {
-    Native::start(Webhooks::shared().await.client(), sizes).await
-}
 
 /// The values that the environment of the container refers to, as the kubelet resolves them.
 fn environment(pod: &Pod) -> Vec<(String, String)> {
@@ -47,7 +45,7 @@ fn environment(pod: &Pod) -> Vec<(String, String)> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_gets_its_partition_and_releases_it_at_its_end() {
-    let native = native(&[16]).await;
+    let native = Native::start(&[16]).await;
     let created = request(&native.pods(), "web", "4").await.unwrap();
     let gates = created.spec.unwrap().scheduling_gates.unwrap();
     assert_eq!(gates[0].name, "graphcore.ai/partition");
@@ -79,7 +77,7 @@ async fn a_pod_gets_its_partition_and_releases_it_at_its_end() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_breaks_a_rule_is_refused_and_one_that_was_checked_stays() {
-    let native = native(&[16]).await;
+    let native = Native::start(&[16]).await;
     let refused = request(&native.pods(), "three", "3").await.unwrap_err();
     let kube::Error::Api(status) = refused else {
         panic!("{refused}");
@@ -124,8 +122,8 @@ async fn a_request_that_breaks_a_rule_is_refused_and_one_that_was_checked_stays(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released() {
-    let plugin = Plugin::of(&Webhooks::shared().await.kubeconfig()).await;
-    let native = native(&[4]).await;
+    let native = Native::start(&[4]).await;
+    let plugin = Plugin::of(&native.fixture.kubeconfig).await;
     request(&native.pods(), "first", "4").await.unwrap();
     native.once_bound("first").await;
     request(&native.pods(), "second", "4").await.unwrap();
@@ -156,7 +154,7 @@ async fn a_pod_without_free_ipus_says_why_and_gets_them_when_they_are_released()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_is_deleted_while_its_partition_forms_leaves_nothing() {
-    let native = native(&[16]).await;
+    let native = Native::start(&[16]).await;
     let server = native.fixture.pods[0].server.clone();
     let quick = server.with(|world, _| world.pod.timings);
     server.with(|world, _| {
@@ -178,30 +176,60 @@ async fn a_pod_that_is_deleted_while_its_partition_forms_leaves_nothing() {
     native.once_nothing_is_left().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn wherever_the_reconciler_is_killed_a_pod_gets_one_partition_and_in_the_end_none() {
-    let client = Webhooks::shared().await.client();
-    let mut native = Native::without_reconciler(client, &[16]).await;
-    request(&native.pods(), "web", "4").await.unwrap();
-    // Killed early and late within the reconciles that create the partition and remove the gate.
-    for delay in [0, 5, 10, 20, 40, 80, 160] {
-        native.start_reconciler();
-        tokio::time::sleep(Duration::from_millis(delay)).await;
-        native.kill_reconciler().await;
-    }
-    native.start_reconciler();
-    native.once_bound("web").await;
-    assert_eq!(native.fixture.calls(0, Method::CreatePartition), 1);
+/// The user creates a Pod, and deletes it once it has its partition.
+async fn live(native: &Native, name: &str) {
+    request(&native.pods(), name, "4").await.unwrap();
+    native.once_bound(name).await;
+    delete(&native.pods(), name).await;
+    let partition = format!("default.{name}-0");
+    eventually(&format!("{partition} is gone"), async || {
+        let found = native.fixture.partitions().get_opt(&partition).await;
+        Seen::when(found.unwrap().map(|found| found.status), Option::is_none)
+    })
+    .await;
+}
 
-    native.kill_reconciler().await;
-    delete(&native.pods(), "web").await;
-    native.start_reconciler();
+#[tokio::test(flavor = "multi_thread")]
+async fn reconciler_killed_before_any_of_its_writes_gives_each_pod_one_partition() {
+    let native = Native::without_reconciler(&[64, 64]).await;
+    let plain = native.fixture.client.clone();
+    let all = Writes::limited([("whole", None)]);
+    let first = reconciler(all.client(&plain));
+    live(&native, "whole").await;
+    first.abort();
+    let count = all.sent("whole");
+    assert!(count > 2, "{count} writes");
+
+    let names: Vec<String> = (0..count)
+        .map(|number| format!("cut-{number:02}"))
+        .collect();
+    let limits = names.iter().enumerate();
+    let before = Writes::limited(limits.map(|(number, name)| (name.as_str(), Some(number))));
+    let first = reconciler(before.client(&plain));
+    let lives = names.iter().map(async |name| {
+        live(&native, name).await;
+        before.complete(name);
+    });
+    let mut second = None;
+    let killed = async {
+        before.once_cut_off().await;
+        first.abort();
+        assert!(first.await.unwrap_err().is_cancelled());
+        second = Some(reconciler(plain.clone()));
+    };
+    futures::join!(killed, join_all(lives));
+    second.unwrap().abort();
+
+    let calls = native.fixture.pods.iter();
+    let calls = calls.flat_map(|pod| pod.server.calls(0));
+    let made = calls.filter(|call| call.method == Method::CreatePartition);
+    assert_eq!(made.count(), 1 + count);
     native.once_nothing_is_left().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_sweep_releases_what_a_pod_left_while_no_reconciler_runs() {
-    let mut native = native(&[16]).await;
+    let mut native = Native::start(&[16]).await;
     request(&native.pods(), "web", "4").await.unwrap();
     native.once_bound("web").await;
     native.kill_reconciler().await;
@@ -211,9 +239,8 @@ async fn the_sweep_releases_what_a_pod_left_while_no_reconciler_runs() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_the_operator_is_down_every_pod_without_a_request_is_created() {
-    let mut webhooks = Webhooks::start().await;
-    let native = Native::without_reconciler(webhooks.client(), &[16]).await;
-    webhooks.stop();
+    let mut native = Native::without_reconciler(&[16]).await;
+    native.webhooks.stop();
     let refused = request(&native.pods(), "web", "4").await.unwrap_err();
     assert!(
         refused.to_string().contains("mpod.graphcore.ai"),
@@ -229,7 +256,7 @@ async fn while_the_operator_is_down_every_pod_without_a_request_is_created() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label() {
-    let mut native = native(&[16, 64]).await;
+    let mut native = Native::start(&[16, 64]).await;
     let nodes: Api<Node> = Api::all(native.fixture.client.clone());
     let once = async |expected: Option<&str>| {
         eventually("the node advertises what it reaches", async || {
@@ -267,11 +294,11 @@ async fn nodes_advertise_the_ipus_of_their_controller_while_they_have_its_label(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn five_hundred_pods_at_once_get_a_partition_each() {
-    const PODS: usize = 500;
+async fn many_pods_at_once_get_a_partition_each() {
     const PATIENCE: Duration = Duration::from_mins(15);
-    let native = native(&[64; 16]).await;
-    let all = futures::stream::iter(0..PODS);
+    let (pods, controllers) = full_or((500, 16), (125, 4));
+    let native = Native::start(&vec![64; controllers]).await;
+    let all = futures::stream::iter(0..pods);
     all.for_each_concurrent(16, async |number| {
         request(&native.pods(), &format!("web-{number}"), "2")
             .await
@@ -279,11 +306,11 @@ async fn five_hundred_pods_at_once_get_a_partition_each() {
     })
     .await;
     let ids: BTreeSet<String> = until("every Pod to have a partition", PATIENCE, async || {
-        let pods = native.pods().list(&ListParams::default()).await?;
-        let bound = pods.iter().filter(|pod| is_bound(pod));
+        let found = native.pods().list(&ListParams::default()).await?;
+        let bound = found.iter().filter(|pod| is_bound(pod));
         let ids = bound.map(|pod| pod.labels()["graphcore.ai/partition-id"].clone());
         Ok::<_, kube::Error>(Seen::when(ids.collect(), |ids: &BTreeSet<_>| {
-            ids.len() == PODS
+            ids.len() == pods
         }))
     })
     .await

@@ -7,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use cluster::cgroups::memory::MemoryCgroup;
-use cluster::control_plane::{ControlPlane, free_ports};
+use cluster::control_plane::free_ports;
+use cluster::control_plane::pool::Loan;
 use cluster::http;
 use cluster::supervisor::{Program, Supervisor};
 use cluster::wait::{Seen, eventually};
@@ -24,6 +25,7 @@ use tests::debug_operator;
 use vipu_simulator::{Options, Simulator};
 
 use crate::chart::admin::Admin;
+use crate::planes;
 
 /// Namespace, release and fullname.
 pub(crate) const RELEASE: &str = "ipu-operator";
@@ -48,7 +50,7 @@ pub(crate) struct Given {
 pub(crate) struct Installation {
     given: Given,
     pub(crate) client: Client,
-    pub(crate) plane: ControlPlane,
+    pub(crate) plane: Loan,
     program: PathBuf,
     guests: PathBuf,
     /// The address of the webhooks in the configurations of the API server.
@@ -69,10 +71,10 @@ pub(crate) struct Running {
 
 impl Installation {
     pub(crate) async fn new() -> Self {
-        Self::of(ControlPlane::start().await.unwrap(), Given::default()).await
+        Self::of(planes::with_definitions().await, Given::default()).await
     }
 
-    pub(crate) async fn of(plane: ControlPlane, given: Given) -> Self {
+    pub(crate) async fn of(plane: Loan, given: Given) -> Self {
         // An initial build of both takes minutes, and blocks.
         let built = tokio::task::spawn_blocking(|| (debug_operator::program(), guests::build()));
         let (program, guests) = built.await.unwrap();
@@ -232,11 +234,20 @@ impl Installation {
     /// The user creates a job, as soon as the API server trusts the webhooks.
     pub(crate) async fn submit(&self, job: &Value) {
         let job: IPUJob = serde_json::from_value(job.clone()).unwrap();
-        eventually("the job is accepted", async || {
-            let made = self.jobs().create(&PostParams::default(), &job).await;
-            Seen::from(made.map_err(|error| error.to_string()))
+        let dry_run = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        eventually("the webhooks are called", async || {
+            let asked = self.jobs().create(&dry_run, &job).await;
+            let error = asked.err().map(|error| error.to_string());
+            Seen::when(error.unwrap_or_default(), |error| {
+                !error.contains("failed calling webhook")
+            })
         })
         .await;
+        let made = self.jobs().create(&PostParams::default(), &job).await;
+        made.unwrap();
     }
 
     /// Returns the status of a job once it has a state.
@@ -364,7 +375,7 @@ impl Drop for Running {
 }
 
 /// Installs the chart as an admin does. Its own Pods never run, because there is no kubelet.
-fn install(plane: &ControlPlane, webhooks: u16, simulator: &Simulator, values: &[&str]) {
+fn install(plane: &Loan, webhooks: u16, simulator: &Simulator, values: &[&str]) {
     let admin = Admin::of(RELEASE, plane.kubeconfig());
     let controllers = format!("global.vipuControllers={}:ipunode=pod1", simulator.address);
     let port = format!("admissionWebhooks.port={webhooks}");

@@ -130,7 +130,7 @@ async fn only_the_api_server_is_answered_where_a_ca_is_given() {
         webhooks: Some(port),
         ..Given::default()
     };
-    let installation = Installation::of(plane, given).await;
+    let installation = Installation::of(plane.into(), given).await;
 
     // All API servers are configured first, and no client is refused yet.
     let open = installation.controller("open", Vec::new()).await;

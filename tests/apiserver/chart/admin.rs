@@ -1,20 +1,21 @@
-//! An admin with Helm and kubectl on the shared control plane.
+//! An admin with Helm and kubectl.
 
 use std::{fs, path::PathBuf, process::Command};
 
 use cluster::{
     command::{self, CommandError},
-    control_plane::ControlPlane,
+    control_plane::pool::Loan,
     progress::Progress,
     settings::Settings,
     tools::Tools,
 };
 
+use crate::planes;
+
 /// The Kubernetes version for `helm template` and `helm lint`. An installation reads it from the cluster.
 pub(crate) const KUBERNETES: &str = "--kube-version=1.37.2";
 
-/// Helm and kubectl on the shared control plane. Namespace, release and fullname are all `name`, so that the tests of
-/// one process do not share objects.
+/// Helm and kubectl on a control plane. Namespace, release and fullname are all `name`.
 pub(crate) struct Admin {
     pub(crate) name: &'static str,
     /// The version of Helm: `helm` is version 3.
@@ -23,12 +24,15 @@ pub(crate) struct Admin {
     chart: PathBuf,
     pub(crate) kubeconfig: PathBuf,
     scratch: tempfile::TempDir,
+    plane: Option<Loan>,
 }
 
 impl Admin {
+    /// An admin of a control plane with the CRDs and the namespace.
     pub(crate) async fn new(name: &'static str) -> Self {
-        let control_plane = ControlPlane::shared().await.unwrap();
-        let admin = Self::of(name, control_plane.kubeconfig());
+        let plane = planes::with_definitions().await;
+        let mut admin = Self::of(name, plane.kubeconfig());
+        admin.plane = Some(plane);
         admin.kubectl(&["create", "namespace", name]).unwrap();
         admin
     }
@@ -46,6 +50,7 @@ impl Admin {
             chart: settings.checkout.join("charts/ipu-operator"),
             kubeconfig,
             scratch: tempfile::tempdir().unwrap(),
+            plane: None,
         }
     }
 

@@ -2,12 +2,12 @@
 
 use std::fs;
 
-use cluster::control_plane::ControlPlane;
 use cluster::definitions;
 use tests::documents::{ADMINS_ON_API_SERVER, Typed, UNINSTALL_ON_API_SERVER, USERS_ON_API_SERVER};
 
 use super::JOB;
 use super::admin::Admin;
+use crate::planes;
 
 /// Release, namespace and fullname in the documents.
 const NAME: &str = "ipu-operator";
@@ -47,7 +47,7 @@ fn left(admin: &Admin) -> String {
 
 #[tokio::test]
 async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
-    let control_plane = ControlPlane::start().await.unwrap();
+    let control_plane = planes::empty().await;
     let admin = Admin::of(NAME, control_plane.kubeconfig());
     for document in &ADMINS_ON_API_SERVER {
         run(&admin, document);
@@ -71,7 +71,7 @@ async fn from_install_to_uninstall_with_jobs_left_and_no_operator() {
 
 #[tokio::test]
 async fn the_remains_of_a_deleted_namespace_are_removed_too() {
-    let control_plane = ControlPlane::start().await.unwrap();
+    let control_plane = planes::empty().await;
     let admin = Admin::of(NAME, control_plane.kubeconfig());
     let [install, ..] = &ADMINS_ON_API_SERVER;
     run(&admin, install);
@@ -94,7 +94,7 @@ async fn the_remains_of_a_deleted_namespace_are_removed_too() {
 /// There are no webhooks here: the documents for users describe the API server's own behaviour.
 #[tokio::test]
 async fn the_commands_for_users_are_accepted() {
-    let control_plane = ControlPlane::start().await.unwrap();
+    let control_plane = planes::empty().await;
     let admin = Admin::of(NAME, control_plane.kubeconfig());
     let definitions = format!("{}/crds", admin.chart());
     let create = ["create", "--filename", &definitions];

@@ -1,6 +1,5 @@
 //! Namespaces in which an IPUJob gives no user root on a node. The API server enforces it.
 
-use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};
 use serde_json::{Value, json};
 
@@ -71,11 +70,7 @@ fn an_older_job_can_be_suspended_and_scaled(admin: &Admin) {
 
 #[tokio::test]
 async fn jobs_of_a_restricted_namespace_cannot_become_root() {
-    // The policies of other releases on the shared control plane select namespaces by the same label.
-    let control_plane = ControlPlane::start().await.unwrap();
-    let admin = Admin::of("chart-jobs", control_plane.kubeconfig());
-    let namespace = ["create", "namespace", admin.name];
-    admin.kubectl(&namespace).unwrap();
+    let admin = Admin::new("chart-jobs").await;
     // Nothing listens behind the webhooks here.
     let ignore = "admissionWebhooks.failurePolicy=Ignore";
     admin.helm_upgrade(&["--set", ignore, "--set", "worker.hostNetwork=false"]);

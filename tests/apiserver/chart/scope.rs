@@ -1,7 +1,7 @@
 //! Releases for some namespaces: each serves its own with the rights that the chart grants. If two releases want the
 //! same namespace, the second one is inactive.
 
-use cluster::control_plane::ControlPlane;
+use cluster::control_plane::pool::Loan;
 use cluster::kubeconfig;
 use cluster::wait::{Seen, eventually};
 use ipu_operator::exposition::Metrics;
@@ -15,6 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::admin::Admin;
 use super::{JOB, documents};
 use crate::job_fixture::settings;
+use crate::planes;
 
 /// Name of every release. They differ in their namespace only.
 const FULLNAME: &str = "scoped";
@@ -27,9 +28,9 @@ fn install(admin: &Admin, namespaces: &str) {
     admin.helm_upgrade(&["--set", &names, "--set", webhooks]);
 }
 
-/// Two admins on an API server of their own: on a shared one, the releases of other tests serve all namespaces.
-async fn admins<const N: usize>(names: [&'static str; N]) -> (ControlPlane, [Admin; N]) {
-    let control_plane = ControlPlane::start().await.unwrap();
+/// Admins of one API server, and the namespace of each.
+async fn admins<const N: usize>(names: [&'static str; N]) -> (Loan, [Admin; N]) {
+    let control_plane = planes::empty().await;
     let admins = names.map(|name| Admin::of(name, control_plane.kubeconfig()));
     for admin in &admins {
         admin.kubectl(&["create", "namespace", admin.name]).unwrap();

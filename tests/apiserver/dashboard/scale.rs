@@ -9,16 +9,14 @@ use tests::chromium::Browser;
 
 use super::browser::shows;
 use super::fixture::{Dashboard, controller, create, on, partition};
+use crate::extent::full_or;
 use crate::kubectl_ipu::Office;
 
-/// V-IPU controllers, of 64 IPUs each.
-const CONTROLLERS: u32 = 256;
-
-/// IPUPartitions. Every fifth one waits.
-const PARTITIONS: u32 = 1_000;
+/// V-IPU controllers, of 64 IPUs each, and IPUPartitions, of which every fifth one waits: in full, and otherwise.
+const SIZES: [(u32, u32); 2] = [(256, 1_000), (64, 300)];
 
 /// Rows of a page.
-const ROWS: u64 = 50;
+const ROWS: u32 = 50;
 
 /// Objects that are created at a time.
 const AT_A_TIME: usize = 16;
@@ -35,35 +33,36 @@ fn name(controller: u32) -> String {
 }
 
 /// The reason of each V-IPU controller.
-fn reasons() -> Vec<Value> {
+fn reasons(controllers: u32) -> Vec<Value> {
     let reason = |controller: u32| {
         json!({
             "controller": format!("{}:8090", name(controller)),
             "reason": "its largest free partition is 32, smaller than the 64 requested",
         })
     };
-    (0..CONTROLLERS).map(reason).collect()
+    (0..controllers).map(reason).collect()
 }
 
 /// Creates all objects, as the operator would.
-async fn fill(client: &Client) {
-    let controllers = stream::iter(0..CONTROLLERS);
-    controllers
+async fn fill(client: &Client, controllers: u32, partitions: u32) {
+    stream::iter(0..controllers)
         .for_each_concurrent(AT_A_TIME, async |number| {
-            let own = (0..PARTITIONS).filter(|one| one % CONTROLLERS == number);
+            let own = (0..partitions).filter(|one| one % controllers == number);
             let used: u32 = own.filter(|one| !waits(*one)).map(|_| 4_u32).sum();
             let object = controller(&name(number), [64, used, 0, 32]);
             create::<VIPUController>(client, None, object).await;
         })
         .await;
-    let partitions = stream::iter(0..PARTITIONS);
-    partitions
+    stream::iter(0..partitions)
         .for_each_concurrent(AT_A_TIME, async |number| {
             let owner = format!("team-{}/job-{number:04}", number % 10);
             let (ipus, status) = if waits(number) {
-                (64, json!({"phase": "Pending", "waiting": reasons()}))
+                (
+                    64,
+                    json!({"phase": "Pending", "waiting": reasons(controllers)}),
+                )
             } else {
-                (4, on(&name(number % CONTROLLERS), &owner, "Ready"))
+                (4, on(&name(number % controllers), &owner, "Ready"))
             };
             partition(client, (&owner, &owner), ipus, status).await;
         })
@@ -71,44 +70,42 @@ async fn fill(client: &Client) {
 }
 
 #[tokio::test]
-async fn pages_and_memory_are_bounded_with_256_controllers_and_1000_partitions() {
+async fn pages_and_memory_are_bounded_with_many_controllers_and_partitions() {
+    let [full, otherwise] = SIZES;
+    let (controllers, partitions) = full_or(full, otherwise);
     let office = Office::new().await;
     office.grant("clusterrolebinding", "cluster-admin", "root");
-    fill(&office.client).await;
+    fill(&office.client, controllers, partitions).await;
     let dashboard = Dashboard::start(&office, "root", &[]).await;
     let browser = Browser::start().await.unwrap();
     let mut page = browser.open().await.unwrap();
-    for (place, rows, all, first, second) in [
+    let waiting = partitions.div_ceil(5);
+    let queue = format!("{waiting} requests wait for {} IPUs", 64 * waiting);
+    for (place, rows, count, title) in [
         (
             "#controllers",
             "#main section.controller",
-            "256 V-IPU controllers",
-            "1 to 50 of 256",
-            "51 to 100 of 256",
+            controllers,
+            format!("{controllers} V-IPU controllers"),
         ),
         (
             "#partitions",
             "#main tbody tr",
-            "1000 partitions",
-            "1 to 50 of 1000",
-            "51 to 100 of 1000",
+            partitions,
+            format!("{partitions} partitions"),
         ),
-        (
-            "#queue",
-            "#main tbody tr",
-            "200 requests wait for 12800 IPUs",
-            "1 to 50 of 200",
-            "51 to 100 of 200",
-        ),
+        ("#queue", "#main tbody tr", waiting, queue),
     ] {
         page.go(&dashboard.url(place)).await.unwrap();
-        shows(&mut page, &[all, first]).await;
-        let count = format!("document.querySelectorAll('{rows}').length");
-        assert_eq!(page.evaluate(&count).await.unwrap(), ROWS, "{place}");
-        // The next page.
+        shows(&mut page, &[&title, &format!("1 to {ROWS} of {count}")]).await;
+        let shown = format!("document.querySelectorAll('{rows}').length");
+        assert_eq!(page.evaluate(&shown).await.unwrap(), ROWS, "{place}");
         page.press("n").await.unwrap();
-        shows(&mut page, &[all, second]).await;
-        assert_eq!(page.evaluate(&count).await.unwrap(), ROWS, "{place}");
+        let last = count.min(2 * ROWS);
+        let second = format!("{} to {last} of {count}", ROWS + 1);
+        shows(&mut page, &[&title, &second]).await;
+        let rows = page.evaluate(&shown).await.unwrap();
+        assert_eq!(rows, last - ROWS, "{place}");
     }
     assert!(page.problems().is_empty(), "{:#?}", page.problems());
     let memory = dashboard.peak_memory();

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use cluster::control_plane::ControlPlane;
 use cluster::http;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
@@ -36,7 +35,6 @@ pub(super) struct Explained {
     pub(super) reader: Reader,
     controller: Option<JoinHandle<()>>,
     folder: TempDir,
-    _plane: ControlPlane,
 }
 
 impl Reader {
@@ -109,16 +107,13 @@ impl Reader {
 impl Explained {
     /// Starts V-IPU controllers of these sizes, and no process of the operator.
     pub(super) async fn prepare(sizes: &[u32]) -> Self {
-        let plane = ControlPlane::start().await.unwrap();
-        let client = plane.client().await.unwrap();
-        let fixture = Fixture::on(client, sizes).await;
-        let reader = Reader::new(&plane.kubeconfig(), fixture.port).await;
+        let fixture = Fixture::without_proxy(sizes).await;
+        let reader = Reader::new(&fixture.kubeconfig, fixture.port).await;
         Self {
             fixture,
             reader,
             controller: None,
             folder: tempfile::tempdir().unwrap(),
-            _plane: plane,
         }
     }
 

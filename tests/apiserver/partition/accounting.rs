@@ -3,7 +3,6 @@
 
 mod load;
 
-use std::env;
 use std::time::Duration;
 
 use cluster::wait::{Seen, eventually};
@@ -21,12 +20,10 @@ use vipu_simulator::pod::{Occupancy, Timings};
 
 use self::load::Load;
 use super::fixture::Fixture;
+use crate::extent::full_or;
 
-/// Short-lived IPUPartitions, of 1 to 8 IPUs.
-const PARTITIONS: usize = 320;
-
-/// The environment variable with another number of IPUPartitions, for `make test-full`.
-const COUNT_VARIABLE: &str = "IPU_OPERATOR_COUNTED_PARTITIONS";
+/// Short-lived IPUPartitions, of 1 to 8 IPUs: in full, and otherwise.
+const PARTITIONS: [usize; 2] = [1_000, 320];
 
 const CONTROLLERS: usize = 8;
 
@@ -104,8 +101,8 @@ async fn each_ipu_second_is_accounted_once_across_faults_a_kill_and_a_stop() {
 
 /// Returns the number of requested IPUPartitions.
 fn partition_count() -> usize {
-    let number = env::var(COUNT_VARIABLE).ok();
-    number.map_or(PARTITIONS, |number| number.parse().unwrap())
+    let [full, otherwise] = PARTITIONS;
+    full_or(full, otherwise)
 }
 
 /// Waits until the account of each controller has begun. A cordon is written at once, and the account with it.

@@ -1,6 +1,5 @@
 //! VIPUControllers: their reports about V-IPU controllers, and the requests of admins in them.
 
-use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
@@ -107,8 +106,7 @@ async fn each_controller_of_the_list_has_an_object_that_kubectl_shows() {
         )
         .await;
 
-    let plane = ControlPlane::shared().await.unwrap();
-    let admin = Admin::of("controller-objects", plane.kubeconfig());
+    let admin = Admin::of("controller-objects", fixture.kubeconfig.clone());
     let table = admin.kubectl(&["get", "vipu"]).unwrap();
     let rows: Vec<Vec<&str>> = table
         .lines()
@@ -260,9 +258,8 @@ async fn the_next_release_takes_over_partitions_and_cordons_of_the_former_one() 
 /// Helm does not install new CRDs in an upgrade.
 #[tokio::test(flavor = "multi_thread")]
 async fn without_the_crd_the_proxy_continues_and_finds_it_later() {
-    let plane = ControlPlane::start().await.unwrap();
-    let client = plane.client().await.unwrap();
-    let mut fixture = Fixture::on(client.clone(), &[8]).await;
+    let mut fixture = Fixture::without_proxy(&[8]).await;
+    let client = fixture.client.clone();
     let definitions = Api::<CustomResourceDefinition>::all(client.clone());
     let name = crd::vipu_controller().name_any();
     definitions

@@ -1,6 +1,5 @@
 //! Controllers that the admin has removed from the list: the status of their partitions, and how they end.
 
-use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupartition::PartitionPhase;
 use ipu_partitions::state_unknown::{CONTROLLER_NOT_LISTED, STATE_UNKNOWN};
@@ -123,8 +122,7 @@ async fn kubectl_names_an_unreachable_old_address_and_the_partition_is_released_
         .unwrap();
     fixture.start_proxy().await;
 
-    let plane = ControlPlane::shared().await.unwrap();
-    let admin = Admin::of("departed", plane.kubeconfig());
+    let admin = Admin::of("departed", fixture.kubeconfig.clone());
     let once_shown = async |phase: &str| {
         eventually("kubectl shows what an admin can do", async || {
             let table = admin.kubectl(&["get", "ipup", &name, "--output=wide"]);

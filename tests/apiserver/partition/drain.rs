@@ -2,7 +2,6 @@
 
 use std::process::Stdio;
 
-use cluster::control_plane::ControlPlane;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
 use ipu_api::{naming, partition_conditions};
 use kube::api::DeleteParams;
@@ -10,12 +9,6 @@ use tokio::process::{Child, Command};
 
 use super::fixture::{Fixture, controller, id};
 use crate::plugin::Plugin;
-
-/// The plugin with the rights of an admin of the shared API server.
-async fn plugin() -> Plugin {
-    let plane = ControlPlane::shared().await.unwrap();
-    Plugin::of(&plane.kubeconfig()).await
-}
 
 /// `kubectl ipu drain`, which runs until the controller is empty.
 fn drain(plugin: &Plugin, address: &str) -> Child {
@@ -96,8 +89,8 @@ async fn once_moved(fixture: &Fixture, partition: &IPUPartition, address: &str) 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_drained_controller_is_left_one_after_the_other_and_never_under_a_pod() {
-    let plugin = plugin().await;
     let fixture = Fixture::start(&[8, 4]).await;
+    let plugin = Plugin::of(&fixture.kubeconfig).await;
     let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
     let [first_address, second_address] = [first, second].map(|pod| pod.address.to_string());
     fixture.once_cordon(second, "").await;

@@ -2,14 +2,13 @@
 
 use cluster::wait::eventually;
 use ipu_api::crd;
-use ipu_api::ipupartition::{PartitionOwner, PartitionPhase};
+use ipu_api::ipupartition::{IPUPartition, PartitionOwner, PartitionPhase};
 use kube::ResourceExt;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
 use serde_json::json;
 
 use super::fixture::{Fixture, id};
-use super::install::raw_partitions;
-
 use crate::definitions::{define, loose};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -61,7 +60,8 @@ async fn the_spec_cannot_change_after_the_request() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_that_bypassed_the_schema_reports_it_delays_no_other_and_leaks_nothing() {
     let fixture = Fixture::start(&[64]).await;
-    let partitions = raw_partitions(&fixture.client);
+    let kind = ApiResource::erase::<IPUPartition>(&());
+    let partitions: Api<DynamicObject> = Api::all_with(fixture.client.clone(), &kind);
     let held = fixture.request("held", 4).await;
     let held = fixture.once_in(&held, PartitionPhase::Ready).await;
     define(&fixture.client, &loose(crd::ipupartition())).await;

@@ -1,10 +1,12 @@
 //! Crashes, lost replies and failing controllers, at the worst moments.
 
+use futures::future::join_all;
 use ipu_api::ipupartition::{AttemptOutcome, PartitionPhase};
 use vipu_simulator::codes::CodeName;
 use vipu_simulator::faults::{Fail, Lie, LostReply, Method, Order};
 
 use super::fixture::{Fixture, controller, id};
+use crate::cut_off::Writes;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_after_it_was_formed_and_before_that_was_recorded() {
@@ -40,21 +42,49 @@ async fn killed_after_it_was_formed_and_before_that_was_recorded() {
     assert_eq!(fixture.ids(), [[""; 0]; 2]);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn killed_again_and_again_it_still_makes_one() {
-    let mut fixture = Fixture::start(&[16, 16]).await;
-    let wanted = fixture.request("wanted", 4).await;
-    for pause in [0, 5, 10, 20, 30, 40, 60, 80, 120, 160] {
-        tokio::time::sleep(std::time::Duration::from_millis(pause)).await;
-        fixture.kill_proxy().await;
-        fixture.start_proxy().await;
-    }
-    let ready = fixture.once_in(&wanted, PartitionPhase::Ready).await;
-    fixture
-        .once_ids("there is only the one", |ids| ids.concat() == [id(&ready)])
-        .await;
+/// The user requests a partition, and deletes it once it is ready.
+async fn live(fixture: &Fixture, name: &str) {
+    let wanted = fixture.request(name, 4).await;
+    fixture.once_in(&wanted, PartitionPhase::Ready).await;
     fixture.delete(&wanted).await;
     fixture.once_gone(&wanted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn proxy_killed_before_any_of_its_writes_makes_each_partition_once() {
+    let fixture = Fixture::without_proxy(&[64, 64]).await;
+    let proxy = async |writes: &Writes| {
+        let client = writes.client(&fixture.client);
+        let ports = [fixture.port, fixture.secure_port];
+        fixture.replica_of(client, "vipu-proxy-0", ports).await
+    };
+    let all = Writes::limited([("whole", None)]);
+    let first = proxy(&all).await;
+    live(&fixture, "whole").await;
+    first.kill().await;
+    let count = all.sent("whole");
+    assert!(count > 4, "{count} writes");
+
+    let names: Vec<String> = (0..count)
+        .map(|number| format!("cut-{number:02}"))
+        .collect();
+    let limits = names.iter().enumerate();
+    let before = Writes::limited(limits.map(|(number, name)| (name.as_str(), Some(number))));
+    let first = proxy(&before).await;
+    let lives = names.iter().map(async |name| {
+        live(&fixture, name).await;
+        before.complete(name);
+    });
+    let killed = async {
+        before.once_cut_off().await;
+        first.kill().await;
+        proxy(&Writes::default()).await
+    };
+    let (_second, _) = futures::join!(killed, join_all(lives));
+
+    let calls = fixture.pods.iter().flat_map(|pod| pod.server.calls(0));
+    let made = calls.filter(|call| call.method == Method::CreatePartition);
+    assert_eq!(made.count(), 1 + count);
     fixture
         .once_ids("nothing is left", |ids| ids.concat().is_empty())
         .await;

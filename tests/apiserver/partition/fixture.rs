@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::control_plane::ControlPlane;
+use cluster::control_plane::pool::Loan;
 use cluster::wait::{Seen, eventually};
 use futures::future::OptionFuture;
 use ipu_api::ipupartition::PartitionOwner;
@@ -24,7 +25,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 use kube::{Client, ResourceExt};
 use serde_json::json;
-use tokio::sync::{Mutex, MutexGuard};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use vipu_client::AuthOptions;
@@ -33,6 +33,7 @@ use vipu_simulator::pod::PartitionSpec;
 use vipu_simulator::{Options, Simulator};
 
 use super::install::{apply, install};
+use crate::planes;
 
 pub(crate) use objects::{controller, id, notebook};
 
@@ -45,11 +46,9 @@ pub(crate) const AUDIENCE: &str = "ipu-operator";
 /// The ConfigMap with the admin's list.
 pub(crate) const LIST: &str = "ipu-operator-vipu-controllers";
 
-/// IPUPartitions belong to no namespace, so one fixture at a time uses the API server.
-static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
-
 pub(crate) struct Fixture {
     pub(crate) client: Client,
+    pub(crate) kubeconfig: PathBuf,
     pub(crate) pods: Vec<Simulator>,
     pub(crate) port: u16,
     /// Backfill limit in seconds, read when a proxy starts.
@@ -61,12 +60,12 @@ pub(crate) struct Fixture {
     /// The folder and the settings of the built-in guest for placement, read when a proxy starts. None:
     /// the built-in walk.
     pub(crate) policy: Option<(PathBuf, serde_json::Value)>,
-    /// Whether a proxy looks for older releases, which make it inactive. Read when a proxy starts. Only for an
-    /// API server of the test's own: on the shared one, releases of other tests serve all namespaces.
+    /// Whether a proxy looks for older releases, which make it inactive. Read when a proxy starts.
     pub(crate) looks_for_releases: bool,
     proxy: Option<Replica>,
     pub(crate) secure_port: u16,
-    _turn: MutexGuard<'static, ()>,
+    /// Dropped last: the proxy ends before.
+    plane: Option<Loan>,
 }
 
 impl Fixture {
@@ -78,14 +77,15 @@ impl Fixture {
     }
 
     pub(crate) async fn without_proxy(sizes: &[u32]) -> Self {
-        let plane = ControlPlane::shared().await.unwrap();
-        let client = plane.client().await.unwrap();
-        Self::on(client, sizes).await
+        let plane = planes::with_definitions().await;
+        let mut fixture = Self::on(&plane, sizes).await;
+        fixture.plane = Some(plane);
+        fixture
     }
 
-    /// Starts the same on an API server of the test's own.
-    pub(crate) async fn on(client: Client, sizes: &[u32]) -> Self {
-        let turn = ONE_AT_A_TIME.lock().await;
+    /// Starts the same on an API server with the CRDs, which must live longer.
+    pub(crate) async fn on(plane: &ControlPlane, sizes: &[u32]) -> Self {
+        let client = plane.client().await.unwrap();
         install(&client, NAMESPACE).await;
         let mut pods = Vec::new();
         for (index, ipus) in sizes.iter().enumerate() {
@@ -94,6 +94,7 @@ impl Fixture {
         }
         let fixture = Fixture {
             client,
+            kubeconfig: plane.kubeconfig(),
             pods,
             port: free_port(),
             backfill_limit: 600,
@@ -103,7 +104,7 @@ impl Fixture {
             looks_for_releases: false,
             secure_port: free_port(),
             proxy: None,
-            _turn: turn,
+            plane: None,
         };
         fixture
             .list_controllers(&fixture.pods.iter().collect::<Vec<_>>())
@@ -223,6 +224,11 @@ impl Fixture {
 
     /// Starts a proxy of this name that serves these ports: plain, and with TLS.
     pub(crate) async fn replica(&self, name: &str, ports: [u16; 2]) -> Replica {
+        self.replica_of(self.client.clone(), name, ports).await
+    }
+
+    /// The same with its own client.
+    pub(crate) async fn replica_of(&self, client: Client, name: &str, ports: [u16; 2]) -> Replica {
         let options = self.options(name, ports);
         // Without a placement module the built-in walk decides, with the same code.
         let settings = self.policy.as_ref().map(|(_, settings)| settings.clone());
@@ -236,7 +242,6 @@ impl Fixture {
         asked.compiler = None;
         let policies = GuestHost::open(asked);
         let policies = policies.await.unwrap();
-        let client = self.client.clone();
         let stop = CancellationToken::new();
         let (metrics, watch) = if self.looks_for_releases {
             let (metrics, watch) = Metrics::of_release(&options.release);

@@ -1,6 +1,5 @@
 //! A release that replaces an uninstalled one: the partitions of the old release keep their owners.
 
-use cluster::control_plane::ControlPlane;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, PartitionPhase};
@@ -162,8 +161,7 @@ async fn delete_job(jobs: &Api<IPUJob>, pods: &Api<Pod>) {
 /// uninstalled.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over() {
-    let plane = ControlPlane::start().await.unwrap();
-    let mut fixture = Fixture::on(plane.client().await.unwrap(), &[16]).await;
+    let mut fixture = Fixture::without_proxy(&[16]).await;
     fixture.looks_for_releases = true;
     announce(&fixture, NAMESPACE).await;
     fixture.start_proxy().await;

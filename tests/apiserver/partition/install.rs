@@ -1,28 +1,11 @@
-//! Prepares the API server for a fixture: as after an installation, and empty.
+//! Prepares the API server for a fixture, as an installation does.
 
-use cluster::wait::{Seen, eventually};
-use ipu_api::crd;
-use ipu_api::ipupartition::IPUPartition;
-use ipu_api::vipu_controller::VIPUController;
 use k8s_openapi::api::core::v1::{Namespace, Node, ServiceAccount};
-use kube::api::{Api, DeleteParams, DynamicObject, ObjectMeta, Patch, PatchParams};
-use kube::core::ApiResource;
-use kube::{Client, ResourceExt};
+use kube::Client;
+use kube::api::{Api, ObjectMeta, Patch, PatchParams};
 
-use crate::definitions::define;
-
-/// IPUPartitions as raw objects, so that unreadable ones can be listed.
-pub(super) fn raw_partitions(client: &Client) -> Api<DynamicObject> {
-    let kind = ApiResource::erase::<IPUPartition>(&());
-    Api::all_with(client.clone(), &kind)
-}
-
-/// Creates the CRDs, the namespace of the release and the service account of Pods, and deletes the remains of an
-/// earlier fixture.
+/// Creates the namespace of the release, the service account of Pods, and a node.
 pub(super) async fn install(client: &Client, namespace: &str) {
-    for definition in crd::all() {
-        define(client, &definition).await;
-    }
     let namespace = Namespace {
         metadata: ObjectMeta {
             name: Some(namespace.to_owned()),
@@ -35,37 +18,6 @@ pub(super) async fn install(client: &Client, namespace: &str) {
     let account: ServiceAccount = account.unwrap();
     apply(Api::namespaced(client.clone(), "default"), &account).await;
     label_node(client, "here").await;
-    let partitions = raw_partitions(client);
-    eventually("the CRDs are served and empty", async || {
-        let list = match partitions.list(&Default::default()).await {
-            Ok(list) => list.items,
-            Err(error) => return Seen::NotYet(error.to_string()),
-        };
-        let names: Vec<String> = list.iter().map(ResourceExt::name_any).collect();
-        for name in &names {
-            let nothing = Patch::Merge(serde_json::json!({"metadata": {"finalizers": null}}));
-            // Another deletion can be faster.
-            let _ = partitions
-                .patch(name, &PatchParams::default(), &nothing)
-                .await;
-            let _ = partitions.delete(name, &DeleteParams::default()).await;
-        }
-        Seen::when(names, Vec::is_empty)
-    })
-    .await;
-    let controllers = Api::<VIPUController>::all(client.clone());
-    eventually("no cordon of another test is left", async || {
-        let list = match controllers.list(&Default::default()).await {
-            Ok(list) => list.items,
-            Err(error) => return Seen::NotYet(error.to_string()),
-        };
-        let names: Vec<String> = list.iter().map(ResourceExt::name_any).collect();
-        for name in &names {
-            let _ = controllers.delete(name, &DeleteParams::default()).await;
-        }
-        Seen::when(names, Vec::is_empty)
-    })
-    .await;
 }
 
 /// Creates one node, with this value of its label `ipunode`.
@@ -87,7 +39,8 @@ where
         + serde::de::DeserializeOwned,
 {
     let params = PatchParams::apply("tests").force();
-    api.patch(&object.name_any(), &params, &Patch::Apply(object))
+    let name = object.meta().name.as_deref().unwrap();
+    api.patch(name, &params, &Patch::Apply(object))
         .await
         .unwrap();
 }

@@ -1,10 +1,10 @@
 //! The admin's list of controllers while the proxy runs: the watch delivers a change at once.
 
+use std::path::Path;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use cluster::control_plane::ControlPlane;
 use cluster::wait::eventually;
 use futures::StreamExt;
 use ipu_runtime::config_map_watch::watch_config_map;
@@ -25,9 +25,8 @@ use super::placement::get;
 type Requests = Arc<Mutex<Vec<String>>>;
 
 /// A client that records every request.
-async fn noting() -> (Client, Requests) {
-    let plane = ControlPlane::shared().await.unwrap();
-    let kubeconfig = Kubeconfig::read_from(plane.kubeconfig()).unwrap();
+async fn noting(kubeconfig: &Path) -> (Client, Requests) {
+    let kubeconfig = Kubeconfig::read_from(kubeconfig).unwrap();
     let options = KubeConfigOptions::default();
     let config = Config::from_custom_kubeconfig(kubeconfig, &options);
     let requests = Requests::default();
@@ -46,7 +45,7 @@ async fn a_change_arrives_by_the_open_watch_and_by_no_further_request() {
     let [first, second] = [&fixture.pods[0], &fixture.pods[1]];
     fixture.list_controllers(&[first]).await;
     let registry = Arc::new(Registry::new(Deadlines::default()));
-    let (client, requests) = noting().await;
+    let (client, requests) = noting(&fixture.kubeconfig).await;
     let events = watch_config_map(client, NAMESPACE, LIST);
     let following = tokio::spawn({
         let registry = registry.clone();

@@ -15,49 +15,42 @@ use tokio_util::sync::CancellationToken;
 use crate::chart::arguments::rendered;
 use crate::partition::fixture::Fixture;
 use crate::partition::install::apply;
-use crate::webhook::fixture::CONFIGURATION;
+use crate::webhook::fixture::{CONFIGURATION, Owned, Webhooks};
 
 /// Name of the webhook configuration for native Pods.
 const NATIVE: &str = "native-pods";
 
 /// A fixture of partitions, with the objects that native Pods need.
 pub(crate) struct Native {
+    // Fields drop in this order: the proxy ends before the API server.
     pub(crate) fixture: Fixture,
+    pub(crate) webhooks: Owned,
     reconciler: Option<JoinHandle<()>>,
 }
 
 impl Native {
     /// Starts controllers of these sizes, an API server with webhooks, and the reconciler.
-    pub(crate) async fn start(client: Client, sizes: &[u32]) -> Self {
-        let mut native = Self::without_reconciler(client, sizes).await;
+    pub(crate) async fn start(sizes: &[u32]) -> Self {
+        let mut native = Self::without_reconciler(sizes).await;
         native.start_reconciler();
         native
     }
 
     /// The same without the reconciler.
-    pub(crate) async fn without_reconciler(client: Client, sizes: &[u32]) -> Self {
-        let mut fixture = Fixture::on(client, sizes).await;
+    pub(crate) async fn without_reconciler(sizes: &[u32]) -> Self {
+        let webhooks = Webhooks::start().await;
+        let mut fixture = Fixture::on(webhooks.control_plane(), sizes).await;
         register(&fixture.client).await;
-        for pod in pods(&fixture.client, "default")
-            .list(&ListParams::default())
-            .await
-            .unwrap()
-        {
-            delete(&pods(&fixture.client, "default"), &pod.name_any()).await;
-        }
         fixture.start_proxy().await;
         Self {
             fixture,
+            webhooks,
             reconciler: None,
         }
     }
 
     pub(crate) fn start_reconciler(&mut self) {
-        let client = self.fixture.client.clone();
-        self.reconciler = Some(tokio::spawn(async move {
-            let (settings, stop) = (NativePodSettings::default(), CancellationToken::new());
-            ipu_pods::run(client, settings, &Reconciles::default(), stop).await;
-        }));
+        self.reconciler = Some(reconciler(self.fixture.client.clone()));
     }
 
     /// Aborts the reconciler between any two of its requests.
@@ -101,6 +94,14 @@ impl Native {
         let is_empty = |ids: &[Vec<String>]| ids.iter().all(Vec::is_empty);
         self.fixture.once_ids("nothing is left", is_empty).await;
     }
+}
+
+/// A reconciler with this client.
+pub(crate) fn reconciler(client: Client) -> JoinHandle<()> {
+    tokio::spawn(async move {
+        let (settings, stop) = (NativePodSettings::default(), CancellationToken::new());
+        ipu_pods::run(client, settings, &Reconciles::default(), stop).await;
+    })
 }
 
 impl Drop for Native {

@@ -9,8 +9,8 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use serde_json::json;
 use vipu_simulator::faults::Method;
 
-use super::fixture::{delete, is_bound, once_reported, pod};
-use super::{environment, native};
+use super::environment;
+use super::fixture::{Native, delete, is_bound, once_reported, pod};
 use crate::partition::fixture::{id, notebook};
 
 /// Creates a Pod that uses a GCD of a partition.
@@ -24,7 +24,7 @@ async fn create(pods: &Api<Pod>, name: &str, partition: &IPUPartition, gcd: &str
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
-    let native = native(&[16]).await;
+    let native = Native::start(&[16]).await;
     let partition = native.fixture.request_for(notebook("shared"), 4).await;
     let ready = native
         .fixture
@@ -58,7 +58,7 @@ async fn an_existing_partition_is_shared_in_its_namespace_and_in_no_other() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_share_a_partition_with_a_gcd_each_and_it_stays_when_one_ends() {
-    let native = native(&[16]).await;
+    let native = Native::start(&[16]).await;
     let spec = IPUPartitionSpec {
         owner: notebook("shared"),
         slot: 0,

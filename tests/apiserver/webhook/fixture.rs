@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use cluster::control_plane::ControlPlane;
+use cluster::control_plane::pool::Loan;
 use cluster::wait::{Seen, eventually};
 use ipu_admission::callers::Callers;
 use ipu_admission::server::router;
 use ipu_admission::{MUTATE_PATH, VALIDATE_PATH};
-use ipu_api::crd;
 use ipu_api::ipujob::IPUJob;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
@@ -29,7 +29,6 @@ use ipu_runtime::release::Process;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::served_group::ServedGroup;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, Request};
 use kube::client::Body;
@@ -41,7 +40,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
-use crate::definitions::define;
+use crate::planes;
 
 /// Name of both webhook configurations.
 pub(crate) const CONFIGURATION: &str = "ipu-operator";
@@ -60,7 +59,7 @@ pub(crate) struct Webhooks {
     client: Client,
     stop: CancellationToken,
     thread: Option<JoinHandle<()>>,
-    control_plane: ControlPlane,
+    control_plane: Loan,
 }
 
 impl Webhooks {
@@ -91,14 +90,11 @@ impl Webhooks {
         // Before any step with a time limit: an initial build takes minutes.
         let built = tokio::task::spawn_blocking(guests::build).await;
         let guests_dir = guests_dir.unwrap_or(built.unwrap().unwrap());
-        let control_plane = ControlPlane::start().await.unwrap();
+        let control_plane = planes::with_definitions().await;
         let client = control_plane.client().await.unwrap();
         let metrics = Metrics::default();
         let listener = Port::listen(0, WEBHOOKS, &metrics.refused).unwrap();
         let port = listener.number().unwrap();
-        define_jobs(&client).await;
-        define(&client, &crd::ipupartition()).await;
-        define(&client, &crd::ipupolicy()).await;
         for kind in [
             "MutatingWebhookConfiguration",
             "ValidatingWebhookConfiguration",
@@ -175,6 +171,11 @@ pub(crate) struct Owned {
 }
 
 impl Owned {
+    /// The control plane of the webhooks.
+    pub(crate) fn control_plane(&self) -> &ControlPlane {
+        &self.webhooks.control_plane
+    }
+
     /// Stops the webhooks. The API server keeps running.
     pub(crate) fn stop(&mut self) {
         self.webhooks.stop();
@@ -329,22 +330,6 @@ fn certificate_manager(client: Client, secret: &str) -> CertificateManager {
         names: vec!["127.0.0.1".to_owned()],
         source: Source::Made,
     }
-}
-
-async fn define_jobs(client: &Client) {
-    let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
-    let definition = crd::ipujob();
-    let name = definition.metadata.name.clone().unwrap();
-    let params = PatchParams::apply("tests");
-    definitions
-        .patch(&name, &params, &Patch::Apply(&definition))
-        .await
-        .unwrap();
-    let jobs: Api<IPUJob> = Api::default_namespaced(client.clone());
-    eventually("IPUJobs are served", async || {
-        jobs.list(&kube::api::ListParams::default()).await
-    })
-    .await;
 }
 
 /// Returns one webhook configuration with the exemptions of the chart. Without a caBundle no call can succeed: the

@@ -1,4 +1,4 @@
-//! Counts writes as the API server counts them: by verb, resource and subresource.
+//! Counts writes as the API server counts them: by verb, resource and subresource. Refused ones cost as much as others.
 
 use std::collections::BTreeMap;
 
@@ -45,8 +45,7 @@ impl Writes {
                     .map_or("", |(_, value)| value.trim_end_matches('"'))
             };
             let verb = label("verb");
-            let has_succeeded = label("code").starts_with('2');
-            if !has_succeeded || !["POST", "PUT", "PATCH", "APPLY", "DELETE"].contains(&verb) {
+            if !["POST", "PUT", "PATCH", "APPLY", "DELETE"].contains(&verb) {
                 continue;
             }
             let what = match label("subresource") {
@@ -79,14 +78,14 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
 "#;
 
     #[test]
-    fn only_successful_writes_are_counted() {
+    fn refused_writes_are_counted_and_reads_are_not() {
         let writes = Writes::parse(METRICS);
         let before = Writes(BTreeMap::from([("POST pods".to_owned(), 2)]));
         let counted: Vec<_> = writes.since(&before, &[]).into_iter().collect();
         let wanted = [
             ("PATCH events", 9),
             ("PATCH ipujobs/status", 5),
-            ("POST pods", 5),
+            ("POST pods", 8),
         ];
         assert_eq!(
             counted,

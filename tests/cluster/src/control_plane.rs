@@ -15,10 +15,13 @@ use std::{
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, Client};
-use tokio::sync::OnceCell;
 
+pub mod admission;
+pub mod contents;
 pub mod flags;
+pub mod pool;
 mod scratch;
+mod shelf;
 pub mod snapshot;
 
 use self::{
@@ -126,15 +129,6 @@ impl ControlPlane {
                 result => return result,
             }
         }
-    }
-
-    /// The control plane that all tests of a process share. It ends with the process.
-    ///
-    /// # Errors
-    /// The first caller's error; the next caller tries again.
-    pub async fn shared() -> Result<&'static Self, ControlPlaneError> {
-        static SHARED: OnceCell<ControlPlane> = OnceCell::const_new();
-        SHARED.get_or_try_init(Self::start).await
     }
 
     /// Returns a client with all rights. Each test makes its own, because a client belongs to a runtime.
