@@ -22,7 +22,7 @@ use harness::operator::helm::Release;
 use harness::operator::{self, NAMESPACE};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
-use ipu_api::ipupartition::{AttemptOutcome, IPUPartition};
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
@@ -297,32 +297,6 @@ impl Fixture {
         Ok(partitions.list(&ListParams::default()).await?.items)
     }
 
-    /// Returns every recorded attempt, as id and outcome.
-    pub(crate) async fn attempts(&self) -> Result<Vec<(String, AttemptOutcome)>, kube::Error> {
-        Ok(self
-            .partitions()
-            .await?
-            .into_iter()
-            .filter_map(|partition| partition.status)
-            .flat_map(|status| status.attempts)
-            .map(|attempt| (attempt.id, attempt.outcome))
-            .collect())
-    }
-
-    /// Orders a fault on a simulated controller.
-    pub(crate) async fn order(&self, controller: &Controller, order: &str) -> Result<(), Failed> {
-        let url = format!("http://{}/faults", controller.faults_at);
-        http::request("POST", &url, order).await?;
-        Ok(())
-    }
-
-    /// Ends all faults of a simulated controller.
-    pub(crate) async fn clear_orders(&self, controller: &Controller) -> Result<(), Failed> {
-        let url = format!("http://{}/faults", controller.faults_at);
-        http::request("DELETE", &url, "").await?;
-        Ok(())
-    }
-
     /// Returns the number of CreatePartition calls to a simulated controller so far.
     pub(crate) async fn creates_seen(&self, controller: &Controller) -> Result<usize, Failed> {
         let url = format!("http://{}/calls", controller.faults_at);
@@ -352,11 +326,6 @@ impl Fixture {
         };
         self.jobs().create(&asked, job).await?;
         Ok(())
-    }
-
-    /// Kills the controller as soon as it runs.
-    pub(crate) async fn kill_controller(&self) -> Result<(), Failed> {
-        self.kill("controller", None).await
     }
 
     /// Kills the proxy that leads.

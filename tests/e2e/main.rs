@@ -5,16 +5,13 @@
 
 mod api_outage;
 mod autoscaled;
-mod broken_list;
 mod described;
 mod disruptions;
 mod documents;
-mod down;
 mod failing_pods;
 mod fixture;
 mod flooded;
 mod interactive;
-mod killed;
 mod life;
 mod long_names;
 mod lost_node;
@@ -41,25 +38,8 @@ use fixture::Fixture;
 
 /// The trials, in the order in which they run.
 type Check = fn(&Fixture) -> Result<(), Failed>;
-const TRIALS: [(&str, Check); 49] = [
+const TRIALS: [(&str, Check); 41] = [
     ("three_jobs_from_apply_to_completed", fixture::demo),
-    (
-        "proxy_killed_after_the_partition_was_formed_and_before_it_was_recorded",
-        killed::proxy,
-    ),
-    ("controller_killed_while_the_job_starts", killed::controller),
-    (
-        "controller_down_and_the_job_goes_elsewhere",
-        down::goes_elsewhere,
-    ),
-    (
-        "job_that_fits_nowhere_waits_and_says_why",
-        down::waits_and_says_why,
-    ),
-    (
-        "failed_run_starts_again_on_the_same_partition",
-        life::fails_and_starts_again,
-    ),
     (
         "running_sidecar_does_not_prevent_completion",
         life::completes_beside_a_sidecar,
@@ -124,10 +104,6 @@ const TRIALS: [(&str, Check); 49] = [
         disruptions::parallel_job_is_drained,
     ),
     (
-        "quota_delays_a_job_and_is_named",
-        namespaces::quota_is_named,
-    ),
-    (
         "limit_range_holds_for_all_containers",
         namespaces::limit_range_is_kept,
     ),
@@ -169,10 +145,6 @@ const TRIALS: [(&str, Check); 49] = [
         "live_requests_are_recorded_and_replayed",
         policies::are_recorded_and_replayed,
     ),
-    (
-        "bad_line_in_the_list_of_controllers",
-        broken_list::the_rest_goes_on,
-    ),
     ("release_is_tested_by_helm_test", release::is_tested),
     (
         "release_is_upgraded_rolled_back_and_installed_again_under_jobs",
@@ -189,10 +161,6 @@ const TRIALS: [(&str, Check); 49] = [
     (
         "native_pods_of_a_job_and_a_stateful_set_are_replaced",
         native_pods::replace_and_restart_pods,
-    ),
-    (
-        "native_pod_of_three_ipus_is_refused",
-        native_pods::is_refused,
     ),
     (
         "native_pod_deleted_while_its_partition_forms_leaves_nothing",

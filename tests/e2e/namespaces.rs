@@ -1,42 +1,17 @@
-//! Namespaces with quotas, limits, and Pod Security.
+//! Namespaces with limits, and with Pod Security.
 
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
-use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod, ResourceQuota};
+use k8s_openapi::api::core::v1::{LimitRange, Namespace, Pod};
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::PostParams;
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 
 use crate::failing_pods::job;
 use crate::fixture::{Fixture, PATIENCE};
-
-/// A ResourceQuota allows one Pod less than the job needs: the job reports it, and continues as soon as the quota
-/// allows the Pod.
-pub(crate) fn quota_is_named(fixture: &Fixture) -> Result<(), Failed> {
-    fixture.block_on(async {
-        let quota = json!({"metadata": {"name": "few"}, "spec": {"hard": {"pods": "2"}}});
-        let namespace = Ruled::make(fixture, "quota", json!({})).await?;
-        let quotas: Api<ResourceQuota> = namespace.api(fixture);
-        quotas
-            .create(&PostParams::default(), &serde_json::from_value(quota)?)
-            .await?;
-        namespace.create(fixture, &parallel(fixture, 0)?).await?;
-        let refused = [
-            "the API server refused Pod parallel-launcher",
-            "exceeded quota: few, requested: pods=1, used: pods=2, limited: pods=2",
-        ];
-        namespace.described(fixture, "parallel", &refused).await?;
-        let more = Patch::Merge(json!({"spec": {"hard": {"pods": "3"}}}));
-        quotas.patch("few", &PatchParams::default(), &more).await?;
-        namespace
-            .once(fixture, "parallel", JobState::Completed)
-            .await?;
-        namespace.remove(fixture).await
-    })
-}
 
 /// A LimitRange sets default limits on every container of a job, including the operator's, and refuses a worker that
 /// exceeds its maximum.
