@@ -36,6 +36,6 @@ pub(crate) fn is_deleted_while_its_partition_forms(fixture: &Fixture) -> Result<
         assert!(is_gated(&pod(fixture, "early").await?), "it waits");
         delete(fixture, "pod/early").await?;
         reset(small).await?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
