@@ -1,25 +1,27 @@
 # All commands of the project. `make` without a target lists them.
 
-# The operator, and the test harness that builds and runs it, share one build, so that nothing is compiled twice.
-TARGET := x86_64-unknown-linux-gnu
-# The compiler's flags, separated by the character 31: programs are static, and contain no path of this machine.
-# tests/release/src/dist.rs uses the same flags.
-UNIT := $(shell printf '\037')
-STATIC := CARGO_ENCODED_RUSTFLAGS="-Ctarget-feature=+crt-static$(UNIT)--remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=/cargo$(UNIT)--remap-path-prefix=$(CURDIR)=/ipu-operator"
-# Builds the harness, and runs it. The packages are those of tests/release/src/dist.rs, because each crate has the features
-# that all of them need together, and `cargo run` accepts only one package. $(HARNESS) must be the last command of a
-# line: `exec` replaces the shell by the harness, so that Ctrl-C reaches it.
-BUILT := $(or $(CARGO_TARGET_DIR),target)
-BUILD := $(STATIC) cargo build --locked --release --target $(TARGET) --target-dir $(BUILT) \
-  --package harness --package ipu-operator --package ipu-kubectl --package vipu-simulator --bin harness
-RUN := exec $(BUILT)/$(TARGET)/release/harness
-HARNESS := $(BUILD) && $(RUN)
-# The same for commands that need the programs of the operator: one build uses all cores until its end.
-HARNESS_AND_PROGRAMS := $(BUILD) --bin ipu-operator --bin kubectl-ipu --bin vipu-simulator && $(RUN)
-# Runs programs of `tests`, which link the operator.
-BENCH := $(STATIC) cargo run --locked --release --target $(TARGET) --package tests
+# Everything but a release is built with one profile, one target and one set of flags, so that no command compiles the
+# dependencies of another again. Programs are static, because they run in images without any file beside them.
+export CARGO_BUILD_TARGET := x86_64-unknown-linux-gnu
+export CARGO_ENCODED_RUSTFLAGS := -Ctarget-feature=+crt-static
+# Incremental files would double the target folder.
+export CARGO_INCREMENTAL := 0
+# Commands print how long they took since then.
+export IPU_OPERATOR_BEGAN := $(shell date +%s)
+# Builds what a command needs, side by side, and then becomes that command. It must be the last of a line, so that Ctrl-C
+# reaches it.
+PROVISION := exec cargo run --locked --package provision --
+# Builds the programs of a release into dist/, for benchmarks.
+DIST := cargo run --locked --package provision -- dist
+# The lints of all targets of the workspace, as errors.
+CLIPPY := cargo clippy --locked --workspace --all-targets -- --deny warnings
+# The programs of tests that need neither a server nor root.
+QUICK := --workspace --lib --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
+# Benchmarks run the programs of a release.
+BENCH := IPU_OPERATOR_PROFILE=release cargo run --locked --release --package bench
 
 CACHE := $(or $(IPU_OPERATOR_CACHE),$(HOME)/.cache/ipu-operator)
+# Only `make advisories` needs it: the suite checks deny.toml without it.
 DENY_VERSION := 0.20.2
 DENY := $(CACHE)/cargo-deny-$(DENY_VERSION)/bin/cargo-deny
 CARGO_FUZZ_VERSION := 0.13.2
@@ -31,76 +33,63 @@ FUZZ_TARGETS := rest_bodies controllers_yaml partition_status vipu_replies
 # The first seed of the simulation, as in `make soak SOAK_SEED=474`. By default each run has another seed.
 SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 
-# Further versions of Kubernetes. Only `make test-versions` uses them, and commands with IPU_OPERATOR_KUBERNETES=1.35
-# or 1.34.
-OTHER_VERSIONS := 1.35 1.34
+# Further versions of Kubernetes. Only `make test-versions` uses them, and commands with IPU_OPERATOR_KUBERNETES=1.36
+# or 1.35.
+OTHER_VERSIONS := 1.36 1.35
 
-.PHONY: help demo up down dist release release-twice check test test-apiserver test-nodes test-load test-side-by-side test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice check lint unit test test-apiserver test-nodes test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
 
 demo: ## start a cluster of two nodes, install the operator, run three jobs, stop everything
 	@sh tests/preflight.sh demo
-	@$(HARNESS_AND_PROGRAMS) demo
+	@$(PROVISION) demo
 
 up: ## start the cluster and install the operator; the last line of the output is for the shell's eval
 	@sh tests/preflight.sh up
-	@$(HARNESS_AND_PROGRAMS) up
+	@$(PROVISION) up
 
 down: ## stop the cluster and remove everything that it has created
 	@sh tests/preflight.sh down
-	@$(HARNESS) down
+	@$(PROVISION) down
 
 dist: ## build the operator, the agent, the plugin of kubectl and the guests for release into dist/
 	@sh tests/preflight.sh dist
-	@$(HARNESS_AND_PROGRAMS) dist
+	@$(PROVISION) dist
 
 release: ## build the package of a release, which installs the operator without a network, into dist/release/; with ARM64=1 for arm64 too
 	@sh tests/preflight.sh release
-	@$(HARNESS) release $(if $(ARM64),--arm64)
+	@$(PROVISION) release $(if $(ARM64),--arm64)
 
 release-twice: ## build the release again in another folder, without a cache, and compare every byte
 	@sh tests/preflight.sh release-twice
-	@$(HARNESS) release --twice $(if $(ARM64),--arm64)
+	@$(PROVISION) release --twice $(if $(ARM64),--arm64)
 
-check: ## formatting, lints and the tests that need no server: run it before every commit
+check: lint unit ## formatting, lints and the tests that need no server: run it before every commit
+
+lint: ## formatting and lints
 	@sh tests/preflight.sh check
 	cargo fmt --all --check
-	cargo clippy --locked --workspace --all-targets -- --deny warnings
-	INSTA_UPDATE=no cargo test --locked --workspace --lib --bins --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
+	$(CLIPPY)
 
-test: ## all tests except the long ones, which only test-full runs: on a real API server, and one end-to-end run on real nodes
+unit: ## the tests that need neither a server nor root
+	@sh tests/preflight.sh check
+	INSTA_UPDATE=no cargo test --locked $(QUICK)
+
+test: ## all tests except the long ones, which only test-full runs: on a real API server, and on real nodes
 	@sh tests/preflight.sh test
-	@$(MAKE) --no-print-directory check
-	@$(MAKE) --no-print-directory $(DENY)
-	$(DENY) --locked --workspace check bans licenses sources
-	@$(HARNESS) fetch
-	@$(MAKE) --no-print-directory test-side-by-side
-
-# Both mostly wait for other processes. The load test compares delays, so that it runs alone, afterwards. The output of the
-# first follows that of the others, so that they do not mix.
-test-side-by-side:
-	@printed=$$(mktemp) && \
-	{ $(MAKE) --no-print-directory test-apiserver >"$$printed" 2>&1 & apiserver=$$!; } && \
-	trap 'kill $$apiserver; rm -f "$$printed"; exit 130' INT TERM && \
-	{ $(MAKE) --no-print-directory test-nodes && nodes=0 || nodes=1; } && \
-	{ wait $$apiserver && apiserver=0 || apiserver=1; } && \
-	{ $(MAKE) --no-print-directory test-load && load=0 || load=1; } && \
-	cat "$$printed" && rm -f "$$printed" && [ $$apiserver$$nodes$$load = 000 ]
+	cargo fmt --all --check
+	@$(PROVISION) test
 
 # Four tests at the same time use two cores fully.
 test-apiserver: ## run the tests on a real API server
 	@sh tests/preflight.sh test-apiserver
 	INSTA_UPDATE=no cargo test --locked --workspace --test apiserver -- --test-threads=4
 
-test-nodes: ## run the end-to-end tests on real nodes, except the load test
+test-nodes: ## run the trials on real nodes
 	@sh tests/preflight.sh test-nodes
-	cargo test --locked --workspace --test e2e -- --skip flood_from_a_pod
-
-test-load: ## run the load test on real nodes
-	@sh tests/preflight.sh test-load
-	cargo test --locked --workspace --test e2e -- flood_from_a_pod
+	cargo test --locked --workspace --test e2e
 
 test-versions: ## run the end-to-end tests, and the tests of CRDs, webhooks and chart, with older versions of Kubernetes; builds these versions first
 	@sh tests/preflight.sh test-versions
@@ -109,13 +98,14 @@ test-versions: ## run the end-to-end tests, and the tests of CRDs, webhooks and 
 	  INSTA_UPDATE=no tests/filtered.sh "differential webhook chart" --workspace --test apiserver && \
 	  cargo test --locked --workspace --test e2e || exit 1; \
 	done
+	IPU_OPERATOR_KUBELET=oldest tests/filtered.sh "parallel" --workspace --test e2e
 
 # It takes hours. `fuzz` needs a nightly compiler, and reports a missing one at the start.
 test-full: test ## run all checks for a release: every test including the long ones, and the benchmarks
 	@sh tests/preflight.sh fuzz
 	cargo test --locked --workspace --test languages
 	cargo test --locked --workspace --test cert_manager
-	IPU_OPERATOR_E2E=long cargo test --locked --workspace --test e2e
+	IPU_OPERATOR_E2E=long IPU_OPERATOR_PROFILE=release cargo test --locked --workspace --test e2e
 	IPU_OPERATOR_COUNTED_PARTITIONS=1000 INSTA_UPDATE=no tests/filtered.sh "accounted_once" --workspace --test apiserver
 	@$(MAKE) --no-print-directory flood
 	@$(MAKE) --no-print-directory test-versions
@@ -125,32 +115,31 @@ test-full: test ## run all checks for a release: every test including the long o
 	@$(MAKE) --no-print-directory bench
 	@$(MAKE) --no-print-directory placement
 
-advisories: ## check the dependencies against the RustSec database, which it downloads
+advisories: ## check the dependencies against the RustSec database, which it downloads, and deny.toml with cargo-deny
 	@sh tests/preflight.sh advisories
 	@$(MAKE) --no-print-directory $(DENY)
-	$(DENY) --locked --workspace check advisories
+	$(DENY) --locked --workspace check
 
-bench: ## measure the figures of BENCHMARKS.md except those of placement and flood: calls of guests, policies, many jobs compared with mpi-operator, large jobs, many partitions, the operator on real nodes
+bench: ## measure the figures of BENCHMARKS.md except those of placement and flood: calls of guests, many jobs compared with mpi-operator, large jobs, many partitions, the operator on real nodes
 	@sh tests/preflight.sh bench
-	$(BENCH) --bin bench-guests -- --bench
-	@$(HARNESS_AND_PROGRAMS) dist
-	$(BENCH) --bin bench-policies
-	$(BENCH) --no-default-features --bin bench-jobs
-	$(BENCH) --no-default-features --bin bench-partitions
-	$(BENCH) --no-default-features --bin bench-cluster -- all
+	$(BENCH) --bin bench-guests
+	@$(DIST)
+	$(BENCH) --bin bench-jobs
+	$(BENCH) --bin bench-partitions
+	$(BENCH) --bin bench-cluster -- all
 
 bench-start: ## measure how long the program of a job takes to start on real nodes, compared with a batch Job and with mpi-operator
 	@sh tests/preflight.sh bench-start
-	$(BENCH) --no-default-features --bin bench-cluster -- start
+	$(BENCH) --bin bench-cluster -- start
 
 placement: ## measure placement policies with jobs of a real cluster, draw plots, and measure the growth of the decision time
 	@sh tests/preflight.sh placement
-	$(BENCH) --no-default-features --bin bench-placement
+	$(BENCH) --bin bench-placement
 
 race: ## measure jobs per second, compared with mpi-operator and with a loop that sends the same writes
 	@sh tests/preflight.sh race
-	@$(HARNESS_AND_PROGRAMS) dist
-	$(BENCH) --no-default-features --bin bench-jobs -- --race
+	@$(DIST)
+	$(BENCH) --bin bench-jobs -- --race
 
 # The profile of tests has debug assertions and overflow checks. Only these crates are optimised, so that their
 # dependencies are those of `make check` and are not compiled again.
@@ -163,7 +152,7 @@ soak: ## simulate a million lives of jobs from a new seed, check the large bound
 
 flood: ## run a load test on real nodes: nine Pods load every port for ten minutes, beside hostile policies
 	@sh tests/preflight.sh flood
-	IPU_OPERATOR_FLOOD_SECONDS=600 cargo test --locked --workspace --test e2e -- flood
+	IPU_OPERATOR_FLOOD_SECONDS=600 IPU_OPERATOR_PROFILE=release cargo test --locked --workspace --test e2e -- flood
 
 fuzz: ## run the coverage-guided fuzz targets with a nightly compiler, each for FUZZ_SECONDS (60 by default)
 	@sh tests/preflight.sh fuzz
@@ -172,7 +161,11 @@ fuzz: ## run the coverage-guided fuzz targets with a nightly compiler, each for 
 
 mutants: ## apply each mutation to a copy of the sources, and check that the simulation, the model check or tests find it
 	@sh tests/preflight.sh mutants
-	cargo run --locked --package tests --bin mutants
+	cargo run --locked --package bench --bin mutants
+
+# These are programs of this machine, and the fuzz targets choose their own flags.
+$(DENY) $(CARGO_FUZZ) fuzz mutants: unexport CARGO_BUILD_TARGET
+$(DENY) $(CARGO_FUZZ) fuzz mutants: unexport CARGO_ENCODED_RUSTFLAGS
 
 $(DENY):
 	cargo install cargo-deny --version $(DENY_VERSION) --debug --locked --no-default-features --root $(CACHE)/cargo-deny-$(DENY_VERSION)

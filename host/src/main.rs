@@ -23,6 +23,7 @@ use ipu_text::{explain, sanitize_lines};
 
 /// The process allocates and frees many small objects for thousands of jobs. The allocator of the C library needs half
 /// as much memory again for each job, and more time. `_RJEM_MALLOC_CONF` configures this one.
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -22,6 +22,8 @@ use cluster::{
     tools::Tools,
     wait::{Seen, eventually},
 };
+use release::guests::checkout;
+use release::package::previous::Previous;
 
 use self::admin::{Admin, KUBERNETES};
 
@@ -41,13 +43,16 @@ fn every_template_matches_its_suite() {
 async fn the_api_server_accepts_what_helm_renders() {
     let mut admin = Admin::new("chart-rendered").await;
     let chart = admin.chart().to_owned();
+    let previous = Previous::locked(checkout()).unwrap().texts(checkout());
+    let previous = previous.join("charts/ipu-operator/values.yaml");
+    let ours = |name| Some(format!("{chart}/tests/values/{name}.yaml"));
     for values in [
         None,
-        Some("alpha-5.yaml"),
-        Some("version-1.2.0.yaml"),
-        Some("everything.yaml"),
+        ours("alpha-5"),
+        ours("version-1.2.0"),
+        Some(previous.display().to_string()),
+        ours("everything"),
     ] {
-        let values = values.map(|name| format!("{}/tests/values/{name}", admin.chart()));
         let values: Vec<&str> = values.iter().flat_map(|path| ["--values", path]).collect();
         let lint = [&["lint", "--strict", &chart, KUBERNETES], &values[..]].concat();
         for helm in ["helm-4", "helm"] {

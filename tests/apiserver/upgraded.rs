@@ -1,14 +1,19 @@
-//! IPUJobs that were created under the CRD of Graphcore's operator: they continue under this operator's CRD, and go
-//! back.
+//! IPUJobs that were created under an older CRD: that of Graphcore's operator, and that of the previous release. They
+//! continue under this version's CRD, and go back.
 
 use std::collections::BTreeMap;
+use std::fs;
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::labels;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps,
+};
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use release::guests::checkout;
+use release::package::previous::Previous;
 use serde_json::{Value, json};
 
 use crate::definitions::define;
@@ -24,75 +29,108 @@ const RUNS: &str = "Successfully reconciled IPUJob";
 /// The status message of a completed job in both.
 const ENDED: &str = "All instances done";
 
+/// Fields that mark the definitions, so that a test sees which one the API server serves.
+const OLDER: &str = "older";
+const NEWER: &str = "newer";
+
 #[tokio::test]
 async fn jobs_of_graphcores_crd_continue_under_ours_and_back_and_again() {
     let mut fixture = JobFixture::new("upgraded").await;
     let theirs: CustomResourceDefinition = serde_saphyr::from_str(GRAPHCORE).unwrap();
-    defined(&fixture, &theirs).await;
-    let ran = made_by_graphcore(&fixture, &single("ran"), &completed()).await;
-    let waits = made_by_graphcore(&fixture, &parallel("waits"), &pending()).await;
+    defined(&fixture, &theirs, OLDER).await;
+    made_by_graphcore(&fixture, &single("ran"), &completed()).await;
+    made_by_graphcore(&fixture, &parallel("waits"), &pending()).await;
+    continues_back_and_again(&mut fixture, &theirs, "run").await;
+    // Completed jobs stay completed.
+    fixture.row("ran", "Completed 0 1", ENDED).await;
+    fixture.delete("ran").await;
+    fixture.once_gone("ran").await;
+    fixture.kill().await;
+}
 
-    // Forward: completed jobs stay completed, and waiting jobs start.
-    defined(&fixture, &crd::ipujob()).await;
-    assert_eq!(fixture.jobs().get("ran").await.unwrap().data, ran.data);
+#[tokio::test]
+async fn jobs_of_the_previous_crd_continue_under_this_one_and_back() {
+    let mut fixture = JobFixture::new("upgraded-previous").await;
+    let checkout = checkout();
+    let texts = Previous::locked(checkout).unwrap().texts(checkout);
+    let previous = fs::read_to_string(texts.join("crds/ipujobs.graphcore.ai.yaml")).unwrap();
+    let previous: CustomResourceDefinition = serde_saphyr::from_str(&previous).unwrap();
+    defined(&fixture, &previous, OLDER).await;
+    fixture.submit(&parallel("waits")).await;
+    continues_back_and_again(&mut fixture, &previous, "accounting").await;
+    fixture.kill().await;
+}
+
+/// The job `waits`, which was created under an older definition, starts under the current one, keeps its Pods and its
+/// spec while the older one is in place, and completes under the current one again. The older definition does not have
+/// the field `pruned` of `status`.
+async fn continues_back_and_again(
+    fixture: &mut JobFixture,
+    older: &CustomResourceDefinition,
+    pruned: &str,
+) {
+    // Forward: no object changes, and waiting jobs start.
+    let made = jobs(fixture).await;
+    defined(fixture, &crd::ipujob(), NEWER).await;
+    assert_eq!(jobs(fixture).await, made);
     fixture.start();
     fixture.job_partition_ready("waits").await;
     for pod in ["waits-worker-0", "waits-worker-1", "waits-launcher"] {
         fixture.pod_runs(pod).await;
     }
     fixture.row("waits", "Running 1 1", RUNS).await;
-    fixture.row("ran", "Completed 0 1", ENDED).await;
     fixture.kill().await;
     let ours = fixture.jobs().get("waits").await.unwrap();
-    assert_ne!(ours.data["status"]["run"], Value::Null);
-    let before = pods(&fixture).await;
+    assert_ne!(ours.data["status"][pruned], Value::Null);
+    let before = pods(fixture).await;
     assert_eq!(before.len(), 3);
 
     // Back: only the fields of this operator are pruned.
-    defined(&fixture, &theirs).await;
+    defined(fixture, older, OLDER).await;
     let back = fixture.jobs().get("waits").await.unwrap();
-    assert_eq!(back.data["spec"], waits.data["spec"]);
-    assert_eq!(back.data["status"]["run"], Value::Null);
+    assert_eq!(back.data["spec"], made["waits"]["spec"]);
+    assert_eq!(back.data["status"][pruned], Value::Null);
     fixture.row("waits", "Running 1 1", RUNS).await;
     let (jobs, parameters) = (fixture.jobs(), PostParams::default());
     let written = jobs.replace_status("waits", &parameters, &back);
     written.await.unwrap();
 
     // Forward again: the operator recovers the pruned fields from the existing objects.
-    defined(&fixture, &crd::ipujob()).await;
+    defined(fixture, &crd::ipujob(), NEWER).await;
     fixture.start();
     fixture.pod_ends("waits-launcher", 0).await;
     fixture.row("waits", "Completed 0 1", ENDED).await;
-    assert_eq!(pods(&fixture).await, before, "no Pod was made again");
+    assert_eq!(pods(fixture).await, before, "no Pod was made again");
     assert_eq!(fixture.partitions().await.len(), 1);
     let job = fixture.jobs().get("waits").await.unwrap();
     assert_eq!(job.data["status"]["restartCount"], json!(0));
-    for job in ["ran", "waits"] {
-        fixture.delete(job).await;
-        fixture.once_gone(job).await;
-    }
-    fixture.kill().await;
+    fixture.delete("waits").await;
+    fixture.once_gone("waits").await;
 }
 
-/// Applies a definition, and waits until the API server serves it: only this operator's CRD knows `suspend`.
-async fn defined(fixture: &JobFixture, definition: &CustomResourceDefinition) {
-    define(&fixture.client, definition).await;
-    let schema = definition.spec.versions[0].schema.clone().unwrap();
-    let schema = schema.open_api_v3_schema.unwrap().properties.unwrap();
-    let knows = schema["spec"].properties.as_ref().unwrap();
-    let knows = knows.contains_key("suspend");
-    let mut job = single("asked");
-    job["spec"]["suspend"] = json!(true);
+/// Applies a definition with an additional field of `spec`, and waits until the API server serves it.
+async fn defined(fixture: &JobFixture, definition: &CustomResourceDefinition, mark: &str) {
+    let mut definition = definition.clone();
+    let schema = definition.spec.versions[0].schema.as_mut().unwrap();
+    let schema = schema.open_api_v3_schema.as_mut().unwrap();
+    let spec = schema.properties.as_mut().unwrap().get_mut("spec").unwrap();
+    let marked = JSONSchemaProps {
+        type_: Some("boolean".to_owned()),
+        ..JSONSchemaProps::default()
+    };
+    let fields = spec.properties.as_mut().unwrap();
+    fields.insert(mark.to_owned(), marked);
+    define(&fixture.client, &definition).await;
+    let mut job = single("marked");
+    job["spec"][mark] = json!(true);
     let job: DynamicObject = serde_json::from_value(job).unwrap();
     let dry_run = PostParams {
         dry_run: true,
         ..PostParams::default()
     };
-    eventually("the definition holds", async || {
+    eventually("the API server serves the definition", async || {
         let made = fixture.jobs().create(&dry_run, &job).await.unwrap();
-        Seen::when(made.data["spec"]["suspend"] == json!(true), |is_there| {
-            *is_there == knows
-        })
+        Seen::when(made.data["spec"][mark].clone(), |mark| *mark == json!(true))
     })
     .await;
 }
@@ -144,6 +182,13 @@ fn condition(kind: &str, status: &str, reason: &str) -> Value {
         "type": kind, "status": status, "reason": reason, "message": "",
         "lastUpdateTime": at, "lastTransitionTime": at,
     })
+}
+
+/// Returns the content of all jobs, by name.
+async fn jobs(fixture: &JobFixture) -> BTreeMap<String, Value> {
+    let jobs = fixture.jobs().list(&ListParams::default()).await.unwrap();
+    let jobs = jobs.into_iter();
+    jobs.map(|job| (job.name_any(), job.data)).collect()
 }
 
 /// Returns the UIDs of all Pods, by name.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use cluster::api_writes::Writes;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use k8s_openapi::api::core::v1::Event;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
-use tests::load::Writes;
 
 use crate::job::parallel;
 use crate::processes::Installation;

@@ -21,6 +21,7 @@ use futures::FutureExt;
 use harness::demo::{self, Controller, Facts, JobFact, Kubectl, KubectlError, Operated};
 use harness::operator::NAMESPACE;
 use harness::operator::helm::Release;
+use harness::operator_process::{OperatorProcess, ProcessError};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_api::ipupartition::IPUPartition;
@@ -29,7 +30,6 @@ use kube::Api;
 use kube::api::{ListParams, PostParams};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
-use tests::operator_process::{OperatorProcess, ProcessError};
 
 use crate::lab::Lab;
 use crate::managers;

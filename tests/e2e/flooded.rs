@@ -16,6 +16,7 @@ use cluster::cgroups;
 use cluster::wait::{Seen, until};
 use futures::FutureExt;
 use harness::operator::NAMESPACE;
+use harness::operator_process::OperatorProcess;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use k8s_openapi::api::core::v1::{Pod, ResourceRequirements};
@@ -23,7 +24,6 @@ use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use libtest_mimic::Failed;
 use tests::flood;
-use tests::operator_process::OperatorProcess;
 
 use hostile::Hostile;
 use load::Flood;

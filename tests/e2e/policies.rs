@@ -10,6 +10,7 @@ use ipu_guest_host::digest_of;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use libtest_mimic::Failed;
+use release::dist::Profile;
 use serde_json::{Value, json};
 
 use crate::fixture::{Fixture, PATIENCE};
@@ -18,10 +19,8 @@ use crate::fixture::{Fixture, PATIENCE};
 /// After the deletion of both, the earlier policies decide again.
 pub(crate) fn decide_until_they_are_deleted(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
-        let module = fixture
-            .operated
-            .repository
-            .join("dist/guests/serial-walk.wasm");
+        let dist = Profile::from_env().folder(&fixture.operated.repository);
+        let module = dist.join("guests/serial-walk.wasm");
         let digest = digest_of(&std::fs::read(&module)?).to_string();
         let from_file = format!("--from-file=walk.wasm={}", module.display());
         let create = [
@@ -123,7 +122,7 @@ pub(crate) fn are_recorded_and_replayed(fixture: &Fixture) -> Result<(), Failed>
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("records.jsonl");
         std::fs::write(&file, recorded)?;
-        let dist = fixture.operated.repository.join("dist");
+        let dist = Profile::from_env().folder(&fixture.operated.repository);
         let guest = dist.join("guests/validation.wasm");
         let mut replay = Command::new(dist.join("ipu-operator"));
         replay.args(["policy", "replay"]);

@@ -4,12 +4,12 @@
 use cluster::fault::cut_from_the_api_server;
 use cluster::images::openmpi::OpenMpi;
 use cluster::wait::{Seen, until};
+use harness::operator_process::{OperatorProcess, ProcessError};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
 use ipu_api::naming;
 use libtest_mimic::Failed;
 use tests::described::COMPLETED;
-use tests::operator_process::{OperatorProcess, ProcessError};
 
 use crate::described::once_described;
 use crate::fixture::{Fixture, PATIENCE};

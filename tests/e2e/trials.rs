@@ -34,7 +34,7 @@ pub(crate) struct Case {
 }
 
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
-pub(crate) const TRIALS: [Case; 41] = [
+pub(crate) const TRIALS: [Case; 40] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
     shared(
         "service_scales_updates_and_recovers",
@@ -158,10 +158,6 @@ pub(crate) const TRIALS: [Case; 41] = [
         "release_is_upgraded_rolled_back_and_installed_again_under_jobs",
         release::lives_under_jobs,
     ),
-    alone(
-        "previous_release_is_upgraded_and_rolled_back_under_jobs",
-        upgraded::from_the_previous_release,
-    ),
     alone("commands_of_the_quickstart_work", documents::quickstart),
     alone(
         "commands_of_the_documents_for_users_work",
@@ -177,8 +173,8 @@ pub(crate) const TRIALS: [Case; 41] = [
     ),
 ];
 
-/// Trials of `make test-full` only: they need more tools, or take minutes.
-pub(crate) const LONG: [Case; 7] = [
+/// Trials of `make test-full` only: they need more tools or the programs of the previous release, or take minutes.
+pub(crate) const LONG: [Case; 8] = [
     shared("idle_stream_stays_open", streams::an_idle_stream_stays_open),
     shared("stream_that_is_cut_is_noticed", streams::a_cut_is_noticed),
     alone("autoscaler_counts_instances", autoscaled::counts_instances),
@@ -193,6 +189,10 @@ pub(crate) const LONG: [Case; 7] = [
     alone(
         "ipus_of_restarted_and_new_nodes_are_advertised_again",
         native_pods::are_advertised_again,
+    ),
+    alone(
+        "previous_release_is_upgraded_and_rolled_back_under_jobs",
+        upgraded::from_the_previous_release,
     ),
     alone(
         "upgrade_disturbs_none_of_two_hundred_jobs",

@@ -10,7 +10,8 @@ use harness::operator::NAMESPACE;
 use harness::operator::helm::Release;
 use ipu_api::ipujob_status::JobState;
 use libtest_mimic::Failed;
-use release::package::Package;
+use release::package::Unpacked;
+use release::package::previous::Previous;
 use serde_json::json;
 use tests::described::COMPLETED;
 
@@ -21,9 +22,6 @@ use crate::pods::runs;
 use crate::release::{SERVICE, end_the_ranks, once_replaced, operators_pods, start_jobs};
 use crate::unaffected::Live;
 
-/// The previous release.
-const BEFORE: &str = "0.1.0";
-
 /// A job that this version starts before the rollback.
 const NEWER: &str = "newer";
 
@@ -31,8 +29,13 @@ const NEWER: &str = "newer";
 /// this version completes them. The previous release completes a job of this version.
 pub(crate) fn from_the_previous_release(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
+        let previous = Previous::locked(&fixture.settings.checkout)?;
+        let package = previous.ensure(&fixture.settings, &fixture.progress);
+        // The text of an error alone does not contain its causes.
+        let package = package.map_err(|error| format!("{:#}", anyhow::Error::from(error)))?;
+        let package = package.unpack(&fixture.settings.run.join("package-before"))?;
         fixture.release.run(&["uninstall", NAMESPACE, "--wait"])?;
-        let upgraded = upgrade(fixture).await;
+        let upgraded = upgrade(fixture, &previous.version, package).await;
         if upgraded.is_err() {
             // The following trials need this version.
             apply_definitions(fixture, &fixture.release).await?;
@@ -42,9 +45,7 @@ pub(crate) fn from_the_previous_release(fixture: &Fixture) -> Result<(), Failed>
     })
 }
 
-async fn upgrade(fixture: &Fixture) -> Result<(), Failed> {
-    let package = Package::archived(&fixture.settings, BEFORE);
-    let package = package.unpack(&fixture.settings.run.join("package-before"))?;
+async fn upgrade(fixture: &Fixture, version: &str, package: Unpacked) -> Result<(), Failed> {
     let image = Image {
         name: package.image_name(),
         archive: package.image(),
@@ -54,7 +55,7 @@ async fn upgrade(fixture: &Fixture) -> Result<(), Failed> {
     let older = fixture.release.from(package);
     apply_definitions(fixture, &older).await?;
     older.install()?;
-    is_of_version(fixture, BEFORE).await?;
+    is_of_version(fixture, version).await?;
     start_jobs(fixture).await?;
     let before = Live::now(fixture).await?;
     let old = operators_pods(fixture).await?;
@@ -64,7 +65,7 @@ async fn upgrade(fixture: &Fixture) -> Result<(), Failed> {
     let new = once_replaced(fixture, &old, old.len()).await?;
     before.is_undisturbed_by(fixture, "the upgrade").await?;
 
-    let old = roll_back(fixture, &older, &new).await?;
+    let old = roll_back(fixture, &older, version, &new).await?;
     before
         .is_undisturbed_by(fixture, "the time of the older release")
         .await?;
@@ -90,6 +91,7 @@ async fn upgrade(fixture: &Fixture) -> Result<(), Failed> {
 async fn roll_back(
     fixture: &Fixture,
     older: &Release,
+    version: &str,
     new: &BTreeSet<String>,
 ) -> Result<BTreeSet<String>, Failed> {
     let waits = json!({"command": ["sh", "-c", "until [ -e /tmp/go ]; do sleep 0.2; done"]});
@@ -102,7 +104,7 @@ async fn roll_back(
     let back = ["rollback", NAMESPACE, "--wait", "--timeout", "180s"];
     fixture.release.run(&back)?;
     let old = once_replaced(fixture, new, new.len()).await?;
-    is_of_version(fixture, BEFORE).await?;
+    is_of_version(fixture, version).await?;
     before.is_undisturbed_by(fixture, "the rollback").await?;
     apply_definitions(fixture, older).await?;
     assert_eq!(

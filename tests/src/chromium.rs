@@ -15,11 +15,11 @@ use cluster::command::{self, CommandError};
 use cluster::debian::{DebianError, Pinned};
 use cluster::files::{At, FileError, read, sha256_of, write};
 use cluster::log_tail::LogTail;
+use cluster::settings::{SettingsError, cache, checkout};
 use cluster::supervisor::{Program, Supervisor};
 use cluster::tools::stored;
 use cluster::wait::{Seen, WaitedTooLong, until};
 use parking_lot::Mutex;
-use release::guests::{BuildError, cache, checkout};
 use tempfile::TempDir;
 
 pub use self::page::{Page, PageError};
@@ -44,7 +44,7 @@ pub enum ChromiumError {
     Npm(#[from] CommandError),
     /// The folder for caches is not known.
     #[error(transparent)]
-    Cache(#[from] BuildError),
+    Cache(#[from] SettingsError),
     /// A file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),

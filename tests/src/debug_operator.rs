@@ -2,12 +2,13 @@
 //! processes.
 
 use std::env;
-use std::io;
 use std::path::PathBuf;
 
 use cluster::command::{self, CommandError};
+use cluster::platform::AMD64;
 use parking_lot::Mutex;
-use release::cargo::cargo;
+use release::cargo::{self, cargo};
+use release::dist::PROGRAMS;
 use release::guests::checkout;
 
 /// Failure to provide a program.
@@ -16,9 +17,6 @@ pub enum DebugOperatorError {
     /// It could not be built.
     #[error("failed to build the operator")]
     Build(#[from] CommandError),
-    /// The target folder of cargo is unknown.
-    #[error("failed to find the folder of the running tests")]
-    Folder(#[source] io::Error),
 }
 
 /// Path of the operator's program. Cargo builds it again if its sources are newer.
@@ -32,20 +30,29 @@ pub fn plugin() -> Result<PathBuf, DebugOperatorError> {
 }
 
 fn built(program: &str) -> Result<PathBuf, DebugOperatorError> {
-    static BUILDING: Mutex<()> = Mutex::new(());
-    let _one_at_a_time = BUILDING.lock();
+    static BUILT: Mutex<bool> = Mutex::new(false);
+    // `make test` builds the programs with the suites.
+    if let Some(folder) = env::var_os(PROGRAMS) {
+        return Ok(PathBuf::from(folder).join(program));
+    }
+    let mut is_built = BUILT.lock();
+    if !*is_built {
+        build()?;
+        *is_built = true;
+    }
+    let built = cargo::target_dir().join(AMD64.target).join("debug");
+    Ok(built.join(program))
+}
+
+/// Programs are built for a package's tests, so they have the features of all suites. Most callers are suites of this
+/// package, for which no dependency is compiled again.
+fn build() -> Result<(), CommandError> {
     let mut build = cargo();
-    // Programs are built for a package's tests, so they have the features of all suites. Most callers are suites of
-    // this package, for which no dependency is compiled again.
     build
         .args(["test", "--locked", "--quiet", "--workspace", "--no-run"])
         .args(["--test", "policy_cli", "--test", "command_line"])
-        .args(["--test", "apiserver"])
+        .args(["--test", "apiserver", "--target", AMD64.target])
+        .env(cargo::FLAGS, cargo::STATIC)
         .current_dir(checkout());
-    command::run(&mut build)?;
-    // `target/debug/deps/apiserver-…`
-    let tests = env::current_exe().map_err(DebugOperatorError::Folder)?;
-    let built = tests.parent().and_then(|deps| deps.parent());
-    let missing = || DebugOperatorError::Folder(io::ErrorKind::NotFound.into());
-    Ok(built.ok_or_else(missing)?.join(program))
+    command::run(&mut build)
 }

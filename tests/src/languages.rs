@@ -8,9 +8,9 @@ use std::process::Command;
 use cluster::command::{self, CommandError};
 use cluster::debian::{DebianError, Pinned};
 use cluster::files::{At, FileError, make_dir, sha256_of, write};
+use cluster::settings::{SettingsError, cache, checkout};
 use cluster::tools::stored;
 use ipu_guest_host::{ComponentizeError, componentize};
-use release::guests::{BuildError, cache, checkout};
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 
@@ -58,7 +58,7 @@ pub enum LanguageError {
     Componentize(#[from] ComponentizeError),
     /// The folder for caches is unknown.
     #[error(transparent)]
-    Cache(#[from] BuildError),
+    Cache(#[from] SettingsError),
     /// A file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use cluster::debian::{DebianError, Pinned};
 use cluster::files::{FileError, read, sha256_of};
+use cluster::settings::{SettingsError, cache, checkout};
 use cluster::tools::stored;
 use parking_lot::Mutex;
-use release::guests::{BuildError, cache, checkout};
 
 /// Failure to provide Prometheus.
 #[derive(Debug, thiserror::Error)]
@@ -16,7 +16,7 @@ pub enum PrometheusError {
     Debian(#[from] DebianError),
     /// The folder for caches is unknown.
     #[error(transparent)]
-    Cache(#[from] BuildError),
+    Cache(#[from] SettingsError),
     /// A file cannot be used.
     #[error(transparent)]
     File(#[from] FileError),

@@ -1,4 +1,4 @@
-//! Checks the commands of the documents: each block has a mark of the table in CONTRIBUTING.md, and a test runs each
+//! Checks the commands of the documents: each block has a mark of the table in tests/README.md, and a test runs each
 //! block that a test can run.
 
 use std::collections::BTreeMap;
@@ -39,10 +39,11 @@ fn is_of_commands(mark: &str) -> bool {
 
 /// Documents with indented commands: those for contributors, most of them of the Makefile, and the generated page of
 /// the chart.
-const INDENTED: [&str; 3] = [
+const INDENTED: [&str; 4] = [
     "CONTRIBUTING.md",
     "README.md",
     "charts/ipu-operator/README.md",
+    "tests/README.md",
 ];
 
 /// Returns the lines of a text that no mark describes: commands after a prompt in a block that is not for a shell, and
@@ -73,9 +74,9 @@ fn unmarked(text: &str, may_indent: bool) -> Vec<String> {
     found
 }
 
-/// The marks that CONTRIBUTING.md lists.
+/// The marks that tests/README.md lists.
 fn known_marks() -> Vec<String> {
-    let text = fs::read_to_string(repository().join("CONTRIBUTING.md")).unwrap();
+    let text = fs::read_to_string(repository().join("tests/README.md")).unwrap();
     let rows = text.lines().skip_while(|line| !line.starts_with("| mark "));
     let rows = rows.skip(2).map_while(|line| line.strip_prefix("| `"));
     rows.map(|row| row.split('`').next().unwrap().to_owned())
@@ -104,7 +105,7 @@ fn no_command_is_outside_a_block_of_commands() {
         let found = unmarked(&text, may_indent);
         assert!(
             found.is_empty(),
-            "{}: put these lines into a block with a mark of CONTRIBUTING.md, and their output into a block of its own: \
+            "{}: put these lines into a block with a mark of tests/README.md, and their output into a block of its own: \
              {found:#?}",
             path.display()
         );

@@ -34,8 +34,22 @@ const MAY_NAME: [(&str, &[&str]); 14] = [
 ];
 
 /// The packages of this repository that those of the tests may depend on. The suites (`tests`) may
-/// depend on all.
-const TESTS_MAY_NAME: [(&str, &[&str]); 4] = [
+/// depend on all but the benchmarks.
+const TESTS_MAY_NAME: [(&str, &[&str]); 5] = [
+    (
+        "tests/bench",
+        &[
+            "api",
+            "cluster",
+            "guest-host",
+            "harness",
+            "partitions",
+            "policies",
+            "release",
+            "vipu",
+            "vipu-simulator",
+        ],
+    ),
     ("tests/cluster", &[]),
     ("tests/harness", &["api", "cluster", "release", "vipu"]),
     ("tests/release", &["cluster", "guest-host", "policies"]),

@@ -1,145 +1,103 @@
-//! The package of the previous release: its checksum, and its CRDs, compared with those of this version: the additions
-//! of an upgrade, and the losses of a rollback.
+//! Compares CRDs and chart values with those of the previous release: the additions of an upgrade, and the losses of a
+//! rollback.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::Read;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use cluster::files::sha256;
-use flate2::read::GzDecoder;
+use release::package::archive::{self, Files};
+use release::package::previous::Previous;
+use release::package::sums;
 use serde_json::Value;
 
 use crate::sources::repository;
 
-/// Every field, value and rule that the CRDs of this version add to those of the previous release. With the older CRDs,
-/// the API server drops such fields, so the page about upgrades names each of them. A rule, or a required field, could
-/// also refuse existing objects.
-const ADDED: &[&str] = &[
-    "ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/nullable=true",
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="forming""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="idle""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="resetting""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="restarting""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="running""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="starting""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="suspended""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/enum/[]="waiting""#,
-    "ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/nullable=true",
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/current/type="string""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/currentRun/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/currentRun/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/forming/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/forming/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/idle/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/idle/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/resetting/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/resetting/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/restarting/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/restarting/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/running/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/running/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/starting/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/starting/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/suspended/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/suspended/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/until/format="date-time""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/until/type="string""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/waiting/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/waiting/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/wasted/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/properties/wasted/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/required/[]="until""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/accounting/type="object""#,
-    "ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/nullable=true",
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/annotations/additionalProperties/type="string""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/annotations/type="object""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/count/format="int32""#,
-    "ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/count/nullable=true",
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/count/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/labels/additionalProperties/type="string""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/labels/type="object""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/name/default="""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/name/type="string""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/nodeSelector/additionalProperties/type="string""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/nodeSelector/type="object""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/effect/type="string""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/key/type="string""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/operator/type="string""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/tolerationSeconds/format="int64""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/tolerationSeconds/type="integer""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/properties/value/type="string""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/items/type="object""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/properties/tolerations/type="array""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/items/type="object""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/podSets/type="array""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/properties/reservePartitions/type="boolean""#,
-    r#"ipujobs.graphcore.ai.yaml/spec/versions/[v1alpha1]/schema/openAPIV3Schema/properties/status/properties/admission/type="object""#,
-];
+/// The files of the previous release.
+pub(crate) fn texts() -> PathBuf {
+    let previous = Previous::locked(&repository()).unwrap();
+    previous.texts(&repository())
+}
 
-/// The page about upgrades.
-const UPGRADE: &str = "charts/ipu-operator/docs/upgrade.md";
+/// A file of the previous release, and the same file of this version.
+fn both(name: &str) -> [String; 2] {
+    let read = |folder: &Path| {
+        let path = folder.join(name);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    };
+    [read(&texts()), read(&repository())]
+}
 
 #[test]
-fn the_crds_keep_what_was_released_and_add_what_is_listed() {
-    let released = released();
-    assert_eq!(
-        released.len(),
-        3,
-        "CRDs of the previous release: {released:?}"
-    );
+fn files_of_the_previous_release_are_those_of_its_archive() {
+    let listed = fs::read_to_string(texts().join(sums::NAME)).unwrap();
+    let mut files = Files::new();
+    for folder in ["charts", "crds", "wit"] {
+        archive::add(&mut files, &texts().join(folder), folder).unwrap();
+    }
+    assert!(files.len() > 5, "{:?}", files.keys());
+    for name in files.keys() {
+        let sum = sha256(&texts().join(name)).unwrap();
+        let line = format!("{sum}  {name}");
+        assert!(listed.lines().any(|listed| listed == line), "{line}");
+    }
+}
+
+/// With the older CRDs, the API server drops fields that this version adds, so the page about upgrades names each of
+/// them. A rule or a required field could also reject existing objects.
+#[test]
+fn crds_keep_all_fields_of_the_previous_release() {
+    let folder = fs::read_dir(texts().join("crds")).unwrap();
+    let mut names: Vec<_> = folder
+        .map(|entry| format!("crds/{}", entry.unwrap().file_name().to_string_lossy()))
+        .collect();
+    names.sort();
     let (mut lost, mut added) = (Vec::new(), Vec::new());
-    for (name, older) in released {
-        let here = fs::read_to_string(repository().join("crds").join(&name)).unwrap();
-        let (older, here) = (facts(&name, &older), facts(&name, &here));
+    for name in &names {
+        let [older, here] = both(name).map(|text| facts(name, &text));
         lost.extend(older.difference(&here).cloned());
         added.extend(here.difference(&older).cloned());
     }
-    assert_eq!(
-        lost,
-        <[String; 0]>::default(),
-        "objects of the previous release need them"
+    assert_eq!(names.len(), 3, "{names:?}");
+    assert_eq!(lost, [""; 0], "objects of the previous release need them");
+    insta::with_settings!(
+        { description => "Each addition is also in charts/ipu-operator/docs/upgrade.md." },
+        { insta::assert_snapshot!(added.join("\n")) }
     );
-    assert_eq!(added, ADDED, "put it into ADDED, and into {UPGRADE}");
 }
 
 #[test]
-fn the_package_of_the_release_before_is_the_one_that_the_readme_names() {
-    let archive = archive();
-    let name = archive.file_name().unwrap().to_str().unwrap();
-    let sum = format!("SHA-256 {}", sha256(&archive).unwrap());
-    let readme = fs::read_to_string(repository().join("tests/README.md")).unwrap();
-    let lines: Vec<_> = readme.lines().map(str::trim).collect();
-    for line in [name, sum.as_str()] {
-        assert!(lines.contains(&line), "tests/README.md has no line {line}");
+fn values_of_the_previous_release_are_still_accepted() {
+    let names = both("charts/ipu-operator/values.schema.json").map(|schema| {
+        let mut names = BTreeSet::new();
+        add_names(&mut names, "", &serde_json::from_str(&schema).unwrap());
+        names
+    });
+    let [older, here] = names;
+    let lost: Vec<_> = older.difference(&here).collect();
+    assert!(older.len() > 100, "{older:?}");
+    assert_eq!(lost, [""; 0], "add them to old-values.yaml");
+}
+
+/// The names of all values in a schema, also those of older versions.
+fn add_names(names: &mut BTreeSet<String>, section: &str, schema: &Value) {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, schema) in properties.into_iter().flatten() {
+        let name = format!("{section}.{name}");
+        add_names(names, &name, schema);
+        names.insert(name);
     }
 }
 
-/// The package of the previous release.
-fn archive() -> PathBuf {
-    let folder = fs::read_dir(repository().join("tests/releases")).unwrap();
-    let mut archives: Vec<_> = folder.map(|entry| entry.unwrap().path()).collect();
-    assert_eq!(archives.len(), 1, "one release is kept: {archives:?}");
-    archives.remove(0)
-}
-
-/// File name and text of each CRD in the package of the previous release.
-fn released() -> Vec<(String, String)> {
-    let mut archive = tar::Archive::new(GzDecoder::new(File::open(archive()).unwrap()));
-    let mut found = Vec::new();
-    for entry in archive.entries().unwrap() {
-        let mut entry = entry.unwrap();
-        let path = entry.path().unwrap().display().to_string();
-        let parts: Vec<&str> = path.split('/').collect();
-        if let [_, "crds", name] = parts.as_slice()
-            && name.strip_suffix(".yaml").is_some()
-        {
-            let mut text = String::new();
-            entry.read_to_string(&mut text).unwrap();
-            found.push(((*name).to_owned(), text));
-        }
-    }
-    found
+/// Defaults that an upgrade changes belong in the changelog.
+#[test]
+fn changed_defaults_of_values_are_listed() {
+    let values = "charts/ipu-operator/values.yaml";
+    let [older, here] = both(values).map(|text| facts("", &text));
+    let before = older.difference(&here).map(|fact| format!("- {fact}"));
+    let after = here.difference(&older).map(|fact| format!("+ {fact}"));
+    let changes: Vec<_> = before.chain(after).collect();
+    insta::assert_snapshot!(changes.join("\n"));
 }
 
 /// The content of a CRD without its descriptions. The order of a list has no meaning.

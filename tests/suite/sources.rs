@@ -144,7 +144,8 @@ fn needs_test(condition: &syn::Meta) -> bool {
     list.path.is_ident("all") && inner.is_ok_and(|inner| inner.iter().any(needs_test))
 }
 
-/// Every file below a folder with this extension, with its text. Build output is left out.
+/// Every file below a folder with this extension, with its text, without build output and the texts of an earlier
+/// release.
 fn files(folder: &Path, extension: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     collect(folder, extension, &mut found);
@@ -156,10 +157,10 @@ fn collect(folder: &Path, extension: &str, found: &mut Vec<(PathBuf, String)>) {
     for entry in fs::read_dir(folder).expect("a source folder can be listed") {
         let path = entry.expect("a folder entry can be read").path();
         let name = path.file_name().unwrap_or_default();
-        let is_built = ["target", "dist", "node_modules", ".git"]
+        let is_left_out = ["target", "dist", "node_modules", ".git", "releases"]
             .iter()
-            .any(|built| name == *built);
-        if path.is_dir() && !is_built {
+            .any(|left_out| name == *left_out);
+        if path.is_dir() && !is_left_out {
             collect(&path, extension, found);
         } else if path.is_file() && path.extension().is_some_and(|found| found == extension) {
             let text = fs::read_to_string(&path).expect("a source file is UTF-8");

@@ -269,7 +269,7 @@ fn every_word_of_the_makefile_that_chooses_tests_finds_some() {
 
 #[test]
 fn the_command_for_fuzzing_runs_all_tests_with_random_inputs() {
-    let document = fs::read_to_string(repository().join("CONTRIBUTING.md")).unwrap();
+    let document = fs::read_to_string(repository().join("tests/README.md")).unwrap();
     let commands = commands(&document).into_iter();
     let mut fuzzing = commands.filter(|(before, _)| before.starts_with(FUZZ_CASES));
     let (_, command) = fuzzing.next().unwrap();

@@ -11,7 +11,7 @@ use cluster::{
 };
 
 /// The Kubernetes version for `helm template` and `helm lint`. An installation reads it from the cluster.
-pub(crate) const KUBERNETES: &str = "--kube-version=1.36.3";
+pub(crate) const KUBERNETES: &str = "--kube-version=1.37.2";
 
 /// Helm and kubectl on the shared control plane. Namespace, release and fullname are all `name`, so that the tests of
 /// one process do not share objects.

@@ -21,10 +21,6 @@ pub const DNS_IP: &str = "10.96.0.10";
 pub const API_PORT: u16 = 6443;
 /// Name of the folder in each cgroup hierarchy that holds all containers.
 pub const CGROUP: &str = "ipu-operator-harness";
-/// Image of every Pod's first container.
-pub const PAUSE_IMAGE: &str = "ipu-operator.local/pause:1";
-/// Image of the name server.
-pub const COREDNS_IMAGE: &str = "ipu-operator.local/coredns:1";
 
 /// Folders of the machine on which nodes mount their own. A missing one is made and recorded, and `down` removes it.
 pub const MOUNT_POINTS: [(&str, &str); 4] = [

@@ -8,11 +8,11 @@ use std::path::Path;
 use std::process::{Child, Command};
 
 use cluster::wait::{Seen, until};
+use harness::operator_process::{OperatorProcess, ProcessError};
 use harness::simulator_image;
 use libtest_mimic::Failed;
 use tempfile::TempDir;
 use tests::flood::{Kind, Targets};
-use tests::operator_process::{OperatorProcess, ProcessError};
 
 use super::{PROBES, Running};
 use crate::fixture::{Fixture, PATIENCE};

@@ -20,9 +20,9 @@ use harness::{
     operator::{self, Installed, OperatorError},
 };
 use release::{
-    dist::{Dist, arm64},
+    dist::{Dist, Profile, arm64},
     image::{self, compressed_size},
-    package::{Package, twice::compare},
+    package::{Package, previous::Previous, twice::compare},
 };
 
 /// A Kubernetes cluster of two nodes in processes, to try the IPU Operator on real components.
@@ -48,8 +48,6 @@ enum Command {
 // The subcommands of the harness. A doc comment here would become the description of the program.
 #[derive(Subcommand)]
 enum Task {
-    /// Build and download everything that the cluster needs, and check what is already there.
-    Fetch,
     /// Start the cluster and install the operator. You can repeat it.
     Up,
     /// Stop the cluster and remove everything that it has created. You can repeat it.
@@ -68,6 +66,8 @@ enum Task {
         #[arg(long)]
         twice: bool,
     },
+    /// Build the package of the previous release into the cache, unless it is there.
+    PreviousRelease,
 }
 
 fn main() -> ExitCode {
@@ -90,12 +90,6 @@ fn run(task: &Task) -> Result<()> {
     let settings = Settings::from_env()?;
     let progress = Progress::start();
     match task {
-        Task::Fetch => {
-            let tools = Tools::fetch(&settings, &progress)?;
-            for (name, path) in tools.programs() {
-                println!("{name} {}", path.display());
-            }
-        }
         Task::Up => {
             let installed = runtime()?.block_on(operator::up(&settings, &progress));
             let installed = installed.inspect_err(|error| say_what_stays(&settings, error))?;
@@ -105,9 +99,14 @@ fn run(task: &Task) -> Result<()> {
         Task::Down => lifecycle::down(&settings, &progress)?,
         Task::Demo => runtime()?.block_on(show_demo(&settings, &progress))?,
         Task::Dist => {
-            Dist::build(&settings, &progress)?;
+            Dist::build(&settings, Profile::Release, &progress)?;
         }
         Task::Release { arm64, twice } => release(&settings, &progress, *arm64, *twice)?,
+        Task::PreviousRelease => {
+            let previous = Previous::locked(&settings.checkout)?;
+            let package = previous.ensure(&settings, &progress)?;
+            println!("{}", package.archive.display());
+        }
     }
     Ok(())
 }
@@ -118,7 +117,7 @@ fn first_signal(task: &Task) -> First {
         Task::Demo => First::EndCluster,
         Task::Up => First::Leave("the cluster keeps running; `make down` stops it"),
         Task::Down => First::Leave("a part of the cluster remains; `make down` removes it"),
-        Task::Fetch | Task::Dist | Task::Release { .. } => {
+        Task::Dist | Task::Release { .. } | Task::PreviousRelease => {
             First::Leave("completed builds and downloads are kept for the next run")
         }
     }
@@ -157,7 +156,7 @@ async fn show_demo(settings: &Settings, progress: &Progress) -> Result<()> {
 
 /// Builds the package of a release, and prints its path and its digests.
 fn release(settings: &Settings, progress: &Progress, arm64: bool, twice: bool) -> Result<()> {
-    let dist = Dist::build(settings, progress)?;
+    let dist = Dist::build(settings, Profile::Release, progress)?;
     let mut programs = vec![dist.programs().clone()];
     if arm64 {
         programs.push(arm64::ensure(settings, &dist, progress)?);

@@ -23,7 +23,7 @@ use cluster::{
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, Client, api::ListParams};
 use release::{
-    dist::{Dist, DistError, PLUGIN},
+    dist::{Dist, DistError, PLUGIN, Profile},
     image,
     package::{Package, PackageError},
 };
@@ -95,7 +95,7 @@ pub async fn up(settings: &Settings, progress: &Progress) -> Result<Installed, O
     // Check this first, because the builds may take long.
     network::check().map_err(ClusterError::from)?;
     progress.stage("build the operator, the agent, the guests and the simulator");
-    let dist = Dist::build(settings, progress)?;
+    let dist = Dist::build(settings, Profile::from_env(), progress)?;
     let cluster = Cluster::up(settings, progress).await?;
     let installed = async { install(settings, cluster, &dist, progress) };
     post_mortem::after(settings, installed).await

@@ -1,23 +1,14 @@
-//! Builds the guests: core modules by cargo, components by the operator's own library.
-
-pub mod toolchain;
+//! Builds the guests: components, by the operator's own library, from the core modules that cargo compiles.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use cluster::command::{self, CommandError};
 use cluster::files::{At, FileError, make_dir};
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{ComponentizeError, InspectError, componentize, inspect};
+use provision::guests::{CompileError, compile};
 use tempfile::Builder;
-
-use self::toolchain::{TARGET, ToolchainError, WasmToolchain};
-use crate::cargo;
-
-/// Stack of a guest, in bytes. Every call clears it: with 1 MiB, this would take as long as the rest of the call.
-const STACK: usize = 256 << 10;
 
 /// A guest of this repository in Rust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,21 +70,9 @@ pub const GUESTS: [Guest; 4] = [
 /// Failure to build the guests.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// There is no compiler.
-    #[error("failed to find a compiler for wasm32")]
-    Toolchain(#[from] ToolchainError),
-    /// A guest does not compile.
-    #[error("failed to compile guest {guest}")]
-    Compile {
-        /// The guest.
-        guest: &'static str,
-        /// The error of cargo.
-        #[source]
-        source: CommandError,
-    },
-    /// The folder for caches is not known.
-    #[error("neither IPU_OPERATOR_CACHE nor HOME is set; set one of them")]
-    NoCache,
+    /// A guest could not be compiled.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
     /// A guest is not a valid component.
     #[error("failed to turn guest {guest} into a component")]
     Componentize {
@@ -117,34 +96,26 @@ pub enum BuildError {
     File(#[from] FileError),
 }
 
-/// Root of this checkout.
-pub fn checkout() -> &'static Path {
-    let release = Path::new(env!("CARGO_MANIFEST_DIR"));
-    // This package is `tests/release`.
-    release.ancestors().nth(2).unwrap_or(release)
-}
+pub use provision::settings::checkout;
 
 /// Builds all built-in guests into `dist/guests` of this checkout, and returns that folder. It is quick if nothing has
 /// changed. The result depends only on the sources and the compiler.
 pub fn build() -> Result<PathBuf, BuildError> {
-    build_into("dist/guests", &GUESTS)
+    let dir = checkout().join("dist/guests");
+    build_into(&dir, &GUESTS).map(|()| dir)
 }
 
 /// Builds the example policies that are written in Rust into `dist/policies`, in the same way.
 pub fn build_examples() -> Result<PathBuf, BuildError> {
-    build_into("dist/policies", &EXAMPLES)
+    let dir = checkout().join("dist/policies");
+    build_into(&dir, &EXAMPLES).map(|()| dir)
 }
 
-fn build_into(dist: &str, guests: &[Guest]) -> Result<PathBuf, BuildError> {
-    let toolchain = toolchain::find(&cache()?)?;
-    for &guest in guests {
-        command::run(&mut rustc(guest, &toolchain)).map_err(|source| BuildError::Compile {
-            guest: guest.name,
-            source,
-        })?;
-    }
-    let dist = checkout().join(dist);
-    make_dir(&dist)?;
+/// Builds these guests into a folder.
+pub(crate) fn build_into(dir: &Path, guests: &[Guest]) -> Result<(), BuildError> {
+    let packages: Vec<_> = guests.iter().map(|guest| guest.package).collect();
+    compile(&packages, |_| {})?;
+    make_dir(dir)?;
     for &guest in guests {
         let core = core_module(guest);
         let core = fs::read(&core).at("read", &core)?;
@@ -152,22 +123,14 @@ fn build_into(dist: &str, guests: &[Guest]) -> Result<PathBuf, BuildError> {
             guest: guest.name,
             source,
         })?;
-        put(guest, &dist, &component)?;
+        put(guest, dir, &component)?;
     }
-    Ok(dist)
+    Ok(())
 }
 
-/// The core module of a guest, as the compiler leaves it; `build` makes it.
+/// The core module of a guest, as the compiler leaves it; [`build`] makes it.
 pub fn core_module(guest: Guest) -> PathBuf {
-    let file = format!("{}.wasm", guest.package.replace('-', "_"));
-    target_dir().join(TARGET).join("guest").join(file)
-}
-
-/// The folder in which guests are compiled.
-pub fn target_dir() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| checkout().join("target"), PathBuf::from)
-        .join("guests")
+    provision::guests::core_module(guest.package)
 }
 
 /// Writes a component into the folder, if the operator would accept it and it has changed.
@@ -189,48 +152,15 @@ fn put(guest: Guest, dist: &Path, component: &[u8]) -> Result<(), BuildError> {
     Ok(fs::rename(&partial, &file).at("write", &file)?)
 }
 
-/// The build of one core module. Only here is a guest a `cdylib`: the file names of such libraries have no hash, so
-/// builds with other features would overwrite each other. The build has its own target folder, because it may use
-/// another compiler. It uses only the flags that are set here, and the result contains no path of this machine.
-fn rustc(guest: Guest, toolchain: &WasmToolchain) -> Command {
-    let flags = cargo::naming(
-        &format!("-Clink-arg=-zstack-size={STACK}"),
-        &[
-            (&cargo::home(), "/cargo"),
-            (checkout(), "/ipu-operator"),
-            (&toolchain.sysroot, "/rust"),
-        ],
-    );
-    let mut command = cargo::cargo();
-    command
-        .current_dir(checkout())
-        .args([
-            "rustc",
-            "--locked",
-            "--profile=guest",
-            "--target",
-            TARGET,
-            "--lib",
-            "--crate-type=cdylib",
-        ])
-        .arg(format!("--package={}", guest.package))
-        .env("CARGO_TARGET_DIR", target_dir())
-        .env(cargo::FLAGS, flags)
-        .env_remove("RUSTFLAGS")
-        .env_remove("RUSTC_WRAPPER");
-    if let Some(own) = &toolchain.own {
-        command
-            .env("RUSTC", &own.rustc)
-            .env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", &own.linker);
-    }
-    command
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// The folder for downloads, which is kept between builds.
-pub fn cache() -> Result<PathBuf, BuildError> {
-    if let Some(cache) = std::env::var_os("IPU_OPERATOR_CACHE") {
-        return Ok(PathBuf::from(cache));
+    #[test]
+    fn make_compiles_every_built_in_guest_before_it_is_needed() {
+        assert_eq!(
+            GUESTS.map(|guest| guest.package),
+            provision::guests::BUILT_IN
+        );
     }
-    let home = std::env::var_os("HOME").ok_or(BuildError::NoCache)?;
-    Ok(Path::new(&home).join(".cache/ipu-operator"))
 }

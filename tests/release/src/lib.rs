@@ -7,14 +7,15 @@
 //!   [`guests::build`] the guests.
 //! - [`image::ensure`] makes the operator's image with the repository's Dockerfile.
 //! - [`Package::make`](package::Package::make) packs all of it with the chart, the CRDs, the documents, the SBOM and the
-//!   licences, and `package::twice` compares the bytes of two builds.
+//!   licences, and `package::twice` compares the bytes of two builds. `package::previous` provides the previous release.
 //!
 //! It uses tools and images of `cluster`, and starts no cluster. It must not know any package of the operator but those for
 //! guests and policies, which define a valid guest and its artefact.
 #![forbid(unsafe_code)]
 
-pub mod cargo;
 pub mod dist;
 pub mod guests;
 pub mod image;
 pub mod package;
+
+pub use provision::cargo;

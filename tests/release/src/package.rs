@@ -9,6 +9,7 @@ pub mod crates;
 pub mod guests;
 pub mod krew;
 pub mod licences;
+pub mod previous;
 pub mod sbom;
 pub mod sums;
 pub mod twice;
@@ -30,7 +31,7 @@ use self::crates::{Crates, CratesError};
 use self::guests::GuestsError;
 use self::sbom::SbomError;
 use self::sums::SumsError;
-use crate::dist::{Dist, PLUGIN, Programs};
+use crate::dist::{Dist, PLUGIN, Profile, Programs};
 use crate::image::joined::join;
 use crate::image::{self, compressed_size};
 
@@ -122,7 +123,9 @@ impl Package {
         programs: &[Programs],
         images: &[(Platform, &Image)],
     ) -> Result<Self, PackageError> {
-        for (platform, image) in images {
+        // Programs of the quick profile have neither the size nor the place of a release.
+        let released = images.iter().filter(|_| dist.profile() == Profile::Release);
+        for (platform, image) in released {
             small_enough(platform.architecture, compressed_size(image)?)?;
         }
         let time = time(&settings.checkout)?;
@@ -154,15 +157,6 @@ impl Package {
         write(&folder.join(krew::NAME), krew)?;
         write(&folder.join(sums::NAME), sums)?;
         Ok(Self { archive, version })
-    }
-
-    /// The package of an earlier release, which the repository contains for the tests of upgrades.
-    pub fn archived(settings: &Settings, version: &str) -> Self {
-        let folder = settings.checkout.join("tests/releases");
-        Self {
-            archive: folder.join(format!("{}.tar.gz", name(version))),
-            version: version.to_owned(),
-        }
     }
 
     /// Unpacks it into a new folder, and checks every file against its checksum.

@@ -9,9 +9,10 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use cluster::command;
 use cluster::files::{make_dir, write};
+use cluster::settings::{cache, checkout};
+use provision::guests::target_dir;
+use provision::guests::toolchain::{self, TARGET};
 use release::cargo::cargo;
-use release::guests::toolchain::{self, TARGET};
-use release::guests::{cache, checkout, target_dir};
 
 /// Runs the project's own tests, compiles it for wasm32, and returns its core module.
 pub fn build(folder: &Path) -> Result<PathBuf> {
@@ -48,7 +49,8 @@ pub fn programs(folder: &Path) -> Result<()> {
          set -eu\n\
          cp '{lock}' Cargo.lock\n\
          ln -sfn '{projects}' target\n\
-         unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_ENCODED_RUSTFLAGS RUSTFLAGS RUSTC_WRAPPER\n\
+         unset CARGO_TARGET_DIR CARGO_BUILD_TARGET_DIR CARGO_BUILD_TARGET CARGO_ENCODED_RUSTFLAGS RUSTFLAGS\n\
+         unset RUSTC_WRAPPER RUSTC_WORKSPACE_WRAPPER CLIPPY_ARGS RUSTC_BOOTSTRAP\n\
          case \" $* \" in *' {TARGET} '*) {own} ;; esac\n\
          exec '{cargo}' --offline --quiet \"$@\"\n",
         lock = checkout().join("Cargo.lock").display(),

@@ -1,7 +1,7 @@
 //! The replaced names of modules, each with the name that replaces it.
 
 /// Names of modules, by the folder of their package.
-pub(super) const MODULES: [(&str, &[(&str, &str)]); 16] = [
+pub(super) const MODULES: [(&str, &[(&str, &str)]); 17] = [
     ("host/admission/src", &[("trials", "shadows")]),
     (
         "host/api/src",
@@ -140,6 +140,10 @@ pub(super) const MODULES: [(&str, &[(&str, &str)]); 16] = [
             ("twins", "differential"),
         ],
     ),
+    (
+        "tests/bench/src",
+        &[("crowd", "many_jobs"), ("fleet", "vipu_controllers")],
+    ),
     ("tests/cluster/src", &[("keeper", "supervisor")]),
     (
         "tests/e2e",
@@ -155,8 +159,6 @@ pub(super) const MODULES: [(&str, &[(&str, &str)]); 16] = [
     (
         "tests/src",
         &[
-            ("crowd", "many_jobs"),
-            ("fleet", "vipu_controllers"),
             ("keeper", "supervisor"),
             ("lab", "harness"),
             ("leftovers", "cleanup"),

@@ -16,7 +16,8 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 
 use super::ClusterError;
-use crate::plan::{COREDNS_IMAGE, DNS_IP};
+use crate::images::COREDNS_IMAGE;
+use crate::plan::DNS_IP;
 
 const NAMESPACE: &str = "kube-system";
 const NAME: &str = "coredns";

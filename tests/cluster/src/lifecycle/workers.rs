@@ -121,7 +121,7 @@ fn spec(node: Node, settings: &Settings, tools: &Tools) -> NodeSpec {
         kubelet_kubeconfig: kubeconfig(run, node.name),
         proxy_kubeconfig: kubeconfig(run, "kube-proxy"),
         containerd: tools.program("containerd").to_owned(),
-        kubelet: tools.program("kubelet").to_owned(),
+        kubelet: tools.kubelet().to_owned(),
         kube_proxy: tools.program("kube-proxy").to_owned(),
         cni: tools
             .program("bridge")

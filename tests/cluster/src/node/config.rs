@@ -6,8 +6,9 @@ use serde_json::json;
 
 use super::NodeSpec;
 use crate::{
+    images::PAUSE_IMAGE,
     pki::{cluster_ca, identity},
-    plan::{DNS_IP, PAUSE_IMAGE, POD_RANGE},
+    plan::{DNS_IP, POD_RANGE},
 };
 
 /// containerd: overlay snapshots, cgroupfs, and no setting that needs CAP_SYS_RESOURCE.

@@ -11,7 +11,7 @@ use cluster::progress::Progress;
 use cluster::settings::Settings;
 
 use super::{
-    Dist, DistError, PLUGIN, Programs, build, copy, copy_programs, flags, target_directory,
+    Dist, DistError, PLUGIN, Programs, RELEASE_FEATURES, build, copy, copy_programs, flags,
 };
 use crate::cargo;
 use crate::dist::aarch64::Aarch64;
@@ -35,7 +35,9 @@ pub fn ensure(
         "built the operator and the plugin of kubectl for arm64",
         || {
             let mut cargo = cargo_build(&rust, &tools, checkout, "release");
-            cargo.args(["--package", "ipu-operator", "--package", "ipu-kubectl"]);
+            cargo
+                .args(["--package", "ipu-operator", "--package", "ipu-kubectl"])
+                .args(["--features", RELEASE_FEATURES]);
             build(
                 "the operator and the plugin of kubectl for arm64",
                 &mut cargo,
@@ -49,7 +51,7 @@ pub fn ensure(
             cargo.args(["--package", "ipu-agent"]),
         )
     })?;
-    let built = target_directory(checkout)?.join(ARM64.target);
+    let built = cargo::target_dir().join(ARM64.target);
     let dir = dist.dir().join(ARM64.architecture);
     make_dir(&dir.join("guests"))?;
     copy_programs(&built, &dir)?;

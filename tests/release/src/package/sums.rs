@@ -1,5 +1,6 @@
 //! Checksums of the files of a folder, in the form that `sha256sum --check` reads.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -51,22 +52,20 @@ pub fn check(folder: &Path) -> Result<(), SumsError> {
     }
     let found = list(&files);
     let found = String::from_utf8_lossy(&found);
-    let only_in = |one: &str, other: &str| -> Vec<String> {
-        let lines = one
-            .lines()
-            .filter(|line| !other.lines().any(|l| l == *line));
-        let names = lines.map(|line| line.split("  ").last().unwrap_or_default().to_owned());
-        names.collect()
-    };
-    let mut names = only_in(&expected, &found);
-    names.extend(only_in(&found, &expected));
-    names.sort();
-    names.dedup();
+    let mut names = differing(&expected, &found);
     names.truncate(5);
     if names.is_empty() {
         return Ok(());
     }
     Err(SumsError::Differ { path, names })
+}
+
+/// The names of files that only one of two lists has with this checksum, sorted.
+pub fn differing(expected: &str, found: &str) -> Vec<String> {
+    let lines: [BTreeSet<&str>; 2] = [expected, found].map(|list| list.lines().collect());
+    let names = lines[0].symmetric_difference(&lines[1]);
+    let names = names.map(|line| line.split("  ").last().unwrap_or_default().to_owned());
+    names.collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 #[cfg(test)]

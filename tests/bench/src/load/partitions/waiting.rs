@@ -1,0 +1,145 @@
+//! Duration of a decision on one of many waiting requests, and of a round over all of them: the queue and the native
+//! serial walk.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use ipu_api::ipupartition::{
+    IPUPartition, IPUPartitionSpec, OwnerMetadata, PartitionOptions, PartitionOwner,
+};
+use ipu_guest_host::model::{ControllerView, Decision};
+use ipu_guest_host::serial_walk;
+use ipu_partitions::placement_request::request::partition_request;
+use ipu_partitions::placement_request::{self, Candidates, Placement, QueueView};
+use ipu_partitions::queue::{self, QueueEntry};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use vipu_client::cordon::CordonStates;
+use vipu_client::model::largest_partition;
+
+/// Number of controllers.
+const CONTROLLERS: usize = 256;
+
+/// IPUs of each controller.
+const TOTAL: u32 = 64;
+
+/// Free IPUs of the controllers, one after the other: most of them serve only small requests.
+const FREE: [u32; 8] = [0, 0, 3, 0, 1, 7, 0, 12];
+
+/// Sizes of the waiting requests, one after the other.
+const SIZES: [u32; 7] = [16, 8, 32, 16, 64, 4, 8];
+
+/// Time between two requests: with thousands, most have waited for the backfill limit.
+const GAP: SignedDuration = SignedDuration::from_secs(3);
+
+/// Waiting time after which capacity is reserved.
+const LIMIT: Duration = Duration::from_mins(10);
+
+/// Decisions on one request; the middle one of their times counts.
+const RUNS: usize = 31;
+
+/// The measurements with a number of waiting requests.
+#[derive(Clone, Copy, Debug)]
+pub struct Waiting {
+    /// Number of controllers.
+    pub controllers: usize,
+    /// Number of waiting requests.
+    pub requests: usize,
+    /// One decision, on the last request of the queue.
+    pub decision: Duration,
+    /// A decision on each request.
+    pub round: Duration,
+}
+
+/// Measures decisions with this number of waiting requests.
+pub fn waiting(requests: usize) -> Waiting {
+    let now = Timestamp::now();
+    let views: Vec<_> = (0..CONTROLLERS).map(view).collect();
+    let partitions: Vec<_> = (0..requests)
+        .rev()
+        .zip(SIZES.into_iter().cycle())
+        .map(|(later, ipus)| partition(requests - later, ipus, now, later))
+        .collect();
+    let entries = queue::entries(partitions.iter(), now);
+    let decide = |partition: &IPUPartition| decided(partition, &entries, &views, now);
+    let mut times = Vec::new();
+    if let Some(last) = partitions.last() {
+        for _ in 0..RUNS {
+            let begun = Instant::now();
+            black_box(decide(last));
+            times.push(begun.elapsed());
+        }
+    }
+    times.sort_unstable();
+    let begun = Instant::now();
+    for partition in &partitions {
+        black_box(decide(partition));
+    }
+    Waiting {
+        controllers: CONTROLLERS,
+        requests,
+        decision: times.get(RUNS / 2).copied().unwrap_or_default(),
+        round: begun.elapsed(),
+    }
+}
+
+/// Whether the request gets a controller, decided as a reconcile does.
+fn decided(
+    one: &IPUPartition,
+    entries: &[QueueEntry],
+    views: &[ControllerView],
+    now: Timestamp,
+) -> bool {
+    let found = Candidates::of(views.to_vec(), CordonStates::new());
+    let queue = QueueView {
+        entries,
+        assigned: &[],
+        held: 0,
+        backfill_limit: LIMIT,
+    };
+    let Placement::Ask(asked) = placement_request::prepare(one, found, queue, now) else {
+        return false;
+    };
+    let request = partition_request(one, Default::default(), asked.waiting.clone(), 0, now);
+    let decision = serial_walk(&request, asked.views(), &asked.tried);
+    matches!(decision, Decision::Try(_))
+}
+
+fn view(index: usize) -> ControllerView {
+    let free = FREE[index % FREE.len()];
+    ControllerView {
+        name: format!("controller-{index}.example.org:8090"),
+        label_key: "ipunode".to_owned(),
+        label_value: format!("pod{index}"),
+        has_nodes: true,
+        total_ipus: TOTAL,
+        used_ipus: TOTAL - free,
+        largest_free: largest_partition(free),
+        ..ControllerView::default()
+    }
+}
+
+/// A request with this number of later ones.
+fn partition(number: usize, ipus: u32, now: Timestamp, later: usize) -> IPUPartition {
+    let owner = format!("job-{number:06}");
+    let spec = IPUPartitionSpec {
+        owner: PartitionOwner {
+            api_version: "graphcore.ai/v1alpha1".to_owned(),
+            kind: "IPUJob".to_owned(),
+            namespace: format!("team-{}", number % 50),
+            name: owner.clone(),
+            uid: owner.clone(),
+        },
+        slot: 0,
+        ipus,
+        gcds: 1,
+        options: PartitionOptions::default(),
+        owner_metadata: OwnerMetadata::default(),
+        reset_generation: 0,
+    };
+    let mut partition = IPUPartition::new(&owner, spec);
+    partition.metadata.uid = Some(owner);
+    let waited = GAP * i32::try_from(later).unwrap_or(i32::MAX);
+    partition.metadata.creation_timestamp = Some(Time(now - waited));
+    partition
+}

@@ -1,0 +1,197 @@
+//! `make test`: builds, then runs every suite, and prints how long each stage and the slowest tests took.
+//!
+//! The API-server suite and the trials on nodes mostly wait for other processes, so they run side by side. The load test
+//! compares delays: it is the last trial, and waits until the other suite has ended.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader};
+use std::panic::resume_unwind;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Instant;
+
+use crate::builds::{self, BuildsError};
+use crate::cargo::{self, cargo};
+use crate::files::{At, FileError, make_dir, read, remove, write};
+use crate::platform::AMD64;
+use crate::programs::PROGRAMS;
+use crate::progress::Stage;
+use crate::settings::Settings;
+
+mod report;
+mod suites;
+
+use self::report::Report;
+use self::suites::{API_SERVER, NODES, QUICK, Suite};
+
+/// The variable with the file that appears when the load test may begin.
+const QUIET: &str = "IPU_OPERATOR_QUIET_AFTER";
+/// The variable with the file to which the trials append their times.
+const TIMES: &str = "IPU_OPERATOR_TEST_TIMES";
+
+/// How many tests the table of the slowest ones has.
+const SLOWEST: usize = 20;
+
+/// Failure of the tests.
+#[derive(Debug, thiserror::Error)]
+pub enum TestingError {
+    /// A file could not be read or written.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Something could not be built.
+    #[error(transparent)]
+    Builds(#[from] BuildsError),
+    /// A command could not be started, or its output could not be read.
+    #[error("failed to run {suite}")]
+    Run {
+        /// The suite.
+        suite: &'static str,
+        /// Error of the system.
+        #[source]
+        source: io::Error,
+    },
+    /// Tests failed.
+    #[error("these failed: {}; their output is above", .suites.join(", "))]
+    Failed {
+        /// The suites.
+        suites: Vec<&'static str>,
+    },
+}
+
+/// Runs all tests. Returns an error that names the failed suites, after the others have run.
+pub fn run(settings: &Settings) -> Result<(), TestingError> {
+    let begin = Instant::now();
+    let logs = cargo::target_dir().join("test-logs");
+    remove(&logs)?;
+    make_dir(&logs)?;
+    let mut report = Report::default();
+    report.stages(builds::of_tests(settings, build())?);
+    let quick = run_here(&QUICK, &logs)?;
+    report.ended(&quick);
+    let quiet = logs.join("api-server-suite-has-ended");
+    let beside = logs.join("api-server-suite");
+    let (api_server, nodes) = thread::scope(|scope| {
+        let api_server = scope.spawn(|| {
+            let ended = run_into(&API_SERVER, &logs, &beside);
+            // Also after a failure: the load test would wait for ever.
+            write(&quiet, "")?;
+            ended
+        });
+        let nodes = run_here(&NODES, &logs);
+        (
+            api_server
+                .join()
+                .unwrap_or_else(|panic| resume_unwind(panic)),
+            nodes,
+        )
+    });
+    print!("{}", read(&beside)?);
+    report.ended(&nodes?);
+    report.ended(&api_server?);
+    report.times(&read_or_nothing(&logs.join("times")));
+    print!("{}", report.tables(SLOWEST, &Stage::whole(begin.elapsed())));
+    match report.failed() {
+        failed if failed.is_empty() => Ok(()),
+        suites => Err(TestingError::Failed { suites }),
+    }
+}
+
+/// The cargo call that builds all tests and, as part of them, the programs that they run.
+fn build() -> Command {
+    let mut build = cargo();
+    build.args(["test", "--locked", "--no-run", "--workspace"]);
+    cargo::with_lints(&mut build);
+    for suite in [&QUICK, &API_SERVER, &NODES] {
+        build.args(suite.targets);
+    }
+    build
+}
+
+/// A suite that has ended.
+pub(crate) struct Ended {
+    suite: &'static str,
+    succeeded: bool,
+    stage: Stage,
+    /// All that it printed.
+    printed: String,
+}
+
+/// Runs a suite, and prints its output while it runs, without the lines of passed tests.
+fn run_here(suite: &Suite, logs: &Path) -> Result<Ended, TestingError> {
+    run_with(suite, logs, |line| {
+        if !report::is_passed(line) {
+            println!("{line}");
+        }
+    })
+}
+
+/// The same, but the output goes into a file.
+fn run_into(suite: &Suite, logs: &Path, file: &Path) -> Result<Ended, TestingError> {
+    let mut text = String::new();
+    let ended = run_with(suite, logs, |line| {
+        if !report::is_passed(line) {
+            text.push_str(line);
+            text.push('\n');
+        }
+    });
+    write(file, text)?;
+    ended
+}
+
+fn run_with(suite: &Suite, logs: &Path, mut line: impl FnMut(&str)) -> Result<Ended, TestingError> {
+    let failed = |source| TestingError::Run {
+        suite: suite.name,
+        source,
+    };
+    let begin = Instant::now();
+    let (reader, writer) = io::pipe().map_err(failed)?;
+    let errors = writer.try_clone().map_err(failed)?;
+    let mut command = command(suite, logs);
+    command.stdin(Stdio::null()).stdout(writer).stderr(errors);
+    let mut child = command.spawn().map_err(failed)?;
+    // It holds the other end of the pipe.
+    drop(command);
+    let mut printed = String::new();
+    for read in BufReader::new(reader).lines() {
+        let read = read.map_err(failed)?;
+        line(&read);
+        printed.push_str(&read);
+        printed.push('\n');
+    }
+    let status = child.wait().map_err(failed)?;
+    let log = logs.join(format!("{}.log", suite.file));
+    fs::write(&log, &printed).at("write", &log)?;
+    Ok(Ended {
+        suite: suite.name,
+        succeeded: status.success(),
+        stage: Stage::of(suite.name, begin.elapsed()),
+        printed,
+    })
+}
+
+fn command(suite: &Suite, logs: &Path) -> Command {
+    let built = cargo::target_dir().join(AMD64.target).join("debug");
+    let mut command = cargo();
+    cargo::with_lints(&mut command)
+        .args(["test", "--locked", "--no-fail-fast", "--workspace"])
+        .args(["--target", AMD64.target])
+        .args(suite.targets)
+        .arg("--")
+        .args(suite.arguments)
+        .current_dir(crate::settings::checkout())
+        .env(cargo::FLAGS, cargo::STATIC)
+        .env("CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER", RUNNER)
+        .env("INSTA_UPDATE", "no")
+        .env(PROGRAMS, built)
+        .env(TIMES, logs.join("times"))
+        .env(QUIET, logs.join("api-server-suite-has-ended"));
+    command
+}
+
+/// What starts each test program: see [`cargo::BOOTSTRAP`].
+const RUNNER: &str = "env RUSTC_BOOTSTRAP=1";
+
+fn read_or_nothing(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
