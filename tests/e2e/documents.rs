@@ -72,7 +72,7 @@ pub(crate) fn quickstart(fixture: &Fixture) -> Result<(), Failed> {
         let typed = desk.run(&QUICKSTART);
         fixture.release.install()?;
         typed?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn for_users(fixture: &Fixture) -> Result<(), Failed> {
         let desk = Desk::new(fixture)?;
         for document in &FOR_USERS {
             desk.run(document)?;
-            fixture.clear("default").await?;
+            fixture.clear().await?;
         }
         for_the_plugin(fixture, &desk).await
     })
@@ -98,7 +98,7 @@ async fn for_the_plugin(fixture: &Fixture, desk: &Desk<'_>) -> Result<(), Failed
     desk.run(&PLUGIN)?;
     desk.run(&NATIVE_PODS)?;
     delete(fixture, "pod/notebook-0").await?;
-    fixture.clear("default").await
+    fixture.clear().await
 }
 
 /// Runs the documents for admins while a job runs. At the end the operator is uninstalled as the document describes.
@@ -118,7 +118,7 @@ pub(crate) fn for_admins(fixture: &Fixture) -> Result<(), Failed> {
         }
         let before = Patch::Merge(json!({"data": before}));
         lists.patch(&list, &PatchParams::default(), &before).await?;
-        fixture.clear("default").await?;
+        fixture.clear().await?;
         for block in blocks(fixture, &UNINSTALL)? {
             desk.block(UNINSTALL.document, &block)?;
             fixture.release.install()?;

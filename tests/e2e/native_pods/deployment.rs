@@ -53,7 +53,7 @@ pub(crate) fn waits_for_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
         vacate(small).await?;
         vacate(large).await?;
         fixture.webhooks_answer().await?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 

@@ -47,6 +47,23 @@ async fn an_edit_replaces_the_list() {
 }
 
 #[tokio::test]
+async fn malformed_entry_is_logged_and_the_others_are_used() {
+    let written = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let log = tracing_subscriber::fmt().with_writer(written.clone());
+    let log = tracing::subscriber::set_default(log.finish());
+    let known = after(vec![Some(listed(
+        "pod9:not-a-port:ipunode=pod9\npod1:8090:ipunode=pod1",
+    ))])
+    .await;
+    drop(log);
+    assert_eq!(names(&known), ["pod1:8090"]);
+    let log = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+    for part in ["WARN", "was left out", "pod9:not-a-port:ipunode=pod9"] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+}
+
+#[tokio::test]
 async fn a_cordon_under_its_former_key_is_a_problem_of_no_controller() {
     let mut object = listed("pod1:8090:ipunode=pod1");
     let data = object.data.as_mut().unwrap();
