@@ -38,6 +38,7 @@ mod trials;
 mod unaffected;
 mod upgraded;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use cluster::interrupt::{self, First};
@@ -48,30 +49,8 @@ use libtest_mimic::Arguments;
 const EXTENT: &str = "IPU_OPERATOR_E2E";
 
 fn main() -> ExitCode {
-    // The first process of a node is the program that starts the cluster: this one.
-    let words: Vec<String> = std::env::args().collect();
-    if let [_, word, spec] = words.as_slice()
-        && word == "node"
-    {
-        return match cluster::node::run(std::path::Path::new(spec)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        };
-    }
-    // The load of a trial runs as if it were in a Pod: this program, in a process of its own.
-    if let [_, word, pid, targets] = words.as_slice()
-        && word == "flood"
-    {
-        return match flooded::load(pid, targets) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        };
+    if let Some(ended) = run_as_other_program() {
+        return ended;
     }
     let arguments = Arguments::from_args();
     let extent = std::env::var(EXTENT).unwrap_or_default();
@@ -112,4 +91,24 @@ fn main() -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
+}
+
+/// Runs this program as the process of a cluster or of a load, if its arguments name one.
+fn run_as_other_program() -> Option<ExitCode> {
+    let words: Vec<String> = std::env::args().collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let ended = match words[..] {
+        // The first process of a node is the program that starts the cluster: this one.
+        [_, "node", spec] => cluster::node::run(Path::new(spec)).map_err(Into::into),
+        // The load of a trial runs as if it were in a Pod: this program, in a process of its own.
+        [_, "flood", pid, targets] => flooded::load(pid, targets),
+        _ => return None,
+    };
+    Some(match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    })
 }

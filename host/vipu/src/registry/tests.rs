@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::io::Read;
 
 use super::*;
 use crate::cordon::{CordonRequest, CordonState};
@@ -48,8 +49,9 @@ async fn an_edit_replaces_the_list() {
 
 #[tokio::test]
 async fn malformed_entry_is_logged_and_the_others_are_used() {
-    let written = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let log = tracing_subscriber::fmt().with_writer(written.clone());
+    let mut written = tempfile::NamedTempFile::new().unwrap();
+    let file = Arc::new(written.reopen().unwrap());
+    let log = tracing_subscriber::fmt().with_writer(file);
     let log = tracing::subscriber::set_default(log.finish());
     let known = after(vec![Some(listed(
         "pod9:not-a-port:ipunode=pod9\npod1:8090:ipunode=pod1",
@@ -57,7 +59,8 @@ async fn malformed_entry_is_logged_and_the_others_are_used() {
     .await;
     drop(log);
     assert_eq!(names(&known), ["pod1:8090"]);
-    let log = String::from_utf8(written.lock().unwrap().clone()).unwrap();
+    let mut log = String::new();
+    written.read_to_string(&mut log).unwrap();
     for part in ["WARN", "was left out", "pod9:not-a-port:ipunode=pod9"] {
         assert!(log.contains(part), "{part}: {log}");
     }
