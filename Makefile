@@ -15,8 +15,6 @@ PROVISION := exec cargo run --locked --package provision --
 DIST := cargo run --locked --package provision -- dist
 # The lints of all targets of the workspace, as errors.
 CLIPPY := cargo clippy --locked --workspace --all-targets -- --deny warnings
-# The programs of tests that need neither a server nor root.
-QUICK := --workspace --lib --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
 # Benchmarks run the programs of a release.
 BENCH := IPU_OPERATOR_PROFILE=release cargo run --locked --release --package bench
 
@@ -75,7 +73,7 @@ lint: ## formatting and lints
 
 unit: ## the tests that need neither a server nor root
 	@sh tests/preflight.sh check
-	INSTA_UPDATE=no cargo test --locked $(QUICK)
+	INSTA_UPDATE=no cargo test --locked --workspace --lib --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
 
 test: ## all tests except the long ones, which only test-full runs: on a real API server, and on real nodes
 	@sh tests/preflight.sh test

@@ -13,7 +13,7 @@ thread_local! {
 }
 
 /// Idle values.
-pub(super) struct Shelf<T>(Mutex<Vec<Idle<T>>>);
+pub(super) struct IdleItems<T>(Mutex<Vec<Idle<T>>>);
 
 struct Idle<T> {
     value: T,
@@ -21,7 +21,7 @@ struct Idle<T> {
     thread: Weak<()>,
 }
 
-impl<T> Shelf<T> {
+impl<T> IdleItems<T> {
     pub(super) const fn new() -> Self {
         Self(Mutex::new(Vec::new()))
     }
@@ -62,30 +62,30 @@ mod tests {
 
     #[test]
     fn value_of_a_running_thread_is_not_lent() {
-        static SHELF: Shelf<u32> = Shelf::new();
+        static ITEMS: IdleItems<u32> = IdleItems::new();
         let (go_on, wait) = channel::<()>();
         let (put, is_put) = channel();
         let user = spawn(move || {
-            SHELF.put(1);
+            ITEMS.put(1);
             put.send(()).unwrap();
             wait.recv().unwrap();
-            let own = SHELF.take(|_| true);
-            SHELF.put(own.unwrap());
+            let own = ITEMS.take(|_| true);
+            ITEMS.put(own.unwrap());
         });
         is_put.recv().unwrap();
-        assert_eq!(SHELF.take(|_| true), None);
+        assert_eq!(ITEMS.take(|_| true), None);
         go_on.send(()).unwrap();
         user.join().unwrap();
-        assert_eq!(SHELF.take(|_| true), Some(1));
+        assert_eq!(ITEMS.take(|_| true), Some(1));
     }
 
     #[test]
     fn preferred_value_is_lent_first_and_then_the_oldest() {
-        static SHELF: Shelf<u32> = Shelf::new();
-        spawn(|| [1, 2, 3, 4].map(|value| SHELF.put(value)))
+        static ITEMS: IdleItems<u32> = IdleItems::new();
+        spawn(|| [1, 2, 3, 4].map(|value| ITEMS.put(value)))
             .join()
             .unwrap();
-        let taken = [0, 1, 2, 3].map(|_| SHELF.take(|value| value % 2 == 0));
+        let taken = [0, 1, 2, 3].map(|_| ITEMS.take(|value| value % 2 == 0));
         assert_eq!(taken, [2, 4, 1, 3].map(Some));
     }
 }
