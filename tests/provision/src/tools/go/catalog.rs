@@ -180,14 +180,14 @@ pub const TOOLS: [GoTool; 16] = [
     },
     GoTool {
         name: "kueue",
-        pins: "kueue",
+        pins: "queues",
         module: "sigs.k8s.io/kueue",
         programs: &[program("kueue", "sigs.k8s.io/kueue/cmd/kueue")],
         variables: &[("sigs.k8s.io/kueue/pkg/version.GitVersion", "vVERSION")],
     },
     GoTool {
         name: "jobset",
-        pins: "jobset",
+        pins: "queues",
         module: "sigs.k8s.io/jobset",
         programs: &[program("jobset", "sigs.k8s.io/jobset")],
         variables: &[("sigs.k8s.io/jobset/pkg/version.GitVersion", "vVERSION")],
