@@ -6,7 +6,6 @@
 )]
 
 mod agent;
-mod attacks;
 mod chart;
 mod circles;
 mod contract;

@@ -1,9 +1,8 @@
-//! Checks the list of mutations: the code contains each text, because a mutation without its text has no effect, and the
-//! model check has each bound.
+//! Checks the list of mutations: the code contains each text, because a mutation without its text has no effect.
 
 use std::fs;
 
-use tests::mutations::{self, FoundBy};
+use tests::mutations;
 
 use crate::sources::repository;
 
@@ -19,20 +18,5 @@ fn every_mutation_still_finds_its_text_once() {
             mutation.file
         );
         assert_ne!(mutation.text, mutation.instead, "{}", mutation.name);
-    }
-}
-
-#[test]
-fn every_bound_that_is_to_find_a_mutation_exists() {
-    let path = repository().join("host/partitions/src/model/bounds.rs");
-    let bounds = fs::read_to_string(path).unwrap();
-    for mutation in mutations::all() {
-        if let FoundBy::Bound(bound) = mutation.found_by {
-            assert!(
-                bounds.contains(&format!("name: \"{bound}\",")),
-                "`{}` names the bound `{bound}`, which does not exist; correct tests/src/mutations",
-                mutation.name
-            );
-        }
     }
 }
