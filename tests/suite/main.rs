@@ -14,7 +14,6 @@ mod fuzz;
 mod kubectl;
 mod layering;
 mod links;
-mod makefile;
 mod metrics;
 mod mutations;
 mod oci;
