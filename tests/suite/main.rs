@@ -7,10 +7,10 @@
 
 mod agent;
 mod chart;
-mod circles;
 mod contract;
 mod documents;
 mod fuzz;
+mod house;
 mod kubectl;
 mod layering;
 mod links;
@@ -18,7 +18,6 @@ mod metrics;
 mod mutations;
 mod oci;
 mod package;
-mod packages;
 mod pictures;
 mod policy_cli;
 mod preflight;
