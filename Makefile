@@ -67,12 +67,12 @@ release-twice: ## build the release again in another folder, without a cache, an
 check: lint unit ## formatting, lints and the tests that need no server: run it before every commit
 
 lint: ## formatting and lints
-	@sh tests/preflight.sh check
+	@sh tests/preflight.sh lint
 	cargo fmt --all --check
 	$(CLIPPY)
 
 unit: ## the tests that need neither a server nor root
-	@sh tests/preflight.sh check
+	@sh tests/preflight.sh unit
 	INSTA_UPDATE=no cargo test --locked --workspace --lib --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
 
 test: ## all tests except the long ones, which only test-full runs: on a real API server, and on real nodes
@@ -81,12 +81,12 @@ test: ## all tests except the long ones, which only test-full runs: on a real AP
 	@$(PROVISION) test
 
 generate: ## write all generated files again: CRDs with their reference, the chart's schema and tables, the reference of metrics
-	@sh tests/preflight.sh check
+	@sh tests/preflight.sh generate
 	UPDATE_CRDS=1 tests/filtered.sh "crd::" --workspace --lib
 	UPDATE_CHART=1 tests/filtered.sh "chart:: metrics::" --workspace --test suite
 
 verify-generated: ## compare all generated files with what they are generated from
-	@sh tests/preflight.sh check
+	@sh tests/preflight.sh verify-generated
 	tests/filtered.sh "crd::" --workspace --lib
 	tests/filtered.sh "chart:: metrics::" --workspace --test suite
 
