@@ -14,7 +14,7 @@ crowd, crowded: load, under load
 door, entrance: secure state, connection limiter
 elder, elders, younger: earlier request, later request
 fleet, the lab: controller pool, harness
-gives back: releases
+gives back, quota back: releases
 goes once, heirs, staff: is removed when, replacements, instance
 in force, line up, lineage, lineup: active, active set
 leftovers, look around, surroundings: lost replies, evaluate, eviction state
@@ -24,13 +24,16 @@ manner, teller: format, redactor
 mend, mended, mends: fix
 mishap, weather: fault, fault rates
 nonsense: malformed, not valid
+nothing more is made, nothing new is made: creates no more objects, gets no new partitions
 overtaken, passed by: delayed by backfill
 place in a queue, place in the queue: position in the queue
 promised, spared: reserved, cleared
 put aside, set aside, shut out: deactivate, replacing, cordon
+rests: is suspended, is inactive
 scene, twins: fixture, differential
 shelf, tap: module store, recorder
 stand together, stood together, take it off: are adjacent, remove
+tell, tells, told: report, show
 unasked, unheard, unsettle, untold: missing, lost, invalidate, without an answer
 wish, wished: desired
 ";
@@ -38,14 +41,12 @@ wish, wished: desired
 /// The same for documents, manifests and the page of the dashboard.
 const IN_DOCUMENTS: &str = "
 authority: CA
-give back, given back, quota back: release
+give back, given back: release
 helper: sidecar
 kept for: reserved for
-nothing more is made, nothing new is made: creates no more objects, gets no new partitions
 people: users
-rests, silent, silently: is suspended, is inactive, unreachable
+silent, silently: unreachable
 session, sessions: interactive job
-tell, tells, told: report, show
 the original: Graphcore's operator
 ";
 

@@ -108,7 +108,7 @@ async fn an_empty_list_is_a_list() {
 }
 
 #[tokio::test]
-async fn a_config_map_that_was_never_there_is_told_from_one_that_was_not_read() {
+async fn a_missing_config_map_differs_from_an_unread_one() {
     assert_eq!(after(vec![]).await.source, Source::NotRead);
     let known = after(vec![None]).await;
     assert_eq!(known.source, Source::ConfigMapGone);
