@@ -114,7 +114,7 @@ fn every_fuzz_target_is_run_and_has_seeds() {
 /// The command for more random inputs selects tests by their modules.
 #[test]
 fn the_command_for_fuzzing_runs_all_tests_with_random_inputs() {
-    let document = text("CONTRIBUTING.md");
+    let document = text("tests/README.md");
     let mut lines = document.lines();
     let command = lines
         .find(|line| line.contains("IPU_OPERATOR_FUZZ_CASES="))

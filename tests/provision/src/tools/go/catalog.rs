@@ -236,11 +236,9 @@ pub const OF_CLUSTER: [&str; 6] = ["kubernetes", "etcd", "containerd", "cni", "c
 
 /// Names of the tools that only a few checks of a release use, and of other operators in benchmarks. They are built
 /// when they are used.
-const OF_FEW: [&str; 6] = [
+const OF_FEW: [&str; 4] = [
     OLDEST_KUBELET,
     "cert-manager",
-    "cosign",
-    "helm-4",
     "metrics-server",
     "mpi-operator",
 ];
