@@ -12,6 +12,7 @@ mod documents;
 mod failing_pods;
 mod fixture;
 mod flooded;
+mod host_network;
 mod interactive;
 mod lab;
 mod life;
@@ -48,31 +49,33 @@ use libtest_mimic::Arguments;
 const EXTENT: &str = "IPU_OPERATOR_E2E";
 
 fn main() -> ExitCode {
-    // The first process of a node is the program that starts the cluster: this one.
     let words: Vec<String> = std::env::args().collect();
-    if let [_, word, spec] = words.as_slice()
-        && word == "node"
-    {
-        return match cluster::node::run(std::path::Path::new(spec)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
-            }
-        };
+    match part(&words) {
+        Some(Ok(())) => ExitCode::SUCCESS,
+        Some(Err(error)) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+        None => run(),
     }
-    // The load of a trial runs as if it were in a Pod: this program, in a process of its own.
-    if let [_, word, pid, targets] = words.as_slice()
-        && word == "flood"
-    {
-        return match flooded::load(pid, targets) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{error:#}");
-                ExitCode::FAILURE
-            }
-        };
+}
+
+/// Runs the part of the work that this process has been started for. `None`: it is the first process.
+fn part(words: &[String]) -> Option<anyhow::Result<()>> {
+    match words {
+        // The first process of a node is the program that starts the cluster.
+        [_, word, spec] if word == "node" => {
+            let done = cluster::node::run(std::path::Path::new(spec));
+            Some(done.map_err(anyhow::Error::from))
+        }
+        // The load of a trial runs as if it were in a Pod.
+        [_, word, pid, targets] if word == "flood" => Some(flooded::load(pid, targets)),
+        _ => None,
     }
+}
+
+/// Runs the trials on a new cluster.
+fn run() -> ExitCode {
     let arguments = Arguments::from_args();
     let extent = std::env::var(EXTENT).unwrap_or_default();
     let Some(cases) = trials::chosen(&extent) else {
