@@ -12,6 +12,7 @@ mod documents;
 mod failing_pods;
 mod fixture;
 mod flooded;
+mod host_network;
 mod interactive;
 mod lab;
 mod life;
@@ -38,7 +39,6 @@ mod trials;
 mod unaffected;
 mod upgraded;
 
-use std::path::Path;
 use std::process::ExitCode;
 
 use cluster::interrupt::{self, First};
@@ -49,9 +49,33 @@ use libtest_mimic::Arguments;
 const EXTENT: &str = "IPU_OPERATOR_E2E";
 
 fn main() -> ExitCode {
-    if let Some(ended) = run_as_other_program() {
-        return ended;
+    let words: Vec<String> = std::env::args().collect();
+    match part(&words) {
+        Some(Ok(())) => ExitCode::SUCCESS,
+        Some(Err(error)) => {
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+        None => run(),
     }
+}
+
+/// Runs the part of the work that this process has been started for. `None`: it is the first process.
+fn part(words: &[String]) -> Option<anyhow::Result<()>> {
+    match words {
+        // The first process of a node is the program that starts the cluster.
+        [_, word, spec] if word == "node" => {
+            let done = cluster::node::run(std::path::Path::new(spec));
+            Some(done.map_err(anyhow::Error::from))
+        }
+        // The load of a trial runs as if it were in a Pod.
+        [_, word, pid, targets] if word == "flood" => Some(flooded::load(pid, targets)),
+        _ => None,
+    }
+}
+
+/// Runs the trials on a new cluster.
+fn run() -> ExitCode {
     let arguments = Arguments::from_args();
     let extent = std::env::var(EXTENT).unwrap_or_default();
     let Some(cases) = trials::chosen(&extent) else {
@@ -91,24 +115,4 @@ fn main() -> ExitCode {
     } else {
         ExitCode::FAILURE
     }
-}
-
-/// Runs this program as the process of a cluster or of a load, if its arguments name one.
-fn run_as_other_program() -> Option<ExitCode> {
-    let words: Vec<String> = std::env::args().collect();
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let ended = match words[..] {
-        // The first process of a node is the program that starts the cluster: this one.
-        [_, "node", spec] => cluster::node::run(Path::new(spec)).map_err(Into::into),
-        // The load of a trial runs as if it were in a Pod: this program, in a process of its own.
-        [_, "flood", pid, targets] => flooded::load(pid, targets),
-        _ => return None,
-    };
-    Some(match ended {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("{error:#}");
-            ExitCode::FAILURE
-        }
-    })
 }
