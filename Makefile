@@ -15,8 +15,6 @@ PROVISION := exec cargo run --locked --package provision --
 DIST := cargo run --locked --package provision -- dist
 # The lints of all targets of the workspace, as errors.
 CLIPPY := cargo clippy --locked --workspace --all-targets -- --deny warnings
-# The programs of tests that need neither a server nor root.
-QUICK := --workspace --lib --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
 # Benchmarks run the programs of a release.
 BENCH := IPU_OPERATOR_PROFILE=release cargo run --locked --release --package bench
 
@@ -37,7 +35,7 @@ SOAK_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 # or 1.35.
 OTHER_VERSIONS := 1.36 1.35
 
-.PHONY: help demo up down dist release release-twice check lint unit test test-apiserver test-nodes test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
+.PHONY: help demo up down dist release release-twice check lint unit generate verify-generated test test-apiserver test-nodes test-versions test-full advisories bench bench-start placement race soak flood fuzz mutants
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## (.*)/  make \1\t\2/' | expand -t 22
@@ -69,18 +67,28 @@ release-twice: ## build the release again in another folder, without a cache, an
 check: lint unit ## formatting, lints and the tests that need no server: run it before every commit
 
 lint: ## formatting and lints
-	@sh tests/preflight.sh check
+	@sh tests/preflight.sh lint
 	cargo fmt --all --check
 	$(CLIPPY)
 
 unit: ## the tests that need neither a server nor root
-	@sh tests/preflight.sh check
-	INSTA_UPDATE=no cargo test --locked $(QUICK)
+	@sh tests/preflight.sh unit
+	INSTA_UPDATE=no cargo test --locked --workspace --lib --test agent --test bounded_json --test command_line --test compile --test policy_cli --test suite
 
 test: ## all tests except the long ones, which only test-full runs: on a real API server, and on real nodes
 	@sh tests/preflight.sh test
 	cargo fmt --all --check
 	@$(PROVISION) test
+
+generate: ## write all generated files again: CRDs with their reference, the chart's schema and tables, the reference of metrics
+	@sh tests/preflight.sh generate
+	UPDATE_CRDS=1 tests/filtered.sh "crd::" --workspace --lib
+	UPDATE_CHART=1 tests/filtered.sh "chart:: metrics::" --workspace --test suite
+
+verify-generated: ## compare all generated files with what they are generated from
+	@sh tests/preflight.sh verify-generated
+	tests/filtered.sh "crd::" --workspace --lib
+	tests/filtered.sh "chart:: metrics::" --workspace --test suite
 
 # Four tests at the same time use two cores fully.
 test-apiserver: ## run the tests on a real API server

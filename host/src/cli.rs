@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn the_proxy_is_told_as_well() {
+    fn the_proxy_has_the_options_as_well() {
         let given = [
             "ipu-operator",
             "vipu-proxy",

@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     reason = "what a test's helper cannot do fails the test"
 )]
+#![allow(unsafe_code, reason = "an allocator cannot be written without")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -50,7 +50,7 @@ pub(crate) fn is_survived(fixture: &Fixture) -> Result<(), Failed> {
         ] {
             once_described(fixture, name, expected).await?;
         }
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 

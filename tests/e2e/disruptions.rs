@@ -63,7 +63,7 @@ pub(crate) fn is_preempted(fixture: &Fixture) -> Result<(), Failed> {
             .await?;
         runs(fixture, "low-worker-0", Some(&before)).await?;
         assert_eq!(resets(fixture).await?, [1], "reset before its next use");
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 
@@ -88,7 +88,7 @@ pub(crate) fn worker_is_drained(fixture: &Fixture) -> Result<(), Failed> {
         fixture.kubectl(&["uncordon", &node]).await?;
         runs(fixture, "drained-worker-0", Some(&before)).await?;
         assert_eq!(resets(fixture).await?, [1], "reset before its next use");
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn parallel_job_is_drained(fixture: &Fixture) -> Result<(), Failed> {
             fixture
                 .described("parallel", &[&said, "IPUJobFailed"])
                 .await?;
-            fixture.clear("default").await?;
+            fixture.clear().await?;
         }
         Ok(())
     })

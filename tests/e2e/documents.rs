@@ -19,27 +19,43 @@ use nix::unistd::Pid;
 use serde_json::json;
 use tempfile::TempDir;
 use tests::documents::{
-    FOR_ADMINS, FOR_USERS, NATIVE_PODS, PLUGIN, QUICKSTART, REFUSED, Typed, UNINSTALL,
+    FOR_ADMINS, FOR_USERS, NATIVE_PODS, PLUGIN, QUICKSTART, REFUSED, Typed, UNINSTALL, missing,
 };
 
 use crate::fixture::Fixture;
 use crate::native_pods::{bare, create, delete};
 
 /// The actions of a person around the commands: ends commands that follow changes, edits in an editor, and repeats a
-/// command until a container or a forwarded port is ready.
+/// command until its Pod has started or its forwarded port accepts connections. Any other error is final. At the end
+/// no background process uses a port any more.
 const PERSON: &str = r#"
 export KUBE_EDITOR=true
-again() { local tries=0; until "$@"; do (( ++tries < 120 )) || return 1; sleep 1; done; }
+trap '{ kill $(jobs -p) && wait; } 2>/dev/null || true' EXIT
+not_yet='pods? "[^"]*" not found|is waiting to start|container not found|does not have a host assigned'
 kubectl() {
-    local words=() word
+    local words=() word tries=0 errors=$HOME/errors-$BASHPID
     for word; do [ "$word" = --watch ] || words+=("$word"); done
     case $1 in
-        logs | exec) again command kubectl "${words[@]}" ;;
-        *) command kubectl "${words[@]}" ;;
+        logs | exec) ;;
+        *) command kubectl "${words[@]}"; return ;;
     esac
+    until command kubectl "${words[@]}" 2>"$errors"; do
+        if (( ++tries == 120 )) || ! command grep --extended-regexp --quiet "$not_yet" "$errors"; then
+            cat "$errors" >&2
+            return 1
+        fi
+        sleep 1
+    done
 }
 curl() {
-    command curl --silent --show-error --fail-with-body --retry 60 --retry-delay 1 --retry-all-errors "$@"
+    local tries=0 status=7
+    # 7: the connection was refused.
+    while (( status == 7 && ++tries <= 60 )); do
+        status=0
+        command curl --silent --show-error --fail-with-body "$@" || status=$?
+        (( status != 7 )) || sleep 1
+    done
+    return $status
 }
 "#;
 
@@ -72,7 +88,7 @@ pub(crate) fn quickstart(fixture: &Fixture) -> Result<(), Failed> {
         let typed = desk.run(&QUICKSTART);
         fixture.release.install()?;
         typed?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 
@@ -82,7 +98,7 @@ pub(crate) fn for_users(fixture: &Fixture) -> Result<(), Failed> {
         let desk = Desk::new(fixture)?;
         for document in &FOR_USERS {
             desk.run(document)?;
-            fixture.clear("default").await?;
+            fixture.clear().await?;
         }
         for_the_plugin(fixture, &desk).await
     })
@@ -98,7 +114,7 @@ async fn for_the_plugin(fixture: &Fixture, desk: &Desk<'_>) -> Result<(), Failed
     desk.run(&PLUGIN)?;
     desk.run(&NATIVE_PODS)?;
     delete(fixture, "pod/notebook-0").await?;
-    fixture.clear("default").await
+    fixture.clear().await
 }
 
 /// Runs the documents for admins while a job runs. At the end the operator is uninstalled as the document describes.
@@ -118,8 +134,8 @@ pub(crate) fn for_admins(fixture: &Fixture) -> Result<(), Failed> {
         }
         let before = Patch::Merge(json!({"data": before}));
         lists.patch(&list, &PatchParams::default(), &before).await?;
-        fixture.clear("default").await?;
-        for block in blocks(fixture, &UNINSTALL)? {
+        fixture.clear().await?;
+        for block in scripts(fixture, &UNINSTALL)? {
             desk.block(UNINSTALL.document, &block)?;
             fixture.release.install()?;
         }
@@ -127,14 +143,30 @@ pub(crate) fn for_admins(fixture: &Fixture) -> Result<(), Failed> {
     })
 }
 
-/// Returns the blocks of a document that run, in their order. `!` marks a block that must be refused.
-fn blocks(fixture: &Fixture, typed: &Typed) -> Result<Vec<String>, Failed> {
+/// A block of commands.
+struct Script {
+    /// The commands, with the placeholders of the run. `!` marks those that must be refused.
+    commands: String,
+    /// The output in the document.
+    printed: Option<String>,
+}
+
+/// Returns the blocks of a document that run, in their order.
+fn scripts(fixture: &Fixture, typed: &Typed) -> Result<Vec<Script>, Failed> {
     let document = typed.document;
     let path = fixture.operated.repository.join(format!("{document}.md"));
     let text = fs::read_to_string(&path)?;
+    let own = |text: &str| {
+        OWN.iter().fold(text.to_owned(), |text, (theirs, ours)| {
+            text.replace(theirs, ours)
+        })
+    };
     let found = typed.blocks(&text).into_iter().map(|block| {
         let refused = if block.mark == REFUSED { "! " } else { "" };
-        format!("{refused}{}", block.commands)
+        Script {
+            commands: format!("{refused}{}", own(block.commands)),
+            printed: block.printed.map(own),
+        }
     });
     let found: Vec<_> = found.collect();
     if found.is_empty() {
@@ -160,14 +192,14 @@ impl<'a> Desk<'a> {
     }
 
     fn run(&self, typed: &Typed) -> Result<(), Failed> {
-        for block in blocks(self.fixture, typed)? {
+        for block in scripts(self.fixture, typed)? {
             self.block(typed.document, &block)?;
         }
         Ok(())
     }
 
-    /// Runs a block, and ends its background processes.
-    fn block(&self, document: &str, block: &str) -> Result<(), Failed> {
+    /// Runs a block, ends its background processes, and compares its output with the document.
+    fn block(&self, document: &str, block: &Script) -> Result<(), Failed> {
         let path = self.folder.path();
         let said = path.join("said");
         let person = path.join("person");
@@ -177,12 +209,9 @@ impl<'a> Desk<'a> {
             READER
         };
         fs::write(&person, [PERSON, reader].concat())?;
-        let own = OWN.iter();
-        let script = own.fold(block.to_owned(), |script, (theirs, ours)| {
-            script.replace(theirs, ours)
-        });
+        let script = &block.commands;
         let mut shell = Command::new("bash");
-        shell.args(["-euo", "pipefail", "-c", &script]);
+        shell.args(["-euo", "pipefail", "-c", script]);
         shell.env("BASH_ENV", &person).env("PATH", self.path()?);
         shell.env("KUBECONFIG", &self.fixture.operated.kubectl.kubeconfig);
         shell.env("HOME", path).current_dir(path).process_group(0);
@@ -195,11 +224,20 @@ impl<'a> Desk<'a> {
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(error) => return Err(error.into()),
         }
-        if status?.success() {
+        let said = fs::read_to_string(&said)?;
+        if !status?.success() {
+            return Err(format!("{document}.md says\n{script}\nand that said\n{said}").into());
+        }
+        let documented = block.printed.as_deref().unwrap_or_default();
+        let missing = missing(documented, &said);
+        if missing.is_empty() {
             return Ok(());
         }
-        let said = fs::read_to_string(&said)?;
-        Err(format!("{document}.md says\n{script}\nand that said\n{said}").into())
+        let missing = missing.join("\n");
+        Err(
+            format!("{document}.md says that\n{script}\nprints\n{missing}\nIt printed\n{said}")
+                .into(),
+        )
     }
 
     fn path(&self) -> Result<std::ffi::OsString, Failed> {

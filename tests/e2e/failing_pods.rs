@@ -78,7 +78,7 @@ pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
             .await?;
         let said = fixture.described("unreachable", &["JobSuspended"]).await?;
         assert_eq!(said.matches(" PodsWaiting ").count(), 1, "{said}");
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 
@@ -137,6 +137,6 @@ fn ends_with(fixture: &Fixture, job: &IPUJob, words: &str) -> Result<(), Failed>
         assert!(said.contains(words), "{said}");
         fixture.described(name, &[words, "IPUJobFailed"]).await?;
         fixture.once_no_partition().await?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }

@@ -1,4 +1,4 @@
-//! The cluster that all trials share, and their actions on it.
+//! A trial's view of the cluster, and its actions there.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -8,51 +8,59 @@ use std::time::Duration;
 
 use cluster::http;
 use cluster::images::metrics_server;
-use cluster::images::openmpi::{self, OpenMpi};
+use cluster::images::openmpi::OpenMpi;
 use cluster::interrupt;
+use cluster::kubeconfig;
 use cluster::lifecycle;
-use cluster::post_mortem;
+use cluster::plan;
 use cluster::progress::Progress;
 use cluster::settings::Settings;
 use cluster::tools::Tools;
 use cluster::wait::{Seen, until};
 use futures::FutureExt;
-use harness::demo::{self, Controller, Facts, JobFact, KubectlError, Operated};
+use harness::demo::{self, Controller, Facts, JobFact, Kubectl, KubectlError, Operated};
+use harness::operator::NAMESPACE;
 use harness::operator::helm::Release;
-use harness::operator::{self, NAMESPACE};
 use harness::operator_process::{OperatorProcess, ProcessError};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
-use ipu_api::ipupartition::{AttemptOutcome, IPUPartition};
+use ipu_api::ipupartition::IPUPartition;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
 use kube::api::{ListParams, PostParams};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
-use tokio::runtime::Runtime;
 
+use crate::lab::Lab;
+use crate::managers;
+use crate::own_namespace;
 use crate::simulators;
 
 /// Time limit of any wait on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(4);
 
-/// The objects that a failed trial may leave, as arguments of `kubectl delete`.
-const LEFT: [&str; 3] = [
-    "ipujobs --all --all-namespaces",
+/// The namespace of trials that have the cluster for themselves.
+const DEFAULT: &str = "default";
+
+/// The objects that a failed trial may leave in its namespace beside IPUJobs, as arguments of `kubectl delete`.
+const LEFT: [&str; 2] = [
     "deployments.apps,statefulsets.apps,jobs.batch --all --cascade=foreground",
     "pods --selector=graphcore.ai/native-pod",
 ];
 
-/// The cluster with the operator installed.
+/// The cluster as one trial uses it: `kubectl` and the client act in the trial's namespace.
 pub(crate) struct Fixture {
-    runtime: Runtime,
+    /// The cluster.
+    pub(crate) lab: Arc<Lab>,
+    /// The namespace of the trial's objects.
+    pub(crate) namespace: String,
     /// The folders that the cluster uses.
     pub(crate) settings: Settings,
     /// The progress of the run.
     pub(crate) progress: Progress,
     /// The programs of the cluster.
     pub(crate) tools: Tools,
-    /// The installed operator, as the demo uses it.
+    /// The installed operator.
     pub(crate) operated: Operated,
     /// The operator's Helm release.
     pub(crate) release: Release,
@@ -64,37 +72,42 @@ pub(crate) fn demo(fixture: &Fixture) -> Result<(), Failed> {
 }
 
 impl Fixture {
-    /// Starts the cluster and installs the operator. Stops everything again if that fails.
-    pub(crate) fn set_up() -> anyhow::Result<Arc<Self>> {
-        let runtime = Runtime::new()?;
-        let settings = Settings::from_env()?;
-        let progress = Progress::start();
-        let begun = runtime.block_on(interrupt::unless(async {
-            let installed = operator::up(&settings, &progress).await?;
-            let operated = post_mortem::after(&settings, installed.operated()).await?;
-            anyhow::Ok((installed.cluster.tools, operated, installed.release))
-        }));
-        match begun.unwrap_or_else(|| Err(anyhow::anyhow!("it was interrupted"))) {
-            Ok((tools, operated, release)) => Ok(Arc::new(Self {
-                runtime,
-                settings,
-                progress,
-                tools,
-                operated,
-                release,
-            })),
-            Err(error) => {
-                interrupt::ending();
-                lifecycle::down(&settings, &progress)?;
-                Err(error)
-            }
-        }
+    /// A trial that has the cluster for itself.
+    pub(crate) fn alone(lab: &Arc<Lab>) -> Result<Self, Failed> {
+        let kubeconfig = plan::kubeconfig(&lab.settings.run, "admin");
+        Self::with(lab, DEFAULT, kubeconfig)
     }
 
-    /// Stops the cluster. The error names the remaining processes and files.
-    pub(crate) fn tear_down(&self) -> anyhow::Result<()> {
-        interrupt::ending();
-        Ok(lifecycle::down(&self.settings, &self.progress)?)
+    /// A trial that runs beside others, in a new namespace of this name.
+    pub(crate) fn shared(lab: &Arc<Lab>, namespace: &str) -> Result<Self, Failed> {
+        let kubeconfig = own_namespace::kubeconfig(&lab.settings, namespace)?;
+        let fixture = Self::with(lab, namespace, kubeconfig)?;
+        lab.runtime.block_on(own_namespace::create(&fixture))?;
+        Ok(fixture)
+    }
+
+    fn with(lab: &Arc<Lab>, namespace: &str, kubeconfig: PathBuf) -> Result<Self, Failed> {
+        let client = lab.runtime.block_on(kubeconfig::client(&kubeconfig))?;
+        let operated = Operated {
+            client,
+            kubectl: Kubectl {
+                kubeconfig,
+                ..lab.operated.kubectl.clone()
+            },
+            repository: lab.operated.repository.clone(),
+            release_namespace: lab.operated.release_namespace.clone(),
+            proxy_service: lab.operated.proxy_service.clone(),
+            controllers: lab.operated.controllers.clone(),
+        };
+        Ok(Self {
+            lab: Arc::clone(lab),
+            namespace: namespace.to_owned(),
+            settings: lab.settings.clone(),
+            progress: lab.progress.clone(),
+            tools: lab.tools.clone(),
+            operated,
+            release: lab.release.clone(),
+        })
     }
 
     /// Runs the work of a trial. After a failure, prints and saves the logs that explain it. Then ends the trial's
@@ -105,33 +118,44 @@ impl Fixture {
     ) -> Result<(), Failed> {
         let work = async {
             // An assertion's panic must not prevent the cleanup of the cluster.
-            let work = AssertUnwindSafe(work).catch_unwind();
-            let work = work.map(|done| done.unwrap_or_else(|panic| Err(said(panic.as_ref()))));
-            let done = post_mortem::after(&self.settings, work).await;
-            if let Err(failure) = &done {
-                // The test runner prints it only after the last trial.
-                eprintln!("\n{}", failure.message().unwrap_or("it failed"));
+            let done = AssertUnwindSafe(work).catch_unwind().await;
+            let done = done.unwrap_or_else(|panic| Err(said(panic.as_ref())));
+            if let Err(failure) = &done
+                && !interrupt::came()
+            {
+                self.lab.explain(failure).await;
                 self.tidy().await?;
             }
             done
         };
-        self.runtime
-            .block_on(interrupt::unless(work))
-            .unwrap_or_else(|| Err("it was interrupted".into()))
+        let done = self.lab.runtime.block_on(interrupt::unless(work));
+        done.unwrap_or_else(|| Err("it was interrupted".into()))
+    }
+
+    /// Whether other trials use the cluster at the same time.
+    fn is_shared(&self) -> bool {
+        self.namespace != DEFAULT
     }
 
     async fn tidy(&self) -> Result<(), Failed> {
-        for controller in &self.operated.controllers {
-            simulators::reset(controller).await?;
+        if !self.is_shared() {
+            for controller in &self.operated.controllers {
+                simulators::reset(controller).await?;
+            }
+            self.kubectl(&["uncordon", "--selector=kubernetes.io/os=linux"])
+                .await?;
         }
-        self.kubectl(&["uncordon", "--selector=kubernetes.io/os=linux"])
-            .await?;
-        for left in LEFT {
+        let jobs = if self.is_shared() {
+            "ipujobs --all"
+        } else {
+            "ipujobs --all --all-namespaces"
+        };
+        for left in [&[jobs], &LEFT[..]].concat() {
             let delete = format!("delete --timeout=120s {left}");
             let delete: Vec<&str> = delete.split(' ').collect();
             self.kubectl(&delete).await?;
         }
-        Ok(())
+        managers::delete_queues(self).await
     }
 
     /// Returns the checks of the cluster.
@@ -148,12 +172,10 @@ impl Fixture {
     pub(crate) async fn apply(&self, file: &str) -> Result<JobFact, Failed> {
         let path = self.path(file);
         self.operated.kubectl.apply(&path).await?;
-        self.fact(file)
-    }
-
-    /// Reads the job of a file of `examples/`.
-    pub(crate) fn fact(&self, file: &str) -> Result<JobFact, Failed> {
-        Ok(JobFact::of_file(&self.path(file))?)
+        Ok(JobFact {
+            namespace: self.namespace.clone(),
+            ..JobFact::of_file(&path)?
+        })
     }
 
     /// The job of a file of `examples/`.
@@ -169,8 +191,7 @@ impl Fixture {
         user: i64,
         command: &[&str],
     ) -> Result<IPUJob, Failed> {
-        let image = openmpi::ensure(&self.settings, &self.tools, &self.progress, version)?;
-        lifecycle::import(&self.settings.run, &self.tools, &[image])?;
+        self.lab.import(version)?;
         let mut job = self.example("02-parallel.yaml")?;
         let launcher = job.spec.launcher.as_mut().expect("it is a parallel job");
         launcher.command = command.iter().copied().map(ToOwned::to_owned).collect();
@@ -190,7 +211,7 @@ impl Fixture {
         Ok((source.join("manifests/base"), name))
     }
 
-    /// Creates a job in the default namespace.
+    /// Creates a job.
     pub(crate) async fn create(&self, job: &IPUJob) -> Result<(), kube::Error> {
         self.jobs().create(&PostParams::default(), job).await?;
         Ok(())
@@ -198,17 +219,7 @@ impl Fixture {
 
     /// Waits until `kubectl describe` of a job contains all of this.
     pub(crate) async fn described(&self, name: &str, words: &[&str]) -> Result<String, Failed> {
-        self.described_in("default", name, words).await
-    }
-
-    /// As [`Self::described`], for a job in another namespace.
-    pub(crate) async fn described_in(
-        &self,
-        namespace: &str,
-        name: &str,
-        words: &[&str],
-    ) -> Result<String, Failed> {
-        let describe = ["describe", "ipujob", name, "--namespace", namespace];
+        let describe = ["describe", "ipujob", name];
         let what = format!("kubectl describe ipujob {name} to say {words:?}");
         let said = until(what, PATIENCE, || async {
             let said = self.kubectl(&describe).await?;
@@ -219,21 +230,14 @@ impl Fixture {
         Ok(said.await?)
     }
 
-    /// Deletes all jobs of a namespace, and waits until no object of any job is left.
-    pub(crate) async fn clear(&self, namespace: &str) -> Result<(), Failed> {
-        let delete = [
-            "delete",
-            "ipujobs",
-            "--all",
-            "--timeout=120s",
-            "--namespace",
-            namespace,
-        ];
+    /// Deletes all jobs, and waits until no object of any job is left.
+    pub(crate) async fn clear(&self) -> Result<(), Failed> {
+        let delete = ["delete", "ipujobs", "--all", "--timeout=120s"];
         self.kubectl(&delete).await?;
         self.nothing_left().await
     }
 
-    /// A job of the default namespace.
+    /// A job by its name.
     pub(crate) async fn job(&self, name: &str) -> Result<IPUJob, kube::Error> {
         self.jobs().get(name).await
     }
@@ -284,6 +288,9 @@ impl Fixture {
     }
 
     async fn nothing_left(&self) -> Result<(), Failed> {
+        if self.is_shared() {
+            return own_namespace::nothing_left(self).await;
+        }
         self.facts().nothing_in_the_api(PATIENCE).await?;
         for controller in &self.operated.controllers {
             demo::none_left(controller).await?;
@@ -291,36 +298,14 @@ impl Fixture {
         Ok(())
     }
 
-    /// All IPUPartitions.
+    /// The IPUPartitions of the trial: all of them, or those of owners in the trial's namespace.
     pub(crate) async fn partitions(&self) -> Result<Vec<IPUPartition>, kube::Error> {
         let partitions: Api<IPUPartition> = Api::all(self.operated.client.clone());
-        Ok(partitions.list(&ListParams::default()).await?.items)
-    }
-
-    /// Returns every recorded attempt, as id and outcome.
-    pub(crate) async fn attempts(&self) -> Result<Vec<(String, AttemptOutcome)>, kube::Error> {
-        Ok(self
-            .partitions()
-            .await?
-            .into_iter()
-            .filter_map(|partition| partition.status)
-            .flat_map(|status| status.attempts)
-            .map(|attempt| (attempt.id, attempt.outcome))
-            .collect())
-    }
-
-    /// Orders a fault on a simulated controller.
-    pub(crate) async fn order(&self, controller: &Controller, order: &str) -> Result<(), Failed> {
-        let url = format!("http://{}/faults", controller.faults_at);
-        http::request("POST", &url, order).await?;
-        Ok(())
-    }
-
-    /// Ends all faults of a simulated controller.
-    pub(crate) async fn clear_orders(&self, controller: &Controller) -> Result<(), Failed> {
-        let url = format!("http://{}/faults", controller.faults_at);
-        http::request("DELETE", &url, "").await?;
-        Ok(())
+        let mut found = partitions.list(&ListParams::default()).await?.items;
+        if self.is_shared() {
+            found.retain(|partition| partition.spec.owner.namespace == self.namespace);
+        }
+        Ok(found)
     }
 
     /// Returns the number of CreatePartition calls to a simulated controller so far.
@@ -352,11 +337,6 @@ impl Fixture {
         };
         self.jobs().create(&asked, job).await?;
         Ok(())
-    }
-
-    /// Kills the controller as soon as it runs.
-    pub(crate) async fn kill_controller(&self) -> Result<(), Failed> {
-        self.kill("controller", None).await
     }
 
     /// Kills the proxy that leads.

@@ -59,7 +59,7 @@ pub(crate) fn users_are_unaffected(fixture: &Fixture) -> Result<(), Failed> {
         User::delete(fixture).await?;
         outcome.unwrap_or_else(|panic| resume_unwind(panic))?;
         // After the policies: they refuse changes of large objects.
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 

@@ -24,7 +24,7 @@ use crate::failing_pods::IMAGE;
 use crate::fixture::{Fixture, PATIENCE};
 
 pub(crate) use deployment::waits_for_its_ipus;
-pub(crate) use early::{bare, is_deleted_while_its_partition_forms, is_refused};
+pub(crate) use early::{bare, is_deleted_while_its_partition_forms};
 pub(crate) use examples::examples_run;
 pub(crate) use nodes::are_advertised_again;
 pub(crate) use owners::replace_and_restart_pods;

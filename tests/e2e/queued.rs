@@ -12,11 +12,11 @@ use kube::{Client, ResourceExt};
 use libtest_mimic::Failed;
 use serde_json::{Value, json};
 use tests::kueue::apply;
-use tests::kueue::installed::Admin;
 use tests::kueue::objects::{QUEUE_LABEL, cluster_queue, local_queue, resource_flavor};
 use tests::kueue::workload::{Workload, of_job, workloads};
 
 use crate::fixture::{Fixture, PATIENCE};
+use crate::managers::delete_queues;
 
 /// Name of the ClusterQueue, and of its LocalQueue.
 const QUEUE: &str = "team";
@@ -31,7 +31,6 @@ const HANDOVER: Duration = Duration::from_secs(10);
 /// controller is killed while it evicts the second.
 pub(crate) fn two_jobs_share_a_quota(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
-        admin(fixture).install_kueue()?;
         let client = &fixture.operated.client;
         for object in [
             resource_flavor(FLAVOR, &[]),
@@ -62,15 +61,14 @@ pub(crate) fn two_jobs_share_a_quota(fixture: &Fixture) -> Result<(), Failed> {
         fixture.once("first", JobState::Running).await?;
         fixture.once("second", JobState::Suspended).await?;
         fixture.webhooks_answer().await?;
-        fixture.clear("default").await?;
-        remove_kueue(fixture).await
+        fixture.clear().await?;
+        delete_queues(fixture).await
     })
 }
 
 /// Both Jobs of a JobSet get a partition each, and release it.
 pub(crate) fn a_jobset_gets_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
-        admin(fixture).install_jobset()?;
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("jobset.json");
         std::fs::write(&file, jobset("pair").to_string())?;
@@ -93,17 +91,8 @@ pub(crate) fn a_jobset_gets_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
         assert_eq!((pods.items.len(), ids.len()), (2, 2), "{ids:?}");
         fixture.once_no_partition().await?;
         fixture.operated.kubectl.delete(&file).await?;
-        Ok(admin(fixture).remove_jobset()?)
+        Ok(())
     })
-}
-
-/// An admin who installs other software than the operator.
-pub(crate) fn admin(fixture: &Fixture) -> Admin<'_> {
-    Admin {
-        settings: &fixture.settings,
-        tools: &fixture.tools,
-        progress: &fixture.progress,
-    }
 }
 
 /// Waits until a new job with a queue is suspended.
@@ -160,22 +149,6 @@ async fn set_active(client: &Client, job: &str, active: bool) -> Result<(), Fail
         .patch(&workload.name(), &params, &patch)
         .await?;
     Ok(())
-}
-
-/// Removes the queue, and Kueue, because its webhooks are called for every Pod.
-pub(crate) async fn remove_kueue(fixture: &Fixture) -> Result<(), Failed> {
-    // A flavor and a check remain while a ClusterQueue names them.
-    for kind in [
-        "localqueues",
-        "clusterqueues",
-        "resourceflavors",
-        "admissionchecks",
-    ] {
-        let kind = format!("{kind}.kueue.x-k8s.io");
-        let delete = ["delete", &kind, "--all", "--timeout=120s"];
-        fixture.kubectl(&delete).await?;
-    }
-    Ok(admin(fixture).remove_kueue()?)
 }
 
 /// A JobSet of two Jobs, each of one Pod that checks its partition and ends.

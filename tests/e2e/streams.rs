@@ -7,6 +7,7 @@ use cluster::wait::{Seen, until};
 use harness::operator_process::{OperatorProcess, ProcessError};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::JobState;
+use ipu_api::naming;
 use libtest_mimic::Failed;
 use tests::described::COMPLETED;
 
@@ -38,7 +39,7 @@ pub(crate) fn no_byte_of_a_flood_is_lost(fixture: &Fixture) -> Result<(), Failed
         let last = log.lines().last().unwrap_or_default();
         assert_eq!(last.trim().parse(), Ok(2 * FLOOD), "{log}");
         once_described(fixture, "parallel", &COMPLETED).await?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 
@@ -53,7 +54,7 @@ pub(crate) fn an_idle_stream_stays_open(fixture: &Fixture) -> Result<(), Failed>
         let done = log.lines().filter(|line| line.trim() == "done");
         assert_eq!(done.count(), 2, "{log}");
         once_described(fixture, "parallel", &COMPLETED).await?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 
@@ -61,24 +62,15 @@ pub(crate) fn an_idle_stream_stays_open(fixture: &Fixture) -> Result<(), Failed>
 /// minutes instead of never, its partition is released, and the launcher's log names the lost streams.
 pub(crate) fn a_cut_is_noticed(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
-        fixture.create(&ranks(fixture, &[ATTACHED], WAITS)?).await?;
-        cut_once_they_run(fixture).await?;
-        let status = fixture.once("parallel", JobState::Failed).await?;
+        cut_once_they_run(fixture, "cut", &[ATTACHED]).await?;
+        let status = fixture.once("cut", JobState::Failed).await?;
         let said = status.last_message;
-        assert!(
-            said.contains("launcher failed: Pod parallel-launcher"),
-            "{said}"
-        );
-        let log = fixture.kubectl(&["logs", "parallel-launcher"]).await?;
-        assert!(
-            log.contains("lost the command in Pod parallel-worker-"),
-            "{log}"
-        );
-        fixture
-            .described("parallel", &[&said, "IPUJobFailed"])
-            .await?;
+        assert!(said.contains("launcher failed: Pod cut-launcher"), "{said}");
+        let log = fixture.kubectl(&["logs", "cut-launcher"]).await?;
+        assert!(log.contains("lost the command in Pod cut-worker-"), "{log}");
+        fixture.described("cut", &[&said, "IPUJobFailed"]).await?;
         fixture.once_no_partition().await?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 
@@ -86,14 +78,13 @@ pub(crate) fn a_cut_is_noticed(fixture: &Fixture) -> Result<(), Failed> {
 /// server completes.
 pub(crate) fn detached_ranks_need_no_stream(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
-        fixture.create(&ranks(fixture, &[], WAITS)?).await?;
-        cut_once_they_run(fixture).await?;
-        for worker in ["parallel-worker-0", "parallel-worker-1"] {
+        cut_once_they_run(fixture, "detached", &[]).await?;
+        for worker in ["detached-worker-0", "detached-worker-1"] {
             let go = ["exec", worker, "--", "touch", "/tmp/go"];
             fixture.kubectl(&go).await?;
         }
-        fixture.once("parallel", JobState::Completed).await?;
-        fixture.clear("default").await
+        fixture.once("detached", JobState::Completed).await?;
+        fixture.clear().await
     })
 }
 
@@ -107,18 +98,24 @@ fn ranks(fixture: &Fixture, options: &[&str], rank: &str) -> Result<IPUJob, Fail
     )
 }
 
-/// Interrupts the connection of the launcher to the API server once both ranks run.
-async fn cut_once_they_run(fixture: &Fixture) -> Result<(), Failed> {
-    for worker in ["parallel-worker-0", "parallel-worker-1"] {
+/// Creates a job whose ranks wait, and interrupts the connection of its launcher to the API server once both run. No
+/// other launcher in the cluster has the job's name, by which its process is found.
+async fn cut_once_they_run(fixture: &Fixture, name: &str, options: &[&str]) -> Result<(), Failed> {
+    let mut job = ranks(fixture, options, WAITS)?;
+    job.metadata.name = Some(name.to_owned());
+    fixture.create(&job).await?;
+    for index in 0..2 {
+        let worker = naming::worker(name, index);
         until("the ranks to run", PATIENCE, || async {
-            let look = ["exec", worker, "--", "ls", "/tmp/runs"];
+            let look = ["exec", &worker, "--", "ls", "/tmp/runs"];
             let found = fixture.kubectl(&look).await;
             Ok::<_, Failed>(Seen::from(found.map_err(|error| format!("{error:?}"))))
         })
         .await?;
     }
+    let launcher = naming::launcher(name);
     let launcher = until("mpirun to be found", PATIENCE, || async {
-        let found = OperatorProcess::of_pod("mpirun", "parallel-launcher");
+        let found = OperatorProcess::of_pod("mpirun", &launcher);
         Ok::<_, ProcessError>(Seen::Yes(found?))
     });
     Ok(cut_from_the_api_server(

@@ -1,6 +1,10 @@
 //! Pure: the documents whose commands the tests run, on real nodes or on an API server, in order, and the command
 //! blocks of a document.
 
+mod printed;
+
+pub use printed::missing;
+
 /// A document, and the marks of its blocks that the tests run.
 #[derive(Clone, Copy, Debug)]
 pub struct Typed {
@@ -17,6 +21,8 @@ pub struct Block<'a> {
     pub mark: &'a str,
     /// The commands.
     pub commands: &'a str,
+    /// Their output in the document: the next block, if it is `text`.
+    pub printed: Option<&'a str>,
 }
 
 /// Blocks that need nodes.
@@ -175,10 +181,19 @@ impl Typed {
     /// Returns the document's blocks that the tests run, in order.
     pub fn blocks<'a>(&self, text: &'a str) -> Vec<Block<'a>> {
         let parts = text.split("\n```").skip(1).step_by(2);
-        let blocks = parts.filter_map(|part| {
-            let (mark, commands) = part.split_once('\n')?;
-            Some(Block { mark, commands })
-        });
+        let parts: Vec<_> = parts.filter_map(|part| part.split_once('\n')).collect();
+        let printed = |index: usize| match parts.get(index + 1) {
+            Some(("text", printed)) => Some(*printed),
+            _ => None,
+        };
+        let blocks = parts
+            .iter()
+            .enumerate()
+            .map(|(index, (mark, commands))| Block {
+                mark,
+                commands,
+                printed: printed(index),
+            });
         blocks
             .filter(|block| self.marks.contains(&block.mark))
             .collect()

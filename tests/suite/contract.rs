@@ -113,7 +113,12 @@ fn a_changed_item_is_found_and_an_added_one_is_not() {
         "{changed:?}"
     );
     let other = CONTRACT.replacen("  export placer;", "", 1);
-    assert_eq!(lost(CONTRACT, &other), ["world placement: export placer;"]);
+    // The types of the interface are imported with it.
+    let with_its_types = [
+        "world placement: export placer;",
+        "world placement: import types;",
+    ];
+    assert_eq!(lost(CONTRACT, &other), with_its_types);
     assert_eq!(lost(CONTRACT, &with_a_function_more("0.1.0")), [""; 0]);
 }
 

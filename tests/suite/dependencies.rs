@@ -57,11 +57,9 @@ fn packages(rules: &Rules) -> Vec<Package> {
     let mut found: Vec<Package> = Vec::new();
     for target in &rules.graph.targets {
         let mut command = MetadataCommand::new();
-        command.current_dir(repository()).other_options([
-            "--locked".to_owned(),
-            "--offline".to_owned(),
-            format!("--filter-platform={target}"),
-        ]);
+        command
+            .current_dir(repository())
+            .other_options(["--locked".to_owned(), format!("--filter-platform={target}")]);
         let metadata = command.exec().unwrap();
         let built = built(&metadata);
         let packages = metadata.packages.into_iter();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use crate::sources::{host_packages, repository};
+use crate::sources::{host_packages, repository, rust_files};
 
 fn text(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap()
@@ -108,5 +108,28 @@ fn every_fuzz_target_is_run_and_has_seeds() {
     for target in named {
         let seeds = repository().join("tests/fuzz/seeds").join(target);
         assert!(seeds.is_dir(), "there is no {}", seeds.display());
+    }
+}
+
+/// The command for more random inputs selects tests by their modules.
+#[test]
+fn the_command_for_fuzzing_runs_all_tests_with_random_inputs() {
+    let document = text("tests/README.md");
+    let mut lines = document.lines();
+    let command = lines
+        .find(|line| line.contains("IPU_OPERATOR_FUZZ_CASES="))
+        .unwrap();
+    let (_, words) = command.split_once(" -- ").unwrap();
+    let is_read = |text: &str| text.contains("IPU_OPERATOR_FUZZ_CASES");
+    let files = rust_files("host")
+        .into_iter()
+        .filter(|(_, text)| is_read(text));
+    let paths: Vec<_> = files.map(|(path, _)| path.display().to_string()).collect();
+    assert!(paths.len() > 2, "{paths:?}");
+    for path in paths {
+        assert!(
+            words.split(' ').any(|word| path.contains(word)),
+            "{path} is not run: {command}"
+        );
     }
 }

@@ -1,10 +1,12 @@
-//! Checks the separation of pure files and shells, and the rules of style.
+//! Checks the separation of pure files and shells, and that modules below one parent form no circle.
 
-use std::path::Path;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
-use syn::visit::Visit;
-
-use crate::sources::{host_files, rust_files, shipped};
+use crate::sources::{
+    guest_packages, host_files, host_packages, paths, repository, rust_files, shipped_files,
+    test_packages,
+};
 
 /// Paths that a pure file never names: clients, runtimes, threads, clocks, environment, randomness.
 const IMPURE: [&str; 24] = [
@@ -42,167 +44,178 @@ const VALUES: [&str; 3] = [
     "std::time::Instant",
 ];
 
-/// Last segments of paths that read a clock, of every type.
-const CLOCKS: [&str; 2] = ["now", "elapsed"];
+/// Ends of paths that read a clock, of every type.
+const CLOCKS: [&str; 2] = ["::now", "::elapsed"];
 
-/// Pure files. If one is missing, the separation of pure files and shells has changed.
-const MUST_BE_PURE: [&str; 4] = [
-    "host/jobs/src/validate.rs",
-    "host/jobs/src/phase.rs",
-    "host/jobs/src/plan.rs",
-    "host/jobs/src/status.rs",
-];
+/// Decisions about jobs. If one is not pure, the separation of pure files and shells has changed.
+const DECISIONS: [&str; 4] = ["validate.rs", "phase.rs", "plan.rs", "status.rs"];
 
-/// The maximum of lines in a file. Clippy checks functions (`too-many-lines-threshold`).
-const MOST_LINES: usize = 400;
-
-/// Returns every path that a file names: in imports with their groups resolved, and in expressions
-/// and types.
-#[derive(Default)]
-struct Paths(Vec<String>);
-
-impl<'ast> Visit<'ast> for Paths {
-    fn visit_item_use(&mut self, import: &'ast syn::ItemUse) {
-        self.import("", &import.tree);
-    }
-
-    fn visit_path(&mut self, path: &'ast syn::Path) {
-        let words = path
-            .segments
-            .iter()
-            .map(|segment| segment.ident.to_string());
-        self.0.push(words.collect::<Vec<_>>().join("::"));
-        syn::visit::visit_path(self, path);
-    }
-
-    fn visit_expr_method_call(&mut self, call: &'ast syn::ExprMethodCall) {
-        self.0.push(format!("_::{}", call.method));
-        syn::visit::visit_expr_method_call(self, call);
-    }
-
-    /// The content of a macro is not a syntax tree, so each run of words and `::` counts as a path.
-    fn visit_macro(&mut self, called: &'ast syn::Macro) {
-        let text = called.tokens.to_string().replace(" :: ", "::");
-        let is_of_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-        let paths = text
-            .split(|c| !is_of_path(c))
-            .filter(|path| path.contains("::"));
-        self.0.extend(paths.map(ToOwned::to_owned));
-        syn::visit::visit_macro(self, called);
-    }
+/// Whether a path leads to `other` or below it.
+fn is_below(path: &str, other: &str) -> bool {
+    let rest = path.strip_prefix(other);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
 }
 
-impl Paths {
-    fn import(&mut self, before: &str, tree: &syn::UseTree) {
-        match tree {
-            syn::UseTree::Path(path) => {
-                self.import(&format!("{before}{}::", path.ident), &path.tree);
-            }
-            syn::UseTree::Name(name) => self.0.push(format!("{before}{}", name.ident)),
-            syn::UseTree::Rename(name) => self.0.push(format!("{before}{}", name.ident)),
-            syn::UseTree::Glob(_) => self.0.push(format!("{before}*")),
-            syn::UseTree::Group(group) => {
-                for tree in &group.items {
-                    self.import(before, tree);
-                }
-            }
-        }
-    }
-}
-
-/// The paths in a file that a pure file must not name.
-fn impure(file: &syn::File) -> Vec<String> {
-    let mut paths = Paths::default();
-    paths.visit_file(file);
-    let is_below = |path: &str, word: &str| {
-        path.strip_prefix(word)
-            .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
-    };
+/// The paths of a file that a pure file must not name.
+fn impure(text: &str) -> Vec<String> {
     let is_impure = |path: &String| {
-        let reads_clock = path
-            .rsplit_once("::")
-            .is_some_and(|(_, last)| CLOCKS.contains(&last));
+        let reads_clock = CLOCKS.iter().any(|clock| path.ends_with(clock));
         let is_value = VALUES.contains(&path.as_str());
-        reads_clock || (!is_value && IMPURE.iter().any(|word| is_below(path, word)))
+        reads_clock || (!is_value && IMPURE.iter().any(|other| is_below(path, other)))
     };
-    paths.0.retain(is_impure);
-    paths.0
+    let mut paths = paths(text);
+    paths.retain(is_impure);
+    paths
 }
 
 #[test]
 fn pure_files_name_no_client_clock_environment_or_runtime() {
-    let files = host_files().into_iter().chain(rust_files("guests"));
-    let pure: Vec<_> = files
-        .filter(|(_, text)| text.starts_with("//! Pure:"))
+    let mut pure: BTreeMap<_, _> = host_files()
+        .into_iter()
+        .chain(rust_files("guests"))
         .collect();
+    pure.retain(|_, text| text.starts_with("//! Pure:"));
     assert!(pure.len() > 100, "only {} files are pure", pure.len());
-    let broken: Vec<_> = pure
-        .iter()
-        .map(|(path, text)| (path.display(), impure(&shipped(path, text))))
-        .filter(|(_, named)| !named.is_empty())
-        .collect();
+    for decision in DECISIONS {
+        let path = repository().join("host/jobs/src").join(decision);
+        assert!(pure.contains_key(&path), "{} is not pure", path.display());
+    }
+    let named = pure.into_iter().map(|(path, text)| (path, impure(&text)));
+    let broken: Vec<_> = named.filter(|(_, named)| !named.is_empty()).collect();
     assert!(broken.is_empty(), "pure files name: {broken:#?}");
 }
 
 #[test]
-fn the_check_of_pure_files_sees_groups_macros_and_code_below_tests() {
+fn impure_paths_are_found_in_groups_macros_and_methods() {
     let text = "
         #[cfg(test)]
         mod tests { use std::fs; }
         use std::{collections::BTreeMap, thread};
-        fn one() { let later = assert_eq!(tokio::time::sleep(1), started.elapsed()); }
-        fn two(since: jiff::Timestamp) { let _ = jiff::Timestamp::now(); since.elapsed(); }
+        use {std::{time::{self, SystemTime}}, tokio::*};
+        fn one() { let later = assert_eq!(tokio::time::sleep(1), started.elapsed() - self.now); }
+        fn two(since: jiff::Timestamp, at: std::time::Instant) { jiff::Timestamp::now(); }
     ";
-    let found = impure(&shipped(Path::new("a.rs"), text));
     let expected = [
         "std::thread",
+        "std::time::SystemTime",
+        "tokio::",
         "tokio::time::sleep",
-        "jiff::Timestamp::now",
         "_::elapsed",
+        "jiff::Timestamp::now",
     ];
-    assert_eq!(found, expected);
+    assert_eq!(impure(text), expected);
+}
+
+/// The modules of a package, each with the paths that it names, by its own path from the root on.
+type Modules = BTreeMap<Vec<String>, Vec<String>>;
+
+/// Reads the modules of a package.
+fn modules(package: &str) -> Modules {
+    let root = repository().join(package).join("src");
+    let module = |(path, text): (PathBuf, String)| {
+        let below = path.strip_prefix(&root).unwrap_or(&path).with_extension("");
+        let names = below.iter().map(|name| name.to_string_lossy().into_owned());
+        let names = names.filter(|name| !["lib", "main"].contains(&name.as_str()));
+        (names.collect(), paths(&text))
+    };
+    shipped_files(package).into_iter().map(module).collect()
+}
+
+/// The siblings that each module names, itself or in a module below it. A name that the parent reexports from a sibling
+/// does not count.
+fn uses(modules: &Modules) -> BTreeMap<&[String], BTreeSet<&[String]>> {
+    let mut uses: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+    for (module, named) in modules {
+        for path in named {
+            let Some(path) = resolved(module, path) else {
+                continue;
+            };
+            let same = module
+                .iter()
+                .zip(&path)
+                .take_while(|(own, other)| own == other)
+                .count();
+            if same < module.len()
+                && same < path.len()
+                && let Some((other, _)) = modules.get_key_value(&path[..=same])
+            {
+                uses.entry(&module[..=same])
+                    .or_default()
+                    .insert(other.as_slice());
+            }
+        }
+    }
+    uses
+}
+
+/// A path from the root of its package on. `None`: it leads to another package, or to a name of its file.
+fn resolved(module: &[String], path: &str) -> Option<Vec<String>> {
+    let mut found = match path.split_once("::")?.0 {
+        "crate" => Vec::new(),
+        "self" | "super" => module.to_vec(),
+        _ => return None,
+    };
+    for name in path.split("::") {
+        match name {
+            "crate" | "self" => {}
+            "super" => drop(found.pop()),
+            name => found.push(name.to_owned()),
+        }
+    }
+    Some(found)
+}
+
+/// The modules of circles, and those that lead to one.
+fn circles(modules: &Modules) -> BTreeMap<&[String], BTreeSet<&[String]>> {
+    let mut uses = uses(modules);
+    loop {
+        let left: BTreeSet<_> = uses.keys().copied().collect();
+        let before: usize = uses.values().map(BTreeSet::len).sum();
+        uses.retain(|_, named| {
+            named.retain(|name| left.contains(name));
+            !named.is_empty()
+        });
+        if uses.values().map(BTreeSet::len).sum::<usize>() == before {
+            return uses;
+        }
+    }
 }
 
 #[test]
-fn the_decisions_of_a_reconcile_are_pure() {
-    let files = host_files();
-    for wanted in MUST_BE_PURE {
-        let (_, text) = files
-            .iter()
-            .find(|(path, _)| path.ends_with(wanted))
-            .unwrap_or_else(|| panic!("{wanted} is missing"));
+fn modules_below_one_parent_form_no_circle() {
+    let packages = [host_packages(), test_packages(), guest_packages()].concat();
+    for package in packages {
+        let modules = modules(&package);
+        let circles = circles(&modules);
         assert!(
-            text.starts_with("//! Pure:"),
-            "{wanted} does not call itself pure"
+            circles.is_empty(),
+            "{package}: move what both need into a module of its own: {circles:#?}"
         );
     }
 }
 
 #[test]
-fn every_file_opens_with_its_purpose() {
-    for folder in ["host", "guests", "tests", "examples"] {
-        for (path, text) in rust_files(folder) {
-            assert!(
-                text.starts_with("//! "),
-                "{} does not say in its first line what it is for",
-                path.display()
-            );
-        }
-    }
-}
-
-#[test]
-fn no_file_is_longer_than_its_bound() {
-    let folders = ["host", "guests", "tests", "examples"];
-    let files: Vec<_> = folders
-        .iter()
-        .flat_map(|folder| rust_files(folder))
-        .collect();
-    assert!(files.len() > 700, "only {} files were read", files.len());
-    let long: Vec<_> = files
-        .iter()
-        .map(|(path, text)| (path.display(), text.lines().count()))
-        .filter(|(_, lines)| *lines > MOST_LINES)
-        .collect();
-    assert!(long.is_empty(), "over {MOST_LINES} lines: {long:#?}");
+fn a_circle_is_found_at_every_level() {
+    let package = |files: &[(&str, &str)]| -> Modules {
+        let module = |(path, text): &(&str, &str)| {
+            let names = path.split("::").filter(|name| !name.is_empty());
+            (names.map(str::to_owned).collect(), paths(text))
+        };
+        files.iter().map(module).collect()
+    };
+    let circle = package(&[
+        ("p", "use a::A;"),
+        ("p::a::x", "use super::super::b::B;"),
+        ("p::b", "use crate::{p::a::A, q::Q};"),
+        ("p::a", ""),
+        ("q", ""),
+    ]);
+    let names = circles(&circle).into_keys().map(|path| path.join("::"));
+    assert_eq!(names.collect::<Vec<_>>(), ["p::a", "p::b"]);
+    let none = package(&[
+        ("p", "use a::A; struct P;"),
+        ("p::a", "use super::P; use super::b::B;"),
+        ("p::b", "#[cfg(test)] mod tests { use super::super::a::A; }"),
+    ]);
+    assert_eq!(circles(&none), BTreeMap::new());
 }

@@ -26,6 +26,30 @@ fn every_relative_link_of_a_document_leads_somewhere() {
     assert!(broken.is_empty(), "{broken:#?}");
 }
 
+/// A page names a test by a link with the name of its function.
+#[test]
+fn a_file_of_code_contains_the_function_whose_name_is_the_text_of_its_link() {
+    let mut seen = 0;
+    for (path, text) in documents() {
+        let parts = text.split("[`").skip(1);
+        let named = parts.filter_map(|part| part.split(".rs)").next()?.split_once("`]("));
+        for (name, file) in named.filter(|(name, file)| !name.contains(')') && !file.contains(')'))
+        {
+            seen += 1;
+            let file = path.with_file_name(format!("{file}.rs"));
+            let code = fs::read_to_string(&file).unwrap();
+            let has_function = code.contains(&format!("fn {name}("));
+            assert!(
+                has_function,
+                "{}: {} has no function `{name}`",
+                path.display(),
+                file.display()
+            );
+        }
+    }
+    assert!(seen > 40, "only {seen} functions are named");
+}
+
 /// The table of contents.
 const CONTENTS: &str = "charts/ipu-operator/docs/README.md";
 

@@ -6,21 +6,18 @@
 )]
 
 mod agent;
-mod attacks;
 mod chart;
-mod circles;
 mod contract;
 mod dependencies;
 mod documents;
 mod fuzz;
+mod house;
 mod kubectl;
 mod layering;
 mod links;
-mod makefile;
 mod metrics;
 mod oci;
 mod package;
-mod packages;
 mod pictures;
 mod policy_cli;
 mod preflight;

@@ -61,12 +61,13 @@ fn a_suitable_machine_passes_without_output() {
         "advisories",
         "bench",
         "bench-start",
-        "check",
         "demo",
         "dist",
         "down",
         "flood",
         "fuzz",
+        "generate",
+        "lint",
         "mutants",
         "placement",
         "race",
@@ -75,10 +76,11 @@ fn a_suitable_machine_passes_without_output() {
         "soak",
         "test",
         "test-apiserver",
-        "test-load",
         "test-nodes",
         "test-versions",
+        "unit",
         "up",
+        "verify-generated",
     ] {
         let output = preflight(target, &PROGRAMS, GOOD);
         assert!(output.status.success(), "{target}: {output:?}");
@@ -92,7 +94,7 @@ fn a_missing_program_is_named_with_what_to_install() {
     for (target, program, advice) in [
         ("demo", "cargo", "install Rust 1.95 or later"),
         (
-            "check",
+            "lint",
             "cc",
             "install a C compiler (apt-get install gcc libc6-dev)",
         ),
@@ -179,7 +181,7 @@ fn targets_that_change_nothing_need_neither_root_nor_go() {
     let user = ["Linux", "x86_64", "1000"];
     for target in [
         "advisories",
-        "check",
+        "unit",
         "dist",
         "fuzz",
         "mutants",

@@ -1,298 +1,139 @@
-//! Checks the vocabulary: replaced names and words occur only in the changelog.
+//! Checks the vocabulary: retired words occur only in the changelog.
 
-mod modules;
-mod names;
+use std::path::PathBuf;
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use self::modules::MODULES;
-use self::names::{FUNCTIONS, NAMES, TYPES};
 use crate::sources::{documents, manifests, other_texts, repository, rust_files};
 
-/// Words of documents, each with the word that replaces it.
-const IN_DOCUMENTS: [(&str, &str); 37] = [
-    ("authority", "CA"),
-    ("crowd", "load test"),
-    ("crowded", "under load"),
-    ("elder", "earlier request"),
-    ("give back", "release"),
-    ("given back", "released"),
-    ("gives back", "releases"),
-    ("helper", "sidecar"),
-    ("in force", "active"),
-    ("kept for", "reserved for"),
-    ("line-up", "active set"),
-    ("lost controller", "unreachable controller"),
-    ("lost controllers", "unreachable controllers"),
-    ("mend", "fix"),
-    ("mended", "fixed"),
-    ("mends", "fixes"),
-    ("nonsense", "not valid, malformed"),
-    ("overtaken", "delayed by backfill"),
-    ("passed by", "backfill"),
-    ("people", "users"),
-    ("place in a queue", "position in a queue"),
-    ("place in the queue", "position in the queue"),
-    ("quota back", "release quota"),
-    ("rests", "is suspended, is inactive"),
-    ("room", "free capacity"),
-    ("session", "interactive job"),
-    ("sessions", "interactive jobs"),
-    ("shelf", "module store"),
-    ("silent", "unreachable, idle"),
-    ("tell", "report, show"),
-    ("tells", "reports, shows"),
-    ("the lab", "the harness"),
-    ("the original", "Graphcore's operator"),
-    ("told", "reported, shown"),
-    ("weather", "fault rates"),
-    ("wished", "desired"),
-    ("younger", "later request"),
-];
+/// Retired words and phrases, each line with what replaces them. Names consist of words: `is_crowded` and `IsCrowded`
+/// contain `crowded`.
+const RETIRED: &str = "
+agenda, keeper, roster: event queue, supervisor, hook chain
+aftermath, episode, stillborn: sidecar state, failure, formation failed
+answers every rule, has the last word, it may know: returns all violations, is read again, the data that it gets
+crowd, crowded: load, under load
+door, entrance: secure state, connection limiter
+elder, elders, younger: earlier request, later request
+fleet, the lab: controller pool, harness
+gives back, quota back: releases
+goes once, heirs, staff: is removed when, replacements, instance
+in force, line up, lineage, lineup: active, active set
+leftovers, look around, surroundings: lost replies, evaluate, eviction state
+lost controller, lost controllers: unreachable controller
+make room, room: free space, free capacity
+manner, teller: format, redactor
+mend, mended, mends: fix
+mishap, weather: fault, fault rates
+nonsense: malformed, not valid
+nothing more is made, nothing new is made: creates no more objects, gets no new partitions
+overtaken, passed by: delayed by backfill
+place in a queue, place in the queue: position in the queue
+promised, spared: reserved, cleared
+put aside, set aside, shut out: deactivate, replacing, cordon
+rests: is suspended, is inactive
+scene, twins: fixture, differential
+shelf, tap: module store, recorder
+stand together, stood together, take it off: are adjacent, remove
+tell, tells, told: report, show
+unasked, unheard, unsettle, untold: missing, lost, invalidate, without an answer
+wish, wished: desired
+";
 
-/// Parts of sentences, in any file that users read, in the same way: documents, manifests, the contract, and the Rust
-/// files that descriptions and messages come from.
-const IN_SENTENCES: [(&str, &str); 14] = [
-    ("answers every rule", "returns all violations"),
-    ("has the last word", "is read again"),
-    ("how a guest is tried", "options of mode Shadow"),
-    ("how it is tried", "options of mode Shadow"),
-    ("it may know", "the data that it gets"),
-    ("nothing new is made", "gets no new partitions"),
-    ("something else than", "something other than"),
-    ("stand together", "are adjacent"),
-    ("stood together", "were adjacent"),
-    ("take it off", "remove it"),
-    ("what became of a policy", "state of a policy"),
-    ("where a text in pem stands", "source of a text in PEM"),
-    ("where it stands", "phase, state"),
-    ("why, for people", "reason, for users"),
-];
+/// The same for documents, manifests and the page of the dashboard.
+const IN_DOCUMENTS: &str = "
+authority: CA
+give back, given back: release
+helper: sidecar
+kept for: reserved for
+people: users
+silent, silently: unreachable
+session, sessions: interactive job
+the original: Graphcore's operator
+";
 
-/// Words of comments and texts in Rust files, in the same way.
-const IN_SOURCES: [(&str, &str); 36] = [
-    ("come to rest", "end"),
-    ("comes to rest", "ends"),
-    ("crowd", "load test"),
-    ("crowded", "under load"),
-    ("elder", "earlier request"),
-    ("elders", "earlier requests"),
-    ("for people", "for users"),
-    ("given back", "released"),
-    ("gives back", "releases"),
-    ("goes once", "is removed when"),
-    ("had room", "had free capacity"),
-    ("has room", "has free capacity"),
-    ("have room", "have free capacity"),
-    ("line-up", "active set"),
-    ("lost controller", "unreachable controller"),
-    ("lost controllers", "unreachable controllers"),
-    ("mend", "fix"),
-    ("mended", "fixed"),
-    ("mends", "fixes"),
-    ("no room", "no free capacity"),
-    ("nonsense", "not valid, malformed"),
-    ("nothing more is made", "creates no more objects"),
-    ("overtaken", "delayed by backfill"),
-    ("people", "users"),
-    ("place in a queue", "position in a queue"),
-    ("place in the queue", "position in the queue"),
-    ("quota back", "release quota"),
-    ("rests", "is suspended, is inactive"),
-    ("silent", "unreachable, idle"),
-    ("silently", "without a message"),
-    ("tell", "report, show"),
-    ("tells", "reports, shows"),
-    ("the lab", "the harness"),
-    ("told", "reported, shown"),
-    ("weather", "fault rates"),
-    ("younger", "later request"),
-];
-
-/// Phrases with a retired word that stay: options and terms of other programs, an example, and the code of conduct.
-const ALLOWED: [&str; 6] = [
+/// Phrases with a retired word that stay: terms of other programs and of the API, and those of the code of conduct.
+const ALLOWED: [&str; 7] = [
+    "chap auth session",
     "credential helper",
-    "curl --silent",
-    "leave-session-attached",
-    "name: helper",
+    "leave session attached",
+    "name helper",
+    "session end time",
     "the people involved",
     "toward other people",
 ];
 
-/// Files that list retired words for a reason: the history, and this test.
-const EXEMPT: [&str; 4] = [
-    "CHANGELOG.md",
-    "tests/suite/retired_words.rs",
-    "tests/suite/retired_words/modules.rs",
-    "tests/suite/retired_words/names.rs",
-];
+/// This file.
+const THIS: &str = "tests/suite/retired_words.rs";
 
-/// The Rust files of the repository, without examples: those are projects of their own.
-fn sources() -> Vec<(PathBuf, String)> {
-    let folders = ["host", "guests", "tests"].into_iter();
-    folders.flat_map(rust_files).collect()
-}
-
-/// The path of a file in the repository. `None`: it is exempt.
-fn checked(path: &Path) -> Option<&Path> {
-    let path = path.strip_prefix(repository()).unwrap_or(path);
-    let is_exempt = EXEMPT.iter().any(|exempt| Path::new(exempt) == path);
-    (!is_exempt).then_some(path)
-}
-
-/// Whether a character belongs to a name.
-fn is_of_name(character: char) -> bool {
-    character.is_alphanumeric() || character == '_'
-}
-
-/// Whether a text contains a word, or words, between characters that belong to no name.
-fn contains(text: &str, word: &str) -> bool {
-    text.match_indices(word).any(|(start, found)| {
-        let before = text[..start].chars().next_back();
-        let after = text[start + found.len()..].chars().next();
-        !before.is_some_and(is_of_name) && !after.is_some_and(is_of_name)
-    })
-}
-
-/// Each line of the files with a retired word, and the word that replaces it.
-fn hits(files: &[(PathBuf, String)], words: &[(&str, &str)], ignore_case: bool) -> Vec<String> {
-    let mut hits = Vec::new();
-    for (path, text) in files {
-        let Some(path) = checked(path) else {
-            continue;
-        };
-        for (number, line) in text.lines().enumerate() {
-            let mut line = if ignore_case {
-                line.to_lowercase()
-            } else {
-                line.to_owned()
-            };
-            for phrase in ALLOWED {
-                line = line.replace(phrase, "");
-            }
-            for (word, instead) in words.iter().filter(|(word, _)| contains(&line, word)) {
-                let place = format!("{}:{}", path.display(), number + 1);
-                hits.push(format!("{place}: `{word}`; write {instead}"));
-            }
+/// The words of a text and of its names, in lower case, each between two spaces.
+fn words(text: &str) -> String {
+    let mut words = String::from(" ");
+    let mut is_after_lower = false;
+    for letter in text.chars() {
+        let is_new = is_after_lower && letter.is_uppercase();
+        if letter == '\n' {
+            words.push_str(" \n ");
+        } else if (is_new || !letter.is_alphabetic()) && !words.ends_with(' ') {
+            words.push(' ');
         }
+        if letter.is_alphabetic() {
+            words.extend(letter.to_lowercase());
+        }
+        is_after_lower = letter.is_lowercase();
     }
-    hits
+    words + " "
 }
 
-/// Each line of the files that defines something with a retired name after one of these keywords.
-fn defined(files: &[(PathBuf, String)], keywords: &[&str], names: &[(&str, &str)]) -> Vec<String> {
-    let mut found = Vec::new();
-    for (path, text) in files {
-        let Some(path) = checked(path) else {
-            continue;
-        };
-        for (number, line) in text.lines().enumerate() {
-            let code = line.split("//").next().unwrap_or_default();
-            let mut words = code.split(|c: char| !is_of_name(c));
-            if !words.any(|word| keywords.contains(&word)) {
-                continue;
-            }
-            let name = words.next().unwrap_or_default();
-            if let Some((_, instead)) = names.iter().find(|(retired, _)| *retired == name) {
-                let place = format!("{}:{}", path.display(), number + 1);
-                found.push(format!("{place}: `{name}`; write {instead}"));
-            }
-        }
+/// The retired words of a text, each with the words that replace it.
+fn retired(text: &str, lists: &[&str]) -> Vec<String> {
+    let mut words = words(text);
+    for phrase in ALLOWED {
+        words = words.replace(&format!(" {phrase} "), " ");
     }
+    let lines = lists.iter().flat_map(|list| list.lines());
+    let lines = lines.filter_map(|line| line.split_once(": "));
+    let phrases = lines.flat_map(|(all, instead)| all.split(", ").map(move |one| (one, instead)));
+    let found = phrases.filter(|(phrase, _)| words.contains(&format!(" {phrase} ")));
     found
+        .map(|(phrase, instead)| format!("`{phrase}`; write {instead}"))
+        .collect()
 }
 
 #[test]
-fn documents_contain_no_retired_word() {
-    let hits = hits(&documents(), &IN_DOCUMENTS, true);
-    assert!(hits.is_empty(), "{hits:#?}");
-}
-
-#[test]
-fn manifests_and_the_contract_contain_no_retired_word() {
-    let manifests = manifests();
-    assert!(manifests.len() > 80, "only {} files", manifests.len());
-    let hits = hits(&manifests, &IN_DOCUMENTS, true);
-    assert!(hits.is_empty(), "{hits:#?}");
-}
-
-#[test]
-fn the_page_the_notes_and_the_build_contain_no_retired_word() {
-    let texts = other_texts();
-    assert!(texts.len() > 30, "only {} files", texts.len());
-    let words = [&IN_DOCUMENTS[..], &IN_SENTENCES].concat();
-    let hits = hits(&texts, &words, true);
-    assert!(hits.is_empty(), "{hits:#?}");
-}
-
-#[test]
-fn no_sentence_that_users_read_is_a_retired_one() {
-    let files = [documents(), manifests(), sources()].concat();
-    let hits = hits(&files, &IN_SENTENCES, true);
-    assert!(hits.is_empty(), "{hits:#?}");
-}
-
-#[test]
-fn sources_contain_no_retired_word_or_name() {
-    let sources = sources();
-    assert!(sources.len() > 700, "only {} files", sources.len());
-    let mut found = hits(&sources, &IN_SOURCES, true);
-    found.extend(hits(&sources, &NAMES, false));
+fn no_retired_word_returns() {
+    let sources: Vec<_> = ["host", "guests", "tests"]
+        .into_iter()
+        .flat_map(rust_files)
+        .collect();
+    let texts = [documents(), manifests(), other_texts()].concat();
+    assert!(sources.len() > 700 && texts.len() > 110, "too few files");
+    let sources = sources.iter().map(|file| (file, &[RETIRED][..]));
+    let texts = texts
+        .iter()
+        .map(|file| (file, &[RETIRED, IN_DOCUMENTS][..]));
+    let exempt = ["CHANGELOG.md", THIS].map(|path| repository().join(path));
+    let checked = sources
+        .chain(texts)
+        .filter(|((path, _), _)| !exempt.contains(path));
+    let found = checked.map(|((path, text), lists)| (path, retired(text, lists)));
+    let found: Vec<(&PathBuf, _)> = found.filter(|(_, words)| !words.is_empty()).collect();
     assert!(found.is_empty(), "{found:#?}");
 }
 
 #[test]
-fn no_type_or_function_has_a_retired_name() {
-    let sources = sources();
-    let mut found = defined(&sources, &["enum", "struct", "trait", "type"], &TYPES);
-    found.extend(defined(&sources, &["fn"], &FUNCTIONS));
-    assert!(found.is_empty(), "{found:#?}");
-}
-
-#[test]
-fn no_module_has_a_retired_name() {
-    for (folder, retired) in MODULES {
-        for (path, _) in rust_files(folder) {
-            let stem = path.file_stem().unwrap_or_default();
-            let name = retired.iter().find(|(name, _)| stem == *name);
-            if let Some((name, instead)) = name {
-                panic!("{}: `{name}`; its name is {instead}", path.display());
-            }
-        }
+fn a_retired_word_is_found_in_sentences_and_in_names() {
+    let list = ["rests, at rest: is suspended"];
+    let found = ["`rests`; write is suspended"];
+    for text in ["It Rests.", "fn count_rests() {}", "struct JobRests;"] {
+        assert_eq!(retired(text, &list), found, "{text}");
     }
-}
-
-#[test]
-fn the_changelog_may_say_what_things_were_called() {
-    let changelog = repository().join("CHANGELOG.md");
-    let changelog = [(changelog.clone(), fs::read_to_string(&changelog).unwrap())];
-    assert_eq!(hits(&changelog, &IN_DOCUMENTS, true), Vec::<String>::new());
-}
-
-#[test]
-fn a_definition_is_found_and_a_mention_is_not() {
-    let text = "/// The struct Held.\npub(crate) struct Held<'a>(&'a str);\nlet held = Held(a);\n";
-    let files = [(PathBuf::from("a.rs"), text.to_owned())];
-    let found = defined(&files, &["struct"], &[("Held", "Leadership")]);
-    assert_eq!(found, ["a.rs:2: `Held`; write Leadership"]);
-    assert_eq!(defined(&files, &["fn"], &[("Held", "")]), [""; 0]);
-}
-
-#[test]
-fn an_allowed_phrase_is_not_found_and_its_word_is() {
-    let text = "No credential helper.\nA helper.\n";
-    let files = [(PathBuf::from("a.md"), text.to_owned())];
-    let found = hits(&files, &[("helper", "sidecar")], true);
-    assert_eq!(found, ["a.md:2: `helper`; write sidecar"]);
-}
-
-#[test]
-fn a_word_is_found_whole_in_any_case() {
-    let text = "They Rest.\nThe job rests; `count_rest` and arrests do not count.\n";
-    let files = [(PathBuf::from("a.md"), text.to_owned())];
-    let found = hits(&files, &[("rests", "is suspended")], true);
-    assert_eq!(found, ["a.md:2: `rests`; write is suspended"]);
-    let found = hits(&files, &[("Rest", "Done")], false);
-    assert_eq!(found, ["a.md:1: `Rest`; write Done"]);
+    assert_eq!(
+        retired("is_at_rest", &list),
+        ["`at rest`; write is suspended"]
+    );
+    assert_eq!(
+        retired("arrests, at REST", &list),
+        ["`at rest`; write is suspended"]
+    );
+    let allowed = retired("A credential helper.", &["helper: sidecar"]);
+    assert_eq!(allowed, [""; 0]);
 }

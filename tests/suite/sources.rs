@@ -1,7 +1,10 @@
 //! Finds the source files and documents of the repository for the tests that read them.
 
 use std::fs;
+use std::mem::replace;
 use std::path::{Path, PathBuf};
+
+use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 /// The top folder of the repository.
 pub(crate) fn repository() -> PathBuf {
@@ -54,6 +57,31 @@ pub(crate) fn host_files() -> Vec<(PathBuf, String)> {
         .collect()
 }
 
+/// Every Rust file of the `src` of a package, without the modules that are compiled only for tests, with its text.
+pub(crate) fn shipped_files(package: &str) -> Vec<(PathBuf, String)> {
+    let mut files = rust_files(&format!("{package}/src"));
+    let modules = files.iter().flat_map(|(path, text)| {
+        let path = path.with_extension("");
+        let is_root = path.ends_with("lib") || path.ends_with("main");
+        let below = if is_root {
+            path.with_file_name("")
+        } else {
+            path
+        };
+        let items = text.split("#[cfg(test)]\n").skip(1);
+        let items = items.filter_map(|item| item.split([';', '{']).next()?.rsplit_once("mod "));
+        items
+            .map(move |(_, name)| below.join(name.trim()))
+            .collect::<Vec<_>>()
+    });
+    let modules: Vec<_> = modules.collect();
+    files.retain(|(path, _)| {
+        let path = path.with_extension("");
+        !modules.iter().any(|module| path.starts_with(module))
+    });
+    files
+}
+
 /// Every document of the repository, with its text.
 pub(crate) fn documents() -> Vec<(PathBuf, String)> {
     files(&repository(), "md")
@@ -82,66 +110,81 @@ pub(crate) fn other_texts() -> Vec<(PathBuf, String)> {
     found
 }
 
-/// A Rust file without the code that is compiled only for tests.
-pub(crate) fn shipped(path: &Path, text: &str) -> syn::File {
-    let parsed = syn::parse_file(text);
-    let mut file = parsed.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    keep_shipped(&mut file.items);
-    file
+/// The paths of two or more names in the code of a Rust file, in imports as in expressions, types and macros, without
+/// the items that are compiled only for tests. A called method counts as `_::method`.
+pub(crate) fn paths(text: &str) -> Vec<String> {
+    let mut words = words(text);
+    words.retain(|word| word.contains("::") && !word.contains('"'));
+    words
 }
 
-fn keep_shipped(items: &mut Vec<syn::Item>) {
-    items.retain(|item| !attributes(item).iter().any(is_for_tests));
-    for item in items {
-        match item {
-            syn::Item::Mod(module) => {
-                if let Some((_, inner)) = &mut module.content {
-                    keep_shipped(inner);
-                }
+/// The strings in the code of a Rust file, in the same way.
+pub(crate) fn literals(text: &str) -> Vec<String> {
+    let words = words(text).into_iter();
+    let string = |word: String| Some(word.strip_prefix('"')?.strip_suffix('"')?.to_owned());
+    words.filter_map(string).collect()
+}
+
+/// The paths, names and literals of a Rust file.
+fn words(text: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let tokens = text.parse().expect("a Rust file consists of tokens");
+    collect_words("", tokens, &mut found);
+    found
+}
+
+/// Collects the words of a sequence of tokens. In a group of an import, each path begins with the path of the group.
+fn collect_words(start: &str, tokens: TokenStream, found: &mut Vec<String>) {
+    let mut path = start.to_owned();
+    let mut tokens = tokens.into_iter();
+    while let Some(token) = tokens.next() {
+        let next = match token {
+            TokenTree::Punct(mark) if mark.as_char() == ':' => {
+                path.push(':');
+                continue;
             }
-            syn::Item::Impl(block) => block.items.retain(|item| {
-                let syn::ImplItem::Fn(function) = item else {
-                    return true;
-                };
-                !function.attrs.iter().any(is_for_tests)
-            }),
-            _ => {}
-        }
+            TokenTree::Ident(name) if path.ends_with("::") || path == "." => {
+                path.push_str(&name.to_string());
+                continue;
+            }
+            TokenTree::Ident(name) => format!("{start}{name}"),
+            TokenTree::Literal(literal) => literal.to_string(),
+            TokenTree::Group(group) if path == "#" && is_for_tests(&group) => {
+                tokens.find(ends_item);
+                start.to_owned()
+            }
+            TokenTree::Group(group) => {
+                let is_of_import = path.ends_with("::") && group.delimiter() == Delimiter::Brace;
+                let start_of_group = if is_of_import { &path } else { "" };
+                collect_words(start_of_group, group.stream(), found);
+                let is_of_call = group.delimiter() == Delimiter::Parenthesis;
+                let method = path.strip_prefix('.').filter(|_| is_of_call);
+                found.extend(method.map(|method| format!("_::{method}")));
+                start.to_owned()
+            }
+            TokenTree::Punct(mark) => match mark.as_char() {
+                mark @ ('.' | '#') => mark.to_string(),
+                _ => start.to_owned(),
+            },
+        };
+        found.push(replace(&mut path, next));
     }
+    found.push(path);
 }
 
-fn attributes(item: &syn::Item) -> &[syn::Attribute] {
-    match item {
-        syn::Item::Const(item) => &item.attrs,
-        syn::Item::Enum(item) => &item.attrs,
-        syn::Item::Fn(item) => &item.attrs,
-        syn::Item::Impl(item) => &item.attrs,
-        syn::Item::Mod(item) => &item.attrs,
-        syn::Item::Static(item) => &item.attrs,
-        syn::Item::Struct(item) => &item.attrs,
-        syn::Item::Trait(item) => &item.attrs,
-        syn::Item::Type(item) => &item.attrs,
-        syn::Item::Use(item) => &item.attrs,
-        _ => &[],
+/// Whether an attribute is `cfg(test)`, or a condition that holds only in tests.
+fn is_for_tests(attribute: &Group) -> bool {
+    let text = attribute.stream().to_string().replace(' ', "");
+    text == "cfg(test)" || text.starts_with("cfg(all(test,")
+}
+
+/// Whether this is the last token of an item.
+fn ends_item(token: &TokenTree) -> bool {
+    match token {
+        TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+        TokenTree::Punct(mark) => mark.as_char() == ';',
+        _ => false,
     }
-}
-
-/// Whether this is `#[cfg(test)]`, or another condition that holds only in tests.
-fn is_for_tests(attribute: &syn::Attribute) -> bool {
-    attribute.path().is_ident("cfg")
-        && attribute
-            .parse_args::<syn::Meta>()
-            .is_ok_and(|condition| needs_test(&condition))
-}
-
-fn needs_test(condition: &syn::Meta) -> bool {
-    let syn::Meta::List(list) = condition else {
-        return condition.path().is_ident("test");
-    };
-    let inner = list.parse_args_with(
-        syn::punctuated::Punctuated::<syn::Meta, syn::Token![,]>::parse_terminated,
-    );
-    list.path.is_ident("all") && inner.is_ok_and(|inner| inner.iter().any(needs_test))
 }
 
 /// Every file below a folder with this extension, with its text, without build output and the texts of an earlier

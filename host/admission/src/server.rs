@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_admission_review_is_told_so() {
+    async fn a_malformed_review_is_rejected() {
         let json = "application/json";
         for (request, status, expected) in [
             (post(MUTATE_PATH, json, ""), 400, "empty"),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_release_that_rests_leaves_alone_what_another_one_serves() {
+    async fn an_inactive_release_leaves_objects_of_another_one_alone() {
         let standby_answer = |theirs: &str| {
             let older = ["else", theirs].map(|scope| Claim {
                 configuration: format!("for-{scope}"),

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_violations_the_first_are_told_and_how_many_more_there_are() {
+    fn the_first_violations_and_the_number_of_others_are_reported() {
         let Decision::Refused(shown) = decision(verdict(vec![violation("wrong"); 40])).0 else {
             panic!("it is refused");
         };

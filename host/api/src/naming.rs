@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_tells_whose_it_is_whichever_release_gave_it() {
+    fn an_id_names_its_owner_in_every_release() {
         let (mine, other) = (owner("mnist"), owner("mnist-1"));
         let elsewhere = Identity::new("another-cluster", "here");
         for identity in [here(), elsewhere] {

@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interrupted_watch_is_told_for_a_while() {
+    fn an_interrupted_watch_is_shown_for_a_while() {
         let mut nodes = listed();
         let at = Timestamp::UNIX_EPOCH;
         nodes.interrupt(at, "connection refused".to_owned());

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_kind_is_listed_once_it_is_in_every_namespace_and_a_metric_tells_which_is_not() {
+    async fn a_kind_is_listed_in_all_namespaces_or_a_metric_names_it() {
         let (counts, mut registry) = (Jobs::default(), Registry::default());
         counts.register(&mut registry);
         let names = ["a", "b"].map(str::to_owned).into();

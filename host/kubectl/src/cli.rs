@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn top_shows_controllers_unless_told_otherwise() {
+    fn top_shows_controllers_by_default() {
         for (words, by, output, watch) in [
             (&["top"][..], By::Controllers, TableFormat::Table, false),
             (
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_drain_waits_for_ever_unless_told_otherwise() {
+    fn a_drain_waits_for_ever_by_default() {
         let hour = Duration::from_hours(1);
         for (words, reason, wait, timeout) in [
             (&["drain", "a"][..], None, true, Duration::ZERO),
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn goodput_sums_up_a_day_by_namespace_unless_told_otherwise() {
+    fn goodput_sums_up_a_day_by_namespace_by_default() {
         for (words, since, by, output) in [
             (
                 &["goodput"][..],

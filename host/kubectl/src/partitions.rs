@@ -93,9 +93,9 @@ pub fn line(partition: &IPUPartition, order: &[&str]) -> PartitionLine {
 }
 
 fn conditions(status: &IPUPartitionStatus) -> Vec<ShownCondition> {
-    let is_told = |one: &ShownCondition| (one.type_ == READY) == (one.status == "False");
+    let is_shown = |one: &ShownCondition| (one.type_ == READY) == (one.status == "False");
     let all = status.conditions.iter().map(ShownCondition::from);
-    all.filter(is_told).collect()
+    all.filter(is_shown).collect()
 }
 
 fn policy(decided_by: &DecidedBy) -> String {

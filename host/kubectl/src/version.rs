@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_release_has_a_line_and_a_missing_right_is_told() {
+    fn each_release_has_a_line_and_missing_rights_are_named() {
         let deployment = |name: &str, namespace: &str| -> Deployment {
             let labels = json!({"app.kubernetes.io/version": "0.2.0"});
             let metadata = json!({"name": name, "namespace": namespace, "labels": labels});

@@ -33,7 +33,7 @@ fn refused(kubeconfig: &str, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn it_tells_its_version_and_its_commands() {
+fn version_and_commands_are_printed() {
     let version = format!("kubectl-ipu {}\n", env!("CARGO_PKG_VERSION"));
     assert_eq!(printed(&["--version"]), version);
     let help = printed(&["--help"]);

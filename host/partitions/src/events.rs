@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_is_told_when_it_is_entered_and_not_again() {
+    fn an_event_reports_a_phase_when_it_is_entered() {
         let cases = [
             (PartitionPhase::Ready, Some("Ready")),
             (PartitionPhase::Error, Some("Failed")),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_of_an_admins_guest_is_told_and_names_the_module() {
+    fn an_event_names_the_module_that_chose_the_controller() {
         let before = status(PartitionPhase::Pending);
         let of = |policy: &str| IPUPartitionStatus {
             generation: 1,
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn that_it_was_made_is_told_of_its_owner_only() {
+    fn a_formed_partition_has_no_event_and_a_reset_one_has() {
         let forming = status(PartitionPhase::Creating);
         assert_eq!(of_change(&forming, &status(PartitionPhase::Ready)), None);
         let reset = status(PartitionPhase::Resetting);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_told_once() {
+    fn waiting_is_reported_once() {
         let mut waiting = status(PartitionPhase::Pending);
         waiting.waiting = vec![WaitingReason {
             controller: "pod1:8090".to_owned(),

@@ -194,8 +194,8 @@ fn serve(
 ) -> Step {
     let id = status.partition_id.as_deref().unwrap_or_default();
     // Users that delay a reset still have to learn that their partition is broken.
-    let is_told = |pods: &[String]| !pods.is_empty() && health.state != HealthState::Active;
-    if reset::is_requested(partition, status) && !observations.users(id).is_some_and(is_told) {
+    let is_notified = |pods: &[String]| !pods.is_empty() && health.state != HealthState::Active;
+    if reset::is_requested(partition, status) && !observations.users(id).is_some_and(is_notified) {
         let current = match health.state {
             HealthState::Active => status_update::with_health(status, health, now),
             HealthState::Busy | HealthState::Failed | HealthState::Removing => status.clone(),

@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_changes_all_the_time_is_written_now_and_then_and_told_once() {
+    fn a_changing_message_is_written_at_intervals_with_one_event() {
         let full = |free: u32| waiting(&format!("pod1:8090: {free} IPUs are free"));
         let (pod, event) = write(&native(|_| {}), &full(1), 0);
         assert_eq!(event, Some("WaitingForPartition"));
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn progress_is_told_only_of_a_partition_that_takes_its_time() {
+    fn progress_is_reported_only_of_slow_partitions() {
         let pod = native(|_| {});
         let later = Due::Later(Duration::from_secs(1));
         assert_eq!(due(&pod, &forming(), at(1)), later);

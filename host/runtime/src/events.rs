@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn what_is_told_again_is_told_in_its_own_words() {
+    async fn a_repeated_event_has_its_own_note() {
         let asked: Arc<Mutex<Vec<Method>>> = Arc::default();
         let asks = Arc::clone(&asked);
         let api_server = service_fn(move |request: Request<Body>| {

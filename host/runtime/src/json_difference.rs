@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_is_told_by_its_pointer() {
+    fn every_difference_has_its_pointer() {
         let before = json!({"a": 1, "b": [1, 2, {"c": 3}], "x/~y": {}, "same": [1]});
         let after = json!({"a": 2, "b": [1], "x/~y": {"z": null}, "same": [1]});
         assert_eq!(

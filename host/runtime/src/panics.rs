@@ -15,6 +15,11 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
 use tokio::task::{JoinError, spawn_blocking};
 
+const _: () = assert!(
+    cfg!(panic = "unwind"),
+    "a panic on one object would end the process"
+);
+
 /// Number of caught panics in this process.
 static CAUGHT: LazyLock<Counter> = LazyLock::new(Counter::default);
 

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn its_status_and_the_reasons_of_its_partition_are_told() {
+    fn status_and_reasons_of_the_partition_are_reported() {
         let waiting: IPUPartition = serde_json::from_value(json!({
             "metadata": { "name": "p" },
             "spec": {

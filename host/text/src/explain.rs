@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_the_api_server_is_told_in_its_words() {
+    fn a_refusal_of_the_api_server_keeps_its_message() {
         let status = kube::core::Status::failure("pods is forbidden", "Forbidden").with_code(403);
         let error = kube::Error::Api(Box::new(status));
         assert_eq!(explain(&error), "pods is forbidden (403)");

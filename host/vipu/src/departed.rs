@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn those_that_left_the_list_are_gone_or_renamed_and_mistakes_are_told() {
+    fn departed_controllers_are_gone_or_renamed() {
         let list = controllers::parse("new1:8090:ipunode=a,pod2:ipunode=b,[fd00::1]:9:x=y");
         let read = |gone: &str, renamed: &str| parse(Some(gone), Some(renamed), &list.entries);
         let (departed, problems) = read("pod9\nPOD8:8091", "pod1=new1, [fd00::2]:9=[fd00::1]:9");

@@ -50,7 +50,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_a_controller_tells_is_counted_soundly(answers in answers()) {
+    fn any_reply_of_a_controller_is_counted_soundly(answers in answers()) {
         answers.check();
     }
 
@@ -62,7 +62,7 @@ proptest! {
     }
 
     #[test]
-    fn devices_are_told_as_they_are_and_a_misfit_only_where_there_is_one(
+    fn devices_are_reported_as_they_are_and_misfits_are_real(
         devices in 0..20_usize,
         text in any::<String>(),
         ipus in number(),

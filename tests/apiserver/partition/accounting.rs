@@ -254,16 +254,16 @@ fn check(account: &Accounting, record: Occupancy, unseen: f64) {
     assert!(unknown <= allowed, "{unknown} are unknown, not {allowed}");
     // IPUs in error are in partitions. If no controller answers, all are unhealthy.
     let seen = allocated(&account.total) + unallocated.others;
-    let not_told_apart = unallocated.unhealthy + unknown;
+    let unattributed = unallocated.unhealthy + unknown;
     let used = Duration::from_millis(record.ipu_milliseconds).as_secs_f64();
     let late = 2.0 * DELAY * f64::from(u32::try_from(record.ipus).unwrap());
     println!(
-        "in partitions: {used:.1} IPU-seconds, seen: {seen:.1}, unhealthy or unknown: {not_told_apart:.1}, \
+        "in partitions: {used:.1} IPU-seconds, seen: {seen:.1}, unhealthy or unknown: {unattributed:.1}, \
          allowed delay: {late:.1}, all: {expected:.1}"
     );
     assert!(seen <= used + late, "more was seen than there was");
     assert!(
-        used <= seen + not_told_apart + late,
+        used <= seen + unattributed + late,
         "less was seen than there was"
     );
 }

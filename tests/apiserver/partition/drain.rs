@@ -20,7 +20,7 @@ fn drain(plugin: &Plugin, address: &str) -> Child {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_new_is_made_on_a_cordoned_controller_and_what_is_there_stays() {
+async fn a_cordoned_controller_gets_no_new_partitions_and_keeps_old() {
     let fixture = Fixture::start(&[8, 8]).await;
     let before = fixture.request("before", 4).await;
     let before = fixture.once_in(&before, PartitionPhase::Ready).await;

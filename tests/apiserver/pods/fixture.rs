@@ -129,11 +129,11 @@ pub(crate) async fn once(
 
 /// Returns the Pod once its condition has this reason, and the message of the condition.
 pub(crate) async fn once_reported(pods: &Api<Pod>, name: &str, reason: &str) -> String {
-    let is_told = |pod: &Pod| {
+    let is_reported = |pod: &Pod| {
         let condition = condition(pod);
         condition.is_some_and(|condition| condition.reason.as_deref() == Some(reason))
     };
-    let pod = once(pods, name, reason, is_told).await;
+    let pod = once(pods, name, reason, is_reported).await;
     condition(&pod).unwrap().message.unwrap_or_default()
 }
 

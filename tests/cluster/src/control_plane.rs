@@ -19,9 +19,9 @@ use kube::{Api, Client};
 pub mod admission;
 pub mod contents;
 pub mod flags;
+mod idle;
 pub mod pool;
 mod scratch;
-mod shelf;
 pub mod snapshot;
 
 use self::{

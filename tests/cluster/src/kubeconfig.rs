@@ -40,11 +40,21 @@ pub fn write(path: &Path, server: &str, pki: &Path, identity: &Identity) -> Resu
 
 /// Writes a copy of a kubeconfig that impersonates another user.
 pub fn write_as(from: &Path, path: &Path, user: &str) -> Result<(), FileError> {
-    let text = read(from)?;
-    let content: Result<Value, _> = serde_json::from_str(&text);
-    let mut content = content.map_err(io::Error::other).at("understand", from)?;
+    let mut content = parse(from)?;
     content["users"][0]["user"]["as"] = json!(user);
     write_json(path, &content)
+}
+
+/// Writes a copy of a kubeconfig whose default namespace is this one.
+pub fn write_in(from: &Path, path: &Path, namespace: &str) -> Result<(), FileError> {
+    let mut content = parse(from)?;
+    content["contexts"][0]["context"]["namespace"] = json!(namespace);
+    write_json(path, &content)
+}
+
+fn parse(path: &Path) -> Result<Value, FileError> {
+    let content: Result<Value, _> = serde_json::from_str(&read(path)?);
+    content.map_err(io::Error::other).at("parse", path)
 }
 
 /// Returns a client with the rights of the kubeconfig. A client belongs to its runtime, so every test makes its own.
@@ -98,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_speaks_for_another_user_with_the_same_certificate() {
+    fn copies_have_another_user_or_namespace() {
         let dir = tempfile::tempdir().unwrap();
         let (own, copy) = (dir.path().join("own"), dir.path().join("copy"));
         let identity = Identity {
@@ -107,9 +117,13 @@ mod tests {
         };
         write(&own, "https://127.0.0.1:1", dir.path(), &identity).unwrap();
         write_as(&own, &copy, "ann").unwrap();
-        let copy = Kubeconfig::read_from(copy).unwrap();
-        let user = copy.auth_infos[0].auth_info.clone().unwrap();
+        let read = Kubeconfig::read_from(&copy).unwrap();
+        let user = read.auth_infos[0].auth_info.clone().unwrap();
         assert_eq!(user.impersonate.as_deref(), Some("ann"));
         assert_eq!(user.client_certificate.as_deref(), Some("/admin.crt"));
+        write_in(&own, &copy, "team").unwrap();
+        let read = Kubeconfig::read_from(&copy).unwrap();
+        let context = read.contexts[0].context.clone().unwrap();
+        assert_eq!(context.namespace.as_deref(), Some("team"));
     }
 }

@@ -34,7 +34,7 @@ pub(crate) fn waits_for_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
         let message = condition(waiting).and_then(|one| one.message.as_deref());
         let message = message.unwrap_or_default();
         assert!(message.contains(&small.address), "{message}");
-        told_by_an_event(fixture, &waiting.name_any(), &small.address).await?;
+        once_an_event_reports(fixture, &waiting.name_any(), &small.address).await?;
 
         let name = running.name_any();
         let deleted = ["delete", "pod", &name, "--wait=false"];
@@ -53,7 +53,7 @@ pub(crate) fn waits_for_its_ipus(fixture: &Fixture) -> Result<(), Failed> {
         vacate(small).await?;
         vacate(large).await?;
         fixture.webhooks_answer().await?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 
@@ -76,7 +76,11 @@ fn web() -> Value {
 }
 
 /// Waits until an event of a Pod names the reason of its wait.
-async fn told_by_an_event(fixture: &Fixture, pod: &str, controller: &str) -> Result<(), Failed> {
+async fn once_an_event_reports(
+    fixture: &Fixture,
+    pod: &str,
+    controller: &str,
+) -> Result<(), Failed> {
     let selector = format!("--field-selector=reason=WaitingForPartition,involvedObject.name={pod}");
     let events = ["get", "events", &selector];
     until("an event to say why the Pod waits", PATIENCE, async || {

@@ -1,4 +1,4 @@
-//! Native Pods that never start: one that is refused, and one that is deleted before its partition is ready.
+//! A native Pod that is deleted before its partition is ready.
 
 use cluster::wait::{Seen, until};
 use harness::demo::{CleanupError, partitions_of};
@@ -22,20 +22,6 @@ pub(crate) fn bare(name: &str, ipus: u32) -> Value {
     })
 }
 
-/// A size that no partition can have is refused with the field and the rule.
-pub(crate) fn is_refused(fixture: &Fixture) -> Result<(), Failed> {
-    fixture.block_on(async {
-        let created = create::<Pod>(fixture, bare("three", 3)).await;
-        let refused = created.err().ok_or("a Pod with 3 IPUs was created")?;
-        let message = refused.message().unwrap_or_default();
-        let field = "spec.containers[0].resources.limits[graphcore.ai/ipu]";
-        for words in [field, "3", "power of two"] {
-            assert!(message.contains(words), "{words}: {message}");
-        }
-        fixture.clear("default").await
-    })
-}
-
 /// A Pod that is deleted while its partition forms leaves no object and no partition.
 pub(crate) fn is_deleted_while_its_partition_forms(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
@@ -50,6 +36,6 @@ pub(crate) fn is_deleted_while_its_partition_forms(fixture: &Fixture) -> Result<
         assert!(is_gated(&pod(fixture, "early").await?), "it waits");
         delete(fixture, "pod/early").await?;
         reset(small).await?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }

@@ -35,7 +35,7 @@ pub(crate) fn examples_run(fixture: &Fixture) -> Result<(), Failed> {
             )?;
         }
         advertise_rdma(fixture, &json!(null)).await?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn are_advertised_again(fixture: &Fixture) -> Result<(), Failed> {
         delete(fixture, "pod/annotated").await?;
         delete(fixture, "deployment/limited").await?;
         fixture.webhooks_answer().await?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn replace_and_restart_pods(fixture: &Fixture) -> Result<(), Failed> 
             stateful_set_creates_a_pod_again(fixture),
             container_starts_again(fixture),
         )?;
-        fixture.clear("default").await
+        fixture.clear().await
     })
 }
 

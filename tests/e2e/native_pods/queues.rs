@@ -21,7 +21,7 @@ use tests::kueue::workload::{Workload, of_owner, workloads};
 use super::{container, create, delete, is_running, once, partition, pod, uid};
 use crate::disruptions::SERVES;
 use crate::fixture::{Fixture, PATIENCE};
-use crate::queued::{admin, remove_kueue};
+use crate::managers::delete_queues;
 use crate::simulators::{form_in, reset};
 
 /// Name of the ClusterQueue, and of its LocalQueue.
@@ -55,8 +55,6 @@ const FORMING: u64 = 10_000;
 /// run when the Job is gone. Each Pod uses a partition that was formed before its admission.
 pub(crate) fn wait_for_quota_and_partitions(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
-        admin(fixture).install_jobset()?;
-        admin(fixture).install_kueue()?;
         create_queue(fixture).await?;
         let before = creates(fixture).await?;
         for controller in &fixture.operated.controllers {
@@ -86,9 +84,8 @@ pub(crate) fn wait_for_quota_and_partitions(fixture: &Fixture) -> Result<(), Fai
         delete(fixture, "jobset/pair").await?;
         delete(fixture, "pod/bare").await?;
         once_no_workload(fixture).await?;
-        fixture.clear("default").await?;
-        remove_kueue(fixture).await?;
-        Ok(admin(fixture).remove_jobset()?)
+        fixture.clear().await?;
+        delete_queues(fixture).await
     })
 }
 

@@ -81,7 +81,7 @@ fn side_by_side(
     let count = guests::BUILT_IN.len();
     let compiled = Lane::timed("cargo: the guests", "guests", count, GUEST * 4.0);
     let images = Lane::timed("Debian: the images of jobs", "images", mpis.len(), IMAGE);
-    let progress = Progress::silent();
+    let progress = Progress::hidden();
     let works: Vec<Work<'_, BuildsError>> = vec![
         (crates, Box::new(|| compile(cargo, crates))),
         (

@@ -11,7 +11,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 
-use self::share::{Count, Pace};
+use self::share::{Count, Speed};
 use crate::progress::Stage;
 
 mod share;
@@ -143,7 +143,7 @@ pub fn run<E: Send>(works: Vec<Work<'_, E>>, abandon: impl FnOnce()) -> Result<V
 struct Display {
     begin: Instant,
     bar: Option<ProgressBar>,
-    pace: Pace,
+    speed: Speed,
     said: Instant,
 }
 
@@ -158,7 +158,7 @@ impl Display {
         Self {
             begin,
             bar,
-            pace: Pace::default(),
+            speed: Speed::default(),
             said: begin,
         }
     }
@@ -166,8 +166,8 @@ impl Display {
     fn draw(&mut self, lanes: &[&Lane]) {
         let counts: Vec<Count> = lanes.iter().map(|lane| lane.count()).collect();
         let elapsed = self.begin.elapsed();
-        self.pace.observe(&counts, elapsed);
-        let left = self.pace.left(&counts, elapsed);
+        self.speed.observe(&counts, elapsed);
+        let left = self.speed.left(&counts, elapsed);
         let left = left.map_or_else(|| "estimating".to_owned(), share::described);
         let share = share::of(&counts, elapsed);
         let lines: Vec<_> = lanes.iter().filter_map(|lane| lane.line()).collect();

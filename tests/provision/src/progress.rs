@@ -92,7 +92,7 @@ impl Progress {
     }
 
     /// Shows no steps: something else shows how far the work is.
-    pub fn silent() -> Self {
+    pub fn hidden() -> Self {
         Self::with(Output::Nowhere)
     }
 

@@ -3,7 +3,8 @@
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::wait::{Seen, eventually};
@@ -12,47 +13,45 @@ use ipu_guest_host::record::{Outcome, Record};
 use ipu_guest_host::{BUILT_IN, GuestHost};
 use ipu_policies::call_recording::{self, Notice, SOCKET};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio_util::sync::CancellationToken;
 
-use super::{complaint, policy, text, written};
-use crate::wasm::{create, guests, open, options};
+use super::{Folder, assert_says};
+use crate::wasm::{create, open, options};
 
 /// An operator with a socket for records.
 struct Live {
     policies: GuestHost,
-    folder: TempDir,
+    folder: Arc<Folder>,
     stop: CancellationToken,
     served: JoinHandle<()>,
 }
 
 impl Live {
     async fn start() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = Arc::new(Folder::new());
         // The remains of a killed process do not prevent a new one.
-        std::fs::write(folder.path().join(SOCKET), "").unwrap();
+        folder.write(SOCKET, "");
         let policies = open(options(&[Hook::Defaulting, Hook::Validation])).await;
         let stop = CancellationToken::new();
-        let (active, path, ending) = (policies.clone(), folder.path().to_owned(), stop.clone());
-        let served =
-            tokio::spawn(async move { call_recording::serve(&active, &path, ending).await });
+        let (active, path, ending) = (policies.clone(), folder.path(""), stop.clone());
+        let served = async move { call_recording::serve(&active, &path, ending).await };
+        let served = tokio::spawn(served);
         let live = Self {
             policies,
             folder,
             stop,
             served,
         };
-        let socket = live.socket();
         eventually("the operator to listen", async || {
-            Seen::from(UnixStream::connect(&socket).map(drop))
+            Seen::from(UnixStream::connect(live.socket()).map(drop))
         })
         .await;
         live
     }
 
     fn socket(&self) -> PathBuf {
-        self.folder.path().join(SOCKET)
+        self.folder.path(SOCKET)
     }
 
     /// Sends one job through both guests, with a note of this number of bytes.
@@ -65,20 +64,34 @@ impl Live {
     }
 
     /// Runs the command while jobs are created, and returns its output.
-    async fn recorded(&self, arguments: &[&str]) -> String {
-        let socket = self.socket();
-        let arguments: Vec<_> = arguments.iter().map(ToString::to_string).collect();
-        let command = spawn_blocking(move || {
-            let arguments = arguments.iter().map(String::as_str);
-            let arguments = ["record", "--socket", text(&socket)]
-                .into_iter()
-                .chain(arguments);
-            policy(&arguments.collect::<Vec<_>>()).unwrap()
-        });
+    async fn recorded(&self, options: &str) -> String {
+        let (folder, line) = (
+            self.folder.clone(),
+            format!("record --socket ./{SOCKET} {options}"),
+        );
+        let command = spawn_blocking(move || folder.policy(&line));
         while !command.is_finished() {
             self.admit(0).await;
         }
         command.await.unwrap()
+    }
+
+    /// A listener that has received one call.
+    async fn listening(&self) -> BufReader<UnixStream> {
+        let stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut lines = BufReader::new(stream);
+        eventually("a call to be reported", async || {
+            self.admit(0).await;
+            let active = lines.fill_buf().map(<[u8]>::to_vec);
+            Seen::from(active.map_err(|error| error.to_string()))
+        })
+        .await;
+        lines.get_ref().set_nonblocking(false).unwrap();
+        // If an expected line never comes, the test fails.
+        let patience = Some(Duration::from_secs(90));
+        lines.get_ref().set_read_timeout(patience).unwrap();
+        lines
     }
 }
 
@@ -103,24 +116,6 @@ fn hooks(printed: &str) -> Vec<Hook> {
         .collect()
 }
 
-/// A listener that has received one call.
-async fn listening(live: &Live, socket: &Path) -> BufReader<UnixStream> {
-    let stream = UnixStream::connect(socket).unwrap();
-    stream.set_nonblocking(true).unwrap();
-    let mut lines = BufReader::new(stream);
-    eventually("a call to be reported", async || {
-        live.admit(0).await;
-        let active = lines.fill_buf().map(<[u8]>::to_vec);
-        Seen::from(active.map_err(|error| error.to_string()))
-    })
-    .await;
-    lines.get_ref().set_nonblocking(false).unwrap();
-    // If an expected line never comes, the test fails.
-    let patience = Some(Duration::from_secs(90));
-    lines.get_ref().set_read_timeout(patience).unwrap();
-    lines
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_live_operators_requests_can_be_replayed() {
     let live = Live::start().await;
@@ -129,24 +124,18 @@ async fn a_live_operators_requests_can_be_replayed() {
         .permissions()
         .mode();
     assert_eq!(mode & 0o777, 0o600);
-    let printed = live.recorded(&["--count", "4"]).await;
-    let hooks_of_all = hooks(&printed);
-    assert_eq!(hooks_of_all.len(), 4);
-    assert!(hooks_of_all.contains(&Hook::Defaulting) && hooks_of_all.contains(&Hook::Validation));
+    let printed = live.recorded("--count 4").await;
+    let of_all = hooks(&printed);
+    assert_eq!(of_all.len(), 4);
+    assert!(of_all.contains(&Hook::Defaulting) && of_all.contains(&Hook::Validation));
     assert!(!printed.contains("a-long-secret"), "{printed}");
 
-    let printed = live
-        .recorded(&["--hook", "validation", "--count", "3"])
-        .await;
+    let printed = live.recorded("--hook validation --count 3").await;
     assert_eq!(hooks(&printed), [Hook::Validation; 3]);
-    let validation = guests().join("validation.wasm");
-    let (_folder, file) = written("requests.jsonl", printed.as_bytes());
-    let replayed = ["replay", text(&validation), text(&validation), text(&file)];
-    let replayed = policy(&replayed).unwrap();
-    assert!(
-        replayed.contains("3 same answers, 0 different answers"),
-        "{replayed}"
-    );
+    live.folder.write("requests.jsonl", printed);
+    let replay = "replay ./validation.wasm ./validation.wasm ./requests.jsonl";
+    let replayed = live.folder.policy(replay);
+    assert_says(&replayed, &["3 same answers, 0 different answers"]);
     assert!(
         !replayed.contains("differ from the recorded ones"),
         "{replayed}"
@@ -156,26 +145,25 @@ async fn a_live_operators_requests_can_be_replayed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recording_ends_by_itself() {
     let live = Live::start().await;
-    let printed = live.recorded(&["--bytes", "2500"]).await;
+    let printed = live.recorded("--bytes 2500").await;
     assert!(!printed.is_empty() && printed.len() <= 2500, "{printed}");
     assert!(!hooks(&printed).is_empty());
-    assert_eq!(live.recorded(&["--seconds", "0"]).await, "");
-    let nobodys = ["--digest", "sha256:77", "--seconds", "1"];
-    assert_eq!(live.recorded(&nobodys).await, "");
+    assert_eq!(live.recorded("--seconds 0").await, "");
+    assert_eq!(live.recorded("--digest sha256:77 --seconds 1").await, "");
 
-    let mut listener = listening(&live, &live.socket()).await;
+    let mut listener = live.listening().await;
     live.stop.cancel();
     live.served.await.unwrap();
     let mut rest = String::new();
     while listener.read_line(&mut rest).unwrap() > 0 {}
-    assert!(!live.folder.path().join(SOCKET).exists());
+    assert!(!live.folder.path(SOCKET).exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_slow_reader_learns_the_number_of_omitted_records_and_delays_nothing() {
     const REQUESTS: usize = 40;
     let live = Live::start().await;
-    let mut slow = listening(&live, &live.socket()).await;
+    let mut slow = live.listening().await;
     for _ in 0..REQUESTS {
         live.admit(256 << 10).await;
     }
@@ -195,36 +183,18 @@ async fn a_slow_reader_learns_the_number_of_omitted_records_and_delays_nothing()
 #[tokio::test(flavor = "multi_thread")]
 async fn the_number_of_concurrent_recordings_is_limited() {
     let live = Live::start().await;
-    let socket = live.socket();
     let mut others = Vec::new();
     for _ in 0..4 {
-        others.push(listening(&live, &socket).await);
+        others.push(live.listening().await);
     }
-    let arguments = ["record", "--socket", text(&socket)];
-    let refused = complaint(&arguments);
-    assert!(
-        refused.contains("the limit of 4 recordings is reached"),
-        "{refused}"
-    );
+    let (_, error) = live.folder.run(&format!("record --socket ./{SOCKET}"));
+    assert_says(&error.unwrap(), &["the limit of 4 recordings is reached"]);
     drop(others);
     eventually("another recording to be accepted", async || {
         let mut line = String::new();
-        let mut other = listening(&live, &socket).await;
-        other.read_line(&mut line).unwrap();
-        let is_told = serde_json::from_str::<Notice>(&line).is_err();
-        Seen::when(line, |_| is_told)
+        live.listening().await.read_line(&mut line).unwrap();
+        let is_record = serde_json::from_str::<Notice>(&line).is_err();
+        Seen::when(line, |_| is_record)
     })
     .await;
-}
-
-#[test]
-fn without_an_operator_the_error_says_where_to_run_it() {
-    let nowhere = complaint(&["record", "--socket", "/nowhere/requests.sock"]);
-    for part in [
-        "no operator reports its requests at /nowhere/requests.sock",
-        "kubectl exec",
-        "No such file",
-    ] {
-        assert!(nowhere.contains(part), "{part}: {nowhere}");
-    }
 }

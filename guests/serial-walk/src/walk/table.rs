@@ -69,7 +69,7 @@ fn the_first_that_can_serve_is_tried() {
 }
 
 #[test]
-fn waiting_tells_why_for_each_controller() {
+fn waiting_names_the_reason_of_each_controller() {
     check_waiting(&[
         (
             "all full",
@@ -109,7 +109,7 @@ fn waiting_tells_why_for_each_controller() {
 }
 
 #[test]
-fn waiting_tells_why_for_controllers_that_are_not_known_or_have_no_nodes() {
+fn waiting_names_unknown_controllers_and_those_without_nodes() {
     check_waiting(&[
         (
             "never seen, so of unknown size",

@@ -14,7 +14,7 @@ fn merged(base: &Value, change: &Value) -> Value {
 }
 
 #[test]
-fn each_rule_is_told_by_field_and_message() {
+fn each_violation_has_field_and_message() {
     let table: Value = serde_json::from_str(TABLE).unwrap();
     let valid = &table["valid"];
     let cases = table["cases"].as_array().unwrap();

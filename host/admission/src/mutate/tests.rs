@@ -221,7 +221,7 @@ fn overreach_names_the_place() {
 }
 
 #[test]
-fn a_key_that_a_guest_makes_up_is_told_cut_and_plain() {
+fn a_made_up_key_of_a_guest_is_reported_cut_and_plain() {
     let update = update();
     let key = format!("\u{1b}[31m\u{202e}{}", "x".repeat(1 << 20));
     let beside = defaulted(&update, |object| object[&key] = json!(1));

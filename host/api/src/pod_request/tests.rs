@@ -117,7 +117,7 @@ fn check(cases: &[(Value, &str, [&str; 2])]) {
 }
 
 #[test]
-fn a_limit_that_cannot_be_read_is_told_with_field_value_rule_and_remedy() {
+fn an_invalid_limit_is_reported_with_field_rule_and_remedy() {
     let init = json!({"spec": {
         "containers": [{"name": "a"}],
         "initContainers": [{"name": "b", "resources": {"limits": {"graphcore.ai/ipu": "4"}}}],
@@ -147,7 +147,7 @@ fn a_limit_that_cannot_be_read_is_told_with_field_value_rule_and_remedy() {
 }
 
 #[test]
-fn an_annotation_that_cannot_be_read_is_told_with_field_value_rule_and_remedy() {
+fn an_invalid_annotation_is_reported_with_rule_and_remedy() {
     let long = "9".repeat(99);
     check(&[
         (

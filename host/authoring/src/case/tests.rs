@@ -126,7 +126,7 @@ fn holds_and_fails((hook, answer): &(Hook, Answer), holds: &Value, fails: &Value
 }
 
 #[test]
-fn what_a_defaulting_policy_refuses_is_told_by_its_violations() {
+fn violations_report_what_a_defaulting_policy_refuses() {
     let [_, defaulted, refused, ..] = answers();
     let patch = json!([{"op": "add", "path": "/spec/b", "value": 2}]);
     let cases = [
@@ -167,7 +167,7 @@ fn a_call_that_fails_is_a_failure_unless_it_was_expected() {
 }
 
 #[test]
-fn what_is_no_case_is_told_why() {
+fn an_invalid_case_is_reported_with_the_reason() {
     let request = request(Hook::Validation);
     for (document, expected) in [
         (json!([]), "it is not a case"),

@@ -102,7 +102,7 @@ fn what_is_gone_before_the_answer_arrives_is_not_waited_for() {
 }
 
 #[test]
-fn a_watch_that_never_tells_is_not_waited_for_for_ever() {
+fn the_wait_for_an_event_of_a_watch_ends() {
     let mut cache = listed(&[]);
     cache.expect_update(&pod("a", 5), at(0));
     assert_eq!(names(&mut cache, at(119)), None);

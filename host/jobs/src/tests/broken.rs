@@ -202,7 +202,7 @@ fn instances_under_one_launcher_are_wanted_together() {
 }
 
 #[test]
-fn automatic_resets_are_counted_and_told() {
+fn automatic_resets_are_counted_and_reported() {
     let (job, mut world) = running(&IPUJob::sample());
     assert_eq!(world.status().automatic_resets, None);
     let before = world.status().clone();

@@ -91,7 +91,7 @@ fn lastmessage_says_why_a_pod_does_not_start() {
 }
 
 #[test]
-fn a_pod_that_kubernetes_takes_away_is_told_with_the_reason_and_comes_back() {
+fn a_disrupted_pod_is_reported_with_the_reason_and_replaced() {
     let (job, mut world) = running(&IPUJob::sample());
     let before = world.status().clone();
     world.take_away(

@@ -167,7 +167,7 @@ fn another_run_uses_the_partition_after_a_reset_wherever_its_process_was_killed(
 }
 
 #[test]
-fn a_wait_for_pods_is_told_once_whatever_its_words_are() {
+fn a_wait_for_pods_is_reported_once_with_any_message() {
     let waits = |message: &str, reason: &str| {
         let condition = serde_json::json!({
             "type": job_conditions::PODS_READY, "status": "False", "reason": reason, "message": message,

@@ -220,7 +220,7 @@ fn unreadable(job: &IPUJob, patch: &Value, objects: &Objects) -> Option<ValidJob
 }
 
 #[test]
-fn the_end_of_a_job_that_cannot_be_read_is_seen_and_its_partitions_are_given_back() {
+fn an_unreadable_job_that_ends_releases_its_partitions() {
     let parallel = IPUJob::sample().workers("2").launcher(&["mpirun"]);
     let broken = [
         json!({"spec": {"ipusPerJobInstance": "3"}}),

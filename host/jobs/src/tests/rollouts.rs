@@ -84,7 +84,7 @@ fn a_rolling_update_keeps_as_many_instances_as_it_must() {
 }
 
 #[test]
-fn a_worker_that_ends_well_when_it_is_told_to_has_not_completed_its_instance() {
+fn a_deleted_worker_that_succeeds_completes_no_instance() {
     let job = IPUJob::sample().strategy(&json!({
         "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
     }));

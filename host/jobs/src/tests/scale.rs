@@ -50,7 +50,7 @@ fn scaling_up_and_down_shows_what_the_original_shows() {
 }
 
 #[test]
-fn a_pod_that_was_told_to_end_has_not_ended_by_itself_whatever_time_its_runtime_tells() {
+fn a_deleted_pod_has_not_ended_by_itself_at_any_reported_time() {
     let job = IPUJob::sample().valid();
     let mut world = World::new();
     world.settle(&job);
@@ -76,7 +76,7 @@ fn a_pod_that_was_told_to_end_has_not_ended_by_itself_whatever_time_its_runtime_
 }
 
 #[test]
-fn a_partition_is_given_back_only_when_its_pods_are_gone() {
+fn a_partition_is_released_only_when_its_pods_are_gone() {
     let two = IPUJob::sample().instances(2).valid();
     let one = IPUJob::sample().instances(1).valid();
     let mut world = World::new();

@@ -38,7 +38,7 @@ fn pending_turns_to_false_and_keeps_its_times() {
 }
 
 #[test]
-fn why_it_waits_is_told_for_each_controller() {
+fn waiting_has_a_reason_for_each_controller() {
     let job = IPUJob::sample().instances(2).valid();
     let mut world = World::new();
     world.settle(&job);
@@ -181,7 +181,7 @@ fn a_selector_that_contradicts_the_controller_holds_the_pod_back() {
 }
 
 #[test]
-fn what_a_rollout_has_still_to_replace_is_told_by_name() {
+fn outdated_pods_of_a_rollout_are_reported_by_name() {
     let mut world = World::new();
     let before = IPUJob::sample().valid();
     world.settle(&before);

@@ -119,7 +119,7 @@ fn one_wrong_thing_is_named() {
 }
 
 #[test]
-fn an_object_past_the_schema_is_told_by_its_place() {
+fn an_object_past_the_schema_is_reported_by_field() {
     let good = IPUJob::sample().object();
     let cases: [(Value, &str); 6] = [
         (
@@ -149,7 +149,7 @@ fn an_object_past_the_schema_is_told_by_its_place() {
 }
 
 #[test]
-fn a_template_that_is_no_pod_is_told_by_its_place() {
+fn an_invalid_template_is_reported_by_field() {
     let job = IPUJob::sample().template(&json!({"spec": {"hostIPC": "yes"}}));
     let error = refusal(&job.object(), MAX_IPUS).unwrap();
     assert!(

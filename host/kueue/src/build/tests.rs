@@ -44,7 +44,7 @@ fn a_stopped_job_is_suspended_at_once() {
 }
 
 #[test]
-fn the_status_of_a_stopped_job_still_tells_what_it_did() {
+fn the_status_of_a_stopped_job_keeps_its_conditions() {
     // `ipu-jobs` counts the time until the stop by its conditions.
     let patch = stopped(&job(|_| {}));
     let fields = json!({"admission": null, "launcherStatus": "Suspended"});

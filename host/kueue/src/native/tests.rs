@@ -123,7 +123,7 @@ fn each_pod_that_requests_ipus_gets_a_partition_before_the_admission() {
 }
 
 #[test]
-fn the_check_is_ready_with_the_last_partition_and_tells_the_pods_whose_they_are() {
+fn the_check_is_ready_with_the_last_partition_and_updates_pods() {
     let answer = |partitions| match step(workload(|_| {}), partitions) {
         Some(Step::AnswerCheck { name, answer }) => {
             assert_eq!(name, "partitions");

@@ -192,7 +192,7 @@ fn an_unknown_flavor_delays_the_start() {
 }
 
 #[test]
-fn an_evicted_job_gives_its_quota_back_when_its_partitions_are_gone() {
+fn an_evicted_job_releases_quota_when_its_partitions_are_gone() {
     let evicted = || {
         with(|workload| {
             admit(workload);
@@ -215,7 +215,7 @@ fn an_evicted_job_gives_its_quota_back_when_its_partitions_are_gone() {
 }
 
 #[test]
-fn the_end_of_a_job_is_told_when_its_partitions_are_gone() {
+fn the_end_of_a_job_is_reported_when_its_partitions_are_gone() {
     assert_eq!(step(ended(), with(admit), held()), None);
     let finish = Step::Finish {
         reason: "Succeeded",
@@ -305,7 +305,7 @@ fn a_smaller_job_gives_the_quota_of_its_former_instances_back() {
 }
 
 #[test]
-fn ready_pods_are_told_and_their_loss_too() {
+fn ready_pods_and_their_loss_are_reported() {
     let ready = |status: &'static str, reason: &'static str| {
         with(move |workload| {
             admit(workload);

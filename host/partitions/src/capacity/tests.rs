@@ -137,7 +137,7 @@ fn what_another_user_asked_for_closes_no_controller() {
 }
 
 #[test]
-fn what_is_given_back_is_free_again() {
+fn released_capacity_is_free_again() {
     let mut all = allocations();
     let before = [held("pod1:8090", "p-a", 8)];
     all.replace(&"ns.other-0".into(), &before, &[]);

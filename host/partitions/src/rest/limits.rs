@@ -217,7 +217,7 @@ mod tests {
     const BOUND: Duration = Duration::from_secs(30);
 
     #[test]
-    fn a_user_who_asks_too_often_is_told_when_to_come_back_and_others_go_on() {
+    fn a_user_over_the_limit_must_retry_later_and_others_go_on() {
         let rate = UserRate::default();
         let answers: Vec<_> = (0..1_000).map(|_| rate.check("a")).collect();
         let good = answers.iter().filter(|answer| answer.is_ok()).count();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_told_whose_limit_it_is() {
+    fn a_refusal_names_the_owner_of_the_limit() {
         let refused = |full| busy(full, "requests", "answered").detail;
         assert!(refused(Full::Address(16)).contains("of this address"));
         let all = refused(Full::Total(64));

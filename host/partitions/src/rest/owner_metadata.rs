@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_stand_on_an_object_may_be_told() {
+    fn valid_metadata_of_an_owner_is_accepted() {
         let metadata = json!({
             "labels": {"team": "vision", "example.com/Cost_Centre.1": "", "a": "x".repeat(63)},
             "annotations": {"example.com/deadline": "any text: {}", "n": "x".repeat(ANNOTATION_MAX - 1)},

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_query_at_a_time_has_the_permit_and_others_are_told_to_come_again() {
+    async fn one_query_has_the_permit_and_others_must_retry() {
         let (queries, address) = (Queries::default(), IpAddr::from([10, 0, 0, 1]));
         let permit = queries.permit(address, WAIT).await.unwrap();
         let other = queries.clone();

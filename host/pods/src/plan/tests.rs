@@ -314,7 +314,7 @@ fn a_pod_learns_what_becomes_of_the_partition_that_it_uses() {
 }
 
 #[test]
-fn what_exists_for_others_is_not_told() {
+fn partitions_of_others_are_not_reported() {
     let theirs = Some(shared(|one| one.owner.namespace = "other".to_owned()));
     let of = |named| {
         plan(&ObservedPod {

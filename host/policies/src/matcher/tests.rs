@@ -75,7 +75,7 @@ fn one_condition_that_is_false_settles_it_whatever_becomes_of_the_others() {
 }
 
 #[test]
-fn what_is_no_expression_is_told() {
+fn an_invalid_expression_is_reported() {
     let error = matcher(condition("object.spec ==")).unwrap_err();
     assert!(
         error.to_string().contains("c is no CEL expression"),

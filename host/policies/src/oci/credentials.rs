@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_and_no_secret_is_told() {
+    fn missing_fields_are_named_and_no_secret_is_shown() {
         let config = json!({"auths": {"r.io": auth("secret"), "s.io": {}, "t.io": auth("a:b")}});
         let entry = |name: &str| Err(CredentialsError::Entry(name.to_owned()));
         assert_eq!(found(&config, "r.io/x:1"), entry("r.io"));

@@ -71,7 +71,7 @@ fn a_text_within_a_key_of_the_parser_is_not_read() {
 }
 
 #[test]
-fn what_is_no_json_or_no_object_is_told_so() {
+fn invalid_json_and_other_values_are_not_objects() {
     let budget = Budget::of_memory(MIB);
     for text in ["", "{", "[1,]", "{}{}", "\"\u{1}\"", "nul", "[[", "1e999"] {
         let refused = measure(text.as_bytes(), budget);

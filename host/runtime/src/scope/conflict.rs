@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_that_overlap_exactly_one_rests_and_says_why() {
+    fn one_of_two_overlapping_releases_is_inactive_and_says_why() {
         let cases = [
             (
                 claim("a", "ops-a", "x,y", 1),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_that_rests_keeps_its_place_and_knows_all_that_were_there_before() {
+    fn an_inactive_release_keeps_its_order_and_knows_older_ones() {
         let all = [
             claim("c", "ops-c", "", 3),
             claim("b", "ops-b", "x,y", 2),

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn of_other_namespaces_nothing_is_told_and_lists_have_their_beginning_and_end() {
+    fn events_of_other_namespaces_are_dropped_and_no_list_is() {
         let some: Scope = "a,b".parse().unwrap();
         for event in [Event::Apply, Event::InitApply, Event::Delete] {
             assert!(is_served(&some, &event(pod("b"))));

@@ -69,7 +69,7 @@ fn a_level_for_the_operator_is_one_for_all_of_its_packages() {
 }
 
 #[test]
-fn a_level_that_cannot_be_read_is_told_and_changes_nothing() {
+fn an_invalid_level_is_reported_and_changes_nothing() {
     for level in ["ipu_operator=much", "warning", "verbose", "6", "info,loud"] {
         let made = made(LogFormat::Text, level, std::io::sink, None);
         assert!(made.is_err(), "{level}");

@@ -68,7 +68,7 @@ fn what_is_a_day_old_counts_no_more() {
 }
 
 #[test]
-fn an_ipu_in_three_failures_is_suspect_and_told_once() {
+fn an_ipu_in_three_failures_is_suspect_and_reported_once() {
     let mut log = FailureLog::default();
     assert!(fail(&mut log, "p-1", &[0, 1], 0).is_empty());
     assert!(fail(&mut log, "p-2", &[1, 2], 1).is_empty());
@@ -91,7 +91,7 @@ fn an_ipu_in_three_failures_is_suspect_and_told_once() {
 }
 
 #[test]
-fn only_the_worst_are_told() {
+fn only_the_worst_are_reported() {
     let mut log = FailureLog::default();
     let all: Vec<u32> = (0..100).collect();
     fail(&mut log, "p-1", &all, 0);

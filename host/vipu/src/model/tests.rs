@@ -142,7 +142,7 @@ fn an_inventory_counts_all_and_keeps_what_memory_allows() {
 }
 
 #[test]
-fn a_partition_of_another_size_is_told_and_one_that_is_not_described_is_not() {
+fn only_a_described_partition_of_another_size_is_reported() {
     let config = |devices| GcdConfig {
         devices: vec![Device::from(proto::IpuofDevice::default()); devices],
     };

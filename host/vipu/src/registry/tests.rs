@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::io::Read;
 
 use super::*;
 use crate::cordon::{CordonRequest, CordonState};
@@ -47,6 +48,25 @@ async fn an_edit_replaces_the_list() {
 }
 
 #[tokio::test]
+async fn malformed_entry_is_logged_and_the_others_are_used() {
+    let mut written = tempfile::NamedTempFile::new().unwrap();
+    let file = Arc::new(written.reopen().unwrap());
+    let log = tracing_subscriber::fmt().with_writer(file);
+    let log = tracing::subscriber::set_default(log.finish());
+    let known = after(vec![Some(listed(
+        "pod9:not-a-port:ipunode=pod9\npod1:8090:ipunode=pod1",
+    ))])
+    .await;
+    drop(log);
+    assert_eq!(names(&known), ["pod1:8090"]);
+    let mut log = String::new();
+    written.read_to_string(&mut log).unwrap();
+    for part in ["WARN", "was left out", "pod9:not-a-port:ipunode=pod9"] {
+        assert!(log.contains(part), "{part}: {log}");
+    }
+}
+
+#[tokio::test]
 async fn a_cordon_under_its_former_key_is_a_problem_of_no_controller() {
     let mut object = listed("pod1:8090:ipunode=pod1");
     let data = object.data.as_mut().unwrap();
@@ -88,7 +108,7 @@ async fn an_empty_list_is_a_list() {
 }
 
 #[tokio::test]
-async fn a_config_map_that_was_never_there_is_told_from_one_that_was_not_read() {
+async fn a_missing_config_map_differs_from_an_unread_one() {
     assert_eq!(after(vec![]).await.source, Source::NotRead);
     let known = after(vec![None]).await;
     assert_eq!(known.source, Source::ConfigMapGone);

@@ -1,5 +1,4 @@
-//! Checks the list of mutations: the code contains each text, because a mutation without its text has no effect, and the
-//! model check has each bound.
+//! Checks the list of mutations: the code contains each text, because a mutation without its text has no effect.
 
 use std::fs;
 

@@ -13,7 +13,7 @@ use kube::{Client, ResourceExt};
 
 use super::admission::{AdmissionError, once_forgotten};
 use super::contents::{Contents, ContentsError};
-use super::shelf::Shelf;
+use super::idle::IdleItems;
 use super::{ControlPlane, ControlPlaneError};
 use crate::kubeconfig::ClientError;
 use crate::wait::{Seen, WaitedTooLong, until};
@@ -27,7 +27,7 @@ const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kub
 /// Longest wait on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-static IDLE: Shelf<Pooled> = Shelf::new();
+static IDLE: IdleItems<Pooled> = IdleItems::new();
 
 /// Failure to lend a control plane.
 #[derive(Debug, thiserror::Error)]

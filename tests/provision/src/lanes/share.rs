@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Time after which the parts that a cache had are counted: they pass at once, and say nothing about the pace.
+/// Time after which the parts that a cache had are counted: they pass at once, and say nothing about the speed.
 const CACHED: Duration = Duration::from_secs(6);
 /// The largest share of a timed build before its end.
 const ALMOST: f64 = 0.9;
@@ -56,14 +56,14 @@ pub(super) fn thousandths(share: f64) -> u64 {
     (share.clamp(0.0, 1.0) * 1000.0) as u64
 }
 
-/// The pace of the work so far.
+/// The speed of the work so far.
 #[derive(Debug, Default)]
-pub(super) struct Pace {
+pub(super) struct Speed {
     /// The time of the first observation that counts, and the processor time that was done then.
     first: Option<(Duration, f64)>,
 }
 
-impl Pace {
+impl Speed {
     /// Notes the state of the builds at a time since their begin.
     pub(super) fn observe(&mut self, counts: &[Count], elapsed: Duration) {
         if elapsed >= CACHED && self.first.is_none() {
@@ -75,13 +75,13 @@ impl Pace {
     pub(super) fn left(&self, counts: &[Count], elapsed: Duration) -> Option<Duration> {
         let (since, before) = self.first.filter(|_| elapsed >= FIRST)?;
         let done = done(counts, elapsed);
-        let pace = (done - before) / elapsed.saturating_sub(since).as_secs_f64();
+        let speed = (done - before) / elapsed.saturating_sub(since).as_secs_f64();
         let rest = counts.iter().map(|count| count.seconds).sum::<f64>() - done;
-        Some(Duration::from_secs_f64(rest.max(0.0) / pace.max(SLOWEST)))
+        Some(Duration::from_secs_f64(rest.max(0.0) / speed.max(SLOWEST)))
     }
 }
 
-/// The estimate as people say it: no more exact than it is.
+/// The estimate in words: no more exact than it is.
 pub(super) fn described(left: Duration) -> String {
     match left.as_secs() {
         0..60 => "less than a minute left".to_owned(),
@@ -144,21 +144,21 @@ mod tests {
 
     #[test]
     fn the_rest_takes_as_long_as_the_same_work_has_taken() {
-        let mut pace = Pace::default();
+        let mut speed = Speed::default();
         let seconds = Duration::from_secs;
-        pace.observe(&counts(0, 0), seconds(0));
-        assert_eq!(pace.left(&counts(0, 0), seconds(5)), None);
+        speed.observe(&counts(0, 0), seconds(0));
+        assert_eq!(speed.left(&counts(0, 0), seconds(5)), None);
         // A cache had half of the crates.
-        pace.observe(&counts(300, 0), seconds(10));
-        assert_eq!(pace.left(&counts(300, 30), seconds(15)), None, "too early");
+        speed.observe(&counts(300, 0), seconds(10));
+        assert_eq!(speed.left(&counts(300, 30), seconds(15)), None, "too early");
         // 210 seconds of 1050 in 110 seconds.
         assert_eq!(
-            pace.left(&counts(420, 500), seconds(120)),
+            speed.left(&counts(420, 500), seconds(120)),
             Some(seconds(440))
         );
         // Nothing happens: half of a core is assumed.
         assert_eq!(
-            pace.left(&counts(300, 0), seconds(1000)),
+            speed.left(&counts(300, 0), seconds(1000)),
             Some(seconds(2100))
         );
     }

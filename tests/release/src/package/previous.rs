@@ -18,9 +18,10 @@ use crate::cargo;
 /// The lock file.
 pub const LOCK: &str = "tests/releases/previous.lock";
 
-/// Variables of this build that would change the programs of another commit.
-const OF_THIS_BUILD: [&str; 5] = [
+/// Variables of this build that another commit does not know, or that would change its programs.
+const OF_THIS_BUILD: [&str; 6] = [
     "CARGO_TARGET_DIR",
+    "IPU_OPERATOR_KUBERNETES",
     "MAKEFLAGS",
     "RUSTFLAGS",
     "SOURCE_DATE_EPOCH",
@@ -260,6 +261,7 @@ mod tests {
                 run: folder.path().join("run"),
                 checkout,
                 kubernetes: Kubernetes::default(),
+                has_oldest_kubelet: false,
             };
             Self {
                 folder,

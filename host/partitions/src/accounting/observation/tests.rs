@@ -84,7 +84,7 @@ fn pods(ready: u32, started: u32, waiting: u32) -> Option<PodCounts> {
 }
 
 #[test]
-fn a_partition_is_in_the_state_that_the_ledger_and_its_pods_tell() {
+fn the_ledger_and_the_pods_determine_the_state_of_a_partition() {
     use IpuState::{
         Forming, IdleAllocated, Releasing, Resetting, Running, Unhealthy, Unknown, WaitingPods,
     };

@@ -65,7 +65,7 @@ fn said(status: &VIPUControllerStatus) -> Vec<(&str, &str, &str, i64)> {
 }
 
 #[test]
-fn a_controller_that_answers_is_told_as_it_is() {
+fn a_reachable_controller_is_reported_as_it_is() {
     let status = desired(&observed(None), None, ObservedSpec::default(), at(0));
     insta::assert_json_snapshot!(status, @r#"
     {
@@ -255,7 +255,7 @@ fn a_condition_says_which_spec_it_is_about() {
 }
 
 #[test]
-fn a_change_of_state_is_told_from_one_of_figures() {
+fn a_change_of_state_differs_from_a_change_of_figures() {
     let before = desired(&observed(None), None, ObservedSpec::default(), at(0));
     let change_to = |observed: &Observed, cordon_state| {
         let spec = ObservedSpec {

@@ -99,7 +99,7 @@ fn state(view: ControllerView) -> ControllerState {
 }
 
 #[test]
-fn a_controller_tells_whose_its_ipus_are() {
+fn a_controller_reports_the_owners_of_its_ipus() {
     let mut ours = partition("default", 4, AttemptOutcome::Created);
     ours.metadata.name = Some("p".to_owned());
     let states = vec![ControllerState {
@@ -160,7 +160,7 @@ fn a_controller_tells_whose_its_ipus_are() {
 }
 
 #[test]
-fn anybody_is_told_how_many_partitions_there_are_and_not_whose() {
+fn everybody_sees_the_number_of_partitions_and_no_owner() {
     let mut ours = partition("team", 4, AttemptOutcome::Created);
     ours.metadata.name = Some("p".to_owned());
     if let Some(status) = &mut ours.status {

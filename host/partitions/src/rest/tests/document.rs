@@ -29,7 +29,7 @@ fn operations(document: &Value) -> BTreeSet<String> {
 }
 
 #[tokio::test]
-async fn each_port_tells_of_what_it_offers() {
+async fn each_port_documents_its_own_operations() {
     let ports = Ports::open().await;
     let plain = ports.plain("GET", "/openapi.json", "").await.body;
     let mut expected: BTreeSet<_> = READS.map(str::to_owned).into();

@@ -9,7 +9,7 @@ use super::fixture::{Answer, Ports, create_body};
 use crate::rest::limits::UserRate;
 
 #[tokio::test]
-async fn a_partition_is_made_read_and_given_back() {
+async fn a_partition_is_created_read_and_released() {
     let ports = Ports::open().await;
     let metadata = json!({"labels": {"team": "vision"}, "priorityClassName": "urgent"});
     let body =
@@ -209,7 +209,7 @@ async fn without_the_api_server_nothing_is_decided() {
 }
 
 #[tokio::test]
-async fn what_the_api_server_refuses_is_told_with_its_fields() {
+async fn a_refusal_of_the_api_server_names_the_fields() {
     let ports = Ports::open().await;
     let body = create_body(|create_body| create_body["name"] = json!("p")).to_string();
     let made = ports.secure("admin", "POST", "/partitions", &body).await;
@@ -239,7 +239,7 @@ async fn what_the_api_server_refuses_is_told_with_its_fields() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_or_no_name_is_told_so() {
+async fn missing_partitions_and_invalid_names_are_rejected() {
     let ports = Ports::open().await;
     for (method, path, status) in [
         ("GET", "/partitions/p", 404),
@@ -310,7 +310,7 @@ async fn only_json_is_read_and_only_so_much() {
 }
 
 #[tokio::test]
-async fn whoever_asks_too_often_is_told_when_to_come_back() {
+async fn a_client_over_the_limit_must_retry_later() {
     let ports = Ports::open_at(UserRate::of_an_hour()).await;
     let ask = async || ports.secure("reader", "GET", "/partitions/p", "").await;
     assert_ne!(ask().await.status, 429);

@@ -198,7 +198,7 @@ fn what_was_signed_for_something_else_does_not_count() {
 }
 
 #[test]
-fn each_reason_why_no_signature_counts_is_told_once() {
+fn each_reason_against_a_signature_is_reported_once() {
     let wrong = Signer::new().simple(&payload(DIGEST, "cosign container image signature"));
     let keys = Signer::new().keys();
     let none = Unsigned::of(Vec::new()).to_string();

@@ -84,7 +84,7 @@ async fn both_processes_record_a_job_in_one_trace() {
 }
 
 #[test]
-fn what_is_no_uid_has_no_trace_and_nothing_is_told_of_it() {
+fn an_invalid_uid_has_no_trace_and_no_message() {
     for wrong in ["", "uid", "00000000-0000-0000-0000-000000000000"] {
         assert_eq!(id(wrong), "");
         of_job(&Span::none(), wrong);
@@ -93,7 +93,7 @@ fn what_is_no_uid_has_no_trace_and_nothing_is_told_of_it() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_none_is_told() {
+async fn an_invalid_address_is_reported() {
     for wrong in ["", "collector:4317", "https://collector:4317", "/run/otlp"] {
         let error = start(wrong, "controller").unwrap_err();
         assert!(matches!(error, TraceError::Address(_)), "{wrong}");

@@ -180,14 +180,14 @@ pub const TOOLS: [GoTool; 16] = [
     },
     GoTool {
         name: "kueue",
-        pins: "kueue",
+        pins: "queues",
         module: "sigs.k8s.io/kueue",
         programs: &[program("kueue", "sigs.k8s.io/kueue/cmd/kueue")],
         variables: &[("sigs.k8s.io/kueue/pkg/version.GitVersion", "vVERSION")],
     },
     GoTool {
         name: "jobset",
-        pins: "jobset",
+        pins: "queues",
         module: "sigs.k8s.io/jobset",
         programs: &[program("jobset", "sigs.k8s.io/jobset")],
         variables: &[("sigs.k8s.io/jobset/pkg/version.GitVersion", "vVERSION")],
@@ -236,11 +236,9 @@ pub const OF_CLUSTER: [&str; 6] = ["kubernetes", "etcd", "containerd", "cni", "c
 
 /// Names of the tools that only a few checks of a release use, and of other operators in benchmarks. They are built
 /// when they are used.
-const OF_FEW: [&str; 6] = [
+const OF_FEW: [&str; 4] = [
     OLDEST_KUBELET,
     "cert-manager",
-    "cosign",
-    "helm-4",
     "metrics-server",
     "mpi-operator",
 ];

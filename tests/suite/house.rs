@@ -1,0 +1,80 @@
+//! Rules of the packages and files that neither cargo nor clippy checks.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use crate::sources::{guest_packages, host_packages, repository, rust_files, test_packages};
+
+/// The maximum of lines in a file. Clippy checks functions (`too-many-lines-threshold`).
+const MOST_LINES: usize = 400;
+
+fn text(path: &str) -> String {
+    fs::read_to_string(repository().join(path)).unwrap()
+}
+
+#[test]
+fn every_file_opens_with_its_purpose_and_has_at_most_400_lines() {
+    let folders = ["host", "guests", "tests", "examples"].into_iter();
+    let files: Vec<_> = folders.flat_map(rust_files).collect();
+    assert!(files.len() > 700, "only {} files were read", files.len());
+    let is_good = |text: &str| text.starts_with("//! ") && text.lines().count() <= MOST_LINES;
+    let bad = files.iter().filter(|(_, text)| !is_good(text));
+    let bad: Vec<_> = bad.map(|(path, _)| path).collect();
+    assert!(
+        bad.is_empty(),
+        "no purpose, or over {MOST_LINES} lines: {bad:#?}"
+    );
+}
+
+/// The lints include the ban of unsafe code. Only the guest host, which loads compiled guests, allows it in a module.
+#[test]
+fn every_package_inherits_the_lints_and_one_uses_wasmtime() {
+    let packages = [host_packages(), test_packages(), guest_packages()].concat();
+    assert!(packages.len() > 20, "{packages:?}");
+    for package in &packages {
+        let manifest = text(&format!("{package}/Cargo.toml"));
+        assert!(
+            manifest.ends_with("\n[lints]\nworkspace = true\n"),
+            "{package}"
+        );
+        let has_wasmtime = manifest.contains("\nwasmtime");
+        assert_eq!(has_wasmtime, package == "host/guest-host", "{package}");
+    }
+}
+
+/// The packages of the operator that a manifest names, by their folders, without `text`, which all may use.
+fn used(manifest: &str) -> BTreeSet<&str> {
+    let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
+    let dependencies = dependencies.split("\n[").next().unwrap_or_default().lines();
+    let names = dependencies.filter_map(|line| line.split(['.', ' ']).next());
+    let folders = names.filter_map(|name| match name {
+        "vipu-client" => Some("vipu"),
+        "ipu-text" => None,
+        name => name.strip_prefix("ipu-"),
+    });
+    folders.collect()
+}
+
+#[test]
+fn the_documents_list_every_package_and_those_that_it_uses() {
+    let (folders, architecture) = (text("host/README.md"), text("ARCHITECTURE.md"));
+    for package in host_packages() {
+        let start = format!("| `{package}` (`");
+        let row = architecture
+            .lines()
+            .find(|line| line.starts_with(&start))
+            .unwrap();
+        if let Some(folder) = package.strip_prefix("host/") {
+            let start = format!("\n| `{folder}` | `");
+            assert!(folders.contains(&start), "host/README.md: {folder}");
+            let listed = row
+                .trim_end_matches(" |")
+                .rsplit(" | ")
+                .next()
+                .unwrap_or_default();
+            let listed = listed.split(", ").filter(|name| *name != "–").collect();
+            let manifest = text(&format!("{package}/Cargo.toml"));
+            assert_eq!(used(&manifest), listed, "right: {row}");
+        }
+    }
+}
