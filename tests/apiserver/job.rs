@@ -1,9 +1,8 @@
 //! The job controller on a real API server: from `kubectl apply` to Completed, and faults on the way.
 
-use std::collections::BTreeSet;
+mod killed;
 
 use cluster::wait::{Seen, eventually};
-use futures::future::join_all;
 use ipu_api::crd;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::labels;
@@ -12,9 +11,8 @@ use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::cut_off::Writes;
 use crate::definitions::{define, loose};
-use crate::job_fixture::{JobFixture, settings};
+use crate::job_fixture::JobFixture;
 
 /// A job of one worker on 4 IPUs, after defaulting.
 pub(crate) fn single(name: &str) -> Value {
@@ -84,74 +82,6 @@ async fn a_single_worker_completes_and_is_deleted_without_a_trace() {
         "the finalizer's work deletes Pods itself"
     );
     fixture.kill().await;
-}
-
-/// Plays the user, the proxy and the kubelet in the life of a parallel job.
-async fn live(fixture: &JobFixture, job: &str) {
-    fixture.submit(&parallel(job)).await;
-    fixture.job_partition_ready(job).await;
-    for worker in 0..2 {
-        fixture.pod_runs(&format!("{job}-worker-{worker}")).await;
-    }
-    let launcher = format!("{job}-launcher");
-    let made = fixture.pod_exists(&launcher).await;
-    let account = made.spec.unwrap().service_account_name;
-    assert_eq!(account.as_ref(), Some(&launcher));
-    fixture.pod_runs(&launcher).await;
-    fixture
-        .row(job, "Running 1 1", "Successfully reconciled IPUJob")
-        .await;
-    fixture.pod_ends(&launcher, 0).await;
-    fixture
-        .row(job, "Completed 0 1", "All instances done")
-        .await;
-    let mut partitions = fixture.partitions().await;
-    partitions.retain(|partition| partition.spec.owner.name == job);
-    assert_eq!(partitions.len(), 1, "its workers still use it");
-    fixture.delete(job).await;
-    fixture.once_gone(job).await;
-}
-
-#[tokio::test]
-async fn controller_killed_before_any_of_its_writes_creates_each_object_once() {
-    let mut fixture = JobFixture::new("parallel").await;
-    // A controller that finds no Pods, after they may have been created, cannot know whether there were any.
-    fixture.partitions_are_reset();
-    let plain = fixture.client.clone();
-    let all = Writes::limited([("whole", None)]);
-    fixture.start_with(all.client(&plain));
-    live(&fixture, "whole").await;
-    fixture.kill().await;
-    let count = all.sent("whole");
-    assert!(count > 15, "{count} writes");
-
-    let jobs: Vec<String> = (0..count)
-        .map(|number| format!("cut-{number:02}"))
-        .collect();
-    let limits = jobs.iter().enumerate();
-    let before = Writes::limited(limits.map(|(number, job)| (job.as_str(), Some(number))));
-    let after = Writes::limited(jobs.iter().map(|job| (job.as_str(), None)));
-    let first = fixture.controller(before.client(&plain), settings());
-    let lives = jobs.iter().map(async |job| {
-        live(&fixture, job).await;
-        before.complete(job);
-    });
-    let mut second = None;
-    let killed = async {
-        before.once_cut_off().await;
-        first.abort();
-        assert!(first.await.unwrap_err().is_cancelled());
-        second = Some(fixture.controller(after.client(&plain), settings()));
-    };
-    futures::join!(killed, join_all(lives));
-    second.unwrap().abort();
-
-    let created = [before.created(), after.created()].concat();
-    let distinct: BTreeSet<_> = created.iter().collect();
-    assert_eq!(distinct.len(), created.len(), "{created:?}");
-    let pods = created.iter().filter(|(kind, _)| kind == "pods");
-    assert_eq!(pods.count(), 3 * count, "{created:?}");
-    assert!(fixture.partitions().await.is_empty());
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::kueue::players::run_pods;
 use crate::planes;
 
 /// A namespace on a real API server, with players for the missing parts.
@@ -35,7 +36,7 @@ pub(crate) struct JobFixture {
     /// The metrics of the fixture's controllers.
     pub(crate) metrics: Metrics,
     controller: Option<JoinHandle<()>>,
-    proxy: JoinSet<()>,
+    players: JoinSet<()>,
     /// Dropped last.
     _plane: Loan,
 }
@@ -51,7 +52,7 @@ impl JobFixture {
             namespace: name.to_owned(),
             metrics: Metrics::default(),
             controller: None,
-            proxy: JoinSet::new(),
+            players: JoinSet::new(),
             _plane: plane,
         };
         let namespace = Namespace {
@@ -67,7 +68,7 @@ impl JobFixture {
             .await
             .unwrap();
         let partitions = Api::all(fixture.client.clone());
-        fixture.proxy.spawn(let_go(partitions, name.to_owned()));
+        fixture.players.spawn(let_go(partitions, name.to_owned()));
         fixture
     }
 
@@ -215,7 +216,8 @@ impl JobFixture {
     /// The proxy: carries out every requested reset from now on.
     pub(crate) fn partitions_are_reset(&mut self) {
         let partitions = Api::all(self.client.clone());
-        self.proxy.spawn(reset(partitions, self.namespace.clone()));
+        self.players
+            .spawn(reset(partitions, self.namespace.clone()));
     }
 
     /// The proxy: carries out the requested reset.
@@ -265,6 +267,11 @@ impl JobFixture {
         found.filter_map(|event| event.reason).collect()
     }
 
+    /// The kubelet: runs every Pod from now on.
+    pub(crate) fn pods_run(&mut self) {
+        self.players.spawn(run_pods(self.pods(), false));
+    }
+
     /// The kubelet: waits for a Pod, and runs it.
     pub(crate) async fn pod_runs(&self, name: &str) {
         self.pod_exists(name).await;
@@ -298,7 +305,18 @@ impl JobFixture {
     /// Waits until a Pod of the name exists, and returns it.
     pub(crate) async fn pod_exists(&self, name: &str) -> Pod {
         let what = format!("the Pod {name} is made");
-        eventually(&what, async || self.pods().get_opt(name).await.unwrap()).await
+        eventually(&what, async || {
+            if let Some(pod) = self.pods().get_opt(name).await.unwrap() {
+                return Ok(pod);
+            }
+            // The jobs say why there is none.
+            let jobs = self.jobs().list(&ListParams::default()).await.unwrap();
+            let own = jobs.into_iter();
+            let own = own.filter(|job| name.starts_with(&job.name_any()));
+            let all = own.map(|job| job.data["status"].to_string());
+            Err(all.collect::<Vec<_>>().join("; "))
+        })
+        .await
     }
 
     async fn pod_status(&self, name: &str, status: &Value) {

@@ -10,7 +10,7 @@ mod killed;
 mod many_jobs;
 mod multikueue;
 mod native;
-mod players;
+pub(crate) mod players;
 mod pods;
 
 use std::time::{Duration, Instant};

@@ -51,7 +51,7 @@ pub(super) async fn collect_garbage(client: Client) {
 }
 
 /// The kubelet: runs every Pod, and completes it at once if `ends`.
-pub(super) async fn run_pods(pods: Api<Pod>, ends: bool) {
+pub(crate) async fn run_pods(pods: Api<Pod>, ends: bool) {
     let changes = watcher(pods.clone(), watcher::Config::default());
     let changes = changes.default_backoff().applied_objects();
     let changes = changes.filter_map(async |change| change.ok());
