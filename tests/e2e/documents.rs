@@ -27,7 +27,7 @@ use crate::native_pods::{bare, create, delete};
 
 /// The actions of a person around the commands: ends commands that follow changes, edits in an editor, and repeats a
 /// command until its Pod has started or its forwarded port accepts connections. Any other error is final. At the end
-/// no background process uses a port any more.
+/// it ends its background commands.
 const PERSON: &str = r#"
 export KUBE_EDITOR=true
 trap '{ kill $(jobs -p) && wait; } 2>/dev/null || true' EXIT

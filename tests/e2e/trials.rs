@@ -36,6 +36,11 @@ pub(crate) struct Case {
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
 pub(crate) const TRIALS: [Case; 41] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
+    // It waits two minutes for the kubelet, so it begins first.
+    shared(
+        "worker_evicted_for_its_storage_fails_the_job",
+        failing_pods::evicted_for_storage,
+    ),
     shared(
         "service_scales_updates_and_recovers",
         service::scales_updates_and_recovers,
@@ -97,10 +102,6 @@ pub(crate) const TRIALS: [Case; 41] = [
     shared(
         "worker_killed_for_memory_is_reported_as_oom_killed",
         failing_pods::killed_for_memory,
-    ),
-    shared(
-        "worker_evicted_for_its_storage_fails_the_job",
-        failing_pods::evicted_for_storage,
     ),
     shared(
         "limit_range_holds_for_all_containers",
