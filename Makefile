@@ -11,10 +11,12 @@ export IPU_OPERATOR_BEGAN := $(shell date +%s)
 # Builds what a command needs, side by side, and then becomes that command. It must be the last of a line, so that Ctrl-C
 # reaches it.
 PROVISION := exec cargo run --locked --package provision --
+# The folder in which cargo builds.
+BUILT := $(or $(CARGO_TARGET_DIR),target)
 # Builds the programs of a release into dist/, for benchmarks.
 DIST := cargo run --locked --package provision -- dist
 # The lints of all targets of the workspace, as errors.
-CLIPPY := cargo clippy --locked --workspace --all-targets -- --deny warnings
+CLIPPY := cargo clippy --locked --workspace --all-targets --features tests/long -- --deny warnings
 # Benchmarks run the programs of a release.
 BENCH := IPU_OPERATOR_PROFILE=release cargo run --locked --release --package bench
 
@@ -140,8 +142,9 @@ bench-start: ## measure how long the program of a job takes to start on real nod
 	@sh tests/preflight.sh bench-start
 	$(BENCH) --bin bench-cluster -- start
 
-placement: ## measure placement policies with jobs of a real cluster, draw plots, and measure the growth of the decision time
+placement: ## measure placement policies with jobs of a real cluster, and draw plots
 	@sh tests/preflight.sh placement
+	@$(DIST)
 	$(BENCH) --bin bench-placement
 
 race: ## measure jobs per second, compared with mpi-operator and with a loop that sends the same writes

@@ -9,6 +9,7 @@ mod again;
 mod agent;
 mod chart;
 #[cfg(test)]
+#[cfg(feature = "long")]
 mod clock;
 #[cfg(test)]
 mod compiler;

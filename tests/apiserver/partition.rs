@@ -14,6 +14,7 @@ mod handover;
 pub(crate) mod install;
 mod killed;
 mod list;
+#[cfg(feature = "long")]
 mod measured;
 mod placement;
 mod policy;

@@ -1,5 +1,6 @@
 //! Control planes of the tests: each test has one for itself, without objects of another test.
 
+use cluster::control_plane::ControlPlane;
 use cluster::control_plane::pool::{self, Loan};
 use cluster::wait::eventually;
 use http::Request;
@@ -11,6 +12,12 @@ use crate::definitions::define;
 /// A control plane without any objects.
 pub(crate) async fn empty() -> Loan {
     pool::lend().await.unwrap()
+}
+
+/// A control plane that no other test has used or will use, for tests that remove CRDs: an API server
+/// removes a CRD only after it has removed all of its objects, those of an earlier test among them.
+pub(crate) async fn own() -> Loan {
+    ControlPlane::start().await.unwrap().into()
 }
 
 /// A control plane with the CRDs of the operator.

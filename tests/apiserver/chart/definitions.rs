@@ -57,7 +57,7 @@ async fn helm_4_upgrades_the_crds_of_the_release_and_keeps_them() {
 }
 
 async fn upgraded_and_kept(helm: &'static str) {
-    let plane = planes::empty().await;
+    let plane = planes::own().await;
     let mut admin = Admin::of("ipu-operator", plane.kubeconfig());
     admin.helm = helm;
     let folder = tempfile::tempdir().unwrap();
@@ -117,7 +117,7 @@ async fn helm_4_takes_over_the_crds_of_the_folder_and_leaves_them_again() {
 }
 
 async fn taken_over_and_left(helm: &'static str) {
-    let plane = planes::empty().await;
+    let plane = planes::own().await;
     let mut admin = Admin::of("ipu-operator", plane.kubeconfig());
     admin.helm = helm;
     let install = ["install", admin.name, admin.chart(), "--create-namespace"];

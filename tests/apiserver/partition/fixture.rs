@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use cluster::control_plane::ControlPlane;
+use cluster::control_plane::free_ports;
 use cluster::control_plane::pool::Loan;
 use cluster::wait::{Seen, eventually};
 use futures::future::OptionFuture;
@@ -377,7 +378,8 @@ pub(crate) fn configuration(namespace: &str) -> String {
     format!("ipu-operator.{namespace}")
 }
 
+/// A port that nothing else of this process gets, so that a server which is killed can listen on it again.
 pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    listener.local_addr().unwrap().port()
+    let [port] = free_ports().unwrap();
+    port
 }
