@@ -137,6 +137,7 @@ impl Installation {
         self.controller_on(self.webhooks, name, environment).await
     }
 
+    #[cfg(feature = "long")]
     /// Starts a controller whose webhooks nothing calls.
     pub(crate) async fn replica(&self, name: &'static str, environment: Environment) -> Running {
         let [webhooks] = free_ports().unwrap();
@@ -312,11 +313,13 @@ impl Installation {
         })
     }
 
+    #[cfg(feature = "long")]
     /// Returns the Lease of `controller-manager` or `vipu-proxy`.
     pub(crate) async fn lease(&self, process: &str) -> Lease {
         self.lease_if_any(process).await.unwrap()
     }
 
+    #[cfg(feature = "long")]
     /// Waits until this one leads.
     pub(crate) async fn leads(&self, process: &str, name: &str) {
         eventually(&format!("{name} leads"), async || {
@@ -328,6 +331,7 @@ impl Installation {
         .await;
     }
 
+    #[cfg(feature = "long")]
     async fn lease_if_any(&self, process: &str) -> Option<Lease> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), RELEASE);
         leases
