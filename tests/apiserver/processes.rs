@@ -15,6 +15,7 @@ use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_api::ipupartition::IPUPartition;
+#[cfg(feature = "long")]
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
