@@ -69,7 +69,7 @@ impl Lane {
         });
     }
 
-    /// So many parts of so many are done; `now` is what is built.
+    /// Sets the number of parts that are done, and of all parts; `now` is what is built.
     pub fn set(&self, done: usize, total: usize, now: &str) {
         self.change(|state| {
             (state.count.done, state.count.total) = (done, total);

@@ -51,7 +51,7 @@ impl Report {
         self.failed.clone()
     }
 
-    /// The table of the stages, and that of so many of the slowest tests.
+    /// The table of the stages, and that of the `count` slowest tests.
     pub(super) fn tables(&self, count: usize, whole: &Stage) -> String {
         let mut text = String::from(
             "\nthe stages (builds run side by side, and so do the last two suites):\n",
