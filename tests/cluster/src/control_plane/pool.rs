@@ -93,6 +93,16 @@ impl Pooled {
         once_not_served(&client, &gone).await
     }
 
+    /// Removes the objects of the last user. If the API server or a process of that user keeps writing, the control
+    /// plane ends, and a new one takes its place.
+    async fn or_new(mut self, to_prepared: bool) -> Result<Self, PoolError> {
+        match self.restore(to_prepared).await {
+            Ok(()) => Ok(self),
+            Err(PoolError::Contents(ContentsError::Unsettled(_))) => Self::start().await,
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes the objects of the last user except those of `prepare`, which runs if it has not run before.
     async fn prepare(&mut self, prepare: impl AsyncFnOnce(Client)) -> Result<(), PoolError> {
         self.restore(true).await?;
@@ -169,10 +179,9 @@ enum Lent {
 /// Lends a control plane without any objects.
 pub async fn lend() -> Result<Loan, PoolError> {
     let mut plane = match IDLE.take(|plane| !plane.is_prepared) {
-        Some(idle) => idle,
+        Some(idle) => idle.or_new(false).await?,
         None => Pooled::start().await?,
     };
-    plane.restore(false).await?;
     plane.is_prepared = false;
     Ok(Loan::of(Lent::OfPool(plane)))
 }
@@ -181,7 +190,7 @@ pub async fn lend() -> Result<Loan, PoolError> {
 /// same function in all of a process.
 pub async fn lend_prepared(prepare: impl AsyncFnOnce(Client)) -> Result<Loan, PoolError> {
     let mut plane = match IDLE.take(|plane| plane.is_prepared) {
-        Some(idle) => idle,
+        Some(idle) => idle.or_new(true).await?,
         None => Pooled::start().await?,
     };
     plane.prepare(prepare).await?;
