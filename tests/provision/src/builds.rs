@@ -22,7 +22,7 @@ mod bar_text;
 const CRATES: f64 = 560.0;
 const CRATES_OF_TESTS: f64 = 1100.0;
 const GO_PACKAGE: f64 = 0.4;
-const GUEST: f64 = 25.0;
+const GUESTS: f64 = 100.0;
 const IMAGE: f64 = 40.0;
 
 /// Failure of a build.
@@ -79,7 +79,7 @@ fn side_by_side(
         seconds,
     );
     let count = guests::BUILT_IN.len();
-    let compiled = Lane::timed("cargo: the guests", "guests", count, GUEST * 4.0);
+    let compiled = Lane::timed("cargo: the guests", "guests", count, GUESTS);
     let images = Lane::timed("Debian: the images of jobs", "images", mpis.len(), IMAGE);
     let progress = Progress::hidden();
     let works: Vec<Work<'_, BuildsError>> = vec![
@@ -87,8 +87,8 @@ fn side_by_side(
         (
             &go,
             Box::new(|| {
-                let one = |package: &str| go.advance(package);
-                let tools = Tools::fetch_counted(settings, &progress, tools, &one)?;
+                let advance = |package: &str| go.advance(package);
+                let tools = Tools::fetch_counted(settings, &progress, tools, &advance)?;
                 system(settings, &tools, &progress)?;
                 Ok(())
             }),
@@ -96,8 +96,8 @@ fn side_by_side(
         (
             &compiled,
             Box::new(|| {
-                Ok(guests::compile(&guests::BUILT_IN, |one| {
-                    compiled.advance(one);
+                Ok(guests::compile(&guests::BUILT_IN, |package| {
+                    compiled.advance(package);
                 })?)
             }),
         ),

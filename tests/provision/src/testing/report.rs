@@ -61,7 +61,7 @@ impl Report {
             let _ = writeln!(text, "  {:7.1} s  {}", stage.seconds(), stage.name());
         }
         let mut tests = self.tests.clone();
-        tests.sort_by(|one, other| other.seconds.total_cmp(&one.seconds));
+        tests.sort_by(|left, right| right.seconds.total_cmp(&left.seconds));
         let _ = writeln!(text, "the {count} slowest tests:");
         for test in tests.iter().take(count) {
             let _ = writeln!(text, "  {:7.1} s  {}", test.seconds, test.name);
