@@ -107,11 +107,7 @@ async fn ipus_are_counted_over_all_workers_and_instances() {
     fixture.once_running("two").await;
     let workload = fixture.once("two", "is admitted", |one| one.is("Admitted"));
     assert_eq!(workload.await.ipus(), 8);
-    // The ClusterQueue shows it with a short delay.
-    eventually("all of the quota is reserved", async || {
-        Seen::when(fixture.reserved().await, |reserved| *reserved == 16)
-    })
-    .await;
+    fixture.once_reserved(16).await;
     assert_eq!(fixture.taken(), 16);
 }
 

@@ -100,10 +100,7 @@ async fn a_job_that_can_never_be_served_is_deactivated_and_says_why() {
         "{said}"
     );
     fixture.once_released("large").await;
-    eventually("its quota is free", async || {
-        Seen::when(fixture.reserved().await, |reserved| *reserved == 0)
-    })
-    .await;
+    fixture.once_reserved(0).await;
     assert_eq!(fixture.taken(), 0);
     // The condition of the job and its event both have the reason.
     let parts = ["Type: QuotaReserved", why, "QueueStopped"];
@@ -134,10 +131,7 @@ async fn a_job_without_free_capacity_releases_its_quota_and_is_tried_again() {
         .await;
     assert_ne!(evicted.message("Evicted"), "");
     fixture.once_released("three").await;
-    eventually("its quota is free", async || {
-        Seen::when(fixture.reserved().await, |reserved| *reserved == 128)
-    })
-    .await;
+    fixture.once_reserved(128).await;
     // Kueue checks again after the delay that the operator named.
     fixture.end("one").await;
     fixture.once_running("three").await;

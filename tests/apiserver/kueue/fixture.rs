@@ -243,7 +243,16 @@ impl Fixture {
         .await;
     }
 
-    /// Returns the IPUs that the ClusterQueue reports as used.
+    /// Waits until the ClusterQueue reports that this many IPUs are reserved, because its status follows the Workloads
+    /// with a delay.
+    pub(crate) async fn once_reserved(&self, ipus: u64) {
+        eventually(&format!("{ipus} IPUs of quota are reserved"), async || {
+            Seen::when(self.reserved().await, |reserved| *reserved == ipus)
+        })
+        .await;
+    }
+
+    /// Returns the IPUs that the ClusterQueue reports as reserved at this moment.
     pub(crate) async fn reserved(&self) -> u64 {
         let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "ClusterQueue");
         let resource = ApiResource::from_gvk(&kind);

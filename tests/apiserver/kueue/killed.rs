@@ -147,7 +147,7 @@ async fn wherever_the_operator_is_killed_a_job_has_quota_and_a_partition_togethe
     killed(&mut fixture, "the job has ended", async |_| {}).await;
     fixture.delete("one").await;
     fixture.once_gone("one").await;
-    assert_eq!(fixture.reserved().await, 0);
+    fixture.once_reserved(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

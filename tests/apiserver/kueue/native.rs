@@ -153,9 +153,6 @@ async fn pods_that_can_never_be_created_are_rejected_with_the_reason() {
     ] {
         assert!(message.contains(part), "{message}");
     }
-    eventually("its quota is free", async || {
-        Seen::when(fixture.reserved().await, |reserved| *reserved == 0)
-    })
-    .await;
+    fixture.once_reserved(0).await;
     assert_eq!(fixture.most_taken(), 0, "no partition was created");
 }
