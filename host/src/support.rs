@@ -7,7 +7,7 @@ mod plan;
 mod scrub;
 mod shown;
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -74,10 +74,12 @@ pub enum SupportError {
 /// Collects the bundle and writes it. The bundle lists each failed read. Returns a line for users.
 pub async fn run(client: Client, options: &SupportOptions) -> Result<String, SupportError> {
     check_names(options)?;
+    let failed = |source| SupportError::Write(options.output.clone(), source);
+    // Before the reads, which can take minutes in a cluster with problems.
+    let output = Output::create(options).map_err(failed)?;
     let contents = gather(client, options).await;
     let (files, missing) = (contents.files.len(), contents.missing);
-    let written = write(options, &contents);
-    written.map_err(|source| SupportError::Write(options.output.clone(), source))?;
+    output.write(&contents).map_err(failed)?;
     let output = options.output.display();
     Ok(format!(
         "{output}: {files} files; {missing} reads failed, and errors.txt in the archive lists them. Review \
@@ -150,19 +152,36 @@ async fn read(client: &Client, read: &Read) -> Result<String, String> {
     timeout(PATIENCE, answer).await.map_err(late)?
 }
 
-fn write(options: &SupportOptions, contents: &Contents) -> io::Result<()> {
-    let seconds = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
-    let archive = archive::packed(&contents.files, seconds)?;
-    if options.output.as_os_str() == "-" {
-        let mut out = io::stdout().lock();
-        out.write_all(&archive)?;
-        return out.flush();
+/// Where the archive goes.
+enum Output {
+    StandardOutput,
+    File(File),
+}
+
+impl Output {
+    /// Creates the file, which must not exist yet.
+    fn create(options: &SupportOptions) -> io::Result<Self> {
+        if options.output.as_os_str() == "-" {
+            return Ok(Self::StandardOutput);
+        }
+        let mut open = OpenOptions::new();
+        open.write(true).create_new(true).mode(0o600);
+        Ok(Self::File(open.open(&options.output)?))
     }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&options.output)?;
-    file.write_all(&archive)?;
-    file.sync_all()
+
+    fn write(self, contents: &Contents) -> io::Result<()> {
+        let seconds = u64::try_from(Timestamp::now().as_second()).unwrap_or_default();
+        let archive = archive::packed(&contents.files, seconds)?;
+        match self {
+            Self::StandardOutput => {
+                let mut out = io::stdout().lock();
+                out.write_all(&archive)?;
+                out.flush()
+            }
+            Self::File(mut file) => {
+                file.write_all(&archive)?;
+                file.sync_all()
+            }
+        }
+    }
 }
