@@ -108,8 +108,7 @@ pub(crate) fn parallel_job_is_drained(fixture: &Fixture) -> Result<(), Failed> {
             fixture.create(&endless(fixture)?).await?;
             until("the ranks to run", PATIENCE, || async {
                 let look = ["exec", "parallel-worker-1", "--", "ls", "/tmp/runs"];
-                let found = fixture.kubectl(&look).await;
-                Ok::<_, Failed>(Seen::from(found.map_err(|error| format!("{error:?}"))))
+                fixture.kubectl(&look).await.map(Seen::Yes)
             })
             .await?;
             let node = node_of(fixture, pod).await?;

@@ -7,7 +7,7 @@ use cluster::kubeconfig;
 use cluster::plan;
 use cluster::settings::Settings;
 use cluster::wait::{Seen, until};
-use harness::demo::{Controller, partitions_of};
+use harness::demo::{CleanupError, Controller, partitions_of};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::labels;
 use k8s_openapi::api::core::v1::{Namespace, Pod, ServiceAccount};
@@ -86,7 +86,7 @@ async fn no_partition_left(fixture: &Fixture, controller: &Controller) -> Result
     until(what, PATIENCE, async || {
         let mut left = partitions_of(controller).await?;
         left.retain(|id| of_namespace.contains(id));
-        Ok::<_, Failed>(Seen::when(left, Vec::is_empty))
+        Ok::<_, CleanupError>(Seen::when(left, Vec::is_empty))
     })
     .await?;
     Ok(())

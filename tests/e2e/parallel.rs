@@ -90,8 +90,7 @@ fn loses_a_worker(fixture: &Fixture, version: OpenMpi) -> Result<(), Failed> {
         let both_run = "the ranks to run on both workers";
         until(both_run, PATIENCE, || async {
             let look = ["exec", "parallel-worker-1", "--", "ls", "/tmp/runs"];
-            let found = fixture.kubectl(&look).await;
-            Ok::<_, Failed>(Seen::from(found.map_err(|error| format!("{error:?}"))))
+            fixture.kubectl(&look).await.map(Seen::Yes)
         })
         .await?;
         let delete = ["delete", "pod", "parallel-worker-1", "--wait=false"];

@@ -108,8 +108,7 @@ async fn cut_once_they_run(fixture: &Fixture, name: &str, options: &[&str]) -> R
         let worker = naming::worker(name, index);
         until("the ranks to run", PATIENCE, || async {
             let look = ["exec", &worker, "--", "ls", "/tmp/runs"];
-            let found = fixture.kubectl(&look).await;
-            Ok::<_, Failed>(Seen::from(found.map_err(|error| format!("{error:?}"))))
+            fixture.kubectl(&look).await.map(Seen::Yes)
         })
         .await?;
     }

@@ -319,7 +319,8 @@ async fn once_allowed(kubeconfig: &Path) -> Result<(), KueueError> {
     let manager = kubeconfig::client(kubeconfig).await?;
     let secrets: Api<Secret> = Api::namespaced(manager, NAMESPACE);
     until("the rights of Kueue's account", READY, async || {
-        secrets.get(CERTIFICATE).await.map(Seen::Yes)
+        // The API server learns of the binding of a role with a delay, and forbids the request until then.
+        Ok::<_, Infallible>(Seen::from(secrets.get(CERTIFICATE).await))
     })
     .await?;
     Ok(())

@@ -1,7 +1,9 @@
 //! Waits for a condition, for a generous time. Only this file defines how long a test waits.
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::fmt::{Debug, Display};
+use std::iter::successors;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -56,21 +58,25 @@ pub struct WaitedTooLong {
     pub last: String,
 }
 
-/// Checks repeatedly until the condition holds. An error of a check is not final, because servers come and go in these
-/// tests. A timeout reports the last one.
-pub async fn until<T, E: Debug>(
+/// Checks repeatedly until the condition holds. An error by which the API server refuses the request itself is final,
+/// because no wait changes it. Other errors are not, because servers come and go in these tests. A failure reports the
+/// last one.
+pub async fn until<T, E: Into<Box<dyn Error + Send + Sync>>>(
     what: impl Into<String>,
     patience: Duration,
     mut look: impl AsyncFnMut() -> Result<Seen<T>, E>,
 ) -> Result<T, WaitedTooLong> {
     let begun = Instant::now();
     loop {
-        let last = match look().await {
+        let (last, is_final) = match look().await {
             Ok(Seen::Yes(value)) => return Ok(value),
-            Ok(Seen::NotYet(seen)) => seen,
-            Err(error) => format!("{error:?}"),
+            Ok(Seen::NotYet(seen)) => (seen, false),
+            Err(error) => {
+                let error = error.into();
+                (format!("{error:?}"), is_refusal(&*error))
+            }
         };
-        if begun.elapsed() > patience {
+        if is_final || begun.elapsed() > patience {
             return Err(WaitedTooLong {
                 what: what.into(),
                 waited: begun.elapsed(),
@@ -79,6 +85,18 @@ pub async fn until<T, E: Debug>(
         }
         sleep(INTERVAL).await;
     }
+}
+
+/// Whether the API server refuses the request itself: it is malformed (400), not allowed (403), or invalid (422). Not
+/// found (404), a conflict (409), and a webhook that does not answer (500) pass.
+fn is_refusal<'error>(error: &'error (dyn Error + 'static)) -> bool {
+    let cause = |error: &&'error (dyn Error + 'static)| (*error).source();
+    let causes = successors(Some(error), cause);
+    let mut answers = causes.filter_map(|cause| match cause.downcast_ref() {
+        Some(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    });
+    answers.any(|code| matches!(code, 400 | 403 | 422))
 }
 
 /// Waits until `answers`. An error of `check` is final: the server has ended. The outer error is the timeout.

@@ -4,6 +4,7 @@
 //! The node gives both the same share of its processors, for which the load competes. So the additional duration of a
 //! request to a witness under load is a delay of the machine, not of the operator.
 
+use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 
 use cluster::wait::{Seen, until};
@@ -39,8 +40,11 @@ pub(super) async fn create(fixture: &Fixture, pods: &[Running]) -> Result<Vec<So
                 return Ok(Seen::NotYet(format!("{:?}", status.phase)));
             };
             let address = SocketAddr::new(ip.parse::<IpAddr>()?, PORT);
-            answered(address, &get("/healthz", "")).await?;
-            Ok::<_, Failed>(Seen::Yes(address))
+            let answered = answered(address, &get("/healthz", "")).await;
+            Ok::<_, Box<dyn Error + Send + Sync>>(match answered {
+                Ok(_) => Seen::Yes(address),
+                Err(failed) => Seen::NotYet(format!("{failed:?}")),
+            })
         });
         addresses.push(address.await?);
     }
