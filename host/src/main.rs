@@ -78,12 +78,21 @@ async fn adopted(arguments: &AdoptArguments) -> anyhow::Result<()> {
 }
 
 async fn bundled(options: &SupportOptions) -> anyhow::Result<String> {
-    Ok(support::run(client().await?, options).await?)
+    let mut config = config().await?;
+    // A service without endpoints, such as that of a release that does not run, is answered with 503. By default, kube
+    // repeats such a request for minutes.
+    config.default_retry = false;
+    let client = kube::Client::try_from(config)?;
+    Ok(support::run(client, options).await?)
 }
 
 async fn client() -> anyhow::Result<kube::Client> {
-    let client = kube::Client::try_default().await;
-    client
+    Ok(kube::Client::try_from(config().await?)?)
+}
+
+async fn config() -> anyhow::Result<kube::Config> {
+    let config = kube::Config::infer().await;
+    config
         .context("failed to find the API server; is there a kubeconfig, or does this run in a Pod?")
 }
 

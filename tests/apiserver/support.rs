@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use cluster::kubeconfig;
 use flate2::read::GzDecoder;
 use ipu_operator::support::{self, SupportOptions};
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
@@ -100,6 +101,10 @@ fn unpacked(archive: &[u8]) -> Vec<(String, String)> {
 async fn a_bundle_contains_every_object_and_no_secret() {
     let fixture = JobFixture::new("support").await;
     plant(&fixture).await;
+    let mut config = kubeconfig::config(&fixture.kubeconfig).await.unwrap();
+    // As the command does it.
+    config.default_retry = false;
+    let client = Client::try_from(config).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let options = SupportOptions {
         namespace: fixture.namespace.clone(),
@@ -109,9 +114,7 @@ async fn a_bundle_contains_every_object_and_no_secret() {
         log_lines: 100,
         metrics_token: None,
     };
-    let printed = support::run(fixture.client.clone(), &options)
-        .await
-        .unwrap();
+    let printed = support::run(client.clone(), &options).await.unwrap();
     assert!(printed.contains("reads failed"), "{printed}");
     let files = unpacked(&std::fs::read(&options.output).unwrap());
     for (path, text) in &files {
@@ -144,12 +147,12 @@ async fn a_bundle_contains_every_object_and_no_secret() {
         says("errors.txt", missing);
     }
 
-    let again = support::run(fixture.client.clone(), &options).await;
+    let again = support::run(client.clone(), &options).await;
     let error = again.unwrap_err().to_string();
     assert!(error.contains("must not exist yet"), "{error}");
     let mut elsewhere = options.clone();
     elsewhere.namespace = "../secrets".to_owned();
-    let refused = support::run(fixture.client.clone(), &elsewhere).await;
+    let refused = support::run(client, &elsewhere).await;
     let error = refused.unwrap_err().to_string();
     assert!(error.contains("--namespace ../secrets"), "{error}");
 }

@@ -69,7 +69,8 @@ pub async fn client_as(path: &Path, user: &str) -> Result<Client, ClientError> {
     client_of(config)
 }
 
-async fn config(path: &Path) -> Result<Config, ClientError> {
+/// Returns the configuration of a client with the rights of the kubeconfig.
+pub async fn config(path: &Path) -> Result<Config, ClientError> {
     let failed = |source| ClientError::Kubeconfig {
         path: path.to_owned(),
         source,
