@@ -117,7 +117,7 @@ test-full: test ## run all checks for a release: every test including the long o
 	cargo test --locked --workspace --test cert_manager
 	cargo run --locked --package provision -- previous-release
 	IPU_OPERATOR_E2E=long IPU_OPERATOR_PROFILE=release cargo test --locked --workspace --test e2e
-	IPU_OPERATOR_APISERVER=full INSTA_UPDATE=no tests/filtered.sh "accounted_once many_at_once many_pods pages_and_memory replay_predicts" --workspace --features=tests/long --test apiserver
+	IPU_OPERATOR_APISERVER=full INSTA_UPDATE=no tests/filtered.sh "accounted_once many_at_once many_jobs many_pods pages_and_memory replay_predicts" --workspace --features=tests/long --test apiserver
 	CARGO_ENCODED_RUSTFLAGS= CARGO_TARGET_DIR=$(BUILT)/dynamic tests/filtered.sh "wrong_clock" --workspace --features=tests/long --test apiserver
 	@$(MAKE) --no-print-directory flood
 	@$(MAKE) --no-print-directory test-versions

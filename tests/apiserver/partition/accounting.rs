@@ -23,7 +23,7 @@ use super::fixture::Fixture;
 use crate::extent::full_or;
 
 /// Short-lived IPUPartitions, of 1 to 8 IPUs: in full, and otherwise.
-const PARTITIONS: [usize; 2] = [1_000, 320];
+const PARTITIONS: [usize; 2] = [1_000, 160];
 
 const CONTROLLERS: usize = 8;
 
