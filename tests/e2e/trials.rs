@@ -5,9 +5,9 @@ use libtest_mimic::Failed;
 use crate::fixture::Fixture;
 use crate::managers::Managers;
 use crate::{
-    api_outage, autoscaled, disruptions, documents, failing_pods, fixture, flooded, interactive,
-    life, long_names, lost_node, many_jobs, namespaces, native_pods, parallel, policies, queued,
-    release, service, streams, upgraded,
+    api_outage, autoscaled, disruptions, documents, failing_pods, fixture, flooded, host_network,
+    interactive, life, long_names, lost_node, many_jobs, namespaces, native_pods, parallel,
+    policies, queued, release, service, streams, upgraded,
 };
 
 /// The function of a trial.
@@ -34,7 +34,7 @@ pub(crate) struct Case {
 }
 
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
-pub(crate) const TRIALS: [Case; 40] = [
+pub(crate) const TRIALS: [Case; 41] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
     // It waits two minutes for the kubelet, so it begins first.
     shared(
@@ -144,6 +144,10 @@ pub(crate) const TRIALS: [Case; 40] = [
     alone(
         "live_requests_are_recorded_and_replayed",
         policies::are_recorded_and_replayed,
+    ),
+    alone(
+        "jobs_share_the_network_of_their_node",
+        host_network::is_shared_by_jobs,
     ),
     with_jobset("jobset_gets_its_ipus", queued::a_jobset_gets_its_ipus),
     with_kueue(
