@@ -80,7 +80,10 @@ async fn an_echo_of_more_than_fits_in_between_comes_back_whole() {
     });
     let carried = run(near, true, &sent).await;
     echo.await.unwrap();
-    assert_eq!(carried.end.unwrap().status.status.as_deref(), Some("Success"));
+    assert_eq!(
+        carried.end.unwrap().status.status.as_deref(),
+        Some("Success")
+    );
     assert_eq!(carried.stderr, b"done\n");
     assert!(carried.stdout == sent, "{} bytes", carried.stdout.len());
 }
