@@ -325,8 +325,13 @@ fn clean_up(job: &ValidJob, facts: &Facts) -> Plan {
             plan.end_pods.extend(deletion(member));
         }
     }
-    if job.clean_pod_policy == CleanPodPolicy::All || facts.launcher.live() {
-        plan.remove(&facts.launcher);
+    match (job.clean_pod_policy, facts.launcher.sidecars) {
+        (CleanPodPolicy::All, _) => plan.remove(&facts.launcher),
+        // Deleting the Pod would delete its logs.
+        (_, SidecarState::Running) => plan.end_pods.extend(deletion(&facts.launcher)),
+        (_, SidecarState::Terminating) => {}
+        (_, SidecarState::None) if facts.launcher.live() => plan.remove(&facts.launcher),
+        (_, SidecarState::None) => {}
     }
     if !facts.launcher.live() {
         for instance in facts.all() {
