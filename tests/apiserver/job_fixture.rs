@@ -338,6 +338,7 @@ pub(crate) fn settings() -> JobSettings {
             worker_host_network: false,
             launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
             launcher_image_pull_policy: None,
+            launcher_resources: None,
         },
         max_ipus_per_job: 64,
         lost_node: Some(Duration::from_mins(10)),

@@ -42,6 +42,10 @@ deleted loses its Roles first, and its deletion would never end.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [get, list, watch, create, patch]
+# Variables of Pods whose containers have `envFrom`, which takes precedence over them.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, create]
 # RBAC allows to grant only own rights: the launcher of a job may exec into the workers of that job.
 - apiGroups: [""]
   resources: [pods/exec]

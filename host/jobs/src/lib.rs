@@ -27,6 +27,7 @@ pub mod outcome;
 pub mod phase;
 pub mod plan;
 pub mod pod_set;
+pub mod pull_secrets;
 pub mod raw;
 pub mod restart;
 pub mod rolling_update;
@@ -73,7 +74,7 @@ const DEADLINE: Duration = Duration::from_mins(2);
 const CONCURRENCY: usize = 32;
 
 /// The admin's settings for jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct JobSettings {
     /// Settings of the Pods.
     pub pods: PodSettings,
@@ -114,6 +115,7 @@ impl work_queue::StepError for StepError {
         match self {
             Self::Observe(ObserveError::Node(..)) => "ObserveNode",
             Self::Observe(ObserveError::Job(_)) => "ObserveJob",
+            Self::Observe(ObserveError::ServiceAccount(..)) => "ObserveServiceAccount",
             Self::Write(_) => "Write",
         }
     }

@@ -35,6 +35,9 @@ pub enum ObserveError {
     /// A Pod's Node could not be read.
     #[error("failed to read the Node {0}")]
     Node(String, #[source] kube::Error),
+    /// The ServiceAccount of the workers could not be read.
+    #[error("failed to read the ServiceAccount {0}")]
+    ServiceAccount(String, #[source] kube::Error),
     /// The job in the cache could not be decoded.
     #[error("failed to decode the job in the cache")]
     Job(#[from] serde_json::Error),

@@ -1,17 +1,18 @@
 //! Pure: plans the next writes for a job.
 
 mod instance;
+pub mod rights;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ipu_api::ipujob::CleanPodPolicy;
 use ipu_api::ipupartition::IPUPartition;
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde::Serialize;
 
-use super::build::{PodSettings, access, partitions};
+use super::build::{PodSettings, partitions};
 use super::facts::partition::PartitionState;
 use super::facts::pod::SidecarState;
 use super::facts::{Facts, Instance, Owned};
@@ -44,6 +45,9 @@ pub struct Plan {
     /// reset could be missed after their deletion.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub new_uses: BTreeMap<String, String>,
+    /// Variables of the Pods to create, where Pods refer to them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub create_config_maps: Vec<ConfigMap>,
     /// Pods to create.
     pub create_pods: Vec<Pod>,
     /// Partitions to release.
@@ -163,7 +167,8 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         Phase::Finished(_) => clean_up(job, facts),
     };
     let in_use = match phase {
-        // While the last partitions are created: jobs in the queue have no such objects yet, and no Pod waits for these.
+        // While the last partitions are created: jobs in the queue have no such objects yet, and no Pod waits for
+        // these.
         Phase::Waiting | Phase::Starting => {
             let state = |one: &Instance| one.partition.state.clone();
             let is_forming_or_usable =
@@ -177,12 +182,10 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         | Phase::Reserving
         | Phase::Finished(_) => false,
     };
-    if job.launcher.is_some() && (in_use || !plan.create_pods.is_empty()) {
-        plan.apply = vec![
-            Applicable::ServiceAccount(access::service_account(job)),
-            Applicable::Role(access::role(job)),
-            Applicable::RoleBinding(access::role_binding(job)),
-        ];
+    if let Some(launcher) = &job.launcher
+        && (in_use || !plan.create_pods.is_empty())
+    {
+        plan.apply = rights::rights(job, launcher);
     }
     if !matches!(phase, Phase::Finished(_)) && job.start.unreadable().is_none() {
         plan.pin_updates = pin_updates(job, facts);
@@ -341,8 +344,8 @@ fn clean_up(job: &ValidJob, facts: &Facts) -> Plan {
     plan
 }
 
-/// Whether live workers remain after the end of their job. With `cleanPodPolicy: None` those of a launcher remain, as in
-/// Graphcore's operator. They do not after a deadline of the user, whose purpose is to release the IPUs.
+/// Whether live workers remain after the end of their job. With `cleanPodPolicy: None` those of a launcher remain, as
+/// in Graphcore's operator. They do not after a deadline of the user, whose purpose is to release the IPUs.
 pub(crate) fn keeps_workers(job: &ValidJob, facts: &Facts) -> bool {
     let command = job.launcher.as_ref();
     job.clean_pod_policy == CleanPodPolicy::None

@@ -18,6 +18,7 @@ use super::job_object::JobRef;
 use super::observe::{self, Observation, Snapshot};
 use super::phase;
 use super::plan::{self, Plan};
+use super::pull_secrets;
 use super::raw::RawJob;
 use super::salvage;
 use super::status::postponed::postponed;
@@ -72,10 +73,10 @@ async fn advance(context: &Context, snapshot: Box<Snapshot>) -> RequeueDelay {
     }
 }
 
-/// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish. While Kueue is installed,
-/// a job in a queue does not start without an admission. One that has started continues: an earlier version of the operator
-/// knew neither queues nor admissions. `ipu-kueue` stops it if it must stop. The size of its admission limits a job only while
-/// it is in a queue: outside, nobody would admit it with another size.
+/// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish. While Kueue is
+/// installed, a job in a queue does not start without an admission. One that has started continues: an earlier version
+/// of the operator knew neither queues nor admissions. `ipu-kueue` stops it if it must stop. The size of its admission
+/// limits a job only while it is in a queue: outside, nobody would admit it with another size.
 fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateError> {
     let read = validate::read(&snapshot.object, context.settings.max_ipus_per_job);
     let mut job = read.or_else(|error| {
@@ -114,6 +115,7 @@ async fn advance_valid(
         writes::delete_job(&context.jobs(&snapshot), &snapshot.job, &context.views.jobs).await?;
         return Ok(None);
     }
+    pull_secrets::add(&context.client, job, &mut plan).await?;
     let status = |plan: &Plan, obstacles: &[Obstacle], snapshot: &Snapshot| {
         let old = &snapshot.observed.status;
         status::build(job, &facts, &phase, (plan, obstacles), old, now)

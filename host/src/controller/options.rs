@@ -8,6 +8,7 @@ use ipu_jobs::build::PodSettings;
 use ipu_runtime::certificates::Source;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::telemetry::LogArguments;
+use k8s_openapi::api::core::v1::ResourceRequirements;
 
 /// Options of the controller process.
 #[derive(Clone, Debug, Args)]
@@ -68,6 +69,9 @@ pub struct ControllerOptions {
     /// Pull policy of that image: Always, IfNotPresent or Never.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE_PULL_POLICY")]
     pub launcher_image_pull_policy: Option<String>,
+    /// Requests and limits of launchers whose job sets none, as JSON.
+    #[arg(long, env = "IPU_OPERATOR_LAUNCHER_RESOURCES", value_parser = resources)]
+    pub launcher_resources: Option<ResourceRequirements>,
     /// Most IPUs of one partition.
     #[arg(long, env = "IPU_OPERATOR_MAX_IPUS_PER_JOB", default_value_t = 64)]
     pub max_ipus_per_job: u32,
@@ -96,6 +100,7 @@ impl ControllerOptions {
                 worker_host_network: self.worker_host_network,
                 launcher_image: self.launcher_image.clone(),
                 launcher_image_pull_policy: self.launcher_image_pull_policy.clone(),
+                launcher_resources: self.launcher_resources.clone(),
             },
             max_ipus_per_job: self.max_ipus_per_job,
             lost_node: Some(patience).filter(|patience| !patience.is_zero()),
@@ -108,4 +113,8 @@ impl ControllerOptions {
         let by_default = || format!("{}{suffix}", self.release.fullname);
         given.cloned().unwrap_or_else(by_default)
     }
+}
+
+fn resources(json: &str) -> Result<ResourceRequirements, serde_json::Error> {
+    serde_json::from_str(json)
 }

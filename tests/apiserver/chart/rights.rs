@@ -62,8 +62,10 @@ fn check_controller_in_own_namespace(admin: &Admin) {
         ("get", secret.as_str(), admin.name, true),
         ("update", "leases", admin.name, true),
         ("list", "secrets", admin.name, false),
-        ("get", "configmaps", "team", false),
-        ("create", "configmaps", "team", false),
+        ("get", "configmaps", "team", true),
+        ("create", "configmaps", "team", true),
+        ("patch", "configmaps", "team", false),
+        ("list", "configmaps", "team", false),
         ("get", "configmaps", admin.name, true),
         ("get", &secret, "kube-system", false),
     ];

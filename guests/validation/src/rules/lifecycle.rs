@@ -77,11 +77,26 @@ fn check_launcher(spec: &Value, verdict: &mut Verdict) {
              as [mpirun, …]",
         ));
     }
+    check_account(spec, verdict);
     if at(spec, &["interactive"]).is_some() {
         verdict.violate(
             "spec.interactive",
             "excludes spec.launcher, and both are set; remove one of them",
         );
+    }
+}
+
+/// Pods that name no ServiceAccount have `default`, and would get the launcher's right to execute commands in workers.
+fn check_account(spec: &Value, verdict: &mut Verdict) {
+    let account = at(spec, &["launcher", "serviceAccountName"]);
+    let is_valid = |name: &str| !name.is_empty() && name != "default";
+    if let Some(found) = account.filter(|found| !found.as_str().is_some_and(is_valid)) {
+        verdict.violations.push(broken(
+            "spec.launcher.serviceAccountName",
+            found,
+            "is not the name of a ServiceAccount for launchers; every Pod of the namespace may have \
+             default: name another one, or remove the field",
+        ));
     }
 }
 

@@ -48,13 +48,25 @@ fn check_containers(spec: &Value, verdict: &mut Verdict) {
             }
         }
     }
-    let replaced = ["command", "args"]
-        .iter()
-        .find(|key| at(&list[0], &[key]).is_some());
-    if let (true, Some(key)) = (has_launcher(spec), replaced) {
+    if has_launcher(spec) {
+        warn_of_idle_workers(&list[0], verdict);
+    }
+}
+
+/// Warns of fields of the first container that have no effect beside a launcher.
+fn warn_of_idle_workers(first: &Value, verdict: &mut Verdict) {
+    let field = "spec.workers.template.spec.containers[0]";
+    let set = |keys: &[&'static str]| keys.iter().copied().find(|key| at(first, &[key]).is_some());
+    if let Some(key) = set(&["command", "args"]) {
         verdict.warn(format!(
-            "{field}[0].{key} is not used: in a job with a launcher the workers wait for the \
+            "{field}.{key} is not used: in a job with a launcher the workers wait for the \
              launcher to start processes in them"
+        ));
+    }
+    if let Some(key) = set(&["startupProbe", "readinessProbe", "livenessProbe"]) {
+        verdict.warn(format!(
+            "{field}.{key} is not used: the probe checks the program, and in a job with a launcher \
+             the workers are Ready before the program runs"
         ));
     }
 }

@@ -20,23 +20,26 @@ for the cluster that it asks.
 ";
 
 /// Fields with a type of Kubernetes, which the documents of Kubernetes describe, by the end of their path.
-const OF_KUBERNETES: [(&str, &str); 6] = [
+const OF_KUBERNETES: [(&str, &str); 7] = [
     ("workers.template", "PodTemplateSpec"),
     ("launcher.env", "[]EnvVar"),
+    ("launcher.resources", "ResourceRequirements"),
     ("namespaceSelector", "LabelSelector"),
     ("objectSelector", "LabelSelector"),
     ("active.spec", "as `spec`"),
     ("previous.spec", "as `spec`"),
 ];
 
-/// First version of each field, by kind, part and path. An entry covers the fields below it.
-const SINCE: [(&str, &str); 37] = [
+/// First version of each field, by kind, part and path. An entry covers the fields below it that no earlier one covers.
+const SINCE: [(&str, &str); 39] = [
     ("IPUJob.spec.activeDeadlineSeconds", OURS),
     ("IPUJob.spec.cleanPodPolicy", GRAPHCORE),
     ("IPUJob.spec.interactive", GRAPHCORE),
     ("IPUJob.spec.ipusPerJobInstance", "1.0.3"),
     ("IPUJob.spec.ipusPerModelReplica", "alpha-5"),
     ("IPUJob.spec.jobInstances", "1.0.3"),
+    ("IPUJob.spec.launcher.resources", "0.2.0"),
+    ("IPUJob.spec.launcher.serviceAccountName", "0.2.0"),
     ("IPUJob.spec.launcher", GRAPHCORE),
     ("IPUJob.spec.managedBy", OURS),
     ("IPUJob.spec.modelReplicas", "alpha-5"),

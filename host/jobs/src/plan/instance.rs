@@ -11,8 +11,8 @@ use crate::validate::ValidJob;
 impl Plan {
     /// Requests the partition of an instance, then creates its Pods. An instance beyond the admission gets none.
     ///
-    /// If the partition is broken, or if a Pod that may have used it is missing, all Pods restart together after a reset. A
-    /// partition is never reset under a live Pod.
+    /// If the partition is broken, or if a Pod that may have used it is missing, all Pods restart together after a
+    /// reset. A partition is never reset under a live Pod.
     pub(super) fn reconcile_instance(
         &mut self,
         job: &ValidJob,
@@ -34,8 +34,8 @@ impl Plan {
             // The proxy moves it when no Pod uses it any more.
             PartitionState::Draining(..) => return self.delete_all(instance),
             _ if instance.used && instance.has_lost_pod() => {
-                // The launcher is deleted first: it may run although its status does not show that yet, and then the job
-                // has failed because of the worker that is lost now.
+                // The launcher is deleted first: it may run although its status does not show that yet, and then the
+                // job has failed because of the worker that is lost now.
                 if !may_start(&facts.launcher.state) {
                     self.restart_instance(instance);
                 }
@@ -52,6 +52,8 @@ impl Plan {
                     let run = facts.run.number;
                     let indexes = (instance.index, gcd, run);
                     self.record_use(facts, instance, placed);
+                    self.create_config_maps
+                        .extend(workers::config_map(job, gcd, placed));
                     self.create_pods
                         .push(workers::worker(job, settings, indexes, placed));
                 }
@@ -142,6 +144,8 @@ impl Plan {
             && !facts.deadlines.in_backoff
         {
             let run = facts.run.number;
+            self.create_config_maps
+                .extend(build::launcher::config_map(job, placed));
             self.create_pods.push(build::launcher::launcher(
                 job,
                 command,
