@@ -90,8 +90,11 @@ pub const VIPU_PORT_ANNOTATION: &str = "graphcore.ai/vipu-port";
 /// Value of `IPUOF_VIPU_API_TIMEOUT`: seconds that Poplar waits for the V-IPU controller.
 pub const VIPU_TIMEOUT: &str = "120";
 
-/// Annotation of a job's worker Pods: a hash of the template that they were made from.
+/// Annotation of a job's worker Pods: a hash of the text of the template that they were made from.
 pub const TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/template-hash";
+
+/// Annotation of a job's worker Pods: a hash of the canonical form of that template. Pods of 0.1.0 have none.
+pub const CANONICAL_TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/canonical-template-hash";
 
 /// Annotation of a job's Pods: the main container. The Pod ends with it, regardless of other containers.
 pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";

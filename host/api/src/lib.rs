@@ -6,6 +6,7 @@
 //! - [`crd`] generates their CustomResourceDefinitions, and `crds/REFERENCE.md` from these.
 //! - [`labels`] has the labels, annotations and finalizers that the operator sets, [`naming`] the names of its objects
 //!   and the ids of V-IPU partitions. [`dns1123`] checks names by the rules of Kubernetes.
+//! - [`pod_template`] has the users' templates in a form that can be compared, and [`quantity`] their quantities.
 //! - [`pod_request`] reads the IPUs that a Pod of any owner requests, and [`partition_request`] makes an IPUPartition.
 //! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory, and [`object_ref`] names an
 //!   object.
@@ -30,6 +31,7 @@ pub mod partition_conditions;
 pub mod partition_request;
 pub mod pod_request;
 pub mod pod_template;
+pub mod quantity;
 pub mod queueing;
 pub mod uid;
 pub mod vipu_controller;

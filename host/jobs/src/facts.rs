@@ -20,7 +20,7 @@ use serde::Serialize;
 use self::deadlines::Deadlines;
 use self::partition::{PartitionState, PartitionTimes, PlacedPartition};
 use self::pod::{PodState, SidecarState};
-use self::projection::{ObservedPartition, ObservedPod};
+use self::projection::{ObservedPartition, ObservedPod, TemplateDigests};
 use self::readiness::Readiness;
 use super::job_conditions::{self, DEADLINE_EXCEEDED, FAILED, RUNNING, Recorded};
 use super::pod_set;
@@ -365,10 +365,11 @@ impl<'a> Reader<'a> {
         if self.job.start.unreadable().is_some() {
             return Vec::new();
         }
-        let template = Uid::of(&self.job.template.hash);
+        let template = &self.job.template;
+        let template = TemplateDigests::of(Some(&template.hash), Some(&template.canonical_hash));
         let other_template = |member: &&Member| {
             let pod = self.pods.get(member.name.as_str());
-            pod.is_some_and(|pod| pod.is_of_other_template(template))
+            pod.is_some_and(|pod| pod.is_of_other_template(&template))
         };
         workers
             .iter()

@@ -9,7 +9,7 @@ use ipu_api::ipujob_status::{IPUJobStatus, JobAdmission, PodSetUpdate};
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::labels;
 use ipu_api::naming;
-use ipu_api::pod_template::PodTemplateError;
+use ipu_api::pod_template::{PodTemplateError, canonical};
 use ipu_api::queueing;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
@@ -133,8 +133,10 @@ pub struct Template {
     pub first: Container,
     /// The other containers.
     pub others: Vec<Container>,
-    /// Hash of the template.
+    /// Hash of its text.
     pub hash: String,
+    /// Hash of its canonical form, which templates that mean the same have in common.
+    pub canonical_hash: String,
 }
 
 /// The reason for which a job is invalid.
@@ -340,6 +342,7 @@ fn template(job: &IPUJob) -> Result<Template, ValidateError> {
         first,
         others: containers.collect(),
         hash: naming::template_hash(&raw.0.to_string()),
+        canonical_hash: naming::template_hash(&canonical(&raw.0).to_string()),
     })
 }
 

@@ -80,6 +80,10 @@ fn worker_metadata(
         job.template.hash.clone(),
     );
     annotations.insert(
+        labels::CANONICAL_TEMPLATE_HASH_ANNOTATION.to_owned(),
+        job.template.canonical_hash.clone(),
+    );
+    annotations.insert(
         labels::MAIN_CONTAINER_ANNOTATION.to_owned(),
         job.template.first.name.clone(),
     );

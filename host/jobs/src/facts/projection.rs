@@ -34,8 +34,8 @@ pub struct ObservedPod {
     run: i64,
     /// Digest of the id of its partition. The default is that of no partition.
     partition: Uid,
-    /// Digest of the hash of its template. The default is that of no hash.
-    template: Uid,
+    /// Digests of its template.
+    template: TemplateDigests,
     /// Its state, unless it is stale.
     state: PodState,
 }
@@ -55,7 +55,6 @@ impl ObservedPod {
         let metadata = &pod.metadata;
         let label = |key: &str| metadata.labels.as_ref()?.get(key);
         let annotation = |key: &str| metadata.annotations.as_ref()?.get(key);
-        let digest = |text: Option<&String>| text.map_or_else(Uid::default, |text| Uid::of(text));
         let run = label(labels::RUN_LABEL).and_then(|run| run.parse().ok());
         Some(Self {
             object: NameAndUid::of(metadata)?,
@@ -66,7 +65,10 @@ impl ObservedPod {
             readiness: readiness::of_pod(pod),
             run: run.unwrap_or(0),
             partition: digest(label(labels::PARTITION_ID_LABEL)),
-            template: digest(annotation(labels::TEMPLATE_HASH_ANNOTATION)),
+            template: TemplateDigests::of(
+                annotation(labels::TEMPLATE_HASH_ANNOTATION),
+                annotation(labels::CANONICAL_TEMPLATE_HASH_ANNOTATION),
+            ),
             state: pod::state(pod),
         })
     }
@@ -82,10 +84,34 @@ impl ObservedPod {
         self.state.clone()
     }
 
-    /// Whether it was created from another template than that with this digest.
-    pub fn is_of_other_template(&self, template: Uid) -> bool {
-        differs(self.template, template)
+    /// Whether it was created from another template than this one.
+    pub fn is_of_other_template(&self, template: &TemplateDigests) -> bool {
+        let TemplateDigests { text, canonical } = self.template;
+        // A Pod of 0.1.0 has no canonical form, and one of the same text has the same form.
+        let is_other_form = canonical == Uid::default() || canonical != template.canonical;
+        differs(text, template.text) && is_other_form
     }
+}
+
+/// Digests of the hashes of a template. The default is that of no hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TemplateDigests {
+    text: Uid,
+    canonical: Uid,
+}
+
+impl TemplateDigests {
+    /// Returns the digests of the hashes of a template's text and of its canonical form.
+    pub fn of(text: Option<&String>, canonical: Option<&String>) -> Self {
+        Self {
+            text: digest(text),
+            canonical: digest(canonical),
+        }
+    }
+}
+
+fn digest(text: Option<&String>) -> Uid {
+    text.map_or_else(Uid::default, |text| Uid::of(text))
 }
 
 /// Whether a digest is known and differs from the current one.
