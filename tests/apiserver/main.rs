@@ -61,6 +61,8 @@ mod pods;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod printed;
+#[cfg(test)]
 mod processes;
 mod rest;
 #[cfg(test)]
