@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use ipu_api::ipujob::is_managed_by_another;
 use ipu_api::labels;
-use ipu_api::queueing;
 use ipu_runtime::clock;
 use ipu_runtime::telemetry::trace;
 use kube::ResourceExt;
@@ -74,8 +73,8 @@ async fn advance(context: &Context, snapshot: Box<Snapshot>) -> RequeueDelay {
 
 /// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish. While Kueue is installed,
 /// a job in a queue does not start without an admission. One that has started continues: an earlier version of the operator
-/// knew neither queues nor admissions. `ipu-kueue` stops it if it must stop. The size of its admission limits a job only while
-/// it is in a queue: outside, nobody would admit it with another size.
+/// knew neither queues nor admissions. `ipu-kueue` stops it if it must stop. The size of its admission limits a job, even if it
+/// has left its queue, because it keeps its quota. Without Kueue, nobody would admit it with another size.
 fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateError> {
     let read = validate::read(&snapshot.object, context.settings.max_ipus_per_job);
     let mut job = read.or_else(|error| {
@@ -87,7 +86,7 @@ fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateErro
     if context.kueue.is_served() && !has_started && validate::awaits_admission(&snapshot.object) {
         job.suspension = Suspension::Unadmitted;
     }
-    if !(context.kueue.is_served() && queueing::is_queued(&snapshot.object)) {
+    if !context.kueue.is_served() {
         for update in &mut job.pod_set_updates {
             update.count = None;
         }

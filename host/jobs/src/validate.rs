@@ -232,7 +232,10 @@ pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
         restart: RestartRule::new(job.spec.restart_policy.as_ref(), clean_pod_policy),
         strategy: Strategy::new(job.spec.workers.strategy.as_ref()),
         suspension: match job.spec.suspend {
-            Some(true) if admission.reserve_partitions => Suspension::Reserving,
+            // A job that has left its queue waits for no admission.
+            Some(true) if admission.reserve_partitions && queueing::is_queued(object) => {
+                Suspension::Reserving
+            }
             Some(true) => Suspension::Suspended,
             Some(false) | None => Suspension::Active,
         },

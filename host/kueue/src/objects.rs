@@ -47,6 +47,8 @@ pub struct WorkloadSpec {
     pub active: Option<bool>,
     /// The class of its priority.
     pub priority_class_ref: Option<PriorityClassRef>,
+    /// Seconds after its admission at which Kueue deactivates it.
+    pub maximum_execution_time_seconds: Option<i32>,
 }
 
 /// Pods of one kind.
