@@ -87,6 +87,9 @@ pub const VIPU_HOST_ANNOTATION: &str = "graphcore.ai/vipu-host";
 /// Annotation of a native Pod: the port of the V-IPU controller of its partition.
 pub const VIPU_PORT_ANNOTATION: &str = "graphcore.ai/vipu-port";
 
+/// Annotation of a native Pod: the label of nodes, as `key=value`, that the operator has added to its node selector.
+pub const NODE_LABEL_ANNOTATION: &str = "graphcore.ai/node-label";
+
 /// Value of `IPUOF_VIPU_API_TIMEOUT`: seconds that Poplar waits for the V-IPU controller.
 pub const VIPU_TIMEOUT: &str = "120";
 

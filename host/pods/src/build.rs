@@ -53,7 +53,10 @@ pub fn claim(pod: &ObjectRef, partition: &Partition, now: Timestamp) -> Value {
 /// has changed, so that no gate is removed unseen.
 pub fn binding(pod: &NativePod, partition_ref: &PartitionRef) -> Value {
     let controller = &partition_ref.controller;
-    json!({
+    let (key, value) = (&controller.label_key, &controller.label_value);
+    // The webhook takes the added entry out of a copy of the Pod, and only that one.
+    let is_added = !pod.node_selector.contains_key(key);
+    let mut binding = json!({
         "metadata": {
             "uid": pod.reference.uid,
             "resourceVersion": pod.resource_version,
@@ -64,10 +67,15 @@ pub fn binding(pod: &NativePod, partition_ref: &PartitionRef) -> Value {
             },
         },
         "spec": {
-            "nodeSelector": {controller.label_key.as_str(): controller.label_value},
+            "nodeSelector": {key.as_str(): value},
             "schedulingGates": null,
         },
-    })
+    });
+    if is_added {
+        let annotations = &mut binding["metadata"]["annotations"];
+        annotations[labels::NODE_LABEL_ANNOTATION] = json!(format!("{key}={value}"));
+    }
+    binding
 }
 
 /// The server-side apply of the condition. The UID makes it fail for another Pod of the name.
@@ -110,14 +118,21 @@ mod tests {
 
     #[test]
     fn one_patch_gives_everything_and_removes_the_gate() {
-        let expected = json!({
+        let mut expected = json!({
             "metadata": {
                 "uid": "web-uid", "resourceVersion": "7",
                 "labels": {"graphcore.ai/partition-id": "p-web"},
-                "annotations": {"graphcore.ai/vipu-host": "pod1", "graphcore.ai/vipu-port": "8090"},
+                "annotations": {
+                    "graphcore.ai/vipu-host": "pod1", "graphcore.ai/vipu-port": "8090",
+                    "graphcore.ai/node-label": "ipunode=pod1",
+                },
             },
             "spec": {"nodeSelector": {"ipunode": "pod1"}, "schedulingGates": null},
         });
         assert_eq!(binding(&native(|_| {}), &partition_ref("p-web")), expected);
+        let selecting = native(|pod| pod["spec"]["nodeSelector"] = json!({"ipunode": "pod1"}));
+        let annotations = expected["metadata"]["annotations"].as_object_mut().unwrap();
+        annotations.remove("graphcore.ai/node-label");
+        assert_eq!(binding(&selecting, &partition_ref("p-web")), expected);
     }
 }
