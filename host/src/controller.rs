@@ -7,6 +7,7 @@ pub mod probes;
 pub mod webhooks;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipu_admission::callers::Callers;
 use ipu_admission::server::router;
@@ -42,6 +43,9 @@ use crate::exposition::{self, Metrics};
 use crate::shutdown;
 
 pub use self::options::ControllerOptions;
+
+/// Time after which a native Pod that cannot start is evicted.
+const START_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Reason for the end of the controller process.
 #[derive(Debug, thiserror::Error)]
@@ -91,6 +95,8 @@ impl ControllerOptions {
             native_pods: self.native_pods.then(|| NativePodSettings {
                 scope: jobs.scope.clone(),
                 instance: jobs.instance.clone(),
+                lost_node: jobs.lost_node,
+                start_timeout: Some(START_TIMEOUT),
             }),
             kueue: self.kueue.then_some((queued, kueue)),
             metrics,

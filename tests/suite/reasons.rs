@@ -17,9 +17,9 @@ const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Bu
     DisruptionTarget Drained End Error Failure False FieldValueInvalid Fields IPUJob InternalError Invalid \
     JSONPatch Listed Missing Node NodeAffinity NodeFailures NodePorts NodeShutdown NotReady ObserveJob ObserveNode \
     Outof PartialEq Partition Place Pod PodInitializing PodScheduled PodTemplate Preempted Preempting Queue \
-    Reconcile Release Reset ResourceFlavor Restart Restarting Resume Shutdown Stalled Start StateUnknown Stop \
-    Suspend TemplateCurrent Terminated True UnexpectedAdmissionError Unknown Unlisted VIPUController Workload \
-    WorkloadPriorityClass WorkloadStatus Write";
+    Reconcile Release Reset ResourceFlavor Restart Restarting Resume Shutdown Stalled Start StateUnknown StatefulSet \
+    Stop Suspend TemplateCurrent Terminated True UnexpectedAdmissionError Unknown Unlisted Unschedulable \
+    VIPUController Workload WorkloadPriorityClass WorkloadStatus Write";
 
 fn document(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap()

@@ -91,7 +91,11 @@ pub const OPERATOR: &[(&[&str], &str)] = &[
     ),
     (
         &["PartitionLost"],
-        "The operator deletes a Pod that a controller owns; delete any other Pod and create it again",
+        "The operator evicts a Pod that a controller owns; delete any other Pod and create it again",
+    ),
+    (
+        &["PodNotStarting"],
+        "The operator evicts a Pod that a controller owns after ten minutes; delete any other Pod to release its IPUs",
     ),
     (
         &["Resetting", "Releasing"],

@@ -6,10 +6,12 @@ use ipu_api::object_ref::ObjectRef;
 use ipu_api::partition_request::new_partition;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use crate::partition::{Partition, PartitionRef};
 use crate::pod::{NativePod, owner};
+use crate::report::Disruption;
 
 /// The IPUPartition that a Pod requests.
 pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
@@ -86,6 +88,18 @@ pub fn status(pod: &ObjectRef, condition: &PodCondition) -> Value {
         "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
         "status": {"conditions": [condition]},
     })
+}
+
+/// The condition of a Pod that is evicted.
+pub fn disruption(disruption: &Disruption, now: Timestamp) -> PodCondition {
+    PodCondition {
+        type_: "DisruptionTarget".to_owned(),
+        status: "True".to_owned(),
+        reason: Some(disruption.reason.to_owned()),
+        message: Some(disruption.message.clone()),
+        last_transition_time: Some(Time(now)),
+        ..PodCondition::default()
+    }
 }
 
 #[cfg(test)]
