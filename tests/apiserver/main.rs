@@ -48,6 +48,7 @@ mod lost_node;
 mod metrics;
 #[cfg(test)]
 mod no_space;
+mod nodes;
 #[cfg(test)]
 mod odd_objects;
 #[cfg(test)]
