@@ -77,12 +77,29 @@ fn check_launcher(spec: &Value, verdict: &mut Verdict) {
              as [mpirun, …]",
         ));
     }
+    let words = command.and_then(Value::as_array).into_iter().flatten();
+    let instances = at(spec, &["jobInstances"]).and_then(Value::as_u64);
+    if let (Some(instances @ 2..), true) =
+        (instances, words.filter_map(Value::as_str).any(runs_poprun))
+    {
+        verdict.warn(format!(
+            "spec.launcher.command: poprun gives every rank the launcher's IPUOF_* variables, which name \
+             the partition of instance 0, and spec.jobInstances is {instances}; use one instance, or mpirun"
+        ));
+    }
     if at(spec, &["interactive"]).is_some() {
         verdict.violate(
             "spec.interactive",
             "excludes spec.launcher, and both are set; remove one of them",
         );
     }
+}
+
+/// Whether a word of a command, which may be a script, names the program poprun.
+fn runs_poprun(word: &str) -> bool {
+    let is_end = |letter: char| letter.is_whitespace() || ";&|()<>\"'`".contains(letter);
+    let mut words = word.split(is_end);
+    words.any(|word| word.rsplit('/').next() == Some("poprun"))
 }
 
 fn check_interactive(spec: &Value, verdict: &mut Verdict) {
