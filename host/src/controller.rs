@@ -9,11 +9,12 @@ pub mod webhooks;
 use std::sync::Arc;
 
 use ipu_admission::callers::Callers;
+use ipu_admission::pod_trial::PodTrial;
 use ipu_admission::server::router;
 use ipu_api::queueing;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions, OpenError};
-use ipu_jobs::JobSettings;
+use ipu_jobs::{JobSettings, trial};
 use ipu_kueue::KueueSettings;
 use ipu_pods::NativePodSettings;
 use ipu_policies::active_policies::ActivePolicies;
@@ -95,6 +96,12 @@ impl ControllerOptions {
             kueue: self.kueue.then_some((queued, kueue)),
             metrics,
         }
+    }
+
+    /// Returns the trial of the Pods of new jobs.
+    fn pod_trial(&self, client: &Client) -> PodTrial {
+        let settings = self.jobs().pods;
+        PodTrial::new(client.clone(), move |job| trial::pods(job, &settings))
     }
 
     /// Returns how the port identifies the API server among the callers.
@@ -186,7 +193,8 @@ async fn serve(
     let loaded = report_loaded(guests.clone(), readiness);
     let (namespaces, namespace_watch) = namespaces();
     let (served_kueue, kueue_watch) = kueue(options);
-    let context = metrics.of_webhooks(callers.clone(), served_kueue.clone());
+    let pod_trial = options.pod_trial(&client);
+    let context = metrics.of_webhooks(callers.clone(), served_kueue.clone(), pod_trial);
     let asked = router(guests.clone(), namespaces.clone(), context);
     let kept = (options.certificate_manager(&client), clients);
     let registration = options.registration(&client);

@@ -35,6 +35,7 @@ pub mod status;
 mod step;
 #[cfg(test)]
 pub(crate) mod tests;
+pub mod trial;
 pub mod validate;
 pub mod verified;
 pub mod views;

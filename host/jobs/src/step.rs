@@ -114,6 +114,10 @@ async fn advance_valid(
         writes::delete_job(&context.jobs(&snapshot), &snapshot.job, &context.views.jobs).await?;
         return Ok(None);
     }
+    let refused = context.trial_refusal(job, &snapshot, &plan).await;
+    if refused.is_some() {
+        plan.create_partitions.clear();
+    }
     let status = |plan: &Plan, obstacles: &[Obstacle], snapshot: &Snapshot| {
         let old = &snapshot.observed.status;
         status::build(job, &facts, &phase, (plan, obstacles), old, now)
@@ -133,6 +137,7 @@ async fn advance_valid(
             return Err(error.into());
         }
     };
+    let obstacles: Vec<_> = refused.into_iter().chain(obstacles).collect();
     let is_blocked = !obstacles.is_empty() || has_terminating_pods(&snapshot);
     let unreadable = job.start.unreadable().map(|error| Obstacle::Unreadable {
         object: format!("IPUJob {}", job.name),

@@ -18,5 +18,6 @@ mod rollouts;
 mod scale;
 mod status;
 mod steps;
+mod trial;
 mod validate;
 pub(crate) mod world;

@@ -22,6 +22,7 @@ pub mod certificates;
 pub mod clock;
 pub mod compressed;
 pub mod config_map_watch;
+pub mod dry_run;
 pub mod events;
 pub mod fair_semaphore;
 pub mod interned;
