@@ -319,15 +319,11 @@ impl JobFixture {
         .await
     }
 
-    async fn pod_status(&self, name: &str, status: &Value) {
-        self.pods()
-            .patch_status(
-                name,
-                &PatchParams::default(),
-                &Patch::Merge(&json!({"status": status})),
-            )
-            .await
-            .unwrap();
+    /// The kubelet: writes fields of the status of a Pod.
+    pub(crate) async fn pod_status(&self, name: &str, status: &Value) {
+        let (params, pods) = (PatchParams::default(), self.pods());
+        let patch = Patch::Merge(json!({"status": status}));
+        pods.patch_status(name, &params, &patch).await.unwrap();
     }
 }
 
@@ -338,6 +334,7 @@ pub(crate) fn settings() -> JobSettings {
             worker_host_network: false,
             launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
             launcher_image_pull_policy: None,
+            start_timeout: Some(Duration::from_mins(10)),
         },
         max_ipus_per_job: 64,
         lost_node: Some(Duration::from_mins(10)),

@@ -62,6 +62,8 @@ mod pods;
 mod policy;
 #[cfg(test)]
 mod processes;
+#[cfg(test)]
+mod rejected;
 mod rest;
 #[cfg(test)]
 mod restored;

@@ -34,7 +34,7 @@ pub(crate) struct Case {
 }
 
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
-pub(crate) const TRIALS: [Case; 41] = [
+pub(crate) const TRIALS: [Case; 42] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
     // It waits two minutes for the kubelet, so it begins first.
     shared(
@@ -95,6 +95,10 @@ pub(crate) const TRIALS: [Case; 41] = [
         interactive::ends_by_itself,
     ),
     shared("pods_that_do_not_start_say_why", failing_pods::do_not_start),
+    shared(
+        "pod_that_its_node_rejects_is_created_again",
+        failing_pods::are_rejected,
+    ),
     shared(
         "init_container_that_fails_is_named",
         failing_pods::init_container_fails,

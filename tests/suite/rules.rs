@@ -148,21 +148,23 @@ const FIXED: (&str, &[&str], &[&str]) = (
 
 /// Cases that are accepted with a warning.
 const WARNED: (&str, &[&str], &[&str]) = (
-    "a worker's `command` or `args` beside a launcher, and a Pod's `restartPolicy`, which have no effect; a changed \
-     template of a job with a launcher, which starts the job again.",
+    "a worker's `command`, `args` or `workers.failurePolicy` beside a launcher, and a Pod's `restartPolicy`, which \
+     have no effect; a changed template of a job with a launcher, which starts the job again.",
     &[
         "worker command beside a launcher",
+        "failure policy beside a launcher",
         "Pod restart policy",
         "other template",
     ],
     &[
         "worker command without launcher",
+        "failure policy",
         "other template without launcher",
     ],
 );
 
 /// Refusals that `crds/REFERENCE.md` documents: types, minimums, and enums.
-const IN_REFERENCE: [&str; 11] = [
+const IN_REFERENCE: [&str; 12] = [
     "no spec",
     "spec of another type",
     "deadline of nothing",
@@ -174,6 +176,7 @@ const IN_REFERENCE: [&str; 11] = [
     "negative back-off",
     "clean-up of no kind",
     "bound of no kind",
+    "failure policy of no kind",
 ];
 
 /// Every case, of the guest and of this test.

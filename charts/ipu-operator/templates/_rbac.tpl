@@ -24,6 +24,10 @@ deleted loses its Roles first, and its deletion would never end.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, patch, delete]
+# Finds out why a node cannot mount the volumes of a job's Pod: only events have the reason.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list]
 {{- if .Values.nativePods.enabled }}
 # The condition graphcore.ai/PartitionReady of native Pods.
 - apiGroups: [""]

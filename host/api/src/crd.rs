@@ -103,7 +103,7 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
         );
         rule(field, same, format!("{field} cannot change, {because}"))
     });
-    // The field concerns only the owner, not the partition, and the owner may learn a new value.
+    // `pinned` concerns only the owner, not the partition, and `avoidControllers` only the next attempt.
     let asked = [
         "replicas",
         "reconfigurable",
@@ -124,7 +124,9 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
             "!has(oldSelf.options) || (has(self.options) && {})",
             asked.join(" && ")
         ),
-        format!("of the options only pinned can change; the others cannot change, {because}"),
+        format!(
+            "of the options only pinned and avoidControllers can change; the others cannot change, {because}"
+        ),
     );
     let grows = rule(
         "resetGeneration",

@@ -129,6 +129,20 @@ pub struct Workers {
     /// Replacement of worker Pods when the template changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
+    /// Effect of a failed worker on its instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_policy: Option<FailurePolicy>,
+}
+
+/// Effect of a failed worker on its instance in a job without a launcher. Missing: `Wait`. In a job with a launcher, a
+/// failed worker always ends the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum FailurePolicy {
+    /// The instance ends when all its workers have ended.
+    #[default]
+    Wait,
+    /// The instance ends as failed: the operator deletes its other workers.
+    FailInstance,
 }
 
 /// Replacement of worker Pods when the template changes.

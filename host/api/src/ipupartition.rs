@@ -136,6 +136,11 @@ pub struct PartitionOptions {
     /// Node selector of the owner's Pods. Controllers with a contradicting label are skipped.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+    /// Names (`host:port`) of V-IPU controllers whose nodes could not start the owner's Pods. They are used only if no other
+    /// controller that suits the partition has free capacity.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub avoid_controllers: Vec<String>,
 }
 
 /// State of a requested partition.

@@ -19,6 +19,7 @@ pub mod condition;
 pub mod crd;
 pub mod dns1123;
 pub mod ipujob;
+mod ipujob_run;
 pub mod ipujob_status;
 pub mod ipupartition;
 pub mod ipupolicy;

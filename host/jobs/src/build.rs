@@ -8,6 +8,7 @@ pub mod partitions;
 pub mod workers;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ipu_api::labels;
 use ipu_api::naming;
@@ -24,6 +25,8 @@ pub struct PodSettings {
     pub launcher_image: String,
     /// Pull policy of that image. `None` uses the default of Kubernetes.
     pub launcher_image_pull_policy: Option<String>,
+    /// Time after which Pods that cannot start give their partition back. `None` disables that.
+    pub start_timeout: Option<Duration>,
 }
 
 /// Returns the labels of all objects of a job.

@@ -31,6 +31,9 @@ const BLOCKED: Duration = Duration::from_secs(15);
 /// Requeue delay of a job whose cache is stale. Usually a watch event comes first.
 const CACHE_STALE: Duration = Duration::from_secs(1);
 
+/// Requeue delay of a job whose volumes are mounted. No watch reports that this fails.
+const MOUNTING: Duration = Duration::from_secs(5);
+
 /// The requeue delay of a job. `None` waits for the next event.
 type RequeueDelay = Result<Option<Duration>, StepError>;
 
@@ -87,7 +90,9 @@ fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateErro
     if context.kueue.is_served() && !has_started && validate::awaits_admission(&snapshot.object) {
         job.suspension = Suspension::Unadmitted;
     }
-    if !(context.kueue.is_served() && queueing::is_queued(&snapshot.object)) {
+    let is_queued = context.kueue.is_served() && queueing::is_queued(&snapshot.object);
+    job.is_admitted = is_queued && validate::admission(&snapshot.object).is_some();
+    if !is_queued {
         for update in &mut job.pod_set_updates {
             update.count = None;
         }
@@ -118,7 +123,7 @@ async fn advance_valid(
         let old = &snapshot.observed.status;
         status::build(job, &facts, &phase, (plan, obstacles), old, now)
     };
-    if !plan.new_uses.is_empty() {
+    if plan.is_recorded_first() {
         // Before the first Pod: after the deletion of the Pod, only the status shows that it used its partition.
         let uses = status(&plan, &[], &snapshot);
         context.write_status(&mut snapshot, uses, now).await?;
@@ -148,13 +153,16 @@ async fn advance_valid(
     if postponed.is_none() {
         context.write_status(&mut snapshot, reported, now).await?;
     }
-    Ok(requeue_delay(is_blocked, [plan.requeue, postponed]))
+    let mounting = is_mounting(&snapshot).then_some(MOUNTING);
+    let due = [plan.requeue, postponed].into_iter().flatten();
+    let due = due.chain(mounting).min();
+    Ok(requeue_delay(is_blocked, due))
 }
 
 /// Returns the shortest of the requeue delays that apply.
-fn requeue_delay(is_blocked: bool, due: [Option<Duration>; 2]) -> Option<Duration> {
+fn requeue_delay(is_blocked: bool, due: Option<Duration>) -> Option<Duration> {
     let blocked = is_blocked.then_some(BLOCKED);
-    blocked.into_iter().chain(due.into_iter().flatten()).min()
+    blocked.into_iter().chain(due).min()
 }
 
 /// Writes the status of an unreadable job that has not started.
@@ -194,6 +202,12 @@ fn has_terminating_pods(snapshot: &Snapshot) -> bool {
     pods.any(|pod| pod.termination.is_some())
 }
 
+/// Whether the volumes of a Pod are mounted.
+fn is_mounting(snapshot: &Snapshot) -> bool {
+    let mut pods = snapshot.observed.pods.iter();
+    pods.any(|pod| pod.mounting_since.is_some())
+}
+
 fn has_finalizer(job: &RawJob) -> bool {
     let mut finalizers = job.finalizers().iter();
     finalizers.any(|finalizer| finalizer == labels::JOB_FINALIZER)
@@ -213,13 +227,8 @@ mod tests {
             (true, seconds(300), seconds(15)),
             (true, seconds(2), seconds(2)),
         ] {
-            for due in [[due, None], [None, due], [due, seconds(900).and(due)]] {
-                assert_eq!(
-                    requeue_delay(is_blocked, due),
-                    expected,
-                    "{is_blocked} {due:?}"
-                );
-            }
+            let delay = requeue_delay(is_blocked, due);
+            assert_eq!(delay, expected, "{is_blocked} {due:?}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use guest_validation::rules::{self, Settings, Violation};
 use ipu_api::API_VERSION;
-use ipu_api::ipujob::{CleanPodPolicy, IPUJob, IPUJobSpec, is_managed_by_another};
+use ipu_api::ipujob::{CleanPodPolicy, FailurePolicy, IPUJob, IPUJobSpec, is_managed_by_another};
 use ipu_api::ipujob_status::{IPUJobStatus, JobAdmission, PodSetUpdate};
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::labels;
@@ -52,8 +52,12 @@ pub struct ValidJob {
     pub restart: RestartRule,
     /// Update strategy after a change of the template.
     pub strategy: Strategy,
+    /// Effect of a failed worker on its instance. Without effect if there is a launcher.
+    pub failure_policy: FailurePolicy,
     /// Whether it is suspended.
     pub suspension: Suspension,
+    /// Whether Kueue has admitted it from a queue: only Kueue starts it again after it has released its partitions.
+    pub is_admitted: bool,
     /// Additions of its admission by Kueue to its Pods.
     pub pod_set_updates: Vec<PodSetUpdate>,
     /// Seconds after its start at which the operator ends it.
@@ -229,11 +233,13 @@ pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
         clean_pod_policy,
         restart: RestartRule::new(job.spec.restart_policy.as_ref(), clean_pod_policy),
         strategy: Strategy::new(job.spec.workers.strategy.as_ref()),
+        failure_policy: job.spec.workers.failure_policy.unwrap_or_default(),
         suspension: match job.spec.suspend {
             Some(true) if admission.reserve_partitions => Suspension::Reserving,
             Some(true) => Suspension::Suspended,
             Some(false) | None => Suspension::Active,
         },
+        is_admitted: false,
         pod_set_updates: admission.pod_sets,
         active_deadline_seconds: job.spec.active_deadline_seconds,
         ttl_seconds_after_finished: job.spec.ttl_seconds_after_finished.map(i64::from),

@@ -47,6 +47,15 @@ pub const OPERATOR: &[(&[&str], &str)] = &[
         "fix the cause that PodsWaiting named before (often a ResourceQuota or Pod Security)",
     ),
     (
+        &["PodsNotStarted"],
+        "fix the cause that the message names; the operator has released the partition and requests another one by \
+         itself, if possible on another V-IPU controller",
+    ),
+    (
+        &["WorkerFailed"],
+        "read the log of the worker that the message names",
+    ),
+    (
         &["RollingOut"],
         "nothing; the operator replaces Pods of an older template",
     ),

@@ -170,6 +170,13 @@ pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
     fields
 }
 
+/// The fields of the status of a Workload that is evicted because the Pods of its job could not start. With this reason,
+/// Kueue requeues it behind those that wait already.
+pub fn evicted(workload: &Workload, reason: &str, now: Timestamp) -> Value {
+    let evicted = (EVICTED, true, "PodsReadyTimeout", reason);
+    json!({"conditions": conditions(workload, &[evicted], now)})
+}
+
 /// The fields of the status of a Workload that is in the queue again.
 pub fn requeued(workload: &Workload, now: Timestamp) -> Value {
     let message = "the delay of the admission check is over";

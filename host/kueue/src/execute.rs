@@ -159,6 +159,10 @@ async fn of_workload(
             let fields = build::pods_ready(workload, *is_ready, reason, now);
             return patch_status(client, workload, &fields, action).await;
         }
+        Step::Evict(reason) => {
+            let fields = build::evicted(workload, reason, now);
+            return patch_status(client, workload, &fields, "evict the Workload").await;
+        }
         Step::Requeue => {
             let fields = build::requeued(workload, now);
             return patch_status(client, workload, &fields, action).await;

@@ -11,7 +11,7 @@ use ipu_api::queueing::{
 };
 use ipu_api::{API_VERSION, ipujob};
 use ipu_jobs::build::PodSettings;
-use ipu_jobs::job_conditions::{self, RUNNING, Recorded};
+use ipu_jobs::job_conditions::{self, PODS_READY, RUNNING, Recorded, WORKER_FAILED};
 use ipu_jobs::raw::RawJob;
 use ipu_jobs::status;
 use ipu_jobs::validate::{self, Suspension, ValidJob};
@@ -69,8 +69,10 @@ pub struct QueuedJob {
     pub has_started: bool,
     /// Whether its controller has observed that it is suspended, and has ended its work.
     pub has_settled: bool,
-    /// Whether all its Pods run.
+    /// Whether it runs, and no Pod is known not to start.
     pub is_running: bool,
+    /// The reason for which its Pods could not start, if its partitions are being released because of that.
+    pub start_failure: Option<String>,
     /// Its end.
     pub end: Option<End>,
     /// Its conditions.
@@ -113,7 +115,8 @@ impl QueuedJob {
             is_observed: status.observed_generation.is_some(),
             has_started: !is_elsewhere && status::is_active(&status),
             has_settled: has_settled(&valid, &status),
-            is_running: job_conditions::is_condition_true(&status, RUNNING),
+            is_running: is_running(&status),
+            start_failure: start_failure(&status),
             end: end(&status),
             conditions: status.conditions,
         })
@@ -161,6 +164,21 @@ pub fn controlling_job(metadata: &kube::api::ObjectMeta) -> Option<ObjectRef> {
 /// Whether the status shows the suspension of this generation.
 fn has_settled(job: &ValidJob, status: &IPUJobStatus) -> bool {
     status.observed_generation == job.generation && status.launcher_status == JobState::Suspended
+}
+
+/// Whether the job runs. A job without a launcher runs in its status while its Pods cannot start, as in Graphcore's
+/// operator. A worker that fails while others run does not stop it.
+fn is_running(status: &IPUJobStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    let waits = conditions
+        .any(|one| one.type_ == PODS_READY && one.status == "False" && one.reason != WORKER_FAILED);
+    job_conditions::is_condition_true(status, RUNNING) && !waits
+}
+
+fn start_failure(status: &IPUJobStatus) -> Option<String> {
+    let starts = status.run.iter().flat_map(|run| run.starts.values());
+    let mut releasing = starts.filter(|start| start.releasing);
+    releasing.next().map(|start| start.message.clone())
 }
 
 fn ended(status: &IPUJobStatus) -> BTreeSet<u32> {

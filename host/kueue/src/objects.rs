@@ -163,6 +163,12 @@ pub struct AdmissionCheckStatus {
 }
 
 impl Workload {
+    /// Whether it has the finalizer that keeps it until its quota is released.
+    pub fn has_finalizer(&self) -> bool {
+        let mut finalizers = self.metadata.finalizers.iter().flatten();
+        finalizers.any(|one| one == ipu_api::queueing::RESOURCE_IN_USE_FINALIZER)
+    }
+
     /// Returns a condition, if it has that status.
     pub fn condition(&self, type_: &str, status: &str) -> Option<&Condition> {
         let status_of = self.status.as_ref()?;

@@ -87,6 +87,8 @@ pub enum Step {
     },
     /// Suspends the job, and takes back what its admission added, for this reason.
     Stop(String),
+    /// Evicts the Workload of a job whose Pods could not start, for this reason.
+    Evict(String),
     /// Releases the quota of the evicted Workload.
     ReleaseQuota {
         /// Whether a check of the operator has requested a retry, which has a delay.
@@ -177,7 +179,7 @@ fn of_life(seen: &ObservedJob, workload: &Workload) -> Option<Option<Step>> {
     let job = &seen.job;
     let is_in_use = !seen.partitions.is_empty();
     if workload.is(FINISHED) {
-        return Some(has_finalizer(workload).then_some(Step::RemoveFinalizer));
+        return Some(workload.has_finalizer().then_some(Step::RemoveFinalizer));
     }
     if let Some(end) = &job.end {
         // The partitions are the quota: they are released first.
@@ -386,13 +388,6 @@ fn has_status(job: &QueuedJob) -> bool {
 fn is_released(seen: &ObservedJob) -> bool {
     let job = &seen.job;
     job.is_elsewhere || (seen.partitions.is_empty() && job.has_settled)
-}
-
-fn has_finalizer(workload: &Workload) -> bool {
-    let finalizers = workload.metadata.finalizers.iter().flatten();
-    finalizers
-        .into_iter()
-        .any(|one| one == ipu_api::queueing::RESOURCE_IN_USE_FINALIZER)
 }
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ pub(crate) fn settings() -> PodSettings {
         worker_host_network: false,
         launcher_image: "ipu-operator:1".to_owned(),
         launcher_image_pull_policy: None,
+        start_timeout: None,
     }
 }
 

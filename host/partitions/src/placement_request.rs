@@ -123,7 +123,8 @@ pub fn prepare(
         held,
         ..
     } = queue;
-    let capacity = queue::capacity_for(&me, entries, assigned, held, found.open, limit, now);
+    let mut capacity = queue::capacity_for(&me, entries, assigned, held, found.open, limit, now);
+    capacity.avoid(&me, &partition.spec.options.avoid_controllers);
     if let Some(why) = &capacity.too_small {
         return Placement::Decided(Answer::Wait(vec![for_all(why)]));
     }

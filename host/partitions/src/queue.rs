@@ -79,6 +79,19 @@ pub fn capacity_for(
     }
 }
 
+impl Capacity {
+    /// Removes the controllers whose nodes could not start the Pods of `me`, if another one serves the request now. If none
+    /// does, they may have been repaired meanwhile, and an attempt is better than a longer wait.
+    pub fn avoid(&mut self, me: &QueueEntry, controllers: &[String]) {
+        let is_avoided = |view: &ControllerView| controllers.contains(&view.name);
+        let serves = |view: &ControllerView| view.largest_free >= me.ipus && me.suits(view);
+        let mut others = self.views.iter().filter(|view| !is_avoided(view));
+        if others.any(serves) {
+            self.views.retain(|view| !is_avoided(view));
+        }
+    }
+}
+
 /// Reserves capacity for earlier requests, in order: whole controllers for those that have waited for the limit at
 /// least once, and what they will use for those that `will_use` it soon.
 fn reserve_for<'a>(

@@ -75,6 +75,13 @@ pub struct ControllerOptions {
     /// force, so that their job continues elsewhere; 0: for ever.
     #[arg(long, env = "IPU_OPERATOR_LOST_NODE_SECONDS", default_value_t = 600)]
     pub lost_node_seconds: u32,
+    /// Seconds after which Pods of a job that cannot start give their partition back; 0: never.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_START_TIMEOUT_SECONDS",
+        default_value_t = 600
+    )]
+    pub start_timeout_seconds: u32,
 }
 
 impl ControllerOptions {
@@ -90,15 +97,19 @@ impl ControllerOptions {
 
     /// Settings of an admin for jobs.
     pub fn jobs(&self) -> JobSettings {
-        let patience = Duration::from_secs(self.lost_node_seconds.into());
+        let seconds = |seconds: u32| {
+            let time = Duration::from_secs(seconds.into());
+            Some(time).filter(|time| !time.is_zero())
+        };
         JobSettings {
             pods: PodSettings {
                 worker_host_network: self.worker_host_network,
                 launcher_image: self.launcher_image.clone(),
                 launcher_image_pull_policy: self.launcher_image_pull_policy.clone(),
+                start_timeout: seconds(self.start_timeout_seconds),
             },
             max_ipus_per_job: self.max_ipus_per_job,
-            lost_node: Some(patience).filter(|patience| !patience.is_zero()),
+            lost_node: seconds(self.lost_node_seconds),
             instance: self.release.pod_name.clone(),
             scope: self.release.scope.clone(),
         }

@@ -8,10 +8,11 @@ use super::fields::{at, broken, has_launcher, shown};
 /// Most containers that are looked at one by one.
 const CONTAINERS_MAX: usize = 64;
 
-/// Checks `workers.template` and `workers.strategy`.
+/// Checks `workers.template`, `workers.strategy` and `workers.failurePolicy`.
 pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
     check_containers(spec, verdict);
     check_strategy(spec, verdict);
+    check_failure_policy(spec, verdict);
     let policy = at(spec, &["workers", "template", "spec", "restartPolicy"]);
     if let Some(policy) = policy.filter(|policy| policy.as_str() != Some("Never")) {
         verdict.warn(format!(
@@ -55,6 +56,25 @@ fn check_containers(spec: &Value, verdict: &mut Verdict) {
         verdict.warn(format!(
             "{field}[0].{key} is not used: in a job with a launcher the workers wait for the \
              launcher to start processes in them"
+        ));
+    }
+}
+
+fn check_failure_policy(spec: &Value, verdict: &mut Verdict) {
+    let field = "spec.workers.failurePolicy";
+    let Some(found) = at(spec, &["workers", "failurePolicy"]) else {
+        return;
+    };
+    if !matches!(found.as_str(), Some("Wait" | "FailInstance")) {
+        verdict.violations.push(broken(
+            field,
+            found,
+            "is neither Wait nor FailInstance; use one of them",
+        ));
+    } else if has_launcher(spec) {
+        verdict.warn(format!(
+            "{field}: {} is not used: in a job with a launcher a failed worker always ends the run",
+            shown(found)
         ));
     }
 }

@@ -29,8 +29,8 @@ const OF_KUBERNETES: [(&str, &str); 6] = [
     ("previous.spec", "as `spec`"),
 ];
 
-/// First version of each field, by kind, part and path. An entry covers the fields below it.
-const SINCE: [(&str, &str); 37] = [
+/// First version of each field, by kind, part and path. An entry covers the fields below it that have none.
+const SINCE: [(&str, &str); 41] = [
     ("IPUJob.spec.activeDeadlineSeconds", OURS),
     ("IPUJob.spec.cleanPodPolicy", GRAPHCORE),
     ("IPUJob.spec.interactive", GRAPHCORE),
@@ -46,6 +46,7 @@ const SINCE: [(&str, &str); 37] = [
     ("IPUJob.spec.ttlSecondsAfterFinished", OURS),
     ("IPUJob.spec.workerPerJobInstance", "1.0.3"),
     ("IPUJob.spec.workers", GRAPHCORE),
+    ("IPUJob.spec.workers.failurePolicy", "0.2.0"),
     ("IPUJob.spec.workersPerJobInstance", "1.1.0"),
     ("IPUJob.status.accounting", "0.2.0"),
     ("IPUJob.status.admission", "0.2.0"),
@@ -61,11 +62,14 @@ const SINCE: [(&str, &str); 37] = [
     ("IPUJob.status.observedGeneration", OURS),
     ("IPUJob.status.restartCount", GRAPHCORE),
     ("IPUJob.status.run", OURS),
+    ("IPUJob.status.run.rejections", "0.2.0"),
+    ("IPUJob.status.run.starts", "0.2.0"),
     ("IPUJob.status.selector", OURS),
     ("IPUJob.status.sessionEndTime", OURS),
     ("IPUJob.status.startTime", GRAPHCORE),
     ("IPUJob.status.workersStatus", GRAPHCORE),
     ("IPUPartition", OURS),
+    ("IPUPartition.spec.options.avoidControllers", "0.2.0"),
     ("IPUPolicy", OURS),
     ("VIPUController", "0.2.0"),
 ];
@@ -275,7 +279,8 @@ fn since(path: &str) -> &'static str {
         path.strip_prefix(entry)
             .is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
     };
-    let known = SINCE.iter().find(|(entry, _)| covers(entry));
+    let known = SINCE.iter().filter(|(entry, _)| covers(entry));
+    let known = known.max_by_key(|(entry, _)| entry.len());
     known.map_or("", |(_, version)| version)
 }
 

@@ -57,7 +57,9 @@ fn a_placement_policy_may_know_of_the_job_what_it_says_of_itself() {
         ]
         .into(),
     );
-    let metadata = partitions::partition(&job.valid(), 0).spec.owner_metadata;
+    let metadata = partitions::partition(&job.valid(), 0, &[])
+        .spec
+        .owner_metadata;
     assert_eq!(metadata.labels["team"], "vision");
     assert_eq!(
         metadata.annotations.keys().collect::<Vec<_>>(),
@@ -77,7 +79,7 @@ fn annotations_ask_for_partitions_of_another_kind() {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
         );
-        let options = partitions::partition(&job.valid(), 0).spec.options;
+        let options = partitions::partition(&job.valid(), 0, &[]).spec.options;
         (options.reconfigurable, options.relocatable)
     };
     assert_eq!(asked(&[]), (false, false));

@@ -22,6 +22,7 @@ pub(crate) fn settings() -> PodSettings {
         worker_host_network: false,
         launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
         launcher_image_pull_policy: Some("IfNotPresent".to_owned()),
+        start_timeout: Some(std::time::Duration::from_mins(10)),
     }
 }
 
@@ -64,6 +65,7 @@ impl JobFixture for IPUJob {
                     replicas: None,
                     template: PodTemplate(template),
                     strategy: None,
+                    failure_policy: None,
                 },
                 launcher: None,
                 interactive: None,

@@ -1,6 +1,7 @@
 //! The next step of a queued job in each state of the job and of its Workload.
 
 mod checks;
+mod starts;
 
 use std::collections::BTreeMap;
 

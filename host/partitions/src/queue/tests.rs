@@ -7,6 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::samples::view;
 
+mod avoided;
 mod evicted;
 mod share;
 

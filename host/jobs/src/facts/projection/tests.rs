@@ -52,7 +52,7 @@ fn a_pod_is_read_as_it_is() {
     };
     assert_eq!(deleted.termination, Some(Box::new(expected)));
     assert!(matches!(
-        deleted.state(None, 0),
+        deleted.state(None, 0, false),
         PodState::Terminating { started: true, .. }
     ));
 }
@@ -72,7 +72,7 @@ fn a_pod_of_an_earlier_run_or_of_another_partition_is_stale_until_it_has_ended()
         (unlabelled.clone(), Some("p-2"), 0, running),
         (unlabelled, Some("p-2"), 1, PodState::Stale),
     ] {
-        let found = observed(&patch).state(partition.map(Uid::of), run);
+        let found = observed(&patch).state(partition.map(Uid::of), run, false);
         assert_eq!(found, expected, "{patch} {partition:?} {run}");
     }
 }
@@ -90,7 +90,10 @@ fn a_pod_without_the_hash_of_a_template_is_of_no_other_one() {
 fn a_pod_that_lacks_everything_but_its_name_waits() {
     let bare = json!({"metadata": {"name": "a", "uid": "u"}});
     let bare = ObservedPod::of(&serde_json::from_value(bare).unwrap()).unwrap();
-    assert_eq!(bare.state(Some(Uid::of("p")), 0), PodState::Pending(None));
+    assert_eq!(
+        bare.state(Some(Uid::of("p")), 0, false),
+        PodState::Pending(None)
+    );
     assert_eq!((bare.instance, &bare.termination), (None, &None));
     let odd = json!({"graphcore.ai/instance": "-1", "graphcore.ai/run": "many"});
     let odd = observed(&json!({"metadata": {"labels": odd}}));
