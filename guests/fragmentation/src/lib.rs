@@ -12,7 +12,7 @@
 )]
 #[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
 mod bindings {
-    wit_bindgen::generate!({ path: "../../wit", world: "placement" });
+    wit_bindgen::generate!({ path: "../../wit/0.2.0", world: "placement" });
 }
 pub mod choice;
 
