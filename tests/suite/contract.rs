@@ -240,7 +240,7 @@ async fn a_guest_built_for_the_released_contract_loads_and_answers() {
     let guest = load(&policies, Hook::Placement, component).await;
     let PlacementRequest {
         request,
-        controllers,
+        mut controllers,
         attempts,
     } = serde_json::from_value(json!({
         "request": { "namespace": "team", "owner": "train", "ipus": 4, "gcds": 1 },
@@ -250,11 +250,16 @@ async fn a_guest_built_for_the_released_contract_loads_and_answers() {
         ],
     }))
     .unwrap();
-    let served = policies
-        .place(&guest.unwrap(), &request, &controllers, &attempts)
-        .await
-        .unwrap();
-    assert_eq!(served.answer, Decision::Try("pod2:8090".to_owned()));
+    let guest = guest.unwrap();
+    let served = policies.place(&guest, &request, &controllers, &attempts);
+    let last = Decision::Try("pod2:8090".to_owned());
+    assert_eq!(served.await.unwrap().answer, last);
+
+    // It knows nothing of unschedulable controllers, and sees the others only.
+    controllers[1].unschedulable = Some("1 is cordoned".to_owned());
+    let served = policies.place(&guest, &request, &controllers, &attempts);
+    let only = Decision::Try("pod1:8090".to_owned());
+    assert_eq!(served.await.unwrap().answer, only);
 }
 
 #[tokio::test]

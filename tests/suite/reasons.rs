@@ -15,8 +15,8 @@ const MESSAGES: &str = "charts/ipu-operator/docs/messages.md";
 /// Kubernetes and Kueue.
 const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Busy ContainerCreating Create Delete \
     DisruptionTarget Drained End Error Failure False FieldValueInvalid Fields IPUJob InternalError Invalid \
-    JSONPatch Listed Missing Node NodeAffinity NodeFailures NodePorts NodeShutdown NotReady ObserveJob ObserveNode \
-    Outof PartialEq Partition Place Pod PodInitializing PodScheduled PodTemplate Preempted Preempting Queue \
+    JSONPatch Listed Missing NoExecute NoSchedule Node NodeAffinity NodeFailures NodePorts NodeShutdown NotReady \
+    ObserveJob ObserveNode Outof PartialEq Partition Place Pod PodInitializing PodScheduled PodTemplate Preempted Preempting Queue \
     Reconcile Release Reset ResourceFlavor Restart Restarting Resume Shutdown Stalled Start StateUnknown Stop \
     Suspend TemplateCurrent Terminated True UnexpectedAdmissionError Unknown Unlisted VIPUController Workload \
     WorkloadPriorityClass WorkloadStatus Write";

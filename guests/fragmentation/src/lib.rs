@@ -80,6 +80,8 @@ fn seen(
         Some(choice::Blocker::Passing(format!(
             "no node is labelled {label_key}={label_value}; label those that reach its IPUs"
         )))
+    } else if let Some(reason) = &controller.unschedulable {
+        Some(choice::Blocker::Passing(reason.clone()))
     } else {
         tried.map(|attempt| choice::Blocker::Passing(format!("was tried: {}", attempt.reason)))
     };

@@ -66,6 +66,7 @@ fn seen(controller: placer::Controller) -> walk::Controller {
         label_value: controller.label_value,
         has_nodes: controller.has_nodes,
         unreachable: controller.unreachable,
+        unschedulable: controller.unschedulable,
         total_ipus: controller.total_ipus,
         used_ipus: controller.used_ipus,
         largest_free: controller.largest_free,

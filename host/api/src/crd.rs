@@ -124,7 +124,9 @@ fn only_resets_are_asked_for_later() -> Vec<ValidationRule> {
             "!has(oldSelf.options) || (has(self.options) && {})",
             asked.join(" && ")
         ),
-        format!("of the options only pinned can change; the others cannot change, {because}"),
+        format!(
+            "of the options only pinned and scheduling can change; the others cannot change, {because}"
+        ),
     );
     let grows = rule(
         "resetGeneration",

@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
+use super::node_scheduling::NodeScheduling;
+
 /// The requested partition.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -136,6 +138,10 @@ pub struct PartitionOptions {
     /// Node selector of the owner's Pods. Controllers with a contradicting label are skipped.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+    /// Further requirements of the owner's Pods. While a node of a controller fulfils them and can be used, controllers
+    /// without such a node are skipped. Missing: they are not known, and only unusable nodes are skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<NodeScheduling>,
 }
 
 /// State of a requested partition.

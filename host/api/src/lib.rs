@@ -8,7 +8,7 @@
 //!   and the ids of V-IPU partitions. [`dns1123`] checks names by the rules of Kubernetes.
 //! - [`pod_request`] reads the IPUs that a Pod of any owner requests, and [`partition_request`] makes an IPUPartition.
 //! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory, and [`object_ref`] names an
-//!   object.
+//!   object. [`node_scheduling`] is what Pods require of a node.
 //!
 //! It does no I/O and decides nothing. It must not know the V-IPU, guests, registries, or any other package of this
 //! workspace, and it needs no client of Kubernetes.
@@ -24,6 +24,7 @@ pub mod ipupartition;
 pub mod ipupolicy;
 pub mod labels;
 pub mod naming;
+pub mod node_scheduling;
 pub mod object_ref;
 pub mod owner_metadata;
 pub mod partition_conditions;

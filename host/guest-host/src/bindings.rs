@@ -223,8 +223,10 @@ impl Linked {
             }
             ContractVersion::V0_1 => {
                 let request = placer_0_1::Request::from(request);
+                // These guests do not know of unschedulable controllers, and must not choose them.
                 let controllers: Vec<_> = controllers
                     .into_iter()
+                    .filter(|controller| controller.unschedulable.is_none())
                     .map(placer_0_1::Controller::from)
                     .collect();
                 let params = (&request, &controllers[..], &attempts[..]);

@@ -208,6 +208,16 @@ pub const WAITING: &[Waiting] = &[
         remedy: "kubectl label node",
     },
     Waiting {
+        words: &["no node is schedulable"],
+        cause: "no node can run the Pods now",
+        remedy: "admin: kubectl uncordon, or repair the nodes that the message counts",
+    },
+    Waiting {
+        words: &["none of its nodes has the labels"],
+        cause: "its nodes have other labels",
+        remedy: "wait for the controllers whose nodes fulfil selector and affinity, or change them",
+    },
+    Waiting {
         words: &["the largest free partition"],
         cause: "no free capacity",
         remedy: "wait, or request fewer IPUs",

@@ -22,6 +22,7 @@ pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
             // A Pod cannot move to another controller: its values of annotations are in its environment.
             pinned: true,
             node_selector: pod.node_selector.clone(),
+            scheduling: pod.scheduling.clone(),
             ..PartitionOptions::default()
         },
         owner_metadata: OwnerMetadata {
@@ -84,6 +85,8 @@ pub fn status(pod: &ObjectRef, condition: &PodCondition) -> Value {
 mod tests {
     use std::collections::BTreeMap;
 
+    use ipu_api::node_scheduling::NodeScheduling;
+
     use super::*;
     use crate::samples::{native, partition_ref};
 
@@ -91,12 +94,14 @@ mod tests {
     fn the_partition_is_the_pods_alone_and_survives_it() {
         let mut pod = native(|_| {});
         pod.node_selector = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
+        pod.scheduling = Some(NodeScheduling::default());
         let partition = partition(&pod, 4);
         let spec = &partition.spec;
         assert_eq!((spec.ipus, spec.gcds, spec.slot), (4, 1, 0));
         assert_eq!((&*spec.owner.kind, &*spec.owner.uid), ("Pod", "web-uid"));
         assert!(spec.options.pinned);
         assert_eq!(spec.options.node_selector, pod.node_selector);
+        assert_eq!(spec.options.scheduling, pod.scheduling);
         assert_eq!(partition.metadata.owner_references, None);
         assert_eq!(
             partition.metadata.finalizers.as_deref(),

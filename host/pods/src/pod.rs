@@ -8,6 +8,7 @@ use ipu_api::labels::{
     JOB_UID_LABEL, PARTITION_GATE, PARTITION_ID_LABEL, PARTITION_READY_CONDITION,
     WORKLOAD_ANNOTATION,
 };
+use ipu_api::node_scheduling::NodeScheduling;
 use ipu_api::object_ref::ObjectRef;
 use ipu_api::owner_metadata::{bounded_annotations, bounded_labels};
 use ipu_api::pod_request::{PodRequest, PodRequestError};
@@ -62,6 +63,8 @@ pub struct NativePod {
     pub has_controller: bool,
     /// Labels that its node must have.
     pub node_selector: BTreeMap<String, String>,
+    /// What it requires of its node beside these labels. `None`: it is too much to compare nodes with.
+    pub scheduling: Option<NodeScheduling>,
     /// Name of its PriorityClass.
     pub priority_class_name: Option<String>,
     /// Its labels, bounded.
@@ -111,6 +114,7 @@ impl NativePod {
             node_selector: spec
                 .and_then(|spec| spec.node_selector.clone())
                 .unwrap_or_default(),
+            scheduling: spec.and_then(NodeScheduling::of),
             priority_class_name: spec.and_then(|spec| spec.priority_class_name.clone()),
             labels: bounded_labels(metadata.labels.iter().flatten()),
             annotations: bounded_annotations(metadata.annotations.iter().flatten()),

@@ -30,7 +30,7 @@ const OF_KUBERNETES: [(&str, &str); 6] = [
 ];
 
 /// First version of each field, by kind, part and path. An entry covers the fields below it.
-const SINCE: [(&str, &str); 37] = [
+const SINCE: [(&str, &str); 38] = [
     ("IPUJob.spec.activeDeadlineSeconds", OURS),
     ("IPUJob.spec.cleanPodPolicy", GRAPHCORE),
     ("IPUJob.spec.interactive", GRAPHCORE),
@@ -65,6 +65,7 @@ const SINCE: [(&str, &str); 37] = [
     ("IPUJob.status.sessionEndTime", OURS),
     ("IPUJob.status.startTime", GRAPHCORE),
     ("IPUJob.status.workersStatus", GRAPHCORE),
+    ("IPUPartition.spec.options.scheduling", "0.2.0"),
     ("IPUPartition", OURS),
     ("IPUPolicy", OURS),
     ("VIPUController", "0.2.0"),

@@ -51,7 +51,7 @@ impl From<placer::Request> for Request {
     }
 }
 
-/// `placer.controller` of 0.1.0: it has no `free-blocks`.
+/// `placer.controller` of 0.1.0: it has no `unschedulable` and no `free-blocks`.
 #[derive(ComponentType, Lower)]
 #[component(record)]
 pub(super) struct Controller {
@@ -80,6 +80,7 @@ impl From<placer::Controller> for Controller {
             label_value,
             has_nodes,
             unreachable,
+            unschedulable: _,
             total_ipus,
             used_ipus,
             largest_free,

@@ -24,6 +24,7 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
             pinned: is_pinned(job),
             relocatable: job.relocatable,
             node_selector: pod_set::worker_node_selector(job),
+            scheduling: pod_set::worker_scheduling(job),
         },
         owner_metadata: OwnerMetadata {
             labels: owner_metadata::bounded_labels(&job.labels),

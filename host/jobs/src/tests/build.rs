@@ -87,6 +87,32 @@ fn annotations_ask_for_partitions_of_another_kind() {
 }
 
 #[test]
+fn placement_knows_which_nodes_the_workers_may_use() {
+    let job = IPUJob::sample().template(&json!({"spec": {
+        "nodeSelector": {"pool": "a"},
+        "tolerations": [{"key": "ipu", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}],
+        }}},
+    }}));
+    let mut job = job.valid();
+    let flavor = json!({
+        "name": "worker", "nodeSelector": {"rack": "1"}, "tolerations": [{"key": "flavor"}],
+    });
+    job.pod_set_updates = vec![serde_json::from_value(flavor).unwrap()];
+    let options = partitions::partition(&job, 0).spec.options;
+    assert_eq!(
+        json!(options.node_selector),
+        json!({"pool": "a", "rack": "1"})
+    );
+    let expected = json!({
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}],
+        "tolerations": [{"key": "ipu"}, {"key": "flavor", "value": ""}],
+    });
+    assert_eq!(json!(options.scheduling), expected);
+}
+
+#[test]
 fn a_users_own_variable_is_never_overwritten_and_ours_come_first() {
     let job = IPUJob::sample().template(&json!({"spec": {"containers": [
         {"name": "main", "image": "a", "env": [
