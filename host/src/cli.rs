@@ -85,6 +85,7 @@ mod tests {
             "--launcher-image-pull-policy=IfNotPresent",
             "--max-ipus-per-job=32",
             "--lost-node-seconds=60",
+            "--start-timeout-seconds=0",
         ];
         let Task::Controller(options) = Arguments::try_parse_from(given).unwrap().task else {
             panic!("it is the controller");
@@ -97,5 +98,6 @@ mod tests {
         assert!(!options.kueue);
         assert_eq!(options.jobs().max_ipus_per_job, 32);
         assert_eq!(options.jobs().lost_node, Some(Duration::from_mins(1)));
+        assert_eq!(options.jobs().pods.start_timeout, None);
     }
 }

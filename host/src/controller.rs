@@ -7,13 +7,15 @@ pub mod probes;
 pub mod webhooks;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use ipu_admission::callers::Callers;
+use ipu_admission::pod_trial::PodTrial;
 use ipu_admission::server::router;
 use ipu_api::queueing;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions, OpenError};
-use ipu_jobs::JobSettings;
+use ipu_jobs::{JobSettings, trial};
 use ipu_kueue::KueueSettings;
 use ipu_pods::NativePodSettings;
 use ipu_policies::active_policies::ActivePolicies;
@@ -42,6 +44,9 @@ use crate::exposition::{self, Metrics};
 use crate::shutdown;
 
 pub use self::options::ControllerOptions;
+
+/// Time after which a native Pod that cannot start is evicted.
+const START_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Reason for the end of the controller process.
 #[derive(Debug, thiserror::Error)]
@@ -91,10 +96,18 @@ impl ControllerOptions {
             native_pods: self.native_pods.then(|| NativePodSettings {
                 scope: jobs.scope.clone(),
                 instance: jobs.instance.clone(),
+                lost_node: jobs.lost_node,
+                start_timeout: Some(START_TIMEOUT),
             }),
             kueue: self.kueue.then_some((queued, kueue)),
             metrics,
         }
+    }
+
+    /// Returns the trial of the Pods of new jobs.
+    fn pod_trial(&self, client: &Client) -> PodTrial {
+        let settings = self.jobs().pods;
+        PodTrial::new(client.clone(), move |job| trial::pods(job, &settings))
     }
 
     /// Returns how the port identifies the API server among the callers.
@@ -186,7 +199,8 @@ async fn serve(
     let loaded = report_loaded(guests.clone(), readiness);
     let (namespaces, namespace_watch) = namespaces();
     let (served_kueue, kueue_watch) = kueue(options);
-    let context = metrics.of_webhooks(callers.clone(), served_kueue.clone());
+    let pod_trial = options.pod_trial(&client);
+    let context = metrics.of_webhooks(callers.clone(), served_kueue.clone(), pod_trial);
     let asked = router(guests.clone(), namespaces.clone(), context);
     let kept = (options.certificate_manager(&client), clients);
     let registration = options.registration(&client);

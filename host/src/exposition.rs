@@ -14,6 +14,7 @@ use prometheus_client::registry::Registry;
 
 use ipu_admission::callers::Callers;
 use ipu_admission::metrics::Admission;
+use ipu_admission::pod_trial::PodTrial;
 use ipu_admission::server::WebhookContext;
 use ipu_guest_host::metrics::GuestCalls;
 use ipu_jobs::metrics::{JobMetrics, Jobs};
@@ -83,13 +84,19 @@ impl Metrics {
     }
 
     /// The counters of the webhooks.
-    pub fn of_webhooks(&self, callers: Callers, kueue: ServedGroup) -> WebhookContext {
+    pub fn of_webhooks(
+        &self,
+        callers: Callers,
+        kueue: ServedGroup,
+        pod_trial: PodTrial,
+    ) -> WebhookContext {
         WebhookContext {
             callers,
             admission: self.admission.clone(),
             refused: self.refused.clone(),
             conflicts: self.conflicts.clone(),
             kueue,
+            pod_trial,
         }
     }
 

@@ -12,7 +12,7 @@ use ipu_guest_host::{GuestHost, OpenError};
 use ipu_partitions::accounting::AccountStore;
 use ipu_partitions::controller_objects::{self, ControllerObjects, ManagingRelease};
 use ipu_partitions::controller_pool::ControllerPool;
-use ipu_partitions::node_labels::node_labels;
+use ipu_partitions::nodes::nodes;
 use ipu_partitions::rest::{self, Queries, Sources};
 use ipu_partitions::step::Settings;
 use ipu_partitions::tracker::Tracker;
@@ -99,7 +99,7 @@ pub async fn run_with(
     let access = AuthFiles::open(options.access.clone()).await?;
     let registry = Registry::with_auth(deadlines(&options), access.subscribe());
     let registry = Arc::new(registry);
-    let (nodes, node_watch) = node_labels();
+    let (nodes, node_watch) = nodes();
     let (namespaces, namespace_watch) = namespaces();
     let scope = options.release.scope.clone();
     let (watched, watch) = watched(namespaces.clone(), scope.clone());

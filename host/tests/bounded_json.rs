@@ -103,7 +103,11 @@ fn the_estimate_is_never_too_low_nor_far_too_high_and_refusing_allocates_nothing
             "{what}: {estimate} for {reading}"
         );
         // The buffer for a string with escapes, which doubles.
-        let scratch = if what == "escapes" { 4 * MIB } else { 4_096 };
+        let scratch = match what {
+            "escapes" => 4 * MIB,
+            "a definition" => 8_192,
+            _ => 4_096,
+        };
         assert!(walking <= scratch, "{what}: {walking}");
         let (refusing, refused) = peak_of(|| parse(text, Budget::of_memory(estimate / 2)));
         assert!(refused.is_err(), "{what}");

@@ -60,7 +60,9 @@ impl Writes {
         let service = service_fn(move |request: Request<Body>| {
             let (inner, writes) = (inner.clone(), writes.clone());
             async move {
-                if request.method() == Method::GET {
+                let query = request.uri().query().unwrap_or_default();
+                let is_trial = query.contains("dryRun=");
+                if request.method() == Method::GET || is_trial {
                     return inner.send(request).await;
                 }
                 let (parts, body) = request.into_parts();

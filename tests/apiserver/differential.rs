@@ -26,7 +26,7 @@ const AGAIN: &str = "the controller checks it again before it creates objects fo
 const FIXABLE: &str = "a job that bypassed the webhooks can be fixed";
 
 /// Fields that only the guest checks, with the reason why no rule of the CRD does.
-const ONLY_THE_GUEST: [(&str, &str); 16] = [
+const ONLY_THE_GUEST: [(&str, &str); 17] = [
     (
         "metadata.name",
         "the names of Pods contain it, and their length depends on the sizes of the job",
@@ -36,6 +36,10 @@ const ONLY_THE_GUEST: [(&str, &str); 16] = [
     ("spec.jobInstances", AGAIN),
     ("spec.launcher", FIXABLE),
     ("spec.launcher.command", AGAIN),
+    (
+        "spec.launcher.serviceAccountName",
+        "the controller ignores an account that launchers must not have",
+    ),
     ("spec.managedBy", AGAIN),
     ("spec.modelReplicas", AGAIN),
     ("spec.modelReplicasPerWorker", FIXABLE),

@@ -7,7 +7,6 @@ use std::time::Duration;
 use cluster::control_plane::pool::Loan;
 use cluster::wait::{Seen, eventually};
 use futures::{Stream, StreamExt};
-use http::Request;
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipupartition::{IPUPartition, IPUPartitionSpec};
 use ipu_api::labels;
@@ -26,7 +25,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_util::sync::CancellationToken;
 
 use crate::kueue::players::run_pods;
-use crate::planes;
+use crate::{nodes, planes};
 
 /// A namespace on a real API server, with players for the missing parts.
 pub(crate) struct JobFixture {
@@ -231,18 +230,8 @@ impl JobFixture {
     /// The scheduler: waits for a Pod, and assigns a node to it.
     pub(crate) async fn pod_is_bound(&self, name: &str, node: &str) {
         self.pod_exists(name).await;
-        let binding = json!({
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": name},
-            "target": {"kind": "Node", "name": node},
-        });
-        let request = Request::post(format!(
-            "/api/v1/namespaces/{}/pods/{name}/binding",
-            self.namespace
-        ));
-        let request = request.body(binding.to_string().into_bytes()).unwrap();
-        self.client.request_text(request).await.unwrap();
+        let bound = nodes::bind(&self.client, &self.namespace, name, node).await;
+        bound.unwrap();
     }
 
     /// The notes of a job's events with a reason.
@@ -319,15 +308,11 @@ impl JobFixture {
         .await
     }
 
-    async fn pod_status(&self, name: &str, status: &Value) {
-        self.pods()
-            .patch_status(
-                name,
-                &PatchParams::default(),
-                &Patch::Merge(&json!({"status": status})),
-            )
-            .await
-            .unwrap();
+    /// The kubelet: writes fields of the status of a Pod.
+    pub(crate) async fn pod_status(&self, name: &str, status: &Value) {
+        let (params, pods) = (PatchParams::default(), self.pods());
+        let patch = Patch::Merge(json!({"status": status}));
+        pods.patch_status(name, &params, &patch).await.unwrap();
     }
 }
 
@@ -338,6 +323,8 @@ pub(crate) fn settings() -> JobSettings {
             worker_host_network: false,
             launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
             launcher_image_pull_policy: None,
+            launcher_resources: None,
+            start_timeout: Some(Duration::from_mins(10)),
         },
         max_ipus_per_job: 64,
         lost_node: Some(Duration::from_mins(10)),

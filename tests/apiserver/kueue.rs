@@ -7,11 +7,13 @@ pub(crate) mod fixture;
 mod flavors;
 mod granted;
 mod killed;
+mod labels;
 mod many_jobs;
 mod multikueue;
 mod native;
 pub(crate) mod players;
 mod pods;
+mod quantities;
 
 use std::time::{Duration, Instant};
 

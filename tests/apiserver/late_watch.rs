@@ -34,7 +34,10 @@ fn late(client: &Client, released: &CancellationToken, of_watches: bool) -> (Cli
             .is_some_and(|query| query.contains("watch=true"));
         let is_delayed = is_watch == of_watches && uri.path() == "/api/v1/pods";
         let what = (request.method().clone(), uri.path().to_owned());
-        seen.lock().unwrap().push(what);
+        let is_trial = uri.query().is_some_and(|query| query.contains("dryRun="));
+        if !is_trial {
+            seen.lock().unwrap().push(what);
+        }
         let seen = Arc::clone(&seen);
         async move {
             if is_delayed {

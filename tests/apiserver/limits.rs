@@ -251,8 +251,8 @@ async fn each_container_of_a_job_has_its_own_resources_or_those_of_the_limit_ran
         .push(json!({"name": "sidecar", "image": "sidecar:1"}));
     worker["initContainers"] = json!([{"name": "fetch", "image": "fetch:1"}]);
     fixture.submit(&job).await;
-    fixture.partition_ready(0).await;
     said(&fixture, "mpi", "must specify limits.cpu").await;
+    assert!(fixture.partitions().await.is_empty(), "it takes no IPUs");
 
     let range: LimitRange = serde_json::from_value(json!({
         "metadata": {"name": "defaults"}, "spec": {"limits": [{
@@ -264,12 +264,14 @@ async fn each_container_of_a_job_has_its_own_resources_or_those_of_the_limit_ran
     .unwrap();
     let ranges: Api<LimitRange> = Api::namespaced(fixture.client.clone(), &fixture.namespace);
     ranges.create(&PostParams::default(), &range).await.unwrap();
+    fixture.partition_ready(0).await;
 
     let (own, default) = ("2 1Gi of 4 2Gi", "100m 64Mi of 500m 256Mi");
     for worker in ["mpi-worker-0", "mpi-worker-1"] {
         let pod = fixture.pod_exists(worker).await;
         let expected = [
-            ("ipu-operator-agent", default),
+            // It has those of the container that it serves, so that the quality of service stays.
+            ("ipu-operator-agent", own),
             ("fetch", default),
             ("main", own),
             ("sidecar", default),
@@ -281,7 +283,7 @@ async fn each_container_of_a_job_has_its_own_resources_or_those_of_the_limit_ran
     let launcher = fixture.pod_exists("mpi-launcher").await;
     let found = resources(&launcher);
     let names: Vec<_> = found.iter().map(|(name, _)| name.as_str()).collect();
-    assert_eq!(names, ["ipu-operator-agent", "launcher"]);
+    assert_eq!(names, ["ipu-operator-agent", "fetch", "launcher"]);
     assert!(found.iter().all(|(_, line)| line == default), "{found:?}");
     fixture.pod_runs("mpi-launcher").await;
     fixture

@@ -3,18 +3,19 @@
 use cluster::wait::{Seen, eventually};
 use k8s_openapi::api::core::v1::Node;
 use kube::ResourceExt;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams};
 use serde_json::json;
 
 use crate::job::single;
 use crate::job_fixture::JobFixture;
+use crate::nodes::set_ready;
 
 const NODE: &str = "lost";
 
 #[tokio::test]
 async fn the_pods_of_a_lost_node_are_force_deleted_and_the_job_continues() {
     let mut fixture = JobFixture::new("lost-node").await;
-    node(&fixture, "True").await;
+    set_ready(&fixture.client, NODE, "True").await;
     fixture.start();
     let mut job = single("job");
     job["spec"]["workers"]["template"]["spec"]["terminationGracePeriodSeconds"] = json!(1);
@@ -28,7 +29,7 @@ async fn the_pods_of_a_lost_node_are_force_deleted_and_the_job_continues() {
     let deletion = DeleteParams::default();
     let deleted = fixture.pods().delete("job-worker-0", &deletion).await;
     deleted.unwrap();
-    node(&fixture, "Unknown").await;
+    set_ready(&fixture.client, NODE, "Unknown").await;
 
     let note = fixture.event("NodeLost").await;
     for part in ["job-worker-0", "by force", NODE, "2026-01-01T00:00:00Z"] {
@@ -48,17 +49,4 @@ async fn the_pods_of_a_lost_node_are_force_deleted_and_the_job_continues() {
     let nodes: Api<Node> = Api::all(fixture.client.clone());
     nodes.delete(NODE, &deletion).await.unwrap();
     fixture.kill().await;
-}
-
-/// Creates or updates the node. Its state has not changed since the beginning of the year.
-async fn node(fixture: &JobFixture, ready: &str) {
-    let nodes: Api<Node> = Api::all(fixture.client.clone());
-    let node = serde_json::from_value(json!({"metadata": {"name": NODE}})).unwrap();
-    // It can exist already.
-    let _ = nodes.create(&PostParams::default(), &node).await;
-    let status = json!({"status": {"conditions": [{
-        "type": "Ready", "status": ready, "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }]}});
-    let (status, params) = (Patch::Merge(&status), PatchParams::default());
-    nodes.patch_status(NODE, &params, &status).await.unwrap();
 }

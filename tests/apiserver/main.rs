@@ -48,6 +48,7 @@ mod lost_node;
 mod metrics;
 #[cfg(test)]
 mod no_space;
+mod nodes;
 #[cfg(test)]
 mod odd_objects;
 #[cfg(test)]
@@ -61,7 +62,11 @@ mod pods;
 #[cfg(test)]
 mod policy;
 #[cfg(test)]
+mod printed;
+#[cfg(test)]
 mod processes;
+#[cfg(test)]
+mod rejected;
 mod rest;
 #[cfg(test)]
 mod restored;

@@ -16,6 +16,7 @@ mod killed;
 mod list;
 #[cfg(feature = "long")]
 mod measured;
+mod nodes;
 mod placement;
 mod policy;
 mod queue;

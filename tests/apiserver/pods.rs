@@ -1,5 +1,7 @@
 //! Native Pods on a real API server: from a request to a partition, and back.
 
+mod copies;
+mod disruptions;
 mod fixture;
 mod shared;
 
@@ -23,6 +25,11 @@ use crate::plugin::Plugin;
 
 /// Longer than any test.
 const ENDLESS: u64 = 3_600_000;
+
+/// The id of the partition of a Pod.
+fn id_of(pod: &Pod) -> String {
+    pod.labels()["graphcore.ai/partition-id"].clone()
+}
 
 /// The values that the environment of the container refers to, as the kubelet resolves them.
 fn environment(pod: &Pod) -> Vec<(String, String)> {
@@ -94,6 +101,8 @@ async fn a_request_that_breaks_a_rule_is_refused_and_one_that_was_checked_stays(
         json!({"metadata": {"annotations": {"graphcore.ai/ipu": "16"}}}),
         json!({"metadata": {"annotations": {"graphcore.ai/gcd": "1"}}}),
         json!({"metadata": {"labels": {"graphcore.ai/native-pod": null}}}),
+        json!({"metadata": {"labels": {"graphcore.ai/partition-id": "p-of-another"}}}),
+        json!({"metadata": {"annotations": {"graphcore.ai/vipu-host": null}}}),
     ] {
         // The API server follows a new policy with a short delay.
         eventually("the policy keeps the request", async || {
@@ -308,7 +317,7 @@ async fn many_pods_at_once_get_a_partition_each() {
     let ids: BTreeSet<String> = until("every Pod to have a partition", PATIENCE, async || {
         let found = native.pods().list(&ListParams::default()).await?;
         let bound = found.iter().filter(|pod| is_bound(pod));
-        let ids = bound.map(|pod| pod.labels()["graphcore.ai/partition-id"].clone());
+        let ids = bound.map(id_of);
         Ok::<_, kube::Error>(Seen::when(ids.collect(), |ids: &BTreeSet<_>| {
             ids.len() == pods
         }))

@@ -1,6 +1,8 @@
 //! The webhooks as an API server calls them: over TLS, with the operator's certificate and the real guests.
 
 pub(crate) mod fixture;
+mod pod_trial;
+mod view;
 mod witness;
 
 use std::path::Path;

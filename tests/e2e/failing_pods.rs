@@ -38,8 +38,9 @@ fn add(object: &mut Value, fields: Value) {
     }
 }
 
-/// A Pod that fits on no node, one whose image must not be pulled, and one whose registry refuses connections: the
-/// job waits and names the Pod and the reason in one event. It keeps the partitions, because each cause can be fixed.
+/// A Pod that fits on no node, one whose image must not be pulled, one whose registry refuses connections, and one
+/// whose Secret is missing: the job waits and names the Pod and the reason in one event. It keeps the partitions for a
+/// while, because each cause can be fixed.
 pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
     let huge = json!({"resources": {"requests": {"cpu": "1000"}}});
     let missing = json!({"image": "ipu-operator.local/missing:1", "imagePullPolicy": "Never"});
@@ -50,6 +51,9 @@ pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
         fixture
             .create(&job("unreachable", json!({}), unreachable)?)
             .await?;
+        let volume = json!({"volumes": [{"name": "key", "secret": {"secretName": "key"}}]});
+        let mounted = json!({"volumeMounts": [{"name": "key", "mountPath": "/key"}]});
+        fixture.create(&job("keyless", volume, mounted)?).await?;
         let unschedulable = [
             "Pod huge-worker-0: Unschedulable: 0/2 nodes",
             "Insufficient cpu",
@@ -65,9 +69,14 @@ pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
             "127.0.0.1:9/missing:1",
         ];
         fixture.described("unreachable", &pull).await?;
+        let mount = [
+            "Pod keyless-worker-0: FailedMount: ",
+            "secret \"key\" not found",
+        ];
+        fixture.described("keyless", &mount).await?;
         assert_eq!(
             fixture.partitions().await?.len(),
-            3,
+            4,
             "the partitions are kept"
         );
         // The kubelet reports ErrImagePull first. Another reason of the same wait causes no further event. The
@@ -77,6 +86,43 @@ pub(crate) fn do_not_start(fixture: &Fixture) -> Result<(), Failed> {
             .kubectl(&["patch", "ipujob", "unreachable", "--type=merge", suspend])
             .await?;
         let said = fixture.described("unreachable", &["JobSuspended"]).await?;
+        assert_eq!(said.matches(" PodsWaiting ").count(), 1, "{said}");
+        fixture.clear().await
+    })
+}
+
+/// A Pod that its node rejects, because its template names the node and requests more CPU than it has: the job waits with
+/// the reason, and completes once the template fits. No program has failed, and the partition needs no reset.
+pub(crate) fn are_rejected(fixture: &Fixture) -> Result<(), Failed> {
+    fixture.block_on(async {
+        let selector = [
+            "--selector=ipunode=pod1",
+            "--output=jsonpath={.items[0].metadata.name}",
+        ];
+        let node = fixture
+            .kubectl(&["get", "nodes", selector[0], selector[1]])
+            .await?;
+        let pinned = json!({"nodeName": node.trim(), "nodeSelector": {"ipunode": "pod1"}});
+        let huge = json!({"resources": {"requests": {"cpu": "1000"}}});
+        fixture.create(&job("rejected", pinned, huge)?).await?;
+        let rejection = [
+            "the node rejected Pod rejected-worker-0 (OutOfcpu)",
+            "PodsWaiting",
+        ];
+        fixture.described("rejected", &rejection).await?;
+        let fits = json!([{
+            "op": "replace",
+            "path": "/spec/workers/template/spec/containers/0/resources/requests/cpu",
+            "value": "1m",
+        }]);
+        let patch = format!("--patch={fits}");
+        fixture
+            .kubectl(&["patch", "ipujob", "rejected", "--type=json", &patch])
+            .await?;
+        let status = fixture.once("rejected", JobState::Completed).await?;
+        assert_eq!(status.restart_count, Some(0));
+        let said = fixture.described("rejected", &["IPUJobSucceeded"]).await?;
+        assert!(!said.contains("PartitionReset"), "{said}");
         assert_eq!(said.matches(" PodsWaiting ").count(), 1, "{said}");
         fixture.clear().await
     })

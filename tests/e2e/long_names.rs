@@ -1,4 +1,4 @@
-//! The longest names that Kubernetes accepts, on real nodes and under `mpirun`.
+//! The longest names that Kubernetes accepts, and names with a dot, on real nodes and under `mpirun`.
 
 use cluster::images::openmpi::OpenMpi;
 use ipu_api::ipujob_status::JobState;
@@ -18,9 +18,18 @@ pub(crate) fn run_mpirun(fixture: &Fixture) -> Result<(), Failed> {
     fixture.block_on(async {
         let rank = "echo rank of $IPUOF_VIPU_API_PARTITION_ID GCD $IPUOF_VIPU_API_GCD_ID";
         let command = ["mpirun", "-np", "2", "--bind-to", "none", "sh", "-c", rank];
-        for length in [64, LONGEST - fixture.namespace.len()] {
-            let name = format!("j{}", "0".repeat(length - 1));
-            let mut job = fixture.parallel(OpenMpi::Four, 0, &command)?;
+        let long = |length: usize| format!("j{}", "0".repeat(length - 1));
+        let longest = long(LONGEST - fixture.namespace.len());
+        // Open MPI cuts host names at the first dot by default.
+        let dotted = "resnet50.v1".to_owned();
+        for (version, name) in [
+            (OpenMpi::Four, long(64)),
+            (OpenMpi::Four, longest.clone()),
+            (OpenMpi::Five, longest),
+            // Version 5 takes workers with a dot in their names for one node.
+            (OpenMpi::Four, dotted),
+        ] {
+            let mut job = fixture.parallel(version, 0, &command)?;
             job.metadata.name = Some(name.clone());
             fixture.create(&job).await?;
             fixture.once(&name, JobState::Completed).await?;

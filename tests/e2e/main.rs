@@ -1,8 +1,8 @@
 //! One run on real nodes: the demo, then trials in which processes are killed, nodes become unreachable, or data is
 //! invalid, and the jobs still end as expected.
 //!
-//! The cluster starts once for all trials and stops after them, also when they fail. Trials that change nothing outside of
-//! their namespaces run three at a time, and the others alone.
+//! The cluster starts once for all trials and stops after them, also when they fail. Trials that change nothing outside
+//! of their namespaces run three at a time, and the others alone.
 
 mod api_outage;
 mod autoscaled;
@@ -15,6 +15,7 @@ mod flooded;
 mod host_network;
 mod interactive;
 mod lab;
+mod launcher;
 mod life;
 mod long_names;
 mod lost_node;

@@ -6,8 +6,8 @@ use crate::fixture::Fixture;
 use crate::managers::Managers;
 use crate::{
     api_outage, autoscaled, disruptions, documents, failing_pods, fixture, flooded, host_network,
-    interactive, life, long_names, lost_node, many_jobs, namespaces, native_pods, parallel,
-    policies, queued, release, service, streams, upgraded,
+    interactive, launcher, life, long_names, lost_node, many_jobs, namespaces, native_pods,
+    parallel, policies, queued, release, service, streams, upgraded,
 };
 
 /// The function of a trial.
@@ -16,8 +16,8 @@ pub(crate) type Check = fn(&Fixture) -> Result<(), Failed>;
 /// How a trial uses the cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// Beside other trials, in a namespace of its own. It changes and counts nothing outside of it, expects no particular
-    /// V-IPU controller, and needs at most 16 IPUs, so that all trials at the same time get theirs at once.
+    /// Beside other trials, in a namespace of its own. It changes and counts nothing outside of it, expects no
+    /// particular V-IPU controller, and needs at most 16 IPUs, so that all trials at the same time get theirs at once.
     Shared,
     /// Alone, beside these managers.
     Alone(Managers),
@@ -34,7 +34,7 @@ pub(crate) struct Case {
 }
 
 /// The trials of `make test`. Neighbours with the same use form a phase of the run.
-pub(crate) const TRIALS: [Case; 41] = [
+pub(crate) const TRIALS: [Case; 43] = [
     alone("three_jobs_from_apply_to_completed", fixture::demo),
     // It waits two minutes for the kubelet, so it begins first.
     shared(
@@ -54,6 +54,10 @@ pub(crate) const TRIALS: [Case; 41] = [
         streams::no_byte_of_a_flood_is_lost,
     ),
     shared("longest_names_run_mpirun", long_names::run_mpirun),
+    shared(
+        "launcher_holds_the_template_and_keeps_its_log_beside_a_sidecar",
+        launcher::holds_the_template_and_keeps_its_log,
+    ),
     shared(
         "native_pods_of_a_job_and_a_stateful_set_are_replaced",
         native_pods::replace_and_restart_pods,
@@ -95,6 +99,10 @@ pub(crate) const TRIALS: [Case; 41] = [
         interactive::ends_by_itself,
     ),
     shared("pods_that_do_not_start_say_why", failing_pods::do_not_start),
+    shared(
+        "pod_that_its_node_rejects_is_created_again",
+        failing_pods::are_rejected,
+    ),
     shared(
         "init_container_that_fails_is_named",
         failing_pods::init_container_fails,

@@ -65,12 +65,13 @@ pub const PLUGIN: Typed = on_nodes("examples/docs/kubectl-ipu");
 pub const NATIVE_PODS: Typed = on_nodes("examples/docs/native-pods");
 
 /// Documents for admins. Tests on an API server run their other blocks.
-pub const FOR_ADMINS: [Typed; 8] = [
+pub const FOR_ADMINS: [Typed; 9] = [
     on_nodes("charts/ipu-operator/docs/install"),
     on_nodes("charts/ipu-operator/docs/controllers"),
     on_nodes("charts/ipu-operator/docs/debugging"),
     on_nodes("charts/ipu-operator/docs/messages"),
     on_nodes("charts/ipu-operator/docs/placement"),
+    on_nodes("charts/ipu-operator/docs/quotas"),
     Typed {
         document: "charts/ipu-operator/docs/runbook",
         marks: &["sh", NODES],

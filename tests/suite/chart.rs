@@ -1,5 +1,6 @@
 //! The chart's copies of other files of the repository are equal to them.
 
+mod alpha_5;
 mod folder;
 mod memory;
 mod readme;

@@ -126,7 +126,12 @@ fn assert_says(text: &str, parts: &[&str]) {
 fn built_guests_are_checked_inspected_and_components_of_their_modules() {
     let folder = Folder::new();
     for guest in GUESTS {
-        let (file, world) = (format!("./{}.wasm", guest.name), guest.hook.world());
+        let file = format!("./{}.wasm", guest.name);
+        // The first world of a guest that serves several.
+        let world = match guest.name {
+            "namespace-quota" => "validation",
+            _ => guest.hook.world(),
+        };
         let size = fs::metadata(folder.path(&file)).unwrap().len();
         let inspected = folder.json(&format!("inspect {file} --json"));
         let found = ["world", "accepted", "lacks", "size"].map(|field| &inspected[field]);
@@ -138,7 +143,7 @@ fn built_guests_are_checked_inspected_and_components_of_their_modules() {
             &format!("world    {world}\n"),
             &format!("size     {size} bytes\n"),
             &format!("digest   {digest}\n"),
-            "imports  ipu:policy/types@0.1.0\n",
+            "imports  ipu:policy/types@0.2.0\n",
             "answered a sample request",
             "To use it, name this digest in an IPUPolicy with hook: ",
         ];
@@ -168,7 +173,7 @@ fn imports_and_exports_are_shown_and_obstacles_named() {
 
 #[test]
 fn the_contract_is_printed_without_changes() {
-    let contract = fs::read_to_string(checkout().join("wit/policy.wit")).unwrap();
+    let contract = fs::read_to_string(checkout().join("wit/0.2.0/policy.wit")).unwrap();
     assert_eq!(Folder::new().policy("contract"), contract);
     let error = run(&["contract"], &mut &mut [0_u8; 16][..]).unwrap_err();
     assert!(matches!(error, PolicyCliError::Output(_)), "{error:?}");

@@ -13,13 +13,15 @@ const MESSAGES: &str = "charts/ipu-operator/docs/messages.md";
 
 /// Words that are no reason of the operator: kinds, actions of events, types and states of conditions, and reasons of
 /// Kubernetes and Kueue.
-const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Busy ContainerCreating Create Delete \
-    DisruptionTarget Drained End Error Failure False FieldValueInvalid Fields IPUJob InternalError Invalid \
-    JSONPatch Listed Missing Node NodeAffinity NodeFailures NodePorts NodeShutdown NotReady ObserveJob ObserveNode \
-    Outof PartialEq Partition Place Pod PodInitializing PodScheduled PodTemplate Preempted Preempting Queue \
-    Reconcile Release Reset ResourceFlavor Restart Restarting Resume Shutdown Stalled Start StateUnknown Stop \
-    Suspend TemplateCurrent Terminated True UnexpectedAdmissionError Unknown Unlisted VIPUController Workload \
-    WorkloadPriorityClass WorkloadStatus Write";
+const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Always Busy ContainerCreating \
+    Create Delete DisruptionTarget Drained End Error Failure False FieldValueInvalid Fields IPUJob \
+    InternalError Invalid InvalidNodeInfo JSONPatch Listed Missing NoExecute NoSchedule Node NodeAffinity \
+    NodeFailures NodePorts NodeShutdown NotReady ObserveJob ObserveNode ObserveServiceAccount OutOf PartialEq \
+    Partition Place Pod PodInitializing PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch \
+    PodReadyToStartContainers PodScheduled PodTemplate Preempted Preempting Queue Reconcile Release Reset \
+    ResourceFlavor Restart Restarting Resume SMTAlignmentError Shutdown Stalled Start StateUnknown StatefulSet \
+    Stop Suspend TemplateCurrent Terminated TopologyAffinityError True UnexpectedAdmissionError Unknown \
+    Unlisted Unschedulable VIPUController Workload WorkloadPriorityClass WorkloadStatus Write";
 
 fn document(path: &str) -> String {
     fs::read_to_string(repository().join(path)).unwrap()

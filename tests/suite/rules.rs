@@ -33,7 +33,7 @@ type Row = (
 );
 
 /// The rows of the document.
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 12] = [
     (
         "`ipusPerJobInstance`",
         "a whole number in quotes, a power of two, at most the admin's limit (`controller.maxIpusPerJob`, 64)",
@@ -101,6 +101,15 @@ const ROWS: [Row; 11] = [
         &["interactive", "single worker scaled to nothing"],
     ),
     (
+        "`launcher.serviceAccountName`",
+        "missing, or another account than `default`",
+        &[
+            "launcher with the account of every Pod",
+            "launcher with an empty account",
+        ],
+        &["launcher with resources and an account"],
+    ),
+    (
         "`restartPolicy.exitCodes`",
         "codes and ranges, such as `3,7,128-255`",
         &["exit codes wrong", "exit codes end with a comma"],
@@ -148,21 +157,25 @@ const FIXED: (&str, &[&str], &[&str]) = (
 
 /// Cases that are accepted with a warning.
 const WARNED: (&str, &[&str], &[&str]) = (
-    "a worker's `command` or `args` beside a launcher, and a Pod's `restartPolicy`, which have no effect; a changed \
-     template of a job with a launcher, which starts the job again.",
+    "a worker's `command`, `args`, probes or `workers.failurePolicy` beside a launcher, and a Pod's `restartPolicy`, \
+     which have no effect; a changed template of a job with a launcher, which starts the job again.",
     &[
         "worker command beside a launcher",
+        "worker probe beside a launcher",
+        "failure policy beside a launcher",
         "Pod restart policy",
         "other template",
     ],
     &[
         "worker command without launcher",
+        "worker probe without launcher",
+        "failure policy",
         "other template without launcher",
     ],
 );
 
 /// Refusals that `crds/REFERENCE.md` documents: types, minimums, and enums.
-const IN_REFERENCE: [&str; 11] = [
+const IN_REFERENCE: [&str; 12] = [
     "no spec",
     "spec of another type",
     "deadline of nothing",
@@ -174,6 +187,7 @@ const IN_REFERENCE: [&str; 11] = [
     "negative back-off",
     "clean-up of no kind",
     "bound of no kind",
+    "failure policy of no kind",
 ];
 
 /// Every case, of the guest and of this test.

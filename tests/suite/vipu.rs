@@ -8,6 +8,7 @@
 )]
 
 mod calls;
+mod clusters;
 mod failures;
 mod invalid_replies;
 mod inventories;

@@ -201,15 +201,20 @@ large one would be printed with an exponent. Argument: (list repository tag).
 {{- printf "%s%s%s" (index . 0) (ternary "@" ":" (hasPrefix "sha256:" $tag)) $tag -}}
 {{- end -}}
 
+{{/* The repository of the operator's image. alpha-5's default is empty. */}}
+{{- define "ipu-operator.repository" -}}
+{{- .Values.controller.image.repository | default .Chart.Name -}}
+{{- end -}}
+
 {{- define "ipu-operator.controllerImage" -}}
-{{- $image := .Values.controller.image -}}
-{{- include "ipu-operator.imageOf" (list $image.repository ($image.tag | default .Chart.AppVersion)) -}}
+{{- $tag := .Values.controller.image.tag | default .Chart.AppVersion -}}
+{{- include "ipu-operator.imageOf" (list (include "ipu-operator.repository" .) $tag) -}}
 {{- end -}}
 
 {{/* A separate repository has a separate tag; otherwise both are those of the controller. */}}
 {{- define "ipu-operator.proxyImage" -}}
 {{- $image := .Values.vipuProxy.image -}}
-{{- $repository := $image.repository | default .Values.controller.image.repository -}}
+{{- $repository := $image.repository | default (include "ipu-operator.repository" .) -}}
 {{- $tag := $image.tag | default (ternary "" .Values.controller.image.tag (not (empty $image.repository))) -}}
 {{- include "ipu-operator.imageOf" (list $repository ($tag | default .Chart.AppVersion)) -}}
 {{- end -}}
@@ -243,6 +248,11 @@ work. Server-side apply refuses a name that occurs twice.
 {{- range uniq $names }}
 - name: {{ quote . }}
 {{- end }}
+{{- end -}}
+
+{{/* The type of a Service. alpha-5's documents write `clusterIP`, which Kubernetes refuses. */}}
+{{- define "ipu-operator.serviceType" -}}
+{{- ternary "ClusterIP" .type (eq .type "clusterIP") -}}
 {{- end -}}
 
 {{/* IP families of a Service. Kubernetes gives a Service with SingleStack one family. */}}

@@ -1,5 +1,5 @@
 {{/*
-The webhook of Pods that request IPUs themselves.
+The webhook of Pods that request IPUs themselves, and of copies of such Pods, which have its gate or its label.
 
 The API server calls it for no other Pod: its conditions read the request, so that a cluster starts every other Pod while
 no operator answers. Pods of IPUJobs get their partition from the job. It always fails closed, since a Pod that passes
@@ -41,8 +41,11 @@ without its scheduling gate would start without a partition.
     - name: of-no-ipujob
       expression: >-
         !has(object.metadata.labels) || !("graphcore.ai/job-uid" in object.metadata.labels)
-    - name: requests-ipus
+    - name: requests-ipus-or-is-a-copy
       expression: >-
+        (has(object.metadata.labels) && "graphcore.ai/native-pod" in object.metadata.labels) ||
+        (has(object.spec.schedulingGates) &&
+        object.spec.schedulingGates.exists(g, g.name == "graphcore.ai/partition")) ||
         (has(object.metadata.annotations) && ("graphcore.ai/ipu" in object.metadata.annotations ||
         "graphcore.ai/partition" in object.metadata.annotations)) ||
         object.spec.containers.exists(c, has(c.resources) && has(c.resources.limits) &&

@@ -32,10 +32,54 @@ one here; old-values.yaml lists all of them, with the reason where one has no me
 {{- .Values.global.launcherImagePullPolicy | default .Values.global.laucherImagePullPolicy | default "IfNotPresent" -}}
 {{- end -}}
 
-{{/* The V-IPU controllers, one a line. A top-level `vipuControllers` is alpha-5's. */}}
+{{/*
+The list of V-IPU controllers of the values, one a line: global.vipuControllers, or the only controller of alpha-5, which
+stood in values of its own. A list that an admin has written into the ConfigMap takes precedence over that one, because
+an earlier chart did not use these values.
+*/}}
 {{- define "ipu-operator.vipuControllers" -}}
 {{- include "ipu-operator.refuseCutList" . -}}
 {{- include "ipu-operator.refuseUnknownGlobals" . -}}
+{{- $listed := include "ipu-operator.listedControllers" . -}}
+{{- $only := include "ipu-operator.onlyController" . -}}
+{{- if $listed -}}
+{{- $listed -}}
+{{- else if $only -}}
+{{- $written := include "ipu-operator.writtenControllers" . -}}
+{{- if and $written (not (hasPrefix "# vipuServerAddr" $written)) -}}
+{{- $written -}}
+{{- else -}}
+{{- printf "# vipuServerAddr:\n%s" $only -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The list that is in the ConfigMap now. */}}
+{{- define "ipu-operator.writtenControllers" -}}
+{{- $name := include "ipu-operator.controllersConfigMap" . -}}
+{{- lookup "v1" "ConfigMap" .Release.Namespace $name | dig "data" "controllers.yaml" "" | trim -}}
+{{- end -}}
+
+{{/*
+alpha-5's only V-IPU controller as an entry of the list. In alpha-5 it had no node label: jobs ran on any node. A number of
+`--set` is a float.
+*/}}
+{{- define "ipu-operator.onlyController" -}}
+{{- with .Values.vipuServerAddr -}}
+{{- $host := toString . | trim -}}
+{{- if and (contains ":" $host) (not (hasPrefix "[" $host)) -}}
+{{- $host = printf "[%s]" $host -}}
+{{- end -}}
+{{- $port := $.Values.vipuServerPort | default 8191 -}}
+{{- if kindIs "float64" $port }}{{ $port = int64 $port }}{{ end -}}
+{{- $cluster := $.Values.vipuClusterName | default $.Values.vipuCLusterName -}}
+{{- printf "%s:%s:kubernetes.io/os=linux" $host (toString $port) -}}
+{{- with $cluster }}:cluster={{ . }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The list of the values. A top-level `vipuControllers` is alpha-5's. */}}
+{{- define "ipu-operator.listedControllers" -}}
 {{- $given := .Values.global.vipuControllers | default .Values.vipuControllers | default list -}}
 {{- if kindIs "string" $given -}}
 {{- $given = $given | replace "," "\n" | splitList "\n" -}}
@@ -83,6 +127,18 @@ is installed by itself, one that it does not know is a mistake.
 {{- range $name := keys $old.used | sortAlpha -}}
 {{- if include "ipu-operator.given" (list $values $name) }}
 - {{ $name }}: used as {{ get $old.used $name }}, its present name.
+{{- end -}}
+{{- end -}}
+{{- $listed := include "ipu-operator.listedControllers" . -}}
+{{- range $name := keys $old.combined | sortAlpha -}}
+{{- if include "ipu-operator.given" (list $values $name) -}}
+{{- if $listed }}
+- {{ $name }}: has no effect, because the list of V-IPU controllers is set. Write the cluster there, as host:port:key=value:cluster=<name>.
+{{- else if not $values.vipuServerAddr }}
+- {{ $name }}: has no effect without vipuServerAddr. Set global.vipuControllers to host:port:key=value:cluster=<name>.
+{{- else }}
+- {{ $name }}: {{ get $old.combined $name }}.
+{{- end -}}
 {{- end -}}
 {{- end -}}
 {{- range $name := keys $old.ignored | sortAlpha -}}

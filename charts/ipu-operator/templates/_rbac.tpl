@@ -24,6 +24,10 @@ deleted loses its Roles first, and its deletion would never end.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, patch, delete]
+# Finds out why a node cannot mount the volumes of a job's Pod: only events have the reason.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list]
 {{- if .Values.nativePods.enabled }}
 # The condition graphcore.ai/PartitionReady of native Pods.
 - apiGroups: [""]
@@ -42,6 +46,10 @@ deleted loses its Roles first, and its deletion would never end.
 - apiGroups: [rbac.authorization.k8s.io]
   resources: [roles, rolebindings]
   verbs: [get, list, watch, create, patch]
+# Variables of Pods whose containers have `envFrom`, which takes precedence over them.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, create]
 # RBAC allows to grant only own rights: the launcher of a job may exec into the workers of that job.
 - apiGroups: [""]
   resources: [pods/exec]

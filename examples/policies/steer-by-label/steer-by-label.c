@@ -92,6 +92,8 @@ static bool passed_over(const request_t *request, const controller_t *controller
         add_text(reason, "it does not answer");
     } else if (!controller->has_nodes || contradicts(request, controller)) {
         add_text(reason, "no node that the Pods may run on reaches it");
+    } else if (controller->unschedulable.is_some) {
+        add(reason, controller->unschedulable.val.ptr, controller->unschedulable.val.len);
     } else if (controller->largest_free < request->ipus) {
         add_number(reason, controller->used_ipus);
         add_text(reason, " of its ");

@@ -12,7 +12,7 @@
 )]
 #[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
 mod bindings {
-    wit_bindgen::generate!({ path: "../../wit", world: "placement" });
+    wit_bindgen::generate!({ path: "../../wit/0.2.0", world: "placement" });
 }
 pub mod choice;
 
@@ -80,6 +80,8 @@ fn seen(
         Some(choice::Blocker::Passing(format!(
             "no node is labelled {label_key}={label_value}; label those that reach its IPUs"
         )))
+    } else if let Some(reason) = &controller.unschedulable {
+        Some(choice::Blocker::Passing(reason.clone()))
     } else {
         tried.map(|attempt| choice::Blocker::Passing(format!("was tried: {}", attempt.reason)))
     };

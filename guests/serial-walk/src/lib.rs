@@ -11,7 +11,7 @@
 )]
 #[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
 mod bindings {
-    wit_bindgen::generate!({ path: "../../wit", world: "placement" });
+    wit_bindgen::generate!({ path: "../../wit/0.2.0", world: "placement" });
 }
 pub mod walk;
 
@@ -66,6 +66,7 @@ fn seen(controller: placer::Controller) -> walk::Controller {
         label_value: controller.label_value,
         has_nodes: controller.has_nodes,
         unreachable: controller.unreachable,
+        unschedulable: controller.unschedulable,
         total_ipus: controller.total_ipus,
         used_ipus: controller.used_ipus,
         largest_free: controller.largest_free,

@@ -25,6 +25,8 @@ pub struct Controller {
     pub has_nodes: bool,
     /// Reason why it does not answer; none where it answers.
     pub unreachable: Option<String>,
+    /// Reason why none of its nodes can run the Pods now; none where one can.
+    pub unschedulable: Option<String>,
     /// IPUs that it has, used or not.
     pub total_ipus: u32,
     /// IPUs in partitions of all owners.
@@ -96,8 +98,6 @@ fn blocker(request: &Request, controller: &Controller, attempts: &[Attempt]) -> 
         label_key,
         label_value,
         total_ipus: total,
-        used_ipus: used,
-        largest_free: largest,
         ..
     } = controller;
     let asked = request
@@ -119,6 +119,9 @@ fn blocker(request: &Request, controller: &Controller, attempts: &[Attempt]) -> 
             "no node is labelled {label_key}={label_value}; label those that reach its IPUs"
         )));
     }
+    if let Some(reason) = &controller.unschedulable {
+        return Some(Blocker::Passing(reason.clone()));
+    }
     // A controller whose agents are not there yet has no IPUs, but may have some soon.
     if *total == 0 {
         return Some(Blocker::Passing("has no IPUs at present".to_owned()));
@@ -135,11 +138,22 @@ fn blocker(request: &Request, controller: &Controller, attempts: &[Attempt]) -> 
     if let Some(attempt) = tried {
         return Some(Blocker::Passing(format!("was tried: {}", attempt.reason)));
     }
+    lack(request, controller).map(Blocker::Passing)
+}
+
+/// Returns why the free IPUs of a controller are not enough now.
+fn lack(request: &Request, controller: &Controller) -> Option<String> {
+    let Controller {
+        total_ipus: total,
+        used_ipus: used,
+        largest_free: largest,
+        ..
+    } = controller;
     if *largest >= request.ipus {
         return None;
     }
     let free = total.saturating_sub(*used);
-    Some(Blocker::Passing(if free < request.ipus {
+    Some(if free < request.ipus {
         format!(
             "{used} of its {total} IPUs are used, and the largest free partition is {largest}, \
              smaller than the {} requested",
@@ -151,5 +165,5 @@ fn blocker(request: &Request, controller: &Controller, attempts: &[Attempt]) -> 
              now, fewer than the {} requested",
             request.ipus
         )
-    }))
+    })
 }

@@ -11,7 +11,7 @@
 )]
 #[allow(unused_imports, clippy::unwrap_used, clippy::panic)]
 mod bindings {
-    wit_bindgen::generate!({ path: "../../wit", world: "validation" });
+    wit_bindgen::generate!({ path: "../../wit/0.2.0", world: "validation" });
 }
 pub mod rules;
 

@@ -4,8 +4,9 @@
 //! - [`server`] serves the webhooks, [`callers`] identifies the API server, and [`intake`] limits the requests.
 //! - [`request`] parses an AdmissionReview, [`chain_run`] calls the policies of a hook in their order, [`mutate`], [`patch`]
 //!   and [`validate`] turn their answers into a verdict, and [`answer`] formats it. `pods` shows a Pod to the same policies.
+//! - [`pod_trial`] warns of Pods of a job that the API server would refuse.
 //!
-//! All but `server`, `intake`, `chain_run` and `pods` itself are pure.
+//! All but `server`, `intake`, `chain_run`, `pod_trial` and `pods` itself are pure.
 //!
 //! It must not know the controllers of jobs, Pods and partitions, or the V-IPU.
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod intake;
 pub mod metrics;
 pub mod mutate;
 pub mod patch;
+pub mod pod_trial;
 mod pods;
 pub mod request;
 pub mod server;

@@ -1,5 +1,6 @@
 //! Reviews a Pod that requests IPUs itself: shows it to the guests as an IPUJob, and makes their answers its patch.
 
+mod copied;
 mod patch;
 mod shown;
 
@@ -9,11 +10,13 @@ use ipu_guest_host::model::Violation;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::fair_semaphore::Asker;
 use json_patch::{Patch, PatchOperation};
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::answer::{Answer, Decision};
 use super::chain_run::{ChainRun, TIMEOUT};
 use super::request::AdmissionRequest;
+use copied::Removals;
 
 /// The guests for Pods, and their view of the namespace.
 pub(super) struct Hooks<'s> {
@@ -40,24 +43,61 @@ impl Hooks<'_> {
 /// twice.
 pub(super) async fn reviewed(request: &mut AdmissionRequest, hooks: &Hooks<'_>) -> Answer {
     let is_new = request.operation == Some(Operation::Create) && request.sub_resource.is_none();
+    if !is_new {
+        return Answer::allowed();
+    }
+    let Removals {
+        mut operations,
+        warning,
+    } = copied::removals(&request.object);
+    if let Err(error) = json_patch::patch(&mut request.object, &operations) {
+        return Answer::failed(format!(
+            "the parts of an earlier Pod cannot be removed: {error}"
+        ));
+    }
     let wanted = match PodRequest::of(&request.object) {
-        Ok(Some(wanted)) if is_new => wanted,
-        Ok(_) => return Answer::allowed(),
-        Err(error) => {
-            return Answer::refused(vec![Violation {
-                field: error.field,
-                message: error.message,
-            }]);
-        }
+        Ok(wanted) => wanted,
+        Err(error) => return refused(error.field, error.message),
     };
-    let additions = patch::additions(&request.object, &wanted);
-    match wanted {
+    if wanted.is_some() && has_node(&request.object) {
+        return refused(NODE_NAME.to_owned(), ON_A_NODE.to_owned());
+    }
+    if let Some(wanted) = &wanted {
+        operations.extend(patch::additions(&request.object, wanted));
+    }
+    let mut answer = match wanted {
+        Some(PodRequest::New(new)) => run_guests(request, &new, operations, hooks).await,
         // It requests no IPUs, so that there is nothing that guests decide about.
-        PodRequest::Existing(_) => Answer {
-            decision: Decision::Patched(Patch(additions)),
-            ..Answer::allowed()
-        },
-        PodRequest::New(new) => run_guests(request, &new, additions, hooks).await,
+        Some(PodRequest::Existing(_)) | None => patched(operations),
+    };
+    answer.warnings.extend(warning);
+    answer
+}
+
+/// The field that a Pod with a scheduling gate cannot have.
+const NODE_NAME: &str = "spec.nodeName";
+
+/// The reason for which a Pod that requests IPUs is denied a node.
+const ON_A_NODE: &str = "a Pod that requests IPUs gets its node after its partition, so it cannot name one; remove the \
+                         field, and select nodes with spec.nodeSelector or spec.affinity";
+
+fn has_node(pod: &Value) -> bool {
+    let node = pod["spec"]["nodeName"].as_str();
+    node.is_some_and(|node| !node.is_empty())
+}
+
+fn refused(field: String, message: String) -> Answer {
+    Answer::refused(vec![Violation { field, message }])
+}
+
+/// Admits a Pod with these changes.
+fn patched(operations: Vec<PatchOperation>) -> Answer {
+    if operations.is_empty() {
+        return Answer::allowed();
+    }
+    Answer {
+        decision: Decision::Patched(Patch(operations)),
+        ..Answer::allowed()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -27,8 +27,9 @@ use super::callers::Callers;
 use super::chain_run::ChainRun;
 use super::intake::{Intake, Refusal, refuse};
 use super::metrics::Admission;
+use super::pod_trial::PodTrial;
 use super::request::{AdmissionRequest, Reviewed};
-use super::{MUTATE_PATH, MUTATE_POD_PATH, VALIDATE_PATH, pods};
+use super::{MUTATE_PATH, MUTATE_POD_PATH, VALIDATE_PATH, pod_trial, pods};
 
 /// The shared state of the webhooks.
 #[derive(Clone)]
@@ -39,11 +40,13 @@ struct WebhookState {
     intake: Arc<Intake>,
 }
 
-/// The operation of a review, and the address of its caller.
+/// The operation of a review, the address of its caller, and its patience.
 #[derive(Clone, Copy)]
 struct ReviewOrigin {
     operation: Operation,
     address: IpAddr,
+    /// Time in which the Pods of the object may be tried.
+    patience: Duration,
 }
 
 impl WebhookState {
@@ -71,10 +74,17 @@ impl WebhookState {
     }
 
     async fn validated(&self, origin: ReviewOrigin, request: &AdmissionRequest) -> Answer {
-        match self.standby_answer(request) {
-            Some(answer) => answer,
-            None => self.run(origin, request).run_validation().await,
+        if let Some(answer) = self.standby_answer(request) {
+            return answer;
         }
+        let began = Instant::now();
+        let mut answer = self.run(origin, request).run_validation().await;
+        if answer.decision == Decision::Allowed {
+            let left = origin.patience.saturating_sub(began.elapsed());
+            let warnings = self.context.pod_trial.warnings(request, left).await;
+            answer.warnings.extend(warnings);
+        }
+        answer
     }
 
     async fn reviewed_pod(&self, origin: ReviewOrigin, request: &mut AdmissionRequest) -> Answer {
@@ -114,6 +124,8 @@ pub struct WebhookContext {
     pub conflicts: Conflicts,
     /// Whether Kueue is installed.
     pub kueue: ServedGroup,
+    /// Tries the Pods of admitted jobs.
+    pub pod_trial: PodTrial,
 }
 
 /// Returns the routes of the webhooks.
@@ -172,6 +184,7 @@ async fn answered(
             let origin = ReviewOrigin {
                 operation,
                 address: address(&parts.extensions),
+                patience: pod_trial::patience(parts.uri.query()),
             };
             let span = span(webhook, request);
             answer(origin, request).instrument(span).await

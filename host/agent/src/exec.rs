@@ -87,6 +87,12 @@ pub enum ExecError {
     /// The command did not run.
     #[error("failed to run the command in Pod {} of namespace {}", .0.name, .0.namespace)]
     NoExitCode(PodName, #[source] NoExitCode),
+    /// The API server could not reach the node.
+    #[error(
+        "failed to reach the node of Pod {} in namespace {}, and the retries failed too",
+        .0.name, .0.namespace
+    )]
+    Unreached(PodName, #[source] NoExitCode),
     /// The agent cannot listen for signals.
     #[error("failed to listen for signals")]
     Signals(#[source] std::io::Error),
@@ -134,8 +140,13 @@ pub async fn execute_with(
     };
     let remote = Remote { pod, client };
     let container = remote.container().await?;
-    let connection = remote.open(container, &request.command).await?;
-    remote.carry(connection).await
+    let attempt = || async {
+        let connection = remote.open(container.clone(), &request.command).await?;
+        remote.carry(connection).await
+    };
+    // The command has certainly not started, and nothing of its streams is lost.
+    let is_repeatable = |error: &ExecError| matches!(error, ExecError::Unreached(..));
+    attempt.retry(patience()).when(is_repeatable).await
 }
 
 /// A remote Pod.
@@ -177,7 +188,7 @@ impl Remote {
 
     async fn carry(&self, connection: Connection) -> Result<u8, ExecError> {
         let half_close = connection.supports_stream_close();
-        let status = stream::carry(
+        let end = stream::carry(
             connection.into_stream(),
             (half_close, KeepAlive::default()),
             tokio::io::stdin(),
@@ -186,8 +197,14 @@ impl Remote {
         )
         .await
         .map_err(|source| ExecError::Stream(self.pod.clone(), source))?;
-        outcome::exit_code(&status)
-            .map_err(|source| ExecError::NoExitCode(self.pod.clone(), source))
+        outcome::exit_code(&end.status).map_err(|source| {
+            let pod = self.pod.clone();
+            if source.was_never_connected() && !end.has_exchanged {
+                ExecError::Unreached(pod, source)
+            } else {
+                ExecError::NoExitCode(pod, source)
+            }
+        })
     }
 
     async fn in_time<T>(&self, answer: impl Future<Output = T>) -> Result<T, ExecError> {

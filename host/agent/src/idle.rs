@@ -5,6 +5,7 @@
 //! have ended. Without a signal it ends only after a given time.
 
 use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -35,9 +36,12 @@ pub enum IdleError {
 /// processes have ended, or after `patience`: the kernel kills the rest when PID 1 ends. After `ttl` seconds, if
 /// given, it does the same with SIGTERM.
 ///
+/// `shares_processes`: the container has no PID namespace of its own, so that the signal goes to the processes in its
+/// mount namespace.
+///
 /// Signals are blocked and received one by one, so no handler runs and no signal is lost. A blocked signal reaches PID
 /// 1, although the kernel drops unhandled signals for it.
-pub fn idle(patience: Duration, ttl: Option<u32>) -> Result<(), IdleError> {
+pub fn idle(patience: Duration, ttl: Option<u32>, shares_processes: bool) -> Result<(), IdleError> {
     let mut signals = SigSet::empty();
     for signal in [
         Signal::SIGCHLD,
@@ -48,7 +52,7 @@ pub fn idle(patience: Duration, ttl: Option<u32>) -> Result<(), IdleError> {
         signals.add(signal);
     }
     signals.thread_block().map_err(IdleError::Block)?;
-    let others = Others::of_this_process()?;
+    let others = Others::of_this_process(shares_processes)?;
     // The log shows that the agent waits on purpose.
     match ttl {
         None => println!("ipu-agent: waiting for commands of the launcher"),
@@ -79,18 +83,26 @@ pub fn idle(patience: Duration, ttl: Option<u32>) -> Result<(), IdleError> {
 enum Others {
     /// As PID 1: all processes of the PID namespace, which is the container.
     Namespace,
-    /// Otherwise (the Pod shares the PID namespace of the host or of its containers): only the descendants of the
-    /// agent, because the other processes do not belong to it.
+    /// In a PID namespace of the host or of all containers of the Pod: the processes in the mount namespace of the
+    /// agent, which is the container, but not the agent. `kubectl exec` starts processes that are no descendants of the
+    /// agent.
+    MountNamespace(Pid, PathBuf),
+    /// Otherwise: only the descendants of the agent, because the other processes do not belong to it.
     Descendants(Pid),
 }
 
 impl Others {
-    fn of_this_process() -> Result<Self, IdleError> {
-        if getpid() == Pid::from_raw(1) {
+    fn of_this_process(shares_processes: bool) -> Result<Self, IdleError> {
+        let own = getpid();
+        if own == Pid::from_raw(1) {
             return Ok(Self::Namespace);
         }
         prctl::set_child_subreaper(true).map_err(IdleError::Adopt)?;
-        Ok(Self::Descendants(getpid()))
+        let namespace = mount_namespace(own.as_raw()).filter(|_| shares_processes);
+        Ok(match namespace {
+            Some(namespace) => Self::MountNamespace(own, namespace),
+            None => Self::Descendants(own),
+        })
     }
 
     /// Sends `signal` to all of them and waits at most `patience` until they have ended.
@@ -108,13 +120,27 @@ impl Others {
     fn send(&self, signal: Option<Signal>) -> bool {
         match self {
             Self::Namespace => kill(Pid::from_raw(-1), signal).is_ok(),
-            Self::Descendants(own) => descendants(own.as_raw(), &parents())
-                .into_iter()
-                .filter(|pid| kill(Pid::from_raw(*pid), signal).is_ok())
-                .count()
-                .gt(&0),
+            Self::MountNamespace(own, namespace) => {
+                let is_in_it = |pid: &i32| mount_namespace(*pid).as_ref() == Some(namespace);
+                let found = processes().filter(|pid| *pid != own.as_raw());
+                send_to(found.filter(is_in_it), signal)
+            }
+            Self::Descendants(own) => {
+                send_to(descendants(own.as_raw(), &parents()).into_iter(), signal)
+            }
         }
     }
+}
+
+/// Sends `signal` to processes. Returns whether there are any.
+fn send_to(processes: impl Iterator<Item = i32>, signal: Option<Signal>) -> bool {
+    let reached = processes.filter(|pid| kill(Pid::from_raw(*pid), signal).is_ok());
+    reached.count() > 0
+}
+
+/// Returns the identity of the mount namespace of a process. `None`: it has ended, or belongs to another user.
+fn mount_namespace(pid: i32) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/{pid}/ns/mnt")).ok()
 }
 
 /// Reaps every child that has ended.
@@ -129,14 +155,17 @@ fn reap() {
     }
 }
 
-/// The parents of all processes in `/proc`.
-fn parents() -> HashMap<i32, i32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else {
-        return HashMap::new();
-    };
+/// All processes in `/proc`.
+fn processes() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten();
     entries
         .filter_map(Result::ok)
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The parents of all processes in `/proc`.
+fn parents() -> HashMap<i32, i32> {
+    processes()
         .filter_map(|pid: i32| {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
             Some((pid, parent(&stat)?))

@@ -40,6 +40,9 @@ enum Task {
         /// Seconds after which it ends by itself; missing: never.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
         seconds: Option<u32>,
+        /// The container has no PID namespace of its own: pass signals on to the processes in its mount namespace.
+        #[arg(long)]
+        shares_processes: bool,
     },
     /// Run a command in another Pod with this program's stdin, stdout, stderr and exit code.
     /// The agent's own failures end with 255, as those of ssh do.
@@ -77,8 +80,13 @@ fn run(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
         Task::Idle {
             grace_seconds,
             seconds,
+            shares_processes,
         } => {
-            idle::idle(Duration::from_secs(grace_seconds), seconds)?;
+            idle::idle(
+                Duration::from_secs(grace_seconds),
+                seconds,
+                shares_processes,
+            )?;
             Ok(0)
         }
         Task::Exec {

@@ -50,19 +50,30 @@ struct Container {
 
 impl Container {
     fn start(arguments: &[&str]) -> Self {
+        let mut unshare = Self::namespaces();
+        unshare.args([AGENT, "idle"]).args(arguments);
+        let unshare = start_agent(&mut unshare);
+        let agent = child(unshare.0.id());
+        Self { unshare, agent }
+    }
+
+    /// The agent in a PID namespace whose PID 1 is that of a Pod. It ends with 7 if the agent ends with 0.
+    fn start_in_pod() -> Self {
+        let idle = format!("unshare --mount {AGENT} idle --grace-seconds 600 --shares-processes");
+        let script = format!("{idle} && exit 7");
+        let unshare = start_agent(Self::namespaces().args(["sh", "-c", &script]));
+        let pause = u32::try_from(child(unshare.0.id())).unwrap();
+        let agent = child(pause);
+        Self { unshare, agent }
+    }
+
+    fn namespaces() -> Command {
         let mut unshare = Command::new("unshare");
         if !is_root() {
             unshare.args(["--user", "--map-root-user"]);
         }
+        unshare.args(["--pid", "--fork", "--kill-child", "--mount-proc"]);
         unshare
-            .args(["--pid", "--fork", "--kill-child", "--mount-proc"])
-            .args([AGENT, "idle"])
-            .args(arguments);
-        let unshare = start_agent(&mut unshare);
-        let id = unshare.0.id();
-        let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
-        let agent = children.trim().parse().unwrap();
-        Self { unshare, agent }
     }
 
     /// Starts a shell in the container, as `kubectl exec` would.
@@ -85,6 +96,12 @@ impl Container {
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.agent), signal).unwrap();
     }
+}
+
+/// The only child of a process.
+fn child(id: u32) -> i32 {
+    let children = fs::read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap();
+    children.trim().parse().unwrap()
 }
 
 /// A process that does not outlive its test, also where that fails.
@@ -167,6 +184,25 @@ fn a_process_that_ignores_the_signal_does_not_hold_the_agent() {
     assert_eq!(container.unshare.end().code(), Some(0));
     // With PID 1 the namespace goes, and with it what would not end by itself.
     assert!(!rank.end().success());
+}
+
+/// The containers of a Pod with `shareProcessNamespace` differ by their mount namespaces.
+#[test]
+fn in_a_shared_namespace_the_processes_of_the_container_get_the_signal() {
+    let mut container = Container::start_in_pod();
+    let folder = folder();
+    let (ready, reached) = (folder.path().join("ready"), folder.path().join("reached"));
+    let mut rank = container.shell(&format!(
+        "trap 'echo reached > {}; exit 0' TERM; echo > {}; while :; do sleep 0.05; done",
+        reached.display(),
+        ready.display()
+    ));
+    wait_for("the rank's start", || ready.exists().then_some(()));
+    container.signal(Signal::SIGTERM);
+    // The other container reports how the agent ended, and was not ended itself.
+    assert_eq!(container.unshare.end().code(), Some(7));
+    assert!(reached.exists(), "SIGTERM did not reach the rank");
+    rank.end();
 }
 
 #[test]

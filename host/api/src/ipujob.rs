@@ -1,6 +1,6 @@
 //! The spec of an IPUJob, field by field as users of Graphcore's operator (alpha-5 to 1.2.0) wrote it.
 
-use k8s_openapi::api::core::v1::EnvVar;
+use k8s_openapi::api::core::v1::{EnvVar, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -100,8 +100,8 @@ pub struct IPUJobSpec {
     /// false again. As in a Kubernetes Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspend: Option<bool>,
-    /// Name of the controller that manages the job. Missing or `graphcore.ai/ipu-operator`: this operator, which ignores
-    /// jobs with any other value. Immutable. As in a Kubernetes Job.
+    /// Name of the controller that manages the job. Missing or `graphcore.ai/ipu-operator`: this operator, which
+    /// ignores jobs with any other value. Immutable. As in a Kubernetes Job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     pub managed_by: Option<String>,
@@ -129,6 +129,20 @@ pub struct Workers {
     /// Replacement of worker Pods when the template changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strategy: Option<Strategy>,
+    /// Effect of a failed worker on its instance.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_policy: Option<FailurePolicy>,
+}
+
+/// Effect of a failed worker on its instance in a job without a launcher. Missing: `Wait`. In a job with a launcher, a
+/// failed worker always ends the run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum FailurePolicy {
+    /// The instance ends when all its workers have ended.
+    #[default]
+    Wait,
+    /// The instance ends as failed: the operator deletes its other workers.
+    FailInstance,
 }
 
 /// Replacement of worker Pods when the template changes.
@@ -165,13 +179,21 @@ pub struct RollingUpdate {
 }
 
 /// The main command of a parallel job.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct Launcher {
     /// The command (mpirun, poprun) and its arguments.
     pub command: Vec<String>,
     /// Environment variables of the launcher, in addition to those of the workers' first container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub env: Option<Vec<EnvVar>>,
+    /// Requests and limits of the launcher. Missing: the admin's default, `launcher.resources` of the chart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+    /// ServiceAccount of the launcher, which may then execute commands in the job's workers. It must exist and cannot
+    /// be `default`. Missing: an account `<job>-launcher`, which has only this right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_name: Option<String>,
 }
 
 /// A launcher Pod without a command and with a limited lifetime.

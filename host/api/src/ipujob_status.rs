@@ -9,6 +9,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
+pub use super::ipujob_run::{InstanceEnd, InstanceStart, PodRejections, RunStatus};
+
 /// State of a job.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -69,34 +71,6 @@ pub struct IPUJobStatus {
     /// Conditions of the job, oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<JobCondition>,
-}
-
-/// Record of a run. The operator keeps it here, because deleted Pods no longer show it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RunStatus {
-    /// Number of the run, from 0. Pods of earlier runs are deleted.
-    #[serde(default)]
-    pub number: i64,
-    /// Number of failed runs.
-    #[serde(default)]
-    pub failures: i32,
-    /// Time before which no Pod of the run is created.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub not_before: Option<Time>,
-    /// Reason for the restart of the job. Removed once it runs.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub restarting: Option<String>,
-    /// Time since which the API server has refused Pods of the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub refused_since: Option<Time>,
-    /// The partition (`<id>/<reset generation>`) that the Pods of each instance have begun to use. It is reset before
-    /// other Pods use it.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub used: BTreeMap<String, String>,
-    /// Ends of single instances, while others still run.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub ended: BTreeMap<String, InstanceEnd>,
 }
 
 /// Seconds of a job by activity, since its creation. Each second counts once. A job of an earlier version of the operator
@@ -226,18 +200,6 @@ pub struct PodSetUpdate {
     /// Taints that they tolerate.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<Toleration>,
-}
-
-/// End of one instance.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct InstanceEnd {
-    /// Its failure. Missing: it succeeded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub failure: Option<String>,
-    /// Exit code of the container that failed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
 }
 
 /// State of a job: the STATUS column.

@@ -8,6 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
+use super::node_scheduling::NodeScheduling;
+
 /// The requested partition.
 #[derive(CustomResource, Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
@@ -136,6 +138,15 @@ pub struct PartitionOptions {
     /// Node selector of the owner's Pods. Controllers with a contradicting label are skipped.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
+    /// Names (`host:port`) of V-IPU controllers whose nodes could not start the owner's Pods. They are used only if no other
+    /// controller that suits the partition has free capacity.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub avoid_controllers: Vec<String>,
+    /// Further requirements of the owner's Pods. While a node of a controller fulfils them and can be used, controllers
+    /// without such a node are skipped. Missing: they are not known, and only unusable nodes are skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheduling: Option<NodeScheduling>,
 }
 
 /// State of a requested partition.

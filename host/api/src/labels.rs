@@ -87,11 +87,17 @@ pub const VIPU_HOST_ANNOTATION: &str = "graphcore.ai/vipu-host";
 /// Annotation of a native Pod: the port of the V-IPU controller of its partition.
 pub const VIPU_PORT_ANNOTATION: &str = "graphcore.ai/vipu-port";
 
+/// Annotation of a native Pod: the label of nodes, as `key=value`, that the operator has added to its node selector.
+pub const NODE_LABEL_ANNOTATION: &str = "graphcore.ai/node-label";
+
 /// Value of `IPUOF_VIPU_API_TIMEOUT`: seconds that Poplar waits for the V-IPU controller.
 pub const VIPU_TIMEOUT: &str = "120";
 
-/// Annotation of a job's worker Pods: a hash of the template that they were made from.
+/// Annotation of a job's worker Pods: a hash of the text of the template that they were made from.
 pub const TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/template-hash";
+
+/// Annotation of a job's worker Pods: a hash of the canonical form of that template. Pods of 0.1.0 have none.
+pub const CANONICAL_TEMPLATE_HASH_ANNOTATION: &str = "graphcore.ai/canonical-template-hash";
 
 /// Annotation of a job's Pods: the main container. The Pod ends with it, regardless of other containers.
 pub const MAIN_CONTAINER_ANNOTATION: &str = "graphcore.ai/main-container";

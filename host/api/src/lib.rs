@@ -6,9 +6,10 @@
 //! - [`crd`] generates their CustomResourceDefinitions, and `crds/REFERENCE.md` from these.
 //! - [`labels`] has the labels, annotations and finalizers that the operator sets, [`naming`] the names of its objects
 //!   and the ids of V-IPU partitions. [`dns1123`] checks names by the rules of Kubernetes.
+//! - [`pod_template`] has the users' templates in a form that can be compared, and [`quantity`] their quantities.
 //! - [`pod_request`] reads the IPUs that a Pod of any owner requests, and [`partition_request`] makes an IPUPartition.
 //! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory, and [`object_ref`] names an
-//!   object.
+//!   object. [`node_scheduling`] is what Pods require of a node.
 //!
 //! It does no I/O and decides nothing. It must not know the V-IPU, guests, registries, or any other package of this
 //! workspace, and it needs no client of Kubernetes.
@@ -19,17 +20,20 @@ pub mod condition;
 pub mod crd;
 pub mod dns1123;
 pub mod ipujob;
+mod ipujob_run;
 pub mod ipujob_status;
 pub mod ipupartition;
 pub mod ipupolicy;
 pub mod labels;
 pub mod naming;
+pub mod node_scheduling;
 pub mod object_ref;
 pub mod owner_metadata;
 pub mod partition_conditions;
 pub mod partition_request;
 pub mod pod_request;
 pub mod pod_template;
+pub mod quantity;
 pub mod queueing;
 pub mod uid;
 pub mod vipu_controller;

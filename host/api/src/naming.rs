@@ -23,6 +23,12 @@ pub fn worker(job: &str, index: u32) -> String {
     format!("{job}-worker-{index}")
 }
 
+/// Name of a ConfigMap with variables for Pods of a job. It contains a hash of `parts`, which are its content and its
+/// owner.
+pub fn environment(job: &str, parts: &[&str]) -> String {
+    format!("{}-env-{}", shorten(job, 230), hash(parts, 10))
+}
+
 /// A label value for `name`: the name itself if it fits, otherwise its prefix and a hash.
 pub fn label_value(name: &str) -> String {
     shorten(name, 63)
@@ -55,8 +61,8 @@ pub fn partition_object(owner: &PartitionOwner, slot: u32) -> String {
     format!("{}-{tag}", shorten(&readable, 240))
 }
 
-/// Name of the VIPUController of the V-IPU controller `host:port`. An address that is no name of Kubernetes with the port
-/// after a dash, such as that of IPv6, is a hash.
+/// Name of the VIPUController of the V-IPU controller `host:port`. An address that is no name of Kubernetes with the
+/// port after a dash, such as that of IPv6, is a hash.
 pub fn vipu_controller(address: &str) -> String {
     let readable = address
         .rsplit_once(':')
@@ -65,7 +71,8 @@ pub fn vipu_controller(address: &str) -> String {
     readable.unwrap_or_else(|| format!("vipu-{}", hash(&["V-IPU controller", address], 10)))
 }
 
-/// Name of the Workload of a job for Kueue. It is also a label value, and contains a hash of the UID, as in Kueue's own jobs.
+/// Name of the Workload of a job for Kueue. It is also a label value, and contains a hash of the UID, as in Kueue's own
+/// jobs.
 pub fn workload(job: &str, uid: &str) -> String {
     let readable = shorten(&format!("ipujob-{job}"), 57);
     format!("{readable}-{}", hash(&[job, uid], 5))

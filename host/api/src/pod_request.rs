@@ -1,12 +1,14 @@
 //! Pure: the IPUs that a Pod of any owner requests, by a container's limit or by annotations.
 
 mod raw;
+mod whole_number;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use thiserror::Error;
 
 use self::raw::RawRequest;
+use self::whole_number::whole_number;
 use crate::dns1123::is_subdomain;
 use crate::labels::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
 
@@ -132,11 +134,15 @@ fn limit_path(list: &str, index: usize) -> String {
     format!("spec.{list}[{index}].resources.limits[{IPU_RESOURCE}]")
 }
 
-/// The container with a limit, by its index, and the limit.
+/// The container with a limit, by its index, and the limit. A limit of 0 requests nothing, as that of every resource:
+/// charts write it for a Pod without IPUs.
 fn limit(raw: &RawRequest<'_>) -> Result<Option<(usize, u32)>, PodRequestError> {
     let mut found = None;
     for (index, value) in &raw.limits {
         let index = *index;
+        if is_zero(value) {
+            continue;
+        }
         if let Some((first, _)) = found {
             return Err(error(
                 limit_path("containers", index),
@@ -148,9 +154,9 @@ fn limit(raw: &RawRequest<'_>) -> Result<Option<(usize, u32)>, PodRequestError> 
         }
         found = Some((index, number(value, || limit_path("containers", index))?));
     }
-    if let Some(index) = raw.init_limit {
+    if let Some((index, _)) = raw.init_limits.iter().find(|(_, value)| !is_zero(value)) {
         return Err(error(
-            limit_path("initContainers", index),
+            limit_path("initContainers", *index),
             "an init container cannot request IPUs; move the limit to one of spec.containers: init containers get the \
              variables of the Pod's partition too"
                 .to_owned(),
@@ -215,18 +221,32 @@ fn one_gcd(raw: &RawRequest<'_>) -> Result<(), PodRequestError> {
 }
 
 fn number(value: &Value, field: impl FnOnce() -> String) -> Result<u32, PodRequestError> {
-    digits(value).filter(|number| *number > 0).ok_or_else(|| {
+    let number = whole(value).and_then(|number| u32::try_from(number).ok());
+    number.filter(|number| *number > 0).ok_or_else(|| {
         error(
             field(),
             format!(
-                "{} is not a number of IPUs; give a whole number from 1, in digits",
+                "{} is not a number of IPUs; give a whole number from 1, such as \"4\"",
                 shown(value)
             ),
         )
     })
 }
 
-/// A whole number in digits. The API server stores quantities as strings.
+fn is_zero(value: &Value) -> bool {
+    whole(value) == Some(0)
+}
+
+/// A whole number in any notation of a quantity. Clients and the API server write the same number in different ones.
+fn whole(value: &Value) -> Option<u64> {
+    match value {
+        Value::String(text) => whole_number(text),
+        Value::Number(number) => whole_number(&number.to_string()),
+        _ => None,
+    }
+}
+
+/// A whole number in digits.
 fn digits(value: &Value) -> Option<u32> {
     match value {
         Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),

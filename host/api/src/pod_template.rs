@@ -8,6 +8,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
+mod canonical;
+mod defaults;
+
+pub use canonical::canonical;
+
 /// A Pod template as the API server stores it inside a custom resource.
 ///
 /// It stays JSON because the API server does not normalise it: a quantity that the user wrote as a

@@ -59,6 +59,7 @@ impl Pool {
             label_key: controller.label_key.clone(),
             label_value: controller.label_value.clone(),
             has_nodes: true,
+            unschedulable: None,
             unreachable: None,
             total_ipus: total,
             used_ipus: total - buddy.free(),

@@ -1,12 +1,16 @@
 //! The bindings of the contract: the allowed imports, and calls with plain values.
 
+mod placer_0_1;
 mod wire;
 
-use wasmtime::Store;
-use wasmtime::component::{Component, HasSelf, InstancePre, Linker};
+use wasmtime::component::{
+    Component, ComponentExportIndex, ComponentNamedList, InstancePre, Lift, Linker, Lower,
+};
+use wasmtime::{Store, StoreContextMut};
 
 use super::call_state::CallState;
 use super::context::Admission;
+use super::contract_version::ContractVersion;
 use super::guest_error::GuestError;
 use super::model::{
     ControllerView, Decision, Hook, PartitionRequest, PlaceAttempt, Verdict, Violation,
@@ -18,15 +22,15 @@ use defaulting::ipu::policy::{logging, types};
 use placement::exports::ipu::policy::placer;
 use validation::exports::ipu::policy::validator;
 
-#[allow(missing_docs, unreachable_pub, clippy::pedantic)]
+#[allow(missing_docs, unreachable_pub, dead_code, clippy::pedantic)]
 mod defaulting {
-    wasmtime::component::bindgen!({ path: "../../wit", world: "defaulting" });
+    wasmtime::component::bindgen!({ path: "../../wit/0.2.0", world: "defaulting" });
 }
 
-#[allow(missing_docs, unreachable_pub, clippy::pedantic)]
+#[allow(missing_docs, unreachable_pub, dead_code, clippy::pedantic)]
 mod validation {
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "../../wit/0.2.0",
         world: "validation",
         with: {
             "ipu:policy/logging": super::defaulting::ipu::policy::logging,
@@ -35,10 +39,10 @@ mod validation {
     });
 }
 
-#[allow(missing_docs, unreachable_pub, clippy::pedantic)]
+#[allow(missing_docs, unreachable_pub, dead_code, clippy::pedantic)]
 mod placement {
     wasmtime::component::bindgen!({
-        path: "../../wit",
+        path: "../../wit/0.2.0",
         world: "placement",
         with: {
             "ipu:policy/logging": super::defaulting::ipu::policy::logging,
@@ -46,19 +50,6 @@ mod placement {
         },
     });
 }
-
-/// Package and version of the contract.
-pub(super) const PACKAGE: &str = "ipu:policy@0.1.0";
-
-/// The interfaces of the contract that a policy may import.
-const IMPORTS: [&str; 2] = ["ipu:policy/logging@0.1.0", "ipu:policy/types@0.1.0"];
-
-/// The interface that a component exports for each hook.
-const INTERFACES: [(Hook, &str); 3] = [
-    (Hook::Defaulting, "ipu:policy/defaulter@0.1.0"),
-    (Hook::Validation, "ipu:policy/validator@0.1.0"),
-    (Hook::Placement, "ipu:policy/placer@0.1.0"),
-];
 
 /// Result of a call: a trap or an invalid answer, an error of the guest, or its answer.
 pub(super) type Answered<T> = wasmtime::Result<Result<T, GuestError>>;
@@ -80,46 +71,81 @@ pub(super) enum DefaultingText {
 }
 
 /// A component, linked and checked against the world of its hook. Cheap to clone.
+///
+/// Types of the versions are equal except in `placer`. So the generated types of the current version also call guests of
+/// an earlier one, and each call compares them with those of the component.
 #[derive(Clone)]
-pub(super) enum Linked {
-    /// A defaulting guest.
-    Defaulting(defaulting::DefaultingPre<CallState>),
-    /// A validation guest.
-    Validation(validation::ValidationPre<CallState>),
-    /// A placement guest.
-    Placement(placement::PlacementPre<CallState>),
+pub(super) struct Linked {
+    instance: InstancePre<CallState>,
+    version: ContractVersion,
+    hook: Hook,
+    validate_settings: ComponentExportIndex,
+    decide: ComponentExportIndex,
 }
 
-impl logging::Host for CallState {
-    fn log(&mut self, level: logging::Level, context: String, message: String) {
-        let level = match level {
-            logging::Level::Trace => LogLevel::Trace,
-            logging::Level::Debug => LogLevel::Debug,
-            logging::Level::Info => LogLevel::Info,
-            logging::Level::Warn => LogLevel::Warn,
-            logging::Level::Error | logging::Level::Critical => LogLevel::Error,
-        };
-        self.log(level, &context, &message);
-    }
+/// Writes one line of a guest to the log.
+fn log(state: &mut CallState, level: logging::Level, context: &str, message: &str) {
+    let level = match level {
+        logging::Level::Trace => LogLevel::Trace,
+        logging::Level::Debug => LogLevel::Debug,
+        logging::Level::Info => LogLevel::Info,
+        logging::Level::Warn => LogLevel::Warn,
+        logging::Level::Error | logging::Level::Critical => LogLevel::Error,
+    };
+    state.log(level, context, message);
 }
 
 impl Linked {
-    /// Checks the exports against the world of `hook`.
+    /// Looks up the exports of the world of `hook`, in the newest version that the component has.
     fn new(instance: InstancePre<CallState>, hook: Hook) -> wasmtime::Result<Self> {
-        Ok(match hook {
-            Hook::Defaulting => Self::Defaulting(defaulting::DefaultingPre::new(instance)?),
-            Hook::Validation => Self::Validation(validation::ValidationPre::new(instance)?),
-            Hook::Placement => Self::Placement(placement::PlacementPre::new(instance)?),
+        let component = instance.component();
+        let version = exported_version(component, hook).unwrap_or(ContractVersion::CURRENT);
+        let interface = version.interface(hook);
+        let exported = component
+            .get_export_index(None, &interface)
+            .ok_or_else(|| wasmtime::format_err!("no exported instance named `{interface}`"))?;
+        let function = |name: &str| {
+            let index = component.get_export_index(Some(&exported), name);
+            index.ok_or_else(|| wasmtime::format_err!("`{interface}` does not export `{name}`"))
+        };
+        let (validate_settings, decide) = (
+            function("validate-settings")?,
+            function(match hook {
+                Hook::Defaulting => "apply-defaults",
+                Hook::Validation => "validate",
+                Hook::Placement => "place",
+            })?,
+        );
+        Ok(Self {
+            instance,
+            version,
+            hook,
+            validate_settings,
+            decide,
         })
     }
 
     /// Returns the hook of its world.
     pub(super) fn hook(&self) -> Hook {
-        match self {
-            Self::Defaulting(_) => Hook::Defaulting,
-            Self::Validation(_) => Hook::Validation,
-            Self::Placement(_) => Hook::Placement,
-        }
+        self.hook
+    }
+
+    /// Calls a function in a new instance.
+    fn call<Params, Answer>(
+        &self,
+        store: &mut Store<CallState>,
+        function: &ComponentExportIndex,
+        params: Params,
+    ) -> wasmtime::Result<Answer>
+    where
+        Params: ComponentNamedList + Lower,
+        Answer: 'static,
+        (Answer,): ComponentNamedList + Lift,
+    {
+        let instance = self.instance.instantiate(&mut *store)?;
+        let function = instance.get_typed_func::<Params, (Answer,)>(&mut *store, function)?;
+        let (answer,) = function.call(store, params)?;
+        Ok(answer)
     }
 
     /// Validates settings in a new instance.
@@ -128,23 +154,8 @@ impl Linked {
         store: &mut Store<CallState>,
         settings: &str,
     ) -> Answered<()> {
-        let accepted = match self {
-            Self::Defaulting(pre) => {
-                let guest = pre.instantiate(&mut *store)?;
-                let guest = guest.ipu_policy_defaulter();
-                guest.call_validate_settings(store, settings)?
-            }
-            Self::Validation(pre) => {
-                let guest = pre.instantiate(&mut *store)?;
-                let guest = guest.ipu_policy_validator();
-                guest.call_validate_settings(store, settings)?
-            }
-            Self::Placement(pre) => {
-                let guest = pre.instantiate(&mut *store)?;
-                let guest = guest.ipu_policy_placer();
-                guest.call_validate_settings(store, settings)?
-            }
-        };
+        let accepted: Result<(), String> =
+            self.call(store, &self.validate_settings, (settings,))?;
         Ok(accepted.map_err(GuestError::Settings))
     }
 
@@ -155,18 +166,17 @@ impl Linked {
         settings: &str,
         (admission, object, old_object): ReviewText,
     ) -> Answered<DefaultingText> {
-        let Self::Defaulting(pre) = self else {
+        if self.hook != Hook::Defaulting {
             return Ok(Err(GuestError::Missing(Hook::Defaulting)));
-        };
+        }
         let request = defaulter::Request {
             admission: wire::admission(&admission),
             object,
             old_object,
             settings: settings.to_owned(),
         };
-        let guest = pre.instantiate(&mut *store)?;
-        let guest = guest.ipu_policy_defaulter();
-        let answer = guest.call_apply_defaults(store, &request)?;
+        let answer: Result<defaulter::Answer, String> =
+            self.call(store, &self.decide, (&request,))?;
         Ok(answer.map(wire::defaulting).map_err(GuestError::Failed))
     }
 
@@ -177,18 +187,17 @@ impl Linked {
         settings: &str,
         (admission, object, old_object): ReviewText,
     ) -> Answered<Verdict> {
-        let Self::Validation(pre) = self else {
+        if self.hook != Hook::Validation {
             return Ok(Err(GuestError::Missing(Hook::Validation)));
-        };
+        }
         let request = validator::Request {
             admission: wire::admission(&admission),
             object,
             old_object,
             settings: settings.to_owned(),
         };
-        let guest = pre.instantiate(&mut *store)?;
-        let guest = guest.ipu_policy_validator();
-        let answer = guest.call_validate(store, &request)?;
+        let answer: Result<validator::Verdict, String> =
+            self.call(store, &self.decide, (&request,))?;
         Ok(answer.map(wire::verdict).map_err(GuestError::Failed))
     }
 
@@ -201,15 +210,29 @@ impl Linked {
         controllers: &[ControllerView],
         attempts: &[PlaceAttempt],
     ) -> Answered<Decision> {
-        let Self::Placement(pre) = self else {
+        if self.hook != Hook::Placement {
             return Ok(Err(GuestError::Missing(Hook::Placement)));
-        };
+        }
         let request = wire::place_request(request, settings);
         let controllers: Vec<_> = controllers.iter().map(wire::controller).collect();
         let attempts: Vec<_> = attempts.iter().map(wire::attempt).collect();
-        let guest = pre.instantiate(&mut *store)?;
-        let guest = guest.ipu_policy_placer();
-        let answer = guest.call_place(store, &request, &controllers, &attempts)?;
+        let answer: Result<placer::Decision, String> = match self.version {
+            ContractVersion::V0_2 => {
+                let params = (&request, &controllers[..], &attempts[..]);
+                self.call(store, &self.decide, params)?
+            }
+            ContractVersion::V0_1 => {
+                let request = placer_0_1::Request::from(request);
+                // These guests do not know of unschedulable controllers, and must not choose them.
+                let controllers: Vec<_> = controllers
+                    .into_iter()
+                    .filter(|controller| controller.unschedulable.is_none())
+                    .map(placer_0_1::Controller::from)
+                    .collect();
+                let params = (&request, &controllers[..], &attempts[..]);
+                self.call(store, &self.decide, params)?
+            }
+        };
         Ok(answer.map(wire::decision).map_err(GuestError::Failed))
     }
 }
@@ -232,7 +255,10 @@ pub(super) fn forbidden_imports(component: &Component) -> Vec<String> {
 
 /// Whether a policy may have the import with this name.
 pub(super) fn is_allowed_import(name: &str) -> bool {
-    IMPORTS.contains(&name) || wasi::supported_interface(name).is_some()
+    let of_contract = ContractVersion::ALL
+        .iter()
+        .any(|version| version.allows_import(name));
+    of_contract || wasi::supported_interface(name).is_some()
 }
 
 /// Returns the names of the exports of a component, in one line.
@@ -248,37 +274,34 @@ pub(super) fn exports(component: &Component) -> String {
     names.join(", ")
 }
 
-/// Returns the hook whose interface a component exports.
+/// Returns the hook whose interface a component exports, in any version.
 pub(super) fn exported_hook(component: &Component) -> Option<Hook> {
-    let exported = |interface| component.get_export_index(None, interface).is_some();
-    INTERFACES
-        .into_iter()
-        .find_map(|(hook, interface)| exported(interface).then_some(hook))
+    let mut hooks = Hook::ALL.into_iter();
+    hooks.find(|hook| exported_version(component, *hook).is_some())
+}
+
+/// Returns the newest version of the interface of `hook` that a component exports.
+fn exported_version(component: &Component, hook: Hook) -> Option<ContractVersion> {
+    ContractVersion::ALL.into_iter().find(|version| {
+        let interface = version.interface(hook);
+        component.get_export_index(None, &interface).is_some()
+    })
 }
 
 /// Links a component to its allowed imports, and checks its exports against the world of `hook`.
 pub(super) fn link(component: &Component, hook: Hook) -> wasmtime::Result<Linked> {
     let mut linker = Linker::<CallState>::new(component.engine());
-    logging::add_to_linker::<_, HasSelf<CallState>>(&mut linker, |state| state)?;
+    for version in ContractVersion::ALL {
+        let mut logging = linker.instance(&version.logging())?;
+        logging.func_wrap(
+            "log",
+            |mut store: StoreContextMut<'_, CallState>,
+             (level, context, message): (logging::Level, String, String)| {
+                log(store.data_mut(), level, &context, &message);
+                Ok(())
+            },
+        )?;
+    }
     wasi::add_to_linker(&mut linker, component)?;
     Linked::new(linker.instantiate_pre(component)?, hook)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::CONTRACT;
-
-    #[test]
-    fn the_interfaces_are_those_of_the_contract() {
-        assert!(CONTRACT.contains(&format!("\npackage {PACKAGE};\n")));
-        let (package, version) = PACKAGE.split_once('@').unwrap();
-        for name in IMPORTS.into_iter().chain(INTERFACES.map(|(_, name)| name)) {
-            let interface = name
-                .strip_prefix(&format!("{package}/"))
-                .and_then(|name| name.strip_suffix(&format!("@{version}")))
-                .unwrap_or_else(|| panic!("{name} is not of {PACKAGE}"));
-            assert!(CONTRACT.contains(&format!("\ninterface {interface} {{\n")));
-        }
-    }
 }

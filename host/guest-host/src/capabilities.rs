@@ -5,7 +5,7 @@ use wit_component::{DecodedWasm, WitPrinter, decode};
 use wit_parser::{Function, InterfaceId, Resolve, WorldItem, WorldKey};
 
 use super::bindings;
-use super::componentize::CONTRACT;
+use super::contract_version::ContractVersion;
 use super::model::Hook;
 use super::world_name;
 
@@ -68,11 +68,15 @@ impl Capabilities {
             && self.imports.iter().all(|i| i.allowed)
     }
 
-    /// Returns the missing exports of the world of `hook`. A component for another version of the contract is not
-    /// compared.
+    /// Returns the missing exports of the world of `hook`, in the version that the component exports. A component for a
+    /// version that the operator does not know is not compared.
     pub(super) fn missing_exports(&self, hook: Hook) -> Vec<MissingExport> {
-        let contract = contract(hook);
-        contract
+        let exported = |version: &ContractVersion| {
+            let interface = version.interface(hook);
+            self.exports.iter().any(|export| export.name == interface)
+        };
+        let version = ContractVersion::ALL.into_iter().find(exported);
+        contract(version.unwrap_or(ContractVersion::CURRENT), hook)
             .into_iter()
             .filter(|expected| !self.exports_other_version(&expected.name))
             .flat_map(|expected| {
@@ -153,10 +157,9 @@ pub fn capabilities(bytes: &[u8]) -> Result<Capabilities, CapabilitiesError> {
     };
     let world = &resolve.worlds[world];
     let exports = exported(&resolve, world.exports.iter());
-    let known = exports.iter().find_map(|export| {
-        let hook = Hook::ALL
-            .into_iter()
-            .find(|hook| implements(export, *hook))?;
+    // In this order, as `policy check` takes the first world of a guest that serves several.
+    let known = Hook::ALL.into_iter().find_map(|hook| {
+        let export = exports.iter().find(|export| implements(export, hook))?;
         let (_, version) = export.name.split_once('@').unwrap_or_default();
         Some((hook, format!("ipu:policy@{version}")))
     });
@@ -178,9 +181,8 @@ pub fn capabilities(bytes: &[u8]) -> Result<Capabilities, CapabilitiesError> {
 
 /// Whether the export is the interface of the hook, in any version.
 fn implements(export: &Export, hook: Hook) -> bool {
-    contract(hook)
-        .iter()
-        .any(|expected| unversioned(&expected.name) == unversioned(&export.name))
+    let interface = ContractVersion::CURRENT.interface(hook);
+    unversioned(&interface) == unversioned(&export.name)
 }
 
 fn unversioned(name: &str) -> &str {
@@ -209,10 +211,10 @@ fn import(name: String) -> Import {
 }
 
 /// Returns the exports of the world of a hook.
-pub(super) fn contract(hook: Hook) -> Vec<Export> {
+pub(super) fn contract(version: ContractVersion, hook: Hook) -> Vec<Export> {
     let mut resolve = Resolve::default();
     let package = resolve
-        .push_source("policy.wit", CONTRACT)
+        .push_source("policy.wit", version.wit())
         .expect("the contract in this repository is valid WIT");
     let world = resolve
         .select_world(&[package], Some(hook.world()))
@@ -354,7 +356,7 @@ mod tests {
     #[test]
     fn every_world_of_the_contract_has_its_functions() {
         for hook in Hook::ALL {
-            let exports = contract(hook);
+            let exports = contract(ContractVersion::CURRENT, hook);
             assert_eq!(exports.len(), 1, "{hook}");
             assert_eq!(
                 exports[0].functions[0],
@@ -365,7 +367,7 @@ mod tests {
 
     #[test]
     fn missing_and_different_functions_are_named() {
-        let interface = &contract(Hook::Defaulting)[0].name;
+        let interface = &contract(ContractVersion::V0_1, Hook::Defaulting)[0].name;
         let found = of(&format!(
             r#"(component
               (core module $m (func (export "f") (result i32) i32.const 0))

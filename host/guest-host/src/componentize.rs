@@ -5,10 +5,8 @@ use std::path::Path;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
+use super::contract_version::ContractVersion;
 use super::model::Hook;
-
-/// The plug-in contract, from the repository.
-pub const CONTRACT: &str = include_str!("../../../wit/policy.wit");
 
 /// An error of wit-parser or wit-component.
 type Cause = Box<dyn std::error::Error + Send + Sync>;
@@ -25,7 +23,7 @@ pub enum ComponentizeError {
 }
 
 /// Turns a core module into a component. A module from wit-bindgen includes its world; for others the world of `hook`
-/// is embedded first.
+/// is embedded first, in the version of the contract that its exports name.
 pub fn componentize(core: &[u8], hook: Option<Hook>) -> Result<Vec<u8>, ComponentizeError> {
     let mut core = core.to_vec();
     if let Some(hook) = hook {
@@ -36,7 +34,8 @@ pub fn componentize(core: &[u8], hook: Option<Hook>) -> Result<Vec<u8>, Componen
 
 fn embed(core: &mut Vec<u8>, hook: Hook) -> Result<(), Cause> {
     let mut resolve = Resolve::default();
-    let package = resolve.push_str(Path::new("policy.wit"), CONTRACT)?;
+    let version = exported_version(core, hook).unwrap_or(ContractVersion::CURRENT);
+    let package = resolve.push_str(Path::new("policy.wit"), version.wit())?;
     let world = resolve.select_world(&[package], Some(hook.world()))?;
     Ok(embed_component_metadata(
         core,
@@ -44,6 +43,16 @@ fn embed(core: &mut Vec<u8>, hook: Hook) -> Result<(), Cause> {
         world,
         StringEncoding::UTF8,
     )?)
+}
+
+/// Returns the newest version of the contract whose functions the module exports by name, such as
+/// `ipu:policy/placer@0.1.0#place`.
+fn exported_version(core: &[u8], hook: Hook) -> Option<ContractVersion> {
+    ContractVersion::ALL.into_iter().find(|version| {
+        let prefix = format!("{}#", version.interface(hook));
+        core.windows(prefix.len())
+            .any(|bytes| bytes == prefix.as_bytes())
+    })
 }
 
 fn encode(core: &[u8]) -> Result<Vec<u8>, Cause> {

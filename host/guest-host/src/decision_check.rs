@@ -37,6 +37,9 @@ fn check_controller(
     if let Some(reason) = &controller.unreachable {
         return Err(format!("it chose {name}, which does not answer: {reason}"));
     }
+    if let Some(reason) = &controller.unschedulable {
+        return Err(format!("it chose {name}, although {reason}"));
+    }
     if controller.total_ipus < request.ipus {
         return Err(format!(
             "it chose {name}, which has {} IPUs in all, for {} IPUs",
@@ -87,7 +90,7 @@ mod tests {
 
     #[test]
     fn an_invalid_decision_is_refused() {
-        let cases: [(Change, &str); 5] = [
+        let cases: [(Change, &str); 6] = [
             (|_, controllers, _| controllers.clear(), "no known"),
             (
                 |_, _, attempts| {
@@ -102,6 +105,12 @@ mod tests {
             (
                 |_, controllers, _| controllers[2].unreachable = Some("down".to_owned()),
                 "does not answer: down",
+            ),
+            (
+                |_, controllers, _| {
+                    controllers[2].unschedulable = Some("2 are cordoned".to_owned());
+                },
+                "although 2 are cordoned",
             ),
             (|request, _, _| request.ipus = 32, "16 IPUs in all, for 32"),
             (

@@ -7,9 +7,10 @@ use wasmtime::component::Component;
 
 use super::bindings;
 use super::capabilities::{
-    Capabilities, CapabilitiesError, MissingExport, capabilities, check_format, contract,
+    Capabilities, CapabilitiesError, MissingExport, capabilities, check_format,
 };
 use super::compile::Compiler;
+use super::contract_version::ContractVersion;
 use super::engine::{EngineError, GuestEngine};
 use super::limits::Limits;
 use super::load::{self, LoadError};
@@ -113,9 +114,9 @@ pub fn inspect(
 
 /// Returns the error of a component without a hook.
 pub(super) fn no_world(component: &Component) -> InspectError {
-    let worlds = Hook::ALL.into_iter().flat_map(contract);
+    let interfaces = Hook::ALL.map(|hook| ContractVersion::CURRENT.interface(hook));
     InspectError::NoWorld {
-        expected: worlds.map(|interface| interface.name).collect(),
+        expected: interfaces.to_vec(),
         exports: bindings::exports(component),
     }
 }

@@ -21,6 +21,7 @@ mod code_size;
 mod compile;
 mod componentize;
 pub mod context;
+mod contract_version;
 mod decision_check;
 mod engine;
 mod fixed_random;
@@ -50,7 +51,8 @@ pub use capabilities::{
 };
 pub use code_budget::{CodeLocation, NoMemory};
 pub use compile::{CompileError, compile_as_child};
-pub use componentize::{CONTRACT, ComponentizeError, componentize};
+pub use componentize::{ComponentizeError, componentize};
+pub use contract_version::{CONTRACT, ContractVersion};
 pub use decision_check::check_decision;
 pub use engine::EngineError;
 pub use guest::{BUILT_IN, Guest, ModuleConfig};

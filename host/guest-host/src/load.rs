@@ -12,6 +12,7 @@ use super::bindings;
 use super::call::Callable;
 use super::code_budget::{NoMemory, Reservation};
 use super::compile::{CompileError, Compiler};
+use super::contract_version::ContractVersion;
 use super::engine::GuestEngine;
 use super::guest_error::GuestError;
 use super::model::{Hook, ModuleDigest, digest_of};
@@ -45,7 +46,7 @@ pub enum LoadError {
     )]
     Imports(String),
     /// Exports of its world are missing.
-    #[error("it does not implement world {} of package {}", .0, bindings::PACKAGE)]
+    #[error("it does not implement world {} of package {}", .0, ContractVersion::CURRENT.package())]
     World(
         &'static str,
         #[source] Box<dyn std::error::Error + Send + Sync>,

@@ -165,6 +165,9 @@ pub struct ControllerView {
     /// Reason why the controller is unreachable. `None` if it is reachable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable: Option<String>,
+    /// Reason why none of its nodes can run the owner's Pods now. `None` if one can, or if this is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unschedulable: Option<String>,
     /// All IPUs. 0 if it has never been reachable.
     pub total_ipus: u32,
     /// IPUs in partitions of all origins.

@@ -96,6 +96,7 @@ pub(super) fn controllers() -> Vec<ControllerView> {
         label_key: "vipu".to_owned(),
         label_value: name.to_owned(),
         has_nodes: true,
+        unschedulable: None,
         unreachable,
         total_ipus: 16,
         used_ipus: used,

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::uid::Uid;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::Client;
 use kube::api::Api;
 
@@ -14,11 +14,11 @@ use super::verified::Versions;
 use super::views::Views;
 use super::writes::{self, ApplyResult, WriteError};
 
-/// Applies the plan of a job in a namespace. `owner` is the job's UID. If its rights are `expected` to exist, they are read
-/// before they are written.
+/// Applies the plan of a job in a namespace. `owner` is the job's UID. If its rights are `expected` to exist, they are
+/// read before they are written.
 ///
-/// Guarantees: it creates no object twice, it does not change an object of another owner, and the next call continues a call
-/// that was killed at any point.
+/// Guarantees: it creates no object twice, it does not change an object of another owner, and the next call continues a
+/// call that was killed at any point.
 pub async fn apply(
     client: &Client,
     namespace: &str,
@@ -63,8 +63,11 @@ pub async fn apply(
     let (conflicts, versions) = apply_all(client, namespace, owner, objects, expected).await?;
     let blocked = !conflicts.is_empty();
     obstacles.extend(conflicts);
+    let conflicts = create_config_maps(client, namespace, owner, &plan.create_config_maps).await?;
+    let has_variables = conflicts.is_empty();
+    obstacles.extend(conflicts);
     // Pods use these objects: with those of another owner, or of an earlier job, they would have other rights.
-    if !blocked {
+    if !blocked && has_variables {
         // In order: if a quota allows only some of them, the first ones are created.
         for pod in &plan.create_pods {
             obstacles.extend(create_pod(&pods, pod, (owner, job), views).await?);
@@ -78,6 +81,20 @@ pub async fn apply(
         blocked,
         versions,
     })
+}
+
+/// Creates the ConfigMaps concurrently. They never change, so an existing one of the job is the desired one.
+async fn create_config_maps(
+    client: &Client,
+    namespace: &str,
+    owner: &str,
+    config_maps: &[ConfigMap],
+) -> Result<Vec<Obstacle>, WriteError> {
+    let creating = config_maps
+        .iter()
+        .map(|object| writes::apply(client, namespace, object, owner, false));
+    let created: Result<Vec<_>, _> = join_all(creating).await.into_iter().collect();
+    Ok(created?.into_iter().filter_map(Result::err).collect())
 }
 
 /// Applies all objects concurrently. Returns the obstacles, and the versions of the objects.
@@ -102,8 +119,8 @@ async fn apply_all(
     Ok((obstacles, versions))
 }
 
-/// Creates a Pod. After an error the next reconcile creates it again, and finds it if it exists. If it was deleted by then,
-/// the watch has reported it.
+/// Creates a Pod. After an error the next reconcile creates it again, and finds it if it exists. If it was deleted by
+/// then, the watch has reported it.
 async fn create_pod(
     pods: &Api<Pod>,
     pod: &Pod,

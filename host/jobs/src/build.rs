@@ -4,19 +4,24 @@ pub mod access;
 pub mod agent;
 pub mod environment;
 pub mod launcher;
+pub mod launcher_names;
+pub mod launcher_rules;
 pub mod partitions;
+pub mod resource_value;
 pub mod workers;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use ipu_api::labels;
 use ipu_api::naming;
+use k8s_openapi::api::core::v1::ResourceRequirements;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::validate::ValidJob;
 
 /// The admin's settings for Pods.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PodSettings {
     /// Whether workers use the host network and are privileged, as in Graphcore's operator.
     pub worker_host_network: bool,
@@ -24,6 +29,10 @@ pub struct PodSettings {
     pub launcher_image: String,
     /// Pull policy of that image. `None` uses the default of Kubernetes.
     pub launcher_image_pull_policy: Option<String>,
+    /// Requests and limits of launchers whose job sets none.
+    pub launcher_resources: Option<ResourceRequirements>,
+    /// Time after which Pods that cannot start give their partition back. `None` disables that.
+    pub start_timeout: Option<Duration>,
 }
 
 /// Returns the labels of all objects of a job.

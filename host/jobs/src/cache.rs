@@ -57,16 +57,17 @@ impl<K: JobObject> Cache<K> {
             shared,
             jobs,
         } = self;
-        let changes = store.apply_event(event, key, |&(job, _), object, known| {
+        let changes = store.apply_event(event, key, |key, object, known| {
             // An object that has lost its owner reference counts as deleted.
             let owner = object.job()?;
             let version = version(object.meta());
-            let known = of_owner(known, job).next();
+            let before = known.get(key).map(|entry| &entry.object);
+            let known = of_owner(known, key.0).next();
             let job = known.map(|other| Arc::clone(&other.job));
             Some(Entry {
                 job: job.unwrap_or_else(|| jobs.shared(owner)),
                 version,
-                object: object.store(shared)?,
+                object: object.store(shared, before)?,
             })
         });
         let jobs = changes.into_iter().filter_map(|change| {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use ipu_api::ipujob_status::IPUJobStatus;
 use ipu_api::labels;
 use ipu_api::uid::Uid;
+use ipu_runtime::api_client::API_TIMEOUT;
 use ipu_runtime::clock;
+use ipu_runtime::dry_run;
 use ipu_runtime::events::{Event, EventQueue};
 use ipu_runtime::served_group::ServedGroup;
 use ipu_runtime::telemetry::trace;
@@ -17,6 +19,7 @@ use kube::api::Api;
 use kube::{Client, Resource, ResourceExt};
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::cache_sync::CacheSync;
 use super::job_object::{JobObject, job_uid};
@@ -25,10 +28,11 @@ use super::plan::{Applicable, Plan};
 use super::raw::RawJob;
 use super::status::events;
 use super::status::{self, Obstacle};
+use super::validate::ValidJob;
 use super::verified::Verified;
 use super::views::Views;
 use super::writes::{self, WriteError};
-use super::{JobSettings, apply, lost_node};
+use super::{JobSettings, apply, lost_node, trial};
 use crate::metrics::{JobMetrics, Jobs};
 
 /// The shared state of all reconciles.
@@ -123,6 +127,28 @@ impl Context {
         let events = events::write_events(plan, &applied);
         self.publish(&snapshot.job, events);
         Ok(applied.obstacles)
+    }
+
+    /// Tries the first worker by a dry run before the job requests its first partition. A job whose Pods the API server
+    /// refuses takes no IPUs. An API server that does not answer in time delays no job.
+    pub(super) async fn trial_refusal(
+        &self,
+        job: &ValidJob,
+        snapshot: &Snapshot,
+        plan: &Plan,
+    ) -> Option<Obstacle> {
+        let observed = &snapshot.observed;
+        let is_first = observed.partitions.is_empty() && observed.pods.is_empty();
+        if plan.create_partitions.is_empty() || !is_first {
+            return None;
+        }
+        let worker = trial::worker(job, &self.settings.pods);
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), &job.namespace);
+        let tried = timeout(API_TIMEOUT, dry_run::refusal(&pods, &worker)).await;
+        Some(Obstacle::TrialRefused {
+            reason: tried.ok().flatten()?,
+            object: format!("Pod {}", worker.name_any()),
+        })
     }
 
     fn publish(&self, job: &RawJob, events: Vec<Event>) {

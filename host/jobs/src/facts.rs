@@ -1,16 +1,23 @@
 //! Pure: reduces a job's Pods and partitions to the facts that decisions need.
 
+mod containers;
 pub mod deadlines;
 pub mod disruption;
+mod instance;
 pub mod partition;
+pub mod pending;
 pub mod pod;
+pub mod problems;
 pub mod projection;
 pub mod readiness;
+mod rejections;
+mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use ipu_api::ipujob_status::{IPUJobStatus, InstanceEnd, RunStatus};
+use ipu_api::ipujob::FailurePolicy;
+use ipu_api::ipujob_status::{IPUJobStatus, RunStatus};
 use ipu_api::naming;
 use ipu_api::uid::Uid;
 use jiff::Timestamp;
@@ -18,13 +25,18 @@ use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
 
 use self::deadlines::Deadlines;
-use self::partition::{PartitionState, PartitionTimes, PlacedPartition};
+pub use self::instance::Instance;
+use self::partition::{PartitionState, PlacedPartition};
+use self::pending::StartState;
 use self::pod::{PodState, SidecarState};
-use self::projection::{ObservedPartition, ObservedPod};
+use self::projection::{ObservedPartition, ObservedPod, TemplateDigests};
 use self::readiness::Readiness;
 use super::job_conditions::{self, DEADLINE_EXCEEDED, FAILED, RUNNING, Recorded};
 use super::pod_set;
 use super::validate::ValidJob;
+
+/// Key of the launcher in `status.run.starts`, beside the indexes of instances.
+pub const LAUNCHER_START: &str = "launcher";
 
 /// Everything that was read from the cluster for one job.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +47,8 @@ pub struct Observed {
     pub partitions: Vec<Arc<ObservedPartition>>,
     /// Nodes of Pods whose grace period is over.
     pub nodes: Vec<Node>,
+    /// The Pod whose volumes cannot be mounted, by name, with the message of its node.
+    pub failed_mount: Option<(String, String)>,
     /// Names of Pods that this process certainly failed to create.
     pub uncreated: BTreeSet<String>,
     /// The status before the reconcile.
@@ -67,37 +81,9 @@ pub struct Facts {
     /// Whether Pods of the run are Ready, or were.
     #[serde(skip)]
     pub readiness: Readiness,
-}
-
-/// One instance: a partition and the Pods that share it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Instance {
-    /// Its index, from 0.
-    pub index: u32,
-    /// Its partition.
-    pub partition: Owned<PartitionState>,
-    /// Whether it must not start. A partition that it waits for is released.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub refused: bool,
-    /// Times at which its partition was requested and became ready.
+    /// Time of the reconcile.
     #[serde(skip)]
-    pub times: PartitionTimes,
-    /// Its worker Pods, in the order of their GCDs.
-    pub workers: Vec<Member>,
-    /// Its live workers that were created from another template than the current one.
-    pub outdated: Vec<String>,
-    /// The end that the status records. A Pod that was deleted since is not recreated.
-    pub end: Option<InstanceEnd>,
-    /// Whether its Pods may have used the partition. Then other Pods can use it only after a reset.
-    pub used: bool,
-    /// Workers that never used the partition, because their Pods were never created.
-    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
-    pub uncreated: BTreeSet<String>,
-    /// Number of resets of the current partition that the V-IPU controller did by itself.
-    pub automatic_resets: u32,
-    /// Whether its partition is pinned to its IPUs.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub pinned: bool,
+    pub now: Timestamp,
 }
 
 /// One Pod that the job has or needs.
@@ -114,6 +100,9 @@ pub struct Owned<S> {
     pub is_terminating: bool,
     /// The sidecars of a Pod whose main container has ended.
     pub sidecars: SidecarState,
+    /// The start of a Pod that is pending.
+    #[serde(skip_serializing_if = "StartState::is_unhindered")]
+    pub start: StartState,
     /// Its state.
     pub state: S,
 }
@@ -153,6 +142,7 @@ pub fn facts(job: &ValidJob, observed: &Observed, now: Timestamp) -> Facts {
             &launcher,
         ),
         run: reader.run,
+        now,
         instances,
         surge,
         launcher,
@@ -178,56 +168,10 @@ impl Facts {
     }
 }
 
-impl Instance {
-    /// Whether all its Pods have ended, now or in an earlier reconcile.
-    pub fn ended(&self) -> bool {
-        self.end.is_some() || self.workers.iter().all(|worker| worker.state.ended())
-    }
-
-    /// Whether one of its Pods may still use the partition.
-    pub fn live(&self) -> bool {
-        self.workers.iter().any(Member::live)
-    }
-
-    /// Whether a Pod must be created or recreated.
-    pub fn incomplete(&self) -> bool {
-        self.workers.iter().any(|worker| worker.state.missing())
-    }
-
-    /// Whether a Pod is missing that may have used the partition. Then the other Pods restart with it.
-    pub fn has_lost_pod(&self) -> bool {
-        let mut missing = self.workers.iter().filter(|found| found.state.missing());
-        missing.any(|found| found.uid.is_some() || !self.uncreated.contains(&found.name))
-    }
-
-    /// Whether all its Pods are Ready.
-    pub fn available(&self) -> bool {
-        self.workers.iter().all(|worker| worker.state.ready())
-    }
-
-    /// Whether one of its live Pods was created from another template than the current one.
-    pub fn is_outdated(&self) -> bool {
-        !self.outdated.is_empty()
-    }
-
-    /// Returns its end, if all its Pods have ended. The first failed Pod decides.
-    pub fn instance_end(&self) -> Option<InstanceEnd> {
-        if self.end.is_some() || !self.ended() {
-            return self.end.clone();
-        }
-        let mut states = self.workers.iter().map(|worker| &worker.state);
-        let failure = states.find_map(PodState::failure);
-        Some(InstanceEnd {
-            failure: failure.map(ToString::to_string),
-            exit_code: failure.and_then(|failure| failure.exit_code),
-        })
-    }
-}
-
 impl Member {
     /// Whether a Pod exists that was created for the current partition.
     fn uses_its_partition(&self) -> bool {
-        self.uid.is_some() && self.state != PodState::Stale
+        self.uid.is_some() && !matches!(self.state, PodState::Stale | PodState::Rejected(_))
     }
 
     /// Whether the Pod exists and may still use its partition.
@@ -242,6 +186,7 @@ struct Reader<'a> {
     pods: BTreeMap<&'a str, &'a ObservedPod>,
     partitions: BTreeMap<u32, &'a ObservedPartition>,
     uncreated: &'a BTreeSet<String>,
+    failed_mount: Option<&'a (String, String)>,
     /// Labels that the workers' nodes must have.
     node_selector: BTreeMap<String, String>,
     run: RunStatus,
@@ -258,6 +203,7 @@ impl<'a> Reader<'a> {
                 .map(|partition| (partition.slot, &**partition))
                 .collect(),
             uncreated: &observed.uncreated,
+            failed_mount: observed.failed_mount.as_ref(),
             node_selector: pod_set::worker_node_selector(job),
             run: observed.status.run.clone().unwrap_or_default(),
         }
@@ -289,17 +235,22 @@ impl<'a> Reader<'a> {
             used: state
                 .placed()
                 .is_some_and(|placed| is_recorded(placed) || in_use()),
-            uncreated: self.unmade_of(&workers),
+            uncreated: names_of(&workers, |name| self.uncreated.contains(name)),
+            rejected: names_of(&workers, |name| rejections::records(&self.run, name)),
             end: self.run.ended.get(&key).cloned(),
+            fails_with_worker: job.launcher.is_none()
+                && job.failure_policy == FailurePolicy::FailInstance,
             outdated: self.outdated(&workers),
             automatic_resets: found.map_or(0, |found| found.automatic_resets),
             times: found.map(|found| found.times).unwrap_or_default(),
+            start: self.run.starts.get(&key).cloned().unwrap_or_default(),
             pinned: found.is_some_and(|found| found.is_pinned),
             partition: Owned {
                 name: naming::partition_object(&job.partition_owner(), index),
                 uid: found.map(|found| found.object.uid().to_owned()),
                 is_terminating: found.is_some_and(|found| found.is_terminating),
                 sidecars: SidecarState::None,
+                start: StartState::Unhindered,
                 state,
             },
             workers,
@@ -337,23 +288,21 @@ impl<'a> Reader<'a> {
         found.is_some_and(|found| self.run.used.contains_key(&found.slot.to_string()))
     }
 
-    fn unmade_of(&self, workers: &[Member]) -> BTreeSet<String> {
-        let names = workers.iter().map(|worker| &worker.name);
-        let uncreated = names.filter(|name| self.uncreated.contains(*name));
-        uncreated.cloned().collect()
-    }
-
     fn member(&self, name: String, partition: Option<Uid>) -> Member {
         let pod = self.pods.get(name.as_str());
-        Member {
+        let is_rejected = rejections::records(&self.run, &name);
+        let failed_mount = self.failed_mount.filter(|(pod, _)| *pod == name);
+        let member = Member {
             uid: pod.map(|pod| pod.object.uid().to_owned()),
             is_terminating: pod.is_some_and(|pod| pod.termination.is_some()),
             sidecars: pod.map_or(SidecarState::None, |pod| pod.sidecars),
+            start: pod.map_or(StartState::Unhindered, |pod| pod.start),
             state: pod.map_or(PodState::Absent, |pod| {
-                pod.state(partition, self.run.number)
+                pod.state(partition, self.run.number, is_rejected)
             }),
             name,
-        }
+        };
+        member.with_failed_mount(failed_mount.map(|(_, message)| message.as_str()))
     }
 
     fn launcher_started(&self) -> Option<Timestamp> {
@@ -365,10 +314,11 @@ impl<'a> Reader<'a> {
         if self.job.start.unreadable().is_some() {
             return Vec::new();
         }
-        let template = Uid::of(&self.job.template.hash);
+        let template = &self.job.template;
+        let template = TemplateDigests::of(Some(&template.hash), Some(&template.canonical_hash));
         let other_template = |member: &&Member| {
             let pod = self.pods.get(member.name.as_str());
-            pod.is_some_and(|pod| pod.is_of_other_template(template))
+            pod.is_some_and(|pod| pod.is_of_other_template(&template))
         };
         workers
             .iter()
@@ -377,6 +327,12 @@ impl<'a> Reader<'a> {
             .map(|member| member.name.clone())
             .collect()
     }
+}
+
+/// The names of the workers that `belongs` selects.
+fn names_of(workers: &[Member], belongs: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    let names = workers.iter().map(|worker| &worker.name);
+    names.filter(|name| belongs(name)).cloned().collect()
 }
 
 /// The indexes of instances that have a Pod or a partition, sorted and unique.

@@ -25,6 +25,8 @@ pub const DEADLINE_EXCEEDED: &str = "DeadlineExceeded";
 pub const PARTITIONS_READY: &str = "PartitionsReady";
 /// Condition: every desired Pod exists and runs. It is set only if that is false.
 pub const PODS_READY: &str = "PodsReady";
+/// Reason of `PodsReady` when a worker has failed while others run.
+pub const WORKER_FAILED: &str = "WorkerFailed";
 /// Condition: every worker was created from the current template. It is set only if that is false.
 pub const TEMPLATE_CURRENT: &str = "TemplateCurrent";
 /// Condition of a finished job: its partitions are released. Otherwise the message has the reasons.

@@ -87,8 +87,12 @@ pub trait JobObject: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
     fn job(&self) -> Option<JobRef>;
 
     /// Reduces an object to the fields that decisions read. Ten thousand jobs have tens of thousands of Pods, and most of a
-    /// Pod is its spec. `None` if the object has no name or no UID.
-    fn store(self, shared: &mut Self::Shared) -> Option<Self::Stored>;
+    /// Pod is its spec. `before` is what the cache has of the object. `None` if the object has no name or no UID.
+    fn store(
+        self,
+        shared: &mut Self::Shared,
+        before: Option<&Self::Stored>,
+    ) -> Option<Self::Stored>;
 }
 
 /// Returns the owning job of an object in the job's namespace.

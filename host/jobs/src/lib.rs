@@ -17,6 +17,7 @@ mod cache_sync;
 mod context;
 mod dependents_watch;
 pub mod facts;
+pub mod failed_mounts;
 pub mod finalize;
 pub mod job_conditions;
 pub mod job_object;
@@ -27,6 +28,7 @@ pub mod outcome;
 pub mod phase;
 pub mod plan;
 pub mod pod_set;
+pub mod pull_secrets;
 pub mod raw;
 pub mod restart;
 pub mod rolling_update;
@@ -35,6 +37,7 @@ pub mod status;
 mod step;
 #[cfg(test)]
 pub(crate) mod tests;
+pub mod trial;
 pub mod validate;
 pub mod verified;
 pub mod views;
@@ -73,7 +76,7 @@ const DEADLINE: Duration = Duration::from_mins(2);
 const CONCURRENCY: usize = 32;
 
 /// The admin's settings for jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct JobSettings {
     /// Settings of the Pods.
     pub pods: PodSettings,
@@ -114,6 +117,7 @@ impl work_queue::StepError for StepError {
         match self {
             Self::Observe(ObserveError::Node(..)) => "ObserveNode",
             Self::Observe(ObserveError::Job(_)) => "ObserveJob",
+            Self::Observe(ObserveError::ServiceAccount(..)) => "ObserveServiceAccount",
             Self::Write(_) => "Write",
         }
     }

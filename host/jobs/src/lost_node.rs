@@ -1,14 +1,14 @@
 //! Pure: finds the Pods to force-delete, because their node is lost.
 //!
-//! Kubernetes deletes the Pods of a deleted Node, or of one with the out-of-service taint. It does not know whether the
-//! containers of an unreachable node still run, so their Pods remain terminating. The operator can delete them: after a
-//! reset or a removal on its V-IPU controller, a partition is useless to a program that still runs.
+//! Kubernetes leaves the Pods of an unreachable node terminating. The operator can delete them: after a reset or a
+//! removal on its V-IPU controller, a partition is useless to a program that still runs.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Node, NodeCondition};
+use ipu_runtime::lost_node::lost_since;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
 
 use super::facts::projection::ObservedPod;
 use super::plan::Deletion;
@@ -38,37 +38,17 @@ pub fn lost_pods(
     timeout: Duration,
     now: Timestamp,
 ) -> Vec<LostPod> {
-    let timeout = SignedDuration::try_from(timeout).unwrap_or(SignedDuration::MAX);
-    let on_unreachable_nodes = pods.iter().filter_map(|pod| {
+    let lost = pods.iter().filter_map(|pod| {
         let name = overdue_node(pod, now)?;
         let mut nodes = nodes.iter();
         let node = nodes.find(|node| node.metadata.name.as_deref() == Some(name))?;
-        Some((pod, name, unreachable_since(node)?))
-    });
-    on_unreachable_nodes
-        .filter(|(_, _, since)| now.duration_since(*since) >= timeout)
-        .map(|(pod, node, since)| LostPod {
+        Some(LostPod {
             pod: Deletion::of(&pod.object),
-            node: node.to_owned(),
-            since,
+            node: name.to_owned(),
+            since: lost_since(node, timeout, now)?,
         })
-        .collect()
-}
-
-/// Returns the time since which the kubelet of a node has not reported, if it does not.
-fn unreachable_since(node: &Node) -> Option<Timestamp> {
-    let conditions = node.status.as_ref()?.conditions.iter().flatten();
-    let mut ready = conditions.filter(|condition| condition.type_ == "Ready");
-    let NodeCondition {
-        status,
-        last_transition_time,
-        ..
-    } = ready.next()?;
-    // The kubelet itself reports `False`, and still terminates its Pods.
-    if status != "Unknown" {
-        return None;
-    }
-    Some(last_transition_time.as_ref()?.0)
+    });
+    lost.collect()
 }
 
 #[cfg(test)]

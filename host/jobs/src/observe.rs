@@ -13,6 +13,7 @@ use thiserror::Error;
 
 use super::facts::Observed;
 use super::facts::projection::ObservedPod;
+use super::failed_mounts;
 use super::lost_node::overdue_node;
 use super::raw::RawJob;
 use super::validate::decode_status;
@@ -35,6 +36,9 @@ pub enum ObserveError {
     /// A Pod's Node could not be read.
     #[error("failed to read the Node {0}")]
     Node(String, #[source] kube::Error),
+    /// The ServiceAccount of the workers could not be read.
+    #[error("failed to read the ServiceAccount {0}")]
+    ServiceAccount(String, #[source] kube::Error),
     /// The job in the cache could not be decoded.
     #[error("failed to decode the job in the cache")]
     Job(#[from] serde_json::Error),
@@ -72,9 +76,15 @@ pub async fn observe(
         return Ok(Observation::NotFound);
     };
     let object = job.as_json();
+    let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
+    let failed_mount = match failed_mounts::slow_mount(&pods, clock::now()) {
+        Some(pod) => failed_mounts::read(client, namespace, pod).await,
+        None => None,
+    };
     Ok(Observation::Found(Box::new(Snapshot {
         observed: Observed {
             nodes: nodes(client, &pods).await?,
+            failed_mount,
             pods,
             partitions,
             uncreated: views.uncreated.of(uid),

@@ -138,6 +138,7 @@ fn with_launcher(job: &ValidJob, facts: &Facts) -> RunState {
         | PodState::Terminating { .. }
         | PodState::Stale
         | PodState::Lost(_)
+        | PodState::Rejected(_)
         | PodState::Pending(_) => {
             if facts.has_run || launcher.state.started() {
                 return RunState::Ended(launcher_deleted(facts));
@@ -245,7 +246,7 @@ fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<(String,
                 Some((format!("worker {name} was deleted{reason}"), None))
             }
             PodState::Stale => Some((format!("worker {name} lost its partition"), None)),
-            PodState::Lost(failure) if before(failure.at) => {
+            PodState::Lost(failure) | PodState::Rejected(failure) if before(failure.at) => {
                 Some((format!("worker lost: {failure}"), None))
             }
             PodState::Succeeded(at) if before(*at) => Some((format!("worker {name} ended"), None)),
@@ -254,6 +255,7 @@ fn lost_worker(facts: &Facts, until: Option<jiff::Timestamp>) -> Option<(String,
             }
             PodState::Terminating { .. }
             | PodState::Lost(_)
+            | PodState::Rejected(_)
             | PodState::Succeeded(_)
             | PodState::Failed(_)
             | PodState::Pending(_)

@@ -1,17 +1,19 @@
 //! Pure: plans the next writes for a job.
 
 mod instance;
+pub mod rights;
+mod starts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use ipu_api::ipujob::CleanPodPolicy;
 use ipu_api::ipupartition::IPUPartition;
-use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use serde::Serialize;
 
-use super::build::{PodSettings, access, partitions};
+use super::build::{PodSettings, partitions};
 use super::facts::partition::PartitionState;
 use super::facts::pod::SidecarState;
 use super::facts::{Facts, Instance, Owned};
@@ -20,6 +22,7 @@ use super::phase::Phase;
 use super::pod_set;
 use super::rolling_update::Strategy;
 use super::validate::ValidJob;
+pub use starts::GivenUp;
 
 /// Requeue delay after a successful reconcile.
 const RESYNC: Duration = Duration::from_mins(5);
@@ -44,6 +47,17 @@ pub struct Plan {
     /// reset could be missed after their deletion.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub new_uses: BTreeMap<String, String>,
+    /// Variables of the Pods to create, where Pods refer to them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub create_config_maps: Vec<ConfigMap>,
+    /// Rejected Pods that are created again. From then on they may use their partition, and the status records that
+    /// before they are created.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub recreated: BTreeSet<String>,
+    /// By instance: partitions that are released from now on, because Pods could not start. The status records it before
+    /// the Pods are deleted, or they would be created again on the same partition.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub given_up: BTreeMap<String, GivenUp>,
     /// Pods to create.
     pub create_pods: Vec<Pod>,
     /// Partitions to release.
@@ -52,6 +66,13 @@ pub struct Plan {
     pub delete_job: bool,
     /// Requeue delay.
     pub requeue: Option<Duration>,
+}
+
+impl Plan {
+    /// Whether the status is written before the plan is applied: afterwards nothing else shows what it records.
+    pub fn is_recorded_first(&self) -> bool {
+        !self.new_uses.is_empty() || !self.recreated.is_empty() || !self.given_up.is_empty()
+    }
 }
 
 /// An object to delete, identified by its UID.
@@ -147,7 +168,7 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         Phase::Waiting | Phase::Starting | Phase::Running if job.start.unreadable().is_some() => {
             // The existing Pods run to their end.
             return Plan {
-                requeue: Some(requeue_delay(facts)),
+                requeue: Some(requeue_delay(facts, None)),
                 ..Plan::default()
             };
         }
@@ -163,7 +184,8 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         Phase::Finished(_) => clean_up(job, facts),
     };
     let in_use = match phase {
-        // While the last partitions are created: jobs in the queue have no such objects yet, and no Pod waits for these.
+        // While the last partitions are created: jobs in the queue have no such objects yet, and no Pod waits for
+        // these.
         Phase::Waiting | Phase::Starting => {
             let state = |one: &Instance| one.partition.state.clone();
             let is_forming_or_usable =
@@ -177,23 +199,23 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         | Phase::Reserving
         | Phase::Finished(_) => false,
     };
-    if job.launcher.is_some() && (in_use || !plan.create_pods.is_empty()) {
-        plan.apply = vec![
-            Applicable::ServiceAccount(access::service_account(job)),
-            Applicable::Role(access::role(job)),
-            Applicable::RoleBinding(access::role_binding(job)),
-        ];
+    if let Some(launcher) = &job.launcher
+        && (in_use || !plan.create_pods.is_empty())
+    {
+        plan.apply = rights::rights(job, launcher);
     }
     if !matches!(phase, Phase::Finished(_)) && job.start.unreadable().is_none() {
         plan.pin_updates = pin_updates(job, facts);
     }
-    plan.requeue = Some(requeue_delay(facts));
+    plan.requeue = Some(requeue_delay(facts, settings.start_timeout));
     plan
 }
 
 /// Returns the requeue delay.
-fn requeue_delay(facts: &Facts) -> Duration {
-    facts.deadlines.next.map_or(RESYNC, |next| next.min(RESYNC))
+fn requeue_delay(facts: &Facts, start_timeout: Option<Duration>) -> Duration {
+    let start = start_timeout.and_then(|timeout| starts::remaining(facts, timeout));
+    let next = [facts.deadlines.next, start].into_iter().flatten().min();
+    next.map_or(RESYNC, |next| next.min(RESYNC))
 }
 
 /// Returns the partitions that were requested under another restart policy.
@@ -219,12 +241,13 @@ fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
         Some(_) => Vec::new(),
         None => instances_to_replace(job.strategy, facts),
     };
+    plan.given_up = starts::given_up(job, facts, settings.start_timeout);
     for instance in facts.instances.iter().chain(&facts.surge) {
+        let lacks_pods = instance.incomplete() || job.launcher.is_some();
+        let is_refused = facts.deadlines.in_quota_backoff && lacks_pods;
         if instance.ended() {
             plan.finish_instance(instance);
-        } else if facts.deadlines.in_quota_backoff
-            && (instance.incomplete() || job.launcher.is_some())
-        {
+        } else if is_refused || plan.releases_for_start(instance) {
             plan.release_instance(instance);
         } else if to_replace.iter().any(|found| found.index == instance.index) {
             plan.delete_all(instance);
@@ -235,7 +258,11 @@ fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
     for instance in facts.surplus.iter().rev() {
         plan.release_instance(instance);
     }
-    if facts.deadlines.in_quota_backoff && job.launcher.is_some() {
+    let releases = facts
+        .instances
+        .iter()
+        .any(|one| plan.releases_for_start(one));
+    if (facts.deadlines.in_quota_backoff || releases) && job.launcher.is_some() {
         plan.remove(&facts.launcher);
     } else {
         plan.launch(job, facts, settings);
@@ -285,7 +312,8 @@ fn reserve(job: &ValidJob, facts: &Facts) -> Plan {
             _ if instance.refused => plan.release(instance),
             PartitionState::Absent if pod_set::exceeds_admission(job, instance.index) => {}
             PartitionState::Absent => {
-                let partition = partitions::partition(job, instance.index);
+                let avoided = &instance.start.avoided_controllers;
+                let partition = partitions::partition(job, instance.index, avoided);
                 plan.create_partitions.push(partition);
             }
             // Another one is requested when it is gone.
@@ -325,8 +353,13 @@ fn clean_up(job: &ValidJob, facts: &Facts) -> Plan {
             plan.end_pods.extend(deletion(member));
         }
     }
-    if job.clean_pod_policy == CleanPodPolicy::All || facts.launcher.live() {
-        plan.remove(&facts.launcher);
+    match (job.clean_pod_policy, facts.launcher.sidecars) {
+        (CleanPodPolicy::All, _) => plan.remove(&facts.launcher),
+        // Deleting the Pod would delete its logs.
+        (_, SidecarState::Running) => plan.end_pods.extend(deletion(&facts.launcher)),
+        (_, SidecarState::Terminating) => {}
+        (_, SidecarState::None) if facts.launcher.live() => plan.remove(&facts.launcher),
+        (_, SidecarState::None) => {}
     }
     if !facts.launcher.live() {
         for instance in facts.all() {
@@ -336,8 +369,8 @@ fn clean_up(job: &ValidJob, facts: &Facts) -> Plan {
     plan
 }
 
-/// Whether live workers remain after the end of their job. With `cleanPodPolicy: None` those of a launcher remain, as in
-/// Graphcore's operator. They do not after a deadline of the user, whose purpose is to release the IPUs.
+/// Whether live workers remain after the end of their job. With `cleanPodPolicy: None` those of a launcher remain, as
+/// in Graphcore's operator. They do not after a deadline of the user, whose purpose is to release the IPUs.
 pub(crate) fn keeps_workers(job: &ValidJob, facts: &Facts) -> bool {
     let command = job.launcher.as_ref();
     job.clean_pod_policy == CleanPodPolicy::None

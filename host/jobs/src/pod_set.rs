@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use ipu_api::ipujob_status::PodSetUpdate;
+use ipu_api::node_scheduling::NodeScheduling;
 use ipu_api::queueing::{LAUNCHER, WORKERS};
 use k8s_openapi::api::core::v1::PodSpec;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -49,6 +50,22 @@ pub fn worker_node_selector(job: &ValidJob) -> BTreeMap<String, String> {
         extend(&mut selector, &update.node_selector);
     }
     selector.unwrap_or_default()
+}
+
+/// Returns what the workers require of a node beside its labels. `None`: it is too much to compare nodes with.
+pub fn worker_scheduling(job: &ValidJob) -> Option<NodeScheduling> {
+    let template = &job.template.spec;
+    let mut spec = PodSpec {
+        affinity: template.affinity.clone(),
+        tolerations: template.tolerations.clone(),
+        ..PodSpec::default()
+    };
+    let added = update(job, Role::Worker).map(|update| &update.tolerations);
+    if let Some(added) = added.filter(|added| !added.is_empty()) {
+        let tolerations = spec.tolerations.get_or_insert_default();
+        tolerations.extend(added.iter().cloned());
+    }
+    NodeScheduling::of(&spec)
 }
 
 /// Whether an instance exceeds the admission of a job that has grown: Kueue stops the job, and admits it with its new size.

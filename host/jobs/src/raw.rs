@@ -53,7 +53,11 @@ impl JobObject for RawJob {
         })
     }
 
-    fn store(mut self, compressor: &mut ObjectCompressor) -> Option<Compressed> {
+    fn store(
+        mut self,
+        compressor: &mut ObjectCompressor,
+        _: Option<&Compressed>,
+    ) -> Option<Compressed> {
         self.metadata.managed_fields = None;
         if let Some(annotations) = &mut self.metadata.annotations {
             annotations.remove(LAST_APPLIED);

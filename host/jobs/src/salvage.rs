@@ -49,10 +49,12 @@ pub fn salvage(job: &RawJob, observed: &Observed, error: ValidateError) -> Optio
         // The operator cannot build Pods of another run.
         restart: RestartRule::new(None, clean_pod_policy),
         strategy: Strategy::Recreate,
+        failure_policy: field(&job.spec["workers"], "failurePolicy").unwrap_or_default(),
         suspension: match field(&job.spec, "suspend") {
             Some(true) => Suspension::Suspended,
             Some(false) | None => Suspension::Active,
         },
+        is_admitted: false,
         pod_set_updates: Vec::new(),
         active_deadline_seconds: field(&job.spec, "activeDeadlineSeconds"),
         ttl_seconds_after_finished: field(&job.spec, "ttlSecondsAfterFinished"),

@@ -7,9 +7,11 @@ pub mod events;
 pub mod invalid;
 mod obstacle;
 pub mod postponed;
+mod rejections;
 mod run;
+mod starts;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -25,11 +27,12 @@ use ipu_api::labels;
 use self::conditions::Conditions;
 use super::facts::partition::PartitionState;
 use super::facts::pod::PodState;
+use super::facts::problems::pod_problems;
 use super::facts::{Facts, Instance};
 use super::job_conditions::Recorded;
 use super::outcome::Outcome;
 use super::phase::Phase;
-use super::plan::Plan;
+use super::plan::{GivenUp, Plan};
 use super::restart::Next;
 use super::validate::{Suspension, ValidJob};
 
@@ -47,6 +50,10 @@ pub(super) struct StatusInput<'a> {
     phase: &'a Phase,
     /// By instance: the partition that new Pods will use.
     new_uses: &'a BTreeMap<String, String>,
+    /// Rejected Pods that are created again.
+    recreated: &'a BTreeSet<String>,
+    /// By instance: partitions that are released because Pods could not start.
+    given_up: &'a BTreeMap<String, GivenUp>,
     /// Whether a reset of a partition is requested now.
     requests_reset: bool,
     /// The instance of each worker that is created now. The status that records the use of a partition is written
@@ -70,6 +77,8 @@ pub fn build(
         facts,
         phase,
         new_uses: &plan.new_uses,
+        recreated: &plan.recreated,
+        given_up: &plan.given_up,
         requests_reset: !plan.reset_partitions.is_empty(),
         new_workers: new_workers(plan, obstacles),
         obstacles,
@@ -82,7 +91,7 @@ pub fn build(
     let finished = phase.is_finished();
     let run = run::run_status(&input, state, now);
     let mut conditions = Conditions::new(&old.conditions, now);
-    conditions.describe(&input, state, run.restarting.as_deref());
+    conditions.describe(&input, state, &run);
     let restarts = i32::from(matches!(phase, Phase::Ended(_, Next::Retry { .. })));
     let mut status = IPUJobStatus {
         launcher_status: state,
@@ -192,8 +201,14 @@ impl StatusInput<'_> {
         if let Some(reason) = rejection(facts) {
             return reason.to_owned();
         }
-        if let Some(pod) = conditions::pod_problems(facts).next() {
+        if let Some(failure) = conditions::worker_failures(facts).next() {
+            return failure;
+        }
+        if let Some(pod) = pod_problems(facts, run).next() {
             return pod;
+        }
+        if let Some(reason) = starts::release_message(facts, run) {
+            return reason.to_owned();
         }
         if run.restarting.is_some() {
             return restart_message(run);
@@ -239,6 +254,7 @@ impl StatusInput<'_> {
                 PodState::Failed(_) | PodState::Lost(_) => counted.failed += 1,
                 PodState::Terminating { .. }
                 | PodState::Stale
+                | PodState::Rejected(_)
                 | PodState::Pending(_)
                 | PodState::Running { .. } => counted.active += 1,
             }

@@ -18,6 +18,7 @@ use super::job_object::JobRef;
 use super::observe::{self, Observation, Snapshot};
 use super::phase;
 use super::plan::{self, Plan};
+use super::pull_secrets;
 use super::raw::RawJob;
 use super::salvage;
 use super::status::postponed::postponed;
@@ -30,6 +31,9 @@ const BLOCKED: Duration = Duration::from_secs(15);
 
 /// Requeue delay of a job whose cache is stale. Usually a watch event comes first.
 const CACHE_STALE: Duration = Duration::from_secs(1);
+
+/// Requeue delay of a job whose volumes are mounted. No watch reports that this fails.
+const MOUNTING: Duration = Duration::from_secs(5);
 
 /// The requeue delay of a job. `None` waits for the next event.
 type RequeueDelay = Result<Option<Duration>, StepError>;
@@ -74,8 +78,8 @@ async fn advance(context: &Context, snapshot: Box<Snapshot>) -> RequeueDelay {
 
 /// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish. While Kueue is installed,
 /// a job in a queue does not start without an admission. One that has started continues: an earlier version of the operator
-/// knew neither queues nor admissions. `ipu-kueue` stops it if it must stop. The size of its admission limits a job only while
-/// it is in a queue: outside, nobody would admit it with another size.
+/// knew neither queues nor admissions. `ipu-kueue` stops it if it must stop. The size of its admission limits a job, even if it
+/// has left its queue, because it keeps its quota. Without Kueue, nobody would admit it with another size.
 fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateError> {
     let read = validate::read(&snapshot.object, context.settings.max_ipus_per_job);
     let mut job = read.or_else(|error| {
@@ -87,7 +91,9 @@ fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateErro
     if context.kueue.is_served() && !has_started && validate::awaits_admission(&snapshot.object) {
         job.suspension = Suspension::Unadmitted;
     }
-    if !(context.kueue.is_served() && queueing::is_queued(&snapshot.object)) {
+    let is_queued = context.kueue.is_served() && queueing::is_queued(&snapshot.object);
+    job.is_admitted = is_queued && validate::admission(&snapshot.object).is_some();
+    if !context.kueue.is_served() {
         for update in &mut job.pod_set_updates {
             update.count = None;
         }
@@ -114,11 +120,16 @@ async fn advance_valid(
         writes::delete_job(&context.jobs(&snapshot), &snapshot.job, &context.views.jobs).await?;
         return Ok(None);
     }
+    let refused = context.trial_refusal(job, &snapshot, &plan).await;
+    if refused.is_some() {
+        plan.create_partitions.clear();
+    }
+    pull_secrets::add(&context.client, job, &mut plan).await?;
     let status = |plan: &Plan, obstacles: &[Obstacle], snapshot: &Snapshot| {
         let old = &snapshot.observed.status;
         status::build(job, &facts, &phase, (plan, obstacles), old, now)
     };
-    if !plan.new_uses.is_empty() {
+    if plan.is_recorded_first() {
         // Before the first Pod: after the deletion of the Pod, only the status shows that it used its partition.
         let uses = status(&plan, &[], &snapshot);
         context.write_status(&mut snapshot, uses, now).await?;
@@ -133,6 +144,7 @@ async fn advance_valid(
             return Err(error.into());
         }
     };
+    let obstacles: Vec<_> = refused.into_iter().chain(obstacles).collect();
     let is_blocked = !obstacles.is_empty() || has_terminating_pods(&snapshot);
     let unreadable = job.start.unreadable().map(|error| Obstacle::Unreadable {
         object: format!("IPUJob {}", job.name),
@@ -148,13 +160,16 @@ async fn advance_valid(
     if postponed.is_none() {
         context.write_status(&mut snapshot, reported, now).await?;
     }
-    Ok(requeue_delay(is_blocked, [plan.requeue, postponed]))
+    let mounting = is_mounting(&snapshot).then_some(MOUNTING);
+    let due = [plan.requeue, postponed].into_iter().flatten();
+    let due = due.chain(mounting).min();
+    Ok(requeue_delay(is_blocked, due))
 }
 
 /// Returns the shortest of the requeue delays that apply.
-fn requeue_delay(is_blocked: bool, due: [Option<Duration>; 2]) -> Option<Duration> {
+fn requeue_delay(is_blocked: bool, due: Option<Duration>) -> Option<Duration> {
     let blocked = is_blocked.then_some(BLOCKED);
-    blocked.into_iter().chain(due.into_iter().flatten()).min()
+    blocked.into_iter().chain(due).min()
 }
 
 /// Writes the status of an unreadable job that has not started.
@@ -194,6 +209,12 @@ fn has_terminating_pods(snapshot: &Snapshot) -> bool {
     pods.any(|pod| pod.termination.is_some())
 }
 
+/// Whether the volumes of a Pod are mounted.
+fn is_mounting(snapshot: &Snapshot) -> bool {
+    let mut pods = snapshot.observed.pods.iter();
+    pods.any(|pod| pod.mounting_since.is_some())
+}
+
 fn has_finalizer(job: &RawJob) -> bool {
     let mut finalizers = job.finalizers().iter();
     finalizers.any(|finalizer| finalizer == labels::JOB_FINALIZER)
@@ -213,13 +234,8 @@ mod tests {
             (true, seconds(300), seconds(15)),
             (true, seconds(2), seconds(2)),
         ] {
-            for due in [[due, None], [None, due], [due, seconds(900).and(due)]] {
-                assert_eq!(
-                    requeue_delay(is_blocked, due),
-                    expected,
-                    "{is_blocked} {due:?}"
-                );
-            }
+            let delay = requeue_delay(is_blocked, due);
+            assert_eq!(delay, expected, "{is_blocked} {due:?}");
         }
     }
 }

@@ -1,18 +1,20 @@
 //! Pure: validates an IPUJob into a `ValidJob`, and decides whether it may start.
 
+mod launcher;
+
 use std::collections::BTreeMap;
 
 use guest_validation::rules::{self, Settings, Violation};
 use ipu_api::API_VERSION;
-use ipu_api::ipujob::{CleanPodPolicy, IPUJob, IPUJobSpec, is_managed_by_another};
+use ipu_api::ipujob::{CleanPodPolicy, FailurePolicy, IPUJob, is_managed_by_another};
 use ipu_api::ipujob_status::{IPUJobStatus, JobAdmission, PodSetUpdate};
 use ipu_api::ipupartition::PartitionOwner;
 use ipu_api::labels;
 use ipu_api::naming;
-use ipu_api::pod_template::PodTemplateError;
+use ipu_api::pod_template::{PodTemplateError, canonical};
 use ipu_api::queueing;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, EnvVar, PodSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use serde_json::Value;
@@ -20,6 +22,10 @@ use thiserror::Error;
 
 use super::restart::RestartRule;
 use super::rolling_update::Strategy;
+pub use launcher::ValidLauncher;
+
+/// The ServiceAccount of Pods that name none. All of them would get its rights.
+pub const DEFAULT_ACCOUNT: &str = "default";
 
 /// A job that the operator can reconcile: all numbers are in range, and there is a first container.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,8 +58,12 @@ pub struct ValidJob {
     pub restart: RestartRule,
     /// Update strategy after a change of the template.
     pub strategy: Strategy,
+    /// Effect of a failed worker on its instance. Without effect if there is a launcher.
+    pub failure_policy: FailurePolicy,
     /// Whether it is suspended.
     pub suspension: Suspension,
+    /// Whether Kueue has admitted it from a queue: only Kueue starts it again after it has released its partitions.
+    pub is_admitted: bool,
     /// Additions of its admission by Kueue to its Pods.
     pub pod_set_updates: Vec<PodSetUpdate>,
     /// Seconds after its start at which the operator ends it.
@@ -111,17 +121,6 @@ impl Size {
     }
 }
 
-/// The launcher of a parallel job, which runs a command, or of an interactive job, which waits.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct ValidLauncher {
-    /// The command and its arguments. Empty for an interactive job.
-    pub command: Vec<String>,
-    /// Environment variables in addition to those of the workers' first container.
-    pub env: Vec<EnvVar>,
-    /// Duration of an interactive job in seconds, from the launcher's start. `None` with a command.
-    pub interactive_seconds: Option<u32>,
-}
-
 /// The user's Pod template.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Template {
@@ -133,8 +132,21 @@ pub struct Template {
     pub first: Container,
     /// The other containers.
     pub others: Vec<Container>,
-    /// Hash of the template.
+    /// Hash of its text.
     pub hash: String,
+    /// Hash of its canonical form, which templates that mean the same have in common.
+    pub canonical_hash: String,
+}
+
+impl Template {
+    /// Returns the name of the workers' ServiceAccount. The admission of Pods uses `default` where they name none.
+    pub fn service_account(&self) -> &str {
+        let names = [&self.spec.service_account_name, &self.spec.service_account];
+        let mut names = names.into_iter().flatten().map(String::as_str);
+        names
+            .find(|name| !name.is_empty())
+            .unwrap_or(DEFAULT_ACCOUNT)
+    }
 }
 
 /// The reason for which a job is invalid.
@@ -229,17 +241,22 @@ pub fn read(object: &Value, max_ipus: u32) -> Result<ValidJob, ValidateError> {
         clean_pod_policy,
         restart: RestartRule::new(job.spec.restart_policy.as_ref(), clean_pod_policy),
         strategy: Strategy::new(job.spec.workers.strategy.as_ref()),
+        failure_policy: job.spec.workers.failure_policy.unwrap_or_default(),
         suspension: match job.spec.suspend {
-            Some(true) if admission.reserve_partitions => Suspension::Reserving,
+            // A job that has left its queue waits for no admission.
+            Some(true) if admission.reserve_partitions && queueing::is_queued(object) => {
+                Suspension::Reserving
+            }
             Some(true) => Suspension::Suspended,
             Some(false) | None => Suspension::Active,
         },
+        is_admitted: false,
         pod_set_updates: admission.pod_sets,
         active_deadline_seconds: job.spec.active_deadline_seconds,
         ttl_seconds_after_finished: job.spec.ttl_seconds_after_finished.map(i64::from),
         reconfigurable: is_set(&job, labels::RECONFIGURABLE_ANNOTATION),
         relocatable: is_set(&job, labels::RELOCATABLE_ANNOTATION),
-        launcher: launcher(job.spec)?,
+        launcher: launcher::launcher(job.spec)?,
         start: start(object, max_ipus),
     })
 }
@@ -340,38 +357,8 @@ fn template(job: &IPUJob) -> Result<Template, ValidateError> {
         first,
         others: containers.collect(),
         hash: naming::template_hash(&raw.0.to_string()),
+        canonical_hash: naming::template_hash(&canonical(&raw.0).to_string()),
     })
-}
-
-fn launcher(spec: IPUJobSpec) -> Result<Option<ValidLauncher>, ValidateError> {
-    let violation = |field: &str, message: &str| {
-        let (field, message) = (field.to_owned(), message.to_owned());
-        ValidateError::Broken(vec![Violation { field, message }])
-    };
-    match (spec.launcher, spec.interactive) {
-        (Some(launcher), _) if launcher.command.is_empty() => Err(violation(
-            "spec.launcher.command",
-            "is empty; write the command that starts the job, such as [mpirun, …]",
-        )),
-        (Some(launcher), _) => Ok(Some(ValidLauncher {
-            command: launcher.command,
-            env: launcher.env.unwrap_or_default(),
-            interactive_seconds: None,
-        })),
-        (None, Some(interactive)) => {
-            let seconds = u32::try_from(interactive.ttl).map_err(|_| {
-                violation(
-                    "spec.interactive.ttl",
-                    "is negative; say how many seconds the interactive job lasts, such as 3600",
-                )
-            })?;
-            Ok(Some(ValidLauncher {
-                interactive_seconds: Some(seconds),
-                ..ValidLauncher::default()
-            }))
-        }
-        (None, None) => Ok(None),
-    }
 }
 
 /// Whether an annotation of the job is `true`.

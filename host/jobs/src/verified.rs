@@ -1,5 +1,5 @@
-//! Pure: the jobs whose ServiceAccount, Role and RoleBinding are verified. They are not read again until a watch reports
-//! a change.
+//! Pure: the jobs whose ServiceAccount, Role and RoleBinding are verified. They are not read again until a watch
+//! reports a change.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -10,7 +10,7 @@ use ipu_api::uid::Uid;
 use super::job_object::JobRef;
 use super::plan::{Applicable, DependentKind};
 
-/// The version of each dependent object of one job.
+/// The version of each dependent object of one job. It is 0 for an object that the job does not have.
 pub type Versions = [u64; DependentKind::COUNT];
 
 /// The verified objects of each job, and the versions that the watches have reported since.
@@ -122,7 +122,9 @@ impl Verified {
         for (job, entry) in &mut self.jobs {
             // The list does not contain an object that was created meanwhile: then the job is verified once more.
             let is_listed = namespace.is_empty() || *entry.job.namespace == *namespace;
-            if is_listed && entry.verified.is_some() && !listed.contains(job) {
+            let verified = entry.verified.map(|(_, versions)| versions[kind.index()]);
+            let exists = verified.is_some_and(|version| version > 0);
+            if is_listed && exists && !listed.contains(job) {
                 (entry.in_progress, entry.verified) = (false, None);
                 deleted.push(Arc::clone(&entry.job));
             }
@@ -260,6 +262,14 @@ mod tests {
         verified.begin_list(DependentKind::Role, "");
         verified.observe((DependentKind::Role, ""), job().uid, 5);
         assert_eq!(verified.end_list(DependentKind::Role, ""), []);
+        assert!(verified.is_fresh(job().uid, &account("x")));
+    }
+
+    #[test]
+    fn an_object_that_the_job_does_not_have_is_missing_in_no_list() {
+        let mut verified = verified_at([0, 5, 5]);
+        verified.begin_list(DependentKind::ServiceAccount, "");
+        assert_eq!(verified.end_list(DependentKind::ServiceAccount, ""), []);
         assert!(verified.is_fresh(job().uid, &account("x")));
     }
 

@@ -47,6 +47,15 @@ pub const OPERATOR: &[(&[&str], &str)] = &[
         "fix the cause that PodsWaiting named before (often a ResourceQuota or Pod Security)",
     ),
     (
+        &["PodsNotStarted"],
+        "fix the cause that the message names; the operator has released the partition and requests another one by \
+         itself, if possible on another V-IPU controller",
+    ),
+    (
+        &["WorkerFailed"],
+        "read the log of the worker that the message names",
+    ),
+    (
         &["RollingOut"],
         "nothing; the operator replaces Pods of an older template",
     ),
@@ -91,7 +100,11 @@ pub const OPERATOR: &[(&[&str], &str)] = &[
     ),
     (
         &["PartitionLost"],
-        "The operator deletes a Pod that a controller owns; delete any other Pod and create it again",
+        "The operator evicts a Pod that a controller owns; delete any other Pod and create it again",
+    ),
+    (
+        &["PodNotStarting"],
+        "The operator evicts a Pod that a controller owns after ten minutes; delete any other Pod to release its IPUs",
     ),
     (
         &["Resetting", "Releasing"],
@@ -206,6 +219,16 @@ pub const WAITING: &[Waiting] = &[
         words: &["no node is labelled"],
         cause: "no node has its label",
         remedy: "kubectl label node",
+    },
+    Waiting {
+        words: &["no node is schedulable"],
+        cause: "no node can run the Pods now",
+        remedy: "admin: kubectl uncordon, or repair the nodes that the message counts",
+    },
+    Waiting {
+        words: &["none of its nodes has the labels"],
+        cause: "its nodes have other labels",
+        remedy: "wait for the controllers whose nodes fulfil selector and affinity, or change them",
     },
     Waiting {
         words: &["the largest free partition"],

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ipu_api::API_VERSION;
 use ipu_api::condition;
-use ipu_api::ipujob_status::{JobAdmission, JobState, PodSetUpdate};
+use ipu_api::ipujob_status::{JobAdmission, JobCondition, JobState, PodSetUpdate};
 use ipu_api::labels;
 use ipu_api::naming;
 use ipu_api::queueing::{
@@ -170,6 +170,13 @@ pub fn released(workload: &Workload, is_retry: bool, now: Timestamp) -> Value {
     fields
 }
 
+/// The fields of the status of a Workload that is evicted because the Pods of its job could not start. With this reason,
+/// Kueue requeues it behind those that wait already.
+pub fn evicted(workload: &Workload, reason: &str, now: Timestamp) -> Value {
+    let evicted = (EVICTED, true, "PodsReadyTimeout", reason);
+    json!({"conditions": conditions(workload, &[evicted], now)})
+}
+
 /// The fields of the status of a Workload that is in the queue again.
 pub fn requeued(workload: &Workload, now: Timestamp) -> Value {
     let message = "the delay of the admission check is over";
@@ -225,6 +232,13 @@ pub fn job_status(job: &QueuedJob, mut fields: Value) -> Value {
 pub fn has_admission(written: &RawJob) -> bool {
     let admission = written.status.get("admission");
     admission.is_some_and(|admission| !admission.is_null())
+}
+
+/// The conditions of a job without that of its quota.
+pub fn without_quota(job: &QueuedJob) -> Vec<JobCondition> {
+    let conditions = job.conditions.iter();
+    let others = conditions.filter(|one| one.type_ != QUOTA_RESERVED);
+    others.cloned().collect()
 }
 
 /// The merge patch that suspends a job or resumes it, if it still has this version. `None`: whatever its version is.

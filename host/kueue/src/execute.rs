@@ -96,6 +96,9 @@ pub(super) async fn step(
         (Step::Stop(_), _) => admission::stop(client, job).await?,
         (Step::Start(updates), _) => admission::start(client, job, updates).await?,
         (Step::Reserve(updates), _) => admission::reserve(client, job, updates).await?,
+        (Step::RemoveCondition, _) => {
+            set_conditions(client, job, &build::without_quota(job)).await?;
+        }
         (_, None) => {}
         (
             Step::ReleaseQuota { .. } | Step::Finish { .. } | Step::DeleteWorkload,
@@ -144,10 +147,14 @@ async fn of_workload(
         Step::AdoptWorkload => build::adoption(job, workload),
         Step::SetPodSets => build::spec(workload, &json!({"podSets": job.pod_sets})),
         Step::SetQueue => build::spec(workload, &json!({"queueName": job.queue})),
-        Step::SetPriority(_) => {
+        Step::SetPriority => {
             let priority = priority::priority(client, job).await?;
             let fields = json!({"priorityClassRef": priority.class, "priority": priority.value});
             build::spec(workload, &fields)
+        }
+        Step::SetTimeLimit => {
+            let seconds = json!({"maximumExecutionTimeSeconds": job.max_execution_seconds});
+            build::spec(workload, &seconds)
         }
         Step::SetGatedBy => build::gates(job, workload),
         Step::RemoveFinalizer => build::without_finalizer(workload),
@@ -159,6 +166,10 @@ async fn of_workload(
             let fields = build::pods_ready(workload, *is_ready, reason, now);
             return patch_status(client, workload, &fields, action).await;
         }
+        Step::Evict(reason) => {
+            let fields = build::evicted(workload, reason, now);
+            return patch_status(client, workload, &fields, "evict the Workload").await;
+        }
         Step::Requeue => {
             let fields = build::requeued(workload, now);
             return patch_status(client, workload, &fields, action).await;
@@ -166,7 +177,9 @@ async fn of_workload(
         Step::AnswerCheck { name, answer } => {
             return answer_check(client, workload, name, answer).await;
         }
+        Step::DiscardWorkload => return delete(client, workload).await,
         Step::CreateWorkload
+        | Step::RemoveCondition
         | Step::DeleteWorkload
         | Step::Finish { .. }
         | Step::Stop(_)
@@ -265,20 +278,23 @@ pub(super) async fn activate(client: &Client, check: &AdmissionCheck) -> Result<
         .map_err(failed_to("activate the AdmissionCheck"))
 }
 
+/// Reads a job. `None`: it is gone, or another job has its name.
+pub(super) async fn living_job(
+    client: &Client,
+    job: &ObjectRef,
+) -> Result<Option<RawJob>, RequestError> {
+    let jobs: Api<RawJob> = Api::namespaced(client.clone(), &job.namespace);
+    let found = jobs.get_opt(&job.name).await;
+    let found = found.map_err(failed_to("read the IPUJob"))?;
+    Ok(found.filter(|found| found.metadata.uid.as_deref() == Some(&*job.uid)))
+}
+
 /// Removes the finalizer of a Workload whose job is gone. Returns whether nothing is left to do.
 pub(super) async fn release_of_gone(
     client: &Client,
     job: &ObjectRef,
     workload: &Workload,
 ) -> Result<bool, RequestError> {
-    let found = jobs(client, job)
-        .get_metadata_opt(&job.name)
-        .await
-        .map_err(failed_to("read the IPUJob"))?;
-    if found.is_some_and(|found| found.metadata.uid.as_deref() == Some(&*job.uid)) {
-        // It waits in no queue, or is invalid, or is being deleted.
-        return Ok(true);
-    }
     if has_partitions(client, job).await? {
         return Ok(false);
     }

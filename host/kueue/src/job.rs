@@ -6,15 +6,16 @@ use std::sync::Arc;
 use ipu_api::ipujob_status::{IPUJobStatus, JobAdmission, JobCondition, JobState, PodSetUpdate};
 use ipu_api::object_ref::ObjectRef;
 use ipu_api::queueing::{
-    self, ADMISSION_GATED_BY_ANNOTATION, MAX_EXECUTION_TIME_LABEL, PREBUILT_WORKLOAD,
+    self, ADMISSION_GATED_BY_ANNOTATION, MAX_EXECUTION_TIME_LABEL, MULTIKUEUE, PREBUILT_WORKLOAD,
     PRIORITY_CLASS_LABEL, QUEUE_LABEL,
 };
 use ipu_api::{API_VERSION, ipujob};
 use ipu_jobs::build::PodSettings;
-use ipu_jobs::job_conditions::{self, RUNNING, Recorded};
+use ipu_jobs::job_conditions::{self, PODS_READY, RUNNING, Recorded, WORKER_FAILED};
 use ipu_jobs::raw::RawJob;
 use ipu_jobs::status;
 use ipu_jobs::validate::{self, Suspension, ValidJob};
+use serde_json::Value;
 
 use crate::objects::PodSet;
 use crate::pod_sets;
@@ -28,7 +29,7 @@ pub struct End {
     pub message: String,
 }
 
-/// An IPUJob that waits in a queue, or was admitted.
+/// An IPUJob that waits in a queue, was admitted, or has left its queue.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(
     clippy::struct_excessive_bools,
@@ -39,8 +40,8 @@ pub struct QueuedJob {
     pub reference: Arc<ObjectRef>,
     /// The version of the object, for preconditions.
     pub resource_version: String,
-    /// Its LocalQueue.
-    pub queue: String,
+    /// Its LocalQueue. `None`: it has left its queue.
+    pub queue: Option<String>,
     /// Its WorkloadPriorityClass.
     pub priority_class: Option<String>,
     /// The Workload that exists already.
@@ -69,8 +70,10 @@ pub struct QueuedJob {
     pub has_started: bool,
     /// Whether its controller has observed that it is suspended, and has ended its work.
     pub has_settled: bool,
-    /// Whether all its Pods run.
+    /// Whether it runs, and no Pod is known not to start.
     pub is_running: bool,
+    /// The reason for which its Pods could not start, if its partitions are being released because of that.
+    pub start_failure: Option<String>,
     /// Its end.
     pub end: Option<End>,
     /// Its conditions.
@@ -78,7 +81,7 @@ pub struct QueuedJob {
 }
 
 impl QueuedJob {
-    /// Reads a job. `None`: it is in no queue, or its status reports that it is invalid.
+    /// Reads a job. `None`: it is in no queue, or its spec is unreadable.
     pub fn of(job: &RawJob, settings: &PodSettings) -> Option<Self> {
         let object = job.as_json();
         if !queueing::is_queued(&object) || job.metadata.deletion_timestamp.is_some() {
@@ -87,33 +90,67 @@ impl QueuedJob {
         let mut valid = validate::read(&object, u32::MAX).ok()?;
         // Kueue counts the Pods as the user describes them.
         valid.pod_set_updates.clear();
-        let metadata = &job.metadata;
         let (labels, annotations) = (&valid.labels, &valid.annotations);
         let prebuilt = labels
             .get(PREBUILT_WORKLOAD)
             .or(annotations.get(PREBUILT_WORKLOAD));
-        let status = validate::decode_status(&object);
-        let is_elsewhere = ipujob::is_managed_by_another(&object);
         let max_execution = labels.get(MAX_EXECUTION_TIME_LABEL);
         Some(Self {
-            reference: Arc::new(ObjectRef::of(&job.metadata)?),
-            resource_version: metadata.resource_version.clone().unwrap_or_default(),
-            queue: labels.get(QUEUE_LABEL).cloned()?,
+            queue: Some(labels.get(QUEUE_LABEL).cloned()?),
             priority_class: labels.get(PRIORITY_CLASS_LABEL).cloned(),
             prebuilt: prebuilt.cloned(),
             max_execution_seconds: max_execution.and_then(|seconds| seconds.parse().ok()),
             gated_by: annotations.get(ADMISSION_GATED_BY_ANNOTATION).cloned(),
             pod_sets: pod_sets::pod_sets(&valid, settings),
-            instances: valid.instances,
-            workers: valid.size.workers,
+            ..Self::without_queue(job, &object, Some(&valid))?
+        })
+    }
+
+    /// Reads a job that is not deleted and has left its queue. `None`: it is in its queue, or it belongs to another
+    /// controller, whose Workloads are not the operator's.
+    pub fn unqueued(job: &RawJob) -> Option<Self> {
+        let object = job.as_json();
+        let is_elsewhere = ipujob::is_managed_by_another(&object);
+        let manager = job.spec.get("managedBy").and_then(Value::as_str);
+        let is_of_others = is_elsewhere && manager != Some(MULTIKUEUE);
+        let valid = validate::read(&object, u32::MAX).ok();
+        let is_in_queue = queueing::is_queued(&object) && valid.is_some();
+        if is_of_others || is_in_queue || job.metadata.deletion_timestamp.is_some() {
+            return None;
+        }
+        Self::without_queue(job, &object, valid.as_ref())
+    }
+
+    /// Reads what a job has without its queue. An unreadable job has no size, and is not suspended by its admission.
+    fn without_queue(job: &RawJob, object: &Value, valid: Option<&ValidJob>) -> Option<Self> {
+        let status = validate::decode_status(object);
+        let is_elsewhere = ipujob::is_managed_by_another(object);
+        let suspends = job.spec.get("suspend").and_then(Value::as_bool) == Some(true);
+        let unread = if suspends {
+            Suspension::Suspended
+        } else {
+            Suspension::Active
+        };
+        Some(Self {
+            reference: Arc::new(ObjectRef::of(&job.metadata)?),
+            resource_version: job.metadata.resource_version.clone().unwrap_or_default(),
+            queue: None,
+            priority_class: None,
+            prebuilt: None,
+            max_execution_seconds: None,
+            gated_by: None,
+            pod_sets: Vec::new(),
+            instances: valid.map_or(0, |valid| valid.instances),
+            workers: valid.map_or(0, |valid| valid.size.workers),
             ended: ended(&status),
-            suspension: valid.suspension,
-            admission: validate::admission(&object),
+            suspension: valid.map_or(unread, |valid| valid.suspension),
+            admission: validate::admission(object),
             is_elsewhere,
             is_observed: status.observed_generation.is_some(),
             has_started: !is_elsewhere && status::is_active(&status),
-            has_settled: has_settled(&valid, &status),
-            is_running: job_conditions::is_condition_true(&status, RUNNING),
+            has_settled: has_settled(job, valid, &status),
+            is_running: is_running(&status),
+            start_failure: start_failure(&status),
             end: end(&status),
             conditions: status.conditions,
         })
@@ -158,9 +195,25 @@ pub fn controlling_job(metadata: &kube::api::ObjectMeta) -> Option<ObjectRef> {
     })
 }
 
-/// Whether the status shows the suspension of this generation.
-fn has_settled(job: &ValidJob, status: &IPUJobStatus) -> bool {
-    status.observed_generation == job.generation && status.launcher_status == JobState::Suspended
+/// Whether the status shows the suspension of this generation. That of an unreadable job shows its failure instead.
+fn has_settled(job: &RawJob, valid: Option<&ValidJob>, status: &IPUJobStatus) -> bool {
+    let is_suspended = valid.is_none() || status.launcher_status == JobState::Suspended;
+    status.observed_generation == job.metadata.generation && is_suspended
+}
+
+/// Whether the job runs. A job without a launcher runs in its status while its Pods cannot start, as in Graphcore's
+/// operator. A worker that fails while others run does not stop it.
+fn is_running(status: &IPUJobStatus) -> bool {
+    let mut conditions = status.conditions.iter();
+    let waits = conditions
+        .any(|one| one.type_ == PODS_READY && one.status == "False" && one.reason != WORKER_FAILED);
+    job_conditions::is_condition_true(status, RUNNING) && !waits
+}
+
+fn start_failure(status: &IPUJobStatus) -> Option<String> {
+    let starts = status.run.iter().flat_map(|run| run.starts.values());
+    let mut releasing = starts.filter(|start| start.releasing);
+    releasing.next().map(|start| start.message.clone())
 }
 
 fn ended(status: &IPUJobStatus) -> BTreeSet<u32> {

@@ -135,7 +135,7 @@ async fn step(context: &Context, key: &Key) -> Result<Option<Duration>, RequestE
     match key {
         Key::Job(job) => match context.observed.job(job) {
             Lookup::Queued(seen) => of_job(context, &seen).await,
-            Lookup::Gone(workloads) => of_gone(context, job, &workloads).await,
+            Lookup::Unqueued(workloads) => of_unqueued(context, job, workloads).await,
         },
         Key::Workload(namespace, name) => of_other(context, namespace, name).await,
         Key::Check(name) => {
@@ -158,7 +158,8 @@ async fn of_job(context: &Context, seen: &ObservedJob) -> Result<Option<Duration
     let (job, workload) = (&seen.job, workload.as_deref());
     let Some(step) = step else {
         let mirrored = match workload {
-            Some(workload) => mirror::due(job, workload, now),
+            Some(workload) if job.queue.is_some() => mirror::due(job, workload, now),
+            Some(_) => Due::Never,
             None if job.runs_unadmitted() => mirror::outside(job, now),
             None => Due::Never,
         };
@@ -214,6 +215,25 @@ fn event(step: &Step, workload: Option<&Workload>) -> Option<Event> {
             Some(normal("QueueStopped", "Stop", note))
         }
         _ => None,
+    }
+}
+
+/// Reconciles Workloads whose job is not in a queue: it has left its queue, or it is gone.
+async fn of_unqueued(
+    context: &Context,
+    job: &ObjectRef,
+    workloads: Vec<Arc<Workload>>,
+) -> Result<Option<Duration>, RequestError> {
+    if workloads.is_empty() {
+        return Ok(None);
+    }
+    let Some(found) = execute::living_job(&context.client, job).await? else {
+        return of_gone(context, job, &workloads).await;
+    };
+    // A job that is deleted, or in its queue again, has another event.
+    match QueuedJob::unqueued(&found) {
+        Some(job) => of_job(context, &context.observed.unqueued(job, workloads)).await,
+        None => Ok(None),
     }
 }
 

@@ -47,6 +47,8 @@ pub struct WorkloadSpec {
     pub active: Option<bool>,
     /// The class of its priority.
     pub priority_class_ref: Option<PriorityClassRef>,
+    /// Seconds after its admission at which Kueue deactivates it.
+    pub maximum_execution_time_seconds: Option<i32>,
 }
 
 /// Pods of one kind.
@@ -163,6 +165,12 @@ pub struct AdmissionCheckStatus {
 }
 
 impl Workload {
+    /// Whether it has the finalizer that keeps it until its quota is released.
+    pub fn has_finalizer(&self) -> bool {
+        let mut finalizers = self.metadata.finalizers.iter().flatten();
+        finalizers.any(|one| one == ipu_api::queueing::RESOURCE_IN_USE_FINALIZER)
+    }
+
     /// Returns a condition, if it has that status.
     pub fn condition(&self, type_: &str, status: &str) -> Option<&Condition> {
         let status_of = self.status.as_ref()?;

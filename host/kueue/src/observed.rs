@@ -49,8 +49,8 @@ impl Display for Key {
 pub enum Lookup {
     /// It waits in a queue, or was admitted.
     Queued(Box<ObservedJob>),
-    /// It waits in no queue: it is gone, or was never queued. These of its Workloads are left.
-    Gone(Vec<Arc<Workload>>),
+    /// It waits in no queue: it is gone, has left its queue, or was never queued. These of its Workloads are left.
+    Unqueued(Vec<Arc<Workload>>),
 }
 
 /// Key of an object that belongs to a job: the job, and the object's name.
@@ -199,7 +199,7 @@ impl Observed {
             .filter(|one| one.metadata.namespace.as_deref() == Some(&**namespace));
         let mut workloads: Vec<_> = workloads.cloned().collect();
         let Some(job) = known else {
-            return Lookup::Gone(workloads);
+            return Lookup::Unqueued(workloads);
         };
         if let Some(name) = &job.prebuilt {
             let orphan = (
@@ -208,13 +208,12 @@ impl Observed {
             );
             workloads.extend(inner.workloads.objects().get(&orphan).cloned());
         }
-        Lookup::Queued(Box::new(ObservedJob {
-            job: job.clone(),
-            workloads,
-            partitions: of_owner(inner.partitions.objects(), uid).cloned().collect(),
-            flavors: Arc::new(inner.flavors.objects().clone()),
-            checks: Arc::new(inner.checks.objects().keys().cloned().collect()),
-        }))
+        Lookup::Queued(Box::new(inner.state_of(job.clone(), workloads)))
+    }
+
+    /// State of a job that has left its queue.
+    pub fn unqueued(&self, job: QueuedJob, workloads: Vec<Arc<Workload>>) -> ObservedJob {
+        self.inner.lock().state_of(job, workloads)
     }
 
     /// Whether a job has partitions.
@@ -249,6 +248,19 @@ impl Observed {
     /// An AdmissionCheck that waits for partitions.
     pub fn check(&self, name: &str) -> Option<Arc<AdmissionCheck>> {
         self.inner.lock().checks.objects().get(name).cloned()
+    }
+}
+
+impl Inner {
+    fn state_of(&self, job: QueuedJob, workloads: Vec<Arc<Workload>>) -> ObservedJob {
+        let partitions = of_owner(self.partitions.objects(), job.reference.key());
+        ObservedJob {
+            workloads,
+            partitions: partitions.cloned().collect(),
+            flavors: Arc::new(self.flavors.objects().clone()),
+            checks: Arc::new(self.checks.objects().keys().cloned().collect()),
+            job,
+        }
     }
 }
 

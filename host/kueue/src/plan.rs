@@ -4,12 +4,15 @@
 //! one difference: quota is released when the partitions are gone, and not when the job begins to stop.
 
 mod progress;
+mod step;
+mod unqueued;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::ipujob_status::PodSetUpdate;
+use ipu_api::pod_template::canonical;
+use ipu_api::queueing::LAUNCHER;
 use ipu_jobs::validate::Suspension;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -17,12 +20,14 @@ use serde_json::Value;
 use crate::check::{self, Answer};
 use crate::job::{End, QueuedJob};
 use crate::objects::{
-    ADMITTED, EVICTED, FINISHED, PARTITION_RETRY, PodSet, QUOTA_RESERVED, REQUEUED,
-    ReclaimablePods, ResourceFlavorSpec, Workload,
+    ADMITTED, EVICTED, FINISHED, PARTITION_RETRY, PodSet, PriorityClassRef, QUOTA_RESERVED,
+    REQUEUED, ResourceFlavorSpec, Workload,
 };
 use crate::partitions::JobPartition;
 use crate::pod_sets::relevant;
 use crate::updates;
+
+pub use self::step::Step;
 
 /// State of a job.
 #[derive(Clone, Debug)]
@@ -50,66 +55,12 @@ pub struct Plan {
     pub requeue: Option<Duration>,
 }
 
-/// A step that changes the cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Step {
-    /// Creates the Workload.
-    CreateWorkload,
-    /// Makes the job the owner of the prebuilt Workload.
-    AdoptWorkload,
-    /// Replaces the pod sets of the Workload by those of the job.
-    SetPodSets,
-    /// Moves the Workload to the job's queue.
-    SetQueue,
-    /// Gives the Workload the priority of the job's WorkloadPriorityClass.
-    SetPriority(String),
-    /// Copies the annotation that gates the admission.
-    SetGatedBy,
-    /// Deletes the Workload.
-    DeleteWorkload,
-    /// Removes the finalizer of the Workload.
-    RemoveFinalizer,
-    /// Sets the Workload to finished.
-    Finish {
-        /// The reason of the condition.
-        reason: &'static str,
-        /// Its message.
-        message: String,
-    },
-    /// Sets the number of Pods that need no quota any more.
-    SetReclaimable(Vec<ReclaimablePods>),
-    /// Sets the condition `PodsReady`.
-    SetPodsReady {
-        /// The status of the condition.
-        is_ready: bool,
-        /// Its reason.
-        reason: &'static str,
-    },
-    /// Suspends the job, and takes back what its admission added, for this reason.
-    Stop(String),
-    /// Releases the quota of the evicted Workload.
-    ReleaseQuota {
-        /// Whether a check of the operator has requested a retry, which has a delay.
-        is_retry: bool,
-    },
-    /// Puts the Workload into the queue again, after the delay of a retry.
-    Requeue,
-    /// Starts the job on the nodes of its flavors.
-    Start(Vec<PodSetUpdate>),
-    /// Creates the partitions of the suspended job, on the nodes of its flavors.
-    Reserve(Vec<PodSetUpdate>),
-    /// Answers an admission check.
-    AnswerCheck {
-        /// Name of the check.
-        name: String,
-        /// The answer.
-        answer: Answer,
-    },
-}
-
 /// Decides the next step for a job.
 pub fn plan(seen: &ObservedJob, now: Timestamp) -> Plan {
     let job = &seen.job;
+    let Some(queue) = &job.queue else {
+        return unqueued::plan(seen, now);
+    };
     let (workload, others) = select(seen);
     let Some(workload) = workload else {
         return Plan {
@@ -131,7 +82,7 @@ pub fn plan(seen: &ObservedJob, now: Timestamp) -> Plan {
     }
     let mut requeue = None;
     let step = of_life(seen, &workload).unwrap_or_else(|| {
-        of_spec(job, &workload).or_else(|| of_quota(seen, &workload, now, &mut requeue))
+        of_spec(job, queue, &workload).or_else(|| of_quota(seen, &workload, now, &mut requeue))
     });
     Plan {
         workload: Some(workload),
@@ -177,7 +128,7 @@ fn of_life(seen: &ObservedJob, workload: &Workload) -> Option<Option<Step>> {
     let job = &seen.job;
     let is_in_use = !seen.partitions.is_empty();
     if workload.is(FINISHED) {
-        return Some(has_finalizer(workload).then_some(Step::RemoveFinalizer));
+        return Some(workload.has_finalizer().then_some(Step::RemoveFinalizer));
     }
     if let Some(end) = &job.end {
         // The partitions are the quota: they are released first.
@@ -229,26 +180,36 @@ fn finish(end: &End) -> Step {
 }
 
 /// Decides on the fields of the Workload that follow the job.
-fn of_spec(job: &QueuedJob, workload: &Workload) -> Option<Step> {
+fn of_spec(job: &QueuedJob, queue: &str, workload: &Workload) -> Option<Step> {
     let spec = &workload.spec;
-    if !workload.holds_quota() && spec.queue_name.as_deref() != Some(&job.queue) {
+    if !workload.holds_quota() && spec.queue_name.as_deref() != Some(queue) {
         return Some(Step::SetQueue);
     }
-    if let Some(class) = &job.priority_class {
-        let has_class = |one: &crate::objects::PriorityClassRef| {
-            one.kind == "WorkloadPriorityClass" && one.name == *class
-        };
-        let has_kind = |one: &crate::objects::PriorityClassRef| one.kind == "WorkloadPriorityClass";
-        let current = spec.priority_class_ref.as_ref();
-        let may_change = !workload.holds_quota() || current.is_some_and(has_kind);
-        if may_change && !current.is_some_and(has_class) {
-            return Some(Step::SetPriority(class.clone()));
-        }
+    if let Some(step) = of_priority(job, workload) {
+        return Some(step);
+    }
+    let may_change = !workload.holds_quota() && job.prebuilt.is_none();
+    if may_change && spec.maximum_execution_time_seconds != job.max_execution_seconds {
+        return Some(Step::SetTimeLimit);
     }
     let annotations = workload.metadata.annotations.as_ref();
     let gated_by =
         annotations.and_then(|all| all.get(ipu_api::queueing::ADMISSION_GATED_BY_ANNOTATION));
     (gated_by != job.gated_by.as_ref() && gated_by.is_some()).then_some(Step::SetGatedBy)
+}
+
+/// Decides on the priority. While quota is reserved, Kueue accepts only another WorkloadPriorityClass in place of one.
+fn of_priority(job: &QueuedJob, workload: &Workload) -> Option<Step> {
+    let current = workload.spec.priority_class_ref.as_ref();
+    let of_workloads = |one: &&PriorityClassRef| one.kind == "WorkloadPriorityClass";
+    let current_name = current.filter(of_workloads).map(|one| &one.name);
+    let may_change = match (&job.priority_class, workload.holds_quota()) {
+        (Some(_), false) => true,
+        (Some(_), true) => current_name.is_some(),
+        // A prebuilt Workload has a priority of its own.
+        (None, holds_quota) => !holds_quota && job.prebuilt.is_none(),
+    };
+    (may_change && current_name != job.priority_class.as_ref()).then_some(Step::SetPriority)
 }
 
 /// Decides on the admission of the Workload.
@@ -365,13 +326,19 @@ fn answered(name: &str, answer: Answer) -> Step {
     }
 }
 
-/// Whether a Workload has the pod sets of its job. While it holds quota, the job may need less of it.
+/// Whether a Workload has the pod sets of its job. Kueue writes quantities in another way than users do.
+///
+/// While it holds quota, the job may need less of it. The launcher of a running job needs what it was admitted with: its
+/// resources may follow a setting of the admin, which is for jobs that start.
 fn fits(job: &QueuedJob, workload: &Workload) -> bool {
     let holds_quota = workload.holds_quota();
+    let keeps_launcher = holds_quota && !job.is_suspended();
     let sets = &workload.spec.pod_sets;
     let is_same = |(one, other): (&PodSet, &PodSet)| {
         let is_enough = one.count == other.count || (holds_quota && one.count < other.count);
-        one.name == other.name && is_enough && one.template == relevant(&other.template)
+        let is_same_pod = (keeps_launcher && one.name == LAUNCHER)
+            || canonical(&one.template) == canonical(&relevant(&other.template));
+        one.name == other.name && is_enough && is_same_pod
     };
     sets.len() == job.pod_sets.len() && job.pod_sets.iter().zip(sets).all(is_same)
 }
@@ -386,13 +353,6 @@ fn has_status(job: &QueuedJob) -> bool {
 fn is_released(seen: &ObservedJob) -> bool {
     let job = &seen.job;
     job.is_elsewhere || (seen.partitions.is_empty() && job.has_settled)
-}
-
-fn has_finalizer(workload: &Workload) -> bool {
-    let finalizers = workload.metadata.finalizers.iter().flatten();
-    finalizers
-        .into_iter()
-        .any(|one| one == ipu_api::queueing::RESOURCE_IN_USE_FINALIZER)
 }
 
 #[cfg(test)]

@@ -33,7 +33,12 @@ const CONTAINER_FIELDS: [&str; 3] = ["name", "resources", "restartPolicy"];
 pub fn pod_sets(job: &ValidJob, settings: &PodSettings) -> Vec<PodSet> {
     let nowhere = nowhere();
     let launcher = job.launcher.as_ref().map(|command| {
-        let pod = launcher::launcher(job, command, settings, (&nowhere, 0));
+        // The admin's small default does not count: its change would stop all running jobs.
+        let settings = PodSettings {
+            launcher_resources: None,
+            ..settings.clone()
+        };
+        let pod = launcher::launcher(job, command, &settings, (&nowhere, 0));
         pod_set(LAUNCHER, 1, pod)
     });
     let mut worker = workers::worker(job, settings, (0, 0, 0), &nowhere);
@@ -43,8 +48,8 @@ pub fn pod_sets(job: &ValidJob, settings: &PodSettings) -> Vec<PodSet> {
     launcher.into_iter().chain([workers]).collect()
 }
 
-/// Returns the part of a template that decides which quota and which nodes a Pod needs. Two templates that are equal in it
-/// are the same for Kueue.
+/// Returns the part of a template that decides which quota and which nodes a Pod needs. Two templates that are equal in
+/// it are the same for Kueue.
 pub fn relevant(template: &Value) -> Value {
     let Some(spec) = template.get("spec").and_then(Value::as_object) else {
         return json!({"spec": {}});
@@ -60,7 +65,8 @@ pub fn relevant(template: &Value) -> Value {
     json!({"spec": kept})
 }
 
-/// IPUs of a worker. Sizes are powers of two; a partition with more workers than IPUs counts as one IPU for each worker.
+/// IPUs of a worker. Sizes are powers of two; a partition with more workers than IPUs counts as one IPU for each
+/// worker.
 fn ipus_of_worker(job: &ValidJob) -> u32 {
     job.size.ipus.div_ceil(job.size.workers.max(1))
 }

@@ -25,11 +25,13 @@ pub(crate) fn settings() -> PodSettings {
         worker_host_network: false,
         launcher_image: "ipu-operator:1".to_owned(),
         launcher_image_pull_policy: None,
+        launcher_resources: None,
+        start_timeout: None,
     }
 }
 
-/// The IPUJob `team/train` in the queue `main`: two instances of 4 IPUs with one worker each, suspended and settled, with
-/// one change.
+/// The IPUJob `team/train` in the queue `main`: two instances of 4 IPUs with one worker each, suspended and settled,
+/// with one change.
 pub(crate) fn job(change: impl FnOnce(&mut Value)) -> QueuedJob {
     QueuedJob::of(&job_object(change), &settings()).unwrap()
 }

@@ -17,11 +17,10 @@ use vipu_client::{Inventories, Lookup, Registry, VipuClient, VipuError};
 
 use super::cache::Cache;
 use super::capacity::{self, Unlisted, Withheld};
-use super::node_labels::NodeLabels;
+use super::nodes::Nodes;
 use super::observations::{self, Intent, Observation};
 use super::orphans;
-use super::placement_request::Candidates;
-use super::placement_request::request::shortened;
+use super::placement_request::{Candidates, request::shortened};
 use super::refusals::{Refusals, Refused};
 use super::status_update;
 use super::watched::Watched;
@@ -51,7 +50,7 @@ pub struct ControllerState {
 pub struct ControllerPool {
     registry: Arc<Registry>,
     inventories: Inventories,
-    nodes: NodeLabels,
+    nodes: Nodes,
     ledger: Watched,
     failure_log: Mutex<FailureLog>,
     refusals: Mutex<Refusals>,
@@ -60,7 +59,7 @@ pub struct ControllerPool {
 impl ControllerPool {
     /// A pool of the controllers in the registry, for Pods on these nodes. IPUs that the IPUPartitions of the ledger
     /// hold are not free.
-    pub fn new(registry: Arc<Registry>, nodes: NodeLabels, ledger: Watched) -> Self {
+    pub fn new(registry: Arc<Registry>, nodes: Nodes, ledger: Watched) -> Self {
         ControllerPool {
             nodes,
             ledger,
@@ -77,7 +76,7 @@ impl ControllerPool {
     }
 
     /// The nodes on which Pods reach the IPUs.
-    pub fn nodes(&self) -> &NodeLabels {
+    pub fn nodes(&self) -> &Nodes {
         &self.nodes
     }
 
@@ -255,8 +254,9 @@ impl ControllerPool {
             withheld.extend(held.map(|held| (view.name.clone(), held)));
             view
         });
-        let views = views.collect();
-        Candidates::of(views, self.cordons()).withholding(withheld)
+        Candidates::of(views.collect(), self.cordons())
+            .withholding(withheld)
+            .on_nodes(self.nodes.snapshot())
     }
 
     /// The reports of the controllers of the list, in its order, with version and partitions.
@@ -373,7 +373,7 @@ impl ControllerPool {
     }
 }
 
-fn view(report: Report, nodes: &NodeLabels, failure_stats: &FailureStats) -> ControllerView {
+fn view(report: Report, nodes: &Nodes, failure_stats: &FailureStats) -> ControllerView {
     let (inventory, unreachable) = match report.inventory {
         Ok(inventory) => (inventory, None),
         Err(error) => (Default::default(), Some(shortened(&error.reason()))),
@@ -393,8 +393,8 @@ fn view(report: Report, nodes: &NodeLabels, failure_stats: &FailureStats) -> Con
         total_ipus: inventory.total,
         used_ipus: inventory.used,
         largest_free: inventory.largest_free(),
-        // No controller reports which IPUs are free.
-        free_blocks: Vec::new(),
         failures: failure_stats.failed_partitions,
+        // No controller reports which IPUs are free, and Pods of different owners need different nodes.
+        ..ControllerView::default()
     }
 }

@@ -218,6 +218,7 @@ fn free(controller: &ControllerRef) -> ControllerView {
         label_key: controller.label_key.clone(),
         label_value: controller.label_value.clone(),
         has_nodes: true,
+        unschedulable: None,
         unreachable: None,
         total_ipus: 4,
         used_ipus: 0,

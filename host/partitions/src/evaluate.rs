@@ -8,6 +8,7 @@ use kube::ResourceExt;
 use super::context::Context;
 use super::eviction::{self, EvictionState, RequiredData, Sibling};
 use super::placement_pass;
+use super::queue;
 
 /// Evaluates the eviction of this partition, and reads no more data than it needs.
 pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> EvictionState {
@@ -22,7 +23,11 @@ pub(super) async fn eviction(context: &Context, partition: &IPUPartition) -> Evi
     let (now, watched) = (clock::now(), &context.watched);
     let owner = Uid::of(&partition.spec.owner.uid);
     let siblings = watched.read(|cache| cache.some(|one| one.is_of(owner)));
-    let open = context.pool.candidates().await.open;
+    let mut found = context.pool.candidates().await;
+    // Its Pods would find no node there.
+    let unsuited = found.unsuited(&queue::entry(partition, now));
+    found.open.retain(|view| !unsuited.contains_key(&view.name));
+    let open = found.open;
     // The queue is read again: a partition that has just left the controller waits in it, and needs the capacity that
     // it left for.
     let (asked, mut entries) = watched.read(|cache| {

@@ -238,7 +238,7 @@ fn all_fit(
     let mut open = open.to_vec();
     std::iter::once(one)
         .chain(siblings)
-        .all(|one| queue::take(&mut open, one.spec.ipus, &one.spec.options.node_selector).is_some())
+        .all(|one| queue::take(&mut open, one.spec.ipus, &one.spec.options.node_selector))
 }
 
 /// Name of its controller.

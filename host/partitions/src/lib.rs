@@ -40,7 +40,7 @@ mod lifecycle;
 mod lost_replies;
 pub mod metrics;
 mod next_step;
-pub mod node_labels;
+pub mod nodes;
 pub mod observations;
 pub mod orphans;
 mod placement_loop;

@@ -48,6 +48,7 @@ const LONGEST_PASS: Duration = Duration::from_secs(10);
 pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<str>>) {
     let mut list = context.pool.registry().subscribe();
     let mut held = context.watched.released();
+    let mut nodes = context.pool.nodes().changes();
     context.watched.once_listed().await;
     // Those that wait are reconciled before the others are.
     for entry in context.watched.read(|cache| cache.queue(clock::now())) {
@@ -78,6 +79,7 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
             () = context.released.notified() => {}
             () = wait::changed(&mut held) => {}
             () = wait::changed(&mut list) => {}
+            () = wait::changed(&mut nodes) => {}
             () = context.queue_state.pass_requested() => {
                 placing.pass().await;
                 continue;

@@ -50,6 +50,9 @@ impl Pass {
         backfill_limit: Duration,
     ) -> Self {
         let is_assigned: BTreeSet<Uid> = assignments.iter().map(|one| one.uid).collect();
+        for entry in &mut entries {
+            entry.unsuited = found.unsuited(entry);
+        }
         entries.retain(|entry| waits_on(entry) || !is_assigned.contains(&Uid::of(&entry.uid)));
         let mut pass = Self {
             found,

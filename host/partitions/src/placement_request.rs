@@ -5,6 +5,7 @@
 pub mod request;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, DecidedBy, IPUPartition, WaitingReason};
@@ -14,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::CordonStates;
 
 use super::capacity::{self, Withheld};
+use super::nodes::unsuited::{NodeSnapshot, Unsuited};
 use super::observations::Answer;
 use super::queue::{self, Capacity, QueueEntry};
 use request::shortened;
@@ -30,6 +32,8 @@ pub struct Candidates {
     pub cordoned: Vec<ControllerView>,
     cordons: CordonStates,
     withheld: HashMap<String, Withheld>,
+    /// The nodes. `None`: they are not known.
+    nodes: Option<Arc<NodeSnapshot>>,
 }
 
 impl Candidates {
@@ -42,6 +46,7 @@ impl Candidates {
             cordoned,
             cordons,
             withheld: HashMap::new(),
+            nodes: None,
         }
     }
 
@@ -49,6 +54,22 @@ impl Candidates {
     #[must_use]
     pub fn withholding(self, withheld: HashMap<String, Withheld>) -> Self {
         Self { withheld, ..self }
+    }
+
+    /// The same, with the nodes on which Pods may run, if they are known.
+    #[must_use]
+    pub fn on_nodes(self, nodes: Option<Arc<NodeSnapshot>>) -> Self {
+        Self { nodes, ..self }
+    }
+
+    /// The controllers without a node that can run the Pods of this request, while others have one or may have one
+    /// again.
+    pub fn unsuited(&self, entry: &QueueEntry) -> Unsuited {
+        let Some(nodes) = &self.nodes else {
+            return Unsuited::default();
+        };
+        let all = self.open.iter().chain(&self.cordoned);
+        nodes.unsuited(all, &entry.requirements)
     }
 
     /// The reasons of a guest, with the withheld IPUs that the guest does not know.
@@ -108,12 +129,17 @@ pub fn prepare(
     queue: QueueView<'_>,
     now: Timestamp,
 ) -> Placement {
-    let me = queue::own_entry(partition, queue.entries, now);
+    let mut me = queue::own_entry(partition, queue.entries, now);
+    me.unsuited = found.unsuited(&me);
     let all = found.open.iter().chain(&found.cordoned);
     if let Some(why) = queue::never_fits(&me, all) {
         return Placement::Decided(Answer::Reject(shortened(&why)));
     }
-    let cordon_reasons = found.cordon_reasons().collect();
+    let cordon_reasons: Vec<_> = found.cordon_reasons().collect();
+    if let Some(mut reasons) = all_unsuited(&me.unsuited, &found.open) {
+        reasons.extend(cordon_reasons);
+        return Placement::Decided(Answer::Wait(reasons));
+    }
     let mut cordoned = found.cordoned.iter();
     let fits_cordoned = cordoned.any(|view| view.total_ipus >= partition.spec.ipus);
     let limit = SignedDuration::try_from(queue.backfill_limit).unwrap_or(SignedDuration::MAX);
@@ -123,9 +149,13 @@ pub fn prepare(
         held,
         ..
     } = queue;
-    let capacity = queue::capacity_for(&me, entries, assigned, held, found.open, limit, now);
+    let mut capacity = queue::capacity_for(&me, entries, assigned, held, found.open, limit, now);
+    capacity.avoid(&me, &partition.spec.options.avoid_controllers);
     if let Some(why) = &capacity.too_small {
         return Placement::Decided(Answer::Wait(vec![for_all(why)]));
+    }
+    for view in &mut capacity.views {
+        view.unschedulable = me.unsuited.get(&view.name).cloned();
     }
     Placement::Ask(Box::new(Request {
         tried: request::tried(&partition.status.clone().unwrap_or_default()),
@@ -138,6 +168,19 @@ pub fn prepare(
     }))
 }
 
+/// The reasons of a request whose Pods no node of an open controller can run now, while one may again. No guest is
+/// called: it could only wait.
+fn all_unsuited(unsuited: &Unsuited, open: &[ControllerView]) -> Option<Vec<WaitingReason>> {
+    let reasons = open.iter().map(|view| {
+        Some(WaitingReason {
+            controller: view.name.clone(),
+            reason: unsuited.get(&view.name)?.clone(),
+        })
+    });
+    let reasons: Vec<_> = reasons.collect::<Option<_>>()?;
+    (!reasons.is_empty()).then_some(reasons)
+}
+
 impl Request {
     /// The controllers that the guest sees.
     pub fn views(&self) -> &[ControllerView] {
@@ -145,7 +188,7 @@ impl Request {
     }
 
     /// The result of the decision of `by`, with the reasons that the guest does not know. A partition that fits only on
-    /// a cordoned controller waits.
+    /// a cordoned controller, or on one without a schedulable node, waits.
     pub fn conclude(
         self,
         decision: Decision,
@@ -153,17 +196,42 @@ impl Request {
         controllers: &[ControllerRef],
     ) -> Answer {
         match request::answer(decision, by, controllers) {
-            Answer::Wait(reasons) => {
+            Answer::Wait(mut reasons) => {
                 let views = &self.capacity.views;
+                let is_named = |name: &str| reasons.iter().any(|one| one.controller == name);
+                let mut unnamed = self.unschedulable();
+                unnamed.retain(|reason| !is_named(&reason.controller));
+                reasons.extend(unnamed);
                 let reasons = request::with_refusals(reasons, &self.tried, views, self.ipus);
                 let reasons = queue::explained(reasons, &self.capacity);
                 let mut reasons = capacity::explained(reasons, &self.withheld);
                 reasons.extend(self.cordon_reasons);
                 Answer::Wait(reasons)
             }
-            Answer::Reject(_) if self.fits_cordoned => Answer::Wait(self.cordon_reasons),
+            Answer::Reject(_) if self.fits_cordoned || self.fits_unschedulable() => {
+                let mut reasons = self.unschedulable();
+                reasons.extend(self.cordon_reasons);
+                Answer::Wait(reasons)
+            }
             answer => answer,
         }
+    }
+
+    /// The reasons of the controllers without a schedulable node. Guests of an early version do not see them.
+    fn unschedulable(&self) -> Vec<WaitingReason> {
+        let reasons = self.capacity.views.iter().filter_map(|view| {
+            Some(WaitingReason {
+                controller: view.name.clone(),
+                reason: view.unschedulable.clone()?,
+            })
+        });
+        reasons.collect()
+    }
+
+    /// Whether a controller without a schedulable node is large enough.
+    fn fits_unschedulable(&self) -> bool {
+        let mut views = self.capacity.views.iter();
+        views.any(|view| view.unschedulable.is_some() && view.total_ipus >= self.ipus)
     }
 }
 
@@ -174,3 +242,6 @@ pub(crate) fn for_all(why: &str) -> WaitingReason {
         reason: why.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

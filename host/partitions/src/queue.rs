@@ -17,6 +17,9 @@ use jiff::{SignedDuration, Timestamp};
 use vipu_client::model::largest_partition;
 
 use ipu_guest_host::model::ControllerView;
+
+use crate::nodes::node_match::Requirements;
+use crate::nodes::unsuited::Unsuited;
 use order::suits;
 use reservations::Reservations;
 use wait::Wait;
@@ -79,6 +82,19 @@ pub fn capacity_for(
     }
 }
 
+impl Capacity {
+    /// Removes the controllers whose nodes could not start the Pods of `me`, if another one serves the request now. If none
+    /// does, they may have been repaired meanwhile, and an attempt is better than a longer wait.
+    pub fn avoid(&mut self, me: &QueueEntry, controllers: &[String]) {
+        let is_avoided = |view: &ControllerView| controllers.contains(&view.name);
+        let serves = |view: &ControllerView| view.largest_free >= me.ipus && me.suits(view);
+        let mut others = self.views.iter().filter(|view| !is_avoided(view));
+        if others.any(serves) {
+            self.views.retain(|view| !is_avoided(view));
+        }
+    }
+}
+
 /// Reserves capacity for earlier requests, in order: whole controllers for those that have waited for the limit at
 /// least once, and what they will use for those that `will_use` it soon.
 fn reserve_for<'a>(
@@ -99,7 +115,12 @@ fn reserve_for<'a>(
         }
         let (will_use, wait) = (will_use(earlier), wait(earlier));
         let kind = (
-            (earlier.ipus, earlier.gang, &earlier.node_selector),
+            (
+                earlier.ipus,
+                earlier.gang,
+                &earlier.requirements.node_selector,
+            ),
+            &earlier.unsuited,
             (will_use, earlier.is_refused),
         );
         let stage = wait.stage();
@@ -154,7 +175,11 @@ pub fn new_request(
         gang,
         was_placed: false,
         missing_members: 0,
-        node_selector,
+        requirements: Requirements {
+            node_selector,
+            scheduling: None,
+        },
+        unsuited: Unsuited::default(),
         is_expected: false,
         is_stalled: false,
         is_refused: false,
@@ -233,14 +258,22 @@ pub fn explained(mut reasons: Vec<WaitingReason>, capacity: &Capacity) -> Vec<Wa
 }
 
 /// Takes capacity for a partition on the first controller that fits, as the serial walk does. `node_selector` is that
-/// of the owner's Pods. Returns the name of the controller.
-pub fn take<'a>(
-    views: &'a mut [ControllerView],
+/// of the owner's Pods. Returns whether there is one.
+pub fn take(
+    views: &mut [ControllerView],
     ipus: u32,
     node_selector: &BTreeMap<String, String>,
-) -> Option<&'a str> {
-    let fits =
-        |view: &&mut ControllerView| view.largest_free >= ipus && suits(view, ipus, node_selector);
+) -> bool {
+    take_on(views, ipus, |view| suits(view, ipus, node_selector)).is_some()
+}
+
+/// Takes capacity on the first suitable controller that fits. Returns the name of the controller.
+fn take_on(
+    views: &mut [ControllerView],
+    ipus: u32,
+    is_suitable: impl Fn(&ControllerView) -> bool,
+) -> Option<&str> {
+    let fits = |view: &&mut ControllerView| view.largest_free >= ipus && is_suitable(view);
     let view = views.iter_mut().find(fits)?;
     use_up(view, ipus);
     Some(&view.name)
@@ -252,7 +285,7 @@ fn reserve(
     views: &mut [ControllerView],
     reserved: &mut BTreeMap<String, String>,
 ) -> bool {
-    let Some(name) = take(views, earlier.ipus, &earlier.node_selector) else {
+    let Some(name) = take_on(views, earlier.ipus, |view| earlier.suits(view)) else {
         return false;
     };
     let whom = format!("{}, which has waited longer", holder(earlier));

@@ -22,6 +22,7 @@ pub(crate) fn view(name: &str, total_ipus: u32, used_ipus: u32) -> ControllerVie
         label_key: "ipunode".to_owned(),
         label_value: name.to_owned(),
         has_nodes: true,
+        unschedulable: None,
         unreachable: None,
         total_ipus,
         used_ipus,

@@ -6,10 +6,12 @@ use ipu_api::object_ref::ObjectRef;
 use ipu_api::partition_request::new_partition;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::PodCondition;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use crate::partition::{Partition, PartitionRef};
 use crate::pod::{NativePod, owner};
+use crate::report::Disruption;
 
 /// The IPUPartition that a Pod requests.
 pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
@@ -22,6 +24,7 @@ pub fn partition(pod: &NativePod, ipus: u32) -> IPUPartition {
             // A Pod cannot move to another controller: its values of annotations are in its environment.
             pinned: true,
             node_selector: pod.node_selector.clone(),
+            scheduling: pod.scheduling.clone(),
             ..PartitionOptions::default()
         },
         owner_metadata: OwnerMetadata {
@@ -53,7 +56,10 @@ pub fn claim(pod: &ObjectRef, partition: &Partition, now: Timestamp) -> Value {
 /// has changed, so that no gate is removed unseen.
 pub fn binding(pod: &NativePod, partition_ref: &PartitionRef) -> Value {
     let controller = &partition_ref.controller;
-    json!({
+    let (key, value) = (&controller.label_key, &controller.label_value);
+    // The webhook takes the added entry out of a copy of the Pod, and only that one.
+    let is_added = !pod.node_selector.contains_key(key);
+    let mut binding = json!({
         "metadata": {
             "uid": pod.reference.uid,
             "resourceVersion": pod.resource_version,
@@ -64,10 +70,15 @@ pub fn binding(pod: &NativePod, partition_ref: &PartitionRef) -> Value {
             },
         },
         "spec": {
-            "nodeSelector": {controller.label_key.as_str(): controller.label_value},
+            "nodeSelector": {key.as_str(): value},
             "schedulingGates": null,
         },
-    })
+    });
+    if is_added {
+        let annotations = &mut binding["metadata"]["annotations"];
+        annotations[labels::NODE_LABEL_ANNOTATION] = json!(format!("{key}={value}"));
+    }
+    binding
 }
 
 /// The server-side apply of the condition. The UID makes it fail for another Pod of the name.
@@ -80,9 +91,23 @@ pub fn status(pod: &ObjectRef, condition: &PodCondition) -> Value {
     })
 }
 
+/// The condition of a Pod that is evicted.
+pub fn disruption(disruption: &Disruption, now: Timestamp) -> PodCondition {
+    PodCondition {
+        type_: "DisruptionTarget".to_owned(),
+        status: "True".to_owned(),
+        reason: Some(disruption.reason.to_owned()),
+        message: Some(disruption.message.clone()),
+        last_transition_time: Some(Time(now)),
+        ..PodCondition::default()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use ipu_api::node_scheduling::NodeScheduling;
 
     use super::*;
     use crate::samples::{native, partition_ref};
@@ -91,12 +116,14 @@ mod tests {
     fn the_partition_is_the_pods_alone_and_survives_it() {
         let mut pod = native(|_| {});
         pod.node_selector = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
+        pod.scheduling = Some(NodeScheduling::default());
         let partition = partition(&pod, 4);
         let spec = &partition.spec;
         assert_eq!((spec.ipus, spec.gcds, spec.slot), (4, 1, 0));
         assert_eq!((&*spec.owner.kind, &*spec.owner.uid), ("Pod", "web-uid"));
         assert!(spec.options.pinned);
         assert_eq!(spec.options.node_selector, pod.node_selector);
+        assert_eq!(spec.options.scheduling, pod.scheduling);
         assert_eq!(partition.metadata.owner_references, None);
         assert_eq!(
             partition.metadata.finalizers.as_deref(),
@@ -110,14 +137,21 @@ mod tests {
 
     #[test]
     fn one_patch_gives_everything_and_removes_the_gate() {
-        let expected = json!({
+        let mut expected = json!({
             "metadata": {
                 "uid": "web-uid", "resourceVersion": "7",
                 "labels": {"graphcore.ai/partition-id": "p-web"},
-                "annotations": {"graphcore.ai/vipu-host": "pod1", "graphcore.ai/vipu-port": "8090"},
+                "annotations": {
+                    "graphcore.ai/vipu-host": "pod1", "graphcore.ai/vipu-port": "8090",
+                    "graphcore.ai/node-label": "ipunode=pod1",
+                },
             },
             "spec": {"nodeSelector": {"ipunode": "pod1"}, "schedulingGates": null},
         });
         assert_eq!(binding(&native(|_| {}), &partition_ref("p-web")), expected);
+        let selecting = native(|pod| pod["spec"]["nodeSelector"] = json!({"ipunode": "pod1"}));
+        let annotations = expected["metadata"]["annotations"].as_object_mut().unwrap();
+        annotations.remove("graphcore.ai/node-label");
+        assert_eq!(binding(&selecting, &partition_ref("p-web")), expected);
     }
 }

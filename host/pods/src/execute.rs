@@ -1,4 +1,4 @@
-//! Carries out the steps of native Pods on the API server.
+//! Carries out the steps of native Pods on the API server, and reads their nodes.
 
 use std::time::Instant;
 
@@ -6,10 +6,12 @@ use ipu_api::dns1123::can_exist;
 use ipu_api::ipupartition::IPUPartition;
 use ipu_api::object_ref::ObjectRef;
 use ipu_runtime::clock;
+use ipu_runtime::lost_node::lost_since;
 use ipu_runtime::requests;
 use ipu_runtime::work_queue::StepError;
 use ipu_text::explain;
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Node, Pod, PodCondition};
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
 use thiserror::Error;
 
@@ -19,28 +21,31 @@ use super::observed::ObservedPod;
 use super::partition::{Partition, PartitionRef, State};
 use super::plan::Step;
 use super::pod::NativePod;
-use super::report::{self, Report};
+use super::report::{self, Disruption, Report};
 
 /// Field manager of the condition: another one than that of the gate, so that neither apply removes fields of the other.
 const STATUS_MANAGER: &str = "ipu-operator-pods";
 
+/// Field manager of the condition of an eviction, for the same reason.
+const DISRUPTION_MANAGER: &str = "ipu-operator-evictions";
+
 /// A request that did not succeed.
 #[derive(Debug, Error)]
 #[error("failed to {action}")]
-pub(super) struct WriteError {
+pub(super) struct RequestError {
     action: &'static str,
     #[source]
     source: kube::Error,
 }
 
-impl WriteError {
+impl RequestError {
     /// Whether the API server does not accept the object as it is.
     fn is_refusal(&self) -> bool {
         matches!(&self.source, kube::Error::Api(status) if [400, 403, 422].contains(&status.code))
     }
 }
 
-impl StepError for WriteError {
+impl StepError for RequestError {
     fn category(&self) -> &'static str {
         "Write"
     }
@@ -51,8 +56,8 @@ impl StepError for WriteError {
 }
 
 /// Names what failed.
-fn failed_to(action: &'static str) -> impl Fn(kube::Error) -> WriteError {
-    move |source| WriteError { action, source }
+fn failed_to(action: &'static str) -> impl Fn(kube::Error) -> RequestError {
+    move |source| RequestError { action, source }
 }
 
 /// Applies a step. Returns the content of the condition if the API server refuses the step.
@@ -60,13 +65,17 @@ pub(super) async fn step(
     context: &Context,
     seen: &ObservedPod,
     step: Step,
-) -> Result<Option<Report>, WriteError> {
+) -> Result<Option<Report>, RequestError> {
     let done = match step {
         Step::Create(ipus) => create(context, &seen.pod, ipus).await,
         Step::Claim(partition) => claim(context, &seen.pod.reference, &partition).await,
         Step::Bind(partition_ref) => bind(context, &seen.pod, &partition_ref).await,
         Step::Release(partition) => release(context, &partition).await,
-        Step::DeletePod => delete_pod(context, &seen.pod.reference).await,
+        Step::Evict(disruption) => evict(context, &seen.pod.reference, &disruption).await,
+        Step::ForceDelete => {
+            let pod = &seen.pod.reference;
+            delete_pod(context, pod, of_uid(&pod.uid).grace_period(0)).await
+        }
     };
     let Err(error) = done else {
         return Ok(None);
@@ -81,7 +90,7 @@ pub(super) async fn step(
 
 /// Creates the IPUPartition of a Pod. One that exists already was created a moment ago: its name contains a hash of the
 /// Pod's UID.
-async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), WriteError> {
+async fn create(context: &Context, pod: &NativePod, ipus: u32) -> Result<(), RequestError> {
     let partitions: Api<IPUPartition> = Api::all(context.client.clone());
     let wanted = build::partition(pod, ipus);
     match partitions.create(&requests::post(), &wanted).await {
@@ -104,7 +113,7 @@ async fn claim(
     context: &Context,
     pod: &ObjectRef,
     partition: &Partition,
-) -> Result<(), WriteError> {
+) -> Result<(), RequestError> {
     let partitions: Api<IPUPartition> = Api::all(context.client.clone());
     let patch = Patch::Merge(build::claim(pod, partition, clock::now()));
     let sent = partitions
@@ -120,7 +129,7 @@ async fn bind(
     context: &Context,
     pod: &NativePod,
     partition_ref: &PartitionRef,
-) -> Result<(), WriteError> {
+) -> Result<(), RequestError> {
     let patch = Patch::Merge(build::binding(pod, partition_ref));
     let name = &pod.reference.name;
     let sent = pods(context, &pod.reference)
@@ -134,8 +143,17 @@ pub(super) async fn set_condition(
     context: &Context,
     pod: &ObjectRef,
     condition: &PodCondition,
-) -> Result<(), WriteError> {
-    let parameters = PatchParams::apply(STATUS_MANAGER).force();
+) -> Result<(), RequestError> {
+    apply_condition(context, pod, condition, STATUS_MANAGER).await
+}
+
+async fn apply_condition(
+    context: &Context,
+    pod: &ObjectRef,
+    condition: &PodCondition,
+    manager: &str,
+) -> Result<(), RequestError> {
+    let parameters = PatchParams::apply(manager).force();
     let patch = Patch::Apply(build::status(pod, condition));
     let sent = pods(context, pod)
         .patch_status(&pod.name, &parameters, &patch)
@@ -148,7 +166,7 @@ fn record_write(
     context: &Context,
     sent: Result<Pod, kube::Error>,
     action: &'static str,
-) -> Result<(), WriteError> {
+) -> Result<(), RequestError> {
     match sent {
         Ok(pod) => context.observed.expect_pod(&pod, Instant::now()),
         Err(kube::Error::Api(status)) if status.code == 404 => {}
@@ -158,7 +176,7 @@ fn record_write(
 }
 
 /// Deletes an IPUPartition. The ledger keeps it until no live Pod uses it.
-async fn release(context: &Context, partition: &Partition) -> Result<(), WriteError> {
+async fn release(context: &Context, partition: &Partition) -> Result<(), RequestError> {
     let partitions: Api<IPUPartition> = Api::all(context.client.clone());
     let deleted = partitions
         .delete(&partition.name, &of_uid(&partition.uid))
@@ -174,12 +192,24 @@ async fn release(context: &Context, partition: &Partition) -> Result<(), WriteEr
     }
 }
 
-/// Deletes a Pod whose partition is lost.
-async fn delete_pod(context: &Context, pod: &ObjectRef) -> Result<(), WriteError> {
-    match pods(context, pod)
-        .delete(&pod.name, &of_uid(&pod.uid))
-        .await
-    {
+/// Evicts a Pod, regardless of disruption budgets: they protect Pods that work, and this one cannot. Its owner finds the
+/// condition of an eviction.
+async fn evict(
+    context: &Context,
+    pod: &ObjectRef,
+    disruption: &Disruption,
+) -> Result<(), RequestError> {
+    let condition = build::disruption(disruption, clock::now());
+    apply_condition(context, pod, &condition, DISRUPTION_MANAGER).await?;
+    delete_pod(context, pod, of_uid(&pod.uid)).await
+}
+
+async fn delete_pod(
+    context: &Context,
+    pod: &ObjectRef,
+    parameters: DeleteParams,
+) -> Result<(), RequestError> {
+    match pods(context, pod).delete(&pod.name, &parameters).await {
         Ok(deleted) => {
             if let Some(left) = deleted.left() {
                 context.observed.expect_pod(&left, Instant::now());
@@ -190,13 +220,31 @@ async fn delete_pod(context: &Context, pod: &ObjectRef) -> Result<(), WriteError
     }
 }
 
+/// Reads the time since which the node of a Pod is unreachable, if it has been for long. Only a Pod whose grace period
+/// is over asks for it.
+pub(super) async fn node_lost_since(
+    context: &Context,
+    pod: &NativePod,
+    now: Timestamp,
+) -> Result<Option<Timestamp>, RequestError> {
+    let termination = pod.termination.as_ref();
+    let node = termination.and_then(|termination| termination.overdue_node(now));
+    let (Some(node), Some(timeout)) = (node, context.settings.lost_node) else {
+        return Ok(None);
+    };
+    let nodes: Api<Node> = Api::all(context.client.clone());
+    let found = nodes.get_opt(node).await;
+    let found = found.map_err(failed_to("read the Node of the Pod"))?;
+    Ok(found.and_then(|node| lost_since(&node, timeout, now)))
+}
+
 /// Releases the IPUPartition of a Pod that the watch does not show. It shows no Pod from which a client removed the
 /// label, so the Pod is read from the API server. Returns whether nothing is left to do.
 pub(super) async fn release_of_gone(
     context: &Context,
     pod: &ObjectRef,
     partition: &Partition,
-) -> Result<bool, WriteError> {
+) -> Result<bool, RequestError> {
     if matches!(partition.state, State::Releasing(_)) {
         return Ok(true);
     }
@@ -216,7 +264,7 @@ pub(super) async fn release_of_gone(
     Ok(true)
 }
 
-fn unless_gone(error: kube::Error, action: &'static str) -> Result<(), WriteError> {
+fn unless_gone(error: kube::Error, action: &'static str) -> Result<(), RequestError> {
     match error {
         // Another object of the same name is another's.
         kube::Error::Api(status) if [404, 409].contains(&status.code) => Ok(()),

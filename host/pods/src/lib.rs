@@ -5,16 +5,19 @@
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped. `watches` and `execute` do the I/O.
-//! - [`pod`] and [`partition`] keep what decisions read of a Pod and of an IPUPartition, [`plan`] decides the next step
-//!   of a Pod, and [`report`] computes its condition. These are pure, as are [`build`] and [`observed`].
+//! - [`pod`] and [`partition`] keep what decisions read of a Pod and of an IPUPartition, [`obstacle`] finds what keeps
+//!   a Pod from its start, [`plan`] decides the next step of a Pod, and [`report`] computes its condition. These are
+//!   pure, as are [`build`] and [`observed`].
 //!
-//! It creates and deletes IPUPartitions and reads their status. It must not know V-IPU controllers, guests or IPUJobs.
+//! It creates and deletes IPUPartitions and reads their status, and evicts Pods that cannot use theirs. It must not know
+//! V-IPU controllers, guests or IPUJobs.
 #![forbid(unsafe_code)]
 
 pub mod build;
 pub mod claims;
 mod execute;
 pub mod observed;
+pub mod obstacle;
 pub mod partition;
 pub mod plan;
 pub mod pod;
@@ -39,9 +42,9 @@ use kube::Client;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use self::execute::WriteError;
+use self::execute::RequestError;
 use self::observed::{Lookup, Observed};
-use self::plan::Plan;
+use self::plan::{Circumstances, Plan};
 use self::report::Due;
 
 /// Longest time of one reconcile.
@@ -63,6 +66,10 @@ pub struct NativePodSettings {
     pub scope: Scope,
     /// Name of this process in events, such as the name of its Pod.
     pub instance: Option<String>,
+    /// Time for which a node is unreachable until terminating Pods there are deleted by force. `None`: they never are.
+    pub lost_node: Option<Duration>,
+    /// Time after which a Pod that cannot start is evicted, if a controller owns it. `None`: it never is.
+    pub start_timeout: Option<Duration>,
 }
 
 /// State that all reconciles share. A restart loses nothing of it.
@@ -122,7 +129,7 @@ async fn reconcile(pod: Arc<ObjectRef>, context: Arc<Context>) -> Requeue {
 }
 
 /// Observes, plans, executes and reports. Returns the requeue delay; `None` waits for the next event.
-async fn step(context: &Context, pod: &ObjectRef) -> Result<Option<Duration>, WriteError> {
+async fn step(context: &Context, pod: &ObjectRef) -> Result<Option<Duration>, RequestError> {
     let seen = match context.observed.get(pod, Instant::now()) {
         Lookup::CacheStale => return Ok(Some(CACHE_STALE)),
         Lookup::Gone(None) => return Ok(None),
@@ -132,7 +139,18 @@ async fn step(context: &Context, pod: &ObjectRef) -> Result<Option<Duration>, Wr
         }
         Lookup::Found(seen) => seen,
     };
-    let Plan { step, mut report } = plan::plan(&seen);
+    let now = clock::now();
+    let around = Circumstances {
+        now,
+        lost_node: context.settings.lost_node,
+        node_lost_since: execute::node_lost_since(context, &seen.pod, now).await?,
+        start_timeout: context.settings.start_timeout,
+    };
+    let Plan {
+        step,
+        mut report,
+        requeue,
+    } = plan::plan(&seen, &around);
     let mut delay = None;
     // The condition is written first: a later step may delete the Pod.
     if step.as_ref().is_some_and(plan::Step::is_last) {
@@ -147,7 +165,7 @@ async fn step(context: &Context, pod: &ObjectRef) -> Result<Option<Duration>, Wr
     if report.is_some() {
         delay = write_condition(context, &seen.pod, report).await?;
     }
-    Ok(delay)
+    Ok(delay.into_iter().chain(requeue).min())
 }
 
 /// Writes the condition of a Pod if it is due, and publishes its event.
@@ -155,7 +173,7 @@ async fn write_condition(
     context: &Context,
     pod: &pod::NativePod,
     report: Option<report::Report>,
-) -> Result<Option<Duration>, WriteError> {
+) -> Result<Option<Duration>, RequestError> {
     let Some(report) = report else {
         return Ok(None);
     };

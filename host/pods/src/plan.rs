@@ -1,12 +1,18 @@
 //! Pure: the next step of a native Pod, and the content of its condition.
 
+mod starting;
+mod terminating;
+
+use std::time::Duration;
+
 use ipu_api::pod_request::PodRequest;
+use jiff::Timestamp;
 
 use crate::claims::contradiction;
 use crate::observed::ObservedPod;
 use crate::partition::{Partition, PartitionRef, State};
 use crate::pod::{NativePod, Stage};
-use crate::report::{self, Report};
+use crate::report::{self, Disruption, Report};
 
 /// Reasons of V-IPU controllers that a condition lists.
 const LISTED: usize = 5;
@@ -18,6 +24,21 @@ pub struct Plan {
     pub step: Option<Step>,
     /// The condition.
     pub report: Option<Report>,
+    /// Delay of the next decision, if no event comes before.
+    pub requeue: Option<Duration>,
+}
+
+/// What decisions read beside the caches.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// The current time.
+    pub now: Timestamp,
+    /// Time for which a node is unreachable until its Pods are deleted by force. `None`: they never are.
+    pub lost_node: Option<Duration>,
+    /// Time since which the node of the Pod is unreachable, if it has been for that long.
+    pub node_lost_since: Option<Timestamp>,
+    /// Time for which a Pod that cannot start keeps its IPUs. `None`: for ever.
+    pub start_timeout: Option<Duration>,
 }
 
 /// A step that changes the cluster.
@@ -31,32 +52,37 @@ pub enum Step {
     Release(Box<Partition>),
     /// Gives the Pod this partition and removes its gate.
     Bind(PartitionRef),
-    /// Deletes the Pod: its owner creates another one.
-    DeletePod,
+    /// Evicts the Pod for this reason: its owner creates another one.
+    Evict(Disruption),
+    /// Deletes the Pod, whose node is lost, without waiting for its containers.
+    ForceDelete,
 }
 
 impl Step {
     /// Whether later updates cannot reach the Pod.
     pub fn is_last(&self) -> bool {
-        *self == Self::DeletePod
+        matches!(self, Self::Evict(_) | Self::ForceDelete)
     }
 }
 
 impl Plan {
     fn step(step: Option<Step>) -> Self {
-        Self { step, report: None }
+        Self {
+            step,
+            ..Self::default()
+        }
     }
 
     fn report(report: Report) -> Self {
         Self {
-            step: None,
             report: Some(report),
+            ..Self::default()
         }
     }
 }
 
 /// Decides the next step for a Pod.
-pub fn plan(seen: &ObservedPod) -> Plan {
+pub fn plan(seen: &ObservedPod, around: &Circumstances) -> Plan {
     let ObservedPod {
         pod,
         own,
@@ -66,9 +92,8 @@ pub fn plan(seen: &ObservedPod) -> Plan {
     if pod.stage == Stage::Ended {
         return Plan::step(release(own.as_ref()));
     }
-    if pod.is_terminating {
-        // Its program may still run. The partition goes with the Pod.
-        return Plan::default();
+    if let Some(termination) = &pod.termination {
+        return terminating::plan(pod, termination, around);
     }
     let request = match &pod.request {
         Ok(request) => request,
@@ -83,10 +108,11 @@ pub fn plan(seen: &ObservedPod) -> Plan {
             Plan::report(report::waiting_for_gates(others))
         }
         (Stage::Gated(_), _) => gated(pod, request, partition, claimable.as_ref()),
-        (Stage::Ungated, Some(id)) => ungated(pod, id, partition),
+        (Stage::Ungated, Some(id)) => ungated(pod, id, partition, around),
         (Stage::Ungated, None) => Plan {
             step: release(own.as_ref()),
             report: Some(report::gate_removed()),
+            requeue: None,
         },
         (Stage::Ended, _) => Plan::default(),
     }
@@ -123,6 +149,7 @@ fn gated(
             return Plan {
                 step: Some(step),
                 report: Some(report::forming()),
+                requeue: None,
             };
         }
         (None, PodRequest::Existing(existing)) => {
@@ -147,12 +174,18 @@ fn gated(
                 .is_none()
                 .then(|| Step::Release(Box::new(partition.clone()))),
             report: Some(report::waiting(reason)),
+            requeue: None,
         },
     }
 }
 
 /// A Pod that has a partition of this id.
-fn ungated(pod: &NativePod, id: &str, partition: Option<&Partition>) -> Plan {
+fn ungated(
+    pod: &NativePod,
+    id: &str,
+    partition: Option<&Partition>,
+    around: &Circumstances,
+) -> Plan {
     let Some(partition) = partition else {
         return lost(
             pod,
@@ -167,15 +200,17 @@ fn ungated(pod: &NativePod, id: &str, partition: Option<&Partition>) -> Plan {
         _ if partition.id.as_deref() != Some(id) => {
             lost(pod, &format!("partition {id} does not exist any more"))
         }
-        State::Ready(partition_ref) => Plan::report(report::ready(partition_ref)),
+        State::Ready(partition_ref) => starting::plan(pod, partition_ref, around),
         State::Waiting(_) | State::Unusable(_) => Plan::default(),
     }
 }
 
 fn lost(pod: &NativePod, why: &str) -> Plan {
+    let report = report::lost(why, pod.has_controller);
     Plan {
-        step: pod.has_controller.then_some(Step::DeletePod),
-        report: Some(report::lost(why, pod.has_controller)),
+        step: pod.has_controller.then(|| Step::Evict(report.disruption())),
+        report: Some(report),
+        requeue: None,
     }
 }
 

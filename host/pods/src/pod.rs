@@ -8,12 +8,15 @@ use ipu_api::labels::{
     JOB_UID_LABEL, PARTITION_GATE, PARTITION_ID_LABEL, PARTITION_READY_CONDITION,
     WORKLOAD_ANNOTATION,
 };
+use ipu_api::node_scheduling::NodeScheduling;
 use ipu_api::object_ref::ObjectRef;
 use ipu_api::owner_metadata::{bounded_annotations, bounded_labels};
 use ipu_api::pod_request::{PodRequest, PodRequestError};
 use ipu_runtime::watch_store::version;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
+
+use crate::obstacle::obstacle;
 
 /// A Pod as the owner of an IPUPartition.
 pub fn owner(pod: &ObjectRef) -> PartitionOwner {
@@ -37,6 +40,29 @@ pub enum Stage {
     Ended,
 }
 
+/// The termination of a Pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Termination {
+    /// End of its grace period.
+    pub due: Timestamp,
+    /// Its node.
+    pub node: Option<String>,
+}
+
+impl Termination {
+    fn of(pod: &Pod) -> Option<Self> {
+        Some(Self {
+            due: pod.metadata.deletion_timestamp.as_ref()?.0,
+            node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+        })
+    }
+
+    /// Returns the node if the grace period is over.
+    pub fn overdue_node(&self, now: Timestamp) -> Option<&str> {
+        self.node.as_deref().filter(|_| self.due < now)
+    }
+}
+
 /// Fields of a native Pod that decisions read.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NativePod {
@@ -52,16 +78,22 @@ pub struct NativePod {
     pub request: Result<PodRequest, PodRequestError>,
     /// Stage in its life.
     pub stage: Stage,
-    /// Whether it is being deleted.
-    pub is_terminating: bool,
+    /// Its termination, if it is being deleted.
+    pub termination: Option<Termination>,
+    /// The reason for which it cannot start, if none of its containers has.
+    pub obstacle: Option<String>,
     /// Id of the partition that it uses.
     pub partition_id: Option<String>,
     /// The Workload of Kueue that has partitions for its Pods.
     pub workload: Option<String>,
     /// Whether a controller owns it, which creates another Pod in its place.
     pub has_controller: bool,
+    /// Whether that is a StatefulSet, which never has two Pods of one name at a time.
+    pub is_of_stateful_set: bool,
     /// Labels that its node must have.
     pub node_selector: BTreeMap<String, String>,
+    /// What it requires of its node beside these labels. `None`: it is too much to compare nodes with.
+    pub scheduling: Option<NodeScheduling>,
     /// Name of its PriorityClass.
     pub priority_class_name: Option<String>,
     /// Its labels, bounded.
@@ -94,6 +126,7 @@ impl NativePod {
             _ => Stage::Gated(others),
         };
         let mut owners = metadata.owner_references.iter().flatten();
+        let controller = owners.find(|owner| owner.controller == Some(true));
         let annotations = metadata.annotations.as_ref();
         let conditions = status.and_then(|status| status.conditions.as_ref());
         let ours = |condition: &&PodCondition| condition.type_ == PARTITION_READY_CONDITION;
@@ -104,13 +137,16 @@ impl NativePod {
             created: metadata.creation_timestamp.as_ref().map(|time| time.0),
             request,
             stage,
-            is_terminating: metadata.deletion_timestamp.is_some(),
+            termination: Termination::of(pod),
+            obstacle: obstacle(pod),
             partition_id: label(PARTITION_ID_LABEL).cloned(),
             workload: annotations.and_then(|all| all.get(WORKLOAD_ANNOTATION).cloned()),
-            has_controller: owners.any(|owner| owner.controller == Some(true)),
+            has_controller: controller.is_some(),
+            is_of_stateful_set: controller.is_some_and(|owner| owner.kind == "StatefulSet"),
             node_selector: spec
                 .and_then(|spec| spec.node_selector.clone())
                 .unwrap_or_default(),
+            scheduling: spec.and_then(NodeScheduling::of),
             priority_class_name: spec.and_then(|spec| spec.priority_class_name.clone()),
             labels: bounded_labels(metadata.labels.iter().flatten()),
             annotations: bounded_annotations(metadata.annotations.iter().flatten()),

@@ -27,6 +27,9 @@ const PROGRESS: SignedDuration = SignedDuration::from_secs(2);
 
 const FORMING: &str = "PartitionForming";
 
+/// Reason of a Pod that has its partition and cannot start.
+pub const NOT_STARTING: &str = "PodNotStarting";
+
 /// Content of the condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
@@ -34,6 +37,25 @@ pub struct Report {
     reason: &'static str,
     message: String,
     event_type: EventType,
+}
+
+impl Report {
+    /// The same as the reason of an eviction.
+    pub fn disruption(&self) -> Disruption {
+        Disruption {
+            reason: self.reason,
+            message: self.message.clone(),
+        }
+    }
+}
+
+/// The condition of a Pod that is evicted. Owners distinguish it by this from a failure of the program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disruption {
+    /// Its reason.
+    pub reason: &'static str,
+    /// Its message.
+    pub message: String,
 }
 
 /// The event that goes with a new reason.
@@ -144,7 +166,7 @@ pub fn deleted(name: &str) -> Report {
 /// The partition is gone or broken while the Pod runs.
 pub fn lost(why: &str, is_replaced: bool) -> Report {
     let remedy = if is_replaced {
-        "the operator deletes the Pod, and its owner creates another one"
+        "the operator evicts the Pod, and its owner creates another one"
     } else {
         "delete the Pod and create it again"
     };
@@ -153,6 +175,36 @@ pub fn lost(why: &str, is_replaced: bool) -> Report {
         &format!("{why}; {remedy}"),
         EventType::Warning,
     )
+}
+
+/// The partition is ready, and the Pod cannot start. `timeout` is the time until its eviction. `None`: it stays.
+pub fn not_starting(obstacle: &str, timeout: Option<Duration>) -> Report {
+    let remedy = match timeout {
+        Some(timeout) => format!(
+            "the Pod holds its IPUs without using them; if it has not started after {} s, the operator evicts it, and \
+             its owner creates another one",
+            timeout.as_secs()
+        ),
+        None => "the Pod holds its IPUs without using them: correct the cause, or delete the Pod"
+            .to_owned(),
+    };
+    not_ready(
+        NOT_STARTING,
+        &format!("{obstacle}; {remedy}"),
+        EventType::Warning,
+    )
+}
+
+/// The node of a terminating Pod is lost.
+pub fn node_lost(node: &str, since: Timestamp, is_kept: bool) -> Report {
+    let remedy = if is_kept {
+        "the operator deletes no Pod of a StatefulSet by force, because its program may still run. If the node is \
+         down, delete the Node, or set the taint node.kubernetes.io/out-of-service on it"
+    } else {
+        "the operator deletes the Pod by force and releases its IPUs"
+    };
+    let message = format!("node {node} has been unreachable since {since}; {remedy}");
+    not_ready("NodeLost", &message, EventType::Warning)
 }
 
 fn not_ready(reason: &'static str, message: &str, event_type: EventType) -> Report {

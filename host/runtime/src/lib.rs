@@ -9,8 +9,8 @@
 //!   [`watch_store`] caches objects, [`trimmed`] drops unused fields of them, [`interned`] shares equal values, and
 //!   [`label_watch`] and [`config_map_watch`] watch single objects.
 //! - [`port`] serves HTTP and TLS within limits, and [`certificates`] issues, renews and loads the certificates.
-//! - [`telemetry`] is the log, [`metrics`] the registry of metrics, [`clock`] the time, [`wait`] waits for a value, and
-//!   [`panics`] turns a panic into an error.
+//! - [`telemetry`] is the log, [`metrics`] the registry of metrics, [`clock`] the time, [`lost_node`] the time for
+//!   which a node is unreachable, [`wait`] waits for a value, and [`panics`] turns a panic into an error.
 //!
 //! It must not know jobs, partitions, policies, webhooks or the V-IPU: each area decides by itself, and registers its
 //! own metrics. Of the operator's packages it uses the API (`ipu-api`) and the texts (`ipu-text`).
@@ -22,12 +22,14 @@ pub mod certificates;
 pub mod clock;
 pub mod compressed;
 pub mod config_map_watch;
+pub mod dry_run;
 pub mod events;
 pub mod fair_semaphore;
 pub mod interned;
 pub mod json_difference;
 pub mod label_watch;
 pub mod lease;
+pub mod lost_node;
 pub mod metrics;
 pub mod panics;
 pub mod port;

@@ -8,6 +8,7 @@ use ipu_jobs::build::PodSettings;
 use ipu_runtime::certificates::Source;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::telemetry::LogArguments;
+use k8s_openapi::api::core::v1::ResourceRequirements;
 
 /// Options of the controller process.
 #[derive(Clone, Debug, Args)]
@@ -68,6 +69,9 @@ pub struct ControllerOptions {
     /// Pull policy of that image: Always, IfNotPresent or Never.
     #[arg(long, env = "IPU_OPERATOR_LAUNCHER_IMAGE_PULL_POLICY")]
     pub launcher_image_pull_policy: Option<String>,
+    /// Requests and limits of launchers whose job sets none, as JSON.
+    #[arg(long, env = "IPU_OPERATOR_LAUNCHER_RESOURCES", value_parser = resources)]
+    pub launcher_resources: Option<ResourceRequirements>,
     /// Most IPUs of one partition.
     #[arg(long, env = "IPU_OPERATOR_MAX_IPUS_PER_JOB", default_value_t = 64)]
     pub max_ipus_per_job: u32,
@@ -75,6 +79,13 @@ pub struct ControllerOptions {
     /// force, so that their job continues elsewhere; 0: for ever.
     #[arg(long, env = "IPU_OPERATOR_LOST_NODE_SECONDS", default_value_t = 600)]
     pub lost_node_seconds: u32,
+    /// Seconds after which Pods of a job that cannot start give their partition back; 0: never.
+    #[arg(
+        long,
+        env = "IPU_OPERATOR_START_TIMEOUT_SECONDS",
+        default_value_t = 600
+    )]
+    pub start_timeout_seconds: u32,
 }
 
 impl ControllerOptions {
@@ -90,15 +101,20 @@ impl ControllerOptions {
 
     /// Settings of an admin for jobs.
     pub fn jobs(&self) -> JobSettings {
-        let patience = Duration::from_secs(self.lost_node_seconds.into());
+        let seconds = |seconds: u32| {
+            let time = Duration::from_secs(seconds.into());
+            Some(time).filter(|time| !time.is_zero())
+        };
         JobSettings {
             pods: PodSettings {
                 worker_host_network: self.worker_host_network,
                 launcher_image: self.launcher_image.clone(),
                 launcher_image_pull_policy: self.launcher_image_pull_policy.clone(),
+                launcher_resources: self.launcher_resources.clone(),
+                start_timeout: seconds(self.start_timeout_seconds),
             },
             max_ipus_per_job: self.max_ipus_per_job,
-            lost_node: Some(patience).filter(|patience| !patience.is_zero()),
+            lost_node: seconds(self.lost_node_seconds),
             instance: self.release.pod_name.clone(),
             scope: self.release.scope.clone(),
         }
@@ -108,4 +124,8 @@ impl ControllerOptions {
         let by_default = || format!("{}{suffix}", self.release.fullname);
         given.cloned().unwrap_or_else(by_default)
     }
+}
+
+fn resources(json: &str) -> Result<ResourceRequirements, serde_json::Error> {
+    serde_json::from_str(json)
 }

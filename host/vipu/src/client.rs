@@ -18,6 +18,7 @@ use tonic::{Code, Status};
 use tracing::Instrument;
 
 use super::auth::{self, AuthState};
+use super::create_scope::CreateScope;
 use super::error::VipuError;
 use super::model::{
     self, CreateRequest, Device, GcdConfig, Inventory, ListedPartition, Lookup, PartitionState,
@@ -60,6 +61,7 @@ impl Default for Deadlines {
 #[derive(Clone, Debug)]
 pub struct VipuClient {
     pub(super) inner: Arc<Inner>,
+    scope: CreateScope,
 }
 
 #[derive(Debug)]
@@ -105,7 +107,14 @@ impl VipuClient {
                 lookups: Semaphore::new(LOOKUPS),
                 replies,
             }),
+            scope: CreateScope::default(),
         })
+    }
+
+    /// The same client, which creates partitions in this part of the controller.
+    #[must_use]
+    pub fn creating_in(self, scope: CreateScope) -> Self {
+        VipuClient { scope, ..self }
     }
 
     /// `host:port` of the controller.
@@ -121,7 +130,8 @@ impl VipuClient {
 
     /// Creates a partition and waits until it is formed. Sent at most once.
     pub async fn create(&self, request: &CreateRequest) -> Result<(), VipuError> {
-        let message = proto::CreatePartitionRequest::from(request);
+        let mut message = proto::CreatePartitionRequest::from(request);
+        self.scope.add_to(&mut message);
         let is_about = |reply: proto::CreatePartitionReply| {
             is_about::<proto::CreatePartitionRequest>(&request.id, &reply.partition_id)
         };

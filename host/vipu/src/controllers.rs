@@ -2,13 +2,15 @@
 //!
 //! Entries are `host:port:key=value`, separated by commas or newlines. A host is a DNS name, an IPv4 address, or an
 //! IPv6 address in brackets. The default port is 8090. `key=value` is the label of the nodes that reach the controller.
-//! Blank lines, `# comments` and the dashes of a YAML list are allowed.
+//! The options `:cluster=name` and `:allocation=name` may follow. Blank lines, `# comments` and the dashes of a YAML list are allowed.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use ipu_api::dns1123::{is_label, is_label_key, is_label_value};
 use ipu_api::ipupartition::ControllerRef;
+
+use super::create_scope::CreateScope;
 
 /// Key of the ConfigMap that contains the list.
 pub const KEY: &str = "controllers.yaml";
@@ -24,6 +26,8 @@ const SHOWN_MAX: usize = 80;
 pub struct ControllerList {
     /// The valid entries in the admin's order. The operator tries them in this order.
     pub entries: Vec<ControllerRef>,
+    /// By name of the controller: where partitions are created, for entries that say so.
+    pub scopes: BTreeMap<String, CreateScope>,
     /// The invalid entries.
     pub problems: Vec<EntryProblem>,
 }
@@ -62,16 +66,19 @@ pub fn parse(text: &str) -> ControllerList {
     let mut numbers: BTreeMap<String, usize> = BTreeMap::new();
     for (index, (line, entry)) in items(text).enumerate() {
         let number = index + 1;
-        let outcome = controller(entry).and_then(|found| match numbers.get(&found.name) {
+        let outcome = controller(entry).and_then(|(found, scope)| match numbers.get(&found.name) {
             Some(first) => Err(format!(
                 "{} is already entry {first}, which takes precedence; remove one of the two",
                 found.name
             )),
-            None => Ok(found),
+            None => Ok((found, scope)),
         });
         match outcome {
-            Ok(found) => {
+            Ok((found, scope)) => {
                 numbers.insert(found.name.clone(), number);
+                if scope != CreateScope::default() {
+                    list.scopes.insert(found.name.clone(), scope);
+                }
                 list.entries.push(found);
             }
             Err(rule) => list.problems.push(EntryProblem {
@@ -116,7 +123,7 @@ pub fn unlisted(name: &str) -> Option<ControllerRef> {
 }
 
 /// Parses one entry, or returns the violated rule.
-fn controller(entry: &str) -> Result<ControllerRef, String> {
+fn controller(entry: &str) -> Result<(ControllerRef, CreateScope), String> {
     if entry.ends_with('\\') {
         return Err(
             "it ends with a backslash; Helm's `--set` needs `\\,`, a file needs `,`".into(),
@@ -125,25 +132,34 @@ fn controller(entry: &str) -> Result<ControllerRef, String> {
     if entry.contains(['"', '\'']) {
         return Err("it holds a quotation mark; write the entry without any".into());
     }
-    let (address, label) = match entry.rsplit_once(':') {
-        Some((address, label)) if label.contains('=') => (address, label),
-        _ => {
-            return Err(
-                "it has no node label; write host:port:key=value, where nodes that reach the \
-                 controller carry the label key=value"
-                    .into(),
-            );
-        }
+    let Some((address, label, options)) = split_label(entry) else {
+        return Err(
+            "it has no node label; write host:port:key=value, where nodes that reach the \
+             controller carry the label key=value"
+                .into(),
+        );
     };
     let (host, port) = split_port(address)?;
     let host = host_name(host)?;
     let (label_key, label_value) = node_label(label)?;
-    Ok(ControllerRef {
+    let scope = CreateScope::parse(options)?;
+    let controller = ControllerRef {
         name: name(&host, port),
         host,
         port,
         label_key,
         label_value,
+    };
+    Ok((controller, scope))
+}
+
+/// Splits an entry into the address, the node label and the options. Neither a host nor a port contains `=`.
+fn split_label(entry: &str) -> Option<(&str, &str, impl Iterator<Item = &str>)> {
+    let colons = entry.match_indices(':').map(|(index, _)| index);
+    let mut pieces = colons.map(|index| (&entry[..index], entry[index + 1..].split(':')));
+    pieces.find_map(|(address, mut rest)| {
+        let label = rest.next().filter(|piece| piece.contains('='))?;
+        Some((address, label, rest))
     })
 }
 

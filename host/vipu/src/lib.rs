@@ -15,6 +15,7 @@ pub mod client;
 mod codec;
 pub mod controllers;
 pub mod cordon;
+pub mod create_scope;
 pub mod departed;
 pub mod error;
 pub mod failure_stats;

@@ -1,6 +1,6 @@
 //! Follows the ConfigMap that lists the V-IPU controllers, and keeps one client for each.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Display;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use super::auth::{self, AuthState};
 use super::client::{Deadlines, VipuClient};
 use super::controllers::{self, EntryProblem, KEY};
 use super::cordon::{self, CordonRequests, CordonStates};
+use super::create_scope::CreateScope;
 use super::departed::{self, Departed};
 use super::error::VipuError;
 use super::replies::Replies;
@@ -23,6 +24,8 @@ use super::replies::Replies;
 pub struct Known {
     /// The controllers in the order in which the operator tries them.
     pub entries: Vec<ControllerRef>,
+    /// By name of a listed controller: where partitions are created. Missing: the controller chooses.
+    pub scopes: BTreeMap<String, CreateScope>,
     /// The cordoned controllers, listed or not.
     pub cordons: CordonStates,
     /// Controllers that have left the list, and the admin's information about them.
@@ -101,14 +104,17 @@ impl Registry {
             return Err(VipuError::UnlistedAddress { address });
         }
         let controller = listed.unwrap_or(controller);
+        // All clients of a controller share its connection, also after a change of the scope.
+        let scope = known.scopes.get(&controller.name).cloned();
+        let scope = scope.unwrap_or_default();
         let mut clients = self.clients.lock();
         if let Some(client) = clients.get(&controller.name) {
-            return Ok(client.clone());
+            return Ok(client.clone().creating_in(scope));
         }
         let auth = self.auth.clone();
         let client = VipuClient::within_budget(controller, self.deadlines, auth, &self.replies)?;
         clients.insert(controller.name.clone(), client.clone());
-        Ok(client)
+        Ok(client.creating_in(scope))
     }
 
     /// Follows the ConfigMap after each change until `objects` end, which those of a watch never do. After an error of the
@@ -181,6 +187,7 @@ fn read(before: &Known, object: Option<&ConfigMap>) -> Known {
             list.problems.extend(former);
             Known {
                 entries: list.entries,
+                scopes: list.scopes,
                 departed,
                 problems: list.problems,
                 source: Source::Current,
@@ -207,8 +214,9 @@ fn report(known: &Known) {
             "the list of controllers under {KEY} names none; every job waits until there is one"
         ),
         Source::Current => tracing::info!(
-            controllers = ?names, cordons = ?known.cordons, gone = ?known.departed.gone,
-            renamed = ?known.departed.renamed.keys(), "the list of controllers was read"
+            controllers = ?names, scopes = ?known.scopes, cordons = ?known.cordons,
+            gone = ?known.departed.gone, renamed = ?known.departed.renamed.keys(),
+            "the list of controllers was read"
         ),
         Source::ConfigMapGone => tracing::warn!(
             controllers = ?names,

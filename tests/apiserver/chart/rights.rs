@@ -13,7 +13,7 @@ const PROXY: &str = "vipu-proxy";
 type Right<'a> = (&'a str, &'a str, &'a str, bool);
 
 /// Rights of the controller on the objects of jobs.
-const CONTROLLER_ON_JOBS: [Right<'static>; 9] = [
+const CONTROLLER_ON_JOBS: [Right<'static>; 11] = [
     ("update", "ipujobs --subresource=status", "team", true),
     ("create", "ipujobs", "team", false),
     ("create", "ipupartitions", "", true),
@@ -23,6 +23,8 @@ const CONTROLLER_ON_JOBS: [Right<'static>; 9] = [
     ("update", "pods --subresource=status", "team", false),
     ("create", "pods --subresource=exec", "team", true),
     ("get", "vipucontrollers", "", false),
+    ("list", "events", "team", true),
+    ("watch", "events", "team", false),
 ];
 
 /// Rights of the proxy on the objects of jobs, partitions and nodes.
@@ -62,8 +64,10 @@ fn check_controller_in_own_namespace(admin: &Admin) {
         ("get", secret.as_str(), admin.name, true),
         ("update", "leases", admin.name, true),
         ("list", "secrets", admin.name, false),
-        ("get", "configmaps", "team", false),
-        ("create", "configmaps", "team", false),
+        ("get", "configmaps", "team", true),
+        ("create", "configmaps", "team", true),
+        ("patch", "configmaps", "team", false),
+        ("list", "configmaps", "team", false),
         ("get", "configmaps", admin.name, true),
         ("get", &secret, "kube-system", false),
     ];

@@ -302,7 +302,8 @@ impl Fixture {
     }
 }
 
-/// A queued job of one worker for this number of IPUs.
+/// A queued job of one worker for this number of IPUs. Its template is as clients and users write it, and Kueue writes it
+/// in another way: its quantities have no canonical form.
 pub(crate) fn job(name: &str, ipus: u32) -> Value {
     json!({
         "apiVersion": "graphcore.ai/v1alpha1",
@@ -311,8 +312,11 @@ pub(crate) fn job(name: &str, ipus: u32) -> Value {
         "spec": {
             "jobInstances": 1,
             "ipusPerJobInstance": ipus.to_string(),
-            "workers": {"template": {"spec": {
-                "containers": [{"name": "main", "image": "program:1"}],
+            "workers": {"template": {"metadata": {"creationTimestamp": null}, "spec": {
+                "containers": [{
+                    "name": "main", "image": "program:1",
+                    "resources": {"requests": {"cpu": "0.5", "memory": "2048Mi"}},
+                }],
             }}},
         },
     })

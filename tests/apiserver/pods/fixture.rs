@@ -32,7 +32,7 @@ impl Native {
     /// Starts controllers of these sizes, an API server with webhooks, and the reconciler.
     pub(crate) async fn start(sizes: &[u32]) -> Self {
         let mut native = Self::without_reconciler(sizes).await;
-        native.start_reconciler();
+        native.start_reconciler(NativePodSettings::default());
         native
     }
 
@@ -49,8 +49,9 @@ impl Native {
         }
     }
 
-    pub(crate) fn start_reconciler(&mut self) {
-        self.reconciler = Some(reconciler(self.fixture.client.clone()));
+    pub(crate) fn start_reconciler(&mut self, settings: NativePodSettings) {
+        let client = self.fixture.client.clone();
+        self.reconciler = Some(reconciler_with(client, settings));
     }
 
     /// Aborts the reconciler between any two of its requests.
@@ -98,8 +99,12 @@ impl Native {
 
 /// A reconciler with this client.
 pub(crate) fn reconciler(client: Client) -> JoinHandle<()> {
+    reconciler_with(client, NativePodSettings::default())
+}
+
+fn reconciler_with(client: Client, settings: NativePodSettings) -> JoinHandle<()> {
     tokio::spawn(async move {
-        let (settings, stop) = (NativePodSettings::default(), CancellationToken::new());
+        let stop = CancellationToken::new();
         ipu_pods::run(client, settings, &Reconciles::default(), stop).await;
     })
 }

@@ -8,11 +8,13 @@ use cluster::control_plane::ControlPlane;
 use cluster::control_plane::pool::Loan;
 use cluster::wait::{Seen, eventually};
 use ipu_admission::callers::Callers;
+use ipu_admission::pod_trial::PodTrial;
 use ipu_admission::server::router;
 use ipu_admission::{MUTATE_PATH, VALIDATE_PATH};
-use ipu_api::ipujob::IPUJob;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
+use ipu_jobs::build::PodSettings;
+use ipu_jobs::trial;
 use ipu_operator::controller::probes::Readiness;
 use ipu_operator::controller::probes::Step;
 use ipu_operator::controller::webhooks;
@@ -30,29 +32,20 @@ use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::served_group::ServedGroup;
 use kube::Client;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams, Request};
-use kube::client::Body;
-use kube::core::{ApiResource, Status};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::ApiResource;
 use release::guests;
 use rustls::server::NoClientAuth;
 use rustls::server::danger::ClientCertVerifier;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
+use super::view::View;
 use crate::planes;
 
 /// Name of both webhook configurations.
 pub(crate) const CONFIGURATION: &str = "ipu-operator";
-
-/// The result of a create request.
-#[derive(Debug)]
-pub(crate) struct Created {
-    /// The object as the API server stored it.
-    pub object: Value,
-    /// The warnings that a user sees.
-    pub warnings: Vec<String>,
-}
 
 /// A control plane and the operator's webhooks, which run in a thread of their own.
 pub(crate) struct Webhooks {
@@ -126,12 +119,7 @@ impl Webhooks {
 
     /// An API server follows a new caBundle with a short delay.
     async fn wait_until_called(&self) {
-        let jobs: Api<IPUJob> = Api::default_namespaced(self.client.clone());
-        let view = View {
-            kubeconfig: self.control_plane.kubeconfig(),
-            client: self.client.clone(),
-            jobs,
-        };
+        let view = View::new(self.control_plane.kubeconfig(), self.client.clone());
         let probe = json!({
             "apiVersion": "graphcore.ai/v1alpha1",
             "kind": "IPUJob",
@@ -190,74 +178,6 @@ impl std::ops::Deref for Owned {
     }
 }
 
-/// A user of the API server.
-pub(crate) struct View {
-    kubeconfig: PathBuf,
-    client: Client,
-    jobs: Api<IPUJob>,
-}
-
-impl View {
-    async fn of(control_plane: &ControlPlane) -> Self {
-        let client = control_plane.client().await.unwrap();
-        let jobs = Api::default_namespaced(client.clone());
-        Self {
-            kubeconfig: control_plane.kubeconfig(),
-            client,
-            jobs,
-        }
-    }
-
-    /// Returns the kubeconfig of an admin.
-    pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.kubeconfig.clone()
-    }
-
-    /// Returns a client with all rights.
-    pub(crate) fn client(&self) -> Client {
-        self.client.clone()
-    }
-
-    /// Returns the same user in another namespace.
-    pub(crate) fn in_namespace(&self, namespace: &str) -> Self {
-        Self {
-            kubeconfig: self.kubeconfig.clone(),
-            client: self.client.clone(),
-            jobs: Api::namespaced(self.client.clone(), namespace),
-        }
-    }
-
-    /// Returns the API of the jobs in the namespace.
-    pub(crate) fn jobs(&self) -> Api<IPUJob> {
-        self.jobs.clone()
-    }
-
-    /// Returns a certificate manager as that of the webhooks, for another Secret.
-    pub(crate) fn certificate_manager(&self, secret: &str) -> CertificateManager {
-        certificate_manager(self.client(), secret)
-    }
-
-    /// Creates a job as kubectl does, and collects the warnings, which kube's `Api` drops.
-    pub(crate) async fn create(&self, job: &Value) -> Result<Created, Status> {
-        let request = Request::new(self.jobs.resource_url())
-            .create(&PostParams::default(), job.to_string().into_bytes())
-            .unwrap();
-        let response = self.client.send(request.map(Body::from)).await.unwrap();
-        let (parts, body) = response.into_parts();
-        let body = body.collect_bytes().await.unwrap();
-        if !parts.status.is_success() {
-            return Err(serde_json::from_slice(&body).unwrap());
-        }
-        let warnings = parts.headers.get_all("warning").into_iter();
-        Ok(Created {
-            object: serde_json::from_slice(&body).unwrap(),
-            warnings: warnings
-                .map(|text| text.to_str().unwrap().to_owned())
-                .collect(),
-        })
-    }
-}
-
 /// Serves the webhooks in a runtime of their own, because the runtime of a test ends with the test.
 fn serve(
     guests_dir: PathBuf,
@@ -288,7 +208,11 @@ fn serve(
             let routes = router(
                 guests.clone(),
                 namespaces.clone(),
-                metrics.of_webhooks(Callers::default(), ServedGroup::default()),
+                metrics.of_webhooks(
+                    Callers::default(),
+                    ServedGroup::default(),
+                    pod_trial(client.clone()),
+                ),
             );
             let release = release(guests_dir, "controller-0");
             let manager = certificate_manager(client.clone(), "ipu-operator-admission");
@@ -311,6 +235,18 @@ fn serve(
     })
 }
 
+/// Tries the Pods of jobs, as with the default values of the chart.
+fn pod_trial(client: Client) -> PodTrial {
+    let settings = PodSettings {
+        worker_host_network: true,
+        launcher_image: "example.org/ipu-operator:1".to_owned(),
+        launcher_image_pull_policy: None,
+        launcher_resources: None,
+        start_timeout: None,
+    };
+    PodTrial::new(client, move |job| trial::pods(job, &settings))
+}
+
 /// Returns a replica of this name in the namespace `default`.
 pub(crate) fn release(guests_dir: PathBuf, name: &str) -> ReleaseOptions {
     ReleaseOptions {
@@ -322,7 +258,7 @@ pub(crate) fn release(guests_dir: PathBuf, name: &str) -> ReleaseOptions {
     }
 }
 
-fn certificate_manager(client: Client, secret: &str) -> CertificateManager {
+pub(super) fn certificate_manager(client: Client, secret: &str) -> CertificateManager {
     CertificateManager {
         client,
         namespace: "default".to_owned(),

@@ -1,4 +1,5 @@
-//! Counts writes as the API server counts them: by verb, resource and subresource. Refused ones cost as much as others.
+//! Counts writes as the API server counts them: by verb, resource and subresource. Refused ones cost as much as others. Dry
+//! runs, which store nothing, are counted apart (`TRY POST pods`).
 
 use std::collections::BTreeMap;
 
@@ -48,10 +49,17 @@ impl Writes {
             if !["POST", "PUT", "PATCH", "APPLY", "DELETE"].contains(&verb) {
                 continue;
             }
-            let what = match label("subresource") {
-                "" => format!("{verb} {}", label("resource")),
-                part => format!("{verb} {}/{part}", label("resource")),
+            let resource = match label("subresource") {
+                "" => label("resource").to_owned(),
+                part => format!("{}/{part}", label("resource")),
             };
+            // A dry run stores nothing.
+            let trial = if label("dry_run").is_empty() {
+                ""
+            } else {
+                "TRY "
+            };
+            let what = format!("{trial}{verb} {resource}");
             let count: f64 = count.trim().parse().unwrap_or_default();
             #[expect(
                 clippy::cast_possible_truncation,
@@ -75,6 +83,7 @@ apiserver_request_total{code="409",component="apiserver",dry_run="",group="",res
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="graphcore.ai",resource="ipujobs",scope="resource",subresource="status",verb="PATCH",version="v1alpha1"} 5
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="events",scope="resource",subresource="",verb="PATCH",version="v1"} 9
 apiserver_request_total{code="200",component="apiserver",dry_run="",group="",resource="pods",scope="resource",subresource="",verb="LIST",version="v1"} 2
+apiserver_request_total{code="201",component="apiserver",dry_run="All",group="",resource="pods",scope="resource",subresource="",verb="POST",version="v1"} 4
 "#;
 
     #[test]
@@ -86,11 +95,12 @@ apiserver_request_total{code="200",component="apiserver",dry_run="",group="",res
             ("PATCH events", 9),
             ("PATCH ipujobs/status", 5),
             ("POST pods", 8),
+            ("TRY POST pods", 4),
         ];
         assert_eq!(
             counted,
             wanted.map(|(what, count)| (what.to_owned(), count))
         );
-        assert_eq!(writes.since(&before, &["POST pods"]).len(), 2);
+        assert_eq!(writes.since(&before, &["POST pods"]).len(), 3);
     }
 }

@@ -10,12 +10,13 @@ use crate::cargo;
 use crate::command::{self, CommandError};
 use crate::settings::{Settings, SettingsError};
 
-/// The packages of the built-in guests.
-pub const BUILT_IN: [&str; 4] = [
+/// The packages of the guests in the operator's image.
+pub const BUILT_IN: [&str; 5] = [
     "guest-defaulting",
     "guest-validation",
     "guest-serial-walk",
     "guest-fragmentation",
+    "namespace-quota",
 ];
 
 /// Stack of a guest, in bytes. Every call clears it: with 1 MiB, this would take as long as the rest of the call.

@@ -31,16 +31,19 @@ pub const EXAMPLES: [Guest; 2] = [
         package: "best-fit",
         hook: Hook::Placement,
     },
-    Guest {
-        name: "namespace-quota",
-        folder: "examples/policies",
-        package: "namespace-quota",
-        hook: Hook::Placement,
-    },
+    NAMESPACE_QUOTA,
 ];
 
-/// Every built-in guest.
-pub const GUESTS: [Guest; 4] = [
+/// The example policy that is also in the operator's image.
+const NAMESPACE_QUOTA: Guest = Guest {
+    name: "namespace-quota",
+    folder: "examples/policies",
+    package: "namespace-quota",
+    hook: Hook::Placement,
+};
+
+/// Every guest of the operator's image.
+pub const GUESTS: [Guest; 5] = [
     Guest {
         name: "defaulting",
         folder: "guests",
@@ -65,6 +68,7 @@ pub const GUESTS: [Guest; 4] = [
         package: "guest-fragmentation",
         hook: Hook::Placement,
     },
+    NAMESPACE_QUOTA,
 ];
 
 /// Failure to build the guests.
@@ -98,7 +102,7 @@ pub enum BuildError {
 
 pub use provision::settings::checkout;
 
-/// Builds all built-in guests into `dist/guests` of this checkout, and returns that folder. It is quick if nothing has
+/// Builds all guests of the image into `dist/guests` of this checkout, and returns that folder. It is quick if nothing has
 /// changed. The result depends only on the sources and the compiler.
 pub fn build() -> Result<PathBuf, BuildError> {
     let dir = checkout().join("dist/guests");
@@ -157,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn make_compiles_every_built_in_guest_before_it_is_needed() {
+    fn make_compiles_every_guest_of_the_image_before_it_is_needed() {
         assert_eq!(
             GUESTS.map(|guest| guest.package),
             provision::guests::BUILT_IN

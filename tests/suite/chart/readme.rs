@@ -34,6 +34,11 @@ fn table(entries: &[Entry], old: &OldValues) -> String {
     for (name, present) in &old.used {
         let _ = writeln!(text, "| `{name}` | `{present}` |");
     }
+    text.push_str("\nValues of older versions that are a part of a present value:\n\n");
+    text.push_str("| value | use |\n| --- | --- |\n");
+    for (name, usage) in &old.combined {
+        let _ = writeln!(text, "| `{name}` | {} |", cell(usage));
+    }
     text.push_str("\nValues of older versions that have no effect any more:\n\n");
     text.push_str("| value | why |\n| --- | --- |\n");
     for (name, why) in &old.ignored {

@@ -26,8 +26,14 @@ pub(super) fn render(entries: &[Entry], old: &OldValues) -> String {
         let path: Vec<&str> = present.split('.').collect();
         let mut schema = at(&root, &path).clone();
         optional(&mut schema);
+        accept_empty_map(&mut schema);
         schema["description"] = format!("Old name of {present}.").into();
         schema["deprecated"] = true.into();
+        insert(&mut root, &name.split('.').collect::<Vec<_>>(), schema);
+    }
+    for (name, usage) in &old.combined {
+        let schema =
+            json!({ "description": format!("Of older versions: {usage}."), "deprecated": true });
         insert(&mut root, &name.split('.').collect::<Vec<_>>(), schema);
     }
     for (name, why) in &old.ignored {
@@ -114,6 +120,14 @@ fn optional(schema: &mut Value) {
         .into_iter()
         .flat_map(Map::values_mut)
         .for_each(optional);
+}
+
+/// Accepts `{}` for an empty list, as the documents of alpha-5 write it.
+fn accept_empty_map(schema: &mut Value) {
+    if schema["type"] == json!(["array", "null"]) {
+        schema["type"] = json!(["array", "object", "null"]);
+        schema["maxProperties"] = 0.into();
+    }
 }
 
 fn at<'a>(root: &'a Value, path: &[&str]) -> &'a Value {

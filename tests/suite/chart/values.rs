@@ -27,6 +27,8 @@ pub(super) struct Entry {
 pub(super) struct OldValues {
     /// The current name of each old name that still works.
     pub(super) used: BTreeMap<String, String>,
+    /// Use of each old name that is a part of a current value.
+    pub(super) combined: BTreeMap<String, String>,
     /// Reason why each of the other old names has no effect.
     pub(super) ignored: BTreeMap<String, String>,
 }

@@ -14,7 +14,7 @@ use ipu_partitions::Guarded;
 use ipu_partitions::accounting::{AccountStore, ControllerUse};
 use ipu_partitions::controller_pool::ControllerPool;
 use ipu_partitions::metrics::Sources;
-use ipu_partitions::node_labels::node_labels;
+use ipu_partitions::nodes::nodes;
 use ipu_partitions::watched::watched;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::namespaces;
@@ -115,7 +115,7 @@ async fn sources(simulator: &Simulator) -> Sources {
     for event in [Event::Init, Event::InitApply(partition), Event::InitDone] {
         watch.apply_event(event);
     }
-    let pool = ControllerPool::new(registry, node_labels().0, partitions.clone());
+    let pool = ControllerPool::new(registry, nodes().0, partitions.clone());
     Sources {
         partitions,
         pool: Arc::new(pool),

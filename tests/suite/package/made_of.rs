@@ -120,7 +120,7 @@ fn every_licence_has_its_text() {
             .as_str()
             .unwrap()
             .starts_with("pkg:cargo/");
-        let is_ours = ["guest-", "ipu-", "vipu-"]
+        let is_ours = ["guest-", "ipu-", "namespace-quota", "vipu-"]
             .iter()
             .any(|start| name.starts_with(start));
         if is_other && !is_ours {

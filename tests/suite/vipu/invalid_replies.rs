@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use ipu_partitions::controller_pool::ControllerPool;
-use ipu_partitions::node_labels::node_labels;
+use ipu_partitions::nodes::nodes;
 use ipu_text::is_plain;
 use jiff::Timestamp;
 use vipu_client::failure_stats::FailureStats;
@@ -255,7 +255,7 @@ async fn no_invalid_reply_stops_the_client() {
 async fn a_repeatedly_failing_ipu_is_reported_for_its_controller() {
     let (simulator, client) = fixture().await;
     let registry = Arc::new(Registry::new(Deadlines::default()));
-    let pool = ControllerPool::new(registry, node_labels().0, no_partitions());
+    let pool = ControllerPool::new(registry, nodes().0, no_partitions());
     let record_state = async |id: &str| {
         let lookup = client.lookup(id).await.unwrap();
         pool.note(&client, id, 1, &lookup).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use cluster::wait::{self, Seen};
 use ipu_partitions::controller_pool::ControllerPool;
-use ipu_partitions::node_labels::node_labels;
+use ipu_partitions::nodes::nodes;
 use k8s_openapi::api::core::v1::ConfigMap;
 use vipu_client::controllers::KEY;
 use vipu_client::inventory::Report;
@@ -141,7 +141,7 @@ async fn a_cancelled_reader_does_not_affect_the_others() {
 async fn placement_does_not_wait_for_a_slow_controller_and_sees_its_late_answer() {
     let (pod1, pod2) = (pod1().await, pod1().await);
     let (registry, _) = listing(&[&pod1, &pod2]).await;
-    let pool = ControllerPool::new(registry, node_labels().0, no_partitions());
+    let pool = ControllerPool::new(registry, nodes().0, no_partitions());
     pod2.server.order(Order {
         slow_ms: Some(5_000),
         ..Order::default()
@@ -224,7 +224,7 @@ async fn a_controller_that_leaves_the_list_is_reached_and_not_offered() {
     let pod1 = pod1().await;
     let pod2 = Simulator::start(Options::quick("pod2", 64)).await.unwrap();
     let registry = Arc::new(Registry::new(Deadlines::default()));
-    let pool = ControllerPool::new(registry.clone(), node_labels().0, no_partitions());
+    let pool = ControllerPool::new(registry.clone(), nodes().0, no_partitions());
     let (edits, objects) = futures::channel::mpsc::unbounded();
     let follower = registry.clone();
     tokio::spawn(async move { follower.follow(objects).await });

@@ -106,9 +106,10 @@ enum State {
     Empty,
     Refused,
     Nodeless,
+    Cordoned,
 }
 
-const STATES: [State; 7] = [
+const STATES: [State; 8] = [
     State::Free,
     State::Half,
     State::Full,
@@ -116,6 +117,7 @@ const STATES: [State; 7] = [
     State::Empty,
     State::Refused,
     State::Nodeless,
+    State::Cordoned,
 ];
 
 fn view(name: &str, total: u32, state: State) -> ControllerView {
@@ -134,6 +136,7 @@ fn view(name: &str, total: u32, state: State) -> ControllerView {
         label_key: "vipu".to_owned(),
         label_value: name.to_owned(),
         has_nodes: !matches!(state, State::Nodeless),
+        unschedulable: matches!(state, State::Cordoned).then(|| "1 is cordoned".to_owned()),
         unreachable: matches!(state, State::Unreachable).then(|| "connection refused".to_owned()),
         total_ipus,
         used_ipus: used,

@@ -140,6 +140,7 @@ async fn a_placement_policy_with_an_invalid_answer_is_overruled() {
         label_key: "vipu".to_owned(),
         label_value: "pod1".to_owned(),
         has_nodes: true,
+        unschedulable: None,
         unreachable: None,
         total_ipus: 16,
         used_ipus: 0,

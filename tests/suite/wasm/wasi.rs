@@ -41,7 +41,7 @@ const WORLD: &str = "package test:guest;
       import wasi:clocks/monotonic-clock@0.2.3;
       import wasi:random/random@0.2.3;
       import wasi:sockets/instance-network@0.2.3;
-      include ipu:policy/validation@0.1.0;
+      include ipu:policy/validation@0.2.0;
     }";
 
 /// A validation policy that runs `body` and then returns one warning: the eight bytes at 512.
@@ -59,9 +59,9 @@ fn guest(body: &str) -> Vec<u8> {
             (func $network (result i32)))
           {MEMORY}
           (data (i32.const 512) "whatever")
-          (func (export "ipu:policy/validator@0.1.0#validate-settings") (param i32 i32) (result i32)
+          (func (export "ipu:policy/validator@0.2.0#validate-settings") (param i32 i32) (result i32)
             (i32.const 16))
-          (func (export "ipu:policy/validator@0.1.0#validate") (param i32) (result i32)
+          (func (export "ipu:policy/validator@0.2.0#validate") (param i32) (result i32)
             (if (i32.gt_u (i32.load offset=80 (local.get 0)) (i32.const 4096)) (then {body}))
             (i32.store (i32.const 44) (i32.const 56))
             (i32.store (i32.const 48) (i32.const 1))

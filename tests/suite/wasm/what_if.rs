@@ -14,6 +14,7 @@ fn last_is_free(count: usize) -> Vec<ControllerView> {
         label_key: "ipunode".to_owned(),
         label_value: format!("pod{number}"),
         has_nodes: true,
+        unschedulable: None,
         unreachable: None,
         total_ipus: 64,
         used_ipus: if number == count { 0 } else { 64 },

@@ -77,6 +77,7 @@ async fn state(State(server): State<Arc<Server>>) -> Json<Value> {
         json!({
             "name": world.pod.name,
             "ipus": world.pod.ipus,
+            "clusters": world.pod.clusters(),
             "free": free,
             "largestFreeBlock": largest,
             "timings": world.pod.timings,

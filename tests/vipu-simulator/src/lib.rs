@@ -47,6 +47,8 @@ pub struct Options {
     pub name: String,
     /// IPUs of the pod.
     pub ipus: u32,
+    /// Names of its clusters, which have equal shares of the IPUs. Empty: one cluster with the pod's name.
+    pub clusters: Vec<String>,
     /// Address of the user API. Port 0: any free one.
     pub listen: SocketAddr,
     /// Address of the control port. Port 0: any free one.
@@ -69,6 +71,7 @@ impl Options {
         Options {
             name: name.to_owned(),
             ipus,
+            clusters: Vec::new(),
             listen: any,
             control: any,
             timings: Timings {
@@ -139,6 +142,10 @@ impl Simulator {
             None => None,
         };
         let pod = pod.unwrap_or_else(|| Pod::new(&options.name, options.ipus, options.timings));
+        let pod = match options.clusters.as_slice() {
+            [] => pod,
+            names => pod.with_clusters(names),
+        };
         let server = Arc::new(Server::new(pod, options.file, options.required));
         let tls = options.tls.as_ref().map(tls::acceptor).transpose()?;
         let (listener, address) = listen(options.listen).await?;

@@ -18,6 +18,9 @@ struct Cli {
     /// IPUs of the pod.
     #[arg(long, default_value_t = 16)]
     ipus: u32,
+    /// Name of a cluster of the pod. Several clusters have equal shares of the IPUs. Missing: one with the pod's name.
+    #[arg(long = "cluster")]
+    clusters: Vec<String>,
     /// Address of the V-IPU user API (gRPC).
     #[arg(long, default_value = "0.0.0.0:8090")]
     listen: SocketAddr,
@@ -70,6 +73,7 @@ async fn main() -> anyhow::Result<()> {
     let simulator = Simulator::start(Options {
         name: cli.name,
         ipus: cli.ipus,
+        clusters: cli.clusters,
         listen: cli.listen,
         control: cli.control,
         timings: Timings {

@@ -1,7 +1,9 @@
 //! Pure: one simulated pod of IPUs and its partitions, as a state machine over a time that is passed in.
 
+mod cluster;
 mod occupancy;
 mod rejection;
+mod request;
 mod timings;
 
 use std::collections::BTreeMap;
@@ -10,9 +12,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::allocation::{self, Block};
+use crate::allocation::Block;
+pub use cluster::Cluster;
 pub use occupancy::Occupancy;
 pub use rejection::Rejection;
+pub use request::PartitionSpec;
 pub use timings::Timings;
 
 /// Automatic resets of a partition before the simulated server gives up.
@@ -21,36 +25,18 @@ pub const AUTO_RESETS_MAX: u32 = 3;
 /// A pod of IPUs, and the partitions that use them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pod {
-    /// Its name, which is also the name of its allocation and of its cluster.
+    /// Its name, which is also the name of its allocation.
     pub name: String,
     /// Number of its IPUs.
     pub ipus: u32,
     /// Durations of its work.
     pub timings: Timings,
+    /// Its clusters.
+    clusters: Vec<Cluster>,
     partitions: BTreeMap<String, Partition>,
     /// The IPUs of all partitions, past and present, and the time of those that are gone.
     #[serde(default)]
     occupancy: Occupancy,
-}
-
-/// The properties of a new partition.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct PartitionSpec {
-    /// Its id.
-    pub id: String,
-    /// IPUs.
-    pub ipus: u32,
-    /// GCDs. 0 means one.
-    pub gcds: u32,
-    /// Replicas. 0 means one for each GCD.
-    pub replicas: u32,
-    /// Whether it may be reconfigured.
-    pub reconfigurable: bool,
-    /// Whether it may be moved to other IPUs.
-    pub relocatable: bool,
-    /// The allocation to take it from. If empty: the pod's own.
-    pub allocation: String,
 }
 
 /// A partition.
@@ -60,6 +46,8 @@ pub struct Partition {
     pub id: String,
     /// Its IPUs.
     pub block: Block,
+    /// Its cluster.
+    pub cluster: String,
     /// Creation time.
     #[serde(default)]
     pub since: Timestamp,
@@ -109,9 +97,24 @@ impl Pod {
             name: name.to_owned(),
             ipus,
             timings,
+            clusters: cluster::divided(ipus, &[name.to_owned()]),
             partitions: BTreeMap::new(),
             occupancy: Occupancy::default(),
         }
+    }
+
+    /// The same pod, divided equally into clusters with these names.
+    #[must_use]
+    pub fn with_clusters(self, names: &[String]) -> Self {
+        Pod {
+            clusters: cluster::divided(self.ipus, names),
+            ..self
+        }
+    }
+
+    /// Its clusters.
+    pub fn clusters(&self) -> &[Cluster] {
+        &self.clusters
     }
 
     /// Its partitions at `now`, by id.
@@ -130,7 +133,8 @@ impl Pod {
         self.settle(now);
         let taken = self.taken();
         let used: u32 = taken.iter().map(|block| block.size).sum();
-        (self.ipus - used, allocation::largest(self.ipus, &taken))
+        let fits = self.clusters.iter().map(|cluster| cluster.largest(&taken));
+        (self.ipus - used, fits.max().unwrap_or_default())
     }
 
     /// Returns the time of IPUs in partitions until `now`.
@@ -152,22 +156,24 @@ impl Pod {
         now: Timestamp,
     ) -> Result<Timestamp, Rejection> {
         self.settle(now);
-        let (gcds, replicas) = self.check(spec)?;
+        let checked = self.check(spec)?;
+        let cluster = &self.clusters[checked.cluster];
         if self.partitions.contains_key(&spec.id) {
             return Err(Rejection::Exists(spec.id.clone()));
         }
         let taken = self.taken();
-        let block = allocation::place(spec.ipus, self.ipus, &taken).ok_or(Rejection::Full {
+        let block = cluster.place(spec.ipus, &taken).ok_or(Rejection::Full {
             ipus: spec.ipus,
-            largest: allocation::largest(self.ipus, &taken),
+            largest: cluster.largest(&taken),
         })?;
         let until = now + Duration::from_millis(self.timings.forming_ms);
         let partition = Partition {
             id: spec.id.clone(),
             block,
+            cluster: cluster.name.clone(),
             since: now,
-            gcds,
-            replicas,
+            gcds: checked.gcds,
+            replicas: checked.replicas,
             reconfigurable: spec.reconfigurable,
             relocatable: spec.relocatable,
             stage: Stage::Creating(until),
@@ -350,31 +356,6 @@ impl Pod {
             .values()
             .map(|partition| partition.block)
             .collect()
-    }
-
-    /// The number of GCDs and of replicas, or the rule that the request breaks.
-    fn check(&self, spec: &PartitionSpec) -> Result<(u32, u32), Rejection> {
-        let PartitionSpec { id, ipus, .. } = spec;
-        let gcds = spec.gcds.max(1);
-        let replicas = if spec.replicas == 0 {
-            gcds
-        } else {
-            spec.replicas
-        };
-        let broken_rule = if id.is_empty() {
-            "a partition needs an id".to_owned()
-        } else if !ipus.is_power_of_two() {
-            format!("size {ipus} is not a power of two")
-        } else if !gcds.is_power_of_two() || gcds > *ipus {
-            format!("{gcds} GCDs do not divide {ipus} IPUs")
-        } else if replicas % gcds != 0 || ipus % replicas != 0 {
-            format!("{replicas} replicas do not divide {ipus} IPUs in {gcds} GCDs")
-        } else if !spec.allocation.is_empty() && spec.allocation != self.name {
-            format!("there is no allocation {:?}", spec.allocation)
-        } else {
-            return Ok((gcds, replicas));
-        };
-        Err(Rejection::Invalid(broken_rule))
     }
 }
 

@@ -22,6 +22,7 @@ pub(super) fn spec(request: proto::CreatePartitionRequest) -> PartitionSpec {
         replicas: requirements.num_replicas,
         reconfigurable: requirements.reconfigurable,
         allocation: requirements.allocation_id,
+        cluster: requirements.cluster_id,
     }
 }
 
@@ -38,7 +39,7 @@ pub(super) fn listed(pod: &str, partition: &Partition) -> proto::Partition {
     proto::Partition {
         id: partition.id.clone(),
         spec: Some(proto::PartitionSpec {
-            cluster_id: pod.to_owned(),
+            cluster_id: partition.cluster.clone(),
             ipus,
             ipulink_routing_type: proto::IpuLinkRoutingType::IrtDnc.into(),
             sync_type: proto::SyncType::StPodNativeDefault.into(),

@@ -67,6 +67,9 @@ fn obstacle(request: &Request, controller: &Controller) -> Option<String> {
     if !controller.has_nodes {
         return Some("no node reaches it".to_owned());
     }
+    if let Some(reason) = &controller.unschedulable {
+        return Some(reason.clone());
+    }
     let mut wanted = request.node_selector.iter();
     let wanted = wanted.find(|(key, _)| *key == controller.label_key);
     let wanted = wanted.filter(|(_, value)| *value != controller.label_value);

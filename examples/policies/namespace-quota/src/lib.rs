@@ -105,6 +105,8 @@ fn first_fit(
             "it does not answer".to_owned()
         } else if !controller.has_nodes || contradicts {
             "no node that the Pods may run on reaches it".to_owned()
+        } else if let Some(reason) = controller.unschedulable {
+            reason
         } else if controller.largest_free < request.ipus {
             let (used, total) = (controller.used_ipus, controller.total_ipus);
             format!("{used} of its {total} IPUs are used")

@@ -11,6 +11,7 @@ fn controller(name: &str, total: u32, used: u32) -> Controller {
         label_value: name.to_owned(),
         has_nodes: true,
         unreachable: None,
+        unschedulable: None,
         total_ipus: total,
         used_ipus: used,
         largest_free: total - used,
@@ -45,7 +46,7 @@ fn decide(change: Change) -> Decision {
 
 #[test]
 fn the_first_that_can_serve_is_tried() {
-    let cases: [(&str, Change, &str); 8] = [
+    let cases: [(&str, Change, &str); 9] = [
         ("all have free capacity", |_| {}, "pod1"),
         ("too small in all", |world| world.0.ipus = 32, "pod2"),
         (
@@ -57,6 +58,11 @@ fn the_first_that_can_serve_is_tried() {
         (
             "unreachable",
             |world| world.1[0].unreachable = Some("refused".to_owned()),
+            "pod2",
+        ),
+        (
+            "no schedulable node",
+            |world| world.1[0].unschedulable = Some("1 is cordoned".to_owned()),
             "pod2",
         ),
         ("no node", |world| world.1[0].has_nodes = false, "pod2"),
@@ -127,6 +133,14 @@ fn waiting_names_unknown_controllers_and_those_without_nodes() {
                 world.1[1] = controller("pod2", 64, 64);
             },
             ["no node is labelled vipu=pod1; label those", "64 of its 64"],
+        ),
+        (
+            "without a schedulable node, and too small",
+            |world| {
+                world.0.ipus = 32;
+                world.1[1].unschedulable = Some("1 is cordoned".to_owned());
+            },
+            ["has 16 IPUs in all", "1 is cordoned"],
         ),
         (
             "without agents yet",

@@ -77,11 +77,43 @@ fn check_launcher(spec: &Value, verdict: &mut Verdict) {
              as [mpirun, …]",
         ));
     }
+    let words = command.and_then(Value::as_array).into_iter().flatten();
+    let instances = at(spec, &["jobInstances"]).and_then(Value::as_u64);
+    if let (Some(instances @ 2..), true) =
+        (instances, words.filter_map(Value::as_str).any(runs_poprun))
+    {
+        verdict.warn(format!(
+            "spec.launcher.command: poprun gives every rank the launcher's IPUOF_* variables, which name \
+             the partition of instance 0, and spec.jobInstances is {instances}; use one instance, or mpirun"
+        ));
+    }
+    check_account(spec, verdict);
     if at(spec, &["interactive"]).is_some() {
         verdict.violate(
             "spec.interactive",
             "excludes spec.launcher, and both are set; remove one of them",
         );
+    }
+}
+
+/// Whether a word of a command, which may be a script, names the program poprun.
+fn runs_poprun(word: &str) -> bool {
+    let is_end = |letter: char| letter.is_whitespace() || ";&|()<>\"'`".contains(letter);
+    let mut words = word.split(is_end);
+    words.any(|word| word.rsplit('/').next() == Some("poprun"))
+}
+
+/// Pods that name no ServiceAccount have `default`, and would get the launcher's right to execute commands in workers.
+fn check_account(spec: &Value, verdict: &mut Verdict) {
+    let account = at(spec, &["launcher", "serviceAccountName"]);
+    let is_valid = |name: &str| !name.is_empty() && name != "default";
+    if let Some(found) = account.filter(|found| !found.as_str().is_some_and(is_valid)) {
+        verdict.violations.push(broken(
+            "spec.launcher.serviceAccountName",
+            found,
+            "is not the name of a ServiceAccount for launchers; every Pod of the namespace may have \
+             default: name another one, or remove the field",
+        ));
     }
 }
 

@@ -8,10 +8,11 @@ use super::fields::{at, broken, has_launcher, shown};
 /// Most containers that are looked at one by one.
 const CONTAINERS_MAX: usize = 64;
 
-/// Checks `workers.template` and `workers.strategy`.
+/// Checks `workers.template`, `workers.strategy` and `workers.failurePolicy`.
 pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
     check_containers(spec, verdict);
     check_strategy(spec, verdict);
+    check_failure_policy(spec, verdict);
     let policy = at(spec, &["workers", "template", "spec", "restartPolicy"]);
     if let Some(policy) = policy.filter(|policy| policy.as_str() != Some("Never")) {
         verdict.warn(format!(
@@ -48,13 +49,44 @@ fn check_containers(spec: &Value, verdict: &mut Verdict) {
             }
         }
     }
-    let replaced = ["command", "args"]
-        .iter()
-        .find(|key| at(&list[0], &[key]).is_some());
-    if let (true, Some(key)) = (has_launcher(spec), replaced) {
+    if has_launcher(spec) {
+        warn_of_idle_workers(&list[0], verdict);
+    }
+}
+
+/// Warns of fields of the first container that have no effect beside a launcher.
+fn warn_of_idle_workers(first: &Value, verdict: &mut Verdict) {
+    let field = "spec.workers.template.spec.containers[0]";
+    let set = |keys: &[&'static str]| keys.iter().copied().find(|key| at(first, &[key]).is_some());
+    if let Some(key) = set(&["command", "args"]) {
         verdict.warn(format!(
-            "{field}[0].{key} is not used: in a job with a launcher the workers wait for the \
+            "{field}.{key} is not used: in a job with a launcher the workers wait for the \
              launcher to start processes in them"
+        ));
+    }
+    if let Some(key) = set(&["startupProbe", "readinessProbe", "livenessProbe"]) {
+        verdict.warn(format!(
+            "{field}.{key} is not used: the probe checks the program, and in a job with a launcher \
+             the workers are Ready before the program runs"
+        ));
+    }
+}
+
+fn check_failure_policy(spec: &Value, verdict: &mut Verdict) {
+    let field = "spec.workers.failurePolicy";
+    let Some(found) = at(spec, &["workers", "failurePolicy"]) else {
+        return;
+    };
+    if !matches!(found.as_str(), Some("Wait" | "FailInstance")) {
+        verdict.violations.push(broken(
+            field,
+            found,
+            "is neither Wait nor FailInstance; use one of them",
+        ));
+    } else if has_launcher(spec) {
+        verdict.warn(format!(
+            "{field}: {} is not used: in a job with a launcher a failed worker always ends the run",
+            shown(found)
         ));
     }
 }

@@ -6,13 +6,16 @@ use ipu_api::labels::{
 };
 use ipu_api::pod_request::{NewPartition, PodRequest};
 use json_patch::jsonptr::PointerBuf;
-use json_patch::{AddOperation, Patch, PatchOperation};
+use json_patch::{AddOperation, Patch, PatchOperation, ReplaceOperation};
 use serde_json::{Value, json};
 
 use super::shown;
 
 /// The parts of an IPUJob that it shares with the Pod that it shows, and that guests may change.
 const SHARED: [&str; 2] = ["/metadata/labels", "/metadata/annotations"];
+
+/// The variable with the GCD.
+const GCD: &str = "IPUOF_VIPU_API_GCD_ID";
 
 /// The defaults leave a size that no Pod can request.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -132,12 +135,19 @@ fn variables(gcd: u32) -> [(&'static str, Value); 5] {
             reference("labels", PARTITION_ID_LABEL),
         ),
         variable("IPUOF_VIPU_API_TIMEOUT", "value", json!(VIPU_TIMEOUT)),
-        variable("IPUOF_VIPU_API_GCD_ID", "value", json!(gcd.to_string())),
+        variable(GCD, "value", json!(gcd.to_string())),
     ]
 }
 
+/// Whether a container has a variable of the operator: a reference to the label with the partition.
+pub(super) fn refers_to_partition(container: &Value) -> bool {
+    let path = format!("metadata.labels['{PARTITION_ID_LABEL}']");
+    let mut variables = container["env"].as_array().into_iter().flatten();
+    variables.any(|variable| variable["valueFrom"]["fieldRef"]["fieldPath"] == *path)
+}
+
 /// Adds the variables before those of the container, so that these can refer to them. A variable that the container
-/// sets itself stays as it is.
+/// sets itself stays as it is. The GCD of a copied Pod is not of its own.
 fn environment(
     list: &str,
     index: usize,
@@ -149,13 +159,25 @@ fn environment(
         let all: Vec<&Value> = variables.iter().map(|(_, variable)| variable).collect();
         return vec![add(["spec", list, &index, "env"], json!(all))];
     };
+    let outdated = variables.iter().filter_map(|(name, variable)| {
+        let of_a_copy = *name == GCD && refers_to_partition(container);
+        let found = own
+            .iter()
+            .position(|set| of_a_copy && set["name"] == *name)?;
+        (own[found] != *variable).then(|| {
+            let path = PointerBuf::from_tokens(["spec", list, &index, "env", &found.to_string()]);
+            PatchOperation::Replace(ReplaceOperation {
+                path,
+                value: variable.clone(),
+            })
+        })
+    });
     let missing = variables
         .iter()
-        .filter(|(name, _)| own.iter().all(|set| set["name"] != *name));
-    missing
+        .filter(|(name, _)| own.iter().all(|set| set["name"] != *name))
         .rev()
-        .map(|(_, variable)| add(["spec", list, &index, "env", "0"], variable.clone()))
-        .collect()
+        .map(|(_, variable)| add(["spec", list, &index, "env", "0"], variable.clone()));
+    outdated.chain(missing).collect()
 }
 
 fn add<const N: usize>(path: [&str; N], value: Value) -> PatchOperation {

@@ -12,6 +12,12 @@ use crate::server::{WebhookContext, router};
 
 /// The response to a review of a Pod.
 async fn ask(operation: &str, annotations: &Value) -> Value {
+    let spec = json!({"containers": [{"name": "main", "image": "a:1"}]});
+    ask_about(operation, annotations, &spec).await
+}
+
+/// The response to a review of a Pod with this spec.
+async fn ask_about(operation: &str, annotations: &Value, spec: &Value) -> Value {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {
@@ -19,7 +25,7 @@ async fn ask(operation: &str, annotations: &Value) -> Value {
             "kind": {"group": "", "version": "v1", "kind": "Pod"},
             "object": {
                 "metadata": {"generateName": "web-", "annotations": annotations},
-                "spec": {"containers": [{"name": "main", "image": "a:1"}]},
+                "spec": spec,
             },
             "oldObject": {"metadata": {}, "spec": {}},
         },
@@ -80,6 +86,34 @@ async fn guests_are_asked_about_new_ipus_and_not_about_an_existing_partition() {
     let response = ask("CREATE", &json!({"graphcore.ai/partition": "shared"})).await;
     assert_eq!(response["allowed"], json!(true));
     assert_eq!(response["patchType"], json!("JSONPatch"));
+}
+
+#[tokio::test]
+async fn a_pod_with_ipus_cannot_name_its_node() {
+    let spec = json!({"nodeName": "node-1", "containers": [{"name": "main", "image": "a:1"}]});
+    let response = ask_about(
+        "CREATE",
+        &json!({"graphcore.ai/partition": "shared"}),
+        &spec,
+    )
+    .await;
+    let cause = &response["status"]["details"]["causes"][0];
+    assert_eq!(cause["field"], json!("spec.nodeName"));
+    let message = cause["message"].as_str().unwrap();
+    assert!(message.contains("spec.nodeSelector"), "{message}");
+    let response = ask_about("CREATE", &json!({}), &spec).await;
+    assert_eq!(response["allowed"], json!(true));
+}
+
+#[tokio::test]
+async fn a_debug_copy_passes_with_a_warning_and_without_guests() {
+    let copied = json!({"graphcore.ai/ipu": "4", "graphcore.ai/vipu-host": "pod1"});
+    let response = ask("CREATE", &copied).await;
+    assert_eq!(response["allowed"], json!(true));
+    assert_eq!(response["patchType"], json!("JSONPatch"));
+    let warning = response["warnings"][0].as_str().unwrap();
+    assert!(warning.contains("runs without IPUs"), "{warning}");
+    assert!(warning.ends_with("of its own"), "it is complete: {warning}");
 }
 
 #[tokio::test]

@@ -44,6 +44,14 @@ pub fn exit_code(status: &Status) -> Result<u8, NoExitCode> {
     }
 }
 
+impl NoExitCode {
+    /// Whether the API server could not reach the kubelet, so that the command has not started. Before Kubernetes 1.36, the API
+    /// server opens the stream to its client first, and connects to the kubelet afterwards.
+    pub fn was_never_connected(&self) -> bool {
+        self.message.starts_with("error dialing backend")
+    }
+}
+
 /// Whether a retry may help, if the request is idempotent.
 pub fn is_transient(error: &kube::Error) -> bool {
     match error {
@@ -112,7 +120,7 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
     use serde_json::json;
 
-    use super::{advice, exit_code, is_transient, was_turned_away};
+    use super::{NoExitCode, advice, exit_code, is_transient, was_turned_away};
 
     fn ended(message: &str) -> Status {
         serde_json::from_value(json!({
@@ -152,6 +160,17 @@ mod tests {
             "no reason was given"
         );
         assert!(exit_code(&ended("five")).is_err());
+    }
+
+    #[test]
+    fn a_command_whose_node_was_not_reached_has_not_started() {
+        let message = |message: &str| NoExitCode {
+            message: message.to_owned(),
+        };
+        let refused = "error dialing backend: dial tcp 10.0.0.2:10250: connect: connection refused";
+        assert!(message(refused).was_never_connected());
+        assert!(!message("no runtime").was_never_connected());
+        assert!(!message("the program: error dialing backend").was_never_connected());
     }
 
     #[test]

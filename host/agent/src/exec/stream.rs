@@ -3,7 +3,7 @@
 //! kube's own loop is not used. It sends and receives in turn, so a command that writes more than it reads blocks for
 //! ever. It also truncates the output if the server has no half-close.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::stream::{SplitSink, SplitStream};
@@ -45,6 +45,15 @@ impl Default for KeepAlive {
     }
 }
 
+/// The end of a command.
+#[derive(Debug, PartialEq)]
+pub struct End {
+    /// The result, as the API server reports it.
+    pub status: Status,
+    /// Whether the command was sent any stdin, or wrote any output.
+    pub has_exchanged: bool,
+}
+
 /// Failure of the stream before the end of the command was known.
 #[derive(Debug, thiserror::Error)]
 pub enum StreamError {
@@ -75,7 +84,7 @@ pub async fn carry<S>(
     stdin: impl AsyncRead + Unpin,
     stdout: impl AsyncWrite + Unpin,
     stderr: impl AsyncWrite + Unpin,
-) -> Result<Status, StreamError>
+) -> Result<End, StreamError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
@@ -109,6 +118,8 @@ where
 struct Taken {
     sent: AtomicU64,
     received: AtomicU64,
+    /// Whether any stdin was sent. `sent` is reset at its end.
+    has_sent: AtomicBool,
 }
 
 impl Taken {
@@ -156,6 +167,7 @@ async fn send<S>(
             read = stdin.read(&mut buffer), if open => match read {
                 Ok(length) if length > 0 => {
                     taken.sent.fetch_add(1, Ordering::Relaxed);
+                    taken.has_sent.store(true, Ordering::Relaxed);
                     frame(STDIN, &buffer[..length])
                 }
                 // An unreadable stdin counts as ended, so that the command does not wait for it.
@@ -189,10 +201,11 @@ async fn receive<S>(
     mut stdout: impl AsyncWrite + Unpin,
     mut stderr: impl AsyncWrite + Unpin,
     (idle_timeout, taken): (Duration, &Taken),
-) -> Result<Status, StreamError>
+) -> Result<End, StreamError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    let mut has_written = false;
     loop {
         let message = match timeout(idle_timeout, from_server.next()).await {
             Ok(Some(message)) => message,
@@ -211,11 +224,22 @@ where
             _ => continue,
         };
         match bytes.split_first() {
-            Some((&STDOUT, payload)) => write(&mut stdout, "stdout", payload).await?,
-            Some((&STDERR, payload)) => write(&mut stderr, "stderr", payload).await?,
+            Some((&STDOUT, payload)) => {
+                has_written |= !payload.is_empty();
+                write(&mut stdout, "stdout", payload).await?;
+            }
+            Some((&STDERR, payload)) => {
+                has_written |= !payload.is_empty();
+                write(&mut stderr, "stderr", payload).await?;
+            }
             // The server opens every channel with an empty message.
             Some((&STATUS, payload)) if !payload.is_empty() => {
-                return serde_json::from_slice(payload).map_err(StreamError::Status);
+                let status = serde_json::from_slice(payload).map_err(StreamError::Status)?;
+                let has_exchanged = has_written || taken.has_sent.load(Ordering::Relaxed);
+                return Ok(End {
+                    status,
+                    has_exchanged,
+                });
             }
             _ => {}
         }

@@ -20,23 +20,26 @@ for the cluster that it asks.
 ";
 
 /// Fields with a type of Kubernetes, which the documents of Kubernetes describe, by the end of their path.
-const OF_KUBERNETES: [(&str, &str); 6] = [
+const OF_KUBERNETES: [(&str, &str); 7] = [
     ("workers.template", "PodTemplateSpec"),
     ("launcher.env", "[]EnvVar"),
+    ("launcher.resources", "ResourceRequirements"),
     ("namespaceSelector", "LabelSelector"),
     ("objectSelector", "LabelSelector"),
     ("active.spec", "as `spec`"),
     ("previous.spec", "as `spec`"),
 ];
 
-/// First version of each field, by kind, part and path. An entry covers the fields below it.
-const SINCE: [(&str, &str); 37] = [
+/// First version of each field, by kind, part and path. An entry covers the fields below it that no earlier one covers.
+const SINCE: [(&str, &str); 44] = [
     ("IPUJob.spec.activeDeadlineSeconds", OURS),
     ("IPUJob.spec.cleanPodPolicy", GRAPHCORE),
     ("IPUJob.spec.interactive", GRAPHCORE),
     ("IPUJob.spec.ipusPerJobInstance", "1.0.3"),
     ("IPUJob.spec.ipusPerModelReplica", "alpha-5"),
     ("IPUJob.spec.jobInstances", "1.0.3"),
+    ("IPUJob.spec.launcher.resources", "0.2.0"),
+    ("IPUJob.spec.launcher.serviceAccountName", "0.2.0"),
     ("IPUJob.spec.launcher", GRAPHCORE),
     ("IPUJob.spec.managedBy", OURS),
     ("IPUJob.spec.modelReplicas", "alpha-5"),
@@ -46,6 +49,7 @@ const SINCE: [(&str, &str); 37] = [
     ("IPUJob.spec.ttlSecondsAfterFinished", OURS),
     ("IPUJob.spec.workerPerJobInstance", "1.0.3"),
     ("IPUJob.spec.workers", GRAPHCORE),
+    ("IPUJob.spec.workers.failurePolicy", "0.2.0"),
     ("IPUJob.spec.workersPerJobInstance", "1.1.0"),
     ("IPUJob.status.accounting", "0.2.0"),
     ("IPUJob.status.admission", "0.2.0"),
@@ -61,10 +65,14 @@ const SINCE: [(&str, &str); 37] = [
     ("IPUJob.status.observedGeneration", OURS),
     ("IPUJob.status.restartCount", GRAPHCORE),
     ("IPUJob.status.run", OURS),
+    ("IPUJob.status.run.rejections", "0.2.0"),
+    ("IPUJob.status.run.starts", "0.2.0"),
     ("IPUJob.status.selector", OURS),
     ("IPUJob.status.sessionEndTime", OURS),
     ("IPUJob.status.startTime", GRAPHCORE),
     ("IPUJob.status.workersStatus", GRAPHCORE),
+    ("IPUPartition.spec.options.avoidControllers", "0.2.0"),
+    ("IPUPartition.spec.options.scheduling", "0.2.0"),
     ("IPUPartition", OURS),
     ("IPUPolicy", OURS),
     ("VIPUController", "0.2.0"),
@@ -275,7 +283,8 @@ fn since(path: &str) -> &'static str {
         path.strip_prefix(entry)
             .is_some_and(|below| below.is_empty() || below.starts_with(['.', '[']))
     };
-    let known = SINCE.iter().find(|(entry, _)| covers(entry));
+    let known = SINCE.iter().filter(|(entry, _)| covers(entry));
+    let known = known.max_by_key(|(entry, _)| entry.len());
     known.map_or("", |(_, version)| version)
 }
 

@@ -12,8 +12,8 @@ use crate::labels::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
 pub(super) struct RawRequest<'a> {
     /// The limits of containers, each with the index of its container.
     pub(super) limits: Vec<(usize, Cow<'a, Value>)>,
-    /// Index of the first init container with a limit.
-    pub(super) init_limit: Option<usize>,
+    /// The limits of init containers, each with the index of its container.
+    pub(super) init_limits: Vec<(usize, Cow<'a, Value>)>,
     /// The annotation with the number of IPUs.
     pub(super) ipus: Option<Cow<'a, Value>>,
     /// The annotation with the name of an IPUPartition.
@@ -29,7 +29,7 @@ impl<'a> RawRequest<'a> {
         let annotation = |key: &str| annotations?.get(key).map(Cow::Borrowed);
         Self {
             limits: in_json(pod, "/spec/containers").collect(),
-            init_limit: first(in_json(pod, "/spec/initContainers")),
+            init_limits: in_json(pod, "/spec/initContainers").collect(),
             ipus: annotation(IPU_RESOURCE),
             partition: annotation(PARTITION_ANNOTATION),
             gcd: annotation(GCD_ANNOTATION),
@@ -47,16 +47,12 @@ impl RawRequest<'static> {
         let init_containers = spec.and_then(|spec| spec.init_containers.as_deref());
         Self {
             limits: in_fields(containers.unwrap_or_default()).collect(),
-            init_limit: first(in_fields(init_containers.unwrap_or_default())),
+            init_limits: in_fields(init_containers.unwrap_or_default()).collect(),
             ipus: annotation(IPU_RESOURCE),
             partition: annotation(PARTITION_ANNOTATION),
             gcd: annotation(GCD_ANNOTATION),
         }
     }
-}
-
-fn first<'a>(mut limits: impl Iterator<Item = (usize, Cow<'a, Value>)>) -> Option<usize> {
-    limits.next().map(|(index, _)| index)
 }
 
 fn in_json<'a>(

@@ -53,6 +53,46 @@ fn the_size_is_a_limit_or_an_annotation_or_both() {
     }
 }
 
+#[test]
+fn a_size_is_read_by_its_value() {
+    for (size, expected) in [
+        (json!("4"), 4),
+        (json!(4), 4),
+        (json!(4.0), 4),
+        (json!("4e0"), 4),
+        (json!("4000m"), 4),
+        (json!("1Ki"), 1024),
+        (json!("1k"), 1000),
+    ] {
+        let limited = pod(&json!(null), std::slice::from_ref(&size));
+        let expected = Ok(Some(new(expected, Some(0), false)));
+        assert_eq!(PodRequest::of(&limited), expected, "{size}");
+    }
+    let both = pod(&json!({"graphcore.ai/ipu": "4"}), &[json!("4000m")]);
+    assert_eq!(PodRequest::of(&both), Ok(Some(new(4, Some(0), true))));
+}
+
+#[test]
+fn a_limit_of_zero_requests_nothing() {
+    let init = json!({"spec": {
+        "containers": [{"name": "a"}],
+        "initContainers": [{"name": "b", "resources": {"limits": {"graphcore.ai/ipu": "0"}}}],
+    }});
+    let annotated = json!({"graphcore.ai/ipu": "4"});
+    for (pod, expected) in [
+        (pod(&json!(null), &[json!("0")]), None),
+        (pod(&json!(null), &[json!(0)]), None),
+        (init, None),
+        (
+            pod(&json!(null), &[json!("0"), json!("4"), json!("0")]),
+            Some(new(4, Some(1), false)),
+        ),
+        (pod(&annotated, &[json!("0")]), Some(new(4, None, true))),
+    ] {
+        assert_eq!(PodRequest::of(&pod), Ok(expected), "{pod}");
+    }
+}
+
 /// The Pod as the API server has it.
 fn stored(pod: &Value) -> Pod {
     serde_json::from_value(pod.clone()).unwrap()
@@ -75,6 +115,7 @@ fn a_stored_pod_requests_what_its_json_does() {
         pod(&json!({"graphcore.ai/ipu": "4"}), &[json!("4")]),
         pod(&json!({}), &[json!(null), json!("16")]),
         pod(&json!({}), &[json!("1k")]),
+        pod(&json!({}), &[json!("0"), json!("4.5")]),
         pod(&json!({}), &[json!("4"), json!("4")]),
         pod(&different, &[json!("4")]),
         pod(&shared, &[json!(null)]),
@@ -124,14 +165,14 @@ fn an_invalid_limit_is_reported_with_field_rule_and_remedy() {
     }});
     check(&[
         (
-            pod(&json!(null), &[json!("0")]),
+            pod(&json!(null), &[json!("4500m")]),
             "spec.containers[0].resources.limits[graphcore.ai/ipu]",
-            ["\"0\"", "from 1"],
+            ["\"4500m\"", "from 1"],
         ),
         (
-            pod(&json!(null), &[json!("1k")]),
+            pod(&json!(null), &[json!("5G")]),
             "spec.containers[0].resources.limits[graphcore.ai/ipu]",
-            ["\"1k\"", "in digits"],
+            ["\"5G\"", "such as \"4\""],
         ),
         (
             pod(&json!(null), &[json!("4"), json!("4")]),
@@ -153,12 +194,17 @@ fn an_invalid_annotation_is_reported_with_rule_and_remedy() {
         (
             pod(&json!({"graphcore.ai/ipu": "four"}), &[]),
             "metadata.annotations[graphcore.ai/ipu]",
-            ["\"four\"", "in digits"],
+            ["\"four\"", "such as \"4\""],
+        ),
+        (
+            pod(&json!({"graphcore.ai/ipu": "0"}), &[]),
+            "metadata.annotations[graphcore.ai/ipu]",
+            ["\"0\"", "from 1"],
         ),
         (
             pod(&json!({"graphcore.ai/ipu": long}), &[]),
             "metadata.annotations[graphcore.ai/ipu]",
-            ["9…", "in digits"],
+            ["9…", "such as \"4\""],
         ),
         (
             pod(&json!({"graphcore.ai/ipu": "8"}), &[json!("4")]),

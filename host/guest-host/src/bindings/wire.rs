@@ -134,6 +134,7 @@ pub(super) fn controller(view: &ControllerView) -> placer::Controller {
         label_value: view.label_value.clone(),
         has_nodes: view.has_nodes,
         unreachable: view.unreachable.clone(),
+        unschedulable: view.unschedulable.clone(),
         total_ipus: view.total_ipus,
         used_ipus: view.used_ipus,
         largest_free: view.largest_free,

@@ -5,9 +5,15 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use k8s_openapi::api::rbac::v1::{PolicyRule, Role, RoleBinding, RoleRef, Subject};
 
 use super::metadata;
-use crate::validate::ValidJob;
+use crate::validate::{ValidJob, ValidLauncher};
 
-/// Builds the launcher Pod's ServiceAccount.
+/// Returns the name of the launcher Pod's ServiceAccount.
+pub fn account_name(job: &ValidJob, launcher: &ValidLauncher) -> String {
+    let chosen = launcher.service_account.clone();
+    chosen.unwrap_or_else(|| naming::launcher(&job.name))
+}
+
+/// Builds the ServiceAccount of a launcher that has none of the user.
 pub fn service_account(job: &ValidJob) -> ServiceAccount {
     ServiceAccount {
         metadata: metadata(job, naming::launcher(&job.name)),
@@ -29,18 +35,18 @@ pub fn role(job: &ValidJob) -> Role {
 }
 
 /// Gives the account its rights.
-pub fn role_binding(job: &ValidJob) -> RoleBinding {
+pub fn role_binding(job: &ValidJob, launcher: &ValidLauncher) -> RoleBinding {
     let name = naming::launcher(&job.name);
     RoleBinding {
         metadata: metadata(job, name.clone()),
         role_ref: RoleRef {
             api_group: Some("rbac.authorization.k8s.io".to_owned()),
             kind: "Role".to_owned(),
-            name: name.clone(),
+            name,
         },
         subjects: Some(vec![Subject {
             kind: "ServiceAccount".to_owned(),
-            name,
+            name: account_name(job, launcher),
             namespace: Some(job.namespace.clone()),
             api_group: None,
         }]),

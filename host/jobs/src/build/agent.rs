@@ -1,9 +1,12 @@
 //! Pure: installs `ipu-agent` and the files for mpirun in a Pod, regardless of the images of its containers.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::{
-    Capabilities, Container, EmptyDirVolumeSource, PodSpec, SeccompProfile, SecurityContext,
-    Volume, VolumeMount,
+    Capabilities, Container, EmptyDirVolumeSource, PodSpec, ResourceRequirements, SeccompProfile,
+    SecurityContext, Volume, VolumeMount,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::PodSettings;
 use crate::validate::ValidJob;
@@ -23,15 +26,37 @@ pub const HOSTFILE: &str = "hostfile";
 /// Name of the init container and of the volume.
 const AGENT: &str = "ipu-operator-agent";
 
-/// User of the agent's image.
-const USER: i64 = 65_532;
+/// Resources that decide the quality of service, and that quotas and limit ranges may require.
+const COUNTED: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 
-/// Adds the init container that installs the agent and the files, and their volume.
-pub fn add_to_pod(spec: &mut PodSpec, job: &ValidJob, settings: &PodSettings) {
+/// Grace period of a Pod whose template sets none, in seconds.
+const GRACE_PERIOD: i64 = 30;
+
+/// Part of the grace period that the agent keeps for its own end, in seconds.
+const RESERVED: i64 = 2;
+
+/// Returns the seconds that the processes of a container have after SIGTERM, from the grace period of their Pod.
+pub fn grace_seconds(period: Option<i64>) -> i64 {
+    let period = period.unwrap_or(GRACE_PERIOD);
+    period.saturating_sub(RESERVED).max(1)
+}
+
+/// Returns the command of a container in which others start processes.
+pub fn idle(template: &PodSpec) -> Vec<String> {
+    let seconds = grace_seconds(template.termination_grace_period_seconds).to_string();
+    let words = [PROGRAM, "idle", "--grace-seconds", &seconds];
+    let shares = [template.share_process_namespace, template.host_pid].contains(&Some(true));
+    let shares = shares.then_some("--shares-processes");
+    words.into_iter().chain(shares).map(str::to_owned).collect()
+}
+
+/// Adds the init container that installs the agent and the files, and their volume. `main` is the container that uses
+/// them.
+pub fn add_to_pod(spec: &mut PodSpec, job: &ValidJob, settings: &PodSettings, main: &Container) {
     // The first init container, so that the user's init containers can use the folder too.
     spec.init_containers
         .get_or_insert_default()
-        .insert(0, install(job, settings));
+        .insert(0, install(job, settings, main));
     spec.volumes.get_or_insert_default().push(Volume {
         name: AGENT.to_owned(),
         empty_dir: Some(EmptyDirVolumeSource::default()),
@@ -50,7 +75,7 @@ pub fn mount(container: &mut Container) {
     });
 }
 
-fn install(job: &ValidJob, settings: &PodSettings) -> Container {
+fn install(job: &ValidJob, settings: &PodSettings, main: &Container) -> Container {
     let workers = job.instances.saturating_mul(job.size.workers).to_string();
     let command = ["/ipu-agent", "install", FOLDER, "--job", &job.name];
     let command = command.into_iter().chain(["--workers", &workers]);
@@ -59,27 +84,57 @@ fn install(job: &ValidJob, settings: &PodSettings) -> Container {
         image: Some(settings.launcher_image.clone()),
         image_pull_policy: settings.launcher_image_pull_policy.clone(),
         command: Some(command.map(str::to_owned).collect()),
-        // The agent satisfies the strictest Pod security standard, so that only the user's Pod matters.
-        security_context: Some(SecurityContext {
-            allow_privilege_escalation: Some(false),
-            capabilities: Some(Capabilities {
-                drop: Some(vec!["ALL".to_owned()]),
-                ..Capabilities::default()
-            }),
-            read_only_root_filesystem: Some(true),
-            run_as_non_root: Some(true),
-            run_as_user: Some(USER),
-            seccomp_profile: Some(SeccompProfile {
-                type_: "RuntimeDefault".to_owned(),
-                ..SeccompProfile::default()
-            }),
-            ..SecurityContext::default()
-        }),
+        resources: resources(main),
+        security_context: Some(security_context(main)),
         volume_mounts: Some(vec![VolumeMount {
             name: AGENT.to_owned(),
             mount_path: FOLDER.to_owned(),
             ..VolumeMount::default()
         }]),
         ..Container::default()
+    }
+}
+
+/// Returns the resources of the container that uses the agent. Init containers run before the others, so this requests
+/// nothing more. Without them, the Pod would lose the class Guaranteed, and quotas would refuse it.
+fn resources(main: &Container) -> Option<ResourceRequirements> {
+    let resources = main.resources.as_ref()?;
+    let counted = |list: &Option<BTreeMap<String, Quantity>>| {
+        let list = list.iter().flatten();
+        let counted = list.filter(|(name, _)| COUNTED.contains(&name.as_str()));
+        let counted: BTreeMap<_, _> = counted
+            .map(|(name, quantity)| (name.clone(), quantity.clone()))
+            .collect();
+        (!counted.is_empty()).then_some(counted)
+    };
+    let (limits, requests) = (counted(&resources.limits), counted(&resources.requests));
+    (limits.is_some() || requests.is_some()).then_some(ResourceRequirements {
+        limits,
+        requests,
+        claims: None,
+    })
+}
+
+/// Returns the strictest security context, so that only the user's Pod matters. The user is that of the other
+/// container, which has the user of the Pod if it names none: a namespace may allow certain users only.
+fn security_context(main: &Container) -> SecurityContext {
+    let main = main.security_context.clone().unwrap_or_default();
+    SecurityContext {
+        allow_privilege_escalation: Some(false),
+        capabilities: Some(Capabilities {
+            drop: Some(vec!["ALL".to_owned()]),
+            ..Capabilities::default()
+        }),
+        read_only_root_filesystem: Some(true),
+        run_as_group: main.run_as_group,
+        run_as_non_root: main.run_as_non_root,
+        run_as_user: main.run_as_user,
+        // The other container must be able to read the volume.
+        se_linux_options: main.se_linux_options,
+        seccomp_profile: Some(SeccompProfile {
+            type_: "RuntimeDefault".to_owned(),
+            ..SeccompProfile::default()
+        }),
+        ..SecurityContext::default()
     }
 }

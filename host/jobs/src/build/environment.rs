@@ -1,9 +1,10 @@
 //! Pure: builds the environment by which Poplar, poprun and Open MPI find their IPUs and workers.
 
 use ipu_api::labels::VIPU_TIMEOUT;
-use k8s_openapi::api::core::v1::EnvVar;
+use ipu_api::naming;
+use k8s_openapi::api::core::v1::{ConfigMap, ConfigMapEnvSource, Container, EnvFromSource, EnvVar};
 
-use super::agent;
+use super::{agent, metadata};
 use crate::facts::partition::PlacedPartition;
 use crate::validate::{Size, ValidJob};
 
@@ -16,10 +17,64 @@ pub fn of_worker(job: &ValidJob, placed: &PlacedPartition, gcd: u32) -> Vec<EnvV
 }
 
 /// Builds the environment of the launcher: the partition, which poprun needs, and the workers for Open MPI.
-pub fn of_launcher(placed: &PlacedPartition) -> Vec<EnvVar> {
+pub fn of_launcher(job: &ValidJob, placed: &PlacedPartition) -> Vec<EnvVar> {
     let mut env = of_partition(placed);
     env.extend(of_open_mpi());
+    env.extend(of_dotted_names(job));
+    env.extend(of_grace_period(job));
     env
+}
+
+/// Gives a container variables of the operator. Those of the container take precedence, and follow, so that their
+/// values can refer to the others.
+///
+/// `env` would also take precedence over the user's `envFrom`, whose ConfigMaps and Secrets the operator does not read.
+/// Beside such a list, the variables come first in it, from a ConfigMap of the job.
+pub fn give(container: &mut Container, job: &ValidJob, ours: Vec<EnvVar>) {
+    if comes_first(container) {
+        let source = EnvFromSource {
+            config_map_ref: Some(ConfigMapEnvSource {
+                name: config_map_name(job, &ours),
+                optional: None,
+            }),
+            ..EnvFromSource::default()
+        };
+        container.env_from.get_or_insert_default().insert(0, source);
+    } else {
+        let own = container.env.take().unwrap_or_default();
+        container.env = Some(merge(ours, own));
+    }
+}
+
+/// Whether the operator's variables come first in the `envFrom` of a container, because it has such a list.
+pub fn comes_first(container: &Container) -> bool {
+    container
+        .env_from
+        .as_ref()
+        .is_some_and(|list| !list.is_empty())
+}
+
+/// Builds the ConfigMap with these variables. Its name contains a hash of them, so it never changes.
+pub fn config_map(job: &ValidJob, ours: &[EnvVar]) -> ConfigMap {
+    let data = ours.iter().map(|variable| {
+        let value = variable.value.clone().unwrap_or_default();
+        (variable.name.clone(), value)
+    });
+    ConfigMap {
+        metadata: metadata(job, config_map_name(job, ours)),
+        data: Some(data.collect()),
+        immutable: Some(true),
+        binary_data: None,
+    }
+}
+
+fn config_map_name(job: &ValidJob, ours: &[EnvVar]) -> String {
+    let variables = ours.iter().flat_map(|variable| {
+        let value = variable.value.as_deref().unwrap_or_default();
+        [variable.name.as_str(), value]
+    });
+    let parts: Vec<&str> = std::iter::once(job.uid.as_str()).chain(variables).collect();
+    naming::environment(&job.name, &parts)
 }
 
 /// Merges two lists of variables: `stronger` replaces variables of `weaker`, and follows them, so that its values can
@@ -79,6 +134,23 @@ fn of_open_mpi() -> Vec<EnvVar> {
         variable("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
     ]
+}
+
+/// Returns the variable that lets Open MPI 4 distinguish workers whose names contain a dot. Otherwise it cuts them
+/// there. Version 5 has such a variable too, but still takes nodes whose names begin alike for one node.
+fn of_dotted_names(job: &ValidJob) -> Option<EnvVar> {
+    let contains_dot = job.name.contains('.');
+    contains_dot.then(|| variable("OMPI_MCA_orte_keep_fqdn_hostnames", "1"))
+}
+
+/// Returns the variable by which the daemons of Open MPI 4 leave the program its grace period, if the template sets
+/// one. A daemon waits this time twice: before SIGTERM, which the program then has from `ipu-agent`, and before
+/// SIGKILL. It also waits when a rank fails, so the default of a second stays in all other jobs. Version 5 waits half a
+/// second in all cases.
+fn of_grace_period(job: &ValidJob) -> Option<EnvVar> {
+    let seconds = job.template.spec.termination_grace_period_seconds?;
+    let half = agent::grace_seconds(Some(seconds)) / 2;
+    (half > 1).then(|| variable("OMPI_MCA_odls_base_sigkill_timeout", &half.to_string()))
 }
 
 fn variable(name: &str, value: &str) -> EnvVar {

@@ -1,56 +1,68 @@
-//! Pure: builds the launcher Pod from the template's first container.
+//! Pure: builds the launcher Pod from the workers' template, by the rules of [`launcher_rules`].
+
+use std::collections::BTreeSet;
 
 use ipu_api::labels;
 use ipu_api::naming;
-use k8s_openapi::api::core::v1::{Affinity, Container, EnvVar, Pod, PodSpec};
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Container, EnvVar, Pod, PodSpec, ResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::{PodSettings, agent, environment, metadata, workers};
+use super::launcher_names::{self, CONTAINER};
+use super::{PodSettings, access, agent, environment, launcher_rules, metadata, workers};
 use crate::facts::partition::PlacedPartition;
 use crate::pod_set::{self, Role};
 use crate::validate::{ValidJob, ValidLauncher};
 
-/// Name of the launcher's container.
-const CONTAINER: &str = "launcher";
-
-/// Builds the launcher Pod of a run. `placed` is the partition of the first instance.
-///
-/// The Pod has the parts of the template that the user's command may need. It has no sidecars, resources or host network,
-/// because it only starts other processes.
+/// Builds the launcher Pod of a run. `placed` is the partition of the first instance. The executor adds the pull
+/// secrets of the workers' ServiceAccount.
 pub fn launcher(
     job: &ValidJob,
     command: &ValidLauncher,
     settings: &PodSettings,
     (placed, run): (&PlacedPartition, i64),
 ) -> Pod {
-    let template = &job.template.spec;
-    let mut spec = PodSpec {
-        containers: vec![container(job, command, placed)],
-        volumes: template.volumes.clone(),
-        image_pull_secrets: template.image_pull_secrets.clone(),
-        security_context: template.security_context.clone(),
-        service_account_name: Some(naming::launcher(&job.name)),
-        automount_service_account_token: Some(true),
-        node_selector: template.node_selector.clone(),
-        tolerations: template.tolerations.clone(),
-        affinity: node_affinity(template),
-        scheduler_name: template.scheduler_name.clone(),
-        priority_class_name: template.priority_class_name.clone(),
-        runtime_class_name: template.runtime_class_name.clone(),
-        host_aliases: template.host_aliases.clone(),
-        dns_config: template.dns_config.clone(),
-        termination_grace_period_seconds: template.termination_grace_period_seconds,
-        restart_policy: Some("Never".to_owned()),
-        ..PodSpec::default()
-    };
-    agent::add_to_pod(&mut spec, job, settings);
     let mut meta = metadata(job, naming::launcher(&job.name));
-    // Annotations configure networks and injected sidecars. Labels are not copied, because Services and disruption budgets
-    // that select the workers would also select the launcher.
-    meta.annotations
-        .clone_from(&job.template.metadata.annotations);
+    let mut annotations = launcher_names::annotations(&job.template);
+    let mut spec = launcher_rules::pod(&job.template.spec);
+    launcher_names::rename_init_containers(&mut spec);
+    for container in spec.init_containers.iter_mut().flatten() {
+        let env = container.env.as_deref_mut().unwrap_or_default();
+        launcher_names::resolve_variables(env, &job.template, None);
+    }
+    launcher_names::resolve_volumes(&mut spec, &job.template, &mut annotations);
+    let mut container = container(job, command, settings, placed);
+    agent::add_to_pod(&mut spec, job, settings, &container);
+    agent::mount(&mut container);
+    spec.containers = vec![container];
+    keep_used_claims(&mut spec);
+    spec.service_account_name = Some(access::account_name(job, command));
+    spec.automount_service_account_token = Some(true);
+    // A second launcher of a run would start the program twice.
+    spec.restart_policy = Some("Never".to_owned());
+    // Annotations configure networks and injected sidecars. Labels are not copied, because Services and disruption
+    // budgets that select the workers would also select the launcher.
+    meta.annotations = Some(annotations);
     pod_set::add_to_pod(job, Role::Launcher, &mut spec, &mut meta);
     // poprun also calls the V-IPU controller, and host paths exist on the workers' nodes.
     workers::select_node(&mut spec, placed);
+    mark(&mut meta, placed, run);
+    Pod {
+        metadata: meta,
+        spec: Some(spec),
+        status: None,
+    }
+}
+
+/// Returns the variables of the operator for the launcher as a ConfigMap, if the launcher refers to it.
+pub fn config_map(job: &ValidJob, placed: &PlacedPartition) -> Option<ConfigMap> {
+    let refers = environment::comes_first(&job.template.first);
+    refers.then(|| environment::config_map(job, &environment::of_launcher(job, placed)))
+}
+
+/// Adds the annotations and labels of the operator.
+fn mark(meta: &mut ObjectMeta, placed: &PlacedPartition, run: i64) {
     let annotations = meta.annotations.get_or_insert_default();
     for key in [
         labels::MAIN_CONTAINER_ANNOTATION,
@@ -65,54 +77,69 @@ pub fn launcher(
         Role::Launcher.label().to_owned(),
     );
     labels.insert(labels::PARTITION_ID_LABEL.to_owned(), placed.id.clone());
-    Pod {
-        metadata: meta,
-        spec: Some(spec),
-        status: None,
-    }
 }
 
-fn container(job: &ValidJob, launcher: &ValidLauncher, placed: &PlacedPartition) -> Container {
+fn container(
+    job: &ValidJob,
+    launcher: &ValidLauncher,
+    settings: &PodSettings,
+    placed: &PlacedPartition,
+) -> Container {
     let first = &job.template.first;
     let mut container = Container {
         name: CONTAINER.to_owned(),
-        image: first.image.clone(),
-        image_pull_policy: first.image_pull_policy.clone(),
-        command: Some(command(launcher)),
-        env: Some(variables(first, launcher, placed)),
-        env_from: first.env_from.clone(),
-        working_dir: first.working_dir.clone(),
-        security_context: first.security_context.clone(),
-        volume_mounts: first.volume_mounts.clone(),
-        volume_devices: first.volume_devices.clone(),
-        ..Container::default()
+        command: Some(command(job, launcher)),
+        env: Some(variables(job, launcher)),
+        resources: resources(launcher, settings),
+        ..launcher_rules::container(first)
     };
-    agent::mount(&mut container);
+    environment::give(&mut container, job, environment::of_launcher(job, placed));
     container
 }
 
 /// Returns the launcher's command. That of an interactive job waits and ends by itself.
-fn command(launcher: &ValidLauncher) -> Vec<String> {
+fn command(job: &ValidJob, launcher: &ValidLauncher) -> Vec<String> {
     match launcher.interactive_seconds {
         None => launcher.command.clone(),
         Some(seconds) => {
-            let words = [agent::PROGRAM, "idle", "--seconds"].map(str::to_owned);
-            words.into_iter().chain([seconds.to_string()]).collect()
+            let mut words = agent::idle(&job.template.spec);
+            words.extend(["--seconds".to_owned(), seconds.to_string()]);
+            words
         }
     }
 }
 
-fn variables(first: &Container, launcher: &ValidLauncher, placed: &PlacedPartition) -> Vec<EnvVar> {
-    let of_first = first.env.clone().unwrap_or_default();
-    let own = environment::merge(of_first, launcher.env.clone());
-    environment::merge(environment::of_launcher(placed), own)
+/// Returns the user's variables.
+fn variables(job: &ValidJob, launcher: &ValidLauncher) -> Vec<EnvVar> {
+    let template = &job.template;
+    let mut of_template = template.first.env.clone().unwrap_or_default();
+    let unnamed = Some(template.first.name.as_str());
+    launcher_names::resolve_variables(&mut of_template, template, unnamed);
+    let mut of_launcher = launcher.env.clone();
+    launcher_names::resolve_variables(&mut of_launcher, template, None);
+    environment::merge(of_template, of_launcher)
 }
 
-/// Copies only the node affinity. The anti-affinity between workers would also apply to the launcher.
-fn node_affinity(template: &PodSpec) -> Option<Affinity> {
-    let node_affinity = template.affinity.as_ref()?.node_affinity.clone()?;
-    Some(Affinity {
-        node_affinity: Some(node_affinity),
-        ..Affinity::default()
-    })
+/// Returns the user's resources, or the admin's default. `None`: neither has any.
+fn resources(launcher: &ValidLauncher, settings: &PodSettings) -> Option<ResourceRequirements> {
+    let resources = launcher.resources.as_ref();
+    resources.or(settings.launcher_resources.as_ref()).cloned()
+}
+
+/// Removes the claims of devices that no container of the Pod uses: only the workers use them.
+fn keep_used_claims(spec: &mut PodSpec) {
+    let containers = spec.init_containers.iter().flatten();
+    let containers = containers.chain(&spec.containers);
+    let used: BTreeSet<String> = containers
+        .filter_map(|container| container.resources.as_ref()?.claims.as_ref())
+        .flatten()
+        .map(|claim| claim.name.clone())
+        .collect();
+    if let Some(claims) = &mut spec.resource_claims {
+        claims.retain(|claim| used.contains(&claim.name));
+    }
+    spec.resource_claims = spec
+        .resource_claims
+        .take()
+        .filter(|claims| !claims.is_empty());
 }

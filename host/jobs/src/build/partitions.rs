@@ -8,8 +8,8 @@ use super::job_labels;
 use crate::pod_set;
 use crate::validate::ValidJob;
 
-/// Builds the IPUPartition of an instance.
-pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
+/// Builds the IPUPartition of an instance. Its Pods could not start on the V-IPU controllers in `avoided`.
+pub fn partition(job: &ValidJob, instance: u32, avoided: &[String]) -> IPUPartition {
     let replicas = job.size.replicas();
     let spec = IPUPartitionSpec {
         owner: job.partition_owner(),
@@ -24,6 +24,8 @@ pub fn partition(job: &ValidJob, instance: u32) -> IPUPartition {
             pinned: is_pinned(job),
             relocatable: job.relocatable,
             node_selector: pod_set::worker_node_selector(job),
+            avoid_controllers: avoided.to_vec(),
+            scheduling: pod_set::worker_scheduling(job),
         },
         owner_metadata: OwnerMetadata {
             labels: owner_metadata::bounded_labels(&job.labels),

@@ -2,7 +2,7 @@
 
 use ipu_api::labels;
 use ipu_api::naming;
-use k8s_openapi::api::core::v1::{Container, Pod, PodSpec, SecurityContext};
+use k8s_openapi::api::core::v1::{ConfigMap, Container, Pod, PodSpec, SecurityContext};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::{PodSettings, agent, environment, metadata};
@@ -10,8 +10,8 @@ use crate::facts::partition::PlacedPartition;
 use crate::pod_set::{self, Role};
 use crate::validate::ValidJob;
 
-/// Builds worker `gcd` of `instance` in a run of the job. All its containers get the environment, because a sidecar may use
-/// the IPUs too.
+/// Builds worker `gcd` of `instance` in a run of the job. All its containers get the environment, because a sidecar may
+/// use the IPUs too.
 pub fn worker(
     job: &ValidJob,
     settings: &PodSettings,
@@ -21,13 +21,15 @@ pub fn worker(
     let mut spec = job.template.spec.clone();
     let mut first = job.template.first.clone();
     if job.launcher.is_some() {
-        idle(&mut first);
-        agent::add_to_pod(&mut spec, job, settings);
+        idle(&mut first, &job.template.spec);
+        agent::add_to_pod(&mut spec, job, settings, &first);
     }
     spec.containers = std::iter::once(first)
         .chain(job.template.others.iter().cloned())
-        .map(|container| with_environment(container, job, placed, gcd))
         .collect();
+    for container in &mut spec.containers {
+        environment::give(container, job, environment::of_worker(job, placed, gcd));
+    }
     if settings.worker_host_network {
         use_host_network(&mut spec);
     }
@@ -43,8 +45,16 @@ pub fn worker(
     }
 }
 
-/// Adds the label of the nodes that reach the partition's V-IPU controller. An entry of the user with the same key has the
-/// same value: `facts::partition` does not report the partition as ready otherwise.
+/// Returns the variables of the operator for a worker as a ConfigMap, if one of its containers refers to it.
+pub fn config_map(job: &ValidJob, gcd: u32, placed: &PlacedPartition) -> Option<ConfigMap> {
+    let template = &job.template;
+    let mut containers = std::iter::once(&template.first).chain(&template.others);
+    let refers = containers.any(environment::comes_first);
+    refers.then(|| environment::config_map(job, &environment::of_worker(job, placed, gcd)))
+}
+
+/// Adds the label of the nodes that reach the partition's V-IPU controller. An entry of the user with the same key has
+/// the same value: `facts::partition` does not report the partition as ready otherwise.
 pub(super) fn select_node(spec: &mut PodSpec, placed: &PlacedPartition) {
     spec.node_selector.get_or_insert_default().insert(
         placed.controller.label_key.clone(),
@@ -80,6 +90,10 @@ fn worker_metadata(
         job.template.hash.clone(),
     );
     annotations.insert(
+        labels::CANONICAL_TEMPLATE_HASH_ANNOTATION.to_owned(),
+        job.template.canonical_hash.clone(),
+    );
+    annotations.insert(
         labels::MAIN_CONTAINER_ANNOTATION.to_owned(),
         job.template.first.name.clone(),
     );
@@ -92,25 +106,15 @@ fn worker_metadata(
     meta
 }
 
-/// Makes the container wait until the launcher starts processes in it.
-fn idle(container: &mut Container) {
-    container.command = Some(vec![agent::PROGRAM.to_owned(), "idle".to_owned()]);
+/// Makes the container wait until the launcher starts processes in it. Its probes check the program, which does not run
+/// yet: they would keep the launcher from its start, or end the worker.
+fn idle(container: &mut Container, template: &PodSpec) {
+    container.command = Some(agent::idle(template));
     container.args = None;
+    container.startup_probe = None;
+    container.readiness_probe = None;
+    container.liveness_probe = None;
     agent::mount(container);
-}
-
-fn with_environment(
-    mut container: Container,
-    job: &ValidJob,
-    placed: &PlacedPartition,
-    gcd: u32,
-) -> Container {
-    let own = container.env.take().unwrap_or_default();
-    container.env = Some(environment::merge(
-        environment::of_worker(job, placed, gcd),
-        own,
-    ));
-    container
 }
 
 /// Gives access to the node's RDMA card, as in Graphcore's operator.

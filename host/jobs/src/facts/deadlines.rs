@@ -31,6 +31,8 @@ pub struct Deadlines {
     pub expired: bool,
     /// Instances whose Pods the API server refuses have released their partitions.
     pub in_quota_backoff: bool,
+    /// The back-off after a rejection of Pods by their nodes is not over: none of them is created again.
+    pub in_rejection_backoff: bool,
     /// Time until the next deadline.
     pub next: Option<Duration>,
 }
@@ -49,17 +51,24 @@ pub fn deadlines(job: &ValidJob, status: &IPUJobStatus, now: Timestamp) -> Deadl
     let refused = run.and_then(|run| Some(run.refused_since.as_ref()?.0));
     let quota_backoff = refused.map(|since| clock::later(since, REFUSAL_TIMEOUT));
     let backoff_end = quota_backoff.map(|since| clock::later(since, QUOTA_BACKOFF));
+    let rejections = run.and_then(|run| run.rejections.as_ref());
+    let rejection_end = rejections.map(|rejections| rejections.not_before.0);
     let past = |time: Option<Timestamp>| time.is_some_and(|time| time <= now);
-    let next = [not_before, deadline, expiry, quota_backoff, backoff_end]
-        .into_iter()
-        .flatten()
-        .filter(|time| *time > now)
-        .min();
+    let next = [
+        not_before,
+        deadline,
+        expiry,
+        quota_backoff,
+        backoff_end,
+        rejection_end,
+    ];
+    let next = next.into_iter().flatten().filter(|time| *time > now).min();
     Deadlines {
         in_backoff: not_before.is_some_and(|time| time > now),
         overdue: past(deadline),
         expired: past(expiry),
         in_quota_backoff: past(quota_backoff) && !past(backoff_end),
+        in_rejection_backoff: rejection_end.is_some_and(|time| time > now),
         // The clock of the next reconcile may be read a moment early.
         next: next.map(|time| time.duration_since(now).unsigned_abs() + Duration::from_millis(1)),
     }

@@ -1,4 +1,4 @@
-//! Pure: detects that Kubernetes disrupted a Pod.
+//! Pure: distinguishes the disruption and the rejection of a Pod by Kubernetes from the failure of its program.
 
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
@@ -9,13 +9,22 @@ pub fn condition(status: &PodStatus) -> Option<&PodCondition> {
     conditions.find(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
 }
 
-/// Whether a disruption ended a failed Pod, and not its program. `started` means that one of its containers has started.
+/// Whether the node of a failed Pod rejected it. `started` means that one of its containers has started.
+///
+/// The kubelet's reasons are no closed list: device plugins, policies for topology and admission handlers of later
+/// versions have their own. The deadline of the Pod itself (`activeDeadlineSeconds`) is the user's, and would pass again.
+pub fn is_rejected(status: &PodStatus, started: bool) -> bool {
+    let reason = status.reason.as_deref().unwrap_or_default();
+    !started && !matches!(reason, "" | "DeadlineExceeded")
+}
+
+/// Whether a disruption ended a failed Pod whose containers have started, and not its program.
 ///
 /// The kubelet also evicts a Pod that exceeds its own limits of ephemeral storage. Then there is no condition, and a
-/// recreated Pod would exceed them again.
-pub fn is_disrupted(status: &PodStatus, started: bool) -> bool {
+/// recreated Pod would exceed them again. A kubelet that restarts admits its Pods again, and may reject them then.
+pub fn is_disrupted(status: &PodStatus) -> bool {
     let reason = status.reason.as_deref().unwrap_or_default();
-    let refused_by_the_node = matches!(
+    let node_ended_it = matches!(
         reason,
         "NodeLost"
             | "NodeShutdown"
@@ -25,7 +34,11 @@ pub fn is_disrupted(status: &PodStatus, started: bool) -> bool {
             | "NodeAffinity"
             | "NodePorts"
             | "UnexpectedAdmissionError"
-    ) || reason.starts_with("Outof")
-        || (reason == "Evicted" && !started);
-    refused_by_the_node || condition(status).is_some()
+            | "TopologyAffinityError"
+            | "SMTAlignmentError"
+            | "InvalidNodeInfo"
+            | "PodOSNotSupported"
+            | "PodOSSelectorNodeLabelDoesNotMatch"
+    ) || reason.starts_with("OutOf");
+    node_ended_it || condition(status).is_some()
 }

@@ -2,13 +2,12 @@
 
 use ipu_api::labels;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{
-    ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus,
-};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use super::disruption;
+use super::containers::{condition_reason, containers};
+use super::{disruption, pending};
 
 /// The state of a Pod, as its job sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -29,6 +28,8 @@ pub enum PodState {
     Stale,
     /// It was disrupted, and its program did not fail: its node was lost, drained or full, for example.
     Lost(Box<Failure>),
+    /// Its node rejected it before one of its containers started, for lack of a resource, for example.
+    Rejected(Box<Failure>),
     /// Its containers have not started, for this reason if it is known.
     Pending(Option<String>),
     /// Its containers run.
@@ -73,14 +74,18 @@ impl PodState {
             Self::Running { .. } | Self::Succeeded(_) | Self::Failed(_) => true,
             Self::Terminating { started, .. } => *started,
             Self::Lost(failure) => failure.started,
-            Self::Absent | Self::Stale | Self::Pending(_) => false,
+            Self::Absent | Self::Stale | Self::Rejected(_) | Self::Pending(_) => false,
         }
     }
 
     /// Whether it must be created or recreated.
     pub fn missing(&self) -> bool {
         match self {
-            Self::Absent | Self::Terminating { .. } | Self::Stale | Self::Lost(_) => true,
+            Self::Absent
+            | Self::Terminating { .. }
+            | Self::Stale
+            | Self::Lost(_)
+            | Self::Rejected(_) => true,
             Self::Pending(_) | Self::Running { .. } | Self::Succeeded(_) | Self::Failed(_) => false,
         }
     }
@@ -147,7 +152,7 @@ pub fn state(pod: &Pod) -> PodState {
             ready: is_ready(status),
         };
     }
-    PodState::Pending(pending_reason(status))
+    PodState::Pending(pending::pending_reason(status))
 }
 
 /// Returns the time at which the deletion of an object was requested.
@@ -212,7 +217,10 @@ fn ended(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> PodState {
         return PodState::Succeeded(at);
     }
     let failure = Box::new(failure(pod, status, at));
-    if disruption::is_disrupted(status, containers(status).any(has_started)) {
+    let started = containers(status).any(has_started);
+    if disruption::is_rejected(status, started) {
+        PodState::Rejected(failure)
+    } else if disruption::is_disrupted(status) {
         PodState::Lost(failure)
     } else {
         PodState::Failed(failure)
@@ -247,15 +255,6 @@ fn is_ready(status: &PodStatus) -> bool {
         .iter()
         .flatten()
         .any(|condition| condition.type_ == "Ready" && condition.status == "True")
-}
-
-/// All containers of the Pod, in the order in which they start.
-fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
-    status
-        .init_container_statuses
-        .iter()
-        .flatten()
-        .chain(status.container_statuses.iter().flatten())
 }
 
 pub(super) fn terminated(container: &ContainerStatus) -> Option<&ContainerStateTerminated> {
@@ -300,40 +299,17 @@ fn failure(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> Failure {
     }
 }
 
+/// Whether a container of the Pod has started, init containers included, as far as its status shows.
+pub fn has_started_containers(pod: &Pod) -> bool {
+    let Some(status) = &pod.status else {
+        return false;
+    };
+    status.phase.as_deref() == Some("Running") || containers(status).any(has_started)
+}
+
 fn has_started(container: &ContainerStatus) -> bool {
     let state = container.state.as_ref();
+    let restarted = container.last_state.as_ref();
     state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
-}
-
-fn pending_reason(status: &PodStatus) -> Option<String> {
-    let waiting = containers(status).find_map(|container| {
-        let waiting = container.state.as_ref()?.waiting.as_ref()?;
-        let reason = waiting.reason.as_deref()?;
-        // Every Pod has these two reasons for a moment.
-        if matches!(reason, "ContainerCreating" | "PodInitializing") {
-            return None;
-        }
-        Some(joined(reason, waiting.message.as_deref()))
-    });
-    waiting.or_else(|| {
-        let is_unscheduled = |condition: &&PodCondition| {
-            condition.type_ == "PodScheduled" && condition.status == "False"
-        };
-        let mut conditions = status.conditions.iter().flatten();
-        conditions.find(is_unscheduled).and_then(condition_reason)
-    })
-}
-
-/// Returns the reason and the message of a condition. `None` if it has no reason.
-fn condition_reason(condition: &PodCondition) -> Option<String> {
-    let reason = condition.reason.as_deref()?;
-    Some(joined(reason, condition.message.as_deref()))
-}
-
-/// Joins a reason and a message of Kubernetes.
-fn joined(reason: &str, message: Option<&str>) -> String {
-    match message {
-        Some(message) => format!("{reason}: {message}"),
-        None => reason.to_owned(),
-    }
+        || restarted.is_some_and(|last| last.terminated.is_some())
 }

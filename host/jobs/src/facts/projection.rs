@@ -11,7 +11,8 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::partition::{self, PartitionState, PartitionTimes};
-use super::pod::{self, PodState, SidecarState};
+use super::pending::{self, StartState};
+use super::pod::{self, Failure, PodState, SidecarState};
 use super::readiness::{self, Readiness};
 use crate::job_object::{self, JobObject, JobRef, NameAndUid, job_uid};
 
@@ -28,14 +29,21 @@ pub struct ObservedPod {
     pub sidecars: SidecarState,
     /// Start time of its main container, if that runs.
     pub running_since: Option<Box<Timestamp>>,
+    /// Its start, if it is pending.
+    pub start: StartState,
+    /// Time since which its volumes are mounted on its node, if they still are. In a box, because few Pods have it.
+    pub mounting_since: Option<Box<Timestamp>>,
     /// Its readiness.
     pub readiness: Readiness,
+    /// Whether one of its containers may have started. The kubelet drops the states of the containers when it rejects a
+    /// Pod after its own restart, so that only earlier states of the Pod show it.
+    may_have_started: bool,
     /// The run of the job that it belongs to.
     run: i64,
     /// Digest of the id of its partition. The default is that of no partition.
     partition: Uid,
-    /// Digest of the hash of its template. The default is that of no hash.
-    template: Uid,
+    /// Digests of its template.
+    template: TemplateDigests,
     /// Its state, unless it is stale.
     state: PodState,
 }
@@ -55,7 +63,6 @@ impl ObservedPod {
         let metadata = &pod.metadata;
         let label = |key: &str| metadata.labels.as_ref()?.get(key);
         let annotation = |key: &str| metadata.annotations.as_ref()?.get(key);
-        let digest = |text: Option<&String>| text.map_or_else(Uid::default, |text| Uid::of(text));
         let run = label(labels::RUN_LABEL).and_then(|run| run.parse().ok());
         Some(Self {
             object: NameAndUid::of(metadata)?,
@@ -63,29 +70,77 @@ impl ObservedPod {
             termination: termination(pod).map(Box::new),
             sidecars: pod::sidecars(pod),
             running_since: pod::running_since(pod).map(Box::new),
+            start: pending::start_state(pod),
+            mounting_since: pending::mounting_since(pod).map(Box::new),
             readiness: readiness::of_pod(pod),
+            may_have_started: pod::has_started_containers(pod),
             run: run.unwrap_or(0),
             partition: digest(label(labels::PARTITION_ID_LABEL)),
-            template: digest(annotation(labels::TEMPLATE_HASH_ANNOTATION)),
+            template: TemplateDigests::of(
+                annotation(labels::TEMPLATE_HASH_ANNOTATION),
+                annotation(labels::CANONICAL_TEMPLATE_HASH_ANNOTATION),
+            ),
             state: pod::state(pod),
         })
     }
 
+    /// Adds what the state before shows. Without one, nobody has seen whether a rejected Pod ran.
+    #[must_use]
+    pub fn after(mut self, before: Option<&Self>) -> Self {
+        let is_rejected = matches!(self.state, PodState::Rejected(_));
+        self.may_have_started |= before.map_or(is_rejected, |before| before.may_have_started);
+        self
+    }
+
     /// Returns its state in the current run of the job. `partition` is the digest of the current partition id of its
-    /// instance, if that is known.
-    pub fn state(&self, partition: Option<Uid>, run: i64) -> PodState {
+    /// instance, if that is known. `is_known_rejected` means that the status of the job records the rejection of the Pod.
+    /// Another rejected Pod that may have run is lost, as after any other disruption.
+    pub fn state(&self, partition: Option<Uid>, run: i64, is_known_rejected: bool) -> PodState {
         let has_not_ended = matches!(self.state, PodState::Pending(_) | PodState::Running { .. });
         let uses_another = partition.is_some_and(|current| differs(self.partition, current));
         if self.run < run || (has_not_ended && uses_another) {
             return PodState::Stale;
         }
-        self.state.clone()
+        match &self.state {
+            PodState::Rejected(failure) if self.may_have_started && !is_known_rejected => {
+                let failure = Failure {
+                    started: true,
+                    ..(**failure).clone()
+                };
+                PodState::Lost(Box::new(failure))
+            }
+            state => state.clone(),
+        }
     }
 
-    /// Whether it was created from another template than that with this digest.
-    pub fn is_of_other_template(&self, template: Uid) -> bool {
-        differs(self.template, template)
+    /// Whether it was created from another template than this one.
+    pub fn is_of_other_template(&self, template: &TemplateDigests) -> bool {
+        let TemplateDigests { text, canonical } = self.template;
+        // A Pod of 0.1.0 has no canonical form, and one of the same text has the same form.
+        let is_other_form = canonical == Uid::default() || canonical != template.canonical;
+        differs(text, template.text) && is_other_form
     }
+}
+
+/// Digests of the hashes of a template. The default is that of no hash.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TemplateDigests {
+    text: Uid,
+    canonical: Uid,
+}
+
+impl TemplateDigests {
+    /// Returns the digests of the hashes of a template's text and of its canonical form.
+    pub fn of(text: Option<&String>, canonical: Option<&String>) -> Self {
+        Self {
+            text: digest(text),
+            canonical: digest(canonical),
+        }
+    }
+}
+
+fn digest(text: Option<&String>) -> Uid {
+    text.map_or_else(Uid::default, |text| Uid::of(text))
 }
 
 /// Whether a digest is known and differs from the current one.
@@ -190,8 +245,9 @@ impl JobObject for Pod {
         job_object::owner(&self.metadata)
     }
 
-    fn store(self, (): &mut ()) -> Option<Arc<ObservedPod>> {
-        ObservedPod::of(&self).map(Arc::new)
+    fn store(self, (): &mut (), before: Option<&Arc<ObservedPod>>) -> Option<Arc<ObservedPod>> {
+        let observed = ObservedPod::of(&self)?;
+        Some(Arc::new(observed.after(before.map(|before| &**before))))
     }
 }
 
@@ -208,7 +264,11 @@ impl JobObject for IPUPartition {
         })
     }
 
-    fn store(self, shared: &mut SharedFields) -> Option<Arc<ObservedPartition>> {
+    fn store(
+        self,
+        shared: &mut SharedFields,
+        _: Option<&Arc<ObservedPartition>>,
+    ) -> Option<Arc<ObservedPartition>> {
         ObservedPartition::of(&self, shared).map(Arc::new)
     }
 }

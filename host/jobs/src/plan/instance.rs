@@ -11,8 +11,8 @@ use crate::validate::ValidJob;
 impl Plan {
     /// Requests the partition of an instance, then creates its Pods. An instance beyond the admission gets none.
     ///
-    /// If the partition is broken, or if a Pod that may have used it is missing, all Pods restart together after a reset. A
-    /// partition is never reset under a live Pod.
+    /// If the partition is broken, or if a Pod that may have used it is missing, all Pods restart together after a
+    /// reset. A partition is never reset under a live Pod.
     pub(super) fn reconcile_instance(
         &mut self,
         job: &ValidJob,
@@ -26,16 +26,17 @@ impl Plan {
         if instance.partition.state == PartitionState::Absent
             && !pod_set::exceeds_admission(job, instance.index)
         {
+            let avoided = &instance.start.avoided_controllers;
             self.create_partitions
-                .push(partitions::partition(job, instance.index));
+                .push(partitions::partition(job, instance.index, avoided));
         }
         match instance.partition.state {
             PartitionState::Broken(_) => return self.restart_instance(instance),
             // The proxy moves it when no Pod uses it any more.
             PartitionState::Draining(..) => return self.delete_all(instance),
             _ if instance.used && instance.has_lost_pod() => {
-                // The launcher is deleted first: it may run although its status does not show that yet, and then the job
-                // has failed because of the worker that is lost now.
+                // The launcher is deleted first: it may run although its status does not show that yet, and then the
+                // job has failed because of the worker that is lost now.
                 if !may_start(&facts.launcher.state) {
                     self.restart_instance(instance);
                 }
@@ -46,18 +47,25 @@ impl Plan {
         for (gcd, worker) in (0..).zip(&instance.workers) {
             match (&worker.state, instance.partition.state.usable()) {
                 (PodState::Stale | PodState::Lost(_), _) => self.remove(worker),
+                (PodState::Rejected(_), _) if facts.replaces_rejected(worker) => {
+                    self.remove(worker);
+                }
                 (PodState::Absent, Some(placed))
-                    if !facts.deadlines.in_backoff && !lacks_partition(job, facts) =>
+                    if facts.may_create(&worker.name) && !lacks_partition(job, facts) =>
                 {
                     let run = facts.run.number;
                     let indexes = (instance.index, gcd, run);
                     self.record_use(facts, instance, placed);
+                    self.create_config_maps
+                        .extend(workers::config_map(job, gcd, placed));
+                    self.record_recreation(facts, worker);
                     self.create_pods
                         .push(workers::worker(job, settings, indexes, placed));
                 }
                 (
                     PodState::Absent
                     | PodState::Terminating { .. }
+                    | PodState::Rejected(_)
                     | PodState::Pending(_)
                     | PodState::Running { .. }
                     | PodState::Succeeded(_)
@@ -76,6 +84,12 @@ impl Plan {
         }
     }
 
+    fn record_recreation(&mut self, facts: &Facts, member: &Member) {
+        if facts.is_recorded_as_rejected(&member.name) {
+            self.recreated.insert(member.name.clone());
+        }
+    }
+
     fn restart_instance(&mut self, instance: &Instance) {
         self.delete_all(instance);
         let no_pods = instance.workers.iter().all(|worker| worker.uid.is_none());
@@ -90,8 +104,14 @@ impl Plan {
         }
     }
 
-    /// Ends the sidecars of an instance that has ended, and releases its partition.
+    /// Deletes the Pods that still run in an instance that has ended because one failed, ends the sidecars of the others,
+    /// and releases the partition.
     pub(super) fn finish_instance(&mut self, instance: &Instance) {
+        for worker in &instance.workers {
+            if !worker.state.ended() {
+                self.remove(worker);
+            }
+        }
         let workers = instance.workers.iter();
         let lingering = workers.filter(|worker| worker.sidecars == SidecarState::Running);
         self.end_pods.extend(lingering.filter_map(deletion));
@@ -130,6 +150,7 @@ impl Plan {
         let is_superseded = match launcher.state {
             PodState::Stale | PodState::Lost(_) => true,
             PodState::Pending(_) => lost_a_worker,
+            PodState::Rejected(_) => facts.replaces_rejected(launcher),
             _ => false,
         };
         if is_superseded {
@@ -139,9 +160,12 @@ impl Plan {
         let first = facts.instances.first();
         let placed = first.and_then(|first| first.partition.state.placed());
         if let (true, PodState::Absent, Some(placed)) = (ready, &launcher.state, placed)
-            && !facts.deadlines.in_backoff
+            && facts.may_create(&launcher.name)
         {
             let run = facts.run.number;
+            self.create_config_maps
+                .extend(build::launcher::config_map(job, placed));
+            self.record_recreation(facts, launcher);
             self.create_pods.push(build::launcher::launcher(
                 job,
                 command,

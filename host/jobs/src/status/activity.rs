@@ -36,6 +36,8 @@ pub(super) fn activity(
         JobActivity::Resetting
     } else if !is_ready && is_idle(facts, readiness, has_ended) {
         JobActivity::Idle
+    } else if !is_ready && active(facts).any(|one| one.is_blocked(false)) {
+        starting(facts)
     } else if state == JobState::Running && *input.phase == Phase::Running {
         JobActivity::Running
     } else if run.restarting.is_some() {

@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
-use ipu_api::ipujob_status::{JobCondition, JobState};
+use ipu_api::ipujob_status::{JobCondition, JobState, RunStatus};
 use jiff::Timestamp;
 
 use super::{Obstacle, StatusInput};
 use crate::facts::partition::PartitionState;
-use crate::facts::pod::PodState;
+use crate::facts::problems::pod_problems;
 use crate::facts::{Facts, Instance, Owned};
 use crate::job_conditions::{
     FAILED, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY, RESTARTING, RUNNING,
-    STALLED, SUCCEEDED, SUSPENDED, TEMPLATE_CURRENT,
+    STALLED, SUCCEEDED, SUSPENDED, TEMPLATE_CURRENT, WORKER_FAILED,
 };
 use crate::outcome::Outcome;
 use crate::phase::Phase;
@@ -66,13 +66,8 @@ impl Conditions {
         }
     }
 
-    /// Sets all conditions of the job. `restarting` is the reason of a restart.
-    pub(super) fn describe(
-        &mut self,
-        input: &StatusInput<'_>,
-        state: JobState,
-        restarting: Option<&str>,
-    ) {
+    /// Sets all conditions of the job in this state and run.
+    pub(super) fn describe(&mut self, input: &StatusInput<'_>, state: JobState, run: &RunStatus) {
         let StatusInput {
             job, facts, phase, ..
         } = input;
@@ -81,7 +76,7 @@ impl Conditions {
             // The job was invalid, and is corrected.
             self.list.retain(|old| old.type_ != FAILED);
         }
-        self.describe_progress(&name, state, restarting);
+        self.describe_progress(&name, state, run.restarting.as_deref());
         match phase {
             Phase::Ended(Outcome::Completed, Next::Terminal(_)) => {
                 let message = format!("{name} successfully completed.");
@@ -115,7 +110,7 @@ impl Conditions {
         }
         match phase {
             Phase::Ended(..) | Phase::Finished(_) | Phase::Suspended => {}
-            _ => self.describe_resources(facts, input.obstacles),
+            _ => self.describe_resources(facts, run, input.obstacles),
         }
         if **phase == Phase::Suspended {
             self.list.retain(|old| old.type_ != PARTITIONS_READY);
@@ -179,7 +174,7 @@ impl Conditions {
         self.list.iter().any(|old| old.type_ == type_)
     }
 
-    fn describe_resources(&mut self, facts: &Facts, obstacles: &[Obstacle]) {
+    fn describe_resources(&mut self, facts: &Facts, run: &RunStatus, obstacles: &[Obstacle]) {
         let (waiting, reasons): (Vec<_>, Vec<_>) = facts
             .instances
             .iter()
@@ -206,12 +201,18 @@ impl Conditions {
         let pods: Vec<String> = obstacles
             .iter()
             .map(ToString::to_string)
-            .chain(pod_problems(facts))
+            .chain(pod_problems(facts, run))
             .collect();
-        let problem = if facts.deadlines.in_quota_backoff {
+        let failures: Vec<String> = worker_failures(facts).collect();
+        let problem = if !failures.is_empty() {
+            Some((WORKER_FAILED, join_reasons(&failures)))
+        } else if facts.deadlines.in_quota_backoff {
             Some(("PodsRefused", super::run::quota_backoff_message(facts)))
+        } else if !pods.is_empty() {
+            Some(("PodsWaiting", join_reasons(&pods)))
         } else {
-            (!pods.is_empty()).then(|| ("PodsWaiting", join_reasons(&pods)))
+            let message = super::starts::release_message(facts, run);
+            message.map(|message| ("PodsNotStarted", message.to_owned()))
         };
         self.set_problem(PODS_READY, problem);
     }
@@ -255,18 +256,17 @@ impl Conditions {
     }
 }
 
-/// Returns the problems of Pods: the reasons of Kubernetes for which they do not start, or are deleted.
-pub(super) fn pod_problems(facts: &Facts) -> impl Iterator<Item = String> {
-    let members = facts.workers().chain(std::iter::once(&facts.launcher));
-    members.filter_map(|member| match &member.state {
-        PodState::Pending(Some(reason)) => Some(format!("Pod {}: {reason}", member.name)),
-        PodState::Terminating {
-            reason: Some(reason),
-            ..
-        } => Some(format!("Pod {} is being deleted: {reason}", member.name)),
-        PodState::Lost(failure) => Some(format!("lost {failure}")),
-        _ => None,
-    })
+/// Returns the failures of workers while others of the job run. Those of a job that has ended are its end.
+pub(super) fn worker_failures(facts: &Facts) -> impl Iterator<Item = String> {
+    let instances = facts.instances.iter();
+    let failures = instances.flat_map(|instance| match instance.instance_end() {
+        Some(end) => end.failure.into_iter().collect(),
+        None => instance
+            .failures()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>(),
+    });
+    failures.map(|failure| format!("worker failed, and others run: {failure}"))
 }
 
 /// Returns the reason for which a finished job still has a partition.

@@ -6,7 +6,7 @@ use ipu_runtime::events::{Event, normal, warning};
 use super::conditions::WAITING;
 use super::{Applied, Obstacle};
 use crate::job_conditions::{
-    FAILED, PARTITIONS_READY, PODS_READY, RESTARTING, SUCCEEDED, SUSPENDED,
+    FAILED, PARTITIONS_READY, PODS_READY, RESTARTING, SUCCEEDED, SUSPENDED, WORKER_FAILED,
 };
 use crate::lost_node::LostPod;
 use crate::plan::Plan;
@@ -102,13 +102,7 @@ pub fn status_events(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<Event> {
     if let (None, Some(now)) = (waits(old), waits(new)) {
         events.push(normal(WAITING, "Place", now.message.clone()));
     }
-    // Once for each wait: the messages of the scheduler and of a quota change all the time.
-    let problem = |status| find(status, PODS_READY).filter(|now| now.status == "False");
-    let reason = |problem: Option<&JobCondition>| problem.map(|now| now.reason.clone());
-    if let Some(now) = problem(new).filter(|now| reason(problem(old)).as_ref() != Some(&now.reason))
-    {
-        events.push(warning("PodsWaiting", "Reconcile", now.message.clone()));
-    }
+    events.extend(pods_problem(old, new));
     if let Some(note) = changed_message(RESTARTING, "True") {
         events.push(warning("IPUJobRestarting", "Restart", note));
     }
@@ -133,6 +127,23 @@ pub fn status_events(old: &IPUJobStatus, new: &IPUJobStatus) -> Vec<Event> {
         events.push(warning("IPUJobFailed", "Reconcile", note));
     }
     events
+}
+
+/// Returns the event of a problem of Pods: once for each wait, because the messages of the scheduler and of a quota change
+/// all the time, and once for each failed worker.
+fn pods_problem(old: &IPUJobStatus, new: &IPUJobStatus) -> Option<Event> {
+    let problem = |status| find(status, PODS_READY).filter(|now| now.status == "False");
+    let (before, now) = (problem(old), problem(new)?);
+    let is_failure = now.reason == WORKER_FAILED;
+    let is_same = before.is_some_and(|before| {
+        before.reason == now.reason && (!is_failure || before.message == now.message)
+    });
+    let reason = if is_failure {
+        WORKER_FAILED
+    } else {
+        "PodsWaiting"
+    };
+    (!is_same).then(|| warning(reason, "Reconcile", now.message.clone()))
 }
 
 fn find<'a>(status: &'a IPUJobStatus, type_: &str) -> Option<&'a JobCondition> {

@@ -28,6 +28,13 @@ pub enum Obstacle {
         /// Whether this job owns it.
         is_owned: bool,
     },
+    /// A dry run before the first request for IPUs shows that the API server refuses the object.
+    TrialRefused {
+        /// Kind and name of the object.
+        object: String,
+        /// The message of the API server.
+        reason: String,
+    },
     /// The API server refused the object.
     Refused {
         /// Kind and name of the object.
@@ -44,6 +51,7 @@ impl Obstacle {
             Self::NotOwned { object, .. }
             | Self::Terminating { object, .. }
             | Self::Unreadable { object, .. }
+            | Self::TrialRefused { object, .. }
             | Self::Refused { object, .. } => object,
         }
     }
@@ -75,6 +83,10 @@ impl std::fmt::Display for Obstacle {
             Self::Terminating { object, .. } => {
                 write!(formatter, "waiting for an earlier {object} to be gone")
             }
+            Self::TrialRefused { object, reason } => write!(
+                formatter,
+                "no IPUs are requested, because the API server refused {object}: {reason}"
+            ),
             Self::Refused { object, reason } => {
                 write!(formatter, "the API server refused {object}: {reason}")
             }

@@ -7,7 +7,7 @@ use ipu_runtime::clock;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Obstacle, StatusInput};
+use super::{Obstacle, StatusInput, rejections, starts};
 use crate::facts::Facts;
 use crate::facts::deadlines::{QUOTA_BACKOFF, REFUSAL_TIMEOUT};
 use crate::facts::partition::PartitionState;
@@ -18,6 +18,7 @@ use crate::restart::Next;
 pub(super) fn run_status(input: &StatusInput<'_>, state: JobState, now: Timestamp) -> RunStatus {
     let facts = input.facts;
     let old = &facts.run;
+    let rejections = rejections::rejections(input, now);
     let same_run = RunStatus {
         number: old.number,
         failures: old.failures,
@@ -26,6 +27,8 @@ pub(super) fn run_status(input: &StatusInput<'_>, state: JobState, now: Timestam
         refused_since: refused_since(input, now),
         used: used(input),
         ended: ended(input),
+        starts: starts::starts(input, rejections.is_some(), now),
+        rejections,
     };
     match input.phase {
         Phase::Ended(

@@ -8,10 +8,10 @@ use serde_json::json;
 
 use super::fixtures::{JobFixture, settings};
 use super::world::{controller, environment};
-use crate::build::{PodSettings, launcher, partitions, workers};
+use crate::build::{PodSettings, partitions, workers};
 use crate::facts::partition::PlacedPartition;
 
-fn held() -> PlacedPartition {
+pub(super) fn held() -> PlacedPartition {
     PlacedPartition {
         controller: Arc::new(controller()),
         id: "p-sample-0".to_owned(),
@@ -19,7 +19,7 @@ fn held() -> PlacedPartition {
     }
 }
 
-fn worker(job: &IPUJob, settings: &PodSettings, gcd: u32) -> Pod {
+pub(super) fn worker(job: &IPUJob, settings: &PodSettings, gcd: u32) -> Pod {
     workers::worker(&job.valid(), settings, (0, gcd, 0), &held())
 }
 
@@ -57,7 +57,9 @@ fn a_placement_policy_may_know_of_the_job_what_it_says_of_itself() {
         ]
         .into(),
     );
-    let metadata = partitions::partition(&job.valid(), 0).spec.owner_metadata;
+    let metadata = partitions::partition(&job.valid(), 0, &[])
+        .spec
+        .owner_metadata;
     assert_eq!(metadata.labels["team"], "vision");
     assert_eq!(
         metadata.annotations.keys().collect::<Vec<_>>(),
@@ -77,13 +79,39 @@ fn annotations_ask_for_partitions_of_another_kind() {
                 .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
                 .collect(),
         );
-        let options = partitions::partition(&job.valid(), 0).spec.options;
+        let options = partitions::partition(&job.valid(), 0, &[]).spec.options;
         (options.reconfigurable, options.relocatable)
     };
     assert_eq!(asked(&[]), (false, false));
     assert_eq!(asked(&[(RECONFIGURABLE_ANNOTATION, "true")]), (true, false));
     assert_eq!(asked(&[(RELOCATABLE_ANNOTATION, "true")]), (false, true));
     assert_eq!(asked(&[(RELOCATABLE_ANNOTATION, "yes")]), (false, false));
+}
+
+#[test]
+fn placement_knows_which_nodes_the_workers_may_use() {
+    let job = IPUJob::sample().template(&json!({"spec": {
+        "nodeSelector": {"pool": "a"},
+        "tolerations": [{"key": "ipu", "operator": "Exists"}],
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+            "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}],
+        }}},
+    }}));
+    let mut job = job.valid();
+    let flavor = json!({
+        "name": "worker", "nodeSelector": {"rack": "1"}, "tolerations": [{"key": "flavor"}],
+    });
+    job.pod_set_updates = vec![serde_json::from_value(flavor).unwrap()];
+    let options = partitions::partition(&job, 0, &[]).spec.options;
+    assert_eq!(
+        json!(options.node_selector),
+        json!({"pool": "a", "rack": "1"})
+    );
+    let expected = json!({
+        "nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}],
+        "tolerations": [{"key": "ipu"}, {"key": "flavor", "value": ""}],
+    });
+    assert_eq!(json!(options.scheduling), expected);
 }
 
 #[test]
@@ -146,64 +174,6 @@ fn labels_of_the_operator_win_and_the_users_stay() {
 }
 
 #[test]
-fn the_launcher_takes_what_its_command_relies_on_and_nothing_else() {
-    let job = IPUJob::sample()
-        .launcher(&["poprun"])
-        .template(&json!({
-            "metadata": {"labels": {"app": "mine"}, "annotations": {"sidecar": "none"}},
-            "spec": {
-                "hostIPC": true,
-                "hostNetwork": true,
-                "serviceAccountName": "theirs",
-                "tolerations": [{"key": "ipu"}],
-                "affinity": {"podAntiAffinity": {}, "nodeAffinity": {}},
-                "initContainers": [{"name": "fetch", "image": "c"}],
-                "containers": [
-                    {"name": "main", "image": "a", "env": [{"name": "X", "value": "1"}],
-                     "command": ["theirs"], "workingDir": "/w",
-                     "resources": {"limits": {"rdma/x": 1}}},
-                    {"name": "side", "image": "b"},
-                ],
-            },
-        }))
-        .valid();
-    let command = job.launcher.clone().unwrap();
-    let pod = launcher::launcher(&job, &command, &settings(), (&held(), 0));
-    let env = environment(&pod, 0);
-    assert_eq!(env["X"], "1");
-    assert_eq!(env["PRTE_MCA_plm_ssh_agent"], env["OMPI_MCA_plm_rsh_agent"]);
-    assert!(!env.contains_key("IPUOF_VIPU_API_GCD_ID"));
-    let labels = pod.metadata.labels.unwrap();
-    assert!(!labels.contains_key("app"));
-    let spec = pod.spec.unwrap();
-    let names = |list: &[k8s_openapi::api::core::v1::Container]| {
-        list.iter()
-            .map(|container| container.name.clone())
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(names(&spec.containers), ["launcher"]);
-    assert_eq!(
-        names(spec.init_containers.as_ref().unwrap()),
-        ["ipu-operator-agent"]
-    );
-    let container = &spec.containers[0];
-    assert_eq!(
-        container.command.as_deref(),
-        Some(&["poprun".to_owned()][..])
-    );
-    assert_eq!(container.resources, None);
-    assert_eq!(container.working_dir.as_deref(), Some("/w"));
-    assert_eq!((spec.host_network, spec.host_ipc), (None, None));
-    assert_eq!(
-        spec.service_account_name.as_deref(),
-        Some("sample-launcher")
-    );
-    assert_eq!(spec.tolerations.unwrap().len(), 1);
-    let affinity = spec.affinity.unwrap();
-    assert!(affinity.node_affinity.is_some() && affinity.pod_anti_affinity.is_none());
-}
-
-#[test]
 fn workers_of_a_launcher_wait_and_other_containers_run() {
     let job = IPUJob::sample()
         .launcher(&["mpirun"])
@@ -211,8 +181,9 @@ fn workers_of_a_launcher_wait_and_other_containers_run() {
             "initContainers": [{"name": "fetch", "image": "c"}],
             "restartPolicy": "Always",
             "containers": [
-                {"name": "main", "image": "a", "command": ["theirs"], "args": ["x"]},
-                {"name": "side", "image": "b", "command": ["watch"]},
+                {"name": "main", "image": "a", "command": ["theirs"], "args": ["x"],
+                 "startupProbe": {}, "readinessProbe": {}, "livenessProbe": {}},
+                {"name": "side", "image": "b", "command": ["watch"], "readinessProbe": {}},
             ],
         }}));
     let spec = worker(&job, &settings(), 0).spec.unwrap();
@@ -222,11 +193,20 @@ fn workers_of_a_launcher_wait_and_other_containers_run() {
         Some(
             &[
                 "/ipu-operator-agent/ipu-agent".to_owned(),
-                "idle".to_owned()
+                "idle".to_owned(),
+                "--grace-seconds".to_owned(),
+                "28".to_owned(),
             ][..]
         )
     );
     assert_eq!(first.args, None);
+    let probes = [
+        &first.startup_probe,
+        &first.readiness_probe,
+        &first.liveness_probe,
+    ];
+    assert_eq!(probes, [&None; 3], "they check the program");
+    assert!(spec.containers[1].readiness_probe.is_some());
     assert_eq!(
         spec.containers[1].command.as_deref(),
         Some(&["watch".to_owned()][..])

@@ -50,7 +50,7 @@ impl World {
     }
 
     /// The kubelet: a Pod has this status.
-    fn pod_says(&mut self, pod: &str, status: Value) {
+    pub(super) fn pod_says(&mut self, pod: &str, status: Value) {
         let status: PodStatus = serde_json::from_value(status).unwrap();
         self.pod(pod).status = Some(status);
     }
@@ -164,20 +164,4 @@ fn a_pod_that_the_kubelet_ends_for_its_node_comes_back_and_one_for_its_own_limit
              (Evicted): {limit}"
         )
     );
-}
-
-#[test]
-fn a_pod_that_a_node_turns_away_comes_back() {
-    let (job, mut world) = starting(&IPUJob::sample());
-    let message = "The node had condition: [MemoryPressure].";
-    let refused = json!({"phase": "Failed", "reason": "Evicted", "message": message});
-    world.pod_says("sample-worker-0", refused);
-    world.step(&job);
-    let lost = format!("lost Pod sample-worker-0 (Evicted): {message}");
-    assert_eq!(world.status().last_message, lost);
-    world.settle(&job);
-    world.reset_partitions();
-    world.settle(&job);
-    assert_eq!(world.pods(), ["sample-worker-0"]);
-    assert_eq!(world.row(), "Running 1 1 Successfully reconciled IPUJob");
 }

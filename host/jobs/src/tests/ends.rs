@@ -3,6 +3,7 @@
 use ipu_api::ipujob::{CleanPodPolicy, IPUJob};
 use ipu_api::ipujob_status::JobState;
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Container;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::fixtures::{JobFixture, launching, parallel, running};
@@ -180,6 +181,50 @@ fn the_end_is_recorded_before_anything_is_cleaned() {
         assert_eq!(world.slots(), slots, "{policy:?}");
         assert_eq!(world.row(), "Completed 0 1 All instances done");
     }
+}
+
+/// A mesh adds a container to the launcher, which does not end by itself.
+#[test]
+fn a_sidecar_of_the_launcher_ends_and_its_log_stays() {
+    for (policy, code) in [
+        (CleanPodPolicy::None, 0),
+        (CleanPodPolicy::Workers, 0),
+        (CleanPodPolicy::Workers, 5),
+        (CleanPodPolicy::All, 0),
+    ] {
+        let (job, mut world) = running(&parallel().clean(policy));
+        let launcher = world.pod("sample-launcher");
+        let spec = launcher.spec.as_mut().unwrap();
+        spec.containers.push(Container {
+            name: "proxy".to_owned(),
+            ..Container::default()
+        });
+        world.end_main("sample-launcher", code);
+        let steps = world.settle(&job);
+        let ended = steps.iter().flat_map(|step| &step.plan.end_pods);
+        let ended: Vec<&str> = ended.map(|pod| pod.name.as_str()).collect();
+        let stays = policy != CleanPodPolicy::All;
+        assert_eq!(ended.contains(&"sample-launcher"), stays, "{policy:?}");
+        assert_eq!(world.pods().contains(&"sample-launcher"), stays);
+        let expected = if code == 0 { "Completed" } else { "Failed" };
+        assert!(world.row().starts_with(expected), "{}", world.row());
+    }
+}
+
+/// The kubelet ends native sidecars itself.
+#[test]
+fn the_partition_waits_for_a_native_sidecar_of_the_launcher() {
+    let (job, mut world) = running(&parallel().clean(CleanPodPolicy::Workers));
+    world.end("sample-launcher", 0);
+    let launcher = world.pod("sample-launcher");
+    launcher.status.as_mut().unwrap().phase = Some("Running".to_owned());
+    world.settle(&job);
+    assert_eq!(world.pods(), ["sample-launcher"]);
+    assert_eq!(world.slots(), [0]);
+    world.end("sample-launcher", 0);
+    world.settle(&job);
+    assert_eq!(world.pods(), ["sample-launcher"]);
+    assert_eq!(world.slots(), [0; 0]);
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(crate) fn settings() -> PodSettings {
         worker_host_network: false,
         launcher_image: "ipu-operator.local/ipu-operator:test".to_owned(),
         launcher_image_pull_policy: Some("IfNotPresent".to_owned()),
+        launcher_resources: None,
+        start_timeout: Some(std::time::Duration::from_mins(10)),
     }
 }
 
@@ -64,6 +66,7 @@ impl JobFixture for IPUJob {
                     replicas: None,
                     template: PodTemplate(template),
                     strategy: None,
+                    failure_policy: None,
                 },
                 launcher: None,
                 interactive: None,
@@ -109,7 +112,7 @@ impl JobFixture for IPUJob {
     fn launcher(mut self, command: &[&str]) -> Self {
         self.spec.launcher = Some(Launcher {
             command: command.iter().map(|word| (*word).to_owned()).collect(),
-            env: None,
+            ..Launcher::default()
         });
         self
     }

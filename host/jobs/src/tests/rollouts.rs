@@ -1,6 +1,7 @@
 //! Changed templates of jobs without launcher, and Pods that the API server refuses.
 
 use ipu_api::ipujob::IPUJob;
+use ipu_api::labels::CANONICAL_TEMPLATE_HASH_ANNOTATION;
 use jiff::SignedDuration;
 use serde_json::json;
 
@@ -167,4 +168,45 @@ fn a_job_whose_pods_are_refused_gives_its_partition_back_and_asks_again() {
             .as_ref()
             .is_none_or(|run| run.refused_since.is_none())
     );
+}
+
+/// A template that is written like this.
+fn written(text: &serde_json::Value) -> ValidJob {
+    let mut job = IPUJob::sample()
+        .instances(2)
+        .strategy(&json!({"type": "Recreate"}));
+    job.spec.workers.template.0 = text.clone();
+    job.valid()
+}
+
+#[test]
+fn a_template_that_is_written_in_another_way_replaces_no_pod() {
+    let template = |resources| json!({"spec": {"containers": [{"name": "main", "image": "program:1", "resources": resources}]}});
+    let job = written(&template(
+        json!({"requests": {"cpu": "0.5", "memory": "2048Mi"}}),
+    ));
+    let mut world = running(&job);
+    let mut printed = template(json!({"requests": {"memory": "2Gi", "cpu": "500m"}, "limits": {}}));
+    printed["metadata"] = json!({"creationTimestamp": null});
+    assert!(world.step(&written(&printed)).plan.delete_pods.is_empty());
+    let more = written(&template(
+        json!({"requests": {"cpu": "0.6", "memory": "2048Mi"}}),
+    ));
+    assert!(!world.step(&more).plan.delete_pods.is_empty());
+}
+
+#[test]
+fn pods_of_an_earlier_version_stay() {
+    let job = written(&json!({"spec": {"containers": [{
+        "name": "main", "image": "program:1", "resources": {"requests": {"cpu": "0.5"}},
+    }]}}));
+    let mut world = running(&job);
+    // That version knew only the text of the template.
+    for pod in &mut world.observed.pods {
+        let annotations = pod.metadata.annotations.as_mut().unwrap();
+        annotations
+            .remove(CANONICAL_TEMPLATE_HASH_ANNOTATION)
+            .unwrap();
+    }
+    assert!(world.step(&job).plan.delete_pods.is_empty());
 }

@@ -276,7 +276,7 @@ async fn a_job_in_a_queue_starts_by_its_admission_and_not_by_its_spec_or_its_ann
 }
 
 #[tokio::test]
-async fn the_size_of_an_admission_limits_a_job_while_it_is_in_a_queue() {
+async fn the_size_of_an_admission_limits_a_job_as_long_as_it_has_it() {
     let mut job = IPUJob::sample().suspend(false);
     job.metadata.labels = Some([(QUEUE_LABEL.to_owned(), "team".to_owned())].into());
     let fixture = Fixture::new(&job);
@@ -295,6 +295,10 @@ async fn the_size_of_an_admission_limits_a_job_while_it_is_in_a_queue() {
 
     let outside = json!({"metadata": {"labels": {QUEUE_LABEL: null}}});
     fixture.cluster.change(&path, &outside);
+    fixture.run().await;
+    assert_eq!(fixture.cluster.partitions().len(), 1, "it keeps its quota");
+    let ungranted = json!({"status": {"admission": null}});
+    fixture.cluster.change(&path, &ungranted);
     fixture.run().await;
     assert_eq!(fixture.cluster.partitions().len(), 2);
 }

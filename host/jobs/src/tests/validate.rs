@@ -173,3 +173,14 @@ fn hostile_input_is_refused_and_nothing_else() {
         assert!(read(&object, MAX_IPUS).is_err(), "{object}");
     }
 }
+
+#[test]
+fn a_job_that_has_left_its_queue_reserves_nothing() {
+    let mut object = IPUJob::sample().suspend(true).object();
+    object["status"] =
+        json!({"desiredReplicas": 1, "lastMessage": "", "admission": {"reservePartitions": true}});
+    let suspension = |object: &Value| read(object, MAX_IPUS).unwrap().suspension;
+    assert_eq!(suspension(&object), Suspension::Suspended);
+    object["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "team"});
+    assert_eq!(suspension(&object), Suspension::Reserving);
+}

@@ -36,6 +36,7 @@ pub(crate) struct Objects {
     pub(crate) pods: Vec<Pod>,
     pub(crate) partitions: Vec<IPUPartition>,
     pub(crate) uncreated: BTreeSet<String>,
+    pub(crate) failed_mount: Option<(String, String)>,
     pub(crate) status: IPUJobStatus,
 }
 
@@ -50,6 +51,7 @@ impl Objects {
             pods: pods.map(Arc::new).collect(),
             partitions: partitions.map(Arc::new).collect(),
             nodes: Vec::new(),
+            failed_mount: self.failed_mount.clone(),
             uncreated: self.uncreated.clone(),
             status: self.status.clone(),
         }
@@ -121,7 +123,7 @@ impl World {
         if killed != CrashPoint::Never {
             self.observed.uncreated.clear();
         }
-        if !plan.new_uses.is_empty() {
+        if plan.is_recorded_first() {
             write(&[], &mut self.observed.status);
         }
         if killed != CrashPoint::BeforePods {

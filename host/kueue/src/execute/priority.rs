@@ -35,7 +35,8 @@ pub(super) async fn priority(client: &Client, job: &QueuedJob) -> Result<Priorit
         .pod_sets
         .iter()
         .find_map(|set| set.template.pointer("/spec/priorityClassName"));
-    let class = if let Some(name) = name.and_then(Value::as_str) {
+    let name = name.and_then(Value::as_str).filter(|name| !name.is_empty());
+    let class = if let Some(name) = name {
         Some(classes.get(name).await.map_err(failed_to(action))?)
     } else {
         let all = classes

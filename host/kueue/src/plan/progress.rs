@@ -40,8 +40,12 @@ pub(super) fn reclaimable(seen: &ObservedJob, workload: &Workload) -> Vec<Reclai
     (count > 0).then_some(reclaimable).into_iter().collect()
 }
 
-/// The change of the condition `PodsReady`, with the reasons of Kueue's own jobs.
+/// The change of the condition `PodsReady`, with the reasons of Kueue's own jobs, or the eviction after Pods could not
+/// start.
 pub(super) fn pods_ready(job: &QueuedJob, workload: &Workload) -> Option<Step> {
+    if let (true, Some(reason)) = (workload.is(ADMITTED), &job.start_failure) {
+        return Some(Step::Evict(reason.clone()));
+    }
     let is_ready = workload.is(PODS_READY);
     let step = |is_ready, reason| Some(Step::SetPodsReady { is_ready, reason });
     match (workload.is(ADMITTED), job.is_running && !job.is_suspended()) {

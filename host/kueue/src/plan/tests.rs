@@ -1,6 +1,10 @@
 //! The next step of a queued job in each state of the job and of its Workload.
 
+mod changes;
 mod checks;
+mod quantities;
+mod starts;
+mod unqueued;
 
 use std::collections::BTreeMap;
 
@@ -248,34 +252,6 @@ fn a_deleted_workload_goes_after_its_job_has_stopped() {
     assert_eq!(
         step(suspended(), deleted(), vec![]),
         Some(Step::RemoveFinalizer)
-    );
-}
-
-#[test]
-fn a_workload_follows_its_job() {
-    let moved = job(|job| job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = json!("other"));
-    assert_eq!(step(moved, with(|_| {}), vec![]), Some(Step::SetQueue));
-    let urgent =
-        job(|job| job["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] = json!("high"));
-    let expected = Step::SetPriority("high".to_owned());
-    assert_eq!(step(urgent, with(|_| {}), vec![]), Some(expected));
-    let larger = |suspend: bool| {
-        job(|job| {
-            job["spec"]["jobInstances"] = json!(3);
-            job["spec"]["suspend"] = json!(suspend);
-        })
-    };
-    assert_eq!(
-        step(larger(true), with(|_| {}), vec![]),
-        Some(Step::SetPodSets)
-    );
-    assert!(matches!(
-        step(larger(false), with(admit), held()),
-        Some(Step::Stop(_))
-    ));
-    assert_eq!(
-        step(larger(true), with(admit), vec![]),
-        Some(Step::DeleteWorkload)
     );
 }
 

@@ -32,6 +32,7 @@ fn said(ids: &[&str], taken: &[&str]) -> (Inventory, ControllerView) {
         label_key: "a".to_owned(),
         label_value: "b".to_owned(),
         has_nodes: true,
+        unschedulable: None,
         unreachable: None,
         total_ipus: 16,
         used_ipus: inventory.used,

@@ -205,6 +205,7 @@ mod tests {
             label_key: "ipunode".to_owned(),
             label_value: "pod1".to_owned(),
             has_nodes: true,
+            unschedulable: None,
             unreachable: None,
             total_ipus: 16,
             used_ipus: 8,

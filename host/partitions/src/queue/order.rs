@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use ipu_guest_host::context::SizeCount;
 use ipu_guest_host::model::ControllerView;
 
+use crate::nodes::node_match::Requirements;
+use crate::nodes::unsuited::Unsuited;
+
 /// Time for which a request is new. One that has not asked for a controller by then waits for something else, and must
 /// not delay others.
 const NEW_FOR: SignedDuration = SignedDuration::from_secs(15);
@@ -46,8 +49,10 @@ pub struct QueueEntry {
     /// Number of members of its gang that are not requested, if it was placed before: it releases its partition without
     /// them, and takes no capacity until they are requested again.
     pub missing_members: u32,
-    /// Node selector of its owner's Pods.
-    pub node_selector: BTreeMap<String, String>,
+    /// What its owner's Pods require of a node.
+    pub requirements: Requirements,
+    /// Controllers without a node that can run its owner's Pods now, while others have one.
+    pub unsuited: Unsuited,
     /// Whether its decision follows within seconds: later requests leave it what it needs.
     pub is_expected: bool,
     /// Whether it waits for something other than capacity: nothing is reserved for it.
@@ -159,7 +164,11 @@ pub fn entry(partition: &IPUPartition, now: Timestamp) -> QueueEntry {
         gang: spec.options.gang_size.unwrap_or(1),
         was_placed: status.is_some_and(|status| status.generation > 0),
         missing_members: 0,
-        node_selector: spec.options.node_selector.clone(),
+        requirements: Requirements {
+            node_selector: spec.options.node_selector.clone(),
+            scheduling: spec.options.scheduling.clone(),
+        },
+        unsuited: Unsuited::default(),
         is_expected: false,
         is_stalled: false,
         is_refused: status.is_some_and(was_refused),
@@ -199,14 +208,15 @@ impl QueueEntry {
         !self.is_stalled && self.missing_members == 0
     }
 
-    /// Whether this controller could ever serve it.
+    /// Whether this controller could ever serve it, with the nodes as they are.
     pub(super) fn suits(&self, view: &ControllerView) -> bool {
-        suits(view, self.ipus, &self.node_selector)
+        suits(view, self.ipus, &self.requirements.node_selector)
+            && !self.unsuited.contains_key(&view.name)
     }
 
     /// Whether its owner's Pods may run on the nodes of this controller.
     pub(super) fn reaches(&self, view: &ControllerView) -> bool {
-        reaches(view, &self.node_selector)
+        reaches(view, &self.requirements.node_selector)
     }
 }
 

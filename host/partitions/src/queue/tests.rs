@@ -7,6 +7,7 @@ use serde_json::json;
 use super::*;
 use crate::samples::view;
 
+mod avoided;
 mod evicted;
 mod share;
 
@@ -33,7 +34,8 @@ fn one(name: &str, ipus: u32, minutes: i64) -> QueueEntry {
         gang: 1,
         was_placed: false,
         missing_members: 0,
-        node_selector: BTreeMap::new(),
+        requirements: Requirements::default(),
+        unsuited: Unsuited::default(),
         is_expected: false,
         is_stalled: false,
         is_refused: false,
@@ -140,7 +142,8 @@ fn nothing_is_reserved_on_controllers_that_cannot_serve_the_earlier_request() {
     pods[2].unreachable = Some("it is down".to_owned());
     let me = one("me", 2, 0);
     let mut earlier = one("earlier", 16, 60);
-    earlier.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    earlier.requirements.node_selector =
+        BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
     assert_eq!(shown(&me, &[earlier], &pods), [8, 8, 8]);
 }
 
@@ -343,7 +346,7 @@ fn a_gang_that_is_larger_than_all_controllers_together_never_fits() {
     assert_eq!(never(&gang(1, 64), &pods), None, "the policy decides");
     assert_eq!(never(&gang(4, 8), &[]), None, "the list is empty for now");
     let mut here = gang(2, 8);
-    here.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
+    here.requirements.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod2".to_owned())]);
     assert!(never(&here, &pods).is_some());
     let mut with_unreachable = pods.clone();
     with_unreachable[2].unreachable = Some("it is down".to_owned());

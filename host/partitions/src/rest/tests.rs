@@ -63,6 +63,7 @@ fn controller(total_ipus: u32, used_ipus: u32, unreachable: Option<&str>) -> Con
         label_key: "vipu".to_owned(),
         label_value: "pod1".to_owned(),
         has_nodes: true,
+        unschedulable: None,
         unreachable: unreachable.map(str::to_owned),
         total_ipus,
         used_ipus,

@@ -321,6 +321,7 @@ impl Controller {
             label_key: self.reference.label_key.clone(),
             label_value: self.reference.label_value.clone(),
             has_nodes: true,
+            unschedulable: None,
             unreachable: (self.is_down || self.denies).then(|| "it is not to be asked".to_owned()),
             total_ipus: inventory.total,
             used_ipus: inventory.used,

@@ -16,7 +16,7 @@ const MESSAGE_MAX: usize = 4_096;
 /// capacity, and the refusal would repeat.
 const REFUSAL_LIFETIME: SignedDuration = SignedDuration::from_secs(10);
 
-/// No controller has free capacity now. This ends the round of attempts. Only recent refusals count in the next one.
+/// No controller can serve it now. This ends the round of attempts. Only recent refusals count in the next one.
 pub(crate) fn waiting(
     status: &IPUPartitionStatus,
     reasons: &[WaitingReason],
@@ -34,10 +34,7 @@ pub(crate) fn waiting(
             .iter()
             .map(|reason| format!("{}: {}", reason.controller, reason.reason))
             .collect();
-        let all = format!(
-            "no V-IPU controller has free capacity now; {}",
-            each.join("; ")
-        );
+        let all = format!("no V-IPU controller can serve it now; {}", each.join("; "));
         sanitize(&all, MESSAGE_MAX)
     };
     ready(next, false, "Waiting", message, now)

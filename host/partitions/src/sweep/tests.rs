@@ -23,7 +23,7 @@ use vipu_client::{Deadlines, Registry};
 
 use super::course::Task;
 use super::*;
-use crate::node_labels::node_labels;
+use crate::nodes::nodes;
 use crate::pod_users::PodUsers;
 use crate::watched::watched;
 
@@ -149,7 +149,7 @@ async fn pool_of(entries: &str) -> ControllerPool {
     let objects = futures::stream::iter([Ok::<_, Infallible>(Some(list))]);
     registry.follow(objects).await;
     let (partitions, _) = watched(namespaces().0, Scope::default());
-    ControllerPool::new(Arc::new(registry), node_labels().0, partitions)
+    ControllerPool::new(Arc::new(registry), nodes().0, partitions)
 }
 
 #[tokio::test]

@@ -3,14 +3,27 @@
 use serde_json::json;
 
 use super::*;
+use crate::pod::Termination;
 use crate::report::Due;
 use crate::samples::{native, offering, partition_ref};
 
 mod claimed;
+mod starting;
+mod terminating;
+
+/// Nothing but the caches decides.
+fn around() -> Circumstances {
+    Circumstances {
+        now: "2026-01-01T01:00:00Z".parse().unwrap(),
+        lost_node: Some(Duration::from_mins(10)),
+        node_lost_since: None,
+        start_timeout: Some(Duration::from_mins(10)),
+    }
+}
 
 /// The step and the reason of a plan.
-fn decided(seen: &ObservedPod) -> (Option<Step>, Option<String>) {
-    let Plan { step, report } = plan(seen);
+fn decided(seen: &ObservedPod, around: &Circumstances) -> (Option<Step>, Option<String>) {
+    let Plan { step, report, .. } = plan(seen, around);
     let reason = report.map(|report| {
         let far = "2030-01-01T00:00:00Z".parse().unwrap();
         let mut pod = seen.pod.clone();
@@ -26,7 +39,7 @@ fn decided(seen: &ObservedPod) -> (Option<Step>, Option<String>) {
 fn check(cases: Vec<(&str, ObservedPod, Option<Step>, Option<&str>)>) {
     for (what, seen, step, reason) in cases {
         let expected = (step, reason.map(ToOwned::to_owned));
-        assert_eq!(decided(&seen), expected, "{what}");
+        assert_eq!(decided(&seen, &around()), expected, "{what}");
     }
 }
 
@@ -71,7 +84,7 @@ fn a_gated_pod_gets_its_partition() {
         pod["metadata"]["annotations"]["graphcore.ai/ipu"] = json!("x");
     };
     let mut terminating = gated(|_| {}, None);
-    terminating.pod.is_terminating = true;
+    terminating.pod.termination = Some(deleted_on(None));
     let bind = || Some(Step::Bind(partition_ref("p-web")));
     let (forming, invalid) = (Some("PartitionForming"), Some("InvalidRequest"));
     let gates = Some("WaitingForSchedulingGates");
@@ -106,6 +119,14 @@ fn a_gated_pod_says_why_it_waits() {
     ]);
 }
 
+/// The termination of a Pod whose grace period is over.
+fn deleted_on(node: Option<&str>) -> Termination {
+    Termination {
+        due: "2026-01-01T00:30:00Z".parse().unwrap(),
+        node: node.map(ToOwned::to_owned),
+    }
+}
+
 /// The Pod with this id, and its IPUPartition.
 fn running(id: &str, own: Option<State>) -> ObservedPod {
     observed(bound(id), own.map(offering))
@@ -125,8 +146,9 @@ fn a_running_pod_keeps_its_partition_and_learns_of_its_loss() {
     let resetting = || Some(State::Unusable("a reset".to_owned()));
     let releasing = || Some(State::Releasing("soon".to_owned()));
     let mut terminating = running("p-web", broken());
-    terminating.pod.is_terminating = true;
-    let (lost, delete) = (Some("PartitionLost"), || Some(Step::DeletePod));
+    terminating.pod.termination = Some(deleted_on(None));
+    let lost = Some("PartitionLost");
+    let evict = |why: &str| Some(Step::Evict(report::lost(why, true).disruption()));
     let deleted = Some("PartitionReleasing");
     check(vec![
         (
@@ -141,10 +163,15 @@ fn a_running_pod_keeps_its_partition_and_learns_of_its_loss() {
         (
             "broken, replaced",
             replaced("p-web", broken()),
-            delete(),
+            evict("partition p-web: a link is down"),
             lost,
         ),
-        ("another id", replaced("p-old", ready()), delete(), lost),
+        (
+            "another id",
+            replaced("p-old", ready()),
+            evict("partition p-old does not exist any more"),
+            lost,
+        ),
         ("gone", running("p-web", None), None, lost),
         (
             "deleted by hand",
@@ -317,12 +344,8 @@ fn a_pod_learns_what_becomes_of_the_partition_that_it_uses() {
 fn partitions_of_others_are_not_reported() {
     let theirs = Some(shared(|one| one.owner.namespace = "other".to_owned()));
     let of = |named| {
-        plan(&ObservedPod {
-            pod: sharing("0"),
-            own: None,
-            named,
-            claimable: None,
-        })
+        let seen = with_named(sharing("0"), named);
+        plan(&seen, &around())
     };
     assert_eq!(of(theirs), of(None));
 }

@@ -58,6 +58,25 @@ fn the_forms_that_users_write_are_read() {
 }
 
 #[test]
+fn an_entry_may_name_its_cluster_and_allocation() {
+    let list = parse(
+        "pod1:8090:ipunode=a:cluster=c1,[fd00::1]:ipunode=b:allocation=a.1:cluster=C_2,pod3:cluster=x",
+    );
+    assert_eq!(list.problems, []);
+    assert_eq!(list.entries[0], entry("pod1", 8090, "ipunode", "a"));
+    assert_eq!(list.entries[2], entry("pod3", 8090, "cluster", "x"));
+    let scope = |cluster: &str, allocation: &str| CreateScope {
+        cluster: cluster.to_owned(),
+        allocation: allocation.to_owned(),
+    };
+    let expected = [
+        ("[fd00::1]:8090".to_owned(), scope("C_2", "a.1")),
+        ("pod1:8090".to_owned(), scope("c1", "")),
+    ];
+    assert_eq!(list.scopes, BTreeMap::from(expected));
+}
+
+#[test]
 fn an_ipv6_host_loses_its_brackets_and_its_name_keeps_them() {
     let list = parse("[FD00:0::1]:8090:ipunode=a,[fd00::2]:ipunode=b");
     assert_eq!(list.entries[0].host, "fd00::1");
@@ -89,6 +108,28 @@ fn each_broken_rule_is_named_with_its_place() {
         ("pod1:8090:a/b/c=a", "label key \"a/b/c\""),
         ("pod1:8090:-a=a", "label key \"-a\""),
         ("pod1:8090:ipunode=a b", "label value \"a b\""),
+        (
+            "pod1:8090:ipunode=a:c1",
+            "\"c1\" after the node label is no option; write cluster=<name>",
+        ),
+        (
+            "pod1:8090:ipunode=a:pod=c1",
+            "\"pod=c1\" after the node label",
+        ),
+        ("pod1:8090:ipunode=a:", "\"\" after the node label"),
+        (
+            "pod1:8090:ipunode=a:cluster=",
+            "cluster \"\" is not a name of 1 to 63",
+        ),
+        ("pod1:8090:ipunode=a:cluster", "cluster \"\" is not a name"),
+        (
+            "pod1:8090:ipunode=a:allocation=a b",
+            "allocation \"a b\" is not a name",
+        ),
+        (
+            "pod1:8090:ipunode=a:cluster=b:cluster=c",
+            "it names a cluster twice",
+        ),
         ("pod1:8090:ipunode=a=b", "label value \"a=b\""),
         ("pod1:8090:ipunode=a\\", "it ends with a backslash"),
         ("\"pod1:8090:ipunode=a\"", "it holds a quotation mark"),

@@ -56,17 +56,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "a deadline is late if an obstacle blocks the job",
         file: "host/jobs/src/step.rs",
-        text: "    blocked.into_iter().chain(due.into_iter().flatten()).min()",
-        instead: "    blocked.or(due.into_iter().flatten().min())",
+        text: "    blocked.into_iter().chain(due).min()",
+        instead: "    blocked.or(due)",
         found_by: JOB_TESTS,
     },
     Mutation {
         name: "a wait for Pods is reported again with every change of its text",
         file: "host/jobs/src/status/events.rs",
-        text: "    let reason = |problem: Option<&JobCondition>| problem.map(|now| now.reason.clone());
-    if let Some(now) = problem(new).filter(|now| reason(problem(old)).as_ref() != Some(&now.reason))",
-        instead: "    let words = |problem: Option<&JobCondition>| problem.map(|now| now.message.clone());
-    if let Some(now) = problem(new).filter(|now| words(problem(old)).as_ref() != Some(&now.message))",
+        text: "        before.reason == now.reason && (!is_failure || before.message == now.message)",
+        instead: "        before.message == now.message",
         found_by: JOB_TESTS,
     },
     Mutation {

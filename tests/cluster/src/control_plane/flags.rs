@@ -129,12 +129,12 @@ impl ApiServer {
     }
 }
 
-/// Without a controller manager, namespaces have no default service account, so Pods must not wait for one. The
-/// endpoint of the API server must not be a loopback address.
+/// Without a controller manager, namespaces have no default service account, so Pods must not wait for one, and nobody
+/// removes the taint of a new node. The endpoint of the API server must not be a loopback address.
 fn args_alone() -> Vec<String> {
     vec![
         "--authorization-mode=RBAC".to_owned(),
-        "--disable-admission-plugins=ServiceAccount".to_owned(),
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition".to_owned(),
         "--endpoint-reconciler-type=none".to_owned(),
     ]
 }
@@ -201,7 +201,8 @@ mod tests {
         let kubelet = "--kubelet-client-key=/pki/kube-apiserver-kubelet-client.key".to_owned();
         assert!(whole.contains(&kubelet));
         assert!(!alone.contains(&kubelet));
-        assert!(alone.contains(&"--disable-admission-plugins=ServiceAccount".to_owned()));
+        let disabled = "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition";
+        assert!(alone.contains(&disabled.to_owned()));
     }
 
     #[test]

@@ -118,6 +118,39 @@ fn each_broken_rule_is_named() {
 }
 
 #[test]
+fn a_partition_is_in_the_named_cluster() {
+    let names = ["c1", "c2"].map(str::to_owned);
+    let mut pod = pod().with_clusters(&names);
+    assert_eq!(pod.free(at(0)), (16, 8));
+    let spec_in = |id: &str, ipus: u32, cluster: &str| PartitionSpec {
+        cluster: cluster.to_owned(),
+        ..spec(id, ipus)
+    };
+    for (id, cluster, first) in [("p", "c2", 8), ("q", "c1", 0)] {
+        pod.create(&spec_in(id, 8, cluster), None, at(0)).unwrap();
+        let partition = pod.partition(id, at(0)).unwrap();
+        assert_eq!(
+            (&*partition.cluster, partition.block.first),
+            (cluster, first)
+        );
+    }
+    for (cluster, text) in [
+        (
+            "c1",
+            "no 1 connected IPUs are free: the largest free block has 0",
+        ),
+        ("c3", "there is no cluster \"c3\""),
+        (
+            "",
+            "the pod has several clusters, and the request names none",
+        ),
+    ] {
+        let rejection = pod.create(&spec_in("r", 1, cluster), None, at(0));
+        assert_eq!(rejection.unwrap_err().to_string(), text);
+    }
+}
+
+#[test]
 fn gcds_and_replicas_have_their_defaults() {
     let mut pod = pod();
     let mut spec = spec("p", 8);

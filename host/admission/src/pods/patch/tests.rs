@@ -133,6 +133,26 @@ fn the_gcd_of_an_existing_partition_is_in_the_environment() {
     assert_eq!(values.last().unwrap().1, "3");
 }
 
+#[test]
+fn the_gcd_of_a_copied_pod_follows_its_annotation() {
+    let pod = |gcd: &str, env: &Value| {
+        json!({
+            "metadata": {"annotations": {"graphcore.ai/partition": "shared", "graphcore.ai/gcd": gcd}},
+            "spec": {"containers": [{"name": "main", "env": env}]},
+        })
+    };
+    let first = patched(&pod("3", &json!([])));
+    let env = &first["spec"]["containers"][0]["env"];
+    let copied = patched(&pod("1", env));
+    let gcd = |pod: &Value| values(&pod["spec"]["containers"][0]).pop().unwrap().1;
+    assert_eq!(
+        (gcd(&first), gcd(&copied)),
+        ("3".to_owned(), "1".to_owned())
+    );
+    let of_user = json!([{"name": "IPUOF_VIPU_API_GCD_ID", "value": "7"}]);
+    assert_eq!(gcd(&patched(&pod("1", &of_user))), "7");
+}
+
 /// The Pod after guests made these changes to the IPUJob as which it was shown.
 fn after_guests(pod: &Value, change: impl FnOnce(&mut Value)) -> Result<Value, SizeError> {
     let PodRequest::New(new) = request(pod) else {

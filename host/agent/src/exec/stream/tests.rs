@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use tokio::io::DuplexStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::Role;
 
-use super::{KeepAlive, StreamError, carry};
+use super::{End, KeepAlive, StreamError, carry};
 
 const QUICK: KeepAlive = KeepAlive {
     ping: Duration::from_millis(50),
@@ -31,7 +30,7 @@ fn said(channel: u8, text: &[u8]) -> Message {
 
 #[derive(Debug)]
 struct Carried {
-    end: Result<Status, StreamError>,
+    end: Result<End, StreamError>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
@@ -81,7 +80,10 @@ async fn an_echo_of_more_than_fits_in_between_comes_back_whole() {
     });
     let carried = run(near, true, &sent).await;
     echo.await.unwrap();
-    assert_eq!(carried.end.unwrap().status.as_deref(), Some("Success"));
+    assert_eq!(
+        carried.end.unwrap().status.status.as_deref(),
+        Some("Success")
+    );
     assert_eq!(carried.stderr, b"done\n");
     assert!(carried.stdout == sent, "{} bytes", carried.stdout.len());
 }
@@ -181,4 +183,26 @@ async fn unknown_channels_and_text_are_passed_over() {
     far.send(said(3, br#"{"status":"Success"}"#)).await.unwrap();
     let carried = run(near, true, b"").await;
     assert!(carried.end.is_ok() && carried.stdout.is_empty());
+}
+
+#[tokio::test]
+async fn a_command_has_exchanged_nothing_until_stdin_or_output_passes() {
+    let refused = br#"{"status":"Failure","message":"error dialing backend: refused"}"#;
+    for (stdin, output, has_exchanged) in [
+        (&b""[..], &b""[..], false),
+        (b"", b"x", true),
+        (b"x", b"", true),
+    ] {
+        let (near, mut far) = sockets().await;
+        let server = tokio::spawn(async move {
+            // The stdin, or its end.
+            far.next().await.unwrap().unwrap();
+            far.send(said(1, output)).await.unwrap();
+            far.send(said(3, refused)).await.unwrap();
+            far
+        });
+        let carried = run(near, true, stdin).await;
+        assert_eq!(carried.end.unwrap().has_exchanged, has_exchanged);
+        server.await.unwrap();
+    }
 }

@@ -65,6 +65,8 @@ fn candidate(controller: Controller, request: &Request, attempts: &[Attempt]) ->
         Some(format!("it does not answer: {reason}"))
     } else if !controller.has_nodes {
         Some(format!("no node is labelled {label_key}={label_value}"))
+    } else if let Some(reason) = &controller.unschedulable {
+        Some(reason.clone())
     } else {
         tried.map(|attempt| format!("was tried: {}", attempt.reason))
     };

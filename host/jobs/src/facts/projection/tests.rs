@@ -52,7 +52,7 @@ fn a_pod_is_read_as_it_is() {
     };
     assert_eq!(deleted.termination, Some(Box::new(expected)));
     assert!(matches!(
-        deleted.state(None, 0),
+        deleted.state(None, 0, false),
         PodState::Terminating { started: true, .. }
     ));
 }
@@ -72,25 +72,39 @@ fn a_pod_of_an_earlier_run_or_of_another_partition_is_stale_until_it_has_ended()
         (unlabelled.clone(), Some("p-2"), 0, running),
         (unlabelled, Some("p-2"), 1, PodState::Stale),
     ] {
-        let found = observed(&patch).state(partition.map(Uid::of), run);
+        let found = observed(&patch).state(partition.map(Uid::of), run, false);
         assert_eq!(found, expected, "{patch} {partition:?} {run}");
     }
 }
 
 #[test]
-fn a_pod_without_the_hash_of_a_template_is_of_no_other_one() {
+fn a_pod_is_of_another_template_if_both_hashes_differ() {
+    let template = |text: &str, canonical: &str| {
+        TemplateDigests::of(Some(&text.to_owned()), Some(&canonical.to_owned()))
+    };
     let unknown = observed(&json!({"metadata": {"annotations": null}}));
-    assert!(!unknown.is_of_other_template(Uid::of("h-2")));
-    let known = observed(&json!({}));
-    assert!(!known.is_of_other_template(Uid::of("h-1")));
-    assert!(known.is_of_other_template(Uid::of("h-2")));
+    assert!(!unknown.is_of_other_template(&template("h-2", "c-2")));
+    let of_earlier_version = observed(&json!({}));
+    assert!(!of_earlier_version.is_of_other_template(&template("h-1", "c-1")));
+    assert!(of_earlier_version.is_of_other_template(&template("h-2", "c-1")));
+    let annotations = json!({"graphcore.ai/canonical-template-hash": "c-1"});
+    let known = observed(&json!({"metadata": {"annotations": annotations}}));
+    assert!(!known.is_of_other_template(&template("h-2", "c-1")));
+    assert!(
+        !known.is_of_other_template(&template("h-1", "c-2")),
+        "its form has another rule now"
+    );
+    assert!(known.is_of_other_template(&template("h-2", "c-2")));
 }
 
 #[test]
 fn a_pod_that_lacks_everything_but_its_name_waits() {
     let bare = json!({"metadata": {"name": "a", "uid": "u"}});
     let bare = ObservedPod::of(&serde_json::from_value(bare).unwrap()).unwrap();
-    assert_eq!(bare.state(Some(Uid::of("p")), 0), PodState::Pending(None));
+    assert_eq!(
+        bare.state(Some(Uid::of("p")), 0, false),
+        PodState::Pending(None)
+    );
     assert_eq!((bare.instance, &bare.termination), (None, &None));
     let odd = json!({"graphcore.ai/instance": "-1", "graphcore.ai/run": "many"});
     let odd = observed(&json!({"metadata": {"labels": odd}}));

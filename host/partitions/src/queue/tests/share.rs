@@ -49,7 +49,7 @@ fn only_a_share_of_the_controllers_is_reserved() {
     assert_eq!(reserved(&three, &pods_with_little), 2);
     // A request that only one controller suits does not use up the share of the others.
     let mut bound = one("bound", 16, 90);
-    bound.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod03".to_owned())]);
+    bound.requirements.node_selector = BTreeMap::from([("ipunode".to_owned(), "pod03".to_owned())]);
     let both = [bound, one("large", 16, 50)];
     assert_eq!(reserved(&both, &pods(7)), 2);
     // The only controller serves others for half of the time, also if more than one request waits for it.

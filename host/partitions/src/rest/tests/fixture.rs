@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tower::{BoxError, ServiceExt, service_fn};
 use vipu_client::{Deadlines, Registry};
 
-use crate::node_labels::node_labels;
+use crate::nodes::nodes;
 use crate::rest::authorizer::Authorizer;
 use crate::rest::limits::UserRate;
 use crate::rest::{Queries, SecureState, Sources, plain, secure};
@@ -76,7 +76,7 @@ impl Ports {
         let world: Arc<Mutex<World>> = Arc::default();
         let (partitions, watch) = watched(namespaces().0, Scope::default());
         let registry = Arc::new(Registry::new(Deadlines::default()));
-        let pool = ControllerPool::new(registry, node_labels().0, partitions.clone());
+        let pool = ControllerPool::new(registry, nodes().0, partitions.clone());
         let sources = Sources {
             partitions,
             pool: Arc::new(pool),

@@ -8,6 +8,8 @@ use cluster::settings::Settings;
 use ipu_guest_host::context::PlacementContext;
 use ipu_guest_host::model::{ControllerView, Hook, PartitionRequest};
 use ipu_guest_host::{GuestHost, GuestHostOptions};
+use ipu_partitions::nodes::node_match::Requirements;
+use ipu_partitions::nodes::unsuited::Unsuited;
 use ipu_partitions::queue::{self, QueueEntry, QueuePosition};
 use ipu_partitions::rest::query_request::QueryRequest;
 use ipu_partitions::rest::what_if;
@@ -147,6 +149,7 @@ fn view(index: usize, is_free: bool) -> ControllerView {
         label_key: "ipunode".to_owned(),
         label_value: format!("pod{index}"),
         has_nodes: true,
+        unschedulable: None,
         unreachable: None,
         total_ipus: TOTAL,
         used_ipus: TOTAL - free,
@@ -171,7 +174,8 @@ fn entry(name: &str, ipus: u32, created: Timestamp) -> QueueEntry {
         gang: 1,
         was_placed: false,
         missing_members: 0,
-        node_selector: BTreeMap::new(),
+        requirements: Requirements::default(),
+        unsuited: Unsuited::default(),
         is_expected: true,
         is_stalled: false,
         is_refused: false,

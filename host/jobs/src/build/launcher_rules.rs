@@ -1,0 +1,271 @@
+//! Pure: the rules by which the launcher's Pod differs from the workers' template, in one table.
+//!
+//! Every other field has the value of the template. Tests compare the table with the fields of the Kubernetes API, and
+//! with the table for users in `examples/docs/launcher.md`.
+
+use k8s_openapi::api::core::v1::{Affinity, Container, PodSpec};
+
+/// A field of `T` in which the launcher differs from the template.
+pub struct Difference<T> {
+    /// Name of the field in the Kubernetes API.
+    pub field: &'static str,
+    /// Removes what the launcher does not take over. The builder adds the launcher's own value.
+    pub remove: fn(&mut T),
+    /// Value of the field in the launcher, in the words of the document for users.
+    pub instead: &'static str,
+}
+
+/// The fields of a Pod's spec that differ.
+pub const POD: [Difference<PodSpec>; 19] = [
+    Difference {
+        field: "affinity",
+        remove: keep_node_affinity,
+        instead: "only its `nodeAffinity`: other rules would count the launcher as a worker",
+    },
+    Difference {
+        field: "automountServiceAccountToken",
+        remove: |pod| pod.automount_service_account_token = None,
+        instead: "`true`: the launcher reaches the workers over the API server",
+    },
+    Difference {
+        field: "containers",
+        remove: |pod| pod.containers.clear(),
+        instead: "one, made from the first container. The others run only in workers",
+    },
+    Difference {
+        field: "hostNetwork",
+        remove: |pod| pod.host_network = None,
+        instead: "none: the launcher uses the network of Pods",
+    },
+    Difference {
+        field: "hostname",
+        remove: |pod| pod.hostname = None,
+        instead: "none: the launcher has its own name",
+    },
+    Difference {
+        field: "hostnameOverride",
+        remove: |pod| pod.hostname_override = None,
+        instead: "none: the launcher has its own name",
+    },
+    Difference {
+        field: "imagePullSecrets",
+        remove: |_| {},
+        instead: "those of the template, or else of its ServiceAccount, as the workers have",
+    },
+    Difference {
+        field: "initContainers",
+        remove: keep_init_containers,
+        instead: "the operator's, then those of the template, but no sidecars",
+    },
+    Difference {
+        field: "nodeSelector",
+        remove: |_| {},
+        instead: "that of the template, and the label of the V-IPU controller",
+    },
+    Difference {
+        field: "readinessGates",
+        remove: |pod| pod.readiness_gates = None,
+        instead: "none: Services select only workers",
+    },
+    Difference {
+        field: "resourceClaims",
+        remove: |_| {},
+        instead: "those that an init container or `launcher.resources` uses",
+    },
+    Difference {
+        field: "resources",
+        remove: |pod| pod.resources = None,
+        instead: "none: see `resources` of the container",
+    },
+    Difference {
+        field: "restartPolicy",
+        remove: |pod| pod.restart_policy = None,
+        instead: "`Never`, as for workers",
+    },
+    Difference {
+        field: "schedulingGates",
+        remove: |pod| pod.scheduling_gates = None,
+        instead: "none: the workers run already",
+    },
+    Difference {
+        field: "schedulingGroup",
+        remove: |pod| pod.scheduling_group = None,
+        instead: "none: the workers run already",
+    },
+    Difference {
+        field: "serviceAccount",
+        remove: |pod| pod.service_account = None,
+        instead: "see `serviceAccountName`",
+    },
+    Difference {
+        field: "serviceAccountName",
+        remove: |pod| pod.service_account_name = None,
+        instead: "`launcher.serviceAccountName`, or else `<job>-launcher`",
+    },
+    Difference {
+        field: "topologySpreadConstraints",
+        remove: |pod| pod.topology_spread_constraints = None,
+        instead: "none: they spread workers",
+    },
+    Difference {
+        field: "volumes",
+        remove: |_| {},
+        instead: "those of the template, and that of the operator",
+    },
+];
+
+/// The fields of a Pod's spec that have the value of the template.
+pub const POD_SAME: [&str; 23] = [
+    "activeDeadlineSeconds",
+    "dnsConfig",
+    "dnsPolicy",
+    "enableServiceLinks",
+    "ephemeralContainers",
+    "hostAliases",
+    "hostIPC",
+    "hostPID",
+    "hostUsers",
+    "nodeName",
+    "os",
+    "overhead",
+    "preemptionPolicy",
+    "priority",
+    "priorityClassName",
+    "runtimeClassName",
+    "schedulerName",
+    "securityContext",
+    "setHostnameAsFQDN",
+    "shareProcessNamespace",
+    "subdomain",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+];
+
+/// The fields of the first container that differ.
+pub const CONTAINER: [Difference<Container>; 15] = [
+    Difference {
+        field: "args",
+        remove: |container| container.args = None,
+        instead: "none: `launcher.command` has the arguments",
+    },
+    Difference {
+        field: "command",
+        remove: |container| container.command = None,
+        instead: "`launcher.command`",
+    },
+    Difference {
+        field: "env",
+        remove: |_| {},
+        instead: "that of the template and `launcher.env`, which takes precedence",
+    },
+    Difference {
+        field: "envFrom",
+        remove: |_| {},
+        instead: "that of the template, which takes precedence over the operator's variables",
+    },
+    Difference {
+        field: "lifecycle",
+        remove: |container| container.lifecycle = None,
+        instead: "none: the hooks belong to the program",
+    },
+    Difference {
+        field: "livenessProbe",
+        remove: |container| container.liveness_probe = None,
+        instead: "none: the probe checks the program",
+    },
+    Difference {
+        field: "name",
+        remove: |container| container.name.clear(),
+        instead: "`launcher`",
+    },
+    Difference {
+        field: "ports",
+        remove: |container| container.ports = None,
+        instead: "none: the ports belong to the program",
+    },
+    Difference {
+        field: "readinessProbe",
+        remove: |container| container.readiness_probe = None,
+        instead: "none: the probe checks the program",
+    },
+    Difference {
+        field: "resizePolicy",
+        remove: |container| container.resize_policy = None,
+        instead: "none: see `resources`",
+    },
+    Difference {
+        field: "resources",
+        remove: |container| container.resources = None,
+        instead: "`launcher.resources`, or else the admin's default",
+    },
+    Difference {
+        field: "restartPolicy",
+        remove: |container| container.restart_policy = None,
+        instead: "none: a run has one launcher",
+    },
+    Difference {
+        field: "restartPolicyRules",
+        remove: |container| container.restart_policy_rules = None,
+        instead: "none: a run has one launcher",
+    },
+    Difference {
+        field: "startupProbe",
+        remove: |container| container.startup_probe = None,
+        instead: "none: the probe checks the program",
+    },
+    Difference {
+        field: "volumeMounts",
+        remove: |_| {},
+        instead: "those of the template, and `/ipu-operator-agent`",
+    },
+];
+
+/// The fields of the first container that have the value of the template.
+pub const CONTAINER_SAME: [&str; 10] = [
+    "image",
+    "imagePullPolicy",
+    "securityContext",
+    "stdin",
+    "stdinOnce",
+    "terminationMessagePath",
+    "terminationMessagePolicy",
+    "tty",
+    "volumeDevices",
+    "workingDir",
+];
+
+/// Returns the part of a Pod's spec that the launcher takes over.
+pub fn pod(template: &PodSpec) -> PodSpec {
+    applied(&POD, template.clone())
+}
+
+/// Returns the part of the first container that the launcher takes over.
+pub fn container(first: &Container) -> Container {
+    applied(&CONTAINER, first.clone())
+}
+
+fn applied<T>(differences: &[Difference<T>], mut value: T) -> T {
+    for difference in differences {
+        (difference.remove)(&mut value);
+    }
+    value
+}
+
+fn keep_node_affinity(pod: &mut PodSpec) {
+    let node_affinity = pod.affinity.take().and_then(|found| found.node_affinity);
+    pod.affinity = node_affinity.map(|node_affinity| Affinity {
+        node_affinity: Some(node_affinity),
+        ..Affinity::default()
+    });
+}
+
+fn keep_init_containers(pod: &mut PodSpec) {
+    if let Some(containers) = &mut pod.init_containers {
+        containers.retain(|container| !is_sidecar(container));
+    }
+}
+
+/// Whether an init container runs beside the containers of its Pod.
+pub fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}

@@ -1,0 +1,26 @@
+//! Pure: reads the parts of a Pod's status.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
+
+/// All containers of the Pod, in the order in which they start.
+pub(super) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
+    status
+        .init_container_statuses
+        .iter()
+        .flatten()
+        .chain(status.container_statuses.iter().flatten())
+}
+
+/// Returns the reason and the message of a condition. `None` if it has no reason.
+pub(super) fn condition_reason(condition: &PodCondition) -> Option<String> {
+    let reason = condition.reason.as_deref()?;
+    Some(joined(reason, condition.message.as_deref()))
+}
+
+/// Joins a reason and a message of Kubernetes.
+pub(super) fn joined(reason: &str, message: Option<&str>) -> String {
+    match message {
+        Some(message) => format!("{reason}: {message}"),
+        None => reason.to_owned(),
+    }
+}

@@ -1,0 +1,109 @@
+//! Pure: records since when Pods of a job cannot start, and where they could not.
+
+use std::collections::BTreeMap;
+
+use ipu_api::ipujob_status::{InstanceStart, RunStatus};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::StatusInput;
+use crate::facts::{Facts, Instance, LAUNCHER_START};
+use crate::phase::Phase;
+
+/// Maximum number of V-IPU controllers that an instance avoids: that of the IPUPartition.
+const AVOIDED_MAX: usize = 16;
+
+/// Builds the record of the starts. `is_rejected` means that nodes have rejected Pods of the job: between two attempts
+/// these seem to start.
+pub(super) fn starts(
+    input: &StatusInput<'_>,
+    is_rejected: bool,
+    now: Timestamp,
+) -> BTreeMap<String, InstanceStart> {
+    if input.phase.is_finished() {
+        return BTreeMap::new();
+    }
+    let facts = input.facts;
+    let blocked_since = |old: &InstanceStart, is_blocked: bool, has_started: bool| {
+        let since = old.blocked_since.clone();
+        if is_blocked {
+            since.or(Some(Time(now)))
+        } else {
+            since.filter(|_| is_rejected && !has_started)
+        }
+    };
+    let instances = facts.all().map(|instance| {
+        let start = of_instance(input, instance, blocked_since);
+        (instance.index.to_string(), start)
+    });
+    let old = facts.run.starts.get(LAUNCHER_START);
+    let old = old.cloned().unwrap_or_default();
+    let is_blocked = facts.launcher.is_start_blocked() && !is_suspended(input);
+    let has_started = facts.launcher.state.started();
+    let launcher = InstanceStart {
+        blocked_since: blocked_since(&old, is_blocked, has_started),
+        ..InstanceStart::default()
+    };
+    let all = instances.chain([(LAUNCHER_START.to_owned(), launcher)]);
+    all.filter(|(_, start)| *start != InstanceStart::default())
+        .collect()
+}
+
+fn of_instance(
+    input: &StatusInput<'_>,
+    instance: &Instance,
+    blocked_since: impl Fn(&InstanceStart, bool, bool) -> Option<Time>,
+) -> InstanceStart {
+    let old = &instance.start;
+    if let Some(given_up) = input.given_up.get(&instance.index.to_string()) {
+        return InstanceStart {
+            blocked_since: None,
+            releasing: true,
+            avoided_controllers: avoided(&old.avoided_controllers, given_up.avoid.as_deref()),
+            message: given_up.message.clone(),
+        };
+    }
+    // Kueue takes the quota of an admitted job back first, and suspends the job.
+    let is_released = instance.partition.uid.is_none() && !input.job.is_admitted;
+    let releasing = old.releasing && !is_released && !is_suspended(input);
+    let has_launcher = input.job.launcher.is_some();
+    let has_started = if has_launcher {
+        input.facts.launcher.state.started()
+    } else {
+        instance.workers.iter().all(|worker| worker.state.started())
+    };
+    let is_blocked = !releasing && !is_suspended(input) && instance.is_blocked(has_launcher);
+    let is_over = has_started || instance.ended();
+    InstanceStart {
+        blocked_since: blocked_since(old, is_blocked, has_started).filter(|_| !releasing),
+        releasing,
+        ..if is_over {
+            InstanceStart::default()
+        } else {
+            old.clone()
+        }
+    }
+}
+
+/// Returns why the job waits for another partition after its Pods could not start.
+pub(super) fn release_message<'a>(facts: &Facts, run: &'a RunStatus) -> Option<&'a str> {
+    let mut instances = facts.instances.iter().filter(|one| !one.ended());
+    instances.find_map(|instance| {
+        let start = run.starts.get(&instance.index.to_string())?;
+        let waits = start.releasing || instance.partition.state.usable().is_none();
+        (waits && !start.message.is_empty()).then_some(&*start.message)
+    })
+}
+
+fn is_suspended(input: &StatusInput<'_>) -> bool {
+    matches!(input.phase, Phase::Suspended | Phase::Reserving)
+}
+
+/// Adds a V-IPU controller to those that are avoided. The last ones count.
+fn avoided(old: &[String], controller: Option<&str>) -> Vec<String> {
+    let kept = old.iter().filter(|name| Some(&***name) != controller);
+    let mut all: Vec<String> = kept.cloned().chain(controller.map(str::to_owned)).collect();
+    let surplus = all.len().saturating_sub(AVOIDED_MAX);
+    all.drain(..surplus);
+    all
+}

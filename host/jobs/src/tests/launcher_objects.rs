@@ -1,0 +1,111 @@
+//! The objects that a launcher needs beside its Pod, and where its pull secrets come from.
+
+use ipu_api::ipujob::IPUJob;
+use serde_json::{Value, json};
+
+use super::cluster::{self, Cluster};
+use super::fixtures::{JobFixture, parallel};
+use crate::step;
+
+const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+/// Runs a job until its launcher exists, beside a ServiceAccount of the user. Returns all requests.
+async fn launched(cluster: &Cluster, job: &IPUJob, account: &str, secrets: &Value) -> Vec<String> {
+    let object = json!({"metadata": {"name": account}, "imagePullSecrets": secrets});
+    cluster.put(&format!("{ACCOUNTS}/{account}"), object);
+    let (context, job) = (cluster.context(), cluster.submit(job));
+    for _ in 0..6 {
+        cluster.deliver(&context);
+        Box::pin(step::step(&context, &job)).await.unwrap();
+        cluster.partitions_ready();
+        cluster.pods_run();
+    }
+    cluster.asked()
+}
+
+fn secrets_of(cluster: &Cluster, pod: &str) -> Value {
+    cluster.object(&cluster::pod(pod))["spec"]["imagePullSecrets"].clone()
+}
+
+#[tokio::test]
+async fn the_launcher_has_the_pull_secrets_of_the_workers_account() {
+    let secrets = json!([{"name": "registry"}]);
+    for (template, account) in [
+        (json!({}), "default"),
+        (json!({"serviceAccountName": "trainer"}), "trainer"),
+        (json!({"serviceAccount": "older"}), "older"),
+    ] {
+        let cluster = Cluster::default();
+        let job = parallel().template(&json!({"spec": template}));
+        let asked = launched(&cluster, &job, account, &secrets).await;
+        assert_eq!(
+            secrets_of(&cluster, "sample-launcher"),
+            secrets,
+            "{account}"
+        );
+        let read = format!("GET {ACCOUNTS}/{account}");
+        assert_eq!(
+            asked.iter().filter(|asked| **asked == read).count(),
+            1,
+            "{asked:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn pull_secrets_of_the_template_are_enough() {
+    let own = json!([{"name": "own"}]);
+    let job = parallel().template(&json!({"spec": {"imagePullSecrets": own}}));
+    let cluster = Cluster::default();
+    let asked = launched(&cluster, &job, "default", &json!([{"name": "registry"}])).await;
+    assert_eq!(secrets_of(&cluster, "sample-launcher"), own);
+    let read = format!("GET {ACCOUNTS}/default");
+    assert!(!asked.contains(&read), "{asked:?}");
+}
+
+#[tokio::test]
+async fn an_account_that_does_not_exist_has_no_pull_secrets() {
+    let cluster = Cluster::default();
+    launched(&cluster, &parallel(), "another", &json!([])).await;
+    assert!(cluster.object(&cluster::pod("sample-launcher")).is_object());
+    assert_eq!(secrets_of(&cluster, "sample-launcher"), Value::Null);
+}
+
+#[tokio::test]
+async fn the_users_account_is_bound_and_never_written() {
+    let mut job = parallel();
+    let launcher = job.spec.launcher.as_mut().unwrap();
+    launcher.service_account_name = Some("trainer".to_owned());
+    let cluster = Cluster::default();
+    let asked = launched(&cluster, &job, "trainer", &json!([])).await;
+    let writes = asked.iter().filter(|asked| !asked.starts_with("GET"));
+    let of_accounts = writes.filter(|asked| asked.contains("serviceaccounts"));
+    assert_eq!(of_accounts.count(), 0, "{asked:?}");
+    let rights = asked.iter().filter(|asked| asked.contains("rolebindings"));
+    assert_eq!(rights.count(), 1, "they are verified once: {asked:?}");
+    let launcher = cluster.object(&cluster::pod("sample-launcher"));
+    assert_eq!(launcher["spec"]["serviceAccountName"], "trainer");
+}
+
+#[tokio::test]
+async fn config_maps_are_created_before_the_pods_that_refer_to_them() {
+    let from = json!([{"secretRef": {"name": "mine"}}]);
+    let containers = json!([{"name": "main", "image": "a", "envFrom": from}]);
+    let job = parallel().template(&json!({"spec": {"containers": containers}}));
+    let cluster = Cluster::default();
+    let asked = launched(&cluster, &job, "default", &json!([])).await;
+    let posts: Vec<&str> = asked
+        .iter()
+        .filter_map(|asked| asked.strip_prefix("POST /api/v1/namespaces/default/"))
+        .filter(|kind| *kind != "serviceaccounts")
+        .collect();
+    let (map, pod) = ("configmaps", "pods");
+    assert_eq!(posts, [map, map, pod, pod, map, pod]);
+    for pod in ["sample-worker-0", "sample-worker-1", "sample-launcher"] {
+        let first = &cluster.object(&cluster::pod(pod))["spec"]["containers"][0]["envFrom"][0];
+        let name = first["configMapRef"]["name"].as_str().unwrap();
+        let map = cluster.object(&format!("{CONFIG_MAPS}/{name}"));
+        assert_eq!(map["data"]["IPUOF_VIPU_API_PARTITION_ID"], "p-0", "{pod}");
+    }
+}

@@ -1,0 +1,83 @@
+//! The Pods that are tried by a dry run, and the trial of a job's first worker before it requests IPUs.
+
+use ipu_api::ipujob::IPUJob;
+use serde_json::json;
+
+use super::cluster::{self, Cluster};
+use super::fixtures::{JobFixture, settings};
+use crate::context::Context;
+use crate::job_object::JobRef;
+use crate::step;
+use crate::trial::pods;
+
+#[test]
+fn a_worker_and_the_launcher_are_tried() {
+    let names = |job: &IPUJob| {
+        let pods = pods(&job.object(), &settings()).into_iter();
+        pods.filter_map(|pod| pod.metadata.name).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&IPUJob::sample().workers("2")), ["sample-worker-0"]);
+    let parallel = IPUJob::sample().workers("2").launcher(&["mpirun"]);
+    assert_eq!(names(&parallel), ["sample-worker-0", "sample-launcher"]);
+    let mut unnamed = IPUJob::sample();
+    unnamed.metadata.name = None;
+    assert_eq!(names(&unnamed), [""; 0]);
+}
+
+#[test]
+fn a_job_of_another_cluster_and_an_unreadable_one_are_not_tried() {
+    let mut job = IPUJob::sample().object();
+    job["spec"]["managedBy"] = json!("kueue.x-k8s.io/multikueue");
+    assert!(pods(&job, &settings()).is_empty());
+    assert!(pods(&json!({"spec": {}}), &settings()).is_empty());
+}
+
+#[test]
+fn the_launcher_is_tried_without_its_account() {
+    let job = IPUJob::sample().launcher(&["mpirun"]).object();
+    let launcher = pods(&job, &settings()).pop().unwrap();
+    assert_eq!(launcher.spec.unwrap().service_account_name, None);
+}
+
+/// Reconciles a job a few times. Returns the last requeue delay in seconds.
+async fn reconcile(cluster: &Cluster, context: &Context, job: &JobRef) -> Option<u64> {
+    let mut delay = None;
+    for _ in 0..3 {
+        cluster.deliver(context);
+        delay = step::step(context, job).await.unwrap();
+    }
+    delay.map(|delay| delay.as_secs())
+}
+
+#[tokio::test]
+async fn a_job_whose_worker_is_refused_takes_no_ipus() {
+    let cluster = Cluster::default();
+    let job = IPUJob::sample();
+    let (context, job) = (cluster.context(), cluster.submit(&job));
+    cluster.refuse(&["sample-worker-0"]);
+    assert_eq!(reconcile(&cluster, &context, &job).await, Some(15));
+    assert!(cluster.partitions().is_empty());
+    let status = cluster.object(&cluster::job("sample"))["status"].clone();
+    let message = status["lastMessage"].as_str().unwrap();
+    let expected = "no IPUs are requested, because the API server refused Pod sample-worker-0: ";
+    assert!(message.starts_with(expected), "{message}");
+    assert!(status["run"]["refusedSince"].is_null(), "{status}");
+    // A quota is free now, or the admin has changed the namespace.
+    cluster.refuse(&[]);
+    reconcile(&cluster, &context, &job).await;
+    assert_eq!(cluster.partitions().len(), 1);
+}
+
+#[tokio::test]
+async fn a_job_with_a_partition_is_not_tried() {
+    let cluster = Cluster::default();
+    let job = IPUJob::sample();
+    let (context, job) = (cluster.context(), cluster.submit(&job));
+    reconcile(&cluster, &context, &job).await;
+    assert_eq!(cluster.partitions().len(), 1);
+    cluster.refuse(&["sample-worker-0"]);
+    cluster.partitions_ready();
+    reconcile(&cluster, &context, &job).await;
+    let status = cluster.object(&cluster::job("sample"))["status"].clone();
+    assert!(status["run"]["refusedSince"].is_string(), "{status}");
+}

@@ -1,0 +1,217 @@
+//! The nodes as the watch last saw them, with only what decides whether Pods may run on them: a partition is useless if
+//! no Pod of its owner can reach its IPUs.
+
+pub mod node_match;
+mod node_object;
+pub mod unsuited;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use kube::runtime::watcher::{Config, Event};
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use ipu_runtime::scope::watch::{cluster_wide, observe};
+use ipu_runtime::trimmed::{Trimmed, untrimmed};
+use ipu_runtime::wait;
+use ipu_runtime::watch_store::Store;
+
+use node_match::NodeFacts;
+use node_object::NodeObject;
+use unsuited::NodeSnapshot;
+
+/// Longest wait for the first list of the nodes, before partitions are placed without it.
+const FIRST_LIST: Duration = Duration::from_secs(10);
+
+/// The nodes, as the watch last saw them. Clones are cheap and share the data.
+#[derive(Clone, Debug)]
+pub struct Nodes {
+    state: Arc<Mutex<State>>,
+    changes: watch::Receiver<u64>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    store: Store<Arc<str>, Arc<NodeFacts>>,
+    /// Built when it is needed after a change.
+    snapshot: Option<Arc<NodeSnapshot>>,
+}
+
+/// The watch that updates [`Nodes`].
+#[derive(Debug)]
+pub struct NodeWatch {
+    state: Arc<Mutex<State>>,
+    changes: watch::Sender<u64>,
+}
+
+/// The nodes, unknown until the watch is followed.
+pub fn nodes() -> (Nodes, NodeWatch) {
+    let state = Arc::<Mutex<State>>::default();
+    let (sender, changes) = watch::channel(0);
+    let nodes = Nodes {
+        state: Arc::clone(&state),
+        changes,
+    };
+    let watch = NodeWatch {
+        state,
+        changes: sender,
+    };
+    (nodes, watch)
+}
+
+impl Nodes {
+    /// Whether a node has the label; true while the nodes are unknown.
+    pub fn any_has(&self, key: &str, value: &str) -> bool {
+        let state = self.state.lock();
+        !state.store.is_listed() || state.with_label(key, value).next().is_some()
+    }
+
+    /// Returns the number of nodes with the label.
+    pub fn count(&self, key: &str, value: &str) -> usize {
+        self.state.lock().with_label(key, value).count()
+    }
+
+    /// Returns the nodes as they are now. `None`: they are not known.
+    pub fn snapshot(&self) -> Option<Arc<NodeSnapshot>> {
+        let mut state = self.state.lock();
+        if !state.store.is_listed() {
+            return None;
+        }
+        if state.snapshot.is_none() {
+            let nodes = state.store.objects().values().cloned().collect();
+            state.snapshot = Some(Arc::new(NodeSnapshot::of(nodes)));
+        }
+        state.snapshot.clone()
+    }
+
+    /// A number that changes with each change that can decide where Pods may run. Heartbeats do not change it.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.clone()
+    }
+
+    /// Waits for the list of nodes, for a limited time: without the right to list them it never arrives.
+    pub async fn known(&self) {
+        let known = wait::until(self.changes.clone(), |changes| *changes > 0);
+        if tokio::time::timeout(FIRST_LIST, known).await.is_err() {
+            tracing::warn!("the nodes are not known; no controller is skipped for lack of nodes");
+        }
+    }
+}
+
+impl State {
+    fn with_label(&self, key: &str, value: &str) -> impl Iterator<Item = &Arc<NodeFacts>> {
+        let nodes = self.store.objects().values();
+        nodes.filter(move |node| node.labels.get(key).is_some_and(|found| found == value))
+    }
+}
+
+impl NodeWatch {
+    /// Follows the nodes until `stop`.
+    pub async fn follow(self, client: Client, stop: CancellationToken) {
+        let events = cluster_wide::<Trimmed<NodeObject>>(&client, Config::default());
+        let following = observe(events, |event| self.apply_event(untrimmed(event)));
+        let _ = stop.run_until_cancelled(following).await;
+    }
+
+    /// Applies an event of the watch.
+    fn apply_event(&self, event: Event<NodeObject>) {
+        let is_complete = matches!(event, Event::InitDone);
+        let mut state = self.state.lock();
+        let name = |node: &NodeObject| node.metadata.name.as_deref().map(Arc::from);
+        let changes = state.store.apply_event(event, name, |_, node, _| {
+            Some(Arc::new(NodeFacts::from(node)))
+        });
+        let objects = state.store.objects();
+        let is_change = changes
+            .iter()
+            .any(|change| objects.get(&change.key) != change.before.as_ref());
+        if is_change {
+            state.snapshot = None;
+        }
+        // Nothing is known of the nodes before their first list is complete.
+        let is_news = is_complete || (is_change && state.store.is_listed());
+        drop(state);
+        if is_news {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn node(name: &str, controller: &str, change: impl FnOnce(&mut Value)) -> NodeObject {
+        let mut node = json!({
+            "metadata": {"name": name, "resourceVersion": "1", "labels": {"ipunode": controller}},
+            "spec": {},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        });
+        change(&mut node);
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn a_label_is_missed_only_once_the_nodes_are_known() {
+        let (nodes, watch) = nodes();
+        assert!(nodes.any_has("ipunode", "pod1"), "nothing is known yet");
+        assert!(nodes.snapshot().is_none());
+        for event in [
+            Event::Init,
+            Event::InitApply(node("a", "pod1", |_| {})),
+            Event::InitDone,
+        ] {
+            watch.apply_event(event);
+        }
+        assert!(nodes.snapshot().is_some());
+        assert!(nodes.any_has("ipunode", "pod1"));
+        assert!(!nodes.any_has("ipunode", "pod2"));
+        assert!(!nodes.any_has("zone", "pod1"));
+        assert_eq!(
+            [("ipunode", "pod1"), ("ipunode", "pod2")].map(|(key, value)| nodes.count(key, value)),
+            [1, 0]
+        );
+    }
+
+    #[test]
+    fn heartbeats_are_no_changes() {
+        let (nodes, watch) = nodes();
+        let changes = nodes.changes();
+        let mut seen = 0;
+        let mut changed_by = |event| {
+            watch.apply_event(event);
+            let before = std::mem::replace(&mut seen, *changes.borrow());
+            before != seen
+        };
+        assert!(!changed_by(Event::Init));
+        assert!(!changed_by(Event::InitApply(node("a", "pod1", |_| {}))));
+        assert!(changed_by(Event::InitDone));
+        let heartbeat = |node: &mut Value| {
+            node["metadata"]["resourceVersion"] = json!("2");
+            node["metadata"]["annotations"] = json!({"a": "b"});
+            node["status"]["conditions"][0]["lastHeartbeatTime"] = json!("2026-01-01T00:00:00Z");
+            node["status"]["images"] = json!([{"names": ["large"]}]);
+        };
+        assert!(!changed_by(Event::Apply(node("a", "pod1", heartbeat))));
+        let changes: [fn(&mut Value); 5] = [
+            |node| node["spec"]["unschedulable"] = json!(true),
+            |node| node["spec"]["taints"] = json!([{"key": "a", "effect": "NoSchedule"}]),
+            |node| node["status"]["conditions"][0]["status"] = json!("Unknown"),
+            |node| node["metadata"]["labels"]["zone"] = json!("b"),
+            |_| {},
+        ];
+        for change in changes {
+            assert!(changed_by(Event::Apply(node("a", "pod1", change))));
+        }
+        let preference = |node: &mut Value| {
+            node["spec"]["taints"] = json!([{"key": "a", "effect": "PreferNoSchedule"}]);
+        };
+        assert!(!changed_by(Event::Apply(node("a", "pod1", preference))));
+        assert!(changed_by(Event::Delete(node("a", "pod1", |_| {}))));
+    }
+}

@@ -1,0 +1,100 @@
+//! Manifests as clients of Kubernetes print them and charts render them: the API server accepts the template of an IPUJob
+//! wherever it accepts that of a Job.
+
+use serde_json::{Value, json};
+
+use crate::chart::admin::Admin;
+
+/// A template with what typed clients print for fields that are not set, with null as charts render it, and with the
+/// metadata of an object that was exported.
+fn template() -> Value {
+    json!({
+        "metadata": {
+            "creationTimestamp": null,
+            "generateName": "printed-",
+            "labels": {"app": "printed"},
+            "annotations": null,
+            "resourceVersion": "7",
+            "generation": 1,
+            "uid": "beb81bbe-2309-494a-9e28-2a75a704be15",
+            "selfLink": "",
+            "deletionTimestamp": null,
+            "ownerReferences": [{
+                "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "a", "uid": "u", "controller": true,
+            }],
+            "managedFields": [{
+                "manager": "kubectl", "operation": "Update", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
+                "fieldsType": "FieldsV1", "fieldsV1": {"f:metadata": {"f:labels": {".": {}, "f:app": {}}}},
+            }],
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "affinity": {},
+            "nodeSelector": null,
+            "tolerations": null,
+            "imagePullSecrets": null,
+            "securityContext": {},
+            "terminationGracePeriodSeconds": null,
+            "containers": [{
+                "name": "main", "image": "program:1", "command": null, "env": null, "resources": {}, "livenessProbe": null,
+            }],
+            "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {
+                "metadata": {"creationTimestamp": null},
+                "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}},
+            }}}],
+        },
+    })
+}
+
+fn ipu_job() -> Value {
+    json!({
+        "apiVersion": "graphcore.ai/v1alpha1",
+        "kind": "IPUJob",
+        "metadata": {"name": "printed", "creationTimestamp": null},
+        "spec": {
+            "jobInstances": 1,
+            "ipusPerJobInstance": "1",
+            "suspend": null,
+            "workers": {"strategy": {}, "template": template()},
+        },
+        "status": {},
+    })
+}
+
+fn job() -> Value {
+    json!({
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "printed", "creationTimestamp": null},
+        "spec": {"template": template()},
+        "status": {},
+    })
+}
+
+#[tokio::test]
+async fn a_printed_template_is_accepted_as_that_of_a_job() {
+    let admin = Admin::new("printed").await;
+    for (kind, manifest) in [("job", job()), ("ipujob", ipu_job())] {
+        let file = admin.file(&format!("{kind}.json"), &manifest.to_string());
+        for command in [&["create"][..], &["apply"], &["apply", "--server-side"]] {
+            let rest = ["--validate=strict", "--dry-run=server", "--filename", &file];
+            let accepted = admin.kubectl(&[command, &rest].concat());
+            accepted.unwrap_or_else(|error| panic!("{kind} {command:?}: {error}"));
+        }
+    }
+    let file = admin.file("ipujob.json", &ipu_job().to_string());
+    // Once as a new object, and once as a change.
+    for command in [
+        &["apply"][..],
+        &["apply", "--server-side", "--force-conflicts"],
+    ] {
+        admin
+            .kubectl(&[command, &["--filename", &file]].concat())
+            .unwrap();
+    }
+    let label = "--output=jsonpath={.spec.workers.template.metadata.labels.app}";
+    assert_eq!(
+        admin.kubectl(&["get", "ipujob", "printed", label]).unwrap(),
+        "printed"
+    );
+}
