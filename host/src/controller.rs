@@ -7,7 +7,6 @@ pub mod probes;
 pub mod webhooks;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use ipu_admission::callers::Callers;
 use ipu_admission::pod_trial::PodTrial;
@@ -44,9 +43,6 @@ use crate::exposition::{self, Metrics};
 use crate::shutdown;
 
 pub use self::options::ControllerOptions;
-
-/// Time after which a native Pod that cannot start is evicted.
-const START_TIMEOUT: Duration = Duration::from_mins(10);
 
 /// Reason for the end of the controller process.
 #[derive(Debug, thiserror::Error)]
@@ -97,7 +93,7 @@ impl ControllerOptions {
                 scope: jobs.scope.clone(),
                 instance: jobs.instance.clone(),
                 lost_node: jobs.lost_node,
-                start_timeout: Some(START_TIMEOUT),
+                start_timeout: jobs.pods.start_timeout,
             }),
             kueue: self.kueue.then_some((queued, kueue)),
             metrics,
