@@ -1,16 +1,15 @@
 //! Pure: the IPUs that a Pod of any owner requests, by a container's limit or by annotations.
 
 mod raw;
-mod whole_number;
 
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use thiserror::Error;
 
 use self::raw::RawRequest;
-use self::whole_number::whole_number;
 use crate::dns1123::is_subdomain;
 use crate::labels::{GCD_ANNOTATION, IPU_RESOURCE, PARTITION_ANNOTATION};
+use crate::quantity::whole_number;
 
 /// Longest value that a message repeats, in characters.
 const SHOWN: usize = 40;

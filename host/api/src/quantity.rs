@@ -1,4 +1,4 @@
-//! Pure: the canonical text of a Kubernetes quantity. Quantities are equal if their canonical texts are.
+//! Pure: the value and the canonical text of a Kubernetes quantity. Quantities are equal if their canonical texts are.
 //!
 //! The rules are those of `resource.Quantity` of Kubernetes (`k8s.io/apimachinery/pkg/api/resource`, 0.37), with one
 //! difference: Kubernetes keeps the kind of suffix that the user wrote, so `1024` and `1Ki` stay different texts there.
@@ -25,17 +25,36 @@ const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
 /// Returns the canonical text of a quantity. `None`: the text is no quantity.
 pub fn canonical(text: &str) -> Option<String> {
     let text = text.trim();
-    if text.len() > LENGTH_MAX {
-        return None;
+    let mut magnitude = magnitude(text, &['+', '-'])?;
+    if text.ends_with('i') {
+        magnitude.limit();
     }
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let magnitude = Magnitude::parse(unsigned)?.text();
+    let magnitude = magnitude.text();
     let is_negative = text.starts_with('-') && magnitude != "0";
     Some(if is_negative {
         ["-", &magnitude].concat()
     } else {
         magnitude
     })
+}
+
+/// Reads a quantity that is a whole number, in any notation that the API server accepts for an extended resource: `4`,
+/// `4.0`, `4000m`, `4e0` and `1Ki`. `None`: it is no quantity, not whole, negative, or more than a resource can have.
+pub fn whole_number(text: &str) -> Option<u64> {
+    magnitude(text, &['+'])?.whole()
+}
+
+/// Returns a quantity times ten to the power of `places`, rounded up. `None`: it is negative, too large, or no quantity.
+pub fn scaled(text: &str, places: i64) -> Option<u128> {
+    magnitude(text, &['+'])?.scaled(places)
+}
+
+/// Reads a quantity that may begin with one of these signs.
+fn magnitude(text: &str, signs: &[char]) -> Option<Magnitude> {
+    if text.len() > LENGTH_MAX {
+        return None;
+    }
+    Magnitude::parse(text.strip_prefix(signs).unwrap_or(text))
 }
 
 /// A quantity without its sign: `digits` times ten to the power of `exponent`.
@@ -63,12 +82,10 @@ impl Magnitude {
             for _ in 0..10 * (index + 1) {
                 magnitude.double();
             }
-            magnitude.round_up();
-            magnitude.limit();
         } else {
             magnitude.exponent += decimal_exponent(suffix)?;
-            magnitude.round_up();
         }
+        magnitude.round_up();
         Some(magnitude)
     }
 
@@ -132,22 +149,29 @@ impl Magnitude {
         }
     }
 
-    /// Returns the value if it is a whole number of at most `BINARY_MAX`.
-    fn whole(&self) -> Option<u64> {
-        let zeros = u32::try_from(self.exponent).ok();
+    /// Returns the value times ten to the power of `places`, rounded up, if it is not too large.
+    fn scaled(&self, places: i64) -> Option<u128> {
         let mut value = 0_u128;
         for digit in &self.digits {
             value = value.checked_mul(10)?.checked_add(u128::from(*digit))?;
         }
-        let power = if value == 0 {
-            1
+        if value == 0 {
+            return Some(0);
+        }
+        let exponent = self.exponent.checked_add(places)?;
+        let power = 10_u128.checked_pow(u32::try_from(exponent.unsigned_abs()).ok()?)?;
+        if exponent < 0 {
+            Some(value.div_ceil(power))
         } else {
-            10_u128.checked_pow(zeros?)?
-        };
-        let value = value
-            .checked_mul(power)
-            .filter(|value| *value <= BINARY_MAX)?;
-        u64::try_from(value).ok()
+            value.checked_mul(power)
+        }
+    }
+
+    /// Returns the value if it is a whole number of at most `BINARY_MAX`.
+    fn whole(&self) -> Option<u64> {
+        let is_whole = self.digits.is_empty() || self.exponent >= 0;
+        let value = is_whole.then(|| self.scaled(0)).flatten();
+        u64::try_from(value.filter(|value| *value <= BINARY_MAX)?).ok()
     }
 
     fn text(&self) -> String {

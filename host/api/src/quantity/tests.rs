@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::canonical;
+use super::{canonical, scaled, whole_number};
 
 /// Texts and their canonical form in Kubernetes, in the order of their values; a blank line separates values. A Go program
 /// printed it with `ParseQuantity`, `Cmp` and `CanonicalizeBytes` of `k8s.io/apimachinery` 0.37.2. Where the canonical form
@@ -92,5 +92,84 @@ proptest! {
     #[test]
     fn no_text_panics(text in "\\PC{0,40}") {
         let _ = canonical(&text);
+    }
+}
+
+#[test]
+fn a_whole_number_is_read_in_every_notation() {
+    for (text, expected) in [
+        ("4", 4),
+        ("+4", 4),
+        ("04", 4),
+        ("4.", 4),
+        ("4.0", 4),
+        ("4000m", 4),
+        ("4000000u", 4),
+        ("4000000000n", 4),
+        ("0.004k", 4),
+        (".004k", 4),
+        ("4e0", 4),
+        ("4E0", 4),
+        ("0.4e1", 4),
+        ("40e-1", 4),
+        ("1k", 1_000),
+        ("1Ki", 1_024),
+        ("0.5Ki", 512),
+        ("1M", 1_000_000),
+        ("2Mi", 2 << 20),
+        ("1E", 1_000_000_000_000_000_000),
+        ("9223372036854775807", i64::MAX.unsigned_abs()),
+        ("0", 0),
+        ("0.0", 0),
+        ("0e99", 0),
+    ] {
+        assert_eq!(whole_number(text), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn a_fraction_or_another_text_is_no_whole_number() {
+    for text in [
+        "",
+        ".",
+        "m",
+        "four",
+        "4 ",
+        " 4",
+        "4x",
+        "4KI",
+        "4ki",
+        "4.5",
+        "4500m",
+        "1n",
+        "1e-99",
+        "4.0000000001",
+        "1.0.0",
+        "-4",
+        "4e",
+        "4e1.5",
+        "4e99",
+        "8Ei",
+        "1e999999999999",
+        "9223372036854775808",
+        "99999999999999999999999999999999999999999999",
+    ] {
+        assert_eq!(whole_number(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_scaled_value_is_rounded_up_and_bounded() {
+    for (text, places, expected) in [
+        ("1.5Gi", 0, Some(1_610_612_736)),
+        ("0.5", 3, Some(500)),
+        ("0.0001", 3, Some(1)),
+        ("1e-99", 0, Some(1)),
+        ("0e99", 3, Some(0)),
+        ("1e2147483647", 3, None),
+        ("1e99", 0, None),
+        ("-1", 0, None),
+    ] {
+        assert_eq!(scaled(text, places), expected, "{text}");
     }
 }

@@ -2,28 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use ipu_api::quantity::scaled;
 use k8s_openapi::api::core::v1::{Container, ResourceFieldSelector};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-
-/// Suffixes of quantities: their power of ten, and their power of two.
-const SUFFIXES: [(&str, i32, u32); 16] = [
-    ("n", -9, 0),
-    ("u", -6, 0),
-    ("m", -3, 0),
-    ("", 0, 0),
-    ("k", 3, 0),
-    ("M", 6, 0),
-    ("G", 9, 0),
-    ("T", 12, 0),
-    ("P", 15, 0),
-    ("E", 18, 0),
-    ("Ki", 0, 10),
-    ("Mi", 0, 20),
-    ("Gi", 0, 30),
-    ("Ti", 0, 40),
-    ("Pi", 0, 50),
-    ("Ei", 0, 60),
-];
 
 /// Returns the value of a reference to a container of a template. `None`: only the kubelet knows it, because it is a
 /// limit that the container does not have, and that is the capacity of the node.
@@ -49,28 +30,6 @@ pub fn value(container: &Container, reference: &ResourceFieldSelector) -> Option
         divisor => divisor,
     };
     Some(scaled(&quantity, places)?.div_ceil(divisor).to_string())
-}
-
-/// Returns a quantity times ten to the power of `places`, rounded up. `None`: it is negative, too large, or no
-/// quantity.
-fn scaled(quantity: &str, places: i32) -> Option<u128> {
-    let end = quantity.find(|character: char| !character.is_ascii_digit() && character != '.');
-    let (number, suffix) = quantity.split_at(end.unwrap_or(quantity.len()));
-    let (units, fraction) = number.split_once('.').unwrap_or((number, ""));
-    let digits: u128 = format!("{units}{fraction}").parse().ok()?;
-    let known = SUFFIXES.iter().find(|(name, ..)| *name == suffix);
-    let (ten, two) = match known {
-        Some((_, ten, two)) => (*ten, *two),
-        None => (suffix.strip_prefix(['e', 'E'])?.parse().ok()?, 0),
-    };
-    let exponent = places + ten - i32::try_from(fraction.len()).ok()?;
-    let value = digits.checked_mul(1 << two)?;
-    let power = 10_u128.checked_pow(exponent.unsigned_abs())?;
-    if exponent < 0 {
-        Some(value.div_ceil(power))
-    } else {
-        value.checked_mul(power)
-    }
 }
 
 #[cfg(test)]
