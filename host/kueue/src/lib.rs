@@ -64,6 +64,9 @@ const CONCURRENCY: usize = 16;
 /// Requeue delay of a step that waits for something that no watch of this package shows.
 const BLOCKED: Duration = Duration::from_secs(2);
 
+/// Requeue delay of a job that has left its queue and still has a Workload: the events of such a job trigger nothing.
+const LEFT_QUEUE: Duration = Duration::from_secs(15);
+
 /// Requeue delay of a job whose Workload the API server refuses.
 const REFUSED: Duration = Duration::from_secs(30);
 
@@ -231,10 +234,14 @@ async fn of_unqueued(
         return of_gone(context, job, &workloads).await;
     };
     // A job that is deleted, or in its queue again, has another event.
-    match QueuedJob::unqueued(&found) {
-        Some(job) => of_job(context, &context.observed.unqueued(job, workloads)).await,
-        None => Ok(None),
-    }
+    let Some(job) = QueuedJob::unqueued(&found) else {
+        return Ok(None);
+    };
+    let delay = of_job(context, &context.observed.unqueued(job, workloads)).await?;
+    // No event reports the writes of this step, or the end of the job.
+    Ok(Some(
+        delay.map_or(LEFT_QUEUE, |delay| delay.min(LEFT_QUEUE)),
+    ))
 }
 
 /// Removes the finalizers of Workloads whose job is gone.
