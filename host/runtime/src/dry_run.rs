@@ -27,14 +27,15 @@ where
 }
 
 /// Whether a failure is a decision about the object. In a new namespace, the account `default` and the use of a quota
-/// appear a moment later.
+/// appear a moment later. A webhook that does not support dry runs says nothing about the object.
 fn is_refusal(status: &Status) -> bool {
     let message = status.message.as_str();
     let is_too_early = message.contains("serviceaccount \"default\" not found")
         || message.contains("status unknown for quota");
+    let is_about_the_trial = message.contains("does not support dry run");
     let is_decision =
         matches!(status.code, 400 | 403 | 422) || message.contains(" denied the request");
-    is_decision && !is_too_early
+    is_decision && !is_too_early && !is_about_the_trial
 }
 
 #[cfg(test)]
@@ -61,6 +62,11 @@ mod tests {
                 403,
                 "pods \"a\" is forbidden: error looking up service account ns/default: serviceaccount \"default\" not \
                  found",
+                false,
+            ),
+            (
+                400,
+                "admission webhook \"a.b\" does not support dry run",
                 false,
             ),
             (
