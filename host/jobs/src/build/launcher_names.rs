@@ -49,8 +49,10 @@ pub fn resolve_volumes(
         let projected = sources.filter_map(|source| source.downward_api.as_mut()?.items.as_mut());
         own.chain(projected).flatten()
     });
+    // One for all files: a template can have thousands, and each would pass over the keys of those before it.
+    let mut keys = (0..).map(|number| format!("{VALUE_ANNOTATION}{number}"));
     for file in files {
-        resolve_file(file, template, annotations);
+        resolve_file(file, template, annotations, &mut keys);
     }
 }
 
@@ -58,13 +60,13 @@ fn resolve_file(
     file: &mut DownwardAPIVolumeFile,
     template: &Template,
     annotations: &mut BTreeMap<String, String>,
+    keys: &mut impl Iterator<Item = String>,
 ) {
     let reference = file.resource_field_ref.as_mut();
     let Some(found) = reference.and_then(|found| resolve(found, template, None)) else {
         return;
     };
-    let mut free = (0..).map(|number| format!("{VALUE_ANNOTATION}{number}"));
-    let Some(key) = free.find(|key| !annotations.contains_key(key)) else {
+    let Some(key) = keys.find(|key| !annotations.contains_key(key)) else {
         return;
     };
     file.resource_field_ref = None;
