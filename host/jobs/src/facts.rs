@@ -1,6 +1,6 @@
 //! Pure: reduces a job's Pods and partitions to the facts that decisions need.
 
-mod containers;
+pub(crate) mod containers;
 pub mod deadlines;
 pub mod disruption;
 mod instance;

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{
     Container, DownwardAPIVolumeFile, EnvVar, ObjectFieldSelector, PodSpec, ResourceFieldSelector,
 };
 
-use super::launcher_rules::is_sidecar;
 use super::resource_value::value;
+use crate::facts::containers::is_sidecar;
 use crate::validate::Template;
 
 /// Name of the launcher's container.

@@ -5,6 +5,8 @@
 
 use k8s_openapi::api::core::v1::{Affinity, Container, PodSpec};
 
+use crate::facts::containers::is_sidecar;
+
 /// A field of `T` in which the launcher differs from the template.
 pub struct Difference<T> {
     /// Name of the field in the Kubernetes API.
@@ -263,9 +265,4 @@ fn keep_init_containers(pod: &mut PodSpec) {
     if let Some(containers) = &mut pod.init_containers {
         containers.retain(|container| !is_sidecar(container));
     }
-}
-
-/// Whether an init container runs beside the containers of its Pod.
-pub fn is_sidecar(container: &Container) -> bool {
-    container.restart_policy.as_deref() == Some("Always")
 }

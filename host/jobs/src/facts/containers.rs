@@ -1,6 +1,6 @@
-//! Pure: reads the parts of a Pod's status.
+//! Pure: reads the parts of a Pod and of its status.
 
-use k8s_openapi::api::core::v1::{ContainerStatus, PodCondition, PodStatus};
+use k8s_openapi::api::core::v1::{Container, ContainerStatus, PodCondition, PodStatus};
 
 /// All containers of the Pod, in the order in which they start.
 pub(super) fn containers(status: &PodStatus) -> impl Iterator<Item = &ContainerStatus> {
@@ -23,4 +23,9 @@ pub(super) fn joined(reason: &str, message: Option<&str>) -> String {
         Some(message) => format!("{reason}: {message}"),
         None => reason.to_owned(),
     }
+}
+
+/// Whether an init container is a sidecar: it runs beside the containers of its Pod.
+pub(crate) fn is_sidecar(init_container: &Container) -> bool {
+    init_container.restart_policy.as_deref() == Some("Always")
 }

@@ -4,10 +4,10 @@
 //! it takes.
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodCondition, PodStatus};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition, PodStatus};
 use serde::Serialize;
 
-use super::containers::{condition_reason, containers, joined};
+use super::containers::{condition_reason, containers, is_sidecar, joined};
 
 /// The start of a Pod that is pending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -33,7 +33,7 @@ pub fn start_state(pod: &Pod) -> StartState {
     let Some(status) = &pod.status else {
         return StartState::Unhindered;
     };
-    let mut programs = containers(status).filter(|container| !is_sidecar(pod, container));
+    let mut programs = containers(status).filter(|container| !is_of_sidecar(pod, container));
     if programs.any(is_running) {
         StartState::Begun
     } else if pending_reason(status).is_some() {
@@ -81,12 +81,12 @@ pub(super) fn pending_reason(status: &PodStatus) -> Option<String> {
     })
 }
 
-/// Whether a container is a native sidecar, which runs beside the program and does nothing for it alone.
-fn is_sidecar(pod: &Pod, status: &ContainerStatus) -> bool {
-    let init = pod.spec.iter().flat_map(|spec| &spec.init_containers);
-    let mut sidecars = init
+/// Whether a container is a native sidecar, which does nothing for the program alone.
+fn is_of_sidecar(pod: &Pod, status: &ContainerStatus) -> bool {
+    let init_containers = pod.spec.iter().flat_map(|spec| &spec.init_containers);
+    let mut sidecars = init_containers
         .flatten()
-        .filter(|container: &&Container| container.restart_policy.as_deref() == Some("Always"));
+        .filter(|container| is_sidecar(container));
     sidecars.any(|container| container.name == status.name)
 }
 
