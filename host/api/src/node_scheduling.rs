@@ -15,7 +15,7 @@ const TEXT_MAX: usize = 320;
 
 /// Taints of nodes that are not ready. The API server adds tolerations of them to every Pod, so that it survives a
 /// short outage of its node; they say nothing about where new Pods should run.
-const OUTAGES: [&str; 2] = [
+pub const OUTAGES: [&str; 2] = [
     "node.kubernetes.io/not-ready",
     "node.kubernetes.io/unreachable",
 ];
@@ -107,12 +107,47 @@ impl NodeScheduling {
                 .as_ref()
         });
         let terms = required.map_or(&[][..], |required| &required.node_selector_terms);
-        let tolerations = spec.tolerations.iter().flatten().filter(|one| counts(one));
+        let tolerations = spec
+            .tolerations
+            .iter()
+            .flatten()
+            .filter(|toleration| counts(toleration));
         let tolerations = tolerations.map(toleration).collect::<Option<Vec<_>>>()?;
         Some(Self {
             node_selector_terms: bounded(terms.iter().map(term))?,
             tolerations: bounded(tolerations.into_iter().map(Some))?,
         })
+    }
+
+    /// Returns about how many bytes it takes in memory.
+    pub fn bytes(&self) -> usize {
+        let terms = self.node_selector_terms.iter().map(NodeTerm::bytes);
+        let tolerations = self.tolerations.iter().map(NodeToleration::bytes);
+        terms.chain(tolerations).sum()
+    }
+}
+
+impl NodeTerm {
+    fn bytes(&self) -> usize {
+        let requirements = self.match_expressions.iter().chain(&self.match_fields);
+        size_of::<Self>() + requirements.map(NodeRequirement::bytes).sum::<usize>()
+    }
+}
+
+impl NodeRequirement {
+    fn bytes(&self) -> usize {
+        let values = self
+            .values
+            .iter()
+            .map(|value| size_of::<String>() + value.len());
+        size_of::<Self>() + self.key.len() + values.sum::<usize>()
+    }
+}
+
+impl NodeToleration {
+    fn bytes(&self) -> usize {
+        let texts = [&self.key, &self.value, &self.effect];
+        size_of::<Self>() + texts.into_iter().flatten().map(String::len).sum::<usize>()
     }
 }
 

@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use ipu_api::node_scheduling::{NodeOperator, NodeRequirement, NodeScheduling, NodeTerm};
+use ipu_api::node_scheduling::{NodeOperator, NodeRequirement, NodeScheduling, NodeTerm, OUTAGES};
 
 /// Taint of a cordoned node. The scheduler treats `spec.unschedulable` like it.
 const CORDONED: &str = "node.kubernetes.io/unschedulable";
 
-/// Taints of a node that is not ready.
-const NOT_READY: [&str; 2] = [
-    "node.kubernetes.io/not-ready",
-    "node.kubernetes.io/unreachable",
-];
+/// Bytes of an entry beside its texts.
+const ENTRY_BYTES: usize = size_of::<String>() * 2;
 
 /// The only field of a node that an affinity can name.
 const NAME_FIELD: &str = "metadata.name";
@@ -63,6 +60,14 @@ pub enum Blocker {
 }
 
 impl Requirements {
+    /// Returns about how many bytes they take in memory.
+    pub fn bytes(&self) -> usize {
+        let selector = self.node_selector.iter();
+        let selector = selector.map(|(key, value)| key.len() + value.len() + ENTRY_BYTES);
+        let scheduling = self.scheduling.as_ref().map_or(0, NodeScheduling::bytes);
+        selector.sum::<usize>() + scheduling
+    }
+
     /// Whether the node has the labels and fields that the Pods require.
     pub fn selects(&self, node: &NodeFacts) -> bool {
         let mut labels = self.node_selector.iter();
@@ -82,7 +87,7 @@ impl Requirements {
         if node.is_cordoned && !self.tolerates(&unschedulable) {
             return Some(Blocker::Cordoned);
         }
-        let is_outage = |taint: &NodeTaint| NOT_READY.contains(&taint.key.as_str());
+        let is_outage = |taint: &NodeTaint| OUTAGES.contains(&taint.key.as_str());
         if node.is_not_ready || node.taints.iter().any(is_outage) {
             return Some(Blocker::NotReady);
         }
@@ -117,8 +122,11 @@ fn matches_term(term: &NodeTerm, node: &NodeFacts) -> bool {
     let mut expressions = match_expressions.iter();
     let mut fields = match_fields.iter();
     !is_empty
-        && expressions.all(|one| matches_requirement(one, label(&one.key)))
-        && fields.all(|one| one.key == NAME_FIELD && matches_requirement(one, field(&one.key)))
+        && expressions.all(|requirement| matches_requirement(requirement, label(&requirement.key)))
+        && fields.all(|requirement| {
+            requirement.key == NAME_FIELD
+                && matches_requirement(requirement, field(&requirement.key))
+        })
 }
 
 fn matches_requirement(requirement: &NodeRequirement, found: Option<&str>) -> bool {

@@ -51,7 +51,9 @@ struct Condition {
 impl From<NodeObject> for NodeFacts {
     fn from(node: NodeObject) -> Self {
         let conditions = node.status.conditions.unwrap_or_default();
-        let ready = conditions.iter().find(|one| one.kind == "Ready");
+        let ready = conditions
+            .iter()
+            .find(|condition| condition.kind == "Ready");
         let taints = node.spec.taints.unwrap_or_default().into_iter();
         let taints = taints.filter(|taint| matches!(&*taint.effect, "NoSchedule" | "NoExecute"));
         Self {

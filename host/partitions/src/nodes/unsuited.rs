@@ -11,6 +11,10 @@ use super::node_match::{Blocker, NodeFacts, Requirements};
 /// Most results that are kept for one state of the nodes. Requests of one owner share a result, and so do most others.
 const KEPT_MAX: usize = 4_096;
 
+/// Most bytes of requirements that are kept with them. Those of one request may have as many as its object, and users
+/// choose them.
+const KEPT_BYTES_MAX: usize = 16 << 20;
+
 /// The controllers that have no node for the Pods of a request now, by name, with the reason.
 pub type Unsuited = Arc<BTreeMap<String, String>>;
 
@@ -27,6 +31,8 @@ struct Results {
     controllers: Vec<NodeLabel>,
     nodes: HashMap<String, Vec<Arc<NodeFacts>>>,
     by_requirements: HashMap<Requirements, Unsuited>,
+    /// Bytes of these requirements.
+    kept_bytes: usize,
 }
 
 /// The label of the nodes of a controller.
@@ -41,7 +47,7 @@ struct NodeLabel {
 enum Fit {
     /// One of them can run the Pods.
     Suits,
-    /// Some have the required labels, and can run no new Pod of the request now: so many for each reason.
+    /// Some have the required labels, and none of them can run a new Pod of the request now. Their number by reason.
     Blocked(BTreeMap<Blocker, usize>),
     /// None has the required labels.
     NoMatch,
@@ -72,18 +78,14 @@ impl NodeSnapshot {
                 nodes: self.by_controller(&controllers),
                 controllers,
                 by_requirements: HashMap::new(),
+                kept_bytes: 0,
             };
         }
         if let Some(known) = results.by_requirements.get(requirements) {
             return Unsuited::clone(known);
         }
         let unsuited: Unsuited = Arc::new(unsuited(&results.nodes, requirements));
-        if results.by_requirements.len() >= KEPT_MAX {
-            results.by_requirements.clear();
-        }
-        results
-            .by_requirements
-            .insert(requirements.clone(), Unsuited::clone(&unsuited));
+        results.keep(requirements, Unsuited::clone(&unsuited));
         unsuited
     }
 
@@ -96,6 +98,19 @@ impl NodeSnapshot {
             found.insert(label.controller.clone(), nodes);
         }
         found
+    }
+}
+
+impl Results {
+    fn keep(&mut self, requirements: &Requirements, unsuited: Unsuited) {
+        let bytes = requirements.bytes();
+        let is_full = self.kept_bytes.saturating_add(bytes) > KEPT_BYTES_MAX;
+        if is_full || self.by_requirements.len() >= KEPT_MAX {
+            self.by_requirements.clear();
+            self.kept_bytes = 0;
+        }
+        self.kept_bytes += bytes;
+        self.by_requirements.insert(requirements.clone(), unsuited);
     }
 }
 
@@ -286,6 +301,24 @@ mod tests {
         );
         let reasons = reasons(&nodes, &[("pool", "a")]);
         assert!(reasons[0].1.starts_with("none of its nodes has the labels"));
+    }
+
+    #[test]
+    fn large_requirements_are_kept_within_a_bound() {
+        let snapshot = NodeSnapshot::of(Vec::new());
+        let views = [view("pod1", 16, 0)];
+        for number in 0..40 {
+            let large = (number.to_string(), "x".repeat(1 << 20));
+            let requirements = Requirements {
+                node_selector: BTreeMap::from([large]),
+                ..Requirements::default()
+            };
+            snapshot.unsuited(views.iter(), &requirements);
+            let results = snapshot.results.lock();
+            assert!(results.kept_bytes <= KEPT_BYTES_MAX);
+            let kept = results.by_requirements.keys().map(Requirements::bytes);
+            assert_eq!(kept.sum::<usize>(), results.kept_bytes);
+        }
     }
 
     #[test]
