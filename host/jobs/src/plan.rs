@@ -261,7 +261,7 @@ fn run(job: &ValidJob, facts: &Facts, settings: &PodSettings) -> Plan {
     let releases = facts
         .instances
         .iter()
-        .any(|one| plan.releases_for_start(one));
+        .any(|instance| plan.releases_for_start(instance));
     if (facts.deadlines.in_quota_backoff || releases) && job.launcher.is_some() {
         plan.remove(&facts.launcher);
     } else {

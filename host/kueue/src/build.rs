@@ -237,7 +237,7 @@ pub fn has_admission(written: &RawJob) -> bool {
 /// The conditions of a job without that of its quota.
 pub fn without_quota(job: &QueuedJob) -> Vec<JobCondition> {
     let conditions = job.conditions.iter();
-    let others = conditions.filter(|one| one.type_ != QUOTA_RESERVED);
+    let others = conditions.filter(|condition| condition.type_ != QUOTA_RESERVED);
     others.cloned().collect()
 }
 

@@ -205,8 +205,11 @@ fn has_settled(job: &RawJob, valid: Option<&ValidJob>, status: &IPUJobStatus) ->
 /// operator. A worker that fails while others run does not stop it.
 fn is_running(status: &IPUJobStatus) -> bool {
     let mut conditions = status.conditions.iter();
-    let waits = conditions
-        .any(|one| one.type_ == PODS_READY && one.status == "False" && one.reason != WORKER_FAILED);
+    let waits = conditions.any(|condition| {
+        condition.type_ == PODS_READY
+            && condition.status == "False"
+            && condition.reason != WORKER_FAILED
+    });
     job_conditions::is_condition_true(status, RUNNING) && !waits
 }
 

@@ -201,8 +201,8 @@ fn of_spec(job: &QueuedJob, queue: &str, workload: &Workload) -> Option<Step> {
 /// Decides on the priority. While quota is reserved, Kueue accepts only another WorkloadPriorityClass in place of one.
 fn of_priority(job: &QueuedJob, workload: &Workload) -> Option<Step> {
     let current = workload.spec.priority_class_ref.as_ref();
-    let of_workloads = |one: &&PriorityClassRef| one.kind == "WorkloadPriorityClass";
-    let current_name = current.filter(of_workloads).map(|one| &one.name);
+    let of_workloads = |class: &&PriorityClassRef| class.kind == "WorkloadPriorityClass";
+    let current_name = current.filter(of_workloads).map(|class| &class.name);
     let may_change = match (&job.priority_class, workload.holds_quota()) {
         (Some(_), false) => true,
         (Some(_), true) => current_name.is_some(),

@@ -198,7 +198,7 @@ impl Request {
         match request::answer(decision, by, controllers) {
             Answer::Wait(mut reasons) => {
                 let views = &self.capacity.views;
-                let is_named = |name: &str| reasons.iter().any(|one| one.controller == name);
+                let is_named = |name: &str| reasons.iter().any(|reason| reason.controller == name);
                 let mut unnamed = self.unschedulable();
                 unnamed.retain(|reason| !is_named(&reason.controller));
                 reasons.extend(unnamed);

@@ -33,19 +33,20 @@ pub(super) fn given_up(
     };
     let has_launcher = job.launcher.is_some();
     let instances = facts.instances.iter().chain(&facts.surge);
-    let placed = instances.filter(|one| !one.ended() && one.partition.state.placed().is_some());
-    let is_overdue = |one: &&Instance| {
-        is_overdue(&one.start, facts.now, timeout) && one.is_blocked(has_launcher)
+    let placed = instances
+        .filter(|instance| !instance.ended() && instance.partition.state.placed().is_some());
+    let is_overdue = |instance: &&Instance| {
+        is_overdue(&instance.start, facts.now, timeout) && instance.is_blocked(has_launcher)
     };
     let overdue: Vec<&Instance> = placed.clone().filter(is_overdue).collect();
     let message = |instance: &Instance| message(facts, instance, timeout);
     if !has_launcher {
-        let released = overdue.into_iter().map(|one| {
+        let released = overdue.into_iter().map(|instance| {
             let given_up = GivenUp {
-                avoid: controller(one),
-                message: message(one),
+                avoid: controller(instance),
+                message: message(instance),
             };
-            (one.index.to_string(), given_up)
+            (instance.index.to_string(), given_up)
         });
         return released.collect();
     }
@@ -54,15 +55,15 @@ pub(super) fn given_up(
     if (overdue.is_empty() && !launcher) || facts.initializes() {
         return BTreeMap::new();
     }
-    let released = placed.map(|one| {
+    let released = placed.map(|instance| {
         // The launcher uses the nodes of the first instance.
-        let is_cause = overdue.iter().any(|other| other.index == one.index)
-            || (launcher && overdue.is_empty() && one.index == 0);
+        let is_cause = overdue.iter().any(|cause| cause.index == instance.index)
+            || (launcher && overdue.is_empty() && instance.index == 0);
         let given_up = GivenUp {
-            avoid: controller(one).filter(|_| is_cause),
-            message: message(one),
+            avoid: controller(instance).filter(|_| is_cause),
+            message: message(instance),
         };
-        (one.index.to_string(), given_up)
+        (instance.index.to_string(), given_up)
     });
     released.collect()
 }

@@ -87,7 +87,7 @@ fn of_instance(
 
 /// Returns why the job waits for another partition after its Pods could not start.
 pub(super) fn release_message<'a>(facts: &Facts, run: &'a RunStatus) -> Option<&'a str> {
-    let mut instances = facts.instances.iter().filter(|one| !one.ended());
+    let mut instances = facts.instances.iter().filter(|instance| !instance.ended());
     instances.find_map(|instance| {
         let start = run.starts.get(&instance.index.to_string())?;
         let waits = start.releasing || instance.partition.state.usable().is_none();

@@ -17,7 +17,7 @@ use crate::objects::{ADMITTED, FINISHED, QUOTA_RESERVED, Workload};
 pub(super) fn plan(seen: &ObservedJob, now: Timestamp) -> Plan {
     let job = &seen.job;
     let mut workloads = seen.workloads.iter();
-    if let Some(current) = workloads.find(|one| is_admitted(job, one)) {
+    if let Some(current) = workloads.find(|workload| is_admitted(job, workload)) {
         let mut requeue = None;
         return Plan {
             step: of_quota(seen, current, now, &mut requeue),
@@ -25,7 +25,10 @@ pub(super) fn plan(seen: &ObservedJob, now: Timestamp) -> Plan {
             requeue,
         };
     }
-    let steps = seen.workloads.iter().map(|one| (one, step(seen, one)));
+    let steps = seen
+        .workloads
+        .iter()
+        .map(|workload| (workload, step(seen, workload)));
     let next = steps.max_by_key(|(_, step)| step.is_some());
     next.map_or_else(Plan::default, |(workload, step)| Plan {
         step,
@@ -53,7 +56,11 @@ fn step(seen: &ObservedJob, workload: &Workload) -> Option<Step> {
     if job.admission.is_some() {
         return Some(Step::Stop("the job is in no queue any more".to_owned()));
     }
-    if job.conditions.iter().any(|one| one.type_ == QUOTA_RESERVED) {
+    if job
+        .conditions
+        .iter()
+        .any(|condition| condition.type_ == QUOTA_RESERVED)
+    {
         return Some(Step::RemoveCondition);
     }
     // A user may have resumed it: then it has partitions that are no part of the quota.

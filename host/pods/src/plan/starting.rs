@@ -35,14 +35,16 @@ pub(super) fn plan(pod: &NativePod, partition_ref: &PartitionRef, around: &Circu
 /// Whether the condition of a Pod says that its partition is ready, or that it cannot start.
 fn has_been_ready(pod: &NativePod) -> bool {
     let condition = pod.condition.as_ref();
-    condition.is_some_and(|one| one.status == "True" || one.reason.as_deref() == Some(NOT_STARTING))
+    condition.is_some_and(|condition| {
+        condition.status == "True" || condition.reason.as_deref() == Some(NOT_STARTING)
+    })
 }
 
 /// Returns the rest of the time in which a Pod may start.
 fn remaining(pod: &NativePod, timeout: Duration, around: &Circumstances) -> Duration {
     let condition = pod.condition.as_ref();
-    let condition = condition.filter(|one| one.reason.as_deref() == Some(NOT_STARTING));
-    let since = condition.and_then(|one| one.last_transition_time.as_ref());
+    let condition = condition.filter(|condition| condition.reason.as_deref() == Some(NOT_STARTING));
+    let since = condition.and_then(|condition| condition.last_transition_time.as_ref());
     let waited = since.map_or(SignedDuration::ZERO, |since| {
         around.now.duration_since(since.0)
     });
