@@ -175,10 +175,7 @@ async fn a_running_job_that_grows_is_stopped_and_waits_with_its_new_size() {
         })
         .await;
     assert_eq!(after.pod_sets(), [("worker".to_owned(), 2)]);
-    eventually("both instances have their partition", async || {
-        Seen::when(fixture.taken(), |taken| *taken == 8)
-    })
-    .await;
+    fixture.once_taken(8).await;
     assert!(fixture.most_taken() <= 8, "never more than its quota");
 }
 
@@ -304,8 +301,5 @@ async fn a_job_can_be_deleted_while_it_is_queued_admitted_and_evicted() {
     assert_eq!(fixture.most_taken(), 4);
     fixture.delete("next").await;
     fixture.once_gone("next").await;
-    eventually("no IPU is taken", async || {
-        Seen::when(fixture.taken(), |taken| *taken == 0)
-    })
-    .await;
+    fixture.once_taken(0).await;
 }

@@ -1,7 +1,6 @@
 //! The AdmissionCheck `graphcore.ai/partition`: a job is admitted once its partition is formed, and holds no quota
 //! while there is no free capacity for it.
 
-use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
 use serde_json::json;
 use tests::kueue::objects::{admission_check, cluster_queue};
@@ -36,10 +35,7 @@ async fn a_job_is_admitted_once_its_partition_is_formed() {
     let mut fixture = checked(16).await;
     fixture.hold(true, false);
     fixture.submit("one", 4).await;
-    eventually("its partition forms", async || {
-        Seen::when(fixture.taken(), |taken| *taken == 4)
-    })
-    .await;
+    fixture.once_taken(4).await;
     let reserved = fixture
         .once("one", "says what it waits for", |one| {
             let (state, message) = answer(one);
@@ -63,10 +59,7 @@ async fn a_job_is_admitted_once_its_partition_is_formed() {
     // Evicted while its partition forms.
     fixture.hold(true, false);
     fixture.submit("two", 4).await;
-    eventually("its partition forms", async || {
-        Seen::when(fixture.taken(), |taken| *taken == 8)
-    })
-    .await;
+    fixture.once_taken(8).await;
     fixture.set_active("two", false).await;
     fixture
         .once("two", "is evicted", |one| one.is("Evicted"))

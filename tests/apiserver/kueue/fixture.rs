@@ -252,6 +252,14 @@ impl Fixture {
         .await;
     }
 
+    /// Waits until the V-IPU controllers have partitions of this many IPUs.
+    pub(crate) async fn once_taken(&self, ipus: u32) {
+        eventually(&format!("{ipus} IPUs are in partitions"), async || {
+            Seen::when(self.taken(), |taken| *taken == ipus)
+        })
+        .await;
+    }
+
     /// Returns the IPUs that the ClusterQueue reports as reserved at this moment.
     pub(crate) async fn reserved(&self) -> u64 {
         let kind = GroupVersionKind::gvk("kueue.x-k8s.io", "v1beta2", "ClusterQueue");

@@ -32,21 +32,6 @@ async fn once_left(fixture: &Fixture, job: &str) {
     .await;
 }
 
-async fn once_reserved(fixture: &Fixture, ipus: u64) {
-    eventually(
-        &format!("{ipus} IPUs of the quota are reserved"),
-        async || Seen::when(fixture.reserved().await, |reserved| *reserved == ipus),
-    )
-    .await;
-}
-
-async fn once_taken(fixture: &Fixture, ipus: u32) {
-    eventually(&format!("{ipus} IPUs are in partitions"), async || {
-        Seen::when(fixture.taken(), |taken| *taken == ipus)
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_without_its_label_leaves_neither_quota_nor_partitions() {
     let fixture = checked(8).await;
@@ -55,7 +40,7 @@ async fn a_job_without_its_label_leaves_neither_quota_nor_partitions() {
     fixture.once_running("runs").await;
     fixture.hold(true, false);
     fixture.submit("reserves", 4).await;
-    once_taken(&fixture, 8).await;
+    fixture.once_taken(8).await;
     fixture.submit("waits", 4).await;
     fixture.once_waiting("waits").await;
 
@@ -72,7 +57,7 @@ async fn a_job_without_its_label_leaves_neither_quota_nor_partitions() {
     // The V-IPU controller replies late. Until then the state of the partition is unknown, and the quota stays.
     fixture.hold(false, false);
     once_left(&fixture, "reserves").await;
-    once_reserved(&fixture, 4).await;
+    fixture.once_reserved(4).await;
 
     // A running job keeps its quota to its end.
     label(&fixture, "runs", Value::Null).await;
@@ -102,8 +87,8 @@ async fn a_job_without_its_label_leaves_neither_quota_nor_partitions() {
     for job in ["waits", "reserves", "outside"] {
         fixture.end(job).await;
     }
-    once_reserved(&fixture, 0).await;
-    once_taken(&fixture, 0).await;
+    fixture.once_reserved(0).await;
+    fixture.once_taken(0).await;
     let workloads = of_job(&fixture.installation.client, NAMESPACE, "outside").await;
     assert_eq!(workloads.unwrap().len(), 0);
 }

@@ -58,20 +58,12 @@ async fn once(
     .await
 }
 
-/// Waits until this number of IPUs is in partitions.
-async fn once_taken(fixture: &Fixture, ipus: u32) {
-    eventually(&format!("{ipus} IPUs are taken"), async || {
-        Seen::when(fixture.taken(), |taken| *taken == ipus)
-    })
-    .await;
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_is_admitted_once_its_partition_is_formed_and_takes_it_over() {
     let mut fixture = checked(16).await;
     fixture.hold(true, false);
     submit(&fixture, "one", 4).await;
-    once_taken(&fixture, 4).await;
+    fixture.once_taken(4).await;
     let waiting = once(&fixture, ("Pod", "one"), "says what it waits for", |one| {
         one.is("QuotaReserved") && answer(one).0 == "Pending" && !answer(one).1.is_empty()
     });
@@ -92,7 +84,7 @@ async fn a_pod_is_admitted_once_its_partition_is_formed_and_takes_it_over() {
     assert_eq!(one.labels().get("graphcore.ai/partition-id"), id.as_ref());
     assert_eq!(fixture.most_taken(), 4);
     fixture.delete_pod("one").await;
-    once_taken(&fixture, 0).await;
+    fixture.once_taken(0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,6 @@
 //! Kueue writes the quantities of a Workload in their canonical form: neither that nor a change of its priority stops a job,
 //! and a job that Kueue has stopped for good does not run again.
 
-use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
 use kube::ResourceExt;
 use serde_json::json;
@@ -58,7 +57,7 @@ async fn a_rewritten_workload_stops_no_job_and_starts_none_again() {
     assert_eq!(
         stopped.0.uid(),
         first.0.uid(),
-        "its Workload was not made anew"
+        "its Workload was not created again"
     );
     fixture.once_released("short").await;
     fixture
@@ -73,9 +72,6 @@ async fn a_rewritten_workload_stops_no_job_and_starts_none_again() {
     assert_eq!(same.0.uid(), admitted.0.uid());
     assert_eq!(fixture.pod("long-worker-0").await.uid(), pod.uid());
     fixture.end("long").await;
-    eventually("all of the quota is free", async || {
-        Seen::when(fixture.reserved().await, |reserved| *reserved == 0)
-    })
-    .await;
+    fixture.once_reserved(0).await;
     assert!(fixture.most_taken() <= 8);
 }
