@@ -23,6 +23,21 @@ pub fn worker(job: &str, index: u32) -> String {
     format!("{job}-worker-{index}")
 }
 
+/// Longest host name, in characters.
+const HOST_NAME_MAX: usize = 63;
+
+/// Host name of worker `index` of a job. `None`: it is the name of the Pod. The kubelet cuts a longer one, so that all
+/// workers of the job would have the same, and Open MPI cuts one with a dot there.
+pub fn worker_host_name(job: &str, index: u32) -> Option<String> {
+    let name = worker(job, index);
+    if crate::dns1123::is_label(&name) {
+        return None;
+    }
+    let end = worker("", index);
+    let start = shorten(&job.replace('.', "-"), HOST_NAME_MAX - end.len());
+    Some(format!("{start}{end}"))
+}
+
 /// Name of a ConfigMap with variables for Pods of a job. It contains a hash of `parts`, which are its content and its
 /// owner.
 pub fn environment(job: &str, parts: &[&str]) -> String {
@@ -263,6 +278,27 @@ mod tests {
             "{odd:?}"
         );
         assert_ne!(odd[0], odd[1]);
+    }
+
+    #[test]
+    fn host_names_of_workers_are_labels_and_differ() {
+        let long = "j".repeat(200);
+        let dotted = format!("{}.{long}", "a".repeat(44));
+        for name in ["mnist", "parallel.v1", long.as_str(), dotted.as_str()] {
+            let hosts = [0, 1, 10, u32::MAX].map(|index| {
+                let host = worker_host_name(name, index);
+                host.unwrap_or_else(|| worker(name, index))
+            });
+            assert!(
+                hosts.iter().all(|host| crate::dns1123::is_label(host)),
+                "{hosts:?}"
+            );
+            let different: std::collections::BTreeSet<_> = hosts.iter().collect();
+            assert_eq!(different.len(), hosts.len(), "{hosts:?}");
+        }
+        assert_eq!(worker_host_name("mnist", 1), None);
+        let host = worker_host_name("parallel.v1", 1);
+        assert_eq!(host.as_deref(), Some("parallel-v1-worker-1"));
     }
 
     #[test]

@@ -23,6 +23,7 @@ pub fn worker(
     if job.launcher.is_some() {
         idle(&mut first, &job.template.spec);
         agent::add_to_pod(&mut spec, job, settings, &first);
+        set_host_name(&mut spec, job, job.worker_index(instance, gcd));
     }
     spec.containers = std::iter::once(first)
         .chain(job.template.others.iter().cloned())
@@ -115,6 +116,13 @@ fn idle(container: &mut Container, template: &PodSpec) {
     container.readiness_probe = None;
     container.liveness_probe = None;
     agent::mount(container);
+}
+
+/// Gives the worker a host name that no other worker of the job has, because Open MPI 5 identifies workers by their
+/// host names. One in the template takes precedence.
+fn set_host_name(spec: &mut PodSpec, job: &ValidJob, index: u32) {
+    let chosen = spec.hostname.take();
+    spec.hostname = chosen.or_else(|| naming::worker_host_name(&job.name, index));
 }
 
 /// Gives access to the node's RDMA card, as in Graphcore's operator.

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ipu_api::ipujob::IPUJob;
 use k8s_openapi::api::core::v1::Pod;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::fixtures::{JobFixture, settings};
+use super::fixtures::{JobFixture, parallel, settings};
 use super::world::{controller, environment};
 use crate::build::{PodSettings, partitions, workers};
 use crate::facts::partition::PlacedPartition;
@@ -44,6 +44,32 @@ fn host_network_brings_dns_and_privilege_and_off_brings_neither() {
     let spec = worker(&job, &settings(), 0).spec.unwrap();
     assert_eq!((spec.host_network, spec.dns_policy), (None, None));
     assert_eq!(spec.containers[1].security_context, None);
+}
+
+#[test]
+fn workers_of_a_launcher_have_different_host_names() {
+    let host_name = |name: &str, template: Value, gcd| {
+        let mut job = parallel().template(&template);
+        job.metadata.name = Some(name.to_owned());
+        worker(&job, &settings(), gcd).spec.unwrap().hostname
+    };
+    let chosen = json!({"spec": {"hostname": "mine"}});
+    // The kubelet takes the name of the Pod.
+    assert_eq!(host_name("mnist", json!({}), 1), None);
+    let dotted = host_name("parallel.v1", json!({}), 1);
+    assert_eq!(dotted.as_deref(), Some("parallel-v1-worker-1"));
+    let long = "j".repeat(64);
+    let (first, second) = (
+        host_name(&long, json!({}), 0),
+        host_name(&long, json!({}), 1),
+    );
+    assert!(first.is_some() && first != second, "{first:?} {second:?}");
+    let chosen = host_name("parallel.v1", chosen, 1);
+    assert_eq!(chosen.as_deref(), Some("mine"));
+    let mut job = IPUJob::sample();
+    job.metadata.name = Some("parallel.v1".to_owned());
+    let alone = worker(&job, &settings(), 0).spec.unwrap();
+    assert_eq!(alone.hostname, None, "there is no mpirun");
 }
 
 #[test]
