@@ -15,6 +15,7 @@ async fn refusal(client: Client, pod: &str) -> (ExecError, String) {
         pod: pod.to_owned(),
         namespace: None,
         command: vec!["true".to_owned()],
+        agent: None,
     };
     let error = execute_with(client, "default", &request).await.unwrap_err();
     let text = explain(&error);

@@ -14,8 +14,14 @@ fn the_agent_and_the_operator_use_the_same_names() {
         labels::DEFAULT_CONTAINER_ANNOTATION
     );
     for index in [0, 9, 10, u32::MAX] {
+        // The hostfile has the host names, as far as they are names of Pods without dots.
+        for job in ["mnist", "a.b"] {
+            let host = naming::worker_host_name(job, index);
+            let host = host.unwrap_or_else(|| naming::worker(job, index));
+            assert_eq!(ipu_agent::names::host(job, index), host);
+        }
         assert_eq!(
-            ipu_agent::worker("a.b", index),
+            ipu_agent::names::worker("a.b", index),
             naming::worker("a.b", index)
         );
     }

@@ -1,9 +1,11 @@
 //! `ipu-agent exec`: runs a command in another Pod, as `ssh` would on another machine.
 
 pub mod outcome;
+pub mod prted;
 pub mod stream;
 pub mod target;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use backon::{ExponentialBuilder, Retryable};
@@ -29,6 +31,8 @@ pub struct ExecRequest {
     pub namespace: Option<String>,
     /// The command and its arguments, without a shell.
     pub command: Vec<String>,
+    /// Path of the agent, which is the same in the launcher and the workers. `None`: no daemon gets a host name.
+    pub agent: Option<PathBuf>,
 }
 
 /// Name and namespace of a Pod.
@@ -139,9 +143,15 @@ pub async fn execute_with(
         namespace: namespace.to_owned(),
     };
     let remote = Remote { pod, client };
-    let container = remote.container().await?;
+    let found = remote.find().await?;
+    let container = target::container(&found)
+        .map_err(|source| ExecError::Target(remote.pod.clone(), source))?;
+    let command = match &request.agent {
+        Some(agent) => prted::with_host_name(&found, container, agent, &request.command),
+        None => request.command.clone(),
+    };
     let attempt = || async {
-        let connection = remote.open(container.clone(), &request.command).await?;
+        let connection = remote.open(container.to_owned(), &command).await?;
         remote.carry(connection).await
     };
     // The command has certainly not started, and nothing of its streams is lost.
@@ -156,18 +166,14 @@ struct Remote {
 }
 
 impl Remote {
-    /// Finds the container, and checks that it runs. A read is harmless, so it retries after any error.
-    async fn container(&self) -> Result<String, ExecError> {
+    /// Reads the Pod. A read is harmless, so it retries after any error.
+    async fn find(&self) -> Result<Pod, ExecError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &self.pod.namespace);
         let get = || async { pods.get(&self.pod.name).await };
         let found = get.retry(patience()).when(outcome::is_transient);
-        let pod = self
-            .in_time(found)
+        self.in_time(found)
             .await?
-            .map_err(|source| ExecError::FindPod(self.pod.clone(), source))?;
-        target::container(&pod)
-            .map(ToOwned::to_owned)
-            .map_err(|source| ExecError::Target(self.pod.clone(), source))
+            .map_err(|source| ExecError::FindPod(self.pod.clone(), source))
     }
 
     /// Opens the stream. It retries only if the command has certainly not started.

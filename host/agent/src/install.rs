@@ -7,7 +7,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::worker;
+use crate::names;
 
 /// Name of the copy.
 pub const FILE_NAME: &str = "ipu-agent";
@@ -65,21 +65,22 @@ pub fn install(dir: &Path, workers: Option<&Workers>) -> Result<PathBuf, Install
     if let Some(workers) = workers {
         // Open MPI passes the path of the script on to the workers. If it is not executable, Open MPI fails with an
         // unspecific exit code.
-        put(kubeexec(&path).as_bytes(), dir, (KUBEEXEC, 0o555))?;
+        let script = kubeexec(&path, &workers.job);
+        put(script.as_bytes(), dir, (KUBEEXEC, 0o555))?;
         put(hostfile(workers).as_bytes(), dir, (HOSTFILE, 0o444))?;
     }
     Ok(path)
 }
 
-/// The first argument is the worker, unchanged. The other arguments contain quotes of mpirun for a remote shell, so the
-/// shell must receive them as a single string.
-fn kubeexec(agent: &Path) -> String {
+/// The first argument is the worker, by its name in the hostfile or that of its Pod. The other arguments contain quotes
+/// of mpirun for a remote shell, so the shell must receive them as a single string.
+fn kubeexec(agent: &Path, job: &str) -> String {
     format!(
         "#!/bin/sh\n\
-         # Called by mpirun instead of ssh: kubeexec.sh <worker Pod> <command of a shell>...\n\
+         # Called by mpirun instead of ssh: kubeexec.sh <worker> <command of a shell>...\n\
          POD=\"$1\"\n\
          shift\n\
-         exec {agent} exec \"$POD\" -- /bin/sh -c \"$*\"\n",
+         exec {agent} exec --job {job} \"$POD\" -- /bin/sh -c \"$*\"\n",
         agent = agent.display()
     )
 }
@@ -88,7 +89,7 @@ fn kubeexec(agent: &Path) -> String {
 fn hostfile(workers: &Workers) -> String {
     (0..workers.count).fold(String::new(), |mut text, index| {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "{} slots=1", worker(&workers.job, index));
+        let _ = writeln!(text, "{} slots=1", names::host(&workers.job, index));
         text
     })
 }

@@ -6,22 +6,20 @@
 //! - [`install::install`] copies the program and writes the files that mpirun reads.
 //! - [`idle::idle`] is PID 1 of the workers of a launcher job.
 //! - [`exec::run`] carries mpirun's remote commands to the workers.
+//! - [`host_name::exec`] runs such a command with another host name than that of its node.
 //!
 //! It must stay small. It must not know the CRDs, the V-IPU, or any package of this workspace except `ipu-text`. The
 //! operator defines some of the same names; a test of the whole workspace compares them (`tests/suite/agent.rs`).
 #![forbid(unsafe_code)]
 
 pub mod exec;
+pub mod host_name;
 pub mod idle;
 pub mod install;
+pub mod names;
 
 /// Annotation of a Pod: the default container of `kubectl exec`, `kubectl logs` and the agent (defined by kubectl).
 pub const DEFAULT_CONTAINER_ANNOTATION: &str = "kubectl.kubernetes.io/default-container";
-
-/// Name of worker `index` of a job. The index counts over all instances.
-pub fn worker(job: &str, index: u32) -> String {
-    format!("{job}-worker-{index}")
-}
 
 /// Exit code for errors of the agent itself. mpirun expects the exit code of `ssh` here.
 pub const FAILED: u8 = 255;

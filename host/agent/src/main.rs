@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 use ipu_agent::exec::{self, ExecRequest};
-use ipu_agent::{FAILED, idle, install};
+use ipu_agent::host_name::{self, NamedCommand};
+use ipu_agent::{FAILED, idle, install, names};
 use ipu_text::explain;
 
 /// Runs inside the containers of an IPUJob.
@@ -50,8 +51,22 @@ enum Task {
         /// Namespace of the Pod, where it is not this Pod's own.
         #[arg(short, long)]
         namespace: Option<String>,
+        /// Name of the job whose workers can have their names in its hostfile here.
+        #[arg(long)]
+        job: Option<String>,
         /// Name of the Pod.
         pod: String,
+        /// The command and its arguments.
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Run a command with another host name than that of the node, if this container may.
+    HostName {
+        /// Address of this container. Programs resolve the name to it.
+        #[arg(long)]
+        address: Option<String>,
+        /// The host name.
+        name: String,
         /// The command and its arguments.
         #[arg(last = true, required = true)]
         command: Vec<String>,
@@ -91,16 +106,27 @@ fn run(task: Task) -> Result<u8, Box<dyn std::error::Error>> {
         }
         Task::Exec {
             namespace,
+            job,
             pod,
             command,
         } => {
             // An error means that a provider is installed already.
             let _ = rustls::crypto::ring::default_provider().install_default();
             Ok(exec::run(&ExecRequest {
-                pod,
+                pod: job.map_or_else(|| pod.clone(), |job| names::pod(&job, &pod)),
                 namespace,
                 command,
+                agent: std::env::current_exe().ok(),
             })?)
         }
+        Task::HostName {
+            address,
+            name,
+            command,
+        } => match host_name::exec(&NamedCommand {
+            name,
+            address,
+            command,
+        })? {},
     }
 }

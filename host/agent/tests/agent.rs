@@ -277,12 +277,34 @@ fn mpirun_finds_the_workers_and_a_script_that_reaches_them() {
     let (script, mode) = file("kubeexec.sh");
     let agent = folder.path().join("ipu-agent");
     let carries = format!(
-        "exec {} exec \"$POD\" -- /bin/sh -c \"$*\"\n",
+        "exec {} exec --job mnist \"$POD\" -- /bin/sh -c \"$*\"\n",
         agent.display()
     );
     assert!(script.ends_with(&carries), "{script}");
     assert_eq!(mode, 0o555);
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn a_host_name_is_only_that_of_the_command() {
+    let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let mut unshare = Command::new("unshare");
+    if !is_root() {
+        unshare.args(["--user", "--map-root-user"]);
+    }
+    // The namespace of the node, and a shell that sees its name afterwards.
+    let named = format!("{AGENT} host-name a-worker-0 -- cat /proc/sys/kernel/hostname");
+    let script = format!("{named}; cat /proc/sys/kernel/hostname");
+    let output = unshare
+        .args(["--uts", "sh", "-c", &script])
+        .output()
+        .unwrap();
+    assert_eq!(
+        String::from_utf8(output.stdout).unwrap(),
+        format!("a-worker-0\n{own}"),
+        "{}",
+        String::from_utf8(output.stderr).unwrap()
+    );
 }
 
 #[test]

@@ -20,7 +20,6 @@ pub fn of_worker(job: &ValidJob, placed: &PlacedPartition, gcd: u32) -> Vec<EnvV
 pub fn of_launcher(job: &ValidJob, placed: &PlacedPartition) -> Vec<EnvVar> {
     let mut env = of_partition(placed);
     env.extend(of_open_mpi());
-    env.extend(of_dotted_names(job));
     env.extend(of_grace_period(job));
     env
 }
@@ -134,13 +133,6 @@ fn of_open_mpi() -> Vec<EnvVar> {
         variable("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         variable("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
     ]
-}
-
-/// Returns the variable that lets Open MPI 4 distinguish workers whose names contain a dot. Otherwise it cuts them
-/// there. Version 5 has such a variable too, but still takes nodes whose names begin alike for one node.
-fn of_dotted_names(job: &ValidJob) -> Option<EnvVar> {
-    let contains_dot = job.name.contains('.');
-    contains_dot.then(|| variable("OMPI_MCA_orte_keep_fqdn_hostnames", "1"))
 }
 
 /// Returns the variable by which the daemons of Open MPI 4 leave the program its grace period, if the template sets

@@ -87,19 +87,6 @@ fn config_maps_are_created_with_the_pods_that_refer_to_them() {
 }
 
 #[test]
-fn a_dot_in_the_name_of_a_job_is_kept_by_open_mpi_4() {
-    let dotted = |name: &str| {
-        let mut job = parallel();
-        job.metadata.name = Some(name.to_owned());
-        environment(&launcher_of(&job), 0)
-    };
-    let (with, without) = (dotted("llama-3.1"), dotted("llama-3"));
-    let name = "OMPI_MCA_orte_keep_fqdn_hostnames";
-    assert_eq!(with[name], "1");
-    assert!(!without.contains_key(name));
-}
-
-#[test]
 fn the_grace_period_is_that_of_the_template() {
     for (period, agent, daemon) in [
         (json!(null), "28", None),
