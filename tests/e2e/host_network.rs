@@ -21,9 +21,13 @@ use tests::described::COMPLETED;
 use crate::described::once_described;
 use crate::fixture::{Fixture, PATIENCE};
 
-/// The jobs that run at the same time on one node, each with two workers there. Open MPI 5 knows its nodes by their host
-/// names, and would run all ranks of such a job in one worker.
-const JOBS: [&str; 3] = ["one", "two", "three"];
+/// The jobs that run at the same time on one node, each with two workers there. Open MPI 5 identifies workers by their
+/// host names, so `ipu-agent` gives its daemons those of their Pods.
+const JOBS: [(&str, OpenMpi); 3] = [
+    ("one", OpenMpi::Four),
+    ("two", OpenMpi::Five),
+    ("three", OpenMpi::Five),
+];
 
 /// A rank that communicates, waits until the file `/tmp/go` exists, and communicates again.
 const RANK: &str = r#"
@@ -104,29 +108,37 @@ async fn example_runs(fixture: &Fixture) -> Result<(), Failed> {
 /// All ranks of all jobs communicate on one node, and each job completes.
 async fn jobs_run_on_one_node(fixture: &Fixture) -> Result<(), Failed> {
     let (_, second) = fixture.controllers();
-    for name in JOBS {
-        fixture.create(&job(fixture, name)?).await?;
+    for (name, version) in JOBS {
+        fixture.create(&job(fixture, name, version)?).await?;
     }
-    for name in JOBS {
+    for (name, version) in JOBS {
         for index in 0..2 {
             let worker = naming::worker(name, index);
             once_communicated(fixture, &worker).await?;
             uses_the_network_of(fixture, &worker, &second.node).await?;
+            if version == OpenMpi::Five {
+                let resolve = ["exec", &worker, "--", "getent", "hosts", &worker];
+                fixture.kubectl(&resolve).await?;
+            }
         }
     }
-    for name in JOBS {
+    for (name, _) in JOBS {
         for index in 0..2 {
             let worker = naming::worker(name, index);
             let go = ["exec", &worker, "--", "touch", "/tmp/go"];
             fixture.kubectl(&go).await?;
         }
     }
-    for name in JOBS {
+    for (name, version) in JOBS {
         fixture.once(name, JobState::Completed).await?;
         let launcher = naming::launcher(name);
         let log = fixture.kubectl(&["logs", &launcher]).await?;
         for rank in 0..2 {
-            let line = format!("rank {rank} of 2 on {}: 3\n", second.node);
+            let host = match version {
+                OpenMpi::Four => second.node.clone(),
+                OpenMpi::Five => naming::worker(name, rank),
+            };
+            let line = format!("rank {rank} of 2 on {host}: 3\n");
             assert!(log.contains(&line), "{name}: {line}: {log}");
         }
     }
@@ -134,10 +146,10 @@ async fn jobs_run_on_one_node(fixture: &Fixture) -> Result<(), Failed> {
 }
 
 /// A job of two workers on the node of the second V-IPU controller.
-fn job(fixture: &Fixture, name: &str) -> Result<IPUJob, Failed> {
+fn job(fixture: &Fixture, name: &str, version: OpenMpi) -> Result<IPUJob, Failed> {
     let mpirun = ["mpirun", "-np", "2", "--bind-to", "none"];
     let command = [&mpirun[..], &["python3", "-c", RANK]].concat();
-    let mut job = fixture.parallel(OpenMpi::Four, 0, &command)?;
+    let mut job = fixture.parallel(version, 0, &command)?;
     job.metadata.name = Some(name.to_owned());
     job.spec.ipus_per_job_instance = 2.to_string();
     job.spec.workers.template.0["spec"]["nodeSelector"] = json!({"ipunode": "pod2"});
