@@ -130,8 +130,7 @@ mod tests {
         for script in ["orted --daemonize", "hostname", "echo prted-like"] {
             assert_eq!(carried(script, |_| {}), words(script), "{script}");
         }
-        type Change = fn(&mut Value);
-        let changes: [Change; 3] = [
+        let changes: [fn(&mut Value); 3] = [
             |pod| pod["spec"]["hostNetwork"] = json!(null),
             |pod| pod["spec"]["hostNetwork"] = json!(false),
             |pod| pod["spec"]["containers"][0]["volumeMounts"] = json!(null),
