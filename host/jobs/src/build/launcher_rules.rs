@@ -4,9 +4,8 @@
 //! with the table for users in `examples/docs/launcher.md`.
 
 use guest_validation::rules::{InitContainer, run_by_launcher};
+use ipu_runtime::pod_start::is_sidecar;
 use k8s_openapi::api::core::v1::{Affinity, Container, PodSpec};
-
-use crate::facts::containers::is_sidecar;
 
 /// A field of `T` in which the launcher differs from the template.
 pub struct Difference<T> {

@@ -74,6 +74,15 @@ pub(super) fn quota_backoff_message(facts: &Facts) -> String {
     )
 }
 
+/// Returns the message of a job that gives its quota back for the same reason.
+pub(super) fn quota_release_message() -> String {
+    format!(
+        "the API server refused Pods of the job for {} minutes, so its partitions were released, and the job gives its \
+         quota back",
+        REFUSAL_TIMEOUT.as_mins()
+    )
+}
+
 /// By instance: the partition that its Pods may have used. The status records it before the first of them is created.
 fn used(input: &StatusInput<'_>) -> BTreeMap<String, String> {
     let facts = input.facts;
@@ -105,9 +114,12 @@ fn ended(input: &StatusInput<'_>) -> BTreeMap<String, InstanceEnd> {
 }
 
 /// Returns the time since which the API server refuses Pods. It remains during the back-off, and restarts with the next
-/// request.
+/// request. A suspended job has no Pods to refuse.
 fn refused_since(input: &StatusInput<'_>, now: Timestamp) -> Option<Time> {
     let since = input.facts.run.refused_since.clone();
+    if *input.phase == Phase::Suspended {
+        return None;
+    }
     if input.facts.deadlines.in_quota_backoff {
         return since;
     }
