@@ -30,6 +30,10 @@ pub fn ipujob() -> CustomResourceDefinition {
     tidied(IPUJob::crd(), |schema| {
         if let Some(launcher) = property(schema, &["spec", "launcher"]) {
             accept_printed(launcher, None);
+            // The first definition had none there.
+            if let Some(env) = property(launcher, &["env"]) {
+                drop_patterns(env);
+            }
         }
         if let Some(template) = property(schema, &["spec", "workers", "template"]) {
             accept_printed(template, None);
@@ -216,6 +220,11 @@ fn accept_quantity(schema: &mut JSONSchemaProps) {
         enum_: Some(booleans.into()),
         ..JSONSchemaProps::default()
     }));
+}
+
+fn drop_patterns(schema: &mut JSONSchemaProps) {
+    schema.pattern = None;
+    for_each_child(schema, |_, child| drop_patterns(child));
 }
 
 /// Removes the descriptions of a Pod template, which would be most of the definition.
