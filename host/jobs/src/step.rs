@@ -122,7 +122,8 @@ async fn advance_valid(
     }
     let refused = context.trial_refusal(job, &snapshot, &plan).await;
     if let Some(refusal) = &refused {
-        plan.refuse(job, &facts, refusal, context.settings.pods.start_timeout);
+        let timeout = context.settings.pods.start_timeout;
+        plan.refuse(job, &facts, &refusal.to_string(), timeout);
     }
     pull_secrets::add(&context.client, job, &mut plan).await?;
     let status = |plan: &Plan, obstacles: &[Obstacle], snapshot: &Snapshot| {

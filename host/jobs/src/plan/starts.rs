@@ -10,7 +10,6 @@ use serde::Serialize;
 use super::Plan;
 use crate::facts::problems::{launcher_waits, pod_problems};
 use crate::facts::{Facts, Instance, LAUNCHER_START};
-use crate::status::Obstacle;
 use crate::validate::ValidJob;
 
 /// A partition that is released, because Pods could not start.
@@ -76,7 +75,7 @@ impl Plan {
         &mut self,
         job: &ValidJob,
         facts: &Facts,
-        refusal: &Obstacle,
+        refusal: &str,
         timeout: Option<Duration>,
     ) {
         self.create_partitions.clear();

@@ -5,8 +5,26 @@ use ipu_api::ipujob_status::InstanceStart;
 
 use super::fixtures::{JobFixture, starting};
 use super::world::World;
+use crate::facts::Facts;
+use crate::plan::Plan;
 use crate::status::Obstacle;
 use crate::validate::{Suspension, ValidJob};
+
+impl World {
+    /// Does what the executor does after a trial.
+    pub(super) fn refuse(
+        &self,
+        (job, facts): (&ValidJob, &Facts),
+        obstacles: &[Obstacle],
+        plan: &mut Plan,
+    ) {
+        let is_trial = |one: &&Obstacle| matches!(one, Obstacle::TrialRefused { .. });
+        if let Some(refusal) = obstacles.iter().find(is_trial) {
+            let timeout = self.settings.start_timeout;
+            plan.refuse(job, facts, &refusal.to_string(), timeout);
+        }
+    }
+}
 
 fn trial_refused() -> Obstacle {
     Obstacle::TrialRefused {

@@ -115,10 +115,7 @@ impl World {
         let (facts, now) = (self.facts(job), self.now);
         let phase = phase(job, &facts, now);
         let mut plan = plan(job, &facts, &phase, &self.settings);
-        let mut trials = obstacles.iter();
-        if let Some(refusal) = trials.find(|one| matches!(one, Obstacle::TrialRefused { .. })) {
-            plan.refuse(job, &facts, refusal, self.settings.start_timeout);
-        }
+        self.refuse((job, &facts), obstacles, &mut plan);
         let write = |obstacles: &[Obstacle], old: &mut IPUJobStatus| {
             let status = status::build(job, &facts, &phase, (&plan, obstacles), old, now);
             if let Some(status) = status::changed(old, status, now) {
