@@ -74,15 +74,6 @@ pub(super) fn quota_backoff_message(facts: &Facts) -> String {
     )
 }
 
-/// Returns the message of a job that gives its quota back for the same reason.
-pub(super) fn quota_release_message() -> String {
-    format!(
-        "the API server refused Pods of the job for {} minutes, so its partitions were released, and the job gives its \
-         quota back",
-        REFUSAL_TIMEOUT.as_mins()
-    )
-}
-
 /// By instance: the partition that its Pods may have used. The status records it before the first of them is created.
 fn used(input: &StatusInput<'_>) -> BTreeMap<String, String> {
     let facts = input.facts;

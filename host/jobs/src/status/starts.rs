@@ -6,8 +6,8 @@ use ipu_api::ipujob_status::{InstanceStart, RunStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::run::quota_release_message;
 use super::{Obstacle, StatusInput};
+use crate::facts::deadlines::REFUSAL_TIMEOUT;
 use crate::facts::{Facts, Instance, LAUNCHER_START};
 use crate::phase::Phase;
 
@@ -113,6 +113,15 @@ fn gives_quota_back(input: &StatusInput<'_>, instance: &Instance) -> bool {
     let lacks_pods = instance.incomplete() && !instance.ended();
     let has_quota = input.job.is_admitted && facts.deadlines.in_quota_backoff;
     has_quota && is_active && lacks_pods && !facts.all().any(Instance::live)
+}
+
+/// Returns the message of a job that gives its quota back because the API server refused its Pods.
+fn quota_release_message() -> String {
+    format!(
+        "the API server refused Pods of the job for {} minutes, so its partitions were released, and the job gives its \
+         quota back",
+        REFUSAL_TIMEOUT.as_mins()
+    )
 }
 
 /// Returns why the job waits for another partition after its Pods could not start.
