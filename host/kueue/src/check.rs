@@ -72,7 +72,7 @@ impl Answer {
         Self::new(State::Pending, &message)
     }
 
-    /// The answer for a Workload whose partitions are not requested now, for this reason: it gives its quota back.
+    /// The answer for a Workload whose partitions are not requested now, for this reason: it releases its quota.
     pub fn retry(reason: &str) -> Self {
         Self::new(State::Retry, reason)
     }

@@ -72,7 +72,7 @@ pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
         if let Some(resource) = larger_request(container, own) {
             verdict.warn(format!(
                 "{field}[{index}]: the launcher's Pod runs it too, because it has a volume of the first container, and \
-                 so requests its {resource}, more than spec.launcher.resources; a full node has no room for it"
+                 so requests its {resource}, more than spec.launcher.resources; a full node cannot run it"
             ));
         }
         if let Some(sidecar) = sidecar {

@@ -70,7 +70,7 @@ pub(super) fn given_up(
 
 impl Plan {
     /// Requests no partitions, because a trial shows that the API server refuses the Pods. After the timeout, a job that
-    /// Kueue has admitted gives its quota back, as it would with a partition.
+    /// Kueue has admitted releases its quota, as it would with a partition.
     pub fn refuse(
         &mut self,
         job: &ValidJob,
@@ -86,7 +86,7 @@ impl Plan {
         let overdue = instances.filter(|one| is_overdue(&one.start, facts.now, timeout));
         self.given_up.extend(overdue.map(|instance| {
             let message = format!(
-                "Pods of the job could not be created for {} seconds, so the job gives its quota back: {refusal}",
+                "Pods of the job could not be created for {} seconds, so the job releases its quota: {refusal}",
                 timeout.as_secs()
             );
             let given_up = GivenUp {

@@ -115,11 +115,11 @@ fn gives_quota_back(input: &StatusInput<'_>, instance: &Instance) -> bool {
     has_quota && is_active && lacks_pods && !facts.all().any(Instance::live)
 }
 
-/// Returns the message of a job that gives its quota back because the API server refused its Pods.
+/// Returns the message of a job that releases its quota because the API server refused its Pods.
 fn quota_release_message() -> String {
     format!(
-        "the API server refused Pods of the job for {} minutes, so its partitions were released, and the job gives its \
-         quota back",
+        "the API server refused Pods of the job for {} minutes, so its partitions were released, and the job \
+         releases its quota",
         REFUSAL_TIMEOUT.as_mins()
     )
 }

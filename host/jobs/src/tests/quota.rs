@@ -64,7 +64,7 @@ fn quota_of_a_job_without_a_partition_goes_back_after_the_timeout() {
         let start_now = start(&world);
         assert!(start_now.releasing, "{suspension:?}");
         let message = format!(
-            "Pods of the job could not be created for 600 seconds, so the job gives its quota back: {refusal}"
+            "Pods of the job could not be created for 600 seconds, so the job releases its quota: {refusal}"
         );
         assert_eq!(start_now.message, message);
         assert_eq!(world.slots(), [0; 0]);
@@ -124,7 +124,7 @@ fn quota_goes_with_the_partition_of_refused_pods() {
     let released = start(&world);
     assert!(released.releasing);
     let message = "the API server refused Pods of the job for 5 minutes, so its partitions were released, and \
-                   the job gives its quota back";
+                   the job releases its quota";
     assert_eq!(released.message, message);
     // The next admission begins anew.
     world.settle(&ValidJob {

@@ -32,7 +32,7 @@ fn reserving() -> QueuedJob {
 }
 
 #[test]
-fn a_check_of_a_job_whose_pods_are_refused_gives_the_quota_back() {
+fn a_check_of_a_job_whose_pods_are_refused_releases_the_quota() {
     let mut refused = reserving();
     refused.start_failure = Some("the API server refused Pods".to_owned());
     let Some(Step::AnswerCheck { answer, .. }) = step(refused.clone(), checked("Pending"), vec![])
