@@ -64,7 +64,7 @@ fn of_instance(
             message: given_up.message.clone(),
         };
     }
-    if gives_quota_back(input, instance) {
+    if releases_quota(input, instance) {
         return InstanceStart {
             blocked_since: None,
             releasing: true,
@@ -107,7 +107,7 @@ fn is_refused(input: &StatusInput<'_>) -> bool {
 
 /// Whether the quota of an instance goes with its partition, which was released because the API server refused Pods. Kueue
 /// can take back only all of it, so it stays while another instance works.
-fn gives_quota_back(input: &StatusInput<'_>, instance: &Instance) -> bool {
+fn releases_quota(input: &StatusInput<'_>, instance: &Instance) -> bool {
     let facts = input.facts;
     let is_active = matches!(input.phase, Phase::Waiting | Phase::Starting);
     let lacks_pods = instance.incomplete() && !instance.ended();
