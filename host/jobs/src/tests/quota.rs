@@ -2,12 +2,15 @@
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::InstanceStart;
+use serde_json::json;
 
+use super::cluster::{self, Cluster};
 use super::fixtures::{JobFixture, starting};
 use super::world::World;
 use crate::facts::Facts;
 use crate::plan::Plan;
 use crate::status::Obstacle;
+use crate::step;
 use crate::validate::{Suspension, ValidJob};
 
 impl World {
@@ -134,4 +137,24 @@ fn quota_goes_with_the_partition_of_refused_pods() {
     let run = world.status().run.clone().unwrap_or_default();
     assert_eq!(run.refused_since, None);
     assert!(run.starts.is_empty());
+}
+
+#[tokio::test]
+async fn a_job_that_gets_the_label_of_a_queue_while_it_waits_releases_its_partition() {
+    let cluster = Cluster::default();
+    let (context, job) = (cluster.context(), cluster.submit(&IPUJob::sample()));
+    let reconcile = async || {
+        for _ in 0..3 {
+            cluster.deliver(&context);
+            step::step(&context, &job).await.unwrap();
+        }
+    };
+    reconcile().await;
+    assert_eq!(cluster.partitions().len(), 1);
+    let label = json!({"metadata": {"labels": {"kueue.x-k8s.io/queue-name": "main"}}});
+    cluster.change(&cluster::job("sample"), &label);
+    reconcile().await;
+    assert!(cluster.partitions().is_empty(), "it waits in the queue");
+    let status = cluster.object(&cluster::job("sample"))["status"].clone();
+    assert_eq!(status["launcherStatus"], "Suspended");
 }
