@@ -37,8 +37,17 @@ fn template() -> Value {
             "terminationGracePeriodSeconds": null,
             "containers": [{
                 "name": "main", "image": "program:1", "command": null, "env": null, "resources": {}, "livenessProbe": null,
+            }, {
+                "name": "numbers", "image": "program:1",
+                "resources": {
+                    "requests": {"cpu": 0.5, "memory": 1e9, "example.com/card": 1},
+                    "limits": {"cpu": 1.5, "memory": "2G", "example.com/card": 1},
+                },
+                "env": [{"name": "CPUS", "valueFrom": {
+                    "resourceFieldRef": {"resource": "limits.cpu", "divisor": 0.001},
+                }}],
             }],
-            "volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {
+            "volumes": [{"name": "memory", "emptyDir": {"sizeLimit": 1.5e9}}, {"name": "scratch", "ephemeral": {"volumeClaimTemplate": {
                 "metadata": {"creationTimestamp": null},
                 "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1024Mi"}}},
             }}}],
@@ -55,6 +64,12 @@ fn ipu_job() -> Value {
             "jobInstances": 1,
             "ipusPerJobInstance": "1",
             "suspend": null,
+            "launcher": {
+                "command": ["mpirun"],
+                "env": [{"name": "A", "value": null}, {"name": "B", "valueFrom": null}],
+                "resources": {"limits": null, "claims": null, "requests": {"cpu": 0.25, "memory": 1e9}},
+                "serviceAccountName": null,
+            },
             "workers": {"strategy": {}, "template": template()},
         },
         "status": {},
@@ -92,9 +107,41 @@ async fn a_printed_template_is_accepted_as_that_of_a_job() {
             .kubectl(&[command, &["--filename", &file]].concat())
             .unwrap();
     }
-    let label = "--output=jsonpath={.spec.workers.template.metadata.labels.app}";
+    let spec = "--output=jsonpath={.spec.workers.template.metadata.labels.app} \
+                {.spec.workers.template.spec.containers[1].resources.requests.cpu} \
+                {.spec.launcher.resources.requests.cpu}";
     assert_eq!(
-        admin.kubectl(&["get", "ipujob", "printed", label]).unwrap(),
-        "printed"
+        admin.kubectl(&["get", "ipujob", "printed", spec]).unwrap(),
+        "printed 0.5 0.25"
     );
+}
+
+#[tokio::test]
+async fn a_quantity_of_another_type_is_refused() {
+    let admin = Admin::new("quantities").await;
+    for (place, odd) in [
+        ("launcher", json!(true)),
+        ("launcher", json!({})),
+        ("launcher", json!({"value": 1})),
+        ("launcher", json!([])),
+        ("launcher", json!([1])),
+        ("launcher", json!("half")),
+        ("template", json!(false)),
+        ("template", json!({"value": 1})),
+    ] {
+        let mut job = ipu_job();
+        let resources = if place == "launcher" {
+            &mut job["spec"]["launcher"]["resources"]
+        } else {
+            &mut job["spec"]["workers"]["template"]["spec"]["containers"][1]["resources"]
+        };
+        resources["requests"]["cpu"] = odd.clone();
+        let file = admin.file("odd.json", &job.to_string());
+        for command in [&["create"][..], &["apply", "--server-side"]] {
+            let rest = ["--dry-run=server", "--filename", &file];
+            let refused = admin.kubectl(&[command, &rest].concat()).unwrap_err();
+            let field = "resources.requests.cpu";
+            assert!(refused.to_string().contains(field), "{odd}: {refused}");
+        }
+    }
 }

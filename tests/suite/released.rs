@@ -55,15 +55,19 @@ fn crds_keep_all_fields_of_the_previous_release() {
     let (mut lost, mut added) = (Vec::new(), Vec::new());
     for name in &names {
         let [older, here] = both(name).map(|text| facts(name, &text));
-        lost.extend(older.difference(&here).cloned());
-        // A template accepts null in each optional field.
-        let is_null =
-            |fact: &&String| fact.contains("/template/") && fact.ends_with("/nullable=true");
-        added.extend(
-            here.difference(&older)
-                .filter(|fact| !is_null(fact))
-                .cloned(),
-        );
+        let lacking = older.difference(&here);
+        lost.extend(lacking.filter(|fact| !is_of_quantity(fact, &here)).cloned());
+        // A template and the launcher accept null in each optional field, and numbers of any form.
+        let is_of_pod = |fact: &str| {
+            let mut parts = ["/template/", "/launcher/properties/env/"].iter();
+            parts.any(|part| fact.contains(part))
+        };
+        let is_wider = |fact: &&String| {
+            let is_null = fact.ends_with("/nullable=true");
+            is_of_pod(fact) && (is_null || is_of_quantity(fact, &here))
+        };
+        let additions = here.difference(&older).filter(|fact| !is_wider(fact));
+        added.extend(additions.cloned());
     }
     assert_eq!(names.len(), 3, "{names:?}");
     assert_eq!(lost, [""; 0], "objects of the previous release need them");
@@ -71,6 +75,26 @@ fn crds_keep_all_fields_of_the_previous_release() {
         { description => "Each addition is also in charts/ipu-operator/docs/upgrade.md." },
         { insta::assert_snapshot!(added.join("\n")) }
     );
+}
+
+/// Whether a fact is about the type of a quantity of a template. In 0.1.0 that was an integer or a text; now it is any
+/// number or a text of the same pattern.
+fn is_of_quantity(fact: &str, here: &BTreeSet<String>) -> bool {
+    const OF_TYPE: [&str; 7] = [
+        "/anyOf/",
+        "/maxItems=",
+        "/maxProperties=",
+        "/minItems=",
+        "/minProperties=",
+        "/not/",
+        "/x-kubernetes-",
+    ];
+    let mut ends = OF_TYPE.iter().filter_map(|field| fact.rfind(field));
+    ends.any(|end| {
+        let untyped = ["x-kubernetes-preserve-unknown-fields=true", "maxItems=0"];
+        let mut untyped = untyped.iter().map(|rest| [&fact[..end], rest].join("/"));
+        untyped.all(|fact| here.contains(&fact))
+    })
 }
 
 #[test]

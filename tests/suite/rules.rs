@@ -148,11 +148,19 @@ const FIXED: (&str, &[&str], &[&str]) = (
         "other size",
         "other workers",
         "other launcher",
+        "launcher added",
+        "launcher with an account",
+        "launcher with another variable",
+        "launcher with more resources",
         "other ttl of an interactive job",
         "other manager",
         "scaled with launcher",
     ],
-    &["same size in other words", "scaled without launcher"],
+    &[
+        "same size in other words",
+        "launcher in other notations",
+        "scaled without launcher",
+    ],
 );
 
 /// Cases that are accepted with a warning.

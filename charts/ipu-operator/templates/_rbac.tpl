@@ -24,7 +24,7 @@ deleted loses its Roles first, and its deletion would never end.
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, patch, delete]
-# Finds out why a node cannot mount the volumes of a job's Pod: only events have the reason.
+# Finds out why a node cannot mount the volumes of a Pod, or create its sandbox: only events have the reason.
 - apiGroups: [""]
   resources: [events]
   verbs: [list]

@@ -1,6 +1,7 @@
 //! Pure: every rule of an IPUJob. A violation contains the field, the value, and the fix.
 
 mod fields;
+mod init_containers;
 mod lifecycle;
 mod names;
 mod settings;
@@ -14,6 +15,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+pub use init_containers::{InitContainer, run_by_launcher};
 pub use settings::Settings;
 pub use sizing::Sizing;
 
@@ -96,6 +98,7 @@ pub fn check(object: &Value, old: Option<&Value>, settings: Settings) -> Verdict
     names::check(object, sizing, &mut verdict);
     lifecycle::check(spec, &mut verdict);
     template::check(spec, &mut verdict);
+    init_containers::check(spec, &mut verdict);
     if let Some(old_spec) = old_spec {
         update::check(spec, old_spec, &mut verdict);
     }

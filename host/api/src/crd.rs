@@ -1,7 +1,7 @@
 //! Makes the CustomResourceDefinitions as users apply them.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    CustomResourceDefinition, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
     ValidationRule,
 };
 use kube::CustomResourceExt;
@@ -28,8 +28,16 @@ const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[n
 /// it in one annotation: hence no descriptions below the Pod template.
 pub fn ipujob() -> CustomResourceDefinition {
     tidied(IPUJob::crd(), |schema| {
+        if let Some(launcher) = property(schema, &["spec", "launcher"]) {
+            accept_printed(launcher, None);
+            // The first definition had none there.
+            if let Some(env) = property(launcher, &["env"]) {
+                drop_patterns(env);
+            }
+        }
         if let Some(template) = property(schema, &["spec", "workers", "template"]) {
-            tidy_template(template, None);
+            accept_printed(template, None);
+            drop_descriptions(template);
             template.required = Some(vec!["spec".to_owned()]);
             template.description = Some(
                 "The Pod template of every worker. The operator keeps every field of it.".into(),
@@ -174,28 +182,55 @@ fn tidy(schema: &mut JSONSchemaProps) {
     for_each_child(schema, |_, child| tidy(child));
 }
 
-/// Drops descriptions, adds the pattern of quantities, and accepts what clients of Kubernetes print and its own kinds
-/// accept: null in an optional field, and all metadata of an embedded object.
-fn tidy_template(schema: &mut JSONSchemaProps, name: Option<&str>) {
-    schema.description = None;
+/// Accepts what clients of Kubernetes print and its own kinds accept: null in an optional field, each way to write a
+/// quantity, and all metadata of an embedded object.
+fn accept_printed(schema: &mut JSONSchemaProps, name: Option<&str>) {
     let required = schema.required.clone().unwrap_or_default();
     for (name, child) in schema.properties.iter_mut().flatten() {
         if !required.contains(name) {
             child.nullable = Some(true);
         }
     }
-    // The only int-or-string in a Pod template that is no quantity is the port of a probe.
     if schema.x_kubernetes_int_or_string == Some(true) {
-        schema.any_of = Some(vec![of_type("integer"), of_type("string")]);
-        if name != Some("port") {
-            schema.pattern = Some(QUANTITY.into());
+        // The only int-or-string in a Pod template that is no quantity is the port of a probe.
+        if name == Some("port") {
+            schema.any_of = Some(vec![of_type("integer"), of_type("string")]);
+        } else {
+            accept_quantity(schema);
         }
     }
     if name == Some("fieldsV1") {
         // A part of the managed fields, with a field for each field of the object.
         schema.x_kubernetes_preserve_unknown_fields = Some(true);
     }
-    for_each_child(schema, |name, child| tidy_template(child, name));
+    for_each_child(schema, |name, child| accept_printed(child, name));
+}
+
+/// Accepts a quantity as a text and as any number, such as `0.5`. A structural schema has no type for both:
+/// `x-kubernetes-int-or-string` refuses numbers with a fraction, and only a field without a type accepts them. Bounds that
+/// nothing meets refuse the other types.
+fn accept_quantity(schema: &mut JSONSchemaProps) {
+    schema.x_kubernetes_int_or_string = None;
+    schema.x_kubernetes_preserve_unknown_fields = Some(true);
+    schema.pattern = Some(QUANTITY.into());
+    (schema.min_items, schema.max_items) = (Some(1), Some(0));
+    (schema.min_properties, schema.max_properties) = (Some(1), Some(0));
+    let booleans = [true, false].map(|boolean| JSON(boolean.into()));
+    schema.not = Some(Box::new(JSONSchemaProps {
+        enum_: Some(booleans.into()),
+        ..JSONSchemaProps::default()
+    }));
+}
+
+fn drop_patterns(schema: &mut JSONSchemaProps) {
+    schema.pattern = None;
+    for_each_child(schema, |_, child| drop_patterns(child));
+}
+
+/// Removes the descriptions of a Pod template, which would be most of the definition.
+fn drop_descriptions(schema: &mut JSONSchemaProps) {
+    schema.description = None;
+    for_each_child(schema, |_, child| drop_descriptions(child));
 }
 
 fn of_type(name: &str) -> JSONSchemaProps {

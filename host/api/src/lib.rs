@@ -11,8 +11,8 @@
 //! - [`condition`] renews a condition of a status. [`uid`] keeps a UID in little memory, and [`object_ref`] names an
 //!   object. [`node_scheduling`] is what Pods require of a node.
 //!
-//! It does no I/O and decides nothing. It must not know the V-IPU, guests, registries, or any other package of this
-//! workspace, and it needs no client of Kubernetes.
+//! It does no I/O and decides nothing. It must not know the V-IPU, guests, registries, or any package of this
+//! workspace but `ipu-pod-template`, and it needs no client of Kubernetes.
 #![forbid(unsafe_code)]
 
 pub mod accounting;
@@ -33,10 +33,11 @@ pub mod partition_conditions;
 pub mod partition_request;
 pub mod pod_request;
 pub mod pod_template;
-pub mod quantity;
 pub mod queueing;
 pub mod uid;
 pub mod vipu_controller;
+
+pub use ipu_pod_template::quantity;
 
 /// API group of every kind of this operator.
 pub const GROUP: &str = "graphcore.ai";

@@ -8,10 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-mod canonical;
-mod defaults;
-
-pub use canonical::canonical;
+pub use ipu_pod_template::canonical;
 
 /// A Pod template as the API server stores it inside a custom resource.
 ///

@@ -129,8 +129,8 @@ impl Context {
         Ok(applied.obstacles)
     }
 
-    /// Tries the first worker by a dry run before the job requests its first partition. A job whose Pods the API server
-    /// refuses takes no IPUs. An API server that does not answer in time delays no job.
+    /// Tries the first worker and the launcher by a dry run before the job requests its first partition. A job whose Pods
+    /// the API server refuses takes no IPUs. An API server that does not answer in time delays no job.
     pub(super) async fn trial_refusal(
         &self,
         job: &ValidJob,
@@ -142,13 +142,18 @@ impl Context {
         if plan.create_partitions.is_empty() || !is_first {
             return None;
         }
-        let worker = trial::worker(job, &self.settings.pods);
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), &job.namespace);
-        let tried = timeout(API_TIMEOUT, dry_run::refusal(&pods, &worker)).await;
-        Some(Obstacle::TrialRefused {
-            reason: tried.ok().flatten()?,
-            object: format!("Pod {}", worker.name_any()),
-        })
+        // A Pod is large.
+        let trials = Box::pin(async {
+            for pod in trial::of_job(job, &self.settings.pods) {
+                if let Some(reason) = dry_run::refusal(&pods, &pod).await {
+                    let object = format!("Pod {}", pod.name_any());
+                    return Some(Obstacle::TrialRefused { object, reason });
+                }
+            }
+            None
+        });
+        timeout(API_TIMEOUT, trials).await.ok().flatten()
     }
 
     fn publish(&self, job: &RawJob, events: Vec<Event>) {

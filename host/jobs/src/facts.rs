@@ -1,11 +1,9 @@
 //! Pure: reduces a job's Pods and partitions to the facts that decisions need.
 
-pub(crate) mod containers;
 pub mod deadlines;
 pub mod disruption;
 mod instance;
 pub mod partition;
-pub mod pending;
 pub mod pod;
 pub mod problems;
 pub mod projection;
@@ -20,6 +18,8 @@ use ipu_api::ipujob::FailurePolicy;
 use ipu_api::ipujob_status::{IPUJobStatus, RunStatus};
 use ipu_api::naming;
 use ipu_api::uid::Uid;
+use ipu_runtime::pod_start::StartState;
+use ipu_runtime::pod_start::node_report::NodeReport;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use serde::Serialize;
@@ -27,7 +27,6 @@ use serde::Serialize;
 use self::deadlines::Deadlines;
 pub use self::instance::Instance;
 use self::partition::{PartitionState, PlacedPartition};
-use self::pending::StartState;
 use self::pod::{PodState, SidecarState};
 use self::projection::{ObservedPartition, ObservedPod, TemplateDigests};
 use self::readiness::Readiness;
@@ -47,8 +46,8 @@ pub struct Observed {
     pub partitions: Vec<Arc<ObservedPartition>>,
     /// Nodes of Pods whose grace period is over.
     pub nodes: Vec<Node>,
-    /// The Pod whose volumes cannot be mounted, by name, with the message of its node.
-    pub failed_mount: Option<(String, String)>,
+    /// By name: what only the events of a Pod show of its start.
+    pub node_reports: BTreeMap<String, NodeReport>,
     /// Names of Pods that this process certainly failed to create.
     pub uncreated: BTreeSet<String>,
     /// The status before the reconcile.
@@ -100,9 +99,12 @@ pub struct Owned<S> {
     pub is_terminating: bool,
     /// The sidecars of a Pod whose main container has ended.
     pub sidecars: SidecarState,
-    /// The start of a Pod that is pending.
+    /// The start of a Pod.
     #[serde(skip_serializing_if = "StartState::is_unhindered")]
     pub start: StartState,
+    /// The reason for which another container of a Pod waits while the main one runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside: Option<String>,
     /// Its state.
     pub state: S,
 }
@@ -186,7 +188,7 @@ struct Reader<'a> {
     pods: BTreeMap<&'a str, &'a ObservedPod>,
     partitions: BTreeMap<u32, &'a ObservedPartition>,
     uncreated: &'a BTreeSet<String>,
-    failed_mount: Option<&'a (String, String)>,
+    node_reports: &'a BTreeMap<String, NodeReport>,
     /// Labels that the workers' nodes must have.
     node_selector: BTreeMap<String, String>,
     run: RunStatus,
@@ -203,7 +205,7 @@ impl<'a> Reader<'a> {
                 .map(|partition| (partition.slot, &**partition))
                 .collect(),
             uncreated: &observed.uncreated,
-            failed_mount: observed.failed_mount.as_ref(),
+            node_reports: &observed.node_reports,
             node_selector: pod_set::worker_node_selector(job),
             run: observed.status.run.clone().unwrap_or_default(),
         }
@@ -251,6 +253,7 @@ impl<'a> Reader<'a> {
                 is_terminating: found.is_some_and(|found| found.is_terminating),
                 sidecars: SidecarState::None,
                 start: StartState::Unhindered,
+                beside: None,
                 state,
             },
             workers,
@@ -291,18 +294,21 @@ impl<'a> Reader<'a> {
     fn member(&self, name: String, partition: Option<Uid>) -> Member {
         let pod = self.pods.get(name.as_str());
         let is_rejected = rejections::records(&self.run, &name);
-        let failed_mount = self.failed_mount.filter(|(pod, _)| *pod == name);
         let member = Member {
             uid: pod.map(|pod| pod.object.uid().to_owned()),
             is_terminating: pod.is_some_and(|pod| pod.termination.is_some()),
             sidecars: pod.map_or(SidecarState::None, |pod| pod.sidecars),
             start: pod.map_or(StartState::Unhindered, |pod| pod.start),
+            beside: pod.and_then(|pod| Some(pod.beside.as_deref()?.to_owned())),
             state: pod.map_or(PodState::Absent, |pod| {
                 pod.state(partition, self.run.number, is_rejected)
             }),
             name,
         };
-        member.with_failed_mount(failed_mount.map(|(_, message)| message.as_str()))
+        match self.node_reports.get(&member.name) {
+            Some(report) => member.with_report(report),
+            None => member,
+        }
     }
 
     fn launcher_started(&self) -> Option<Timestamp> {

@@ -27,6 +27,8 @@ pub const PARTITIONS_READY: &str = "PartitionsReady";
 pub const PODS_READY: &str = "PodsReady";
 /// Reason of `PodsReady` when a worker has failed while others run.
 pub const WORKER_FAILED: &str = "WorkerFailed";
+/// Reason of `PodsReady` when a container beside a running main container waits.
+pub const CONTAINERS_WAITING: &str = "ContainersWaiting";
 /// Condition: every worker was created from the current template. It is set only if that is false.
 pub const TEMPLATE_CURRENT: &str = "TemplateCurrent";
 /// Condition of a finished job: its partitions are released. Otherwise the message has the reasons.

@@ -17,7 +17,6 @@ mod cache_sync;
 mod context;
 mod dependents_watch;
 pub mod facts;
-pub mod failed_mounts;
 pub mod finalize;
 pub mod job_conditions;
 pub mod job_object;

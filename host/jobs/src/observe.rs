@@ -1,10 +1,12 @@
 //! Reads everything that decisions about one job need, from the watch caches.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use futures::future::join_all;
 use ipu_api::uid::Uid;
 use ipu_runtime::clock;
+use ipu_runtime::pod_start::node_report::{self, NodeReport};
 use k8s_openapi::api::core::v1::Node;
 use kube::Client;
 use kube::api::Api;
@@ -13,11 +15,13 @@ use thiserror::Error;
 
 use super::facts::Observed;
 use super::facts::projection::ObservedPod;
-use super::failed_mounts;
 use super::lost_node::overdue_node;
 use super::raw::RawJob;
 use super::validate::decode_status;
 use super::views::Views;
+
+/// Maximum number of Pods whose events are read in one reconcile.
+const REPORTS_MAX: usize = 8;
 
 /// A job as the API server returned it, and its objects.
 #[derive(Clone, Debug)]
@@ -77,14 +81,11 @@ pub async fn observe(
     };
     let object = job.as_json();
     let namespace = job.metadata.namespace.as_deref().unwrap_or_default();
-    let failed_mount = match failed_mounts::slow_mount(&pods, clock::now()) {
-        Some(pod) => failed_mounts::read(client, namespace, pod).await,
-        None => None,
-    };
+    let node_reports = node_reports(client, namespace, &pods).await;
     Ok(Observation::Found(Box::new(Snapshot {
         observed: Observed {
             nodes: nodes(client, &pods).await?,
-            failed_mount,
+            node_reports,
             pods,
             partitions,
             uncreated: views.uncreated.of(uid),
@@ -93,6 +94,25 @@ pub async fn observe(
         job,
         object,
     })))
+}
+
+/// Reads the events of the first Pods whose status does not say enough. The Pods of a job have the same volumes, networks
+/// and images, and more often than not the same reason.
+async fn node_reports(
+    client: &Client,
+    namespace: &str,
+    pods: &[Arc<ObservedPod>],
+) -> BTreeMap<String, NodeReport> {
+    let now = clock::now();
+    let unclear = pods.iter().filter(|pod| {
+        let preparing_since = pod.preparing_since.as_deref().copied();
+        node_report::is_needed(pod.start, preparing_since, now)
+    });
+    let reports = unclear.take(REPORTS_MAX).map(async |pod| {
+        let report = node_report::read(client, namespace, pod.object.uid()).await;
+        (pod.object.name().to_owned(), report)
+    });
+    join_all(reports).await.into_iter().collect()
 }
 
 /// Reads the nodes of Pods whose grace period has expired, because the nodes may be lost. Usually there is none.

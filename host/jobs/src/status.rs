@@ -27,7 +27,7 @@ use ipu_api::labels;
 use self::conditions::Conditions;
 use super::facts::partition::PartitionState;
 use super::facts::pod::PodState;
-use super::facts::problems::pod_problems;
+use super::facts::problems::{containers_beside, launcher_waits, pod_problems};
 use super::facts::{Facts, Instance};
 use super::job_conditions::Recorded;
 use super::outcome::Outcome;
@@ -154,6 +154,16 @@ pub fn is_active(status: &IPUJobStatus) -> bool {
     status.observed_generation.is_some() && status.launcher_status != JobState::Suspended
 }
 
+/// Whether a status is that of an active job whose Pods may have used a partition. One that waits for its partitions has
+/// not started.
+pub fn has_started(status: &IPUJobStatus) -> bool {
+    let run = status.run.as_ref();
+    let has_used = run.is_some_and(|run| !run.used.is_empty());
+    let has_pods = status.current_replicas.unwrap_or(0) > 0;
+    let runs = status.launcher_status == JobState::Running;
+    is_active(status) && (has_used || has_pods || runs)
+}
+
 impl StatusInput<'_> {
     fn state(&self) -> JobState {
         let Self { job, facts, .. } = self;
@@ -180,6 +190,10 @@ impl StatusInput<'_> {
                     .to_owned()
             }
             Phase::Suspended => "suspended: spec.suspend is true".to_owned(),
+            Phase::Reserving if !self.obstacles.is_empty() => {
+                let obstacle = self.obstacles.first();
+                obstacle.map(ToString::to_string).unwrap_or_default()
+            }
             Phase::Reserving if has_all_partitions(self.facts) => {
                 "suspended until it is admitted; its partitions are ready".to_owned()
             }
@@ -204,7 +218,8 @@ impl StatusInput<'_> {
         if let Some(failure) = conditions::worker_failures(facts).next() {
             return failure;
         }
-        if let Some(pod) = pod_problems(facts, run).next() {
+        let mut pods = pod_problems(facts, run).chain(launcher_waits(self.job, facts));
+        if let Some(pod) = pods.next() {
             return pod;
         }
         if let Some(reason) = starts::release_message(facts, run) {
@@ -223,6 +238,9 @@ impl StatusInput<'_> {
             .count();
         if waiting > 0 {
             return NOT_READY.repeat(waiting);
+        }
+        if let Some(container) = containers_beside(facts).next() {
+            return container;
         }
         match self.interactive_end() {
             Some(Time(end)) => format!(

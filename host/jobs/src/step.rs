@@ -6,6 +6,7 @@ use ipu_api::ipujob::is_managed_by_another;
 use ipu_api::labels;
 use ipu_api::queueing;
 use ipu_runtime::clock;
+use ipu_runtime::pod_start::node_report;
 use ipu_runtime::telemetry::trace;
 use kube::ResourceExt;
 use tracing::Instrument;
@@ -31,9 +32,6 @@ const BLOCKED: Duration = Duration::from_secs(15);
 
 /// Requeue delay of a job whose cache is stale. Usually a watch event comes first.
 const CACHE_STALE: Duration = Duration::from_secs(1);
-
-/// Requeue delay of a job whose volumes are mounted. No watch reports that this fails.
-const MOUNTING: Duration = Duration::from_secs(5);
 
 /// The requeue delay of a job. `None` waits for the next event.
 type RequeueDelay = Result<Option<Duration>, StepError>;
@@ -78,16 +76,18 @@ async fn advance(context: &Context, snapshot: Box<Snapshot>) -> RequeueDelay {
 
 /// Reads a job. A job that has started and is unreadable now is salvaged, so that it can finish. While Kueue is installed,
 /// a job in a queue does not start without an admission. One that has started continues: an earlier version of the operator
-/// knew neither queues nor admissions. `ipu-kueue` stops it if it must stop. The size of its admission limits a job, even if it
-/// has left its queue, because it keeps its quota. Without Kueue, nobody would admit it with another size.
+/// knew neither queues nor admissions. `ipu-kueue` stops it if it must stop. One that still waits for its partitions has not
+/// started. The size of its admission limits a job, even if it has left its queue, because it keeps its quota. Without
+/// Kueue, nobody would admit it with another size.
 fn read(context: &Context, snapshot: &Snapshot) -> Result<ValidJob, ValidateError> {
     let read = validate::read(&snapshot.object, context.settings.max_ipus_per_job);
     let mut job = read.or_else(|error| {
         salvage::salvage(&snapshot.job, &snapshot.observed, error.clone()).ok_or(error)
     })?;
     let observed = &snapshot.observed;
-    let has_objects = !observed.pods.is_empty() || !observed.partitions.is_empty();
-    let has_started = has_objects && status::is_active(&observed.status);
+    let has_pods = !observed.pods.is_empty() && status::is_active(&observed.status);
+    let has_partitions = !observed.partitions.is_empty();
+    let has_started = has_pods || has_partitions && status::has_started(&observed.status);
     if context.kueue.is_served() && !has_started && validate::awaits_admission(&snapshot.object) {
         job.suspension = Suspension::Unadmitted;
     }
@@ -121,8 +121,9 @@ async fn advance_valid(
         return Ok(None);
     }
     let refused = context.trial_refusal(job, &snapshot, &plan).await;
-    if refused.is_some() {
-        plan.create_partitions.clear();
+    if let Some(refusal) = &refused {
+        let timeout = context.settings.pods.start_timeout;
+        plan.refuse(job, &facts, &refusal.to_string(), timeout);
     }
     pull_secrets::add(&context.client, job, &mut plan).await?;
     let status = |plan: &Plan, obstacles: &[Obstacle], snapshot: &Snapshot| {
@@ -131,7 +132,7 @@ async fn advance_valid(
     };
     if plan.is_recorded_first() {
         // Before the first Pod: after the deletion of the Pod, only the status shows that it used its partition.
-        let uses = status(&plan, &[], &snapshot);
+        let uses = status(&plan, refused.as_slice(), &snapshot);
         context.write_status(&mut snapshot, uses, now).await?;
     }
     let obstacles = match context.apply(&snapshot, &plan).await {
@@ -160,9 +161,9 @@ async fn advance_valid(
     if postponed.is_none() {
         context.write_status(&mut snapshot, reported, now).await?;
     }
-    let mounting = is_mounting(&snapshot).then_some(MOUNTING);
+    let preparing = is_preparing(&snapshot).then_some(node_report::RETRY);
     let due = [plan.requeue, postponed].into_iter().flatten();
-    let due = due.chain(mounting).min();
+    let due = due.chain(preparing).min();
     Ok(requeue_delay(is_blocked, due))
 }
 
@@ -209,10 +210,10 @@ fn has_terminating_pods(snapshot: &Snapshot) -> bool {
     pods.any(|pod| pod.termination.is_some())
 }
 
-/// Whether the volumes of a Pod are mounted.
-fn is_mounting(snapshot: &Snapshot) -> bool {
+/// Whether the node of a Pod prepares it.
+fn is_preparing(snapshot: &Snapshot) -> bool {
     let mut pods = snapshot.observed.pods.iter();
-    pods.any(|pod| pod.mounting_since.is_some())
+    pods.any(|pod| pod.preparing_since.is_some())
 }
 
 fn has_finalizer(job: &RawJob) -> bool {

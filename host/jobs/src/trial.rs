@@ -21,21 +21,23 @@ pub fn pods(object: &Value, settings: &PodSettings) -> Vec<Pod> {
     let Some(job) = job.filter(|job| !job.name.is_empty()) else {
         return Vec::new();
     };
-    let mut pods = vec![worker(&job, settings)];
-    if let Some(command) = &job.launcher {
-        let mut launcher = launcher::launcher(&job, command, settings, (&placed(), 0));
-        // Its own ServiceAccount does not exist yet.
-        if let Some(spec) = &mut launcher.spec {
-            spec.service_account_name = None;
-        }
-        pods.push(launcher);
-    }
-    pods
+    of_job(&job, settings)
 }
 
-/// Returns the first worker of a job.
-pub fn worker(job: &ValidJob, settings: &PodSettings) -> Pod {
-    workers::worker(job, settings, (0, 0, 0), &placed())
+/// Returns the first worker of a valid job, and the launcher of a job with one.
+pub fn of_job(job: &ValidJob, settings: &PodSettings) -> Vec<Pod> {
+    let worker = workers::worker(job, settings, (0, 0, 0), &placed());
+    let launcher = job.launcher.as_ref().map(|command| {
+        let mut launcher = launcher::launcher(job, command, settings, (&placed(), 0));
+        // The account that the operator creates does not exist yet. That of the user must.
+        if command.service_account.is_none()
+            && let Some(spec) = &mut launcher.spec
+        {
+            spec.service_account_name = None;
+        }
+        launcher
+    });
+    std::iter::once(worker).chain(launcher).collect()
 }
 
 /// A partition that no V-IPU controller has. All nodes reach its IPUs.

@@ -56,6 +56,10 @@ pub const OPERATOR: &[(&[&str], &str)] = &[
         "read the log of the worker that the message names",
     ),
     (
+        &["ContainersWaiting"],
+        "the program runs; create what the container beside it waits for, such as an image or a Secret",
+    ),
+    (
         &["RollingOut"],
         "nothing; the operator replaces Pods of an older template",
     ),

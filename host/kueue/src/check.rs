@@ -72,6 +72,11 @@ impl Answer {
         Self::new(State::Pending, &message)
     }
 
+    /// The answer for a Workload whose partitions are not requested now, for this reason: it releases its quota.
+    pub fn retry(reason: &str) -> Self {
+        Self::new(State::Retry, reason)
+    }
+
     fn new(state: State, message: &str) -> Self {
         let end = message.floor_char_boundary(MESSAGE_MAX);
         Self {

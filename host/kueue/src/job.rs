@@ -11,7 +11,9 @@ use ipu_api::queueing::{
 };
 use ipu_api::{API_VERSION, ipujob};
 use ipu_jobs::build::PodSettings;
-use ipu_jobs::job_conditions::{self, PODS_READY, RUNNING, Recorded, WORKER_FAILED};
+use ipu_jobs::job_conditions::{
+    self, CONTAINERS_WAITING, PODS_READY, RUNNING, Recorded, WORKER_FAILED,
+};
 use ipu_jobs::raw::RawJob;
 use ipu_jobs::status;
 use ipu_jobs::validate::{self, Suspension, ValidJob};
@@ -66,7 +68,7 @@ pub struct QueuedJob {
     pub is_elsewhere: bool,
     /// Whether its controller has written a status.
     pub is_observed: bool,
-    /// Whether its status shows that it has started and was not suspended since.
+    /// Whether its status shows that its Pods may have used a partition, and that it was not suspended since.
     pub has_started: bool,
     /// Whether its controller has observed that it is suspended, and has ended its work.
     pub has_settled: bool,
@@ -147,7 +149,7 @@ impl QueuedJob {
             admission: validate::admission(object),
             is_elsewhere,
             is_observed: status.observed_generation.is_some(),
-            has_started: !is_elsewhere && status::is_active(&status),
+            has_started: !is_elsewhere && status::has_started(&status),
             has_settled: has_settled(job, valid, &status),
             is_running: is_running(&status),
             start_failure: start_failure(&status),
@@ -202,13 +204,14 @@ fn has_settled(job: &RawJob, valid: Option<&ValidJob>, status: &IPUJobStatus) ->
 }
 
 /// Whether the job runs. A job without a launcher runs in its status while its Pods cannot start, as in Graphcore's
-/// operator. A worker that fails while others run does not stop it.
+/// operator. A worker that fails while others run does not stop it, and neither does a container beside the main one.
 fn is_running(status: &IPUJobStatus) -> bool {
     let mut conditions = status.conditions.iter();
     let waits = conditions.any(|condition| {
+        let reason = condition.reason.as_str();
         condition.type_ == PODS_READY
             && condition.status == "False"
-            && condition.reason != WORKER_FAILED
+            && ![CONTAINERS_WAITING, WORKER_FAILED].contains(&reason)
     });
     job_conditions::is_condition_true(status, RUNNING) && !waits
 }

@@ -310,6 +310,10 @@ fn checked(
         let answer = Answer::of_other_jobs();
         return (!answer.is_in(check)).then(|| answered(name, answer));
     }
+    if let Some(failure) = &job.start_failure {
+        // Its check would wait for ever for partitions that the job does not request.
+        return Some(answered(name, Answer::retry(failure)));
+    }
     let wanted = updates::updates(workload, &seen.flavors)?;
     if job.suspension != Suspension::Reserving || !job.is_admitted_with(&wanted) {
         return has_status(job).then_some(Step::Reserve(wanted));

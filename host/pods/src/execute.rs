@@ -7,6 +7,7 @@ use ipu_api::ipupartition::IPUPartition;
 use ipu_api::object_ref::ObjectRef;
 use ipu_runtime::clock;
 use ipu_runtime::lost_node::lost_since;
+use ipu_runtime::pod_start::node_report;
 use ipu_runtime::requests;
 use ipu_runtime::work_queue::StepError;
 use ipu_text::explain;
@@ -218,6 +219,21 @@ async fn delete_pod(
         }
         Err(error) => unless_gone(error, "delete the Pod"),
     }
+}
+
+/// Reads the events of a Pod whose status does not show why it has not started.
+pub(super) async fn with_events(
+    context: &Context,
+    mut seen: Box<ObservedPod>,
+    now: Timestamp,
+) -> Box<ObservedPod> {
+    let pod = &mut seen.pod;
+    if pod.partition_id.is_some() && pod.termination.is_none() && pod.start.needs_report(now) {
+        let (namespace, uid) = (&pod.reference.namespace, &pod.reference.uid);
+        let report = node_report::read(&context.client, namespace, uid).await;
+        pod.start = std::mem::take(&mut pod.start).with_report(report);
+    }
+    seen
 }
 
 /// Reads the time since which the node of a Pod is unreachable, if it has been for long. Only a Pod whose grace period

@@ -5,7 +5,7 @@
 //!
 //! Entry points:
 //! - [`run`] reconciles until it is stopped. `watches` and `execute` do the I/O.
-//! - [`pod`] and [`partition`] keep what decisions read of a Pod and of an IPUPartition, [`obstacle`] finds what keeps
+//! - [`pod`] and [`partition`] keep what decisions read of a Pod and of an IPUPartition, [`start`] finds what keeps
 //!   a Pod from its start, [`plan`] decides the next step of a Pod, and [`report`] computes its condition. These are
 //!   pure, as are [`build`] and [`observed`].
 //!
@@ -17,13 +17,13 @@ pub mod build;
 pub mod claims;
 mod execute;
 pub mod observed;
-pub mod obstacle;
 pub mod partition;
 pub mod plan;
 pub mod pod;
 pub mod report;
 #[cfg(test)]
 mod samples;
+pub mod start;
 mod watches;
 
 use std::sync::Arc;
@@ -140,6 +140,7 @@ async fn step(context: &Context, pod: &ObjectRef) -> Result<Option<Duration>, Re
         Lookup::Found(seen) => seen,
     };
     let now = clock::now();
+    let seen = execute::with_events(context, seen, now).await;
     let around = Circumstances {
         now,
         lost_node: context.settings.lost_node,

@@ -16,7 +16,7 @@ use ipu_runtime::watch_store::version;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
-use crate::obstacle::obstacle;
+use crate::start::Start;
 
 /// A Pod as the owner of an IPUPartition.
 pub fn owner(pod: &ObjectRef) -> PartitionOwner {
@@ -80,8 +80,8 @@ pub struct NativePod {
     pub stage: Stage,
     /// Its termination, if it is being deleted.
     pub termination: Option<Termination>,
-    /// The reason for which it cannot start, if none of its containers has.
-    pub obstacle: Option<String>,
+    /// Its start.
+    pub start: Start,
     /// Id of the partition that it uses.
     pub partition_id: Option<String>,
     /// The Workload of Kueue that has partitions for its Pods.
@@ -138,7 +138,7 @@ impl NativePod {
             request,
             stage,
             termination: Termination::of(pod),
-            obstacle: obstacle(pod),
+            start: Start::of(pod),
             partition_id: label(PARTITION_ID_LABEL).cloned(),
             workload: annotations.and_then(|all| all.get(WORKLOAD_ANNOTATION).cloned()),
             has_controller: controller.is_some(),

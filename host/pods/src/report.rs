@@ -177,16 +177,32 @@ pub fn lost(why: &str, is_replaced: bool) -> Report {
     )
 }
 
-/// The partition is ready, and the Pod cannot start. `timeout` is the time until its eviction. `None`: it stays.
-pub fn not_starting(obstacle: &str, timeout: Option<Duration>) -> Report {
-    let remedy = match timeout {
-        Some(timeout) => format!(
+/// What happens to a Pod that has not started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remedy {
+    /// Its main container runs, and another one waits.
+    Wait,
+    /// The operator evicts it after this time, and its owner creates another one.
+    Evict(Duration),
+    /// A user corrects the cause.
+    Correct,
+}
+
+/// The partition is ready, and the Pod has not started.
+pub fn not_starting(obstacle: &str, remedy: Remedy) -> Report {
+    let remedy = match remedy {
+        Remedy::Wait => {
+            "the Pod keeps its IPUs, because the container that uses them has started".to_owned()
+        }
+        Remedy::Evict(timeout) => format!(
             "the Pod holds its IPUs without using them; if it has not started after {} s, the operator evicts it, and \
              its owner creates another one",
             timeout.as_secs()
         ),
-        None => "the Pod holds its IPUs without using them: correct the cause, or delete the Pod"
-            .to_owned(),
+        Remedy::Correct => {
+            "the Pod holds its IPUs without using them: correct the cause, or delete the Pod"
+                .to_owned()
+        }
     };
     not_ready(
         NOT_STARTING,

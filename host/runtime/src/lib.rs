@@ -10,7 +10,8 @@
 //!   [`label_watch`] and [`config_map_watch`] watch single objects.
 //! - [`port`] serves HTTP and TLS within limits, and [`certificates`] issues, renews and loads the certificates.
 //! - [`telemetry`] is the log, [`metrics`] the registry of metrics, [`clock`] the time, [`lost_node`] the time for
-//!   which a node is unreachable, [`wait`] waits for a value, and [`panics`] turns a panic into an error.
+//!   which a node is unreachable, [`pod_start`] the reason for which a Pod has not started, [`wait`] waits for a value,
+//!   and [`panics`] turns a panic into an error.
 //!
 //! It must not know jobs, partitions, policies, webhooks or the V-IPU: each area decides by itself, and registers its
 //! own metrics. Of the operator's packages it uses the API (`ipu-api`) and the texts (`ipu-text`).
@@ -32,6 +33,7 @@ pub mod lease;
 pub mod lost_node;
 pub mod metrics;
 pub mod panics;
+pub mod pod_start;
 pub mod port;
 pub mod release;
 pub mod requests;

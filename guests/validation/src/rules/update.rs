@@ -1,6 +1,8 @@
-//! Pure: what may change in a job that exists.
+//! Pure: what may change in a job that exists. Fields are compared by their meaning: a quantity in another notation, or an
+//! empty list where there was none, is no change.
 
-use serde_json::Value;
+use ipu_pod_template::canonical;
+use serde_json::{Value, json};
 
 use super::fields::{at, has_launcher, shown, whole};
 use super::{Verdict, sizing};
@@ -9,15 +11,20 @@ use super::{Verdict, sizing};
 pub(super) fn check(spec: &Value, old: &Value, verdict: &mut Verdict) {
     check_sizes(spec, old, verdict);
     check_instances(spec, old, verdict);
-    if has_launcher(spec) && differs(spec, old, &["workers", "template"]) {
+    if has_launcher(spec) && template(spec) != template(old) {
         verdict.warn(
             "spec.workers.template: a job with a launcher starts again from the beginning when its \
              template changes"
                 .to_owned(),
         );
     }
-    for key in ["launcher", "interactive", "managedBy"] {
-        if differs(spec, old, &[key]) {
+    let is_other = [
+        ("launcher", launcher(spec) != launcher(old)),
+        ("interactive", differs(spec, old, &["interactive"])),
+        ("managedBy", differs(spec, old, &["managedBy"])),
+    ];
+    for (key, is_other) in is_other {
+        if is_other {
             verdict.violate(
                 format!("spec.{key}"),
                 "was changed, and it is fixed once the job exists; delete the job and create it \
@@ -40,6 +47,17 @@ pub(super) fn starts(spec: &Value, old: &Value) -> bool {
         _ => true,
     };
     (suspended(old) && !suspended(spec)) || grows || differs(spec, old, &["ipusPerJobInstance"])
+}
+
+/// The meaning of the workers' template.
+fn template(spec: &Value) -> Option<Value> {
+    at(spec, &["workers", "template"]).map(canonical)
+}
+
+/// The meaning of the launcher. Its fields are those of a container, but for the account, which has no default.
+fn launcher(spec: &Value) -> Option<Value> {
+    let launcher = at(spec, &["launcher"])?;
+    Some(canonical(&json!({"spec": {"containers": [launcher]}})))
 }
 
 fn differs(spec: &Value, old: &Value, path: &[&str]) -> bool {

@@ -26,6 +26,7 @@ pub fn launcher(
     let mut meta = metadata(job, naming::launcher(&job.name));
     let mut annotations = launcher_names::annotations(&job.template);
     let mut spec = launcher_rules::pod(&job.template.spec);
+    launcher_rules::keep_init_containers(&mut spec, &job.template.first);
     launcher_names::rename_init_containers(&mut spec);
     for container in spec.init_containers.iter_mut().flatten() {
         let env = container.env.as_deref_mut().unwrap_or_default();

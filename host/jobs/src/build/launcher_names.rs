@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1::{
     Container, DownwardAPIVolumeFile, EnvVar, ObjectFieldSelector, PodSpec, ResourceFieldSelector,
 };
 
+use super::launcher_rules;
 use super::resource_value::value;
-use crate::facts::containers::is_sidecar;
 use crate::validate::Template;
 
 /// Name of the launcher's container.
@@ -96,10 +96,11 @@ fn resolve(
 
 /// The containers of the template that the launcher's Pod does not have under their name.
 fn workers_only(template: &Template) -> impl Iterator<Item = &Container> {
-    let sidecars = template.spec.init_containers.iter().flatten();
-    let sidecars = sidecars.filter(|container| is_sidecar(container));
+    let runs = launcher_rules::run_init_containers(&template.spec, &template.first);
+    let init_containers = template.spec.init_containers.iter().flatten();
+    let init_containers = init_containers.zip(runs).filter(|(_, runs)| !runs);
     let containers = std::iter::once(&template.first).chain(&template.others);
-    containers.chain(sidecars)
+    containers.chain(init_containers.map(|(container, _)| container))
 }
 
 /// Returns the annotations of the template as the launcher has them. Keys that name the first container name the

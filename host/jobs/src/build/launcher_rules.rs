@@ -3,9 +3,9 @@
 //! Every other field has the value of the template. Tests compare the table with the fields of the Kubernetes API, and
 //! with the table for users in `examples/docs/launcher.md`.
 
+use guest_validation::rules::{InitContainer, run_by_launcher};
+use ipu_runtime::pod_start::is_sidecar;
 use k8s_openapi::api::core::v1::{Affinity, Container, PodSpec};
-
-use crate::facts::containers::is_sidecar;
 
 /// A field of `T` in which the launcher differs from the template.
 pub struct Difference<T> {
@@ -56,8 +56,8 @@ pub const POD: [Difference<PodSpec>; 19] = [
     },
     Difference {
         field: "initContainers",
-        remove: keep_init_containers,
-        instead: "the operator's, then those of the template, but no sidecars",
+        remove: |_| {},
+        instead: "the operator's, then those of the template with a volume of the first container, but no sidecars",
     },
     Difference {
         field: "nodeSelector",
@@ -261,8 +261,33 @@ fn keep_node_affinity(pod: &mut PodSpec) {
     });
 }
 
-fn keep_init_containers(pod: &mut PodSpec) {
+/// Removes the init containers that only workers have.
+pub fn keep_init_containers(pod: &mut PodSpec, first: &Container) {
+    let mut runs = run_init_containers(pod, first).into_iter();
     if let Some(containers) = &mut pod.init_containers {
-        containers.retain(|container| !is_sidecar(container));
+        containers.retain(|_| runs.next().unwrap_or_default());
     }
+}
+
+/// Returns for each init container whether the launcher runs it too. The others do nothing for it, and could make its Pod
+/// as large as that of a worker.
+pub fn run_init_containers(pod: &PodSpec, first: &Container) -> Vec<bool> {
+    let containers = pod.init_containers.iter().flatten();
+    let read: Vec<_> = containers
+        .map(|container| InitContainer {
+            volumes: volumes(container),
+            is_sidecar: is_sidecar(container),
+        })
+        .collect();
+    run_by_launcher(&volumes(first), &read)
+}
+
+/// The names of the volumes that a container mounts or has as devices.
+fn volumes(container: &Container) -> Vec<&str> {
+    let mounts = container.volume_mounts.iter().flatten();
+    let devices = container.volume_devices.iter().flatten();
+    let names = mounts.map(|mount| mount.name.as_str());
+    names
+        .chain(devices.map(|device| device.name.as_str()))
+        .collect()
 }

@@ -1,5 +1,6 @@
 //! Pure: distinguishes the disruption and the rejection of a Pod by Kubernetes from the failure of its program.
 
+use ipu_runtime::pod_start::joined;
 use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 
 /// Returns the condition `DisruptionTarget`, which the scheduler, the eviction API, the taint manager and the kubelet
@@ -7,6 +8,13 @@ use k8s_openapi::api::core::v1::{PodCondition, PodStatus};
 pub fn condition(status: &PodStatus) -> Option<&PodCondition> {
     let mut conditions = status.conditions.iter().flatten();
     conditions.find(|condition| condition.type_ == "DisruptionTarget" && condition.status == "True")
+}
+
+/// Returns the reason and the message of that condition. `None` if it has no reason.
+pub fn reason(status: &PodStatus) -> Option<String> {
+    let condition = condition(status)?;
+    let reason = condition.reason.as_deref()?;
+    Some(joined(reason, condition.message.as_deref()))
 }
 
 /// Whether the node of a failed Pod rejected it. `started` means that one of its containers has started.

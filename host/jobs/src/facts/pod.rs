@@ -1,13 +1,13 @@
 //! Pure: the state of a Pod, as its job sees it.
 
 use ipu_api::labels;
+use ipu_runtime::pod_start::{containers, obstacle};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 
-use super::containers::{condition_reason, containers};
-use super::{disruption, pending};
+use super::disruption;
 
 /// The state of a Pod, as its job sees it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,10 +32,12 @@ pub enum PodState {
     Rejected(Box<Failure>),
     /// Its containers have not started, for this reason if it is known.
     Pending(Option<String>),
-    /// Its containers run.
+    /// Its main container runs.
     Running {
         /// Whether it is Ready.
         ready: bool,
+        /// Whether its main container is, whatever its other containers and its readiness gates say.
+        main_ready: bool,
     },
     /// It ended with exit code 0, at this time.
     Succeeded(Option<Timestamp>),
@@ -92,7 +94,18 @@ impl PodState {
 
     /// Whether it runs and is Ready.
     pub fn ready(&self) -> bool {
-        matches!(self, Self::Running { ready: true })
+        matches!(self, Self::Running { ready: true, .. })
+    }
+
+    /// Whether processes can be started in its main container.
+    pub fn main_ready(&self) -> bool {
+        matches!(
+            self,
+            Self::Running {
+                main_ready: true,
+                ..
+            }
+        )
     }
 
     /// Returns its failure, if it failed.
@@ -128,7 +141,8 @@ pub fn state(pod: &Pod) -> PodState {
     let nothing = PodStatus::default();
     let status = pod.status.as_ref().unwrap_or(&nothing);
     let phase = status.phase.as_deref().unwrap_or("Pending");
-    let end = main_container(pod, status).and_then(terminated);
+    let main = main_container(pod, status);
+    let end = main.and_then(terminated);
     let at = match end {
         Some(end) => finished_at(end),
         None => ended_at(status),
@@ -140,19 +154,31 @@ pub fn state(pod: &Pod) -> PodState {
     {
         return PodState::Terminating {
             requested: Some(at.map_or(requested, |at| at.min(requested))),
-            started: phase == "Running" || end.is_some(),
-            reason: disruption::condition(status).and_then(condition_reason),
+            started: phase == "Running" || main.is_some_and(has_started),
+            reason: disruption::reason(status),
         };
     }
     if has_ended {
         return ended(pod, status, at);
     }
-    if phase == "Running" {
+    // The phase is `Pending` until all containers have started. The others do not matter to the program.
+    if phase == "Running" || main.is_some_and(is_running) {
+        let ready = is_ready(status);
         return PodState::Running {
-            ready: is_ready(status),
+            ready,
+            main_ready: ready || main.is_some_and(|main| is_running(main) && main.ready),
         };
     }
-    PodState::Pending(pending::pending_reason(status))
+    PodState::Pending(obstacle(pod).map(|obstacle| obstacle.reason))
+}
+
+/// Returns the reason for which another container of a Pod waits whose main container runs.
+pub fn beside(pod: &Pod) -> Option<String> {
+    let main = main_container(pod, pod.status.as_ref()?)?;
+    is_running(main)
+        .then(|| obstacle(pod))
+        .flatten()
+        .map(|obstacle| obstacle.to_string())
 }
 
 /// Returns the time at which the deletion of an object was requested.
@@ -183,13 +209,13 @@ pub enum SidecarState {
     Running,
 }
 
-/// Computes the state of a Pod's sidecars.
+/// Computes the state of a Pod's sidecars. The phase is `Pending` as long as one of them has not started.
 pub fn sidecars(pod: &Pod) -> SidecarState {
     let Some(status) = &pod.status else {
         return SidecarState::None;
     };
     let main = main_container(pod, status).filter(|main| terminated(main).is_some());
-    let (Some("Running"), Some(main)) = (status.phase.as_deref(), main) else {
+    let (Some("Pending" | "Running"), Some(main)) = (status.phase.as_deref(), main) else {
         return SidecarState::None;
     };
     let mut others = status.container_statuses.iter().flatten();
@@ -227,20 +253,25 @@ fn ended(pod: &Pod, status: &PodStatus, at: Option<Timestamp>) -> PodState {
     }
 }
 
+/// Returns the name of the main container, whose end is the Pod's end.
+pub fn main_name(pod: &Pod) -> Option<&str> {
+    let annotations = pod.metadata.annotations.as_ref();
+    let name = annotations.and_then(|all| all.get(labels::MAIN_CONTAINER_ANNOTATION));
+    name.or_else(|| Some(&pod.spec.as_ref()?.containers.first()?.name))
+        .map(String::as_str)
+}
+
 /// Returns the main container, whose end is the Pod's end. `None` before the kubelet reports it.
 pub(super) fn main_container<'a>(
     pod: &'a Pod,
     status: &'a PodStatus,
 ) -> Option<&'a ContainerStatus> {
-    let annotations = pod.metadata.annotations.as_ref();
-    let name = annotations
-        .and_then(|annotations| annotations.get(labels::MAIN_CONTAINER_ANNOTATION))
-        .or_else(|| Some(&pod.spec.as_ref()?.containers.first()?.name))?;
+    let name = main_name(pod)?;
     status
         .container_statuses
         .iter()
         .flatten()
-        .find(|container| container.name == *name)
+        .find(|container| container.name == name)
 }
 
 /// Returns the time at which a container ended. A runtime that does not know the time reports 1970.
@@ -305,6 +336,11 @@ pub fn has_started_containers(pod: &Pod) -> bool {
         return false;
     };
     status.phase.as_deref() == Some("Running") || containers(status).any(has_started)
+}
+
+fn is_running(container: &ContainerStatus) -> bool {
+    let state = container.state.as_ref();
+    state.is_some_and(|state| state.running.is_some())
 }
 
 fn has_started(container: &ContainerStatus) -> bool {

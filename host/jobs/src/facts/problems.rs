@@ -4,6 +4,7 @@ use ipu_api::ipujob_status::RunStatus;
 
 use super::Facts;
 use super::pod::PodState;
+use crate::validate::ValidJob;
 
 /// Returns the problems of Pods: the reasons of Kubernetes for which they do not start, or are deleted. That of a
 /// rejection stays until the Pods start, so that it does not come and go with each attempt.
@@ -20,4 +21,29 @@ pub fn pod_problems(facts: &Facts, run: &RunStatus) -> impl Iterator<Item = Stri
         _ => None,
     });
     problems.chain(rejection.map(|rejections| rejections.message.clone()))
+}
+
+/// Returns the problems of containers beside main containers that run. They stop neither the program nor the launcher.
+pub fn containers_beside(facts: &Facts) -> impl Iterator<Item = String> {
+    let members = facts.workers().chain(std::iter::once(&facts.launcher));
+    let running = members.filter(|member| matches!(member.state, PodState::Running { .. }));
+    running.filter_map(|member| {
+        let reason = member.beside.as_deref()?;
+        let name = &member.name;
+        Some(format!(
+            "Pod {name} runs, and another container of it waits: {reason}"
+        ))
+    })
+}
+
+/// Returns what a launcher waits for that is not created yet: main containers of workers that run and are not Ready.
+pub fn launcher_waits(job: &ValidJob, facts: &Facts) -> impl Iterator<Item = String> {
+    let waits = job.launcher.is_some() && facts.launcher.state == PodState::Absent;
+    let unready = facts
+        .workers()
+        .filter(move |worker| waits && worker.is_unready());
+    unready.map(|worker| {
+        let (name, container) = (&worker.name, &job.template.first.name);
+        format!("Pod {name}: its container {container} runs and is not Ready, and the launcher waits for it")
+    })
 }

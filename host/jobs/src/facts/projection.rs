@@ -7,11 +7,11 @@ use ipu_api::ipupartition::{ControllerRef, IPUPartition, IPUPartitionStatus};
 use ipu_api::labels;
 use ipu_api::uid::Uid;
 use ipu_runtime::interned::Interned;
+use ipu_runtime::pod_start::{self, StartState};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::partition::{self, PartitionState, PartitionTimes};
-use super::pending::{self, StartState};
 use super::pod::{self, Failure, PodState, SidecarState};
 use super::readiness::{self, Readiness};
 use crate::job_object::{self, JobObject, JobRef, NameAndUid, job_uid};
@@ -29,10 +29,12 @@ pub struct ObservedPod {
     pub sidecars: SidecarState,
     /// Start time of its main container, if that runs.
     pub running_since: Option<Box<Timestamp>>,
-    /// Its start, if it is pending.
+    /// Its start.
     pub start: StartState,
-    /// Time since which its volumes are mounted on its node, if they still are. In a box, because few Pods have it.
-    pub mounting_since: Option<Box<Timestamp>>,
+    /// Time since which its node prepares it, if it still does. In a box, because few Pods have it.
+    pub preparing_since: Option<Box<Timestamp>>,
+    /// The reason for which another container waits while the main one runs. In a box, because few Pods have it.
+    pub beside: Option<Box<str>>,
     /// Its readiness.
     pub readiness: Readiness,
     /// Whether one of its containers may have started. The kubelet drops the states of the containers when it rejects a
@@ -70,8 +72,9 @@ impl ObservedPod {
             termination: termination(pod).map(Box::new),
             sidecars: pod::sidecars(pod),
             running_since: pod::running_since(pod).map(Box::new),
-            start: pending::start_state(pod),
-            mounting_since: pending::mounting_since(pod).map(Box::new),
+            start: pod_start::start_state(pod, pod::main_name(pod).unwrap_or_default()),
+            preparing_since: pod_start::preparing_since(pod).map(Box::new),
+            beside: pod::beside(pod).map(Into::into),
             readiness: readiness::of_pod(pod),
             may_have_started: pod::has_started_containers(pod),
             run: run.unwrap_or(0),

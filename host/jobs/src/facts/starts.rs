@@ -1,20 +1,25 @@
 //! Pure: instances whose Pods cannot start.
 
-use super::pending::StartState;
+use ipu_runtime::pod_start::node_report::NodeReport;
+use ipu_runtime::pod_start::{self, StartState};
+
 use super::pod::PodState;
 use super::{Facts, Instance, Member};
 
 impl Instance {
-    /// Whether Pods of the instance cannot start, and none of its containers runs. Workers that wait for a launcher do
+    /// Whether Pods of the instance cannot start, and none of its programs runs. Workers that wait for a launcher do
     /// nothing, although they run.
     pub fn is_blocked(&self, has_launcher: bool) -> bool {
         let mut workers = self.workers.iter();
         let runs = |worker: &Member| match worker.state {
             PodState::Running { .. } => !has_launcher,
-            PodState::Pending(_) => worker.start == StartState::Begun,
+            PodState::Pending(_) => worker.start == StartState::Initializing,
             _ => false,
         };
-        !workers.clone().any(runs) && workers.any(|worker| self.is_start_blocked(worker))
+        let is_blocked = |worker: &Member| {
+            self.is_start_blocked(worker) || (has_launcher && worker.is_unready())
+        };
+        !workers.clone().any(runs) && workers.any(is_blocked)
     }
 
     fn is_start_blocked(&self, worker: &Member) -> bool {
@@ -24,20 +29,41 @@ impl Instance {
 }
 
 impl Member {
-    /// Adds the message of the node that cannot mount the volumes of the Pod, if nothing else stands in the way.
-    pub(super) fn with_failed_mount(mut self, message: Option<&str>) -> Self {
-        if let (PodState::Pending(None), Some(message)) = (&self.state, message) {
-            self.state = PodState::Pending(Some(message.to_owned()));
-            self.start = StartState::Blocked;
+    /// Adds what the events of the Pod show: the failure of its node, if nothing else stands in the way, and that an
+    /// image is being pulled again, which takes as long as it takes.
+    pub(super) fn with_report(mut self, report: &NodeReport) -> Self {
+        match (&self.state, &report.obstacle) {
+            (PodState::Pending(None), Some(obstacle)) => {
+                self.state = PodState::Pending(Some(obstacle.clone()));
+                self.start = StartState::Blocked;
+            }
+            (PodState::Pending(Some(reason)), _)
+                if self.start == StartState::Unpulled && report.is_pulling =>
+            {
+                self.state = PodState::Pending(Some(pod_start::pulled_again(reason)));
+                self.start = StartState::Unhindered;
+            }
+            _ => {}
         }
         self
+    }
+
+    /// Whether its main container runs and is not Ready. A launcher waits for it.
+    pub fn is_unready(&self) -> bool {
+        matches!(
+            self.state,
+            PodState::Running {
+                main_ready: false,
+                ..
+            }
+        )
     }
 
     /// Whether Kubernetes reports that the Pod cannot start.
     pub fn is_start_blocked(&self) -> bool {
         match self.state {
             PodState::Rejected(_) => true,
-            PodState::Pending(_) => self.start == StartState::Blocked,
+            PodState::Pending(_) => self.start.is_blocked(),
             _ => false,
         }
     }
@@ -48,6 +74,6 @@ impl Facts {
     pub fn initializes(&self) -> bool {
         let members = self.workers().chain(std::iter::once(&self.launcher));
         let mut pending = members.filter(|member| matches!(member.state, PodState::Pending(_)));
-        pending.any(|member| member.start == StartState::Begun)
+        pending.any(|member| member.start == StartState::Initializing)
     }
 }

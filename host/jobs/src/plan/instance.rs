@@ -141,8 +141,9 @@ impl Plan {
         }
     }
 
-    /// Creates the launcher when all workers are Ready. Recreates a launcher that has not started if a worker was lost
-    /// meanwhile.
+    /// Creates the launcher when the main containers of all workers are Ready: it starts its processes there. The other
+    /// containers of a worker may have ended, and its readiness gates are for Services. Recreates a launcher that has not
+    /// started if a worker was lost meanwhile.
     pub(super) fn launch(&mut self, job: &ValidJob, facts: &Facts, settings: &PodSettings) {
         let Some(command) = &job.launcher else { return };
         let launcher = &facts.launcher;
@@ -156,7 +157,7 @@ impl Plan {
         if is_superseded {
             self.remove(launcher);
         }
-        let ready = facts.workers().all(|worker| worker.state.ready());
+        let ready = facts.workers().all(|worker| worker.state.main_ready());
         let first = facts.instances.first();
         let placed = first.and_then(|first| first.partition.state.placed());
         if let (true, PodState::Absent, Some(placed)) = (ready, &launcher.state, placed)

@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::Plan;
-use crate::facts::problems::pod_problems;
+use crate::facts::problems::{launcher_waits, pod_problems};
 use crate::facts::{Facts, Instance, LAUNCHER_START};
 use crate::validate::ValidJob;
 
@@ -39,7 +39,7 @@ pub(super) fn given_up(
         is_overdue(&instance.start, facts.now, timeout) && instance.is_blocked(has_launcher)
     };
     let overdue: Vec<&Instance> = placed.clone().filter(is_overdue).collect();
-    let message = |instance: &Instance| message(facts, instance, timeout);
+    let message = |instance: &Instance| message((job, facts), instance, timeout);
     if !has_launcher {
         let released = overdue.into_iter().map(|instance| {
             let given_up = GivenUp {
@@ -66,6 +66,36 @@ pub(super) fn given_up(
         (instance.index.to_string(), given_up)
     });
     released.collect()
+}
+
+impl Plan {
+    /// Requests no partitions, because a trial shows that the API server refuses the Pods. After the timeout, a job that
+    /// Kueue has admitted releases its quota, as it would with a partition.
+    pub fn refuse(
+        &mut self,
+        job: &ValidJob,
+        facts: &Facts,
+        refusal: &str,
+        timeout: Option<Duration>,
+    ) {
+        self.create_partitions.clear();
+        let Some(timeout) = timeout.filter(|_| job.is_admitted) else {
+            return;
+        };
+        let instances = facts.instances.iter();
+        let overdue = instances.filter(|one| is_overdue(&one.start, facts.now, timeout));
+        self.given_up.extend(overdue.map(|instance| {
+            let message = format!(
+                "Pods of the job could not be created for {} seconds, so the job releases its quota: {refusal}",
+                timeout.as_secs()
+            );
+            let given_up = GivenUp {
+                avoid: None,
+                message,
+            };
+            (instance.index.to_string(), given_up)
+        }));
+    }
 }
 
 /// Returns the time until the next partition may be released.
@@ -104,8 +134,9 @@ fn controller(instance: &Instance) -> Option<String> {
     Some(placed.controller.name.clone())
 }
 
-fn message(facts: &Facts, instance: &Instance, timeout: Duration) -> String {
-    let problem = pod_problems(facts, &facts.run).next().unwrap_or_default();
+fn message((job, facts): (&ValidJob, &Facts), instance: &Instance, timeout: Duration) -> String {
+    let mut problems = pod_problems(facts, &facts.run).chain(launcher_waits(job, facts));
+    let problem = problems.next().unwrap_or_default();
     let controller = controller(instance).unwrap_or_default();
     format!(
         "Pods of the job could not start for {} seconds, so the partition of instance {} on \

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use ipu_api::ipujob_status::{JobCondition, JobState, RunStatus};
 use jiff::Timestamp;
 
-use super::{Obstacle, StatusInput};
+use super::StatusInput;
 use crate::facts::partition::PartitionState;
-use crate::facts::problems::pod_problems;
+use crate::facts::problems::{containers_beside, launcher_waits, pod_problems};
 use crate::facts::{Facts, Instance, Owned};
 use crate::job_conditions::{
-    FAILED, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY, RESTARTING, RUNNING,
-    STALLED, SUCCEEDED, SUSPENDED, TEMPLATE_CURRENT, WORKER_FAILED,
+    CONTAINERS_WAITING, FAILED, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY,
+    RESTARTING, RUNNING, STALLED, SUCCEEDED, SUSPENDED, TEMPLATE_CURRENT, WORKER_FAILED,
 };
 use crate::outcome::Outcome;
 use crate::phase::Phase;
@@ -110,7 +110,7 @@ impl Conditions {
         }
         match phase {
             Phase::Ended(..) | Phase::Finished(_) | Phase::Suspended => {}
-            _ => self.describe_resources(facts, run, input.obstacles),
+            _ => self.describe_resources(input, run),
         }
         if **phase == Phase::Suspended {
             self.list.retain(|old| old.type_ != PARTITIONS_READY);
@@ -174,7 +174,12 @@ impl Conditions {
         self.list.iter().any(|old| old.type_ == type_)
     }
 
-    fn describe_resources(&mut self, facts: &Facts, run: &RunStatus, obstacles: &[Obstacle]) {
+    fn describe_resources(&mut self, input: &StatusInput<'_>, run: &RunStatus) {
+        self.describe_partitions(input.facts);
+        self.set_problem(PODS_READY, problem_of_pods(input, run));
+    }
+
+    fn describe_partitions(&mut self, facts: &Facts) {
         let (waiting, reasons): (Vec<_>, Vec<_>) = facts
             .instances
             .iter()
@@ -198,23 +203,6 @@ impl Conditions {
             };
             self.set(PARTITIONS_READY, false, reason, &join_reasons(&reasons));
         }
-        let pods: Vec<String> = obstacles
-            .iter()
-            .map(ToString::to_string)
-            .chain(pod_problems(facts, run))
-            .collect();
-        let failures: Vec<String> = worker_failures(facts).collect();
-        let problem = if !failures.is_empty() {
-            Some((WORKER_FAILED, join_reasons(&failures)))
-        } else if facts.deadlines.in_quota_backoff {
-            Some(("PodsRefused", super::run::quota_backoff_message(facts)))
-        } else if !pods.is_empty() {
-            Some(("PodsWaiting", join_reasons(&pods)))
-        } else {
-            let message = super::starts::release_message(facts, run);
-            message.map(|message| ("PodsNotStarted", message.to_owned()))
-        };
-        self.set_problem(PODS_READY, problem);
     }
 
     fn describe_template(&mut self, job: &ValidJob, facts: &Facts) {
@@ -254,6 +242,33 @@ impl Conditions {
             );
         }
     }
+}
+
+/// Returns the reason and the message of the first kind of problem that Pods have.
+fn problem_of_pods(input: &StatusInput<'_>, run: &RunStatus) -> Option<(&'static str, String)> {
+    let facts = input.facts;
+    let pods: Vec<String> = input
+        .obstacles
+        .iter()
+        .map(ToString::to_string)
+        .chain(pod_problems(facts, run))
+        .chain(launcher_waits(input.job, facts))
+        .collect();
+    let failures: Vec<String> = worker_failures(facts).collect();
+    if !failures.is_empty() {
+        return Some((WORKER_FAILED, join_reasons(&failures)));
+    }
+    if facts.deadlines.in_quota_backoff {
+        return Some(("PodsRefused", super::run::quota_backoff_message(facts)));
+    }
+    if !pods.is_empty() {
+        return Some(("PodsWaiting", join_reasons(&pods)));
+    }
+    if let Some(message) = super::starts::release_message(facts, run) {
+        return Some(("PodsNotStarted", message.to_owned()));
+    }
+    let beside: Vec<String> = containers_beside(facts).collect();
+    (!beside.is_empty()).then(|| (CONTAINERS_WAITING, join_reasons(&beside)))
 }
 
 /// Returns the failures of workers while others of the job run. Those of a job that has ended are its end.

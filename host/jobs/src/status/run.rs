@@ -105,9 +105,12 @@ fn ended(input: &StatusInput<'_>) -> BTreeMap<String, InstanceEnd> {
 }
 
 /// Returns the time since which the API server refuses Pods. It remains during the back-off, and restarts with the next
-/// request.
+/// request. A suspended job has no Pods to refuse.
 fn refused_since(input: &StatusInput<'_>, now: Timestamp) -> Option<Time> {
     let since = input.facts.run.refused_since.clone();
+    if *input.phase == Phase::Suspended {
+        return None;
+    }
     if input.facts.deadlines.in_quota_backoff {
         return since;
     }

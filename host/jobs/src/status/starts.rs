@@ -6,7 +6,8 @@ use ipu_api::ipujob_status::{InstanceStart, RunStatus};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::StatusInput;
+use super::{Obstacle, StatusInput};
+use crate::facts::deadlines::REFUSAL_TIMEOUT;
 use crate::facts::{Facts, Instance, LAUNCHER_START};
 use crate::phase::Phase;
 
@@ -63,17 +64,30 @@ fn of_instance(
             message: given_up.message.clone(),
         };
     }
+    if releases_quota(input, instance) {
+        return InstanceStart {
+            blocked_since: None,
+            releasing: true,
+            message: quota_release_message(),
+            ..old.clone()
+        };
+    }
     // Kueue takes the quota of an admitted job back first, and suspends the job.
     let is_released = instance.partition.uid.is_none() && !input.job.is_admitted;
-    let releasing = old.releasing && !is_released && !is_suspended(input);
+    let releasing = old.releasing && !is_released && *input.phase != Phase::Suspended;
     let has_launcher = input.job.launcher.is_some();
     let has_started = if has_launcher {
         input.facts.launcher.state.started()
     } else {
         instance.workers.iter().all(|worker| worker.state.started())
     };
-    let is_blocked = !releasing && !is_suspended(input) && instance.is_blocked(has_launcher);
-    let is_over = has_started || instance.ended();
+    // Workers may change as they like once the program runs.
+    let may_block = !releasing && !is_suspended(input) && !has_started;
+    let is_blocked =
+        may_block && instance.is_blocked(has_launcher) || !releasing && is_refused(input);
+    // Without quota, nothing of a refusal is left. The V-IPU controllers of earlier attempts are avoided further.
+    let is_refusal = old.avoided_controllers.is_empty() && *input.phase == Phase::Suspended;
+    let is_over = has_started || instance.ended() || is_refusal;
     InstanceStart {
         blocked_since: blocked_since(old, is_blocked, has_started).filter(|_| !releasing),
         releasing,
@@ -83,6 +97,31 @@ fn of_instance(
             old.clone()
         }
     }
+}
+
+/// Whether a trial has shown that the API server refuses the Pods of a job that has quota of Kueue. It has no partition.
+fn is_refused(input: &StatusInput<'_>) -> bool {
+    let is_trial = |one: &Obstacle| matches!(one, Obstacle::TrialRefused { .. });
+    input.job.is_admitted && input.obstacles.iter().any(is_trial)
+}
+
+/// Whether the quota of an instance goes with its partition, which was released because the API server refused Pods. Kueue
+/// can take back only all of it, so it stays while another instance works.
+fn releases_quota(input: &StatusInput<'_>, instance: &Instance) -> bool {
+    let facts = input.facts;
+    let is_active = matches!(input.phase, Phase::Waiting | Phase::Starting);
+    let lacks_pods = instance.incomplete() && !instance.ended();
+    let has_quota = input.job.is_admitted && facts.deadlines.in_quota_backoff;
+    has_quota && is_active && lacks_pods && !facts.all().any(Instance::live)
+}
+
+/// Returns the message of a job that releases its quota because the API server refused its Pods.
+fn quota_release_message() -> String {
+    format!(
+        "the API server refused Pods of the job for {} minutes, so its partitions were released, and the job \
+         releases its quota",
+        REFUSAL_TIMEOUT.as_mins()
+    )
 }
 
 /// Returns why the job waits for another partition after its Pods could not start.

@@ -48,12 +48,15 @@ fn the_template_holds_but_for_what_belongs_to_workers() {
             "tolerations": [{"key": "ipu"}],
             "affinity": {"podAntiAffinity": {}, "nodeAffinity": {}},
             "initContainers": [
-                {"name": "fetch", "image": "c"},
-                {"name": "proxy", "image": "d", "restartPolicy": "Always"},
-                {"name": "launcher", "image": "e"},
+                {"name": "fetch", "image": "c", "volumeMounts": [{"name": "data", "mountPath": "/d"}]},
+                {"name": "check", "image": "c", "resources": {"limits": {"cpu": 64}}},
+                {"name": "proxy", "image": "d", "restartPolicy": "Always",
+                 "volumeMounts": [{"name": "data", "mountPath": "/d"}]},
+                {"name": "launcher", "image": "e", "volumeMounts": [{"name": "data", "mountPath": "/d"}]},
             ],
+            "volumes": [{"name": "data", "emptyDir": {}}],
             "containers": [
-                {"name": "main", "image": "a", "env": [{"name": "X", "value": "1"}],
+                {"name": "main", "image": "a", "volumeMounts": [{"name": "data", "mountPath": "/d"}], "env": [{"name": "X", "value": "1"}],
                  "command": ["theirs"], "workingDir": "/w", "livenessProbe": {},
                  "resources": {"limits": {"rdma/x": 1}}},
                 {"name": "side", "image": "b"},
@@ -101,7 +104,7 @@ fn references_to_resources_have_the_value_of_the_workers() {
         "containerName": "main", "resource": "limits.cpu", "divisor": "1m",
     }});
     let pod = of_template(&json!({"spec": {
-        "initContainers": [{"name": "fetch", "image": "c", "env": [
+        "initContainers": [{"name": "fetch", "image": "c", "volumeMounts": [{"name": "own", "mountPath": "/o"}], "env": [
             reference("MAIN", Some("main"), "limits.cpu"),
             reference("OWN", None, "limits.cpu"),
         ]}],
@@ -110,7 +113,7 @@ fn references_to_resources_have_the_value_of_the_workers() {
             {"name": "all", "projected": {"sources": [{"downwardAPI": {"items": [file]}}]}},
         ],
         "containers": [
-            {"name": "main", "image": "a", "resources": resources, "env": [
+            {"name": "main", "image": "a", "volumeMounts": [{"name": "own", "mountPath": "/o"}], "resources": resources, "env": [
                 reference("THREADS", Some("main"), "limits.cpu"),
                 reference("UNNAMED", None, "limits.cpu"),
                 reference("MEMORY", None, "limits.memory"),
@@ -155,14 +158,22 @@ fn annotations_name_the_containers_that_the_launcher_has() {
             "container.apparmor.security.beta.kubernetes.io/main": "unconfined",
             "container.apparmor.security.beta.kubernetes.io/side": "unconfined",
             "container.apparmor.security.beta.kubernetes.io/fetch": "unconfined",
+            "container.apparmor.security.beta.kubernetes.io/check": "unconfined",
             "memory.nri.io/container.main": "1",
             "sidecar.istio.io/main": "false",
             "sidecar.istio.io/inject": "false",
             "kubectl.kubernetes.io/default-logs-container": "main",
         }},
         "spec": {
-            "initContainers": [{"name": "fetch", "image": "c"}],
-            "containers": [{"name": "main", "image": "a"}, {"name": "side", "image": "b"}],
+            "initContainers": [
+                {"name": "fetch", "image": "c", "volumeMounts": [{"name": "data", "mountPath": "/d"}]},
+                {"name": "check", "image": "c"},
+            ],
+            "volumes": [{"name": "data", "emptyDir": {}}],
+            "containers": [
+                {"name": "main", "image": "a", "volumeMounts": [{"name": "data", "mountPath": "/d"}]},
+                {"name": "side", "image": "b"},
+            ],
         },
     }));
     let annotations = json!(pod.metadata.annotations);
@@ -191,9 +202,12 @@ fn only_claims_that_the_launcher_uses_are_made_for_it() {
     let pod = of_template(&json!({"spec": {
         "resourceClaims": claims,
         "initContainers": [
-            {"name": "fetch", "image": "c", "resources": {"claims": [{"name": "cache"}]}},
+            {"name": "fetch", "image": "c", "resources": {"claims": [{"name": "cache"}]},
+             "volumeMounts": [{"name": "data", "mountPath": "/d"}]},
         ],
-        "containers": [{"name": "main", "image": "a", "resources": {"claims": [{"name": "card"}]}}],
+        "volumes": [{"name": "data", "emptyDir": {}}],
+        "containers": [{"name": "main", "image": "a", "resources": {"claims": [{"name": "card"}]},
+                        "volumeMounts": [{"name": "data", "mountPath": "/d"}]}],
     }}));
     assert_eq!(json!(spec(&pod).resource_claims), json!([claims[1]]));
 }

@@ -9,6 +9,7 @@ use super::world::World;
 use crate::facts::LAUNCHER_START;
 use crate::status::events::status_events;
 use crate::validate::ValidJob;
+use ipu_runtime::pod_start::node_report::NodeReport;
 
 const WORKER: &str = "sample-worker-0";
 
@@ -18,6 +19,15 @@ impl World {
         let status = self.pod(pod).status.clone();
         self.run_pods();
         self.pod(pod).status = status;
+    }
+
+    /// The events of a Pod: a failure of its node, and whether an image is being pulled.
+    fn node_reports(&mut self, pod: &str, obstacle: Option<&str>, is_pulling: bool) {
+        let report = NodeReport {
+            obstacle: obstacle.map(str::to_owned),
+            is_pulling,
+        };
+        self.observed.node_reports.insert(pod.to_owned(), report);
     }
 }
 
@@ -149,10 +159,70 @@ fn a_volume_that_cannot_be_mounted_is_a_reason() {
     let (job, mut world) = starting(&IPUJob::sample());
     let why = "FailedMount: MountVolume.SetUp failed for volume \"key\" : secret \"key\" not found";
     world.pod_says(WORKER, waiting("ContainerCreating"));
-    world.observed.failed_mount = Some((WORKER.to_owned(), why.to_owned()));
+    world.node_reports(WORKER, Some(why), false);
     world.settle(&job);
     assert_eq!(world.row(), format!("Running 1 1 Pod {WORKER}: {why}"));
     wait_for_the_timeout(&mut world, &job);
+    world.wait(10);
+    world.settle(&job);
+    assert_eq!(avoided(&world, 0), ["pod1:8090"]);
+}
+
+#[test]
+fn a_container_beside_the_program_keeps_no_partition() {
+    let proxies = IPUJob::sample().template(&json!({"spec": {"containers": [
+        {"name": "main", "image": "program:1"}, {"name": "proxy", "image": "proxy:1"},
+    ]}}));
+    let state = |name: &str, state: &Value| {
+        json!({
+            "name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": state,
+        })
+    };
+    let runs = json!({"running": {"startedAt": "2026-01-01T00:00:00Z"}});
+    let missing = json!({"waiting": {"reason": "ErrImagePull", "message": "no such thing"}});
+    let pending = |main: &Value, proxy: &Value| json!({"phase": "Pending", "containerStatuses": [state("main", main), state("proxy", proxy)]});
+    let (job, mut world) = starting(&proxies);
+    world.pod_says(WORKER, pending(&missing, &runs));
+    wait_for_the_timeout(&mut world, &job);
+    world.wait(10);
+    world.settle(&job);
+    assert_eq!(avoided(&world, 0), ["pod1:8090"]);
+
+    let (job, mut world) = starting(&proxies);
+    world.pod_says(WORKER, pending(&runs, &missing));
+    wait_for_the_timeout(&mut world, &job);
+    world.wait(10);
+    world.settle(&job);
+    assert_eq!(world.pods(), [WORKER], "the program runs");
+    let message = "Pod sample-worker-0 runs, and another container of it waits: \
+                   container proxy: ErrImagePull: no such thing";
+    assert_eq!(world.row(), format!("Running 1 1 {message}"));
+    let condition = world.condition("PodsReady");
+    assert_eq!(condition.reason, "ContainersWaiting");
+    // The program ends, and with it the job, although the proxy has not started.
+    let done = json!({"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T00:30:00Z"}});
+    world.pod_says(WORKER, pending(&done, &missing));
+    let steps = world.settle(&job);
+    assert!(steps.iter().any(|step| !step.plan.end_pods.is_empty()));
+    assert_eq!(world.status().launcher_status, JobState::Completed);
+}
+
+#[test]
+fn an_image_that_is_pulled_again_takes_as_long_as_it_takes() {
+    let (job, mut world) = starting(&IPUJob::sample());
+    world.pod_says(WORKER, waiting("ImagePullBackOff"));
+    wait_for_the_timeout(&mut world, &job);
+    world.node_reports(WORKER, None, true);
+    world.wait(3_600);
+    world.settle(&job);
+    assert_eq!(world.pods(), [WORKER]);
+    let reason = format!("Pod {WORKER}: ImagePullBackOff: no such thing");
+    let message = format!("{reason}; the image is being pulled again");
+    assert_eq!(world.row(), format!("Running 1 1 {message}"));
+    // It has failed again.
+    world.node_reports(WORKER, None, false);
+    wait_for_the_timeout(&mut world, &job);
+    assert_eq!(world.pods(), [WORKER], "not yet");
     world.wait(10);
     world.settle(&job);
     assert_eq!(avoided(&world, 0), ["pod1:8090"]);

@@ -1,7 +1,7 @@
 //! The Pods that are tried by a dry run, and the trial of a job's first worker before it requests IPUs.
 
 use ipu_api::ipujob::IPUJob;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::cluster::{self, Cluster};
 use super::fixtures::{JobFixture, settings};
@@ -33,10 +33,15 @@ fn a_job_of_another_cluster_and_an_unreadable_one_are_not_tried() {
 }
 
 #[test]
-fn the_launcher_is_tried_without_its_account() {
-    let job = IPUJob::sample().launcher(&["mpirun"]).object();
-    let launcher = pods(&job, &settings()).pop().unwrap();
-    assert_eq!(launcher.spec.unwrap().service_account_name, None);
+fn the_launcher_is_tried_with_the_account_of_the_user_alone() {
+    let mut job = IPUJob::sample().launcher(&["mpirun"]).object();
+    let account = |job: &Value| {
+        let launcher = pods(job, &settings()).pop().unwrap();
+        launcher.spec.unwrap().service_account_name
+    };
+    assert_eq!(account(&job), None, "the operator creates it later");
+    job["spec"]["launcher"]["serviceAccountName"] = json!("nosuch");
+    assert_eq!(account(&job).as_deref(), Some("nosuch"));
 }
 
 /// Reconciles a job a few times. Returns the last requeue delay in seconds.
@@ -63,6 +68,23 @@ async fn a_job_whose_worker_is_refused_takes_no_ipus() {
     assert!(message.starts_with(expected), "{message}");
     assert!(status["run"]["refusedSince"].is_null(), "{status}");
     // A quota is free now, or the admin has changed the namespace.
+    cluster.refuse(&[]);
+    reconcile(&cluster, &context, &job).await;
+    assert_eq!(cluster.partitions().len(), 1);
+}
+
+#[tokio::test]
+async fn a_job_whose_launcher_is_refused_takes_no_ipus() {
+    let cluster = Cluster::default();
+    let job = IPUJob::sample().launcher(&["mpirun"]);
+    let (context, job) = (cluster.context(), cluster.submit(&job));
+    cluster.refuse(&["sample-launcher"]);
+    assert_eq!(reconcile(&cluster, &context, &job).await, Some(15));
+    assert!(cluster.partitions().is_empty());
+    let status = cluster.object(&cluster::job("sample"))["status"].clone();
+    let message = status["lastMessage"].as_str().unwrap();
+    let expected = "no IPUs are requested, because the API server refused Pod sample-launcher: ";
+    assert!(message.starts_with(expected), "{message}");
     cluster.refuse(&[]);
     reconcile(&cluster, &context, &job).await;
     assert_eq!(cluster.partitions().len(), 1);

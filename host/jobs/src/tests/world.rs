@@ -7,6 +7,7 @@ use ipu_api::ipujob_status::{IPUJobStatus, JobCondition};
 use ipu_api::ipupartition::{
     ControllerRef, IPUPartition, IPUPartitionStatus, PartitionPhase, WaitingReason,
 };
+use ipu_runtime::pod_start::node_report::NodeReport;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -36,7 +37,7 @@ pub(crate) struct Objects {
     pub(crate) pods: Vec<Pod>,
     pub(crate) partitions: Vec<IPUPartition>,
     pub(crate) uncreated: BTreeSet<String>,
-    pub(crate) failed_mount: Option<(String, String)>,
+    pub(crate) node_reports: BTreeMap<String, NodeReport>,
     pub(crate) status: IPUJobStatus,
 }
 
@@ -51,7 +52,7 @@ impl Objects {
             pods: pods.map(Arc::new).collect(),
             partitions: partitions.map(Arc::new).collect(),
             nodes: Vec::new(),
-            failed_mount: self.failed_mount.clone(),
+            node_reports: self.node_reports.clone(),
             uncreated: self.uncreated.clone(),
             status: self.status.clone(),
         }
@@ -113,7 +114,8 @@ impl World {
         self.now += SignedDuration::from_secs(1);
         let (facts, now) = (self.facts(job), self.now);
         let phase = phase(job, &facts, now);
-        let plan = plan(job, &facts, &phase, &self.settings);
+        let mut plan = plan(job, &facts, &phase, &self.settings);
+        self.refuse((job, &facts), obstacles, &mut plan);
         let write = |obstacles: &[Obstacle], old: &mut IPUJobStatus| {
             let status = status::build(job, &facts, &phase, (&plan, obstacles), old, now);
             if let Some(status) = status::changed(old, status, now) {

@@ -3,32 +3,50 @@
 use std::time::Duration;
 
 use ipu_api::pod_request::PodRequest;
+use ipu_runtime::pod_start::StartState;
+use ipu_runtime::pod_start::node_report::RETRY;
 use jiff::SignedDuration;
 
 use super::{Circumstances, Plan, Step};
 use crate::partition::PartitionRef;
 use crate::pod::NativePod;
-use crate::report::{self, NOT_STARTING};
+use crate::report::{self, NOT_STARTING, Remedy};
 
 /// Decides the next step for a Pod with this partition.
 pub(super) fn plan(pod: &NativePod, partition_ref: &PartitionRef, around: &Circumstances) -> Plan {
-    let ready = report::ready(partition_ref);
-    // The condition is True first, so that its transition shows the time since which the Pod cannot start.
-    let Some(obstacle) = pod.obstacle.as_ref().filter(|_| has_been_ready(pod)) else {
-        return Plan::report(ready);
+    let start = &pod.start;
+    // No watch reports that its node fails to prepare it.
+    let retry = start.preparing_since.map(|_| RETRY);
+    let obstacle = start.obstacle.as_ref().filter(|_| {
+        // An init container that runs may take hours, and what waits for it waits in turn.
+        start.state != StartState::Initializing && has_been_ready(pod)
+    });
+    let Some(obstacle) = obstacle else {
+        // The condition is True first, so that its transition shows the time since which the Pod cannot start.
+        return Plan {
+            report: Some(report::ready(partition_ref)),
+            requeue: retry,
+            ..Plan::default()
+        };
     };
     // The eviction of a Pod that shares a partition releases no IPUs.
     let is_new = matches!(pod.request, Ok(PodRequest::New(_)));
-    let timeout = around
-        .start_timeout
-        .filter(|_| pod.has_controller && is_new);
-    let report = report::not_starting(obstacle, timeout);
-    let left = timeout.map(|timeout| remaining(pod, timeout, around));
+    let is_replaced = pod.has_controller && is_new;
+    let remedy = match around.start_timeout {
+        _ if start.state == StartState::Started => Remedy::Wait,
+        Some(timeout) if is_replaced => Remedy::Evict(timeout),
+        Some(_) | None => Remedy::Correct,
+    };
+    let left = match remedy {
+        Remedy::Evict(timeout) => Some(remaining(pod, timeout, around)),
+        Remedy::Wait | Remedy::Correct => None,
+    };
+    let report = report::not_starting(obstacle, remedy);
     let is_over = left.is_some_and(|left| left.is_zero());
     Plan {
         step: is_over.then(|| Step::Evict(report.disruption())),
         report: Some(report),
-        requeue: left,
+        requeue: left.into_iter().chain(retry).min(),
     }
 }
 

@@ -59,7 +59,10 @@ fn a_pod_is_read_as_it_is() {
 
 #[test]
 fn a_pod_of_an_earlier_run_or_of_another_partition_is_stale_until_it_has_ended() {
-    let running = PodState::Running { ready: true };
+    let running = PodState::Running {
+        ready: true,
+        main_ready: true,
+    };
     let ended = json!({"status": {"phase": "Succeeded", "containerStatuses": null}});
     let unlabelled = json!({"metadata": {"labels": null}});
     for (patch, partition, run, expected) in [

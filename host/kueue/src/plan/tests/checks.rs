@@ -32,6 +32,19 @@ fn reserving() -> QueuedJob {
 }
 
 #[test]
+fn a_check_of_a_job_whose_pods_are_refused_releases_the_quota() {
+    let mut refused = reserving();
+    refused.start_failure = Some("the API server refused Pods".to_owned());
+    let Some(Step::AnswerCheck { answer, .. }) = step(refused.clone(), checked("Pending"), vec![])
+    else {
+        panic!("it would wait for ever");
+    };
+    assert_eq!(answer.state, State::Retry);
+    assert_eq!(answer.message, "the API server refused Pods");
+    assert_eq!(step(refused, checked("Retry"), vec![]), None);
+}
+
+#[test]
 fn a_check_is_answered_by_the_partitions_of_the_suspended_job() {
     let answer = |partitions| match step(reserving(), checked("Pending"), partitions) {
         Some(Step::AnswerCheck { name, answer }) => {

@@ -43,5 +43,9 @@ fn pods_that_cannot_start_are_not_ready() {
         step(with_problem("WorkerFailed"), with(admit), held()),
         ready
     );
+    assert_eq!(
+        step(with_problem("ContainersWaiting"), with(admit), held()),
+        ready
+    );
     assert_eq!(step(with_problem("PodsWaiting"), with(admit), held()), None);
 }

@@ -1,15 +1,21 @@
 //! Pods that have their partition and cannot start.
 
+use ipu_runtime::pod_start::StartState;
 use k8s_openapi::api::core::v1::PodCondition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::*;
 use crate::pod::NativePod;
+use crate::start::Start;
 
 /// A bound Pod of a Job that fits on no node, with a condition of this status, reason and time.
 fn unschedulable(condition: Option<(&str, &str, &str)>) -> ObservedPod {
     let mut seen = replaced("p-web", Some(State::Ready(partition_ref("p-web"))));
-    seen.pod.obstacle = Some("Unschedulable: 0/3 nodes".to_owned());
+    seen.pod.start = Start {
+        state: StartState::Blocked,
+        obstacle: Some("Unschedulable: 0/3 nodes".to_owned()),
+        preparing_since: None,
+    };
     seen.pod.condition = condition.map(|(status, reason, since)| PodCondition {
         status: status.to_owned(),
         reason: Some(reason.to_owned()),
@@ -67,7 +73,7 @@ fn a_pod_that_cannot_start_is_evicted_after_the_timeout() {
     );
     assert!(disruption.message.starts_with("Unschedulable: 0/3 nodes;"));
     let mut started = late;
-    started.pod.obstacle = None;
+    started.pod.start = Start::default();
     assert_eq!(
         decided(&started, &around()),
         (None, Some("PartitionReady".to_owned()))
@@ -100,4 +106,30 @@ fn a_pod_whose_eviction_releases_nothing_stays() {
         reported,
         "the clock was set back"
     );
+}
+
+#[test]
+fn a_pod_whose_program_works_is_reported_and_stays() {
+    for (state, reported) in [
+        (StartState::Started, "PodNotStarting"),
+        (StartState::Initializing, "PartitionReady"),
+    ] {
+        let mut seen = not_starting("2025-12-01T00:00:00Z");
+        seen.pod.start.state = state;
+        assert_eq!(
+            decided(&seen, &around()),
+            (None, Some(reported.to_owned())),
+            "{state:?}"
+        );
+    }
+}
+
+#[test]
+fn a_pod_that_its_node_prepares_is_looked_at_again() {
+    let mut seen = not_starting("2026-01-01T00:50:01Z");
+    seen.pod.start = Start {
+        preparing_since: Some("2026-01-01T00:00:00Z".parse().unwrap()),
+        ..Start::default()
+    };
+    assert_eq!(plan(&seen, &around()).requeue, Some(Duration::from_secs(5)));
 }

@@ -1,13 +1,13 @@
 //! Templates that mean the same and templates that do not, and the tables compared with the schema of the API.
 
+use ipu_api::crd;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use serde_json::{Value, json};
 
-use super::super::defaults::DEFAULTS;
 use super::{QUANTITIES, canonical};
-use crate::crd;
+use crate::defaults::DEFAULTS;
 
 /// A template with one container, changed by a merge.
 fn template(container: &Value, spec: &Value) -> Value {
@@ -34,6 +34,10 @@ fn values_are_compared_and_not_texts() {
             json!({"resources": {"requests": {"memory": "2Gi", "cpu": "500m"}}}),
         ),
         (
+            json!({"resources": {"requests": {"cpu": 0.5, "memory": 2e9}}}),
+            json!({"resources": {"requests": {"cpu": "500m", "memory": "2G"}}}),
+        ),
+        (
             json!({"resources": {"limits": {"cpu": 1, "a/b": "1e3"}}}),
             json!({"resources": {"limits": {"cpu": "1000m", "a/b": "1k"}}}),
         ),
@@ -58,6 +62,10 @@ fn values_are_compared_and_not_texts() {
         let (one, other) = (template(&one, &json!({})), template(&other, &json!({})));
         assert_eq!(canonical(&one), canonical(&other));
     }
+}
+
+#[test]
+fn values_of_a_pod_are_compared_and_not_texts() {
     let same = [
         (
             json!({"terminationGracePeriodSeconds": 30, "affinity": {"podAffinity": {}}, "nodeSelector": null}),
@@ -70,6 +78,10 @@ fn values_are_compared_and_not_texts() {
         (
             json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1024Ki"}}]}),
             json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}),
+        ),
+        (
+            json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": 1.5}}]}),
+            json!({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1500m"}}]}),
         ),
         (
             json!({"volumes": [{"name": "v", "ephemeral": {"volumeClaimTemplate": {
@@ -209,10 +221,9 @@ fn alternatives(path: &str) -> Vec<String> {
 fn the_quantities_are_those_of_the_api() {
     let mut of_api = Vec::new();
     fields(&schema(), "", &mut |path, schema| {
-        // The other fields with numbers or texts are ports.
-        if schema.x_kubernetes_int_or_string == Some(true)
-            && path.rsplit('.').next() != Some("port")
-        {
+        // Only quantities have no type, because they are texts or numbers of any form.
+        let is_untyped = schema.type_.is_none() && schema.x_kubernetes_int_or_string.is_none();
+        if is_untyped {
             of_api.push(path.to_owned());
         }
     });
@@ -243,7 +254,7 @@ fn a_template_keeps_its_form_when_a_typed_client_writes_it() {
             &json!({"overhead": {"cpu": quantity}}),
         )
     };
-    let table = include_str!("../../quantity/table.txt");
+    let table = include_str!("../quantity/table.txt");
     for line in table.lines().filter(|line| !line.is_empty()) {
         let (text, written) = line.split_once(' ').unwrap();
         assert_eq!(canonical(&with(text)), canonical(&with(written)), "{line}");

@@ -5,14 +5,14 @@
 
 use serde_json::Value;
 
-use super::defaults::DEFAULTS;
+use crate::defaults::DEFAULTS;
 use crate::quantity;
 
 /// Parts of the metadata of a template that a Pod gets.
 const METADATA: [&str; 3] = ["annotations", "finalizers", "labels"];
 
 /// Quantities in the spec of a Pod, as paths. `*` is every entry of an object or a list, `|` separates names.
-pub(super) const QUANTITIES: [&str; 8] = [
+const QUANTITIES: [&str; 8] = [
     "overhead.*",
     "resources.limits|requests.*",
     "containers|initContainers|ephemeralContainers.*.resources.limits|requests.*",
@@ -79,9 +79,8 @@ pub fn canonical(template: &Value) -> Value {
 /// Calls `act` with the parent and the key of every field at a path.
 fn at(value: &mut Value, path: &str, act: &mut impl FnMut(&mut Value, &str)) {
     let (step, rest) = path.split_once('.').unwrap_or((path, ""));
-    if step == "*"
-        && let Some(list) = value.as_array_mut()
-    {
+    let is_any = step == "*";
+    if let Some(list) = value.as_array_mut().filter(|_| is_any) {
         for entry in list {
             at(entry, rest, act);
         }
@@ -90,7 +89,7 @@ fn at(value: &mut Value, path: &str, act: &mut impl FnMut(&mut Value, &str)) {
     let Some(object) = value.as_object() else {
         return;
     };
-    let names: Vec<String> = if step == "*" {
+    let names: Vec<String> = if is_any {
         object.keys().cloned().collect()
     } else {
         let named = step.split('|').filter(|name| object.contains_key(*name));
