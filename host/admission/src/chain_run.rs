@@ -6,16 +6,17 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
-use ipu_guest_host::context::{Admission, Operation};
+use ipu_guest_host::context::Admission;
 use ipu_guest_host::metrics::SkipReason;
 use ipu_guest_host::model::{Defaulted, Defaulting, Served, Verdict};
 use ipu_guest_host::{GuestError, GuestHost};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::bound_policy::BoundPolicy;
 use ipu_policies::match_evaluator::Purpose;
-use ipu_policies::matcher::{MatchInput, MatchSubject};
+use ipu_policies::match_input::{MatchInput, namespace_object, review_attributes};
+use ipu_policies::matcher::MatchSubject;
 use ipu_runtime::fair_semaphore::Asker;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use self::shadows::{Outcome, StageResult};
@@ -35,6 +36,7 @@ pub struct ChainRun<'a> {
     request: &'a AdmissionRequest,
     admission: Admission,
     request_attributes: Arc<Value>,
+    namespace_object: Option<Arc<Value>>,
     /// A copy of the previous object, once a condition needs it.
     old_object: OnceLock<Option<Arc<Value>>>,
     deadline: Instant,
@@ -52,24 +54,16 @@ impl<'a> ChainRun<'a> {
         request: &'a AdmissionRequest,
         admission: Admission,
     ) -> Self {
-        let operation = match admission.operation {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-        };
+        let reviewed = request.reviewed.in_conditions();
+        let attributes = review_attributes(&request.uid, &request.name, reviewed, &admission);
+        let labels = admission.context.labels.as_ref();
         Self {
             active,
             host: active.host().clone(),
             caller: None,
             request,
-            request_attributes: Arc::new(json!({
-                "uid": request.uid,
-                "operation": operation,
-                "namespace": request.namespace,
-                "name": request.name,
-                "dryRun": admission.dry_run,
-                "subResource": admission.sub_resource,
-                "userInfo": {"username": admission.user.name, "groups": admission.user.groups},
-            })),
+            request_attributes: Arc::new(attributes),
+            namespace_object: namespace_object(&request.namespace, labels),
             old_object: OnceLock::new(),
             admission,
             deadline: Instant::now() + TIMEOUT,
@@ -304,6 +298,7 @@ impl<'a> ChainRun<'a> {
                 .then(|| self.old_object.get_or_init(old).clone())
                 .flatten(),
             request: Arc::clone(&self.request_attributes),
+            namespace_object: self.namespace_object.clone(),
         }
     }
 }

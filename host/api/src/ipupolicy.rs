@@ -108,7 +108,8 @@ pub struct Match {
     /// Selects IPUJobs by their labels. Not for Placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_selector: Option<LabelSelector>,
-    /// CEL expressions over `object`, `oldObject` and `request`, as in the webhook configurations of Kubernetes.
+    /// CEL expressions over `object`, `oldObject`, `request` and `namespaceObject`, as in the webhook configurations of
+    /// Kubernetes. The operator refuses a policy whose expressions name anything else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub match_conditions: Vec<MatchCondition>,

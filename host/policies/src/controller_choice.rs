@@ -1,8 +1,6 @@
 //! Calls the guest of the active placement policy. If its decision is invalid or missing, the built-in serial walk
 //! decides.
 
-use std::sync::Arc;
-
 use ipu_api::ipupolicy::{BUILT_IN, Hook};
 use ipu_guest_host::model::{
     ControllerView, Decision, ModuleDigest, PartitionRequest, PlaceAttempt, Placed,
@@ -10,14 +8,14 @@ use ipu_guest_host::model::{
 use ipu_guest_host::{GuestError, check_decision, serial_walk};
 use ipu_runtime::panics::caught;
 use ipu_text::explain;
-use serde_json::{Value, json};
 
 use super::active_policies::{ActivePolicies, BoundShadow, is_sampled};
 use super::bound_policy::BoundPolicy;
 use super::call_stats::Comparison;
 use super::comparison;
 use super::match_evaluator::Purpose;
-use super::matcher::{MatchInput, MatchSubject};
+use super::match_input::MatchInput;
+use super::matcher::MatchSubject;
 
 impl ActivePolicies {
     /// Decides what to do next for a requested partition. There always is a decision.
@@ -28,7 +26,7 @@ impl ActivePolicies {
         attempts: &[PlaceAttempt],
     ) -> Placed {
         let chain = self.chain(Hook::Placement);
-        let input = match_input(request);
+        let input = MatchInput::of_partition(request);
         let subject = subject(request, &input);
         let stage = chain.stages.first().map(Vec::as_slice).unwrap_or_default();
         let dry_run = request.context.progress.dry_run;
@@ -172,22 +170,6 @@ impl ActivePolicies {
             });
             drop(permit);
         }));
-    }
-}
-
-/// Builds the variables of the match conditions of placement policies.
-fn match_input(request: &PartitionRequest) -> MatchInput {
-    let attributes: Value = json!({
-        "namespace": request.namespace,
-        "owner": request.owner,
-        "slot": request.slot,
-        "ipus": request.ipus,
-        "gcds": request.gcds,
-        "nodeSelector": request.node_selector,
-    });
-    MatchInput {
-        request: Arc::new(attributes),
-        ..MatchInput::default()
     }
 }
 

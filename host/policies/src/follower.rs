@@ -125,8 +125,8 @@ impl Follower<'_> {
     ) {
         let desired = desired_versions(policies.iter(), self.hooks);
         let active = active_versions(policies.iter());
-        for (version, spec) in store.unparsed(&desired, &active) {
-            store.insert_matcher(version, parse(spec).await);
+        for (version, hook, spec) in store.unparsed(&desired, &active) {
+            store.insert_matcher(version, parse(hook, spec).await);
         }
         let desired_modules: Vec<_> = desired.iter().map(|one| one.spec.module.clone()).collect();
         let active_modules: Vec<_> = active.iter().map(|one| one.spec.module.clone()).collect();
@@ -212,8 +212,8 @@ impl LoadPermits {
 }
 
 /// Parses `spec.match`, off the async threads.
-async fn parse(spec: Option<Match>) -> ParsedMatch {
-    let parse = move || panics::caught_now(|| Matcher::new(spec.as_ref()));
+async fn parse(hook: Hook, spec: Option<Match>) -> ParsedMatch {
+    let parse = move || panics::caught_now(|| Matcher::new(hook, spec.as_ref()));
     match spawn_blocking(parse)
         .await
         .map_err(panics::Panicked::from)

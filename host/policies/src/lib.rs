@@ -23,6 +23,8 @@ mod controller_choice;
 pub mod follower;
 mod large_stack;
 pub mod match_evaluator;
+pub mod match_input;
+pub mod match_samples;
 pub mod matcher;
 pub mod metrics;
 pub mod module_store;

@@ -87,7 +87,7 @@ impl ModuleStore {
         &mut self,
         desired: &[DesiredVersion],
         active: &[ActiveVersion],
-    ) -> Vec<(Version, Option<Match>)> {
+    ) -> Vec<(Version, Hook, Option<Match>)> {
         let desired = desired
             .iter()
             .map(|version| (&version.uid, version.generation, &version.spec));
@@ -96,11 +96,13 @@ impl ModuleStore {
             .map(|version| (&version.uid, version.generation, &version.spec));
         let mut all: BTreeMap<Version, _> = desired
             .chain(active)
-            .map(|(uid, generation, spec)| ((uid.clone(), generation), spec.match_.clone()))
+            .map(|(uid, generation, spec)| ((uid.clone(), generation), spec))
             .collect();
         self.matchers.retain(|version, _| all.contains_key(version));
         all.retain(|version, _| !self.matchers.contains_key(version));
-        all.into_iter().collect()
+        all.into_iter()
+            .map(|(version, spec)| (version, spec.hook, spec.match_.clone()))
+            .collect()
     }
 
     /// Stores the parsed `spec.match` of a version.
@@ -261,7 +263,9 @@ impl ModuleStore {
                     name: version.name.as_str().into(),
                     guest: Guest::missing(&reason),
                     // The operator knows `spec.match` before the module is loaded, so other requests go on.
-                    matcher: matcher.unwrap_or_default(),
+                    matcher: matcher.unwrap_or_else(|_| {
+                        Arc::new(Matcher::of_selectors(version.spec.match_.as_ref()))
+                    }),
                     on_error: version.spec.on_error(),
                     stats: Arc::default(),
                 }
