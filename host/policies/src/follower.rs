@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::ipupolicy::{Hook, IPUPolicy, Match, ModuleSource};
+use ipu_api::ipupolicy::{Hook, Match, ModuleSource};
 use ipu_guest_host::{LoadError, ModuleConfig};
 use ipu_runtime::clock;
 use ipu_runtime::panics;
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::active_policies::ActivePolicies;
 use super::active_set::{active_set, active_versions};
 use super::matcher::Matcher;
+use super::observed_policy::ObservedPolicy;
 use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Version};
 use super::replica_readiness::{self, Replica};
 use super::report::{DesiredVersion, Report, desired_versions};
@@ -83,6 +84,7 @@ impl Follower<'_> {
         {
             return;
         }
+        self.active.set_listed();
         let mut store = ModuleStore::default();
         let mut preparing = JoinSet::new();
         let mut changes = self.policies.changes();
@@ -119,7 +121,7 @@ impl Follower<'_> {
     /// Starts preparing the versions that are due, and serves with the active versions.
     async fn reconcile(
         &self,
-        policies: &[IPUPolicy],
+        policies: &[ObservedPolicy],
         store: &mut ModuleStore,
         preparing: &mut Preparing,
     ) {
@@ -154,6 +156,12 @@ impl Follower<'_> {
         if !store.is_loading(&active) {
             self.active.set_loaded();
         }
+        let of_hooks = policies
+            .iter()
+            .filter(|observed| self.hooks.contains(&observed.policy.spec.hook));
+        let unreadable = of_hooks.filter(|observed| observed.is_unreadable()).count();
+        let unknown = self.policies.of_unknown_hooks().len();
+        self.active.set_unreadable(unreadable + unknown);
     }
 
     fn publish(&self, report: Report) {

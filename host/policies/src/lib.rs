@@ -29,6 +29,7 @@ pub mod matcher;
 pub mod metrics;
 pub mod module_store;
 pub mod namespace_usage;
+pub mod observed_policy;
 pub mod oci;
 pub mod replica_readiness;
 pub mod report;

@@ -12,7 +12,7 @@ pub(super) fn roll_back(status: &mut IPUPolicyStatus, replicas: &HookReplicas<'_
     let Some(failing) = status.active.clone() else {
         return;
     };
-    let Some(spec) = spec_of(&failing) else {
+    let Ok(spec) = spec_of(&failing) else {
         return;
     };
     let recent = replicas.counts(Some(failing.generation)).recent;

@@ -17,6 +17,7 @@ fn now() -> Timestamp {
 /// A cluster with one policy and its replicas.
 struct Cluster {
     policy: IPUPolicy,
+    unreadable: Option<String>,
     reports: Vec<Report>,
 }
 
@@ -35,6 +36,7 @@ impl Cluster {
         };
         Self {
             policy,
+            unreadable: None,
             reports: ["a", "b"].map(report).into(),
         }
     }
@@ -63,6 +65,13 @@ impl Cluster {
         }
     }
 
+    fn observed(&self) -> ObservedPolicy {
+        ObservedPolicy {
+            policy: self.policy.clone(),
+            unreadable: self.unreadable.clone(),
+        }
+    }
+
     fn change(&mut self) {
         *self.policy.metadata.generation.as_mut().unwrap() += 1;
     }
@@ -72,11 +81,12 @@ impl Cluster {
     }
 
     fn reconcile(&mut self) -> (PolicyPhase, Option<i64>) {
-        let next = status(&self.policy, &self.reports, now());
-        self.policy.status = Some(next.clone());
-        let versions = active_versions([&self.policy].into_iter());
+        let mut observed = self.observed();
+        let next = status(&observed, &self.reports, now());
+        observed.policy.status = Some(next.clone());
+        let versions = active_versions([&observed].into_iter());
         let active_set = active_set(&versions, self.policy.spec.hook);
-        let next = with_phase(next, &self.policy, &self.reports, &active_set, now());
+        let next = with_phase(next, &observed, &self.reports, &active_set, now());
         let seen = (
             next.phase,
             next.active.as_ref().map(|found| found.generation),
