@@ -41,7 +41,7 @@ pub struct ChainRun<'a> {
     old_object: OnceLock<Option<Arc<Value>>>,
     deadline: Instant,
     timeout: Duration,
-    /// Whether the request counts for rollbacks and promotions.
+    /// Whether the API server sent the request, so that it can count for rollbacks and promotions.
     is_trusted: bool,
     /// Whether Kueue decides when a job with a queue starts.
     is_kueue_served: bool,
@@ -83,7 +83,7 @@ impl<'a> ChainRun<'a> {
         }
     }
 
-    /// Sets whether the request counts for rollbacks and promotions.
+    /// Sets whether the API server sent the request, so that it can count for rollbacks and promotions.
     #[must_use]
     pub fn trusted(self, is_trusted: bool) -> Self {
         Self { is_trusted, ..self }
@@ -232,13 +232,13 @@ impl<'a> ChainRun<'a> {
         // The timeout does not blame this policy, which has a deadline of its own.
         match called.unwrap_or(Err(GuestError::OutOfTime(self.timeout))) {
             Ok(served) => {
-                policy.stats.record_call(false, self.is_trusted);
+                policy.stats.record_call(false, self.counts_in());
                 answer.called.push((policy.name.to_string(), served.digest));
                 Ok(Some(served.answer))
             }
             Err(error) => {
                 if error.is_failure() {
-                    policy.stats.record_call(true, self.is_trusted);
+                    policy.stats.record_call(true, self.counts_in());
                 }
                 let metrics = self.host.metrics();
                 match error {
@@ -278,6 +278,13 @@ impl<'a> ChainRun<'a> {
         );
         answer.ignored.push(policy.name.to_string());
         Ok(None)
+    }
+
+    /// Returns the namespace of the request, if the request counts for rollbacks and promotions. Anyone can request a dry
+    /// run, at any rate.
+    fn counts_in(&self) -> Option<&str> {
+        let counts = self.is_trusted && !self.admission.dry_run;
+        counts.then_some(&self.request.namespace)
     }
 
     fn subject<'s>(&'s self, input: &'s MatchInput) -> MatchSubject<'s> {

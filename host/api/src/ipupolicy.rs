@@ -2,6 +2,7 @@
 
 mod hook;
 mod module;
+mod rollback;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,8 @@ pub use self::module::{
     ConfigMapModule, ImageModule, KeyOf, ModuleSource, OciModule, PemSource, RequiredSignature,
     SecretName,
 };
+
+pub use self::rollback::{RollbackOptions, RollbackWhen};
 
 /// Name of the built-in guest of a hook in an IPUPolicy. No IPUPolicy may have this name.
 pub const BUILT_IN: &str = "built-in";
@@ -83,7 +86,8 @@ pub struct IPUPolicySpec {
     /// Options of mode Shadow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowOptions>,
-    /// Condition for the return to the previous version.
+    /// Condition for the return to the previous version. Missing: the defaults of its fields; for Validation with onError
+    /// Fail, never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackOptions>,
 }
@@ -176,20 +180,6 @@ pub struct PromoteAfter {
     pub equal: i64,
 }
 
-/// Condition for the return to the previous version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RollbackOptions {
-    /// Percentage of failed calls among the last 100 of each replica. Default: 10.
-    #[schemars(range(min = 1, max = 100))]
-    #[serde(default = "RollbackOptions::failures_percent")]
-    pub failures_percent: u32,
-    /// Number of calls before the percentage is evaluated. Default: 10.
-    #[schemars(range(min = 1, max = 100))]
-    #[serde(default = "RollbackOptions::minimum_calls")]
-    pub minimum_calls: u32,
-}
-
 /// State of a policy.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -215,7 +205,7 @@ pub struct IPUPolicyStatus {
     /// The active version, which every replica should call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Revision>,
-    /// The previous version, which becomes active again if the active one fails.
+    /// The previous version, which becomes active again if the active one fails in the time of `spec.rollback`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Revision>,
     /// The version that was rolled back last.
@@ -339,25 +329,6 @@ impl IPUPolicySpec {
     pub fn replaced_guest(&self) -> Option<&str> {
         let built_in = (self.hook == Hook::Placement).then_some(BUILT_IN);
         self.replaces.as_deref().or(built_in)
-    }
-}
-
-impl RollbackOptions {
-    fn failures_percent() -> u32 {
-        10
-    }
-
-    fn minimum_calls() -> u32 {
-        10
-    }
-}
-
-impl Default for RollbackOptions {
-    fn default() -> Self {
-        Self {
-            failures_percent: Self::failures_percent(),
-            minimum_calls: Self::minimum_calls(),
-        }
     }
 }
 

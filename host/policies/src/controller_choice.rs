@@ -112,7 +112,9 @@ impl ActivePolicies {
         // Anyone can request a dry run, so it must not cause a rollback.
         let record = |failed| {
             if !dry_run {
-                policy.stats.record_call(failed, true);
+                policy
+                    .stats
+                    .record_call(failed, Some(&request.namespace));
             }
         };
         match answered.await {
@@ -159,14 +161,13 @@ impl ActivePolicies {
             let host = policies.host();
             let answer = host.place(&guest, &request, &controllers, &attempts).await;
             let checked = answer
-                .ok()
                 .map(|served| check_decision(served.answer, &request, &controllers, &attempts));
             stats.record_comparison(match checked {
-                Some(Ok(decision)) => comparison::decisions(&enforced, &decision),
-                Some(Err(why)) => {
+                Ok(Ok(decision)) => comparison::decisions(&enforced, &decision),
+                Ok(Err(why)) => {
                     Comparison::Different(format!("it would have been overruled: {why}"))
                 }
-                None => Comparison::Failed,
+                Err(error) => Comparison::without_answer(&error),
             });
             drop(permit);
         }));

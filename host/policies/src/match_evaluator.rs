@@ -68,7 +68,10 @@ impl MatchEvaluator {
         }
         timeout(TIMEOUT, evaluation).await.unwrap_or_else(|_| {
             let seconds = TIMEOUT.as_secs();
-            Err(failed(matcher, format!("it took longer than {seconds} s")))
+            Err(EvaluationError {
+                is_transient: true,
+                ..failed(matcher, format!("it took longer than {seconds} s"))
+            })
         })
     }
 
@@ -120,7 +123,11 @@ impl MatchEvaluator {
 
 fn failed(matcher: &Matcher, reason: String) -> EvaluationError {
     let name = matcher.name();
-    EvaluationError { name, reason }
+    EvaluationError {
+        name,
+        reason,
+        is_transient: false,
+    }
 }
 
 #[cfg(test)]

@@ -106,6 +106,8 @@ pub struct EvaluationError {
     pub name: String,
     /// The cause.
     pub reason: String,
+    /// Whether neither the policy nor the request is the cause, so that the same request can succeed later.
+    pub is_transient: bool,
 }
 
 /// The parts of a request that `spec.match` reads.
@@ -170,6 +172,7 @@ impl Matcher {
                 return Err(EvaluationError {
                     name: "namespaceSelector".to_owned(),
                     reason: UNKNOWN_LABELS.to_owned(),
+                    is_transient: true,
                 });
             }
         };
@@ -205,10 +208,12 @@ impl Matcher {
                 "the request is too large for it: reading it takes {cost} steps, and the limit is \
                  {POLICY_LIMIT}"
             ),
+            is_transient: false,
         })?;
         let context = context(&values).map_err(|reason| EvaluationError {
             name: self.name(),
             reason: sanitize(&reason, REASON),
+            is_transient: false,
         })?;
         let variables = Variables::given(values);
         let mut failed = None;
@@ -220,7 +225,9 @@ impl Matcher {
         {
             let cost = cost::of(program.expression(), &variables);
             let limit = EXPRESSION_LIMIT.min(remaining);
-            let reason = if reads.contains(&NAMESPACE_OBJECT) && input.namespace_object.is_none() {
+            let is_transient =
+                reads.contains(&NAMESPACE_OBJECT) && input.namespace_object.is_none();
+            let reason = if is_transient {
                 UNKNOWN_LABELS.to_owned()
             } else if cost > limit {
                 format!(
@@ -237,7 +244,11 @@ impl Matcher {
                 }
             };
             let name = name.clone();
-            failed.get_or_insert(EvaluationError { name, reason });
+            failed.get_or_insert(EvaluationError {
+                name,
+                reason,
+                is_transient,
+            });
         }
         failed.map_or(Ok(true), Err)
     }

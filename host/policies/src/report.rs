@@ -1,6 +1,6 @@
 //! Pure: the report of a replica on its policies, and the versions that it must prepare.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
@@ -69,6 +69,13 @@ pub struct Counts {
     pub calls: CallCounts,
     /// The last hundred of them, by which the operator decides on a rollback.
     pub recent: CallCounts,
+    /// The first namespaces of the failed ones of these.
+    #[serde(
+        default,
+        rename = "failingNamespaces",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
+    pub failing_namespaces: BTreeSet<String>,
     /// All calls in shadow mode.
     #[serde(default)]
     pub shadow: ShadowCounts,

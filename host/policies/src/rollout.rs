@@ -21,6 +21,10 @@ use rollback::is_rolled_back;
 /// Most differences in the status of a policy.
 pub const SAMPLES: usize = 3;
 
+/// Namespaces in which calls must fail before a version is rolled back. A tenant of one namespace can make a guest fail,
+/// with objects that it cannot process.
+pub const FAILING_NAMESPACES: usize = 3;
+
 /// Condition: every replica serves with the version in `spec`.
 pub const READY: &str = "Ready";
 
@@ -45,6 +49,7 @@ pub fn status(observed: &ObservedPolicy, reports: &[Report], now: Timestamp) -> 
         activate(&mut next, policy, &replicas, now);
     }
     promote(&mut next, &replicas, now);
+    rollback::drop_previous(&mut next, now);
     let active = next.active.as_ref();
     next.active_digest = active.map(|revision| revision.digest.clone());
     next.since = active.map(|revision| revision.since.clone());
@@ -138,11 +143,14 @@ impl<'a> HookReplicas<'a> {
         for Counts {
             calls,
             recent,
+            failing_namespaces,
             shadow,
         } in serving.map(|readiness| &readiness.counts)
         {
             add(&mut sum.calls, *calls);
             add(&mut sum.recent, *recent);
+            sum.failing_namespaces
+                .extend(failing_namespaces.iter().cloned());
             sum.shadow.equal += shadow.equal;
             sum.shadow.different += shadow.different;
             sum.shadow.failed += shadow.failed;
