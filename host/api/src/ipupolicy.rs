@@ -157,6 +157,8 @@ pub enum OnError {
     Ignore,
     /// The built-in guest decides.
     Fallback,
+    /// The request for a partition waits, and the operator calls the guest again.
+    Wait,
 }
 
 /// Options of mode Shadow.

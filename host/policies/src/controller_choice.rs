@@ -1,9 +1,9 @@
 //! Calls the guest of the active placement policy. If its decision is invalid or missing, the built-in serial walk
-//! decides.
+//! decides, or the request waits (`onError`).
 
-use ipu_api::ipupolicy::{BUILT_IN, Hook};
+use ipu_api::ipupolicy::{Hook, OnError};
 use ipu_guest_host::model::{
-    ControllerView, Decision, ModuleDigest, PartitionRequest, PlaceAttempt, Placed,
+    ControllerView, Decision, ModuleDigest, PartitionRequest, PassedOver, PlaceAttempt, Placed,
 };
 use ipu_guest_host::{GuestError, check_decision, serial_walk};
 use ipu_runtime::panics::caught;
@@ -37,32 +37,33 @@ impl ActivePolicies {
         };
         let evaluator = self.evaluator();
         let matched = evaluator.first_match(stage, &subject, purpose).await;
-        let (policy, digest, checked) = match matched {
-            Some((policy, Ok(()))) => {
-                let (digest, checked) = self.call(policy, request, controllers, attempts).await;
-                (policy.name.to_string(), digest, checked)
-            }
-            Some((policy, Err(error))) => (policy.name.to_string(), None, Err(explain(&error))),
-            None => (BUILT_IN.to_owned(), None, Err("no guest is active".into())),
-        };
-        let placed = match checked {
-            Ok(decision) => Placed {
-                decision,
-                digest,
+        let built_in = BoundPolicy::built_in(Hook::Placement);
+        let (policy, (digest, checked)) = match matched {
+            Some((policy, Ok(()))) => (
                 policy,
-                overruled: None,
-            },
-            Err(reason) => {
-                if !dry_run {
-                    self.record_fallback(&policy, request, &reason);
-                }
-                Placed {
-                    decision: serial_walk(request, controllers, attempts),
-                    digest,
-                    policy,
-                    overruled: Some(reason),
-                }
+                self.call(policy, request, controllers, attempts).await,
+            ),
+            Some((policy, Err(error))) => (policy, (None, Err(explain(&error)))),
+            None => (&built_in, (None, Err("no guest is active".into()))),
+        };
+        if let (Err(reason), false) = (&checked, dry_run) {
+            self.record_failure(policy, request, reason);
+        }
+        let (decision, overruled) = match checked {
+            Ok(decision) => (decision, None),
+            Err(_) if policy.on_error == OnError::Wait => {
+                (unanswered(&policy.name, controllers), None)
             }
+            Err(reason) => (
+                serial_walk(request, controllers, attempts),
+                Some(reason),
+            ),
+        };
+        let placed = Placed {
+            decision,
+            digest,
+            policy: policy.name.to_string(),
+            overruled,
         };
         // Dry runs are frequent and change nothing.
         let shadows = chain.shadows.iter();
@@ -78,15 +79,22 @@ impl ActivePolicies {
         placed
     }
 
-    /// Logs and counts that the built-in serial walk decides.
-    fn record_fallback(&self, policy: &str, request: &PartitionRequest, reason: &str) {
+    /// Logs and counts that the guest gave no usable answer.
+    fn record_failure(&self, policy: &BoundPolicy, request: &PartitionRequest, reason: &str) {
+        let (name, metrics) = (&*policy.name, self.host().metrics());
+        let effect = if policy.on_error == OnError::Wait {
+            metrics.count_unanswered(name);
+            "the request waits for an answer of the guest"
+        } else {
+            metrics.count_fallback(name);
+            "the built-in serial walk decides instead of the guest"
+        };
         tracing::warn!(
-            policy,
+            policy = name,
             owner = request.owner,
             namespace = request.namespace,
-            "the built-in serial walk decides instead of the guest: {reason}"
+            "{effect}: {reason}"
         );
-        self.host().metrics().count_fallback(policy);
     }
 
     /// Calls one guest, and checks its decision.
@@ -172,6 +180,19 @@ impl ActivePolicies {
             drop(permit);
         }));
     }
+}
+
+/// Builds the decision of a policy whose request waits for its guest. The reason has no details, which could change with
+/// each call: the log has them.
+fn unanswered(policy: &str, controllers: &[ControllerView]) -> Decision {
+    let reason = format!(
+        "the guest of IPUPolicy {policy} gives no answer, and spec.onError is Wait; the operator calls it again"
+    );
+    let passed_over = controllers.iter().map(|controller| PassedOver {
+        controller: controller.name.clone(),
+        reason: reason.clone(),
+    });
+    Decision::Wait(passed_over.collect())
 }
 
 fn subject<'a>(request: &'a PartitionRequest, input: &'a MatchInput) -> MatchSubject<'a> {

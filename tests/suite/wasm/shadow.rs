@@ -4,7 +4,7 @@
 use cluster::wait::{Seen, eventually};
 use ipu_admission::chain_run::ChainRun;
 use ipu_admission::request::AdmissionRequest;
-use ipu_api::ipupolicy::{CallCounts, Hook, ShadowCounts};
+use ipu_api::ipupolicy::{Hook, ShadowCounts};
 use ipu_guest_host::ModuleConfig;
 use ipu_policies::active_policies::{ActivePolicies, BoundShadow, HookChain};
 use ipu_policies::bound_policy::BoundPolicy;
