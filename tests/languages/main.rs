@@ -128,7 +128,11 @@ async fn c_steers_by_the_label_of_the_namespace() {
         gcds: 1,
         context: PlacementContext {
             namespace: NamespaceContext {
-                labels: Some(pool.map(|pool| ("ipu-pool".to_owned(), pool.to_owned())).into_iter().collect()),
+                labels: Some(
+                    pool.map(|pool| ("ipu-pool".to_owned(), pool.to_owned()))
+                        .into_iter()
+                        .collect(),
+                ),
                 usage: None,
             },
             ..PlacementContext::default()

@@ -106,21 +106,23 @@ impl ActivePolicies {
     /// not serve its first requests without them. Only the wait for modules has a timeout: a process that knows no policy
     /// would decide as if there were none.
     pub async fn wait_loaded(&self) {
-        let mut state = self.load_state.subscribe();
-        let mut reach = async |least: LoadState| {
-            let reached = state.wait_for(|state| *state >= least);
-            timeout(LOAD_TIMEOUT, reached).await.is_ok()
-        };
-        while !reach(LoadState::Listed).await {
+        while !self.reach(LoadState::Listed).await {
             tracing::warn!(
                 "the IPUPolicies cannot be listed, so this process is not ready; an earlier message has the reason"
             );
         }
-        if !reach(LoadState::Loaded).await {
+        if !self.reach(LoadState::Loaded).await {
             tracing::warn!(
                 "not every active IPUPolicy is loaded; continuing without the missing ones"
             );
         }
+    }
+
+    /// Waits until the process has made this progress. Returns false after a timeout.
+    async fn reach(&self, least: LoadState) -> bool {
+        let mut state = self.load_state.subscribe();
+        let reached = state.wait_for(|state| *state >= least);
+        timeout(LOAD_TIMEOUT, reached).await.is_ok()
     }
 
     /// Records that the policies are listed, or that their definition does not exist.
@@ -196,7 +198,10 @@ mod tests {
         let hour = Duration::from_hours(1);
         assert!(timeout(hour, &mut waiting).await.is_err());
         active.set_listed();
-        assert!(timeout(hour, waiting).await.is_ok(), "modules have a timeout");
+        assert!(
+            timeout(hour, waiting).await.is_ok(),
+            "modules have a timeout"
+        );
     }
 
     #[tokio::test]

@@ -154,7 +154,9 @@ fn active_version(observed: &ObservedPolicy) -> Option<ActiveVersion> {
     Some(ActiveVersion {
         name: policy.name_any(),
         uid: policy.uid().unwrap_or_default(),
-        generation: generation.or(policy.metadata.generation).unwrap_or_default(),
+        generation: generation
+            .or(policy.metadata.generation)
+            .unwrap_or_default(),
         is_enforced: spec.mode == Mode::Enforce || active.is_some_and(|active| active.promoted),
         created: policy.creation_timestamp().map(|time| time.0),
         spec,

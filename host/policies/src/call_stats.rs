@@ -173,8 +173,14 @@ mod tests {
             reason: "late".to_owned(),
             is_transient,
         };
-        assert_eq!(Comparison::without_match(&unmatched(true)), Comparison::Skipped);
-        assert_eq!(Comparison::without_match(&unmatched(false)), Comparison::Failed);
+        assert_eq!(
+            Comparison::without_match(&unmatched(true)),
+            Comparison::Skipped
+        );
+        assert_eq!(
+            Comparison::without_match(&unmatched(false)),
+            Comparison::Failed
+        );
     }
 
     #[test]

@@ -49,15 +49,11 @@ impl ActivePolicies {
         if let (Err(reason), false) = (&checked, dry_run) {
             self.record_failure(policy, request, reason);
         }
+        let is_unanswered = checked.is_err() && policy.on_error == OnError::Wait;
         let (decision, overruled) = match checked {
             Ok(decision) => (decision, None),
-            Err(_) if policy.on_error == OnError::Wait => {
-                (unanswered(&policy.name, controllers), None)
-            }
-            Err(reason) => (
-                serial_walk(request, controllers, attempts),
-                Some(reason),
-            ),
+            Err(_) if is_unanswered => (unanswered(&policy.name, controllers), None),
+            Err(reason) => (serial_walk(request, controllers, attempts), Some(reason)),
         };
         let placed = Placed {
             decision,
@@ -65,9 +61,9 @@ impl ActivePolicies {
             policy: policy.name.to_string(),
             overruled,
         };
-        // Dry runs are frequent and change nothing.
+        // Dry runs are frequent and change nothing, and a request without an answer has nothing to compare with.
         let shadows = chain.shadows.iter();
-        for shadow in shadows.filter(|_| !dry_run) {
+        for shadow in shadows.filter(|_| !dry_run && !is_unanswered) {
             let name = format!("{}/{}/{}", request.namespace, request.owner, request.slot);
             if is_sampled(shadow.share_percent, &name)
                 && shadow.policy.matcher.selects(&subject) == Ok(true)
@@ -120,9 +116,7 @@ impl ActivePolicies {
         // Anyone can request a dry run, so it must not cause a rollback.
         let record = |failed| {
             if !dry_run {
-                policy
-                    .stats
-                    .record_call(failed, Some(&request.namespace));
+                policy.stats.record_call(failed, Some(&request.namespace));
             }
         };
         match answered.await {

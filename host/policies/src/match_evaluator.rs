@@ -142,7 +142,10 @@ mod tests {
     fn policy(name: &str, expression: Option<&str>) -> BoundPolicy {
         let conditions = expression.map(|text| json!([{"name": "c", "expression": text}]));
         let wanted = json!({"matchConditions": conditions.unwrap_or(json!([]))});
-        let matcher = Matcher::new(Hook::Validation, Some(&serde_json::from_value(wanted).unwrap()));
+        let matcher = Matcher::new(
+            Hook::Validation,
+            Some(&serde_json::from_value(wanted).unwrap()),
+        );
         BoundPolicy {
             name: name.into(),
             matcher: Arc::new(matcher.unwrap()),

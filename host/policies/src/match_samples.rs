@@ -86,9 +86,6 @@ fn sample(
         object: Some(Arc::new(object.clone())),
         old_object: old.cloned().map(Arc::new),
         request: Arc::new(request),
-        namespace_object: namespace_object(
-            &admission.namespace,
-            admission.context.labels.as_ref(),
-        ),
+        namespace_object: namespace_object(&admission.namespace, admission.context.labels.as_ref()),
     }
 }

@@ -5,7 +5,7 @@ mod cost;
 mod declared;
 mod shape;
 
-use cel::{Context, Value as CelValue};
+use cel::Context;
 use ipu_api::ipupolicy::{Hook, Labels, Match};
 use ipu_guest_host::GuestError;
 use ipu_text::sanitize;
@@ -191,15 +191,7 @@ impl Matcher {
     /// Kubernetes. A condition that exceeds its cost limit fails. Takes up to some tenths of a second, and more stack
     /// than other threads have.
     pub fn evaluate(&self, input: &MatchInput) -> Result<bool, EvaluationError> {
-        let read = |name: &str| {
-            let mut conditions = self.conditions.iter();
-            conditions.any(|condition| condition.reads.contains(&name))
-        };
-        let values: Vec<_> = input
-            .values()
-            .into_iter()
-            .filter(|(name, _)| read(name))
-            .collect();
+        let values = self.read_values(input);
         let costs = values.iter().map(|(_, value)| copy_cost(value));
         let cost = costs.fold(0, u64::saturating_add);
         let mut remaining = POLICY_LIMIT.checked_sub(cost).ok_or_else(|| EvaluationError {
@@ -217,40 +209,48 @@ impl Matcher {
         })?;
         let variables = Variables::given(values);
         let mut failed = None;
-        for Condition {
-            name,
-            program,
-            reads,
-        } in &self.conditions
-        {
-            let cost = cost::of(program.expression(), &variables);
+        for condition in &self.conditions {
+            let cost = cost::of(condition.program.expression(), &variables);
             let limit = EXPRESSION_LIMIT.min(remaining);
-            let is_transient =
-                reads.contains(&NAMESPACE_OBJECT) && input.namespace_object.is_none();
-            let reason = if is_transient {
-                UNKNOWN_LABELS.to_owned()
+            let evaluated = if condition.reads.contains(&NAMESPACE_OBJECT)
+                && input.namespace_object.is_none()
+            {
+                Err((UNKNOWN_LABELS.to_owned(), true))
             } else if cost > limit {
-                format!(
+                let reason = format!(
                     "it may take {cost} steps for this request, and {limit} of the {EXPRESSION_LIMIT} \
                      for an expression and {POLICY_LIMIT} for a policy are left"
-                )
+                );
+                Err((reason, false))
             } else {
                 remaining -= cost;
-                match program.execute(&context) {
-                    Ok(CelValue::Bool(true)) => continue,
-                    Ok(CelValue::Bool(false)) => return Ok(false),
-                    Ok(other) => condition::no_boolean(&other),
-                    Err(error) => sanitize(&error.to_string(), REASON),
-                }
+                condition
+                    .execute(&context)
+                    .map_err(|reason| (reason, false))
             };
-            let name = name.clone();
-            failed.get_or_insert(EvaluationError {
-                name,
-                reason,
-                is_transient,
-            });
+            match evaluated {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err((reason, is_transient)) => {
+                    failed.get_or_insert(EvaluationError {
+                        name: condition.name.clone(),
+                        reason,
+                        is_transient,
+                    });
+                }
+            }
         }
         failed.map_or(Ok(true), Err)
+    }
+
+    /// Returns the variables that the conditions read.
+    fn read_values<'a>(&self, input: &'a MatchInput) -> Vec<(&'static str, &'a Value)> {
+        let read = |name: &str| {
+            let mut conditions = self.conditions.iter();
+            conditions.any(|condition| condition.reads.contains(&name))
+        };
+        let values = input.values().into_iter();
+        values.filter(|(name, _)| read(name)).collect()
     }
 
     /// Returns the name of the first condition.

@@ -204,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    fn watched(spec: Value, status: Value) -> WatchedPolicy {
+    fn watched(spec: &Value, status: &Value) -> WatchedPolicy {
         serde_json::from_value(json!({
             "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
             "metadata": {"name": "mine"}, "spec": spec, "status": status,
@@ -212,22 +212,22 @@ mod tests {
         .unwrap()
     }
 
-    fn known(spec: Value, status: Value) -> ObservedPolicy {
+    fn known(spec: &Value, status: &Value) -> ObservedPolicy {
         match watched(spec, status) {
             WatchedPolicy::Known(known) => *known,
             WatchedPolicy::Unknown(unknown) => panic!("{unknown:?}"),
         }
     }
 
-    fn spec(changed: Value) -> Value {
+    fn spec(changed: &Value) -> Value {
         let mut spec = json!({"hook": "Validation", "module": {"image": {"file": "x.wasm"}}});
-        json_patch::merge(&mut spec, &changed);
+        json_patch::merge(&mut spec, changed);
         spec
     }
 
     #[test]
     fn a_readable_policy_is_read_whole() {
-        let observed = known(spec(json!({"order": 3})), Value::Null);
+        let observed = known(&spec(&json!({"order": 3})), &Value::Null);
         assert_eq!((observed.policy.spec.order, observed.unreadable), (3, None));
         assert_eq!(observed.policy.status, None);
     }
@@ -236,8 +236,8 @@ mod tests {
     fn an_unreadable_field_leaves_what_decides_about_a_missing_answer() {
         let selector = json!({"namespaceSelector": {"matchLabels": {"tier": "gold"}}});
         let observed = known(
-            spec(json!({"mode": "Audit", "onError": "Ignore", "match": selector, "order": 7})),
-            Value::Null,
+            &spec(&json!({"mode": "Audit", "onError": "Ignore", "match": selector, "order": 7})),
+            &Value::Null,
         );
         let reason = observed.unreadable.unwrap();
         assert!(reason.contains("cannot read spec.mode"), "{reason}");
@@ -251,20 +251,23 @@ mod tests {
     #[test]
     fn an_unreadable_on_error_and_match_are_the_strictest() {
         let changed = json!({"onError": "Retry", "match": {"matchConditions": 7}});
-        let read = known(spec(changed), Value::Null).policy.spec;
+        let read = known(&spec(&changed), &Value::Null).policy.spec;
         assert_eq!((read.on_error(), read.match_), (OnError::Fail, None));
         let shadow = json!({"mode": "Shadow", "onError": "Retry"});
-        assert_eq!(known(spec(shadow), Value::Null).policy.spec.mode, Mode::Shadow);
+        assert_eq!(
+            known(&spec(&shadow), &Value::Null).policy.spec.mode,
+            Mode::Shadow
+        );
     }
 
     #[test]
     fn a_status_of_a_newer_version_keeps_its_active_version() {
         let active = json!({
             "generation": 4, "digest": "sha256:1", "since": "2026-01-01T12:00:00Z",
-            "spec": spec(json!({})),
+            "spec": spec(&json!({})),
         });
         let status = json!({"phase": "Paused", "observedGeneration": 4, "active": active});
-        let status = known(spec(json!({})), status).policy.status.unwrap();
+        let status = known(&spec(&json!({})), &status).policy.status.unwrap();
         assert_eq!(status.active.unwrap().generation, 4);
         assert_eq!(status.phase, PolicyPhase::Loading);
     }
@@ -272,11 +275,16 @@ mod tests {
     #[test]
     fn a_policy_of_an_unknown_hook_keeps_its_status() {
         let status = json!({"phase": "Active"});
-        let WatchedPolicy::Unknown(unknown) = watched(spec(json!({"hook": "Preemption"})), status)
+        let WatchedPolicy::Unknown(unknown) =
+            watched(&spec(&json!({"hook": "Preemption"})), &status)
         else {
             panic!("the hook is known");
         };
         assert_eq!(unknown.status, json!({"phase": "Active"}));
-        assert!(unknown.reason.contains("cannot read spec.hook"), "{}", unknown.reason);
+        assert!(
+            unknown.reason.contains("cannot read spec.hook"),
+            "{}",
+            unknown.reason
+        );
     }
 }

@@ -5,7 +5,7 @@ mod rollback;
 
 use ipu_api::condition;
 use ipu_api::ipupolicy::{
-    CallCounts, Hook, IPUPolicy, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus, Revision,
+    CallCounts, IPUPolicy, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus, Revision,
     ShadowCounts,
 };
 use jiff::Timestamp;

@@ -43,11 +43,13 @@ impl IPUPolicySpec {
         let options = self.rollback.unwrap_or_default();
         // The previous version of a rule admits what the rule denies, so an admin decides about the return to it.
         let is_rule = self.hook == Hook::Validation && self.on_error() == OnError::Fail;
-        let when = options.when.unwrap_or(if self.rollback.is_none() && is_rule {
-            RollbackWhen::Never
-        } else {
-            RollbackWhen::CallsFail
-        });
+        let when = options
+            .when
+            .unwrap_or(if self.rollback.is_none() && is_rule {
+                RollbackWhen::Never
+            } else {
+                RollbackWhen::CallsFail
+            });
         match when {
             RollbackWhen::Never => None,
             RollbackWhen::CallsFail => Some(options),

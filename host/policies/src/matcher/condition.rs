@@ -1,6 +1,6 @@
 //! Pure: compiles one match condition, and tries it on sample requests.
 
-use cel::{ExecutionError, Program, Value as CelValue};
+use cel::{Context, ExecutionError, Program, Value as CelValue};
 use ipu_api::ipupolicy::{Hook, MatchCondition};
 use ipu_text::sanitize;
 
@@ -30,6 +30,17 @@ pub(super) struct Condition {
     pub(super) program: Program,
     /// The variables in its expression.
     pub(super) reads: Vec<&'static str>,
+}
+
+impl Condition {
+    /// Evaluates the expression. Returns why it is neither true nor false.
+    pub(super) fn execute(&self, context: &Context<'_, '_>) -> Result<bool, String> {
+        match self.program.execute(context) {
+            Ok(CelValue::Bool(value)) => Ok(value),
+            Ok(other) => Err(no_boolean(&other)),
+            Err(error) => Err(sanitize(&error.to_string(), REASON)),
+        }
+    }
 }
 
 /// A problem that an expression has with every request.
@@ -127,7 +138,7 @@ fn nests_too_deep(expression: &str) -> bool {
 }
 
 /// Returns the reason why an expression is not true or false.
-pub(super) fn no_boolean(value: &CelValue) -> String {
+fn no_boolean(value: &CelValue) -> String {
     format!("it is {:?}, and not true or false", value.type_of())
 }
 

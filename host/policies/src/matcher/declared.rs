@@ -40,9 +40,7 @@ pub enum Undeclared {
     )]
     Function(String),
     /// A field.
-    #[error(
-        "reads {path}, which no request has; {parent} has {fields}, so use one of these"
-    )]
+    #[error("reads {path}, which no request has; {parent} has {fields}, so use one of these")]
     Field {
         /// The whole path.
         path: String,
@@ -179,7 +177,7 @@ impl<'a> Check<'a> {
 /// Returns the first part of a path that a sample does not have.
 fn missing(sample: &MatchInput, path: &[&str]) -> Option<Undeclared> {
     let values = sample.values();
-    let (_, mut value) = values.iter().find(|(name, _)| *name == path[0])?;
+    let &(_, mut value) = values.iter().find(|(name, _)| *name == path[0])?;
     for (at, part) in path.iter().enumerate().skip(1) {
         let Value::Object(fields) = value else {
             return None;
@@ -255,16 +253,25 @@ fn parts(expression: &Expr) -> Vec<&IdedExpr> {
         Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Comprehension(_) => {
             Vec::new()
         }
-        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).collect(),
+        Expr::Call(call) => call
+            .target
+            .as_deref()
+            .into_iter()
+            .chain(&call.args)
+            .collect(),
         Expr::List(list) => list.elements.iter().collect(),
         Expr::Select(select) => vec![&select.operand],
         Expr::Map(map) => {
             let entries = map.entries.iter();
-            entries.flat_map(|entry| parts_of_entry(&entry.expr)).collect()
+            entries
+                .flat_map(|entry| parts_of_entry(&entry.expr))
+                .collect()
         }
         Expr::Struct(of_type) => {
             let entries = of_type.entries.iter();
-            entries.flat_map(|entry| parts_of_entry(&entry.expr)).collect()
+            entries
+                .flat_map(|entry| parts_of_entry(&entry.expr))
+                .collect()
         }
     }
 }

@@ -10,7 +10,10 @@ use crate::large_stack;
 use crate::match_input::namespace_object;
 
 fn matcher(spec: Value) -> Result<Matcher, MatchError> {
-    Matcher::new(Hook::Validation, Some(&serde_json::from_value(spec).unwrap()))
+    Matcher::new(
+        Hook::Validation,
+        Some(&serde_json::from_value(spec).unwrap()),
+    )
 }
 
 fn matches(spec: Value) -> Result<bool, EvaluationError> {
@@ -228,7 +231,12 @@ fn a_namespace_object_needs_the_labels_of_the_namespace() {
     let unknown = matcher(condition("namespaceObject.metadata.name == 'a'")).unwrap();
     let error = unknown.evaluate(&MatchInput::default()).unwrap_err();
     assert!(error.reason.contains("labels of the namespace"), "{error}");
-    assert!(matcher(condition("true")).unwrap().evaluate(&MatchInput::default()).unwrap());
+    assert!(
+        matcher(condition("true"))
+            .unwrap()
+            .evaluate(&MatchInput::default())
+            .unwrap()
+    );
 }
 
 #[test]
@@ -244,5 +252,8 @@ fn selectors_apply_even_if_the_conditions_cannot_be_read() {
             input: &input,
         })
     };
-    assert_eq!((selects("vision"), selects("speech")), (Ok(true), Ok(false)));
+    assert_eq!(
+        (selects("vision"), selects("speech")),
+        (Ok(true), Ok(false))
+    );
 }

@@ -99,10 +99,21 @@ fn an_unreadable_version_is_a_missing_guest_at_its_hook() {
         unreadable: Some("cannot read spec.mode".to_owned()),
     }];
     let active_set = crate::active_set::active_set(&active, Hook::Validation);
-    let chain = store.hook_chain(&active_set, &active, Hook::Validation, Timestamp::UNIX_EPOCH);
+    let chain = store.hook_chain(
+        &active_set,
+        &active,
+        Hook::Validation,
+        Timestamp::UNIX_EPOCH,
+    );
     let bound = chain.stages.iter().flatten();
     let policy = bound.last().expect("the policy has a stage");
-    assert_eq!((&*policy.name, policy.on_error), ("policy", OnError::Ignore));
-    assert_eq!(format!("{:?}", policy.guest), "missing: cannot read spec.mode");
+    assert_eq!(
+        (&*policy.name, policy.on_error),
+        ("policy", OnError::Ignore)
+    );
+    assert_eq!(
+        format!("{:?}", policy.guest),
+        "missing: cannot read spec.mode"
+    );
     assert!(!store.is_loading(&active));
 }

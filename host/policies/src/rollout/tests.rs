@@ -5,6 +5,7 @@ mod unreadable;
 
 use std::collections::BTreeMap;
 
+use ipu_api::ipupolicy::Hook;
 use serde_json::json;
 
 use super::super::active_set::{active_set, active_versions};

@@ -23,14 +23,17 @@ fn an_undeclared_name_is_refused_wherever_it_is() {
     let variable = |name: &str| Undeclared::Variable(name.to_owned());
     let function = |name: &str| Undeclared::Function(name.to_owned());
     for (expression, expected) in [
-        ("namespace == 'a'", variable("namespace")),
+        ("team == 'a'", variable("team")),
         ("false && objet.spec.jobInstances > 1", variable("objet")),
         ("true || objet.spec.jobInstances > 1", variable("objet")),
         ("[1].all(x, x > y)", variable("y")),
         ("[1].all(x, true) && x > 1", variable("x")),
         ("size([params]) > 0", variable("params")),
         ("{'a': variables.b} == {}", variable("variables")),
-        ("object.metadata.name.lowerAscii() == 'a'", function("lowerAscii")),
+        (
+            "object.metadata.name.lowerAscii() == 'a'",
+            function("lowerAscii"),
+        ),
         ("false && quantity('1Gi') == 1", function("quantity")),
         ("isURL('a')", function("isURL")),
         (
@@ -46,19 +49,31 @@ fn an_undeclared_name_is_refused_wherever_it_is() {
 #[test]
 fn a_field_that_no_request_has_is_refused() {
     for (hook, expression, path) in [
-        (Hook::Validation, "request.options.dryRun", "request.options"),
+        (
+            Hook::Validation,
+            "request.options.dryRun",
+            "request.options",
+        ),
         (
             Hook::Defaulting,
             "false && request.userInfo.uid == 'a'",
             "request.userInfo.uid",
         ),
-        (Hook::Validation, "request['operations'] == 'CREATE'", "request.operations"),
+        (
+            Hook::Validation,
+            "request['operations'] == 'CREATE'",
+            "request.operations",
+        ),
         (
             Hook::Validation,
             "namespaceObject.spec.finalizers == []",
             "namespaceObject.spec",
         ),
-        (Hook::Placement, "request.operation == 'CREATE'", "request.operation"),
+        (
+            Hook::Placement,
+            "request.operation == 'CREATE'",
+            "request.operation",
+        ),
     ] {
         let found = undeclared(hook, expression);
         let Some(Undeclared::Field { path: found, .. }) = &found else {
@@ -88,7 +103,10 @@ fn an_expression_that_fails_for_every_sample_is_refused() {
 fn what_kubernetes_documents_and_objects_may_have_is_loaded() {
     for (hook, expression) in [
         (Hook::Validation, "request.resource.resource == 'pods'"),
-        (Hook::Validation, "request.kind.kind == 'IPUJob' && request.kind.group != ''"),
+        (
+            Hook::Validation,
+            "request.kind.kind == 'IPUJob' && request.kind.group != ''",
+        ),
         (Hook::Validation, "request.requestKind == request.kind"),
         (Hook::Validation, "request.subResource == null"),
         (

@@ -79,13 +79,23 @@ fn a_rule_that_fails_closed_is_rolled_back_only_by_choice() {
         (validation(), false),
         (with(validation(), "onError", json!("Ignore")), true),
         // As 0.1.0 understood it.
-        (with(validation(), "rollback", json!({"failuresPercent": 50})), true),
-        (with(validation(), "rollback", json!({"when": "Never"})), false),
+        (
+            with(validation(), "rollback", json!({"failuresPercent": 50})),
+            true,
+        ),
+        (
+            with(validation(), "rollback", json!({"when": "Never"})),
+            false,
+        ),
         (placement.clone(), true),
         (with(placement, "rollback", json!({"when": "Never"})), false),
     ] {
         let mut cluster = second_version(&spec, &spec);
-        assert_eq!(cluster.status().previous.is_some(), is_rolled_back, "{spec}");
+        assert_eq!(
+            cluster.status().previous.is_some(),
+            is_rolled_back,
+            "{spec}"
+        );
         cluster.serve(&recent(0, 100));
         let expected = if is_rolled_back {
             (PolicyPhase::RolledBack, Some(1))

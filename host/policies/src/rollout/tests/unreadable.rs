@@ -37,7 +37,12 @@ fn a_spec_that_cannot_be_read_leaves_the_active_version() {
     cluster.prepare(0, 2);
     cluster.prepare(1, 2);
     assert_eq!(cluster.reconcile(), (PolicyPhase::Refused, Some(1)));
-    assert!(cluster.status().message.contains("the previous version stays active"));
+    assert!(
+        cluster
+            .status()
+            .message
+            .contains("the previous version stays active")
+    );
     let [version] = versions(&cluster).try_into().unwrap();
     assert_eq!((version.generation, version.unreadable), (1, None));
 }
@@ -51,7 +56,10 @@ fn an_active_version_that_cannot_be_read_is_a_missing_guest() {
     active.spec.insert("mode".to_owned(), json!("Audit"));
     let [version] = versions(&cluster).try_into().unwrap();
     let reason = version.unreadable.expect("it cannot be read");
-    assert!(reason.contains("spec.mode") && reason.contains("`Audit`"), "{reason}");
+    assert!(
+        reason.contains("spec.mode") && reason.contains("`Audit`"),
+        "{reason}"
+    );
     assert!(version.is_enforced);
     cluster.reconcile();
     let active = cluster.status().active.as_ref().expect("it is kept");
