@@ -18,8 +18,11 @@ async fn a_condition_that_no_request_satisfies_is_refused_and_blocks_nobody() {
     fixture.apply("small", at_most(4)).await.unwrap();
     fixture.once_in("small", PolicyPhase::Active).await;
     for (expression, words) in [
-        ("namespace.metadata.labels.tier == 'prod'", "variable namespace,"),
-        ("object.metadata.name.lowerAscii() == 'a'", "function lowerAscii,"),
+        ("team.metadata.labels.tier == 'prod'", "variable team,"),
+        (
+            "object.metadata.name.lowerAscii() == 'a'",
+            "function lowerAscii,",
+        ),
         ("request.options.fieldManager == 'a'", "request.options,"),
         ("object.spec.ipusPerJobInstance > 4", "cannot be evaluated"),
     ] {
@@ -27,7 +30,11 @@ async fn a_condition_that_no_request_satisfies_is_refused_and_blocks_nobody() {
         fixture.apply("small", spec).await.unwrap();
         let refused = fixture.once_in("small", PolicyPhase::Refused).await;
         for part in [words, expression, "previous version stays active"] {
-            assert!(refused.message.contains(part), "{part}: {}", refused.message);
+            assert!(
+                refused.message.contains(part),
+                "{part}: {}",
+                refused.message
+            );
         }
         fixture.once_answered(8, Some("8")).await;
         fixture.once_answered(4, None).await;
@@ -39,7 +46,10 @@ async fn a_condition_reads_the_resource_and_the_namespace() {
     let fixture = Fixture::start().await;
     let expression = "request.resource.resource == 'ipujobs' && request.kind.kind == 'IPUJob' && \
                       namespaceObject.metadata.labels['kubernetes.io/metadata.name'] == request.namespace";
-    fixture.apply("small", at_most_if(4, expression)).await.unwrap();
+    fixture
+        .apply("small", at_most_if(4, expression))
+        .await
+        .unwrap();
     fixture.once_in("small", PolicyPhase::Active).await;
     fixture.once_answered(8, Some("8")).await;
     let others = at_most_if(4, "request.resource.resource == 'pods'");

@@ -51,7 +51,9 @@ async fn second_version(fixture: &Fixture, spec: &Value) {
         let generation = status.active.as_ref().map(|active| active.generation);
         generation == Some(2) && conditions.any(|condition| condition.status == "True")
     };
-    fixture.once("trap", "ready in its second version", ready).await;
+    fixture
+        .once("trap", "ready in its second version", ready)
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,14 +79,21 @@ async fn one_tenant_cannot_roll_a_policy_back() {
         }
         let counted = |status: &IPUPolicyStatus| status.calls.failed >= failed;
         let status = fixture.once("trap", "counted as failing", counted).await;
-        assert_eq!((status.phase, status.rolled_back), (PolicyPhase::Active, None));
+        assert_eq!(
+            (status.phase, status.rolled_back),
+            (PolicyPhase::Active, None)
+        );
     }
 
     // Others meet the same fault.
     eventually("the first version is active again", async || {
         for tenant in &tenants[1..] {
             // The first version admits the job.
-            let _ = fixture.webhooks.in_namespace(tenant).create(&large_job()).await;
+            let _ = fixture
+                .webhooks
+                .in_namespace(tenant)
+                .create(&large_job())
+                .await;
         }
         let policy = fixture.policies().get("trap").await.unwrap();
         Seen::when(policy.status.unwrap_or_default(), |status| {

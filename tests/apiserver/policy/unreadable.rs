@@ -50,7 +50,8 @@ impl Admin {
 
     /// Returns the message once the phase of the present generation is Refused.
     async fn once_refused(&self, name: &str) -> String {
-        let status = eventually(&format!("the IPUPolicy {name} is refused"), async || {
+        let what = format!("the IPUPolicy {name} is refused");
+        let status = eventually(&what, async || {
             let policy = self.0.get(name).await.unwrap();
             let generation = policy.metadata.generation;
             Seen::when(policy.data["status"].clone(), |status| {
@@ -76,7 +77,11 @@ async fn a_policy_that_cannot_be_read_is_a_missing_guest() {
     newer["mode"] = json!("Audit");
     admin.apply("small", &newer).await;
     let message = admin.once_refused("small").await;
-    for part in ["cannot read spec.mode", "`Audit`", "previous version stays active"] {
+    for part in [
+        "cannot read spec.mode",
+        "`Audit`",
+        "previous version stays active",
+    ] {
         assert!(message.contains(part), "{part}: {message}");
     }
     fixture.once_answered(8, Some("8")).await;
