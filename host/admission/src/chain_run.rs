@@ -12,6 +12,7 @@ use ipu_guest_host::model::{Defaulted, Defaulting, Served, Verdict};
 use ipu_guest_host::{GuestError, GuestHost};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::bound_policy::BoundPolicy;
+use ipu_policies::call_stats::Requester;
 use ipu_policies::match_evaluator::Purpose;
 use ipu_policies::match_input::{MatchInput, namespace_object, review_attributes};
 use ipu_policies::matcher::MatchSubject;
@@ -232,13 +233,13 @@ impl<'a> ChainRun<'a> {
         // The timeout does not blame this policy, which has a deadline of its own.
         match called.unwrap_or(Err(GuestError::OutOfTime(self.timeout))) {
             Ok(served) => {
-                policy.stats.record_call(false, self.counts_in());
+                policy.stats.record_call(false, self.counts_for());
                 answer.called.push((policy.name.to_string(), served.digest));
                 Ok(Some(served.answer))
             }
             Err(error) => {
                 if error.is_failure() {
-                    policy.stats.record_call(true, self.counts_in());
+                    policy.stats.record_call(true, self.counts_for());
                 }
                 let metrics = self.host.metrics();
                 match error {
@@ -280,11 +281,14 @@ impl<'a> ChainRun<'a> {
         Ok(None)
     }
 
-    /// Returns the namespace of the request, if the request counts for rollbacks and promotions. Anyone can request a dry
-    /// run, at any rate.
-    fn counts_in(&self) -> Option<&str> {
+    /// Returns who caused the request, if it counts for rollbacks and promotions. Anyone can request a dry run, at any
+    /// rate.
+    fn counts_for(&self) -> Option<Requester<'_>> {
         let counts = self.is_trusted && !self.admission.dry_run;
-        counts.then_some(&self.request.namespace)
+        counts.then(|| Requester {
+            namespace: &self.request.namespace,
+            user: &self.admission.user.name,
+        })
     }
 
     fn subject<'s>(&'s self, input: &'s MatchInput) -> MatchSubject<'s> {

@@ -11,7 +11,7 @@ use ipu_text::explain;
 
 use super::active_policies::{ActivePolicies, BoundShadow, is_sampled};
 use super::bound_policy::BoundPolicy;
-use super::call_stats::Comparison;
+use super::call_stats::{Comparison, Requester};
 use super::comparison;
 use super::match_evaluator::Purpose;
 use super::match_input::MatchInput;
@@ -114,9 +114,14 @@ impl ActivePolicies {
             }
         };
         // Anyone can request a dry run, so it must not cause a rollback.
+        let owner = format!("{}/{}", request.namespace, request.owner);
+        let requester = Requester {
+            namespace: &request.namespace,
+            user: &owner,
+        };
         let record = |failed| {
             if !dry_run {
-                policy.stats.record_call(failed, Some(&request.namespace));
+                policy.stats.record_call(failed, Some(requester));
             }
         };
         match answered.await {

@@ -76,6 +76,13 @@ pub struct Counts {
         skip_serializing_if = "BTreeSet::is_empty"
     )]
     pub failing_namespaces: BTreeSet<String>,
+    /// Digests of the names of the first users of the failed ones.
+    #[serde(
+        default,
+        rename = "failingUsers",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
+    pub failing_users: BTreeSet<String>,
     /// All calls in shadow mode.
     #[serde(default)]
     pub shadow: ShadowCounts,

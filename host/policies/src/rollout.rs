@@ -25,6 +25,9 @@ pub const SAMPLES: usize = 3;
 /// with objects that it cannot process.
 pub const FAILING_NAMESPACES: usize = 3;
 
+/// Users whose calls must fail before a version is rolled back. One user can have several namespaces.
+pub const FAILING_USERS: usize = 2;
+
 /// Condition: every replica serves with the version in `spec`.
 pub const READY: &str = "Ready";
 
@@ -144,6 +147,7 @@ impl<'a> HookReplicas<'a> {
             calls,
             recent,
             failing_namespaces,
+            failing_users,
             shadow,
         } in serving.map(|readiness| &readiness.counts)
         {
@@ -151,6 +155,7 @@ impl<'a> HookReplicas<'a> {
             add(&mut sum.recent, *recent);
             sum.failing_namespaces
                 .extend(failing_namespaces.iter().cloned());
+            sum.failing_users.extend(failing_users.iter().cloned());
             sum.shadow.equal += shadow.equal;
             sum.shadow.different += shadow.different;
             sum.shadow.failed += shadow.failed;

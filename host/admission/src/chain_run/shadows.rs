@@ -33,7 +33,7 @@ pub(super) enum Outcome {
 impl ChainRun<'_> {
     /// Starts the comparisons in the background. Only a request that counts is compared.
     pub(super) fn compare(&self, chain: &HookChain, results: &[StageResult]) {
-        if self.counts_in().is_none() {
+        if self.counts_for().is_none() {
             return;
         }
         for shadow in &chain.shadows {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::{Hook, IPUPolicySpec, OnError};
 
 /// Condition for the return to the previous version. Calls of dry runs do not count, and failures count only if they are
-/// in at least three namespaces.
+/// in at least three namespaces and of two users.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RollbackOptions {

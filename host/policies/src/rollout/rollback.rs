@@ -7,7 +7,7 @@ use ipu_api::ipupolicy::{IPUPolicyStatus, Mode, Revision, RollbackOptions, Rolle
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{FAILING_NAMESPACES, HookReplicas};
+use super::{FAILING_NAMESPACES, FAILING_USERS, HookReplicas};
 use crate::report::{Counts, spec_of};
 
 /// Rolls back an active version that fails too often, if the operator may return to the previous version.
@@ -84,6 +84,7 @@ fn fails_too_often(options: RollbackOptions, counts: &Counts) -> bool {
     let recent = counts.recent;
     let calls = recent.answered + recent.failed;
     counts.failing_namespaces.len() >= FAILING_NAMESPACES
+        && counts.failing_users.len() >= FAILING_USERS
         && calls >= i64::from(options.minimum_calls)
         && recent.failed * 100 >= calls * i64::from(options.failures_percent)
 }

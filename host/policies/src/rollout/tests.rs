@@ -128,6 +128,7 @@ fn recent(answered: i64, failed: i64) -> Counts {
         calls,
         recent: calls,
         failing_namespaces: ["a", "b", "c"].map(str::to_owned).into(),
+        failing_users: ["ann", "bob"].map(str::to_owned).into(),
         ..Counts::default()
     }
 }

@@ -61,6 +61,19 @@ fn the_failures_of_one_tenant_roll_nothing_back() {
 }
 
 #[test]
+fn the_failures_of_one_user_roll_nothing_back() {
+    let mut cluster = second_version(&rolls_back(), &rolls_back());
+    let of_user = |user: &str| Counts {
+        failing_users: [user.to_owned()].into(),
+        ..recent(0, 100)
+    };
+    cluster.serve(&of_user("ann"));
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Active, Some(2)));
+    cluster.readiness(0).counts = of_user("bob");
+    assert_eq!(cluster.reconcile(), (PolicyPhase::RolledBack, Some(1)));
+}
+
+#[test]
 fn an_enforced_version_is_not_rolled_back_to_a_shadow() {
     let mut cluster = second_version(&shadow(1_000), &rolls_back());
     cluster.serve(&recent(0, 100));
