@@ -78,19 +78,24 @@ impl ActivePolicies {
     /// Logs and counts that the guest gave no usable answer.
     fn record_failure(&self, policy: &BoundPolicy, request: &PartitionRequest, reason: &str) {
         let (name, metrics) = (&*policy.name, self.host().metrics());
-        let effect = if policy.on_error == OnError::Wait {
+        let (owner, namespace) = (&*request.owner, &*request.namespace);
+        if policy.on_error == OnError::Wait {
             metrics.count_unanswered(name);
-            "the request waits for an answer of the guest"
+            tracing::warn!(
+                policy = name,
+                owner,
+                namespace,
+                "the request waits for an answer of the guest: {reason}"
+            );
         } else {
             metrics.count_fallback(name);
-            "the built-in serial walk decides instead of the guest"
-        };
-        tracing::warn!(
-            policy = name,
-            owner = request.owner,
-            namespace = request.namespace,
-            "{effect}: {reason}"
-        );
+            tracing::warn!(
+                policy = name,
+                owner,
+                namespace,
+                "the built-in serial walk decides instead of the guest: {reason}"
+            );
+        }
     }
 
     /// Calls one guest, and checks its decision.
