@@ -2,9 +2,12 @@
 //! requests arrive.
 
 mod author_documents;
+mod conditions;
 mod definition;
 mod fixture;
 mod oci;
+mod rollback;
+mod unreadable;
 
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipupolicy::{IPUPolicyStatus, PolicyPhase};

@@ -128,7 +128,11 @@ async fn c_steers_by_the_label_of_the_namespace() {
         gcds: 1,
         context: PlacementContext {
             namespace: NamespaceContext {
-                labels: pool.map(|pool| [("ipu-pool".to_owned(), pool.to_owned())].into()),
+                labels: Some(
+                    pool.map(|pool| ("ipu-pool".to_owned(), pool.to_owned()))
+                        .into_iter()
+                        .collect(),
+                ),
                 usage: None,
             },
             ..PlacementContext::default()
@@ -144,6 +148,12 @@ async fn c_steers_by_the_label_of_the_namespace() {
     assert_eq!(decision, Decision::Try("new".to_owned()));
     let free = place(&request(None, 4)).await;
     assert_eq!(free, Decision::Try("old".to_owned()));
+    let mut unknown = request(None, 4);
+    unknown.context.namespace.labels = None;
+    let Decision::Wait(why) = place(&unknown).await else {
+        panic!("a pool that is not known is every pool");
+    };
+    assert!(why[0].reason.contains("not known yet"), "{why:?}");
     let Decision::Wait(why) = place(&request(Some("new"), 16)).await else {
         panic!("the pool has no free capacity");
     };

@@ -43,6 +43,10 @@ fn files_of_the_previous_release_are_those_of_its_archive() {
     }
 }
 
+/// Rules of the previous release in whose place a rule stands that accepts more.
+const WIDENED: [&str; 1] =
+    ["[!has(self.onError) || (self.onError == 'Fallback') == (self.hook == 'Placement')]"];
+
 /// With the older CRDs, the API server drops fields that this version adds, so the page about upgrades names each of
 /// them. A rule or a required field could also reject existing objects.
 #[test]
@@ -70,6 +74,7 @@ fn crds_keep_all_fields_of_the_previous_release() {
         added.extend(additions.cloned());
     }
     assert_eq!(names.len(), 3, "{names:?}");
+    lost.retain(|fact| !WIDENED.iter().any(|rule| fact.contains(rule)));
     assert_eq!(lost, [""; 0], "objects of the previous release need them");
     insta::with_settings!(
         { description => "Each addition is also in charts/ipu-operator/docs/upgrade.md." },

@@ -1,5 +1,6 @@
 // Steer by label: a namespace labelled `ipu-pool: new` gets partitions only on V-IPU controllers whose
-// nodes carry the value `new`; others get the first one with enough free IPUs.
+// nodes carry the value `new`; others get the first one with enough free IPUs. While the labels are
+// not known, partitions wait: a tenant must not get another one's controller after a restart.
 
 #include <stdbool.h>
 #include <stdlib.h>
@@ -21,11 +22,8 @@ static bool is(const placement_string_t *text, const char *expected) {
     return text->len == strlen(expected) && memcmp(text->ptr, expected, text->len) == 0;
 }
 
-// The pool of the namespace; none where it has no such label, or its labels are not known.
+// The pool of the namespace; none where it has no such label.
 static const placement_string_t *pool(const request_t *request) {
-    if (!request->namespace_.labels.is_some) {
-        return NULL;
-    }
     const ipu_policy_types_pairs_t *labels = &request->namespace_.labels.val;
     for (size_t i = 0; i < labels->len; i++) {
         if (is(&labels->ptr[i].f0, LABEL)) {
@@ -82,6 +80,10 @@ static bool passed_over(const request_t *request, const controller_t *controller
             add(reason, attempts->ptr[i].reason.ptr, attempts->ptr[i].reason.len);
             return true;
         }
+    }
+    if (!request->namespace_.labels.is_some) {
+        add_text(reason, "the labels of the namespace are not known yet");
+        return true;
     }
     const placement_string_t *wanted = pool(request);
     if (wanted != NULL && !same(wanted, &controller->label_value)) {

@@ -6,16 +6,18 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ipu_api::ipupolicy::{BUILT_IN, Hook, OnError};
-use ipu_guest_host::context::{Admission, Operation};
+use ipu_guest_host::context::Admission;
 use ipu_guest_host::metrics::SkipReason;
 use ipu_guest_host::model::{Defaulted, Defaulting, Served, Verdict};
 use ipu_guest_host::{GuestError, GuestHost};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::bound_policy::BoundPolicy;
+use ipu_policies::call_stats::Requester;
 use ipu_policies::match_evaluator::Purpose;
-use ipu_policies::matcher::{MatchInput, MatchSubject};
+use ipu_policies::match_input::{MatchInput, namespace_object, review_attributes};
+use ipu_policies::matcher::MatchSubject;
 use ipu_runtime::fair_semaphore::Asker;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::{Instant, timeout_at};
 
 use self::shadows::{Outcome, StageResult};
@@ -35,11 +37,12 @@ pub struct ChainRun<'a> {
     request: &'a AdmissionRequest,
     admission: Admission,
     request_attributes: Arc<Value>,
+    namespace_object: Option<Arc<Value>>,
     /// A copy of the previous object, once a condition needs it.
     old_object: OnceLock<Option<Arc<Value>>>,
     deadline: Instant,
     timeout: Duration,
-    /// Whether the request counts for rollbacks and promotions.
+    /// Whether the API server sent the request, so that it can count for rollbacks and promotions.
     is_trusted: bool,
     /// Whether Kueue decides when a job with a queue starts.
     is_kueue_served: bool,
@@ -52,24 +55,16 @@ impl<'a> ChainRun<'a> {
         request: &'a AdmissionRequest,
         admission: Admission,
     ) -> Self {
-        let operation = match admission.operation {
-            Operation::Create => "CREATE",
-            Operation::Update => "UPDATE",
-        };
+        let reviewed = request.reviewed.in_conditions();
+        let attributes = review_attributes(&request.uid, &request.name, reviewed, &admission);
+        let labels = admission.context.labels.as_ref();
         Self {
             active,
             host: active.host().clone(),
             caller: None,
             request,
-            request_attributes: Arc::new(json!({
-                "uid": request.uid,
-                "operation": operation,
-                "namespace": request.namespace,
-                "name": request.name,
-                "dryRun": admission.dry_run,
-                "subResource": admission.sub_resource,
-                "userInfo": {"username": admission.user.name, "groups": admission.user.groups},
-            })),
+            request_attributes: Arc::new(attributes),
+            namespace_object: namespace_object(&request.namespace, labels),
             old_object: OnceLock::new(),
             admission,
             deadline: Instant::now() + TIMEOUT,
@@ -89,7 +84,7 @@ impl<'a> ChainRun<'a> {
         }
     }
 
-    /// Sets whether the request counts for rollbacks and promotions.
+    /// Sets whether the API server sent the request, so that it can count for rollbacks and promotions.
     #[must_use]
     pub fn trusted(self, is_trusted: bool) -> Self {
         Self { is_trusted, ..self }
@@ -238,13 +233,13 @@ impl<'a> ChainRun<'a> {
         // The timeout does not blame this policy, which has a deadline of its own.
         match called.unwrap_or(Err(GuestError::OutOfTime(self.timeout))) {
             Ok(served) => {
-                policy.stats.record_call(false, self.is_trusted);
+                policy.stats.record_call(false, self.counts_for());
                 answer.called.push((policy.name.to_string(), served.digest));
                 Ok(Some(served.answer))
             }
             Err(error) => {
                 if error.is_failure() {
-                    policy.stats.record_call(true, self.is_trusted);
+                    policy.stats.record_call(true, self.counts_for());
                 }
                 let metrics = self.host.metrics();
                 match error {
@@ -286,6 +281,16 @@ impl<'a> ChainRun<'a> {
         Ok(None)
     }
 
+    /// Returns who caused the request, if it counts for rollbacks and promotions. Anyone can request a dry run, at any
+    /// rate.
+    fn counts_for(&self) -> Option<Requester<'_>> {
+        let counts = self.is_trusted && !self.admission.dry_run;
+        counts.then(|| Requester {
+            namespace: &self.request.namespace,
+            user: &self.admission.user.name,
+        })
+    }
+
     fn subject<'s>(&'s self, input: &'s MatchInput) -> MatchSubject<'s> {
         MatchSubject {
             namespace_labels: self.admission.context.labels.as_ref(),
@@ -304,6 +309,7 @@ impl<'a> ChainRun<'a> {
                 .then(|| self.old_object.get_or_init(old).clone())
                 .flatten(),
             request: Arc::clone(&self.request_attributes),
+            namespace_object: self.namespace_object.clone(),
         }
     }
 }

@@ -3,12 +3,13 @@
 //! It does not use the types of kube, which parse the metadata into fixed fields: a patch must apply to the exact JSON
 //! of the API server.
 
-use ipu_api as api;
 use ipu_text::sanitize;
 use serde::Deserialize;
 use serde_json::Value;
 
 use ipu_guest_host::context::{Admission, GROUPS_MAX, NamespaceContext, Operation, User};
+use ipu_policies::match_input::ReviewedResource;
+use ipu_policies::match_samples;
 use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget, Measured};
 
 /// Memory limit of a parsed review. Typical objects take some ten times their bytes, so one of 1.5 MiB, the limit of
@@ -53,25 +54,24 @@ pub enum Reviewed {
 impl Reviewed {
     /// API group of the kind.
     pub const fn group(self) -> &'static str {
-        match self {
-            Self::IPUJob => api::GROUP,
-            Self::Pod => "",
-        }
+        self.in_conditions().group
     }
 
     /// Name of the kind.
     pub const fn kind(self) -> &'static str {
-        match self {
-            Self::IPUJob => "IPUJob",
-            Self::Pod => "Pod",
-        }
+        self.in_conditions().kind
     }
 
     /// The resource in the rules of a webhook configuration.
     pub const fn resource(self) -> &'static str {
+        self.in_conditions().resource
+    }
+
+    /// The kind and the resource in the match conditions of policies.
+    pub const fn in_conditions(self) -> ReviewedResource {
         match self {
-            Self::IPUJob => "ipujobs",
-            Self::Pod => "pods",
+            Self::IPUJob => match_samples::IPUJOB,
+            Self::Pod => match_samples::POD,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod hook;
 mod module;
+mod rollback;
 
 use std::collections::BTreeMap;
 
@@ -16,6 +17,8 @@ pub use self::module::{
     ConfigMapModule, ImageModule, KeyOf, ModuleSource, OciModule, PemSource, RequiredSignature,
     SecretName,
 };
+
+pub use self::rollback::{RollbackOptions, RollbackWhen};
 
 /// Name of the built-in guest of a hook in an IPUPolicy. No IPUPolicy may have this name.
 pub const BUILT_IN: &str = "built-in";
@@ -83,7 +86,8 @@ pub struct IPUPolicySpec {
     /// Options of mode Shadow.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shadow: Option<ShadowOptions>,
-    /// Condition for the return to the previous version.
+    /// Condition for the return to the previous version. Missing: the defaults of its fields; for Validation with onError
+    /// Fail, never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rollback: Option<RollbackOptions>,
 }
@@ -108,7 +112,8 @@ pub struct Match {
     /// Selects IPUJobs by their labels. Not for Placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_selector: Option<LabelSelector>,
-    /// CEL expressions over `object`, `oldObject` and `request`, as in the webhook configurations of Kubernetes.
+    /// CEL expressions over `object`, `oldObject`, `request` and `namespaceObject`, as in the webhook configurations of
+    /// Kubernetes. The operator refuses a policy whose expressions name anything else.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub match_conditions: Vec<MatchCondition>,
@@ -152,6 +157,8 @@ pub enum OnError {
     Ignore,
     /// The built-in guest decides.
     Fallback,
+    /// The request for a partition waits, and the operator calls the guest again.
+    Wait,
 }
 
 /// Options of mode Shadow.
@@ -173,20 +180,6 @@ pub struct PromoteAfter {
     /// Number of answers equal to those that the operator used, without a different one between them.
     #[schemars(range(min = 1))]
     pub equal: i64,
-}
-
-/// Condition for the return to the previous version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct RollbackOptions {
-    /// Percentage of failed calls among the last 100 of each replica. Default: 10.
-    #[schemars(range(min = 1, max = 100))]
-    #[serde(default = "RollbackOptions::failures_percent")]
-    pub failures_percent: u32,
-    /// Number of calls before the percentage is evaluated. Default: 10.
-    #[schemars(range(min = 1, max = 100))]
-    #[serde(default = "RollbackOptions::minimum_calls")]
-    pub minimum_calls: u32,
 }
 
 /// State of a policy.
@@ -214,7 +207,7 @@ pub struct IPUPolicyStatus {
     /// The active version, which every replica should call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub active: Option<Revision>,
-    /// The previous version, which becomes active again if the active one fails.
+    /// The previous version, which becomes active again if the active one fails in the time of `spec.rollback`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub previous: Option<Revision>,
     /// The version that was rolled back last.
@@ -338,25 +331,6 @@ impl IPUPolicySpec {
     pub fn replaced_guest(&self) -> Option<&str> {
         let built_in = (self.hook == Hook::Placement).then_some(BUILT_IN);
         self.replaces.as_deref().or(built_in)
-    }
-}
-
-impl RollbackOptions {
-    fn failures_percent() -> u32 {
-        10
-    }
-
-    fn minimum_calls() -> u32 {
-        10
-    }
-}
-
-impl Default for RollbackOptions {
-    fn default() -> Self {
-        Self {
-            failures_percent: Self::failures_percent(),
-            minimum_calls: Self::minimum_calls(),
-        }
     }
 }
 

@@ -49,7 +49,8 @@ impl Usages {
         own.waiting_ipus = own.waiting_ipus.saturating_sub(ipus);
         own.waiting_partitions = own.waiting_partitions.saturating_sub(1);
         let context = NamespaceContext {
-            labels: None,
+            // Recorded jobs have no namespaces with labels. Unknown labels would let policies wait for them.
+            labels: Some(BTreeMap::new()),
             usage: Some(own),
         };
         (context, others(&self.0, namespace))

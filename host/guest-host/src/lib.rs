@@ -65,4 +65,5 @@ pub use model::digest_of;
 pub use native::serial_walk;
 pub use offline_guest::{Budget, CallResult, OfflineGuest};
 pub use recorder::RecordedCall;
+pub use samples::request as sample_request;
 pub use wasi::UnsupportedWasi;

@@ -25,6 +25,7 @@ pub struct GuestCalls {
     skipped: Family<Labels<2>, Counter>,
     swaps: Family<Labels<1>, Counter>,
     fallbacks: Family<[(&'static str, String); 1], Counter>,
+    unanswered: Family<[(&'static str, String); 1], Counter>,
     digests: Values,
     policies: Values,
 }
@@ -58,6 +59,7 @@ impl Default for GuestCalls {
             skipped: Family::default(),
             swaps: Family::default(),
             fallbacks: Family::default(),
+            unanswered: Family::default(),
             digests: Values::default(),
             policies: Values::default(),
         }
@@ -114,6 +116,12 @@ impl GuestCalls {
         self.fallbacks.get_or_create(&[("policy", policy)]).inc();
     }
 
+    /// Counts a request that waits because the guest of this policy gave no usable answer.
+    pub fn count_unanswered(&self, policy: &str) {
+        let policy = self.policies.bounded(policy);
+        self.unanswered.get_or_create(&[("policy", policy)]).inc();
+    }
+
     /// Registers these metrics.
     pub fn register(&self, registry: &mut Registry) {
         registry.register_with_unit(
@@ -142,6 +150,11 @@ impl GuestCalls {
             "placement_fallbacks",
             "Placements that the built-in serial walk decided instead of the guest of a policy",
             self.fallbacks.clone(),
+        );
+        registry.register(
+            "placement_unanswered",
+            "Decisions to let a partition wait because the guest of its policy gave no usable answer",
+            self.unanswered.clone(),
         );
     }
 }

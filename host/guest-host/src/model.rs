@@ -261,7 +261,8 @@ pub enum Decision {
     Reject(String),
 }
 
-/// The decision on a partition request. If the guest fails or its answer is invalid, the built-in serial walk decides.
+/// The decision on a partition request. If the guest fails or its answer is invalid, the built-in serial walk decides, or
+/// the request waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Placed {
     /// The next step.

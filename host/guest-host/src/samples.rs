@@ -11,7 +11,7 @@ use super::model::{ControllerView, Hook, PartitionRequest};
 use super::policy_request::{PlacementRequest, PolicyRequest, Review};
 
 /// Returns the sample request of a hook.
-pub(super) fn request(hook: Hook) -> PolicyRequest {
+pub fn request(hook: Hook) -> PolicyRequest {
     let review = || Review::of(admission(), job(), None);
     match hook {
         Hook::Defaulting => PolicyRequest::Defaulting(review()),

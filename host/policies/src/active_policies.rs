@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ipu_api::ipupolicy::Hook;
@@ -26,9 +27,21 @@ const LOAD_TIMEOUT: Duration = Duration::from_secs(30);
 pub struct ActivePolicies {
     host: GuestHost,
     chains: Arc<RwLock<HashMap<Hook, Arc<HookChain>>>>,
-    loaded: Arc<watch::Sender<bool>>,
+    load_state: Arc<watch::Sender<LoadState>>,
+    unreadable: Arc<AtomicUsize>,
     comparison_permits: Arc<Semaphore>,
     evaluator: MatchEvaluator,
+}
+
+/// Progress of a process at its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum LoadState {
+    /// The policies are not known.
+    Unlisted,
+    /// The policies are known, and modules are missing.
+    Listed,
+    /// Every active policy is loaded or has failed.
+    Loaded,
 }
 
 /// The chain of one hook.
@@ -57,7 +70,8 @@ impl ActivePolicies {
         Self {
             host,
             chains: Arc::default(),
-            loaded: Arc::new(watch::Sender::new(false)),
+            load_state: Arc::new(watch::Sender::new(LoadState::Unlisted)),
+            unreadable: Arc::default(),
             comparison_permits: Arc::new(Semaphore::new(CONCURRENT_COMPARISONS)),
             evaluator: MatchEvaluator::default(),
         }
@@ -88,21 +102,51 @@ impl ActivePolicies {
         })
     }
 
-    /// Waits until every active policy is loaded or has failed, up to a timeout, so that a process does not serve its
-    /// first requests without them.
+    /// Waits until the policies are listed, and until every active policy is loaded or has failed, so that a process does
+    /// not serve its first requests without them. Only the wait for modules has a timeout: a process that knows no policy
+    /// would decide as if there were none.
     pub async fn wait_loaded(&self) {
-        let mut loaded = self.loaded.subscribe();
-        let loaded = loaded.wait_for(|is_loaded| *is_loaded);
-        if timeout(LOAD_TIMEOUT, loaded).await.is_err() {
+        while !self.reach(LoadState::Listed).await {
+            tracing::warn!(
+                "the IPUPolicies cannot be listed, so this process is not ready; an earlier message has the reason"
+            );
+        }
+        if !self.reach(LoadState::Loaded).await {
             tracing::warn!(
                 "not every active IPUPolicy is loaded; continuing without the missing ones"
             );
         }
     }
 
+    /// Waits until the process has made this progress. Returns false after a timeout.
+    async fn reach(&self, least: LoadState) -> bool {
+        let mut state = self.load_state.subscribe();
+        let reached = state.wait_for(|state| *state >= least);
+        timeout(LOAD_TIMEOUT, reached).await.is_ok()
+    }
+
+    /// Records that the policies are listed, or that their definition does not exist.
+    pub(super) fn set_listed(&self) {
+        self.load_state.send_if_modified(|state| {
+            let is_first = *state < LoadState::Listed;
+            *state = (*state).max(LoadState::Listed);
+            is_first
+        });
+    }
+
     /// Records that every active policy is loaded or has failed.
     pub(super) fn set_loaded(&self) {
-        self.loaded.send_replace(true);
+        self.load_state.send_replace(LoadState::Loaded);
+    }
+
+    /// Records the number of policies that this version cannot read.
+    pub(super) fn set_unreadable(&self, policies: usize) {
+        self.unreadable.store(policies, Ordering::Relaxed);
+    }
+
+    /// Returns the number of policies that this version cannot read.
+    pub(super) fn unreadable(&self) -> usize {
+        self.unreadable.load(Ordering::Relaxed)
     }
 
     /// Returns the guest host, which loads and calls modules.
@@ -146,10 +190,25 @@ mod tests {
     use super::*;
     use ipu_guest_host::GuestHostOptions;
 
+    #[tokio::test(start_paused = true)]
+    async fn a_process_waits_for_the_list_of_policies_without_a_timeout() {
+        let host = GuestHost::open(GuestHostOptions::default());
+        let active = ActivePolicies::new(host.await.unwrap());
+        let mut waiting = Box::pin(active.wait_loaded());
+        let hour = Duration::from_hours(1);
+        assert!(timeout(hour, &mut waiting).await.is_err());
+        active.set_listed();
+        assert!(
+            timeout(hour, waiting).await.is_ok(),
+            "modules have a timeout"
+        );
+    }
+
     #[tokio::test]
     async fn a_process_waits_until_its_active_policies_are_loaded() {
         let host = GuestHost::open(GuestHostOptions::default());
         let active = ActivePolicies::new(host.await.unwrap());
+        active.set_listed();
         let mut waiting = Box::pin(active.wait_loaded());
         assert!(poll!(&mut waiting).is_pending());
         active.set_loaded();

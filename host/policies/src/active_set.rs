@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ipu_api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, IPUPolicySpec, Mode};
+use ipu_api::ipupolicy::{BUILT_IN, Hook, IPUPolicySpec, Mode};
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::observed_policy::{ObservedPolicy, partial_spec};
 use super::report::spec_of;
 
 /// The active version of a policy.
@@ -23,6 +24,8 @@ pub struct ActiveVersion {
     pub is_enforced: bool,
     /// Creation time of the IPUPolicy. The oldest policy wins a conflict.
     pub created: Option<Timestamp>,
+    /// Reason why this version of the operator cannot read the spec, so that the guest is missing.
+    pub unreadable: Option<String>,
 }
 
 /// The guests of one hook.
@@ -66,7 +69,9 @@ pub enum Inactive {
 }
 
 /// Returns the active versions of all policies.
-pub fn active_versions<'a>(policies: impl Iterator<Item = &'a IPUPolicy>) -> Vec<ActiveVersion> {
+pub fn active_versions<'a>(
+    policies: impl Iterator<Item = &'a ObservedPolicy>,
+) -> Vec<ActiveVersion> {
     policies.filter_map(active_version).collect()
 }
 
@@ -132,16 +137,30 @@ pub fn active_set(versions: &[ActiveVersion], hook: Hook) -> ActiveSet {
     }
 }
 
-fn active_version(policy: &IPUPolicy) -> Option<ActiveVersion> {
-    let active = policy.status.as_ref()?.active.as_ref()?;
-    let spec = spec_of(active)?;
+fn active_version(observed: &ObservedPolicy) -> Option<ActiveVersion> {
+    let policy = &observed.policy;
+    let status = policy.status.as_ref();
+    let active = status.and_then(|status| status.active.as_ref());
+    let (spec, unreadable) = match (active.map(spec_of), &observed.unreadable) {
+        (Some(Ok(spec)), _) => (spec, None),
+        (Some(Err(reason)), _) => {
+            let read = active.and_then(|active| partial_spec(&active.spec));
+            (read.unwrap_or_else(|| policy.spec.clone()), Some(reason))
+        }
+        (None, Some(reason)) => (policy.spec.clone(), Some(reason.clone())),
+        (None, None) => return None,
+    };
+    let generation = active.map(|active| active.generation);
     Some(ActiveVersion {
         name: policy.name_any(),
         uid: policy.uid().unwrap_or_default(),
-        generation: active.generation,
-        is_enforced: spec.mode == Mode::Enforce || active.promoted,
+        generation: generation
+            .or(policy.metadata.generation)
+            .unwrap_or_default(),
+        is_enforced: spec.mode == Mode::Enforce || active.is_some_and(|active| active.promoted),
         created: policy.creation_timestamp().map(|time| time.0),
         spec,
+        unreadable,
     })
 }
 
@@ -219,6 +238,7 @@ mod tests {
             is_enforced: spec.mode == Mode::Enforce,
             spec,
             created: Some(Timestamp::from_second(age).unwrap()),
+            unreadable: None,
         }
     }
 

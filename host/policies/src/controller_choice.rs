@@ -1,23 +1,21 @@
 //! Calls the guest of the active placement policy. If its decision is invalid or missing, the built-in serial walk
-//! decides.
+//! decides, or the request waits (`onError`).
 
-use std::sync::Arc;
-
-use ipu_api::ipupolicy::{BUILT_IN, Hook};
+use ipu_api::ipupolicy::{Hook, OnError};
 use ipu_guest_host::model::{
-    ControllerView, Decision, ModuleDigest, PartitionRequest, PlaceAttempt, Placed,
+    ControllerView, Decision, ModuleDigest, PartitionRequest, PassedOver, PlaceAttempt, Placed,
 };
 use ipu_guest_host::{GuestError, check_decision, serial_walk};
 use ipu_runtime::panics::caught;
 use ipu_text::explain;
-use serde_json::{Value, json};
 
 use super::active_policies::{ActivePolicies, BoundShadow, is_sampled};
 use super::bound_policy::BoundPolicy;
-use super::call_stats::Comparison;
+use super::call_stats::{Comparison, Requester};
 use super::comparison;
 use super::match_evaluator::Purpose;
-use super::matcher::{MatchInput, MatchSubject};
+use super::match_input::MatchInput;
+use super::matcher::MatchSubject;
 
 impl ActivePolicies {
     /// Decides what to do next for a requested partition. There always is a decision.
@@ -28,7 +26,7 @@ impl ActivePolicies {
         attempts: &[PlaceAttempt],
     ) -> Placed {
         let chain = self.chain(Hook::Placement);
-        let input = match_input(request);
+        let input = MatchInput::of_partition(request);
         let subject = subject(request, &input);
         let stage = chain.stages.first().map(Vec::as_slice).unwrap_or_default();
         let dry_run = request.context.progress.dry_run;
@@ -39,36 +37,33 @@ impl ActivePolicies {
         };
         let evaluator = self.evaluator();
         let matched = evaluator.first_match(stage, &subject, purpose).await;
-        let (policy, digest, checked) = match matched {
-            Some((policy, Ok(()))) => {
-                let (digest, checked) = self.call(policy, request, controllers, attempts).await;
-                (policy.name.to_string(), digest, checked)
-            }
-            Some((policy, Err(error))) => (policy.name.to_string(), None, Err(explain(&error))),
-            None => (BUILT_IN.to_owned(), None, Err("no guest is active".into())),
-        };
-        let placed = match checked {
-            Ok(decision) => Placed {
-                decision,
-                digest,
+        let built_in = BoundPolicy::built_in(Hook::Placement);
+        let (policy, (digest, checked)) = match matched {
+            Some((policy, Ok(()))) => (
                 policy,
-                overruled: None,
-            },
-            Err(reason) => {
-                if !dry_run {
-                    self.record_fallback(&policy, request, &reason);
-                }
-                Placed {
-                    decision: serial_walk(request, controllers, attempts),
-                    digest,
-                    policy,
-                    overruled: Some(reason),
-                }
-            }
+                self.call(policy, request, controllers, attempts).await,
+            ),
+            Some((policy, Err(error))) => (policy, (None, Err(explain(&error)))),
+            None => (&built_in, (None, Err("no guest is active".into()))),
         };
-        // Dry runs are frequent and change nothing.
+        if let (Err(reason), false) = (&checked, dry_run) {
+            self.record_failure(policy, request, reason);
+        }
+        let is_unanswered = checked.is_err() && policy.on_error == OnError::Wait;
+        let (decision, overruled) = match checked {
+            Ok(decision) => (decision, None),
+            Err(_) if is_unanswered => (unanswered(&policy.name, controllers), None),
+            Err(reason) => (serial_walk(request, controllers, attempts), Some(reason)),
+        };
+        let placed = Placed {
+            decision,
+            digest,
+            policy: policy.name.to_string(),
+            overruled,
+        };
+        // Dry runs are frequent and change nothing, and a request without an answer has nothing to compare with.
         let shadows = chain.shadows.iter();
-        for shadow in shadows.filter(|_| !dry_run) {
+        for shadow in shadows.filter(|_| !dry_run && !is_unanswered) {
             let name = format!("{}/{}/{}", request.namespace, request.owner, request.slot);
             if is_sampled(shadow.share_percent, &name)
                 && shadow.policy.matcher.selects(&subject) == Ok(true)
@@ -80,15 +75,27 @@ impl ActivePolicies {
         placed
     }
 
-    /// Logs and counts that the built-in serial walk decides.
-    fn record_fallback(&self, policy: &str, request: &PartitionRequest, reason: &str) {
-        tracing::warn!(
-            policy,
-            owner = request.owner,
-            namespace = request.namespace,
-            "the built-in serial walk decides instead of the guest: {reason}"
-        );
-        self.host().metrics().count_fallback(policy);
+    /// Logs and counts that the guest gave no usable answer.
+    fn record_failure(&self, policy: &BoundPolicy, request: &PartitionRequest, reason: &str) {
+        let (name, metrics) = (&*policy.name, self.host().metrics());
+        let (owner, namespace) = (&*request.owner, &*request.namespace);
+        if policy.on_error == OnError::Wait {
+            metrics.count_unanswered(name);
+            tracing::warn!(
+                policy = name,
+                owner,
+                namespace,
+                "the request waits for an answer of the guest: {reason}"
+            );
+        } else {
+            metrics.count_fallback(name);
+            tracing::warn!(
+                policy = name,
+                owner,
+                namespace,
+                "the built-in serial walk decides instead of the guest: {reason}"
+            );
+        }
     }
 
     /// Calls one guest, and checks its decision.
@@ -112,9 +119,14 @@ impl ActivePolicies {
             }
         };
         // Anyone can request a dry run, so it must not cause a rollback.
+        let owner = format!("{}/{}", request.namespace, request.owner);
+        let requester = Requester {
+            namespace: &request.namespace,
+            user: &owner,
+        };
         let record = |failed| {
             if !dry_run {
-                policy.stats.record_call(failed, true);
+                policy.stats.record_call(failed, Some(requester));
             }
         };
         match answered.await {
@@ -161,34 +173,30 @@ impl ActivePolicies {
             let host = policies.host();
             let answer = host.place(&guest, &request, &controllers, &attempts).await;
             let checked = answer
-                .ok()
                 .map(|served| check_decision(served.answer, &request, &controllers, &attempts));
             stats.record_comparison(match checked {
-                Some(Ok(decision)) => comparison::decisions(&enforced, &decision),
-                Some(Err(why)) => {
+                Ok(Ok(decision)) => comparison::decisions(&enforced, &decision),
+                Ok(Err(why)) => {
                     Comparison::Different(format!("it would have been overruled: {why}"))
                 }
-                None => Comparison::Failed,
+                Err(error) => Comparison::without_answer(&error),
             });
             drop(permit);
         }));
     }
 }
 
-/// Builds the variables of the match conditions of placement policies.
-fn match_input(request: &PartitionRequest) -> MatchInput {
-    let attributes: Value = json!({
-        "namespace": request.namespace,
-        "owner": request.owner,
-        "slot": request.slot,
-        "ipus": request.ipus,
-        "gcds": request.gcds,
-        "nodeSelector": request.node_selector,
+/// Builds the decision of a policy whose request waits for its guest. The reason has no details, which could change with
+/// each call: the log has them.
+fn unanswered(policy: &str, controllers: &[ControllerView]) -> Decision {
+    let reason = format!(
+        "the guest of IPUPolicy {policy} gives no answer, and spec.onError is Wait; the operator calls it again"
+    );
+    let passed_over = controllers.iter().map(|controller| PassedOver {
+        controller: controller.name.clone(),
+        reason: reason.clone(),
     });
-    MatchInput {
-        request: Arc::new(attributes),
-        ..MatchInput::default()
-    }
+    Decision::Wait(passed_over.collect())
 }
 
 fn subject<'a>(request: &'a PartitionRequest, input: &'a MatchInput) -> MatchSubject<'a> {

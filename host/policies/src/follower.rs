@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::ipupolicy::{Hook, IPUPolicy, Match, ModuleSource};
+use ipu_api::ipupolicy::{Hook, Match, ModuleSource};
 use ipu_guest_host::{LoadError, ModuleConfig};
 use ipu_runtime::clock;
 use ipu_runtime::panics;
@@ -19,6 +19,7 @@ use super::active_policies::ActivePolicies;
 use super::active_set::{active_set, active_versions};
 use super::matcher::Matcher;
 use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Version};
+use super::observed_policy::ObservedPolicy;
 use super::replica_readiness::{self, Replica};
 use super::report::{DesiredVersion, Report, desired_versions};
 use super::source::{REGISTRIES, Sources};
@@ -83,6 +84,7 @@ impl Follower<'_> {
         {
             return;
         }
+        self.active.set_listed();
         let mut store = ModuleStore::default();
         let mut preparing = JoinSet::new();
         let mut changes = self.policies.changes();
@@ -119,14 +121,14 @@ impl Follower<'_> {
     /// Starts preparing the versions that are due, and serves with the active versions.
     async fn reconcile(
         &self,
-        policies: &[IPUPolicy],
+        policies: &[ObservedPolicy],
         store: &mut ModuleStore,
         preparing: &mut Preparing,
     ) {
         let desired = desired_versions(policies.iter(), self.hooks);
         let active = active_versions(policies.iter());
-        for (version, spec) in store.unparsed(&desired, &active) {
-            store.insert_matcher(version, parse(spec).await);
+        for (version, hook, spec) in store.unparsed(&desired, &active) {
+            store.insert_matcher(version, parse(hook, spec).await);
         }
         let desired_modules: Vec<_> = desired.iter().map(|one| one.spec.module.clone()).collect();
         let active_modules: Vec<_> = active.iter().map(|one| one.spec.module.clone()).collect();
@@ -154,6 +156,12 @@ impl Follower<'_> {
         if !store.is_loading(&active) {
             self.active.set_loaded();
         }
+        let of_hooks = policies
+            .iter()
+            .filter(|observed| self.hooks.contains(&observed.policy.spec.hook));
+        let unreadable = of_hooks.filter(|observed| observed.is_unreadable()).count();
+        let unknown = self.policies.of_unknown_hooks().len();
+        self.active.set_unreadable(unreadable + unknown);
     }
 
     fn publish(&self, report: Report) {
@@ -212,8 +220,8 @@ impl LoadPermits {
 }
 
 /// Parses `spec.match`, off the async threads.
-async fn parse(spec: Option<Match>) -> ParsedMatch {
-    let parse = move || panics::caught_now(|| Matcher::new(spec.as_ref()));
+async fn parse(hook: Hook, spec: Option<Match>) -> ParsedMatch {
+    let parse = move || panics::caught_now(|| Matcher::new(hook, spec.as_ref()));
     match spawn_blocking(parse)
         .await
         .map_err(panics::Panicked::from)

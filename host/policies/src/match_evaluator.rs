@@ -68,7 +68,10 @@ impl MatchEvaluator {
         }
         timeout(TIMEOUT, evaluation).await.unwrap_or_else(|_| {
             let seconds = TIMEOUT.as_secs();
-            Err(failed(matcher, format!("it took longer than {seconds} s")))
+            Err(EvaluationError {
+                is_transient: true,
+                ..failed(matcher, format!("it took longer than {seconds} s"))
+            })
         })
     }
 
@@ -120,7 +123,11 @@ impl MatchEvaluator {
 
 fn failed(matcher: &Matcher, reason: String) -> EvaluationError {
     let name = matcher.name();
-    EvaluationError { name, reason }
+    EvaluationError {
+        name,
+        reason,
+        is_transient: false,
+    }
 }
 
 #[cfg(test)]
@@ -130,12 +137,15 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::matcher::MatchInput;
+    use crate::match_input::MatchInput;
 
     fn policy(name: &str, expression: Option<&str>) -> BoundPolicy {
         let conditions = expression.map(|text| json!([{"name": "c", "expression": text}]));
         let wanted = json!({"matchConditions": conditions.unwrap_or(json!([]))});
-        let matcher = Matcher::new(Some(&serde_json::from_value(wanted).unwrap()));
+        let matcher = Matcher::new(
+            Hook::Validation,
+            Some(&serde_json::from_value(wanted).unwrap()),
+        );
         BoundPolicy {
             name: name.into(),
             matcher: Arc::new(matcher.unwrap()),

@@ -1,21 +1,23 @@
 //! Pure: evaluates `spec.match`: whether a policy matches a request.
 
+mod condition;
 mod cost;
+mod declared;
 mod shape;
 
-use std::sync::Arc;
-
-use cel::{Context, Program, Value as CelValue};
-use ipu_api::ipupolicy::{Labels, Match, MatchCondition};
+use cel::Context;
+use ipu_api::ipupolicy::{Hook, Labels, Match};
 use ipu_guest_host::GuestError;
 use ipu_text::sanitize;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::{ParseExpressionError, Selector, SelectorExt};
 use serde_json::Value;
 
+use self::condition::Condition;
 use self::cost::Variables;
+pub use self::declared::Undeclared;
 use self::shape::Size;
-use super::large_stack;
+use super::match_input::{MatchInput, NAMESPACE_OBJECT};
 
 /// Cost limit of one expression. The API server has the same limits for the `matchConditions` of webhooks
 /// (`PerCallLimit` and `RuntimeCELCostBudgetMatchConditions`).
@@ -27,23 +29,11 @@ pub const POLICY_LIMIT: u64 = 2_500_000;
 /// allows 50,000 values.
 const COPY_COST: u64 = 50;
 
-/// Deepest nesting of brackets. The library recurses, and a stack overflow ends the process.
-const BRACKETS: usize = 16;
-
-/// Most `!` and `-` in a row.
-const SIGNS: usize = 4;
-
-/// Most operators of all kinds.
-const OPERATORS: usize = 150;
+/// Reason why neither `namespaceSelector` nor `namespaceObject` has a value.
+const UNKNOWN_LABELS: &str = "the labels of the namespace are not known";
 
 /// Longest reason, in bytes. The library quotes whole objects.
 const REASON: usize = 256;
-
-/// Longest quotation of an expression in a message, in bytes.
-const QUOTED: usize = 200;
-
-/// The variables of an expression.
-const VARIABLES: [&str; 3] = ["object", "oldObject", "request"];
 
 /// Error of an invalid `spec.match`.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +46,29 @@ pub enum MatchError {
     Condition {
         /// Name of the condition.
         name: String,
+        /// The problem.
+        reason: String,
+    },
+    /// A condition has a name that no request has.
+    #[error("spec.match.matchConditions: {name} {undeclared}. It is: {expression}")]
+    Undeclared {
+        /// Name of the condition.
+        name: String,
+        /// The expression.
+        expression: String,
+        /// The name, and what to use instead.
+        undeclared: Undeclared,
+    },
+    /// A condition fails for every request.
+    #[error(
+        "spec.match.matchConditions: {name} cannot be evaluated for a sample request: {reason}; correct the \
+         expression. It is: {expression}"
+    )]
+    Unevaluable {
+        /// Name of the condition.
+        name: String,
+        /// The expression.
+        expression: String,
         /// The problem.
         reason: String,
     },
@@ -93,6 +106,8 @@ pub struct EvaluationError {
     pub name: String,
     /// The cause.
     pub reason: String,
+    /// Whether neither the policy nor the request is the cause, so that the same request can succeed later.
+    pub is_transient: bool,
 }
 
 /// The parts of a request that `spec.match` reads.
@@ -104,17 +119,6 @@ pub struct MatchSubject<'a> {
     pub input: &'a MatchInput,
 }
 
-/// The variables of match conditions.
-#[derive(Clone, Debug, Default)]
-pub struct MatchInput {
-    /// `object`: the IPUJob. `None` for Placement.
-    pub object: Option<Arc<Value>>,
-    /// `oldObject`: the previous IPUJob, on update.
-    pub old_object: Option<Arc<Value>>,
-    /// `request`: attributes of the request.
-    pub request: Arc<Value>,
-}
-
 /// The parsed `spec.match`.
 #[derive(Debug, Default)]
 pub struct Matcher {
@@ -123,24 +127,16 @@ pub struct Matcher {
     conditions: Vec<Condition>,
 }
 
-#[derive(Debug)]
-struct Condition {
-    name: String,
-    program: Program,
-    /// The variables in its expression.
-    reads: Vec<&'static str>,
-}
-
 impl Matcher {
-    /// Parses `spec.match`. Blocks.
-    pub fn new(spec: Option<&Match>) -> Result<Self, MatchError> {
+    /// Parses `spec.match` of a policy at this hook, and tries its conditions on sample requests. Blocks.
+    pub fn new(hook: Hook, spec: Option<&Match>) -> Result<Self, MatchError> {
         let Some(spec) = spec else {
             return Ok(Self::default());
         };
         let conditions = spec.match_conditions.iter();
         let mut costs = 0_u64;
         let conditions = conditions.map(|condition| {
-            let (compiled, cost) = compile(condition)?;
+            let (compiled, cost) = condition::compile(hook, condition)?;
             costs = costs.saturating_add(cost);
             Ok(compiled)
         });
@@ -155,6 +151,18 @@ impl Matcher {
         Ok(matcher)
     }
 
+    /// Parses the label selectors of `spec.match` alone, for a policy without a usable guest. Selectors that are invalid
+    /// select every request, and `onError` decides about it.
+    pub fn of_selectors(spec: Option<&Match>) -> Self {
+        let of_namespace = spec.and_then(|spec| spec.namespace_selector.as_ref());
+        let of_object = spec.and_then(|spec| spec.object_selector.as_ref());
+        Self {
+            namespace: selector("namespaceSelector", of_namespace).unwrap_or_default(),
+            object: selector("objectSelector", of_object).unwrap_or_default(),
+            conditions: Vec::new(),
+        }
+    }
+
     /// Whether the label selectors select the request.
     pub fn selects(&self, subject: &MatchSubject<'_>) -> Result<bool, EvaluationError> {
         let of_namespace = match (&self.namespace, subject.namespace_labels) {
@@ -163,7 +171,8 @@ impl Matcher {
             (Some(_), None) => {
                 return Err(EvaluationError {
                     name: "namespaceSelector".to_owned(),
-                    reason: "the labels of the namespace are not known".to_owned(),
+                    reason: UNKNOWN_LABELS.to_owned(),
+                    is_transient: true,
                 });
             }
         };
@@ -182,15 +191,7 @@ impl Matcher {
     /// Kubernetes. A condition that exceeds its cost limit fails. Takes up to some tenths of a second, and more stack
     /// than other threads have.
     pub fn evaluate(&self, input: &MatchInput) -> Result<bool, EvaluationError> {
-        let read = |name: &str| {
-            let mut conditions = self.conditions.iter();
-            conditions.any(|condition| condition.reads.contains(&name))
-        };
-        let values: Vec<_> = input
-            .values()
-            .into_iter()
-            .filter(|(name, _)| read(name))
-            .collect();
+        let values = self.read_values(input);
         let costs = values.iter().map(|(_, value)| copy_cost(value));
         let cost = costs.fold(0, u64::saturating_add);
         let mut remaining = POLICY_LIMIT.checked_sub(cost).ok_or_else(|| EvaluationError {
@@ -199,53 +200,63 @@ impl Matcher {
                 "the request is too large for it: reading it takes {cost} steps, and the limit is \
                  {POLICY_LIMIT}"
             ),
+            is_transient: false,
         })?;
         let context = context(&values).map_err(|reason| EvaluationError {
             name: self.name(),
             reason: sanitize(&reason, REASON),
+            is_transient: false,
         })?;
         let variables = Variables::given(values);
         let mut failed = None;
-        for Condition { name, program, .. } in &self.conditions {
-            let cost = cost::of(program.expression(), &variables);
+        for condition in &self.conditions {
+            let cost = cost::of(condition.program.expression(), &variables);
             let limit = EXPRESSION_LIMIT.min(remaining);
-            let reason = if cost > limit {
-                format!(
+            let evaluated = if condition.reads.contains(&NAMESPACE_OBJECT)
+                && input.namespace_object.is_none()
+            {
+                Err((UNKNOWN_LABELS.to_owned(), true))
+            } else if cost > limit {
+                let reason = format!(
                     "it may take {cost} steps for this request, and {limit} of the {EXPRESSION_LIMIT} \
                      for an expression and {POLICY_LIMIT} for a policy are left"
-                )
+                );
+                Err((reason, false))
             } else {
                 remaining -= cost;
-                match program.execute(&context) {
-                    Ok(CelValue::Bool(true)) => continue,
-                    Ok(CelValue::Bool(false)) => return Ok(false),
-                    Ok(other) => format!("it is {:?}, and not true or false", other.type_of()),
-                    Err(error) => sanitize(&error.to_string(), REASON),
-                }
+                condition
+                    .execute(&context)
+                    .map_err(|reason| (reason, false))
             };
-            let name = name.clone();
-            failed.get_or_insert(EvaluationError { name, reason });
+            match evaluated {
+                Ok(true) => {}
+                Ok(false) => return Ok(false),
+                Err((reason, is_transient)) => {
+                    failed.get_or_insert(EvaluationError {
+                        name: condition.name.clone(),
+                        reason,
+                        is_transient,
+                    });
+                }
+            }
         }
         failed.map_or(Ok(true), Err)
+    }
+
+    /// Returns the variables that the conditions read.
+    fn read_values<'a>(&self, input: &'a MatchInput) -> Vec<(&'static str, &'a Value)> {
+        let read = |name: &str| {
+            let mut conditions = self.conditions.iter();
+            conditions.any(|condition| condition.reads.contains(&name))
+        };
+        let values = input.values().into_iter();
+        values.filter(|(name, _)| read(name)).collect()
     }
 
     /// Returns the name of the first condition.
     pub fn name(&self) -> String {
         let first = self.conditions.first();
         first.map_or_else(String::new, |condition| condition.name.clone())
-    }
-}
-
-impl MatchInput {
-    fn values(&self) -> [(&'static str, &Value); 3] {
-        [
-            ("object", self.object.as_deref().unwrap_or(&Value::Null)),
-            (
-                "oldObject",
-                self.old_object.as_deref().unwrap_or(&Value::Null),
-            ),
-            ("request", &*self.request),
-        ]
     }
 }
 
@@ -263,71 +274,6 @@ fn selector(
 ) -> Result<Option<Selector>, MatchError> {
     let selector = selector.cloned().map(Selector::try_from).transpose();
     selector.map_err(|source| MatchError::Selector(field, source))
-}
-
-/// Compiles a condition, and estimates its cost for an unknown request.
-fn compile(condition: &MatchCondition) -> Result<(Condition, u64), MatchError> {
-    let name = condition.name.clone();
-    if nests_too_deep(&condition.expression) {
-        let reason = format!(
-            "it nests deeper than {BRACKETS} brackets or {SIGNS} signs in a row, or has more than \
-             {OPERATORS} operators; use several conditions"
-        );
-        return Err(MatchError::Condition { name, reason });
-    }
-    let (program, cost) = match parse(&condition.expression) {
-        Ok(parsed) => parsed,
-        Err(reason) => return Err(MatchError::Condition { name, reason }),
-    };
-    if cost > EXPRESSION_LIMIT {
-        return Err(MatchError::Cost {
-            name,
-            expression: sanitize(&condition.expression, QUOTED),
-            cost,
-        });
-    }
-    let references = program.references();
-    let variables = VARIABLES.into_iter();
-    let reads = variables
-        .filter(|name| references.has_variable(*name))
-        .collect();
-    let condition = Condition {
-        name,
-        program,
-        reads,
-    };
-    Ok((condition, cost))
-}
-
-fn parse(expression: &str) -> Result<(Program, u64), String> {
-    large_stack::run(|| {
-        let program = Program::compile(expression).map_err(|error| error.to_string())?;
-        let cost = cost::of(program.expression(), &Variables::assumed(VARIABLES));
-        Ok((program, cost))
-    })?
-}
-
-/// Counts the characters alone, also those in string literals: a user can split an expression that is refused for them.
-fn nests_too_deep(expression: &str) -> bool {
-    let (mut open, mut deepest, mut signs, mut most, mut operators) = (0_usize, 0, 0, 0, 0);
-    for character in expression.chars().filter(|c| !c.is_whitespace()) {
-        match character {
-            '(' | '[' | '{' => open += 1,
-            ')' | ']' | '}' => open = open.saturating_sub(1),
-            _ => {}
-        }
-        deepest = deepest.max(open);
-        signs = if matches!(character, '!' | '-') {
-            signs + 1
-        } else {
-            0
-        };
-        most = most.max(signs);
-        if !character.is_alphanumeric() && !matches!(character, '_' | '"' | '\'' | ',') {
-            operators += 1;
-        }
-    }
-    deepest > BRACKETS || most > SIGNS || operators > OPERATORS
 }
 
 fn context<'a>(values: &[(&'static str, &Value)]) -> Result<Context<'a, 'a>, String> {

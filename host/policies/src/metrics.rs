@@ -1,4 +1,4 @@
-//! The gauge of the active guests.
+//! The gauges of the active guests and of the unreadable policies.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::active_policies::ActivePolicies;
 use super::bound_policy::BoundPolicy;
 use super::hooks;
 
-/// Registers the active guests, by name and module.
+/// Registers the active guests, by name and module, and the number of unreadable policies.
 pub fn expose(registry: &mut Registry, process: Process, policies: &ActivePolicies) {
     let gauge: Family<[(&str, String); 4], Gauge> = Family::default();
     for hook in hooks(process) {
@@ -38,4 +38,11 @@ pub fn expose(registry: &mut Registry, process: Process, policies: &ActivePolici
         }
     }
     registry.register("guest_active", "A guest that is active: always 1", gauge);
+    let unreadable: Gauge = Gauge::default();
+    unreadable.set(i64::try_from(policies.unreadable()).unwrap_or(i64::MAX));
+    registry.register(
+        "policies_unreadable",
+        "IPUPolicies that this version of the operator cannot read",
+        unreadable,
+    );
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::ipupolicy::{BUILT_IN, Hook, IPUPolicy, Match, OnError};
+use ipu_api::ipupolicy::{BUILT_IN, Hook, Match, OnError};
 use ipu_guest_host::Guest;
 use ipu_text::sanitize;
 use jiff::Timestamp;
@@ -16,6 +16,7 @@ use super::active_set::{ActiveSet, ActiveVersion};
 use super::bound_policy::BoundPolicy;
 use super::call_stats::CallStats;
 use super::matcher::Matcher;
+use super::observed_policy::ObservedPolicy;
 use super::report::{DesiredVersion, Problem, Readiness, Report, Serving};
 
 /// First delay before a failed source is fetched again; it doubles after each failure.
@@ -87,7 +88,7 @@ impl ModuleStore {
         &mut self,
         desired: &[DesiredVersion],
         active: &[ActiveVersion],
-    ) -> Vec<(Version, Option<Match>)> {
+    ) -> Vec<(Version, Hook, Option<Match>)> {
         let desired = desired
             .iter()
             .map(|version| (&version.uid, version.generation, &version.spec));
@@ -96,11 +97,13 @@ impl ModuleStore {
             .map(|version| (&version.uid, version.generation, &version.spec));
         let mut all: BTreeMap<Version, _> = desired
             .chain(active)
-            .map(|(uid, generation, spec)| ((uid.clone(), generation), spec.match_.clone()))
+            .map(|(uid, generation, spec)| ((uid.clone(), generation), spec))
             .collect();
         self.matchers.retain(|version, _| all.contains_key(version));
         all.retain(|version, _| !self.matchers.contains_key(version));
-        all.into_iter().collect()
+        all.into_iter()
+            .map(|(version, spec)| (version, spec.hook, spec.match_.clone()))
+            .collect()
     }
 
     /// Stores the parsed `spec.match` of a version.
@@ -253,15 +256,18 @@ impl ModuleStore {
                 }
             }
             state => {
-                let reason = match state {
-                    Some(VersionState::Failed { problem, .. }) => problem.reason.clone(),
-                    _ => "its module is being loaded".to_owned(),
+                let reason = match (&version.unreadable, state) {
+                    (Some(reason), _) => reason.clone(),
+                    (None, Some(VersionState::Failed { problem, .. })) => problem.reason.clone(),
+                    (None, _) => "its module is being loaded".to_owned(),
                 };
                 BoundPolicy {
                     name: version.name.as_str().into(),
                     guest: Guest::missing(&reason),
                     // The operator knows `spec.match` before the module is loaded, so other requests go on.
-                    matcher: matcher.unwrap_or_default(),
+                    matcher: matcher.unwrap_or_else(|_| {
+                        Arc::new(Matcher::of_selectors(version.spec.match_.as_ref()))
+                    }),
                     on_error: version.spec.on_error(),
                     stats: Arc::default(),
                 }
@@ -284,9 +290,9 @@ impl ModuleStore {
     }
 
     /// Builds the report of this replica on all policies.
-    pub fn report(&self, replica: &str, hooks: &[Hook], policies: &[IPUPolicy]) -> Report {
-        let of = |policy: &IPUPolicy| {
-            let uid = policy.uid()?;
+    pub fn report(&self, replica: &str, hooks: &[Hook], policies: &[ObservedPolicy]) -> Report {
+        let of = |observed: &ObservedPolicy| {
+            let uid = observed.policy.uid()?;
             let mut readiness = Readiness::default();
             let range = (uid.clone(), i64::MIN)..=(uid.clone(), i64::MAX);
             for ((_, generation), state) in self.versions.range(range) {
@@ -312,7 +318,7 @@ impl ModuleStore {
         };
         let mine = policies
             .iter()
-            .filter(|policy| hooks.contains(&policy.spec.hook));
+            .filter(|observed| hooks.contains(&observed.policy.spec.hook));
         Report {
             replica: replica.to_owned(),
             hooks: hooks.to_vec(),

@@ -1,13 +1,14 @@
 //! Pure: the report of a replica on its policies, and the versions that it must prepare.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use ipu_api::ipupolicy::{CallCounts, Hook, IPUPolicy, IPUPolicySpec, Revision, ShadowCounts};
+use ipu_api::ipupolicy::{CallCounts, Hook, IPUPolicySpec, Revision, ShadowCounts};
+
+use super::observed_policy::{ObservedPolicy, read_spec};
 
 /// The report of one replica on all policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,6 +69,20 @@ pub struct Counts {
     pub calls: CallCounts,
     /// The last hundred of them, by which the operator decides on a rollback.
     pub recent: CallCounts,
+    /// The first namespaces of the failed ones of these.
+    #[serde(
+        default,
+        rename = "failingNamespaces",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
+    pub failing_namespaces: BTreeSet<String>,
+    /// Digests of the names of the first users of the failed ones.
+    #[serde(
+        default,
+        rename = "failingUsers",
+        skip_serializing_if = "BTreeSet::is_empty"
+    )]
+    pub failing_users: BTreeSet<String>,
     /// All calls in shadow mode.
     #[serde(default)]
     pub shadow: ShadowCounts,
@@ -87,16 +102,17 @@ pub struct DesiredVersion {
 /// Returns the versions that a replica with these hooks must prepare: the active, the previous and the next version of
 /// each policy.
 pub fn desired_versions<'a>(
-    policies: impl Iterator<Item = &'a IPUPolicy>,
+    policies: impl Iterator<Item = &'a ObservedPolicy>,
     hooks: &[Hook],
 ) -> Vec<DesiredVersion> {
     policies
-        .filter(|policy| hooks.contains(&policy.spec.hook))
+        .filter(|observed| hooks.contains(&observed.policy.spec.hook))
         .flat_map(versions_of)
         .collect()
 }
 
-fn versions_of(policy: &IPUPolicy) -> Vec<DesiredVersion> {
+fn versions_of(observed: &ObservedPolicy) -> Vec<DesiredVersion> {
+    let policy = &observed.policy;
     if policy.metadata.deletion_timestamp.is_some() {
         return Vec::new();
     }
@@ -109,20 +125,22 @@ fn versions_of(policy: &IPUPolicy) -> Vec<DesiredVersion> {
     let stored = status.map(|status| [&status.active, &status.previous]);
     let stored = stored.into_iter().flatten().flatten();
     let mut versions: Vec<DesiredVersion> = stored
-        .filter_map(|revision| Some(version(revision.generation, spec_of(revision)?)))
+        .filter_map(|revision| Some(version(revision.generation, spec_of(revision).ok()?)))
         .collect();
     let desired = policy.metadata.generation.unwrap_or_default();
     let rolled_back = status.and_then(|status| status.rolled_back.as_ref());
     let is_stored = versions.iter().any(|version| version.generation == desired);
-    if !is_stored && rolled_back.is_none_or(|rolled_back| rolled_back.generation != desired) {
+    let is_rolled_back = rolled_back.is_some_and(|rolled_back| rolled_back.generation == desired);
+    if observed.unreadable.is_none() && !is_stored && !is_rolled_back {
         versions.push(version(desired, policy.spec.clone()));
     }
     versions
 }
 
-/// Parses the spec of a revision. Returns `None` if someone edited it by hand and it is invalid.
-pub fn spec_of(revision: &Revision) -> Option<IPUPolicySpec> {
-    serde_json::from_value(Value::Object(revision.spec.clone())).ok()
+/// Parses the spec of a revision. Returns why this version cannot read it: a newer version wrote it, or someone edited it
+/// by hand.
+pub fn spec_of(revision: &Revision) -> Result<IPUPolicySpec, String> {
+    read_spec(&revision.spec)
 }
 
 impl Readiness {

@@ -1,10 +1,11 @@
 //! Pure: the status of a policy, from the readiness that all replicas report: activation, rollback and promotion.
 
+mod phase;
 mod rollback;
 
 use ipu_api::condition;
 use ipu_api::ipupolicy::{
-    CallCounts, Hook, IPUPolicy, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus, Revision,
+    CallCounts, IPUPolicy, IPUPolicyStatus, Mode, PolicyPhase, ReplicaStatus, Revision,
     ShadowCounts,
 };
 use jiff::Timestamp;
@@ -12,18 +13,27 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::ResourceExt;
 use serde_json::Value;
 
-use super::active_set::{ActiveSet, Inactive};
+use super::active_set::ActiveSet;
+use super::observed_policy::ObservedPolicy;
 use super::report::{Counts, Readiness, Report, spec_of};
 use rollback::is_rolled_back;
 
 /// Most differences in the status of a policy.
 pub const SAMPLES: usize = 3;
 
+/// Namespaces in which calls must fail before a version is rolled back. A tenant of one namespace can make a guest fail,
+/// with objects that it cannot process.
+pub const FAILING_NAMESPACES: usize = 3;
+
+/// Users whose calls must fail before a version is rolled back. One user can have several namespaces.
+pub const FAILING_USERS: usize = 2;
+
 /// Condition: every replica serves with the version in `spec`.
 pub const READY: &str = "Ready";
 
 /// Computes the status of a policy, without its phase, from the reports of all live replicas.
-pub fn status(policy: &IPUPolicy, reports: &[Report], now: Timestamp) -> IPUPolicyStatus {
+pub fn status(observed: &ObservedPolicy, reports: &[Report], now: Timestamp) -> IPUPolicyStatus {
+    let policy = &observed.policy;
     let replicas = HookReplicas::of(policy, reports);
     let old = policy.status.clone().unwrap_or_default();
     let mut next = IPUPolicyStatus {
@@ -37,15 +47,19 @@ pub fn status(policy: &IPUPolicy, reports: &[Report], now: Timestamp) -> IPUPoli
         ..old
     };
     rollback::roll_back(&mut next, &replicas, now);
-    activate(&mut next, policy, &replicas, now);
+    // A newer replica can be ready with a spec that this one cannot read.
+    if observed.unreadable.is_none() {
+        activate(&mut next, policy, &replicas, now);
+    }
     promote(&mut next, &replicas, now);
+    rollback::drop_previous(&mut next, now);
     let active = next.active.as_ref();
     next.active_digest = active.map(|revision| revision.digest.clone());
     next.since = active.map(|revision| revision.since.clone());
     let counts = replicas.counts(active.map(|revision| revision.generation));
     next.calls = counts.calls;
     next.shadow = active
-        .and_then(spec_of)
+        .and_then(|revision| spec_of(revision).ok())
         .filter(|spec| spec.mode == Mode::Shadow)
         .map(|_| counts.shadow);
     next.replicas = replicas.statuses();
@@ -55,13 +69,13 @@ pub fn status(policy: &IPUPolicy, reports: &[Report], now: Timestamp) -> IPUPoli
 /// Adds the phase to a status. The phase also depends on the other policies of the hook.
 pub fn with_phase(
     mut status: IPUPolicyStatus,
-    policy: &IPUPolicy,
+    observed: &ObservedPolicy,
     reports: &[Report],
     active_set: &ActiveSet,
     now: Timestamp,
 ) -> IPUPolicyStatus {
-    let replicas = HookReplicas::of(policy, reports);
-    let (phase, message) = phase(&status, policy, &replicas, active_set);
+    let replicas = HookReplicas::of(&observed.policy, reports);
+    let (phase, message) = phase::of(&status, observed, &replicas, active_set);
     let is_served = status.active.as_ref().is_some_and(|revision| {
         revision.generation == replicas.desired && replicas.all_serve(revision.generation)
     });
@@ -132,11 +146,16 @@ impl<'a> HookReplicas<'a> {
         for Counts {
             calls,
             recent,
+            failing_namespaces,
+            failing_users,
             shadow,
         } in serving.map(|readiness| &readiness.counts)
         {
             add(&mut sum.calls, *calls);
             add(&mut sum.recent, *recent);
+            sum.failing_namespaces
+                .extend(failing_namespaces.iter().cloned());
+            sum.failing_users.extend(failing_users.iter().cloned());
             sum.shadow.equal += shadow.equal;
             sum.shadow.different += shadow.different;
             sum.shadow.failed += shadow.failed;
@@ -217,7 +236,8 @@ fn promote(status: &mut IPUPolicyStatus, replicas: &HookReplicas<'_>, now: Times
     let Some(revision) = status.active.as_mut().filter(|revision| !revision.promoted) else {
         return;
     };
-    let spec = spec_of(revision).filter(|spec| spec.mode == Mode::Shadow);
+    let spec = spec_of(revision).ok();
+    let spec = spec.filter(|spec| spec.mode == Mode::Shadow);
     let Some(after) = spec.and_then(|spec| spec.shadow?.promote_after) else {
         return;
     };
@@ -231,86 +251,6 @@ fn promote(status: &mut IPUPolicyStatus, replicas: &HookReplicas<'_>, now: Times
         revision.promoted = true;
         revision.since = Time(now);
     }
-}
-
-fn phase(
-    status: &IPUPolicyStatus,
-    policy: &IPUPolicy,
-    replicas: &HookReplicas<'_>,
-    active_set: &ActiveSet,
-) -> (PolicyPhase, String) {
-    if let Some(back) = status
-        .rolled_back
-        .as_ref()
-        .filter(|back| back.generation == replicas.desired)
-    {
-        let reason = &back.reason;
-        let message =
-            format!("{reason}; the previous version is active again. Change spec to try again");
-        return (PolicyPhase::RolledBack, message);
-    }
-    let before = if status.active.is_some() {
-        "the previous version stays active"
-    } else {
-        "no version is active"
-    };
-    if let Some((replica, reason)) = replicas.problem(replicas.desired, true) {
-        let message = format!("{replica} refuses the module, and {before}: {reason}");
-        return (PolicyPhase::Refused, message);
-    }
-    let active = status
-        .active
-        .as_ref()
-        .filter(|revision| revision.generation == replicas.desired);
-    let Some(revision) = active else {
-        return (
-            PolicyPhase::Loading,
-            loading_message(policy, replicas, before),
-        );
-    };
-    match active_set.inactive.get(&policy.name_any()) {
-        Some(Inactive::Refused(why)) => return (PolicyPhase::Refused, why.clone()),
-        Some(Inactive::Replaced(by)) => {
-            let message = format!("the guest of IPUPolicy {by} decides in its place");
-            return (PolicyPhase::Replaced, message);
-        }
-        None => {}
-    }
-    let message = match replicas.problem(replicas.desired, false) {
-        Some((replica, reason)) => format!("{replica} has not loaded the module: {reason}"),
-        None if revision.promoted => {
-            "promoted after the number of equal answers in spec.shadow.promoteAfter".to_owned()
-        }
-        None => String::new(),
-    };
-    if policy.spec.mode == Mode::Shadow && !revision.promoted {
-        return (PolicyPhase::Shadow, message);
-    }
-    (PolicyPhase::Active, message)
-}
-
-fn loading_message(policy: &IPUPolicy, replicas: &HookReplicas<'_>, before: &str) -> String {
-    if replicas.readiness.is_empty() {
-        let process = match policy.spec.hook {
-            Hook::Defaulting | Hook::Validation => "controller",
-            Hook::Placement => "vipu-proxy",
-        };
-        return format!("no replica of the {process} runs");
-    }
-    if let Some((replica, reason)) = replicas.problem(replicas.desired, false) {
-        return format!("{replica} has not loaded the module yet, and {before}: {reason}");
-    }
-    let is_ready = |readiness: &Readiness| readiness.prepared.contains_key(&replicas.desired);
-    let slow = replicas
-        .readiness
-        .iter()
-        .filter(|(_, readiness)| !readiness.is_some_and(is_ready));
-    let names: Vec<&str> = slow.map(|(replica, _)| *replica).collect();
-    if names.is_empty() {
-        return "the replicas found different modules; set module.digest to the digest of the intended one"
-            .to_owned();
-    }
-    format!("{before}; the module is loading on {}", names.join(", "))
 }
 
 fn add(sum: &mut CallCounts, more: CallCounts) {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipu_api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus};
+use ipu_api::ipupolicy::{Hook, IPUPolicy, IPUPolicyStatus, PolicyPhase};
 use ipu_runtime::clock;
 use ipu_runtime::lease::{Elector, Leadership};
 use ipu_runtime::panics;
@@ -11,15 +11,17 @@ use ipu_runtime::scope::watch::observe;
 use ipu_text::explain;
 use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, ObjectMeta, PostParams};
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::active_set::{active_set, active_versions};
+use super::observed_policy::{ObservedPolicy, UnknownHook};
 use super::replica_readiness::{LABEL, LiveReplicas};
 use super::report::Report;
 use super::rollout;
@@ -108,29 +110,34 @@ impl RolloutLeader {
 
     /// Writes every status that changes.
     async fn write_statuses(&self, reports: &[Report]) {
-        for (policy, status) in changed_statuses(self.policies.all(), reports, clock::now()) {
+        let known = changed_statuses(self.policies.all(), reports, clock::now()).into_iter();
+        let known = known.map(|(policy, status)| {
+            log_transition(&policy, &status);
+            let status = serde_json::to_value(status).unwrap_or_default();
+            (policy.metadata, status)
+        });
+        let unknown = self.policies.of_unknown_hooks();
+        let unknown = unknown.iter().filter_map(refused_status);
+        for (metadata, status) in known.chain(unknown) {
             if !self.held.is_valid() {
                 return;
             }
-            if let Err(error) = self.write_status(policy, status).await {
+            if let Err(error) = self.write_status(&metadata, status).await {
                 tracing::warn!("{}; trying again", explain(&error));
             }
         }
     }
 
     /// Replaces the status of the version that was read; on a conflict, the watch brings the newer version.
-    async fn write_status(
-        &self,
-        policy: IPUPolicy,
-        status: IPUPolicyStatus,
-    ) -> Result<(), StatusError> {
-        let name = policy.name_any();
-        let api = Api::<IPUPolicy>::all(self.client.clone());
-        log_transition(&policy, &status);
-        let whole = IPUPolicy {
-            status: Some(status),
-            ..policy
-        };
+    ///
+    /// The API server takes all other fields from the stored object. They are not sent, because this version does not know
+    /// every field of a newer one.
+    async fn write_status(&self, metadata: &ObjectMeta, status: Value) -> Result<(), StatusError> {
+        let name = metadata.name.clone().unwrap_or_default();
+        let resource = ApiResource::erase::<IPUPolicy>(&());
+        let api = Api::<DynamicObject>::all_with(self.client.clone(), &resource);
+        let mut whole = DynamicObject::new(&name, &resource).data(json!({"status": status}));
+        whole.metadata.resource_version = metadata.resource_version.clone();
         let params = PostParams::default();
         let written = timeout(WRITE_TIMEOUT, api.replace_status(&name, &params, &whole)).await;
         match written {
@@ -145,28 +152,47 @@ impl RolloutLeader {
 
 /// Pure: computes the statuses that change.
 fn changed_statuses(
-    policies: Vec<IPUPolicy>,
+    policies: Vec<ObservedPolicy>,
     reports: &[Report],
     now: Timestamp,
 ) -> Vec<(IPUPolicy, IPUPolicyStatus)> {
-    let with_status = |policy: IPUPolicy| {
-        let next = rollout::status(&policy, reports, now);
-        let mut after = policy.clone();
-        after.status = Some(next);
-        (policy, after)
+    let with_status = |observed: ObservedPolicy| {
+        let next = rollout::status(&observed, reports, now);
+        let mut after = observed.clone();
+        after.policy.status = Some(next);
+        (observed, after)
     };
     let pairs: Vec<_> = policies.into_iter().map(with_status).collect();
     let versions = active_versions(pairs.iter().map(|(_, after)| after));
     let active_sets = [Hook::Defaulting, Hook::Validation, Hook::Placement]
         .map(|hook| (hook, active_set(&versions, hook)));
-    let complete = |(policy, after): (IPUPolicy, IPUPolicy)| {
+    let complete = |(observed, after): (ObservedPolicy, ObservedPolicy)| {
         let (_, active_set) = active_sets
             .iter()
-            .find(|(hook, _)| *hook == policy.spec.hook)?;
-        let status = rollout::with_phase(after.status?, &policy, reports, active_set, now);
+            .find(|(hook, _)| *hook == observed.policy.spec.hook)?;
+        let next = after.policy.status?;
+        let status = rollout::with_phase(next, &observed, reports, active_set, now);
+        let policy = observed.policy;
         (policy.status.as_ref() != Some(&status)).then_some((policy, status))
     };
     pairs.into_iter().filter_map(complete).collect()
+}
+
+/// Pure: computes the status of a policy of an unknown hook, if it changes. The version that knows the hook wrote all other
+/// fields, and needs them again after an upgrade.
+fn refused_status(unknown: &UnknownHook) -> Option<(ObjectMeta, Value)> {
+    let message = format!(
+        "{}; nothing calls its guest. Upgrade the operator to the version of its CRDs, or delete the IPUPolicy",
+        unknown.reason
+    );
+    let mut status = unknown.status.clone();
+    if !status.is_object() {
+        status = json!({});
+    }
+    status["phase"] = json!(PolicyPhase::Refused);
+    status["message"] = json!(message);
+    status["observedGeneration"] = json!(unknown.metadata.generation);
+    (status != unknown.status).then(|| (unknown.metadata.clone(), status))
 }
 
 fn log_transition(policy: &IPUPolicy, status: &IPUPolicyStatus) {

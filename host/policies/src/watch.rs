@@ -1,10 +1,8 @@
 //! The watch of the IPUPolicies, for the replicas that call them and for the rollout leader.
 
 use futures::StreamExt;
-use ipu_api::ipupolicy::IPUPolicy;
 use ipu_api::labels;
 use kube::Client;
-use kube::core::DeserializeGuard;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::reflector::{self, Store};
 use kube::runtime::{WatchStreamExt, watcher};
@@ -15,20 +13,19 @@ use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Scope;
 use ipu_runtime::scope::watch::{cluster_wide, refused};
 
-/// An invalid object must not hide the others.
-type Guarded = DeserializeGuard<IPUPolicy>;
+use super::observed_policy::{ObservedPolicy, UnknownHook, WatchedPolicy};
 
 /// The IPUPolicies in the cache of the watch. Cheap to clone.
 #[derive(Clone)]
 pub struct PolicyStore {
-    store: Store<Guarded>,
+    store: Store<WatchedPolicy>,
     version: watch::Receiver<u64>,
     is_defined: watch::Receiver<bool>,
 }
 
 /// The watch that updates a [`PolicyStore`].
 pub struct PolicyWatch {
-    writer: Writer<Guarded>,
+    writer: Writer<WatchedPolicy>,
     version: watch::Sender<u64>,
     is_defined: watch::Sender<bool>,
 }
@@ -52,11 +49,24 @@ pub fn policies() -> (PolicyStore, PolicyWatch) {
 }
 
 impl PolicyStore {
-    /// Returns all valid IPUPolicies.
-    pub fn all(&self) -> Vec<IPUPolicy> {
+    /// Returns the IPUPolicies of the hooks that this version knows.
+    pub fn all(&self) -> Vec<ObservedPolicy> {
         let all = self.store.state();
-        let readable = all.iter().filter_map(|object| object.0.as_ref().ok());
-        readable.cloned().collect()
+        let known = all.iter().filter_map(|watched| match &**watched {
+            WatchedPolicy::Known(known) => Some((**known).clone()),
+            WatchedPolicy::Unknown(_) => None,
+        });
+        known.collect()
+    }
+
+    /// Returns the IPUPolicies of all other hooks.
+    pub fn of_unknown_hooks(&self) -> Vec<UnknownHook> {
+        let all = self.store.state();
+        let unknown = all.iter().filter_map(|watched| match &**watched {
+            WatchedPolicy::Known(_) => None,
+            WatchedPolicy::Unknown(unknown) => Some((**unknown).clone()),
+        });
+        unknown.collect()
     }
 
     /// Waits until the IPUPolicies are listed, or their CRD is missing.
@@ -80,7 +90,7 @@ impl PolicyWatch {
     pub async fn follow(self, client: Client, release: &ReleaseOptions, stop: CancellationToken) {
         let version = self.version;
         let mut has_warned = false;
-        let events = cluster_wide::<Guarded>(&client, config(release))
+        let events = cluster_wide::<WatchedPolicy>(&client, config(release))
             .modify(|object| kube::ResourceExt::managed_fields_mut(object).clear());
         let mut events =
             Box::pin(reflector::reflector(self.writer, events).take_until(stop.cancelled_owned()));

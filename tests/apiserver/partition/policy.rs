@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use kube::api::{Api, DeleteParams, ObjectMeta, Patch, PatchParams};
 use release::guests;
-use serde_json::json;
+use serde_json::{Value, json};
 use tests::guests::hostile;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -72,17 +72,26 @@ pub(super) async fn once_for(
     module: (&str, &str),
     phase: PolicyPhase,
 ) -> String {
+    let spec = spec_for(owners, module);
+    once_applied(fixture, name, &spec, phase).await
+}
+
+/// The spec of a policy that matches only owners whose names begin like this.
+fn spec_for(owners: &str, module: (&str, &str)) -> Value {
     let expression = format!("request.owner.startsWith('{owners}')");
+    json!({
+        "hook": "Placement",
+        "module": {"configMap": {"name": module.0, "key": module.0}, "digest": module.1},
+        "match": {"matchConditions": [{"name": "of-this-test", "expression": expression}]},
+    })
+}
+
+/// Applies a policy, and waits until it has that phase. Returns its message.
+async fn once_applied(fixture: &Fixture, name: &str, spec: &Value, phase: PolicyPhase) -> String {
     let policies = Api::<IPUPolicy>::all(fixture.client.clone());
     let wanted = json!({
         "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy", "metadata": {"name": name},
-        "spec": {
-            "hook": "Placement",
-            "module": {"configMap": {"name": module.0, "key": module.0}, "digest": module.1},
-            "match": {"matchConditions": [
-                {"name": "of-this-test", "expression": expression},
-            ]},
-        },
+        "spec": spec,
     });
     let force = PatchParams::apply("an-admin").force();
     let wanted = Patch::Apply(&wanted);
@@ -198,5 +207,43 @@ async fn an_ipupolicy_places_partitions_and_what_it_placed_names_it() {
     for name in ["tight", "tighter"] {
         let deleted = policies.delete(name, &DeleteParams::default()).await;
         deleted.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_waits_for_a_guest_without_an_answer_if_the_policy_says_so() {
+    let mut fixture = Fixture::start(&[64, 8]).await;
+    let _leader = rollout_leader(&fixture).await;
+    // It names a controller that does not exist.
+    let lies = module(&fixture, "mars.wasm", hostile::placement()).await;
+    let mut spec = spec_for("steered-", ("mars.wasm", lies.as_str()));
+    spec["onError"] = json!("Wait");
+    once_applied(&fixture, "steered", &spec, PolicyPhase::Active).await;
+    let waiting = fixture.request("steered-away", 4).await;
+    let waiting = fixture.once_waiting(&waiting).await;
+    let status = waiting.status.as_ref().unwrap();
+    for reason in &status.waiting {
+        let why = "the guest of IPUPolicy steered gives no answer";
+        assert!(reason.reason.contains(why), "{reason:?}");
+    }
+    placed(&fixture, "another").await;
+
+    // The module is gone when another proxy starts: no request is placed beyond the rule.
+    let maps = Api::<ConfigMap>::namespaced(fixture.client.clone(), NAMESPACE);
+    maps.delete("mars.wasm", &DeleteParams::default())
+        .await
+        .unwrap();
+    fixture.kill_proxy().await;
+    let early = fixture.request("steered-early", 4).await;
+    fixture.start_proxy().await;
+    fixture.once_waiting(&early).await;
+
+    let digest = best_fit_module(&fixture).await;
+    let mut spec = spec_for("steered-", ("best-fit.wasm", digest.as_str()));
+    spec["onError"] = json!("Wait");
+    once_applied(&fixture, "steered", &spec, PolicyPhase::Active).await;
+    for partition in [waiting, early] {
+        let ready = fixture.once_in(&partition, PartitionPhase::Ready).await;
+        assert_eq!(decided_by(&ready).policy, "steered");
     }
 }

@@ -61,10 +61,14 @@ fn invalid_registries(digest: &str) -> [Case; 5] {
     ]
 }
 
-fn invalid_options(image: &Value) -> [Case; 5] {
+fn invalid_options(image: &Value) -> [Case; 6] {
     [
         (
             json!({"hook": "Placement", "module": image, "onError": "Fail"}),
+            "onError",
+        ),
+        (
+            json!({"hook": "Defaulting", "module": image, "onError": "Wait"}),
             "onError",
         ),
         (

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use cluster::control_plane::ControlPlane;
+use cluster::kubeconfig;
 use ipu_api::ipujob::IPUJob;
 use ipu_runtime::certificates::renewal::CertificateManager;
 use kube::Client;
@@ -63,6 +64,15 @@ impl View {
             client: self.client.clone(),
             jobs: Api::namespaced(self.client.clone(), namespace),
         }
+    }
+
+    /// Returns another user with all rights, in the namespace `default`.
+    pub(crate) async fn as_user(&self, name: &str) -> Self {
+        let mut config = kubeconfig::config(&self.kubeconfig).await.unwrap();
+        config.auth_info.impersonate = Some(name.to_owned());
+        config.auth_info.impersonate_groups = Some(vec!["system:masters".to_owned()]);
+        let client = Client::try_from(config).unwrap();
+        Self::new(self.kubeconfig(), client)
     }
 
     /// Returns the API of the jobs in the namespace.

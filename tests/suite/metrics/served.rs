@@ -57,6 +57,7 @@ async fn happen(metrics: &Metrics) {
         .count_skipped(Hook::Placement, SkipReason::Busy);
     metrics.guests.count_swap(Hook::Placement);
     metrics.guests.count_fallback("mine");
+    metrics.guests.count_unanswered("mine");
     metrics.refused.connection("rest", "address");
     metrics.refused.request("rest", "rate");
     metrics.of_jobs().reconciles.begin().end(Some("Write"));

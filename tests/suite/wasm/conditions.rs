@@ -21,7 +21,8 @@ async fn answer(items: usize, on_error: OnError) -> (Answer, CallCounts) {
         "name": "pairs",
         "expression": "object.spec.items.exists(a, object.spec.items.exists(b, a != b))",
     }]});
-    let matcher = Matcher::new(Some(&serde_json::from_value(wanted).unwrap())).unwrap();
+    let wanted = serde_json::from_value(wanted).unwrap();
+    let matcher = Matcher::new(Hook::Validation, Some(&wanted)).unwrap();
     let policy = BoundPolicy {
         name: "mine".into(),
         matcher: Arc::new(matcher),

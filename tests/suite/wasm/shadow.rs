@@ -4,7 +4,7 @@
 use cluster::wait::{Seen, eventually};
 use ipu_admission::chain_run::ChainRun;
 use ipu_admission::request::AdmissionRequest;
-use ipu_api::ipupolicy::{CallCounts, Hook, ShadowCounts};
+use ipu_api::ipupolicy::{Hook, ShadowCounts};
 use ipu_guest_host::ModuleConfig;
 use ipu_policies::active_policies::{ActivePolicies, BoundShadow, HookChain};
 use ipu_policies::bound_policy::BoundPolicy;
@@ -93,17 +93,22 @@ async fn a_refused_request_is_compared_too() {
 }
 
 #[tokio::test]
-async fn an_untrusted_request_is_not_compared_and_does_not_count_for_a_rollback() {
+async fn an_untrusted_request_and_a_dry_run_count_for_no_rollback_and_no_promotion() {
     let guests = ActivePolicies::new(open(options(&[Hook::Defaulting])).await);
-    let enforced = policy(&guests, REFUSE).await;
-    let shadow = BoundPolicy::built_in(Hook::Defaulting);
-    let stats = [enforced.stats.clone(), shadow.stats.clone()];
-    set_chain(&guests, enforced, shadow);
-    let request = request();
-    let chain = ChainRun::new(&guests, &request, create()).trusted(false);
-    chain.run_defaulting().await;
-    let [enforced, shadow] = stats.map(|stats| stats.counts());
-    assert_eq!(enforced.calls.answered, 1);
-    assert_eq!(enforced.recent, CallCounts::default());
-    assert_eq!(shadow.shadow, ShadowCounts::default());
+    for (is_trusted, dry_run, counted) in [(true, false, 1), (false, false, 0), (true, true, 0)] {
+        let enforced = policy(&guests, REFUSE).await;
+        let shadow = BoundPolicy::built_in(Hook::Defaulting);
+        let stats = [enforced.stats.clone(), shadow.stats.clone()];
+        set_chain(&guests, enforced, shadow);
+        let (request, mut admission) = (request(), create());
+        admission.dry_run = dry_run;
+        let chain = ChainRun::new(&guests, &request, admission).trusted(is_trusted);
+        chain.run_defaulting().await;
+        let [enforced, shadow] = stats.map(|stats| stats.counts());
+        assert_eq!(enforced.calls.answered, 1);
+        assert_eq!(enforced.recent.answered, counted);
+        if counted == 0 {
+            assert_eq!(shadow.shadow, ShadowCounts::default());
+        }
+    }
 }

@@ -7,10 +7,9 @@ use std::sync::{Arc, Mutex};
 use cluster::wait::{Seen, eventually};
 use ipu_admission::answer;
 use ipu_admission::chain_run::ChainRun;
-use ipu_api::ipupolicy::Hook;
-use ipu_guest_host::ModuleConfig;
-use ipu_guest_host::context::PlacementContext;
-use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, built_in_file};
+use ipu_api::ipupolicy::{Hook, OnError};
+use ipu_guest_host::model::{ControllerView, Decision, PartitionRequest, Placed, built_in_file};
+use ipu_guest_host::{Guest, ModuleConfig};
 use ipu_policies::active_policies::{ActivePolicies, HookChain};
 use ipu_policies::bound_policy::BoundPolicy;
 use serde_json::{Value, json};
@@ -118,43 +117,75 @@ async fn swaps_under_load_fail_no_call() {
     assert!(calls > 100, "only {calls} calls");
 }
 
-#[tokio::test]
-async fn a_placement_policy_with_an_invalid_answer_is_overruled() {
+/// Active policies whose built-in placement guest names a controller that does not exist.
+async fn lying() -> ActivePolicies {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(built_in_file(Hook::Placement));
     std::fs::write(file, hostile::placement()).unwrap();
     let mut options = options(&[Hook::Placement]);
     options.guests_dir = folder.path().to_owned();
-    let policies = open(options).await;
+    ActivePolicies::new(open(options).await)
+}
+
+/// Requests a partition of 4 IPUs beside one empty controller.
+async fn place(active: &ActivePolicies) -> Placed {
     let request = PartitionRequest {
         namespace: "default".to_owned(),
         owner: "mnist".to_owned(),
-        slot: 0,
         ipus: 4,
         gcds: 1,
-        node_selector: std::collections::BTreeMap::new(),
-        context: PlacementContext::default(),
+        ..PartitionRequest::default()
     };
     let controller = ControllerView {
         name: "pod1:8090".to_owned(),
         label_key: "vipu".to_owned(),
         label_value: "pod1".to_owned(),
         has_nodes: true,
-        unschedulable: None,
-        unreachable: None,
         total_ipus: 16,
-        used_ipus: 0,
         largest_free: 16,
-        free_blocks: Vec::new(),
-        failures: 0,
+        ..ControllerView::default()
     };
-    let placed = ActivePolicies::new(policies)
-        .place(&request, &[controller], &[])
-        .await;
+    active.place(&request, &[controller], &[]).await
+}
+
+#[tokio::test]
+async fn a_placement_policy_with_an_invalid_answer_is_overruled() {
+    let placed = place(&lying().await).await;
     assert_eq!(placed.decision, Decision::Try("pod1:8090".to_owned()));
     let overruled = placed.overruled.expect("the answer was invalid");
     assert!(
         overruled.contains("\"mars\", which is no known controller"),
         "{overruled}"
     );
+}
+
+#[tokio::test]
+async fn a_request_waits_for_a_guest_without_an_answer_if_on_error_says_so() {
+    let active = lying().await;
+    let invalid = BoundPolicy {
+        name: "steered".into(),
+        on_error: OnError::Wait,
+        ..BoundPolicy::built_in(Hook::Placement)
+    };
+    let missing = BoundPolicy {
+        guest: Guest::missing("its module is being loaded"),
+        ..invalid.clone()
+    };
+    for policy in [invalid, missing] {
+        let chain = HookChain {
+            stages: vec![vec![policy, BoundPolicy::built_in(Hook::Placement)]],
+            shadows: Vec::new(),
+        };
+        active.set_chain(Hook::Placement, chain);
+        let placed = place(&active).await;
+        let Decision::Wait(reasons) = &placed.decision else {
+            panic!("{placed:?}");
+        };
+        assert_eq!((&*placed.policy, &placed.overruled), ("steered", &None));
+        let reason = &reasons[0].reason;
+        assert!(
+            reason.contains("IPUPolicy steered gives no answer"),
+            "{reason}"
+        );
+    }
 }

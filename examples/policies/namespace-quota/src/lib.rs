@@ -29,7 +29,7 @@ mod validation {
 }
 
 use placement::exports::ipu::policy::placer::{self, Decision, PassedOver};
-use quota::Settings;
+use quota::{Namespace, Settings};
 use validation::exports::ipu::policy::validator::{self, Verdict};
 
 /// The component: conversions, and the decisions in `quota`.
@@ -48,10 +48,12 @@ impl placer::Guest for Component {
         let settings = Settings::parse(&request.settings)?;
         let gang = request.options.gang.map(|gang| (gang.size, gang.held));
         let wanted = quota::wanted(request.ipus, gang);
-        let namespace = &request.namespace;
-        let limit = settings.limit(namespace.labels.as_deref());
-        let used = namespace.usage.map(|usage| usage.ipus);
-        if let Err(why) = quota::allowed(&namespace.name, limit, used, wanted) {
+        let namespace = Namespace {
+            name: &request.namespace.name,
+            labels: request.namespace.labels.as_deref(),
+            used: request.namespace.usage.map(|usage| usage.ipus),
+        };
+        if let Err(why) = quota::allowed(&settings, namespace, wanted) {
             let passed_over = controllers.into_iter().map(|controller| PassedOver {
                 controller: controller.name,
                 reason: why.clone(),
@@ -69,14 +71,17 @@ impl validator::Guest for Component {
 
     fn validate(request: validator::Request) -> Result<Verdict, String> {
         let settings = Settings::parse(&request.settings)?;
-        let namespace = &request.admission.namespace;
-        let limit = settings.limit(namespace.labels.as_deref());
-        let used = namespace.usage.map(|usage| usage.ipus);
+        let known = &request.admission.namespace;
+        let namespace = Namespace {
+            name: &known.name,
+            labels: known.labels.as_deref(),
+            used: known.usage.map(|usage| usage.ipus),
+        };
         let object = serde_json::from_str(&request.object).unwrap_or_default();
         let old = request.old_object.as_deref();
         let old = old.and_then(|old| serde_json::from_str(old).ok());
         let more = quota::of_job(&object).saturating_sub(old.as_ref().map_or(0, quota::of_job));
-        let checked = quota::allowed(&namespace.name, limit, used, more);
+        let checked = quota::allowed(&settings, namespace, more);
         Ok(Verdict {
             violations: Vec::new(),
             warnings: checked.err().into_iter().collect(),

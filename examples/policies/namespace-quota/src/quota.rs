@@ -35,14 +35,30 @@ impl Settings {
     }
 
     /// Most IPUs of a namespace with these labels: what its label says, else what the admin set for
-    /// all; none for no limit.
-    pub fn limit(&self, labels: Option<&[(String, String)]>) -> Option<u32> {
-        let own = labels.zip(self.label.as_ref()).and_then(|(labels, key)| {
-            let label = labels.iter().find(|(name, _)| name == key);
-            label.and_then(|(_, value)| value.parse().ok())
-        });
-        own.or(self.ipus)
+    /// all; none for no limit. Labels that are not known may set a smaller one.
+    fn limit(&self, labels: Option<&[(String, String)]>) -> Result<Option<u32>, Unknown> {
+        let Some(key) = &self.label else {
+            return Ok(self.ipus);
+        };
+        let label = labels.ok_or(Unknown)?.iter().find(|(name, _)| name == key);
+        let own = label.and_then(|(_, value)| value.parse().ok());
+        Ok(own.or(self.ipus))
     }
+}
+
+/// The labels of the namespace are not known yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Unknown;
+
+/// A namespace, as the operator knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Namespace<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its labels; none while they are not known.
+    pub labels: Option<&'a [(String, String)]>,
+    /// The IPUs that it uses; none while they are not known.
+    pub used: Option<u32>,
 }
 
 /// IPUs that must fit so that the request is of use: those of all partitions of its gang that have no
@@ -52,25 +68,24 @@ pub fn wanted(ipus: u32, gang: Option<(u32, u32)>) -> u32 {
     ipus.saturating_mul(missing)
 }
 
-/// Whether a namespace that uses `used` IPUs may have so many more, or why not. What is not known is
-/// not allowed: a quota that opens when the host starts would be none.
-pub fn allowed(
-    namespace: &str,
-    limit: Option<u32>,
-    used: Option<u32>,
-    more: u32,
-) -> Result<(), String> {
+/// Whether a namespace may have so many IPUs more, or why not. What is not known is not allowed: a
+/// quota that opens when the host starts would be none.
+pub fn allowed(settings: &Settings, namespace: Namespace<'_>, more: u32) -> Result<(), String> {
+    let Namespace { name, labels, used } = namespace;
+    let limit = settings.limit(labels).map_err(|Unknown| {
+        format!("the labels of namespace {name}, which may set its limit, are not known yet")
+    })?;
     let Some(limit) = limit else { return Ok(()) };
     let Some(used) = used else {
         return Err(format!(
-            "it is not known yet how many IPUs namespace {namespace} uses of its {limit}"
+            "it is not known yet how many IPUs namespace {name} uses of its {limit}"
         ));
     };
     if more == 0 || used.saturating_add(more) <= limit {
         return Ok(());
     }
     Err(format!(
-        "namespace {namespace} uses {used} IPUs and may have {limit}: {more} more wait until some are \
+        "namespace {name} uses {used} IPUs and may have {limit}: {more} more wait until some are \
          released"
     ))
 }
@@ -101,10 +116,12 @@ mod tests {
         let text = r#"{"quota": {"ipus": 16, "namespaceLabel": "ipus"}, "maxIpusPerJob": 64}"#;
         let settings = Settings::parse(text).unwrap();
         let labelled = [("ipus".to_owned(), "4".to_owned())];
-        assert_eq!(settings.limit(Some(&labelled)), Some(4));
-        assert_eq!(settings.limit(Some(&[])), Some(16));
-        assert_eq!(settings.limit(None), Some(16));
-        assert_eq!(Settings::parse("{}").unwrap().limit(Some(&labelled)), None);
+        assert_eq!(settings.limit(Some(&labelled)), Ok(Some(4)));
+        assert_eq!(settings.limit(Some(&[])), Ok(Some(16)));
+        assert_eq!(settings.limit(None), Err(Unknown));
+        let without = Settings::parse("{}").unwrap();
+        assert_eq!(without.limit(Some(&labelled)), Ok(None));
+        assert_eq!(without.limit(None), Ok(None), "no label sets a limit");
         for bad in [
             r#"{"quota": {"ipus": -1}}"#,
             r#"{"quota": {"namespaceLabel": 5}}"#,
@@ -115,16 +132,36 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_the_limit_and_nothing_while_usage_is_not_known() {
-        assert!(allowed("a", None, None, 64).is_ok());
-        assert!(allowed("a", Some(16), Some(12), 4).is_ok());
-        assert!(allowed("a", Some(16), Some(20), 0).is_ok());
-        let refused = allowed("a", Some(16), Some(12), 8).unwrap_err();
+    fn no_more_than_the_limit_and_nothing_that_is_not_known() {
+        let settings = |ipus| Settings { ipus, label: None };
+        let allowed = |ipus, used, more| {
+            let namespace = Namespace {
+                name: "a",
+                labels: None,
+                used,
+            };
+            super::allowed(&settings(ipus), namespace, more)
+        };
+        assert!(allowed(None, None, 64).is_ok());
+        assert!(allowed(Some(16), Some(12), 4).is_ok());
+        assert!(allowed(Some(16), Some(20), 0).is_ok());
+        let refused = allowed(Some(16), Some(12), 8).unwrap_err();
         assert!(
             refused.contains("uses 12 IPUs and may have 16"),
             "{refused}"
         );
-        assert!(allowed("a", Some(16), None, 1).is_err());
+        assert!(allowed(Some(16), None, 1).is_err());
+        let labelled = Settings {
+            ipus: None,
+            label: Some("ipus".to_owned()),
+        };
+        let unknown = Namespace {
+            name: "a",
+            labels: None,
+            used: Some(0),
+        };
+        let refused = super::allowed(&labelled, unknown, 1).unwrap_err();
+        assert!(refused.contains("are not known yet"), "{refused}");
     }
 
     #[test]

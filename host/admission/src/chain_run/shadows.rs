@@ -7,7 +7,8 @@ use ipu_policies::active_policies::{BoundShadow, HookChain, is_sampled};
 use ipu_policies::call_stats::Comparison;
 use ipu_policies::comparison;
 use ipu_policies::match_evaluator::Purpose;
-use ipu_policies::matcher::{MatchInput, MatchSubject};
+use ipu_policies::match_input::MatchInput;
+use ipu_policies::matcher::MatchSubject;
 use ipu_runtime::panics::{caught, caught_now};
 use serde_json::Value;
 use tokio::task::spawn_blocking;
@@ -30,9 +31,9 @@ pub(super) enum Outcome {
 }
 
 impl ChainRun<'_> {
-    /// Starts the comparisons in the background. An untrusted request is not compared.
+    /// Starts the comparisons in the background. Only a request that counts is compared.
     pub(super) fn compare(&self, chain: &HookChain, results: &[StageResult]) {
-        if !self.is_trusted {
+        if self.counts_for().is_none() {
             return;
         }
         for shadow in &chain.shadows {
@@ -46,7 +47,10 @@ impl ChainRun<'_> {
             match shadow.policy.matcher.selects(&self.subject(&input)) {
                 Ok(true) => self.compare_one(shadow, input, before, enforced),
                 Ok(false) => {}
-                Err(_) => shadow.policy.stats.record_comparison(Comparison::Failed),
+                Err(error) => {
+                    let comparison = Comparison::without_match(&error);
+                    shadow.policy.stats.record_comparison(comparison);
+                }
             }
         }
     }
@@ -77,25 +81,33 @@ impl ChainRun<'_> {
             {
                 Ok(true) => {}
                 Ok(false) => return,
-                Err(_) => return policy.stats.record_comparison(Comparison::Failed),
+                Err(error) => {
+                    let comparison = Comparison::without_match(&error);
+                    return policy.stats.record_comparison(comparison);
+                }
             }
             let compared = if let Outcome::Verdict(verdict) = enforced {
                 let old = request.old_object.as_ref();
                 let host = active.host();
                 let answer = host.validate(&policy.guest, &admission, &before, old).await;
-                answer.map_or(Comparison::Failed, |shadow| {
-                    comparison::verdicts(&verdict, &shadow.answer)
-                })
+                answer.map_or_else(
+                    |error| Comparison::without_answer(&error),
+                    |shadow| comparison::verdicts(&verdict, &shadow.answer),
+                )
             } else {
                 let answer =
                     default_object(active.host(), &policy, &request, &admission, &before).await;
-                let answer = answer.ok().map(|served| served.answer.defaulted());
-                let shadow = answer.map(|answer| answer.map(|defaulted| defaulted.object));
                 let enforced = match enforced {
                     Outcome::Object(object) => Some(object),
                     Outcome::Verdict(_) | Outcome::Refused => None,
                 };
-                compare_objects(enforced, shadow).await
+                match answer {
+                    Ok(served) => {
+                        let shadow = served.answer.defaulted();
+                        compare_objects(enforced, shadow.map(|defaulted| defaulted.object)).await
+                    }
+                    Err(error) => Comparison::without_answer(&error),
+                }
             };
             policy.stats.record_comparison(compared);
             drop(permit);
@@ -103,14 +115,8 @@ impl ChainRun<'_> {
     }
 }
 
-/// Compares two objects off the async threads. `shadow` is `None` if the shadow policy failed.
-async fn compare_objects(
-    enforced: Option<Arc<Value>>,
-    shadow: Option<Option<Value>>,
-) -> Comparison {
-    let Some(shadow) = shadow else {
-        return Comparison::Failed;
-    };
+/// Compares two objects off the async threads. `None`: the guest refused the object.
+async fn compare_objects(enforced: Option<Arc<Value>>, shadow: Option<Value>) -> Comparison {
     let compare =
         move || caught_now(|| comparison::defaulted(enforced.as_deref(), shadow.as_ref()));
     let compared = spawn_blocking(compare).await.ok().and_then(Result::ok);

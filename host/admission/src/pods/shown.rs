@@ -102,6 +102,16 @@ mod tests {
     }
 
     #[test]
+    fn match_conditions_are_tried_on_such_a_pod() {
+        let pod = json!({
+            "metadata": {"name": "sample"},
+            "spec": {"containers": [{"name": "worker", "image": "sample"}]},
+        });
+        let sample = ipu_policies::match_samples::native_pod();
+        assert_eq!(as_job(pod, "default", 4), sample);
+    }
+
+    #[test]
     fn a_pod_without_metadata_or_spec_is_shown_without_them() {
         let job = as_job(json!({"metadata": 7}), "team", 4);
         let labels = json!({"graphcore.ai/native-pod": "true"});

@@ -47,10 +47,9 @@ fn of_the_hook() -> Vec<ValidationRule> {
 fn of_its_effect() -> Vec<ValidationRule> {
     vec![
         rule(
-            "!has(self.onError) || (self.onError == 'Fallback') == (self.hook == 'Placement')",
+            "!has(self.onError) || (self.onError in ['Fallback', 'Wait']) == (self.hook == 'Placement')",
             Some(".onError"),
-            "onError is Fail or Ignore for Defaulting and Validation, and Fallback for Placement: a \
-             job never waits for a broken policy",
+            "onError is Fail or Ignore for Defaulting and Validation, and Fallback or Wait for Placement",
         ),
         rule(
             "self.hook != 'Placement' || !has(self.match) || !has(self.match.objectSelector)",

@@ -48,6 +48,7 @@ fn an_active_version_loads_until_it_is_ready_or_has_failed() {
         spec,
         created: None,
         is_enforced: true,
+        unreadable: None,
     };
     let shadow = ActiveVersion {
         is_enforced: false,
@@ -81,4 +82,38 @@ fn the_retry_delay_of_a_failed_source_grows() {
         now = retry_at;
     }
     assert_eq!(delays, [2, 4, 8, 16, 32, 60, 60, 60]);
+}
+
+#[test]
+fn an_unreadable_version_is_a_missing_guest_at_its_hook() {
+    let mut store = ModuleStore::default();
+    let mut spec = version().spec;
+    spec.on_error = Some(OnError::Ignore);
+    let active = [ActiveVersion {
+        name: "policy".to_owned(),
+        uid: "uid".to_owned(),
+        generation: 1,
+        spec,
+        created: None,
+        is_enforced: true,
+        unreadable: Some("cannot read spec.mode".to_owned()),
+    }];
+    let active_set = crate::active_set::active_set(&active, Hook::Validation);
+    let chain = store.hook_chain(
+        &active_set,
+        &active,
+        Hook::Validation,
+        Timestamp::UNIX_EPOCH,
+    );
+    let bound = chain.stages.iter().flatten();
+    let policy = bound.last().expect("the policy has a stage");
+    assert_eq!(
+        (&*policy.name, policy.on_error),
+        ("policy", OnError::Ignore)
+    );
+    assert_eq!(
+        format!("{:?}", policy.guest),
+        "missing: cannot read spec.mode"
+    );
+    assert!(!store.is_loading(&active));
 }
