@@ -22,7 +22,7 @@ const EVENTS_MAX: u32 = 100;
 
 /// Events of a node that cannot start a Pod, and the number of occurrences from which they are an obstacle. A network that
 /// is being configured on a node, and a volume that another node still has, fail a few times.
-const FAILURES: [(&str, i32); 6] = [
+const FAILURES: [(&str, i64); 6] = [
     ("FailedAttachVolume", 3),
     ("FailedCreatePodSandBox", 3),
     ("FailedMapVolume", 1),
@@ -71,7 +71,7 @@ pub async fn read(client: &Client, namespace: &str, uid: &str) -> NodeReport {
 fn report(events: &[Event]) -> NodeReport {
     let failures = FAILURES.iter().filter(|(reason, least)| {
         let found = events.iter().filter(|event| is_of(event, &[reason]));
-        found.map(count).sum::<i32>() >= *least
+        found.map(count).sum::<i64>() >= *least
     });
     let failures: Vec<&str> = failures.map(|(reason, _)| *reason).collect();
     let obstacle = last(events, &failures).map(|event| {
@@ -108,11 +108,12 @@ fn time(event: &Event) -> Option<Timestamp> {
         .or(event.event_time.as_ref().map(|time| time.0))
 }
 
-/// Returns the number of occurrences of an event.
-fn count(event: &Event) -> i32 {
+/// Returns the number of occurrences of an event. Every client that can create events in the namespace can write any
+/// number.
+fn count(event: &Event) -> i64 {
     let series = event.series.as_ref();
     let count = event.count.or(series.and_then(|series| series.count));
-    count.unwrap_or(1)
+    count.unwrap_or(1).into()
 }
 
 #[cfg(test)]
@@ -158,6 +159,20 @@ mod tests {
         let mounted = event("FailedMount", "timed out", "02", 4);
         let all = [of_each.to_vec(), vec![mounted]].concat();
         assert_eq!(obstacle(&all), expected, "the last one counts");
+    }
+
+    #[test]
+    fn counts_of_any_size_are_added() {
+        let failed = |at: &str, count| event("FailedCreatePodSandBox", "no network", at, count);
+        let expected = Some("FailedCreatePodSandBox: no network".to_owned());
+        assert_eq!(
+            obstacle(&[failed("01", i32::MAX), failed("02", i32::MAX)]),
+            expected
+        );
+        assert_eq!(
+            obstacle(&[failed("01", i32::MIN), failed("02", i32::MIN)]),
+            None
+        );
     }
 
     #[test]
