@@ -9,7 +9,7 @@ use ipu_api::ipupolicy::{IPUPolicy, IPUPolicySpec, IPUPolicyStatus, Mode, Module
 use ipu_text::sanitize;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
-use serde::de::{DeserializeOwned, Error};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
@@ -81,12 +81,14 @@ impl<'de> Deserialize<'de> for WatchedPolicy {
             spec,
             status,
         } = Parts::deserialize(deserializer)?;
-        let Value::Object(fields) = &spec else {
-            return Err(D::Error::custom("an IPUPolicy has no spec"));
+        // An object without a spec must not make the list unreadable, which contains all others.
+        let fields = match spec {
+            Value::Object(fields) => fields,
+            _ => Map::new(),
         };
-        let (spec, unreadable) = match read_spec(fields) {
+        let (spec, unreadable) = match read_spec(&fields) {
             Ok(spec) => (Some(spec), None),
-            Err(reason) => (partial_spec(fields), Some(reason)),
+            Err(reason) => (partial_spec(&fields), Some(reason)),
         };
         Ok(match spec {
             Some(spec) => Self::Known(Box::new(ObservedPolicy {
@@ -270,6 +272,16 @@ mod tests {
         let status = known(&spec(&json!({})), &status).policy.status.unwrap();
         assert_eq!(status.active.unwrap().generation, 4);
         assert_eq!(status.phase, PolicyPhase::Loading);
+    }
+
+    #[test]
+    fn policy_without_a_spec_hides_no_other() {
+        for spec in [Value::Null, json!(7), json!({})] {
+            let WatchedPolicy::Unknown(unknown) = watched(&spec, &Value::Null) else {
+                panic!("{spec} has a hook");
+            };
+            assert!(unknown.reason.contains("hook"), "{}", unknown.reason);
+        }
     }
 
     #[test]
