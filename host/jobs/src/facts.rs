@@ -102,9 +102,9 @@ pub struct Owned<S> {
     /// The start of a Pod.
     #[serde(skip_serializing_if = "StartState::is_unhindered")]
     pub start: StartState,
-    /// The reason for which another container of a Pod waits while the main one runs.
+    /// The container that waits while the main container of the Pod runs, with the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub beside: Option<String>,
+    pub waiting_container: Option<String>,
     /// Its state.
     pub state: S,
 }
@@ -253,7 +253,7 @@ impl<'a> Reader<'a> {
                 is_terminating: found.is_some_and(|found| found.is_terminating),
                 sidecars: SidecarState::None,
                 start: StartState::Unhindered,
-                beside: None,
+                waiting_container: None,
                 state,
             },
             workers,
@@ -299,7 +299,8 @@ impl<'a> Reader<'a> {
             is_terminating: pod.is_some_and(|pod| pod.termination.is_some()),
             sidecars: pod.map_or(SidecarState::None, |pod| pod.sidecars),
             start: pod.map_or(StartState::Unhindered, |pod| pod.start),
-            beside: pod.and_then(|pod| Some(pod.beside.as_deref()?.to_owned())),
+            waiting_container: pod
+                .and_then(|pod| Some(pod.waiting_container.as_deref()?.to_owned())),
             state: pod.map_or(PodState::Absent, |pod| {
                 pod.state(partition, self.run.number, is_rejected)
             }),

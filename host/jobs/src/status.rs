@@ -27,7 +27,7 @@ use ipu_api::labels;
 use self::conditions::Conditions;
 use super::facts::partition::PartitionState;
 use super::facts::pod::PodState;
-use super::facts::problems::{containers_beside, launcher_waits, pod_problems};
+use super::facts::problems::{launcher_waits, pod_problems, waiting_containers};
 use super::facts::{Facts, Instance};
 use super::job_conditions::Recorded;
 use super::outcome::Outcome;
@@ -239,7 +239,7 @@ impl StatusInput<'_> {
         if waiting > 0 {
             return NOT_READY.repeat(waiting);
         }
-        if let Some(container) = containers_beside(facts).next() {
+        if let Some(container) = waiting_containers(facts).next() {
             return container;
         }
         match self.interactive_end() {

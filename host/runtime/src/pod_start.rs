@@ -191,12 +191,14 @@ fn is_of_sidecar(pod: &Pod, status: &ContainerStatus) -> bool {
     sidecars.any(|container| container.name == status.name)
 }
 
-fn is_running(container: &ContainerStatus) -> bool {
+/// Whether a container runs.
+pub fn is_running(container: &ContainerStatus) -> bool {
     let state = container.state.as_ref();
     state.is_some_and(|state| state.running.is_some())
 }
 
-fn has_started(container: &ContainerStatus) -> bool {
+/// Whether a container runs, or has run before.
+pub fn has_started(container: &ContainerStatus) -> bool {
     let has = |state: &ContainerState| state.running.is_some() || state.terminated.is_some();
     container.state.iter().chain(&container.last_state).any(has)
 }

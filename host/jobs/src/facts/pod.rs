@@ -1,7 +1,7 @@
 //! Pure: the state of a Pod, as its job sees it.
 
 use ipu_api::labels;
-use ipu_runtime::pod_start::{containers, obstacle};
+use ipu_runtime::pod_start::{containers, has_started, is_running, obstacle};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, ContainerStatus, Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -172,8 +172,8 @@ pub fn state(pod: &Pod) -> PodState {
     PodState::Pending(obstacle(pod).map(|obstacle| obstacle.reason))
 }
 
-/// Returns the reason for which another container of a Pod waits whose main container runs.
-pub fn beside(pod: &Pod) -> Option<String> {
+/// Returns the container that waits while the main container of its Pod runs, with the reason.
+pub fn waiting_container(pod: &Pod) -> Option<String> {
     let main = main_container(pod, pod.status.as_ref()?)?;
     is_running(main)
         .then(|| obstacle(pod))
@@ -336,16 +336,4 @@ pub fn has_started_containers(pod: &Pod) -> bool {
         return false;
     };
     status.phase.as_deref() == Some("Running") || containers(status).any(has_started)
-}
-
-fn is_running(container: &ContainerStatus) -> bool {
-    let state = container.state.as_ref();
-    state.is_some_and(|state| state.running.is_some())
-}
-
-fn has_started(container: &ContainerStatus) -> bool {
-    let state = container.state.as_ref();
-    let restarted = container.last_state.as_ref();
-    state.is_some_and(|state| state.running.is_some() || state.terminated.is_some())
-        || restarted.is_some_and(|last| last.terminated.is_some())
 }

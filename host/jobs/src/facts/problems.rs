@@ -23,12 +23,13 @@ pub fn pod_problems(facts: &Facts, run: &RunStatus) -> impl Iterator<Item = Stri
     problems.chain(rejection.map(|rejections| rejections.message.clone()))
 }
 
-/// Returns the problems of containers beside main containers that run. They stop neither the program nor the launcher.
-pub fn containers_beside(facts: &Facts) -> impl Iterator<Item = String> {
+/// Returns the containers that wait while the main container of their Pod runs. They stop neither the program nor the
+/// launcher.
+pub fn waiting_containers(facts: &Facts) -> impl Iterator<Item = String> {
     let members = facts.workers().chain(std::iter::once(&facts.launcher));
     let running = members.filter(|member| matches!(member.state, PodState::Running { .. }));
     running.filter_map(|member| {
-        let reason = member.beside.as_deref()?;
+        let reason = member.waiting_container.as_deref()?;
         let name = &member.name;
         Some(format!(
             "Pod {name} runs, and another container of it waits: {reason}"

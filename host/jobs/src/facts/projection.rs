@@ -33,8 +33,8 @@ pub struct ObservedPod {
     pub start: StartState,
     /// Time since which its node prepares it, if it still does. In a box, because few Pods have it.
     pub preparing_since: Option<Box<Timestamp>>,
-    /// The reason for which another container waits while the main one runs. In a box, because few Pods have it.
-    pub beside: Option<Box<str>>,
+    /// The container that waits while the main one runs, with the reason. In a box, because few Pods have it.
+    pub waiting_container: Option<Box<str>>,
     /// Its readiness.
     pub readiness: Readiness,
     /// Whether one of its containers may have started. The kubelet drops the states of the containers when it rejects a
@@ -74,7 +74,7 @@ impl ObservedPod {
             running_since: pod::running_since(pod).map(Box::new),
             start: pod_start::start_state(pod, pod::main_name(pod).unwrap_or_default()),
             preparing_since: pod_start::preparing_since(pod).map(Box::new),
-            beside: pod::beside(pod).map(Into::into),
+            waiting_container: pod::waiting_container(pod).map(Into::into),
             readiness: readiness::of_pod(pod),
             may_have_started: pod::has_started_containers(pod),
             run: run.unwrap_or(0),

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::StatusInput;
 use crate::facts::partition::PartitionState;
-use crate::facts::problems::{containers_beside, launcher_waits, pod_problems};
+use crate::facts::problems::{launcher_waits, pod_problems, waiting_containers};
 use crate::facts::{Facts, Instance, Owned};
 use crate::job_conditions::{
     CONTAINERS_WAITING, FAILED, PARTITIONS_READY, PARTITIONS_RELEASED, PENDING, PODS_READY, READY,
@@ -267,8 +267,8 @@ fn problem_of_pods(input: &StatusInput<'_>, run: &RunStatus) -> Option<(&'static
     if let Some(message) = super::starts::release_message(facts, run) {
         return Some(("PodsNotStarted", message.to_owned()));
     }
-    let beside: Vec<String> = containers_beside(facts).collect();
-    (!beside.is_empty()).then(|| (CONTAINERS_WAITING, join_reasons(&beside)))
+    let containers: Vec<String> = waiting_containers(facts).collect();
+    (!containers.is_empty()).then(|| (CONTAINERS_WAITING, join_reasons(&containers)))
 }
 
 /// Returns the failures of workers while others of the job run. Those of a job that has ended are its end.
