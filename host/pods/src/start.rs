@@ -59,7 +59,9 @@ fn main_container(pod: &Pod) -> Option<&str> {
     let limited = containers.iter().find(|container| has_limit(container));
     let annotations = pod.metadata.annotations.as_ref();
     let named = annotations.and_then(|all| all.get(DEFAULT_CONTAINER_ANNOTATION));
-    let named = containers.iter().find(|one| Some(&one.name) == named);
+    let named = containers
+        .iter()
+        .find(|container| Some(&container.name) == named);
     let main = limited.or(named).or(containers.first())?;
     Some(&main.name)
 }

@@ -68,8 +68,8 @@ pub fn wanted(ipus: u32, gang: Option<(u32, u32)>) -> u32 {
     ipus.saturating_mul(missing)
 }
 
-/// Whether a namespace may have so many IPUs more, or why not. What is not known is not allowed: a
-/// quota that opens when the host starts would be none.
+/// Whether a namespace may have `more` IPUs, or why not. What is not known is not allowed: a quota
+/// that opens when the host starts would be none.
 pub fn allowed(settings: &Settings, namespace: Namespace<'_>, more: u32) -> Result<(), String> {
     let Namespace { name, labels, used } = namespace;
     let limit = settings.limit(labels).map_err(|Unknown| {

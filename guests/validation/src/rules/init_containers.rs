@@ -8,10 +8,10 @@ use serde_json::Value;
 use super::Verdict;
 use super::fields::{at, has_launcher, text};
 
-/// Most init containers that are looked at one by one.
+/// Maximum number of init containers that are checked.
 const CONTAINERS_MAX: usize = 64;
 
-/// Most resources of an init container that are looked at one by one.
+/// Maximum number of resources of an init container that are checked.
 const RESOURCES_MAX: usize = 16;
 
 /// Requests of a launcher without `launcher.resources`: the default of the chart.
@@ -57,7 +57,8 @@ pub(super) fn check(spec: &Value, verdict: &mut Verdict) {
     let found: Vec<&Value> = found.take(CONTAINERS_MAX).collect();
     let first = list("containers").and_then(|list| list.first());
     let first = first.map(volumes).unwrap_or_default();
-    let init_containers: Vec<InitContainer<'_>> = found.iter().map(|one| read(one)).collect();
+    let init_containers: Vec<InitContainer<'_>> =
+        found.iter().map(|container| read(container)).collect();
     let runs = run_by_launcher(&first, &init_containers);
     let own = at(spec, &["launcher", "resources"]);
     let field = "spec.workers.template.spec.initContainers";

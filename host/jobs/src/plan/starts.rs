@@ -39,7 +39,7 @@ pub(super) fn given_up(
         is_overdue(&instance.start, facts.now, timeout) && instance.is_blocked(has_launcher)
     };
     let overdue: Vec<&Instance> = placed.clone().filter(is_overdue).collect();
-    let message = |instance: &Instance| message((job, facts), instance, timeout);
+    let message = |instance: &Instance| message(job, facts, instance, timeout);
     if !has_launcher {
         let released = overdue.into_iter().map(|instance| {
             let given_up = GivenUp {
@@ -83,7 +83,7 @@ impl Plan {
             return;
         };
         let instances = facts.instances.iter();
-        let overdue = instances.filter(|one| is_overdue(&one.start, facts.now, timeout));
+        let overdue = instances.filter(|instance| is_overdue(&instance.start, facts.now, timeout));
         self.given_up.extend(overdue.map(|instance| {
             let message = format!(
                 "Pods of the job could not be created for {} seconds, so the job releases its quota: {refusal}",
@@ -134,7 +134,7 @@ fn controller(instance: &Instance) -> Option<String> {
     Some(placed.controller.name.clone())
 }
 
-fn message((job, facts): (&ValidJob, &Facts), instance: &Instance, timeout: Duration) -> String {
+fn message(job: &ValidJob, facts: &Facts, instance: &Instance, timeout: Duration) -> String {
     let mut problems = pod_problems(facts, &facts.run).chain(launcher_waits(job, facts));
     let problem = problems.next().unwrap_or_default();
     let controller = controller(instance).unwrap_or_default();

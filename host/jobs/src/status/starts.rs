@@ -82,9 +82,9 @@ fn of_instance(
         instance.workers.iter().all(|worker| worker.state.started())
     };
     // Workers may change as they like once the program runs.
-    let may_block = !releasing && !is_suspended(input) && !has_started;
-    let is_blocked =
-        may_block && instance.is_blocked(has_launcher) || !releasing && is_refused(input);
+    let may_block = !is_suspended(input) && !has_started;
+    let cannot_start = may_block && instance.is_blocked(has_launcher);
+    let is_blocked = !releasing && (cannot_start || is_refused(input));
     // Without quota, nothing of a refusal is left. The V-IPU controllers of earlier attempts are avoided further.
     let is_refusal = old.avoided_controllers.is_empty() && *input.phase == Phase::Suspended;
     let is_over = has_started || instance.ended() || is_refusal;
@@ -101,7 +101,7 @@ fn of_instance(
 
 /// Whether a trial has shown that the API server refuses the Pods of a job that has quota of Kueue. It has no partition.
 fn is_refused(input: &StatusInput<'_>) -> bool {
-    let is_trial = |one: &Obstacle| matches!(one, Obstacle::TrialRefused { .. });
+    let is_trial = |obstacle: &Obstacle| matches!(obstacle, Obstacle::TrialRefused { .. });
     input.job.is_admitted && input.obstacles.iter().any(is_trial)
 }
 

@@ -17,11 +17,12 @@ impl World {
     /// Does what the executor does after a trial.
     pub(super) fn refuse(
         &self,
-        (job, facts): (&ValidJob, &Facts),
+        job: &ValidJob,
+        facts: &Facts,
         obstacles: &[Obstacle],
         plan: &mut Plan,
     ) {
-        let is_trial = |one: &&Obstacle| matches!(one, Obstacle::TrialRefused { .. });
+        let is_trial = |obstacle: &&Obstacle| matches!(obstacle, Obstacle::TrialRefused { .. });
         if let Some(refusal) = obstacles.iter().find(is_trial) {
             let timeout = self.settings.start_timeout;
             plan.refuse(job, facts, &refusal.to_string(), timeout);

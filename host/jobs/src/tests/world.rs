@@ -115,7 +115,7 @@ impl World {
         let (facts, now) = (self.facts(job), self.now);
         let phase = phase(job, &facts, now);
         let mut plan = plan(job, &facts, &phase, &self.settings);
-        self.refuse((job, &facts), obstacles, &mut plan);
+        self.refuse(job, &facts, obstacles, &mut plan);
         let write = |obstacles: &[Obstacle], old: &mut IPUJobStatus| {
             let status = status::build(job, &facts, &phase, (&plan, obstacles), old, now);
             if let Some(status) = status::changed(old, status, now) {

@@ -15,7 +15,8 @@ pub(super) fn roll_back(status: &mut IPUPolicyStatus, replicas: &HookReplicas<'_
     let (Some(failing), Some(previous)) = (status.active.clone(), status.previous.clone()) else {
         return;
     };
-    let Some(options) = options(&failing).filter(|one| is_possible(*one, &failing, &previous, now))
+    let Some(options) =
+        options(&failing).filter(|options| is_possible(*options, &failing, &previous, now))
     else {
         return;
     };

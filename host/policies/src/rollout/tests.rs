@@ -121,7 +121,7 @@ fn shadow(equal: i64) -> Value {
     spec
 }
 
-/// Calls in so many namespaces that a version can be rolled back.
+/// Calls in three namespaces, by two users: enough for a rollback.
 fn recent(answered: i64, failed: i64) -> Counts {
     let calls = CallCounts { answered, failed };
     Counts {
