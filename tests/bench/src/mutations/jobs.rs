@@ -42,15 +42,15 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     Mutation {
         name: "an upgrade stops the running jobs of a queue",
         file: "host/jobs/src/step.rs",
-        text: "let has_started = has_objects && status::is_active(&observed.status);",
-        instead: "let has_started = !has_objects && status::is_active(&observed.status);",
+        text: "let has_started = has_pods || has_partitions",
+        instead: "let has_started = !has_pods && has_partitions",
         found_by: JOB_TESTS,
     },
     Mutation {
         name: "a job that Kueue has stopped continues when a user resumes it",
         file: "host/jobs/src/step.rs",
-        text: "let has_started = has_objects && status::is_active(&observed.status);",
-        instead: "let has_started = has_objects;",
+        text: "let has_started = has_pods || has_partitions && status::has_started(&observed.status);",
+        instead: "let has_started = !observed.pods.is_empty() || has_partitions;",
         found_by: JOB_TESTS,
     },
     Mutation {
