@@ -6,6 +6,12 @@
 )]
 
 #[expect(dead_code, reason = "only its own suite uses the rest of it")]
+#[path = "../apiserver/definitions.rs"]
+mod definitions;
+#[expect(dead_code, reason = "only its own suite uses the rest of it")]
+#[path = "../apiserver/planes.rs"]
+mod planes;
+#[expect(dead_code, reason = "only its own suite uses the rest of it")]
 #[path = "../apiserver/processes.rs"]
 mod processes;
 /// The admin with Helm, whom the processes need.
@@ -22,7 +28,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use chart::admin::Admin;
 use cluster::control_plane::ControlPlane;
-use cluster::definitions;
 use cluster::progress::Progress;
 use cluster::settings::Settings;
 use cluster::supervisor::{Program, Supervisor};
@@ -86,7 +91,7 @@ async fn cert_manager_makes_the_certificates_and_renews_them_without_a_lost_requ
         ],
         ..Given::default()
     };
-    let installation = Installation::of(plane, given).await;
+    let installation = Installation::of(plane.into(), given).await;
     let proxy = installation.proxy("proxy", Vec::new()).await;
     let controller = installation.controller("controller", Vec::new()).await;
     installation.submit(&job("first")).await;
@@ -181,7 +186,7 @@ async fn define_all(plane: &ControlPlane, admin: &Admin, folder: &Path) {
         }
     }
     let client = plane.client().await.unwrap();
-    definitions::once_served(&client).await;
+    cluster::definitions::once_served(&client).await;
 }
 
 /// Applies a CRD of cert-manager. The files are templates of its chart, in which only labels depend
