@@ -8,6 +8,7 @@ use cluster::tools::debian;
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob_status::JobState;
 use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::api::{Api, DeleteParams, Patch, PatchParams};
@@ -15,7 +16,7 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::job::single;
-use crate::processes::{Environment, Installation};
+use crate::processes::{Environment, Installation, RELEASE};
 
 /// Offset of a clock in seconds: one hour, and a little more than the backdating of certificates.
 const HOUR: i64 = 3720;
@@ -25,6 +26,35 @@ const NEAR: SignedDuration = SignedDuration::from_mins(20);
 
 /// The time limits of the jobs, in seconds: less than an hour, and more than a test takes.
 const LIMIT: i64 = 1800;
+
+impl Installation {
+    /// Returns the Lease of `controller-manager` or `vipu-proxy`.
+    async fn lease(&self, process: &str) -> Lease {
+        self.lease_if_any(process).await.unwrap()
+    }
+
+    /// Waits until this one leads.
+    async fn leads(&self, process: &str, name: &str) {
+        eventually(&format!("{name} leads"), async || {
+            // The Lease does not exist before the first leader.
+            let lease = self
+                .lease_if_any(process)
+                .await
+                .and_then(|lease| lease.spec);
+            let holder = lease.and_then(|lease| lease.holder_identity);
+            Seen::when(holder, |holder| holder.as_deref() == Some(name))
+        })
+        .await;
+    }
+
+    async fn lease_if_any(&self, process: &str) -> Option<Lease> {
+        let leases: Api<Lease> = Api::namespaced(self.client.clone(), RELEASE);
+        leases
+            .get_opt(&format!("{RELEASE}-{process}"))
+            .await
+            .unwrap()
+    }
+}
 
 /// A process whose clock is this number of seconds ahead. Its monotonic clock is unchanged, as on a machine with a
 /// wrong time.

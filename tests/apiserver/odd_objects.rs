@@ -1,6 +1,7 @@
 //! Invalid objects, under CRDs that accept everything, and without webhooks: neither process panics or ends, and a
 //! valid job runs beside them.
 
+use cluster::kubeconfig;
 use cluster::wait::{Seen, eventually};
 use ipu_api::crd;
 use ipu_api::ipujob::IPUJob;
@@ -237,8 +238,8 @@ where
 }
 
 /// Pods, nodes and lists that are as odd as the API server's own types allow.
-async fn strangers(client: &Client) {
-    let params = PostParams::default();
+async fn strangers(installation: &Installation) {
+    let (client, params) = (&installation.client, PostParams::default());
     let pod = json!({
         "metadata": {"name": "odd", "labels": {
             "graphcore.ai/job-uid": "", "graphcore.ai/run": "x", "graphcore.ai/partition-id": "",
@@ -246,7 +247,9 @@ async fn strangers(client: &Client) {
         }},
         "spec": {"containers": [{"name": "a", "image": "a"}]},
     });
-    let pods: Api<Pod> = Api::default_namespaced(client.clone());
+    // Nobody else may create a Pod with these labels, and earlier versions have created some.
+    let operator = kubeconfig::client(&installation.account("controller")).await;
+    let pods: Api<Pod> = Api::default_namespaced(operator.unwrap());
     pods.create(&params, &serde_json::from_value(pod).unwrap())
         .await
         .unwrap();
@@ -288,7 +291,7 @@ async fn neither_process_panics_on_any_of_them_and_a_good_job_runs() {
     ];
     println!("odd objects stored: {stored:?}");
     assert!(stored.iter().all(|stored| *stored > 20), "{stored:?}");
-    strangers(&installation.client).await;
+    strangers(&installation).await;
 
     installation.ends("good-worker-0").await;
     installation.once("good", JobState::Completed).await;

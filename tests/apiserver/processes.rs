@@ -10,13 +10,12 @@ use cluster::cgroups::memory::MemoryCgroup;
 use cluster::control_plane::free_ports;
 use cluster::control_plane::pool::Loan;
 use cluster::http;
+use cluster::kubeconfig;
 use cluster::supervisor::{Program, Supervisor};
 use cluster::wait::{Seen, eventually};
 use ipu_api::ipujob::IPUJob;
 use ipu_api::ipujob_status::{IPUJobStatus, JobState};
 use ipu_api::ipupartition::IPUPartition;
-#[cfg(feature = "long")]
-use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Client;
 use kube::api::{Api, ListParams, Patch, PatchParams, PostParams};
@@ -192,7 +191,7 @@ impl Installation {
             format!("--guests-dir={}", self.guests.display()),
             format!("--compile-cache-dir={}", folder.display()),
         ];
-        environment.push(("KUBECONFIG", self.plane.kubeconfig().into()));
+        environment.push(("KUBECONFIG", self.account(&args[0]).into()));
         environment.push(("HOSTNAME", name.into()));
         let log = self.folder.path().join(format!("{name}.log"));
         let args = args.iter().chain(&common).cloned();
@@ -218,6 +217,20 @@ impl Installation {
         })
         .await;
         running
+    }
+
+    /// Writes the kubeconfig of a process. The policies of the chart know it by the name of its ServiceAccount; it has the
+    /// rights of an admin, and the trials on nodes show that those of the chart suffice.
+    pub(crate) fn account(&self, process: &str) -> PathBuf {
+        let account = match process {
+            "controller" => "controller-manager",
+            other => other,
+        };
+        let user = format!("system:serviceaccount:{RELEASE}:{RELEASE}-{account}");
+        let path = self.folder.path().join(format!("{process}.kubeconfig"));
+        let admins = Some("system:masters");
+        kubeconfig::write_as(&self.plane.kubeconfig(), &path, &user, admins).unwrap();
+        path
     }
 
     /// Returns the folder in which the process of this name caches compiled guests.
@@ -312,33 +325,6 @@ impl Installation {
             let partitions = world.pod.partitions(now);
             partitions.map(|partition| partition.id.clone()).collect()
         })
-    }
-
-    #[cfg(feature = "long")]
-    /// Returns the Lease of `controller-manager` or `vipu-proxy`.
-    pub(crate) async fn lease(&self, process: &str) -> Lease {
-        self.lease_if_any(process).await.unwrap()
-    }
-
-    #[cfg(feature = "long")]
-    /// Waits until this one leads.
-    pub(crate) async fn leads(&self, process: &str, name: &str) {
-        eventually(&format!("{name} leads"), async || {
-            // The Lease does not exist before the first leader.
-            let lease = self.lease_if_any(process).await.and_then(|one| one.spec);
-            let holder = lease.and_then(|lease| lease.holder_identity);
-            Seen::when(holder, |holder| holder.as_deref() == Some(name))
-        })
-        .await;
-    }
-
-    #[cfg(feature = "long")]
-    async fn lease_if_any(&self, process: &str) -> Option<Lease> {
-        let leases: Api<Lease> = Api::namespaced(self.client.clone(), RELEASE);
-        leases
-            .get_opt(&format!("{RELEASE}-{process}"))
-            .await
-            .unwrap()
     }
 }
 

@@ -150,7 +150,7 @@ impl Kueue {
         .await?;
         let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
         let kubeconfig = folder.path().join("kubeconfig");
-        kubeconfig::write_as(&plane.kubeconfig(), &kubeconfig, &account)?;
+        kubeconfig::write_as(&plane.kubeconfig(), &kubeconfig, &account, None)?;
         once_allowed(&kubeconfig).await?;
         let path = folder.path().join("configuration.yaml");
         write(&path, &rendered.configuration)?;

@@ -38,10 +38,20 @@ pub fn write(path: &Path, server: &str, pki: &Path, identity: &Identity) -> Resu
     write_json(path, &content(server, &cluster_ca(pki), identity))
 }
 
-/// Writes a copy of a kubeconfig that impersonates another user.
-pub fn write_as(from: &Path, path: &Path, user: &str) -> Result<(), FileError> {
+/// Writes a copy of a kubeconfig that impersonates another user. `group`: the group whose rights it has. The API server
+/// adds the groups of a ServiceAccount if none is given.
+pub fn write_as(
+    from: &Path,
+    path: &Path,
+    user: &str,
+    group: Option<&str>,
+) -> Result<(), FileError> {
     let mut content = parse(from)?;
-    content["users"][0]["user"]["as"] = json!(user);
+    let impersonating = &mut content["users"][0]["user"];
+    impersonating["as"] = json!(user);
+    if let Some(group) = group {
+        impersonating["as-groups"] = json!([group]);
+    }
     write_json(path, &content)
 }
 
@@ -64,8 +74,18 @@ pub async fn client(path: &Path) -> Result<Client, ClientError> {
 
 /// Returns a client that impersonates another user.
 pub async fn client_as(path: &Path, user: &str) -> Result<Client, ClientError> {
+    client_in(path, user, None).await
+}
+
+/// Returns a client that impersonates another user in this group, whose rights it has.
+pub async fn client_in(
+    path: &Path,
+    user: &str,
+    group: Option<&str>,
+) -> Result<Client, ClientError> {
     let mut config = config(path).await?;
     config.auth_info.impersonate = Some(user.to_owned());
+    config.auth_info.impersonate_groups = group.map(|group| vec![group.to_owned()]);
     client_of(config)
 }
 
@@ -117,10 +137,11 @@ mod tests {
             key: "/admin.key".into(),
         };
         write(&own, "https://127.0.0.1:1", dir.path(), &identity).unwrap();
-        write_as(&own, &copy, "ann").unwrap();
+        write_as(&own, &copy, "ann", Some("team")).unwrap();
         let read = Kubeconfig::read_from(&copy).unwrap();
         let user = read.auth_infos[0].auth_info.clone().unwrap();
         assert_eq!(user.impersonate.as_deref(), Some("ann"));
+        assert_eq!(user.impersonate_groups, Some(vec!["team".to_owned()]));
         assert_eq!(user.client_certificate.as_deref(), Some("/admin.crt"));
         write_in(&own, &copy, "team").unwrap();
         let read = Kubeconfig::read_from(&copy).unwrap();
