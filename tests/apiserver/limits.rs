@@ -249,7 +249,12 @@ async fn each_container_of_a_job_has_its_own_resources_or_those_of_the_limit_ran
         .as_array_mut()
         .unwrap()
         .push(json!({"name": "sidecar", "image": "sidecar:1"}));
-    worker["initContainers"] = json!([{"name": "fetch", "image": "fetch:1"}]);
+    // The launcher has an init container that fills a volume of the first container.
+    let mounts = json!([{"name": "data", "mountPath": "/data"}]);
+    worker["volumes"] = json!([{"name": "data", "emptyDir": {}}]);
+    worker["containers"][0]["volumeMounts"] = mounts.clone();
+    worker["initContainers"] =
+        json!([{"name": "fetch", "image": "fetch:1", "volumeMounts": mounts}]);
     fixture.submit(&job).await;
     said(&fixture, "mpi", "must specify limits.cpu").await;
     assert!(fixture.partitions().await.is_empty(), "it takes no IPUs");
