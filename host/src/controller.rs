@@ -94,6 +94,7 @@ impl ControllerOptions {
                 instance: jobs.instance.clone(),
                 lost_node: jobs.lost_node,
                 start_timeout: jobs.pods.start_timeout,
+                max_ipus: Some(jobs.max_ipus_per_job),
             }),
             kueue: self.kueue.then_some((queued, kueue)),
             metrics,

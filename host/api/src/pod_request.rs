@@ -124,6 +124,27 @@ impl NewPartition {
     }
 }
 
+/// The reason for which no Pod can have this number of IPUs, as the end of a sentence: the rules for the size of a native Pod
+/// are those for a job.
+pub fn refused_size(ipus: u32, max_ipus: u32) -> Option<String> {
+    if ipus > max_ipus {
+        return Some(format!(
+            "which is more than the {max_ipus} IPUs that one Pod may have here; request fewer, or have the operator's limit \
+             (controller.maxIpusPerJob) raised"
+        ));
+    }
+    if ipus.is_power_of_two() {
+        return None;
+    }
+    let above = ipus.checked_next_power_of_two();
+    let below = above.map_or(1 << (u32::BITS - 1), |above| above >> 1);
+    let remedy = match above.filter(|above| *above <= max_ipus) {
+        Some(above) => format!("{below} or {above}"),
+        None => below.to_string(),
+    };
+    Some(format!("which is not a power of two; request {remedy}"))
+}
+
 /// Path of an annotation, as Kubernetes writes it in messages.
 pub fn annotation_path(key: &str) -> String {
     format!("metadata.annotations[{key}]")

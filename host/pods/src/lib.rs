@@ -70,6 +70,8 @@ pub struct NativePodSettings {
     pub lost_node: Option<Duration>,
     /// Time after which a Pod that cannot start is evicted, if a controller owns it. `None`: it never is.
     pub start_timeout: Option<Duration>,
+    /// Most IPUs of one Pod. `None`: no limit.
+    pub max_ipus: Option<u32>,
 }
 
 /// State that all reconciles share. A restart loses nothing of it.
@@ -146,6 +148,7 @@ async fn step(context: &Context, pod: &ObjectRef) -> Result<Option<Duration>, Re
         lost_node: context.settings.lost_node,
         node_lost_since: execute::node_lost_since(context, &seen.pod, now).await?,
         start_timeout: context.settings.start_timeout,
+        max_ipus: context.settings.max_ipus.unwrap_or(u32::MAX),
     };
     let Plan {
         step,

@@ -5,7 +5,7 @@ mod terminating;
 
 use std::time::Duration;
 
-use ipu_api::pod_request::PodRequest;
+use ipu_api::pod_request::{ExistingPartition, NewPartition, PodRequest, refused_size};
 use jiff::Timestamp;
 
 use crate::claims::contradiction;
@@ -39,6 +39,8 @@ pub struct Circumstances {
     pub node_lost_since: Option<Timestamp>,
     /// Time for which a Pod that cannot start keeps its IPUs. `None`: for ever.
     pub start_timeout: Option<Duration>,
+    /// Most IPUs of one Pod. The webhook checks it too; this check is for Pods that have passed it by.
+    pub max_ipus: u32,
 }
 
 /// A step that changes the cluster.
@@ -107,7 +109,14 @@ pub fn plan(seen: &ObservedPod, around: &Circumstances) -> Plan {
         (Stage::Gated(others), _) if !others.is_empty() => {
             Plan::report(report::waiting_for_gates(others))
         }
-        (Stage::Gated(_), _) => gated(pod, request, partition, claimable.as_ref()),
+        (Stage::Gated(_), _) => match (request, partition) {
+            (PodRequest::New(new), None) => requested(new, claimable.as_ref(), around),
+            (PodRequest::New(_), Some(own)) => gated(pod, None, own),
+            (PodRequest::Existing(named), Some(found)) => gated(pod, Some(named), found),
+            (PodRequest::Existing(named), None) => {
+                Plan::report(report::not_found(&named.name, &pod.reference.namespace))
+            }
+        },
         (Stage::Ungated, Some(id)) => ungated(pod, id, partition, around),
         (Stage::Ungated, None) => Plan {
             step: release(own.as_ref()),
@@ -131,31 +140,25 @@ fn release(own: Option<&Partition>) -> Option<Step> {
     Some(Step::Release(Box::new(own.clone())))
 }
 
-/// A Pod on which only the gate of the operator is left.
-fn gated(
-    pod: &NativePod,
-    request: &PodRequest,
-    partition: Option<&Partition>,
-    claimable: Option<&Partition>,
-) -> Plan {
-    let (partition, existing) = match (partition, request) {
-        (Some(partition), PodRequest::New(_)) => (partition, None),
-        (Some(partition), PodRequest::Existing(existing)) => (partition, Some(existing)),
-        (None, PodRequest::New(new)) => {
-            let step = match claimable {
-                Some(one) => Step::Claim(Box::new(one.clone())),
-                None => Step::Create(new.ipus),
-            };
-            return Plan {
-                step: Some(step),
-                report: Some(report::forming()),
-                requeue: None,
-            };
-        }
-        (None, PodRequest::Existing(existing)) => {
-            return Plan::report(report::not_found(&existing.name, &pod.reference.namespace));
-        }
+/// A Pod on which only the gate of the operator is left, and that has no IPUPartition yet.
+fn requested(new: &NewPartition, claimable: Option<&Partition>, around: &Circumstances) -> Plan {
+    if let Some(why) = refused_size(new.ipus, around.max_ipus) {
+        let why = format!("{}: requests {} IPUs, {why}", new.field(), new.ipus);
+        return Plan::report(report::invalid(&why));
+    }
+    let step = match claimable {
+        Some(one) => Step::Claim(Box::new(one.clone())),
+        None => Step::Create(new.ipus),
     };
+    Plan {
+        step: Some(step),
+        report: Some(report::forming()),
+        requeue: None,
+    }
+}
+
+/// A Pod on which only the gate of the operator is left, and the partition that it waits for.
+fn gated(pod: &NativePod, existing: Option<&ExistingPartition>, partition: &Partition) -> Plan {
     if let Some(existing) = existing.filter(|existing| existing.gcd >= partition.gcds) {
         return Plan::report(report::no_such_gcd(existing, partition.gcds));
     }

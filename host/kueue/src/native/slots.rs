@@ -8,7 +8,7 @@ use ipu_api::ipupartition::{
 use ipu_api::labels;
 use ipu_api::owner_metadata::{bounded_annotations, bounded_labels};
 use ipu_api::partition_request::new_partition;
-use ipu_api::pod_request::PodRequest;
+use ipu_api::pod_request::{PodRequest, refused_size};
 use ipu_api::queueing::{GROUP, VERSION};
 use serde_json::{Value, json};
 
@@ -35,24 +35,9 @@ impl Slot {
     /// The reason for which its Pod can never be created: the rules for the size of a native Pod are those for a job.
     pub fn refusal(&self, max_ipus: u32) -> Option<String> {
         let Self { ipus, pod_set, .. } = self;
-        let requested = format!("each Pod of pod set {pod_set} requests {ipus} IPUs");
-        if *ipus > max_ipus {
-            return Some(format!(
-                "{requested}, which is more than the {max_ipus} IPUs that one Pod may have here; request fewer, or have \
-                 the operator's limit (controller.maxIpusPerJob) raised"
-            ));
-        }
-        if ipus.is_power_of_two() {
-            return None;
-        }
-        let above = ipus.checked_next_power_of_two();
-        let below = above.map_or(1 << (u32::BITS - 1), |above| above >> 1);
-        let remedy = match above.filter(|above| *above <= max_ipus) {
-            Some(above) => format!("{below} or {above}"),
-            None => below.to_string(),
-        };
+        let why = refused_size(*ipus, max_ipus)?;
         Some(format!(
-            "{requested}, which is not a power of two; request {remedy}"
+            "each Pod of pod set {pod_set} requests {ipus} IPUs, {why}"
         ))
     }
 }

@@ -18,6 +18,7 @@ fn around() -> Circumstances {
         lost_node: Some(Duration::from_mins(10)),
         node_lost_since: None,
         start_timeout: Some(Duration::from_mins(10)),
+        max_ipus: 64,
     }
 }
 
@@ -49,6 +50,23 @@ fn observed(pod: NativePod, own: Option<Partition>) -> ObservedPod {
         own,
         named: None,
         claimable: None,
+    }
+}
+
+#[test]
+fn no_partition_is_requested_that_no_pod_may_have() {
+    for (ipus, is_created) in [("64", true), ("128", false), ("48", false)] {
+        let pod = native(|pod| {
+            pod["metadata"]["annotations"]["graphcore.ai/ipu"] = json!(ipus);
+        });
+        let (step, reason) = decided(&observed(pod, None), &around());
+        assert_eq!(step.is_some(), is_created, "{ipus}");
+        let expected = if is_created {
+            "PartitionForming"
+        } else {
+            "InvalidRequest"
+        };
+        assert_eq!(reason.as_deref(), Some(expected), "{ipus}");
     }
 }
 
