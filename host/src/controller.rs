@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use ipu_admission::callers::Callers;
 use ipu_admission::pod_trial::PodTrial;
-use ipu_admission::server::router;
+use ipu_admission::scale::StoredJobs;
+use ipu_admission::server::{WebhookContext, router};
 use ipu_api::queueing;
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions, OpenError};
@@ -101,10 +102,18 @@ impl ControllerOptions {
         }
     }
 
-    /// Returns the trial of the Pods of new jobs.
-    fn pod_trial(&self, client: &Client) -> PodTrial {
+    /// Returns what the webhooks share with this process.
+    fn webhook_context(
+        &self,
+        metrics: &Metrics,
+        client: &Client,
+        callers: Callers,
+        kueue: ServedGroup,
+    ) -> WebhookContext {
         let settings = self.jobs().pods;
-        PodTrial::new(client.clone(), move |job| trial::pods(job, &settings))
+        let pod_trial = PodTrial::new(client.clone(), move |job| trial::pods(job, &settings));
+        let jobs = StoredJobs::new(client.clone());
+        metrics.of_webhooks(callers, kueue, pod_trial, jobs)
     }
 
     /// Returns how the port identifies the API server among the callers.
@@ -196,8 +205,7 @@ async fn serve(
     let loaded = report_loaded(guests.clone(), readiness);
     let (namespaces, namespace_watch) = namespaces();
     let (served_kueue, kueue_watch) = kueue(options);
-    let pod_trial = options.pod_trial(&client);
-    let context = metrics.of_webhooks(callers.clone(), served_kueue.clone(), pod_trial);
+    let context = options.webhook_context(&metrics, &client, callers.clone(), served_kueue.clone());
     let asked = router(guests.clone(), namespaces.clone(), context);
     let kept = (options.certificate_manager(&client), clients);
     let registration = options.registration(&client);

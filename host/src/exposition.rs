@@ -15,6 +15,7 @@ use prometheus_client::registry::Registry;
 use ipu_admission::callers::Callers;
 use ipu_admission::metrics::Admission;
 use ipu_admission::pod_trial::PodTrial;
+use ipu_admission::scale::StoredJobs;
 use ipu_admission::server::WebhookContext;
 use ipu_guest_host::metrics::GuestCalls;
 use ipu_jobs::metrics::{JobMetrics, Jobs};
@@ -89,6 +90,7 @@ impl Metrics {
         callers: Callers,
         kueue: ServedGroup,
         pod_trial: PodTrial,
+        jobs: StoredJobs,
     ) -> WebhookContext {
         WebhookContext {
             callers,
@@ -97,6 +99,7 @@ impl Metrics {
             conflicts: self.conflicts.clone(),
             kueue,
             pod_trial,
+            jobs,
         }
     }
 

@@ -3,6 +3,7 @@
 mod copies;
 mod disruptions;
 mod fixture;
+mod rules;
 mod shared;
 
 use std::collections::BTreeSet;
@@ -201,7 +202,7 @@ async fn live(native: &Native, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn reconciler_killed_before_any_of_its_writes_gives_each_pod_one_partition() {
     let native = Native::without_reconciler(&[64, 64]).await;
-    let plain = native.fixture.client.clone();
+    let plain = native.operator.clone();
     let all = Writes::limited([("whole", None)]);
     let first = reconciler(all.client(&plain));
     live(&native, "whole").await;

@@ -2,6 +2,7 @@
 //! requests arrive.
 
 mod author_documents;
+mod changes;
 mod conditions;
 mod definition;
 mod fixture;

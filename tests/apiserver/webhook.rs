@@ -312,3 +312,16 @@ async fn with_the_webhooks_down_no_job_can_be_created_and_every_job_can_be_delet
     })
     .await;
 }
+
+#[tokio::test]
+async fn an_object_that_is_read_can_also_be_answered() {
+    let webhooks = Webhooks::shared().await;
+    // Less than a megabyte of JSON, and more than 16 MiB as a tree.
+    let many = job("many", |job| {
+        job["spec"]["workers"]["template"]["spec"]["tolerations"] =
+            json!(vec![json!({"key": "a", "operator": "Exists"}); 20_000]);
+    });
+    let created = webhooks.create_dry(&many).await.unwrap();
+    let template = &created.object["spec"]["workers"]["template"]["spec"];
+    assert_eq!(template["tolerations"].as_array().unwrap().len(), 20_000);
+}

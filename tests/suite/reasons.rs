@@ -19,7 +19,7 @@ const NO_REASONS: &str = "AdmissionCheck AdmissionCheckStatus AdmissionReview Al
     NodeFailures NodePorts NodeShutdown NotReady ObserveJob ObserveNode ObserveServiceAccount OutOf PartialEq \
     Partition Place Pod PodInitializing PodOSNotSupported PodOSSelectorNodeLabelDoesNotMatch \
     PodReadyToStartContainers PodScheduled PodTemplate Preempted Preempting Queue Reconcile Release Reset \
-    ResourceFlavor Restart Restarting Resume SMTAlignmentError Shutdown Stalled Start StateUnknown StatefulSet \
+    ResourceFlavor Restart Restarting Resume SMTAlignmentError Scale Shutdown Stalled Start StateUnknown StatefulSet \
     Stop Suspend TemplateCurrent Terminated TopologyAffinityError True UnexpectedAdmissionError Unknown \
     Unlisted Unschedulable VIPUController Workload WorkloadPriorityClass WorkloadStatus Write";
 

@@ -1,9 +1,10 @@
 {{/*
-One webhook of the two configurations. Arguments: (list root name path).
+One webhook of the two configurations. Arguments: (list root name path rules conditions failurePolicy), rules and
+conditions in YAML.
 
 The match conditions prevent that unavailable webhooks block the cluster. The API server does not call the webhooks for
-objects that are being deleted, for writes of the operator, and for updates that keep the spec (labels, annotations,
-finalizers).
+objects that are being deleted, for writes of the operator, and for updates that no rule is about (finalizers, status,
+labels and annotations that no rule reads).
 
 The chart sets no owner, and a caBundle only if the values contain one. The operator writes both, or cert-manager writes
 the caBundle. `helm upgrade` and `helm rollback` keep fields that the chart does not set.
@@ -24,12 +25,8 @@ the caBundle. `helm upgrade` and `helm rollback` keep fields that the chart does
     caBundle: {{ b64enc . | quote }}
     {{- end }}
   rules:
-    - apiGroups: [graphcore.ai]
-      apiVersions: [v1alpha1]
-      resources: [ipujobs]
-      operations: [CREATE, UPDATE]
-      scope: Namespaced
-  failurePolicy: {{ $webhooks.failurePolicy }}
+    {{- index . 3 | nindent 4 }}
+  failurePolicy: {{ index . 5 }}
   matchPolicy: Equivalent
   sideEffects: None
   timeoutSeconds: {{ $webhooks.timeoutSeconds }}
@@ -42,7 +39,33 @@ the caBundle. `helm upgrade` and `helm rollback` keep fields that the chart does
           {{- toYaml . | nindent 10 }}
   {{- end }}
   matchConditions:
-    {{- include "ipu-operator.matchConditions" $root | nindent 4 }}
+    {{- index . 4 | nindent 4 }}
+{{- end -}}
+
+{{/* A webhook of IPUJobs. Arguments: (list root name path conditions). */}}
+{{- define "ipu-operator.jobWebhook" -}}
+{{- $root := index . 0 -}}
+{{- $rules := include "ipu-operator.rules" (list "graphcore.ai" "v1alpha1" "ipujobs" "[CREATE, UPDATE]") -}}
+{{- $policy := $root.Values.admissionWebhooks.failurePolicy -}}
+{{- include "ipu-operator.webhook" (list $root (index . 1) (index . 2) $rules (index . 3) $policy) -}}
+{{- end -}}
+
+{{/* The webhook of changes of the number of instances. Fewer ones need no review. */}}
+{{- define "ipu-operator.scaleWebhook" -}}
+{{- $rules := include "ipu-operator.rules" (list "graphcore.ai" "v1alpha1" "ipujobs/scale" "[UPDATE]") -}}
+{{- $conditions := printf "%s\n%s" (include "ipu-operator.notByTheOperator" .) (include "ipu-operator.grows" .) -}}
+{{- $path := "/validate-graphcore-ai-v1alpha1-ipujob-scale" -}}
+{{- $policy := .Values.admissionWebhooks.failurePolicy -}}
+{{- include "ipu-operator.webhook" (list . "vscale.graphcore.ai" $path $rules $conditions $policy) -}}
+{{- end -}}
+
+{{/* The rules of a webhook for one resource. Arguments: (list group version resource operations). */}}
+{{- define "ipu-operator.rules" -}}
+- apiGroups: [{{ index . 0 | quote }}]
+  apiVersions: [{{ index . 1 }}]
+  resources: [{{ index . 2 }}]
+  operations: {{ index . 3 }}
+  scope: Namespaced
 {{- end -}}
 
 {{/*
@@ -70,16 +93,61 @@ annotations:
 {{- $given | default $served | toJson -}}
 {{- end -}}
 
-{{/* Match conditions of the webhooks of IPUJobs: see above. */}}
+{{/* Match conditions of the mutating webhook of IPUJobs: see above. */}}
 {{- define "ipu-operator.matchConditions" -}}
-- name: not-being-deleted
-  expression: "!has(object.metadata.deletionTimestamp)"
-- name: not-by-the-operator
-  expression: >-
-    request.userInfo.username !=
-    "system:serviceaccount:{{ .Release.Namespace }}:{{ include "ipu-operator.controllerServiceAccount" . }}"
+{{ include "ipu-operator.notBeingDeleted" . }}
+{{ include "ipu-operator.notByTheOperator" . }}
 - name: new-or-changed-spec
   expression: >-
     request.operation == "CREATE" || has(object.spec) != has(oldObject.spec) ||
     (has(object.spec) && object.spec != oldObject.spec)
+{{- end -}}
+
+{{/* Match conditions of the validating webhook of IPUJobs. */}}
+{{- define "ipu-operator.ruledConditions" -}}
+{{ include "ipu-operator.notBeingDeleted" . }}
+{{ include "ipu-operator.notByTheOperator" . }}
+- name: new-or-changed-for-a-rule
+  expression: >-
+    request.operation == "CREATE" || has(object.spec) != has(oldObject.spec) ||
+    (has(object.spec) && object.spec != oldObject.spec)
+    {{- with include "ipu-operator.reviewedKeys" . | trim }}
+    {{- . | nindent 4 }}
+    {{- end }}
+{{- end -}}
+
+{{- define "ipu-operator.notBeingDeleted" -}}
+- name: not-being-deleted
+  expression: "!has(object.metadata.deletionTimestamp)"
+{{- end -}}
+
+{{- define "ipu-operator.notByTheOperator" -}}
+- name: not-by-the-operator
+  expression: request.userInfo.username != {{ include "ipu-operator.controllerUser" . | quote }}
+{{- end -}}
+
+{{- define "ipu-operator.grows" -}}
+- name: grows
+  expression: >-
+    (has(object.spec.replicas) ? object.spec.replicas : 0) >
+    (has(oldObject.spec.replicas) ? oldObject.spec.replicas : 0)
+{{- end -}}
+
+{{/* The name of the controller's account in requests. */}}
+{{- define "ipu-operator.controllerUser" -}}
+{{- printf "system:serviceaccount:%s:%s" .Release.Namespace (include "ipu-operator.controllerServiceAccount" .) -}}
+{{- end -}}
+
+{{/* Continues a condition: or an update changes a label or an annotation that rules depend on. */}}
+{{- define "ipu-operator.reviewedKeys" -}}
+{{- $reviewed := .Values.admissionWebhooks.reviewed | default dict -}}
+{{- range $map := list "labels" "annotations" -}}
+{{- with get $reviewed $map -}}
+{{- $new := printf "object.metadata.%s" $map -}}
+{{- $old := printf "oldObject.metadata.%s" $map }}
+|| {{ toJson . }}.exists(key,
+(has({{ $new }}) && key in {{ $new }} ? {{ $new }}[key] : "") !=
+(has({{ $old }}) && key in {{ $old }} ? {{ $old }}[key] : ""))
+{{- end -}}
+{{- end -}}
 {{- end -}}

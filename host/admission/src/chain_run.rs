@@ -23,7 +23,7 @@ use tokio::time::{Instant, timeout_at};
 use self::shadows::{Outcome, StageResult};
 use super::answer::{Answer, Decision};
 use super::request::AdmissionRequest;
-use super::{failure, mutate, validate};
+use super::{existing, failure, mutate, validate};
 
 /// Timeout of all policies of one request together. The API server waits for ten seconds, and an answer that names the
 /// late policy is better than none.
@@ -159,8 +159,41 @@ impl<'a> ChainRun<'a> {
         answer
     }
 
-    /// Returns the answer of the validating webhook: the violations of all policies.
+    /// Returns the answer of the validating webhook: the violations of all policies that the object had not had before.
     pub async fn run_validation(&self) -> Answer {
+        let (mut answer, mut verdict, failed) = self.verdict().await;
+        if !verdict.violations.is_empty()
+            && let Some(unchanged) = existing::unchanged(self.request)
+        {
+            let (_, earlier, _) = self.about(&unchanged).verdict().await;
+            let violations = &mut verdict.violations;
+            let older = existing::forgive(violations, &earlier.violations, self.request);
+            verdict.warnings.extend(older.iter().map(existing::warning));
+        }
+        (answer.decision, answer.warnings) = validate::decision(verdict);
+        // Violations take precedence over failures of guests.
+        if let (Decision::Allowed, Some(failed)) = (&answer.decision, failed) {
+            answer.decision = failed;
+        }
+        answer
+    }
+
+    /// The same run about another object, until the same deadline. It counts for nothing.
+    fn about<'b>(&'b self, request: &'b AdmissionRequest) -> ChainRun<'b> {
+        ChainRun {
+            host: self.host.clone(),
+            admission: self.admission.clone(),
+            request_attributes: self.request_attributes.clone(),
+            namespace_object: self.namespace_object.clone(),
+            old_object: OnceLock::new(),
+            request,
+            is_trusted: false,
+            ..*self
+        }
+    }
+
+    /// Asks all validation policies. A guest that gives no answer is the third part.
+    async fn verdict(&self) -> (Answer, Verdict, Option<Decision>) {
         let chain = self.active.chain(Hook::Validation);
         let mut answer = Answer::allowed();
         let object = Arc::new(self.request.object.clone());
@@ -198,12 +231,7 @@ impl<'a> ChainRun<'a> {
             after: None,
         });
         self.compare(&chain, &results);
-        (answer.decision, answer.warnings) = validate::decision(all);
-        // Violations take precedence over failures of guests.
-        if let (Decision::Allowed, Some(failed)) = (&answer.decision, failed) {
-            answer.decision = failed;
-        }
-        answer
+        (answer, all, failed)
     }
 
     /// Calls the guest of the policy in a stage that matches the request. Returns `None` if no policy matches, or if

@@ -152,13 +152,18 @@ impl Caller<'_> {
         let measured = run_off_thread_if_long(length, move || request::measure(text)).await?;
         let measured = measured.map_err(|error| malformed(refusal(&error)))?;
         permit.set_preemptible(Rank::Idle);
-        let memory = TREES * measured.memory() + TEXTS * length + LEAST;
+        let memory = self.memory(measured.memory(), length).await?;
+        Ok((measured, memory))
+    }
+
+    /// Acquires the memory for a request whose text has this length, and takes `tree` bytes when it is parsed.
+    async fn memory(&self, tree: usize, length: usize) -> Result<Permit, Refusal> {
+        let memory = TREES * tree + TEXTS * length + LEAST;
         let semaphore = match memory {
             ..=SMALL => &self.intake.small,
             _ => &self.intake.large,
         };
-        let memory = self.acquire(semaphore, memory).await?;
-        Ok((measured, memory))
+        self.acquire(semaphore, memory).await
     }
 
     /// Reads the body. It acquires memory for the received bytes, not for the announced length.
@@ -203,6 +208,11 @@ pub(super) struct Admitted {
 pub(super) struct Refusal(StatusCode, String);
 
 impl Refusal {
+    /// Returns the message for the user.
+    pub(super) fn message(self) -> String {
+        self.1
+    }
+
     /// Returns its label in the metrics.
     pub(super) fn verdict(&self) -> &'static str {
         match self.0 {
@@ -283,6 +293,20 @@ impl Intake {
             request,
             _permits: [memory, permit],
         })
+    }
+
+    /// Acquires the memory for an object that is not in the body of its request.
+    pub(super) async fn reserve<T: AsRef<[u8]>>(
+        &self,
+        address: IpAddr,
+        object: &Measured<T>,
+    ) -> Result<Permit, Refusal> {
+        let caller = Caller {
+            intake: self,
+            address,
+            deadline: Instant::now() + self.timeouts.capacity,
+        };
+        caller.memory(object.memory(), object.length()).await
     }
 
     fn busy(&self, full: Full) -> Refusal {

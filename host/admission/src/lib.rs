@@ -2,11 +2,12 @@
 //!
 //! Entry points:
 //! - [`server`] serves the webhooks, [`callers`] identifies the API server, and [`intake`] limits the requests.
-//! - [`request`] parses an AdmissionReview, [`chain_run`] calls the policies of a hook in their order, [`mutate`], [`patch`]
-//!   and [`validate`] turn their answers into a verdict, and [`answer`] formats it. `pods` shows a Pod to the same policies.
+//! - [`request`] parses an AdmissionReview, [`chain_run`] calls the policies of a hook in their order, [`mutate`], [`patch`],
+//!   [`validate`] and [`existing`] turn their answers into a verdict, and [`answer`] formats it. `pods` shows a Pod to the
+//!   same policies, and [`scale`] a change of the number of instances.
 //! - [`pod_trial`] warns of Pods of a job that the API server would refuse.
 //!
-//! All but `server`, `intake`, `chain_run`, `pod_trial` and `pods` itself are pure.
+//! All but `server`, `intake`, `chain_run`, `pod_trial`, `scale` and `pods` itself are pure.
 //!
 //! It must not know the controllers of jobs, Pods and partitions, or the V-IPU.
 #![forbid(unsafe_code)]
@@ -14,6 +15,7 @@
 pub mod answer;
 pub mod callers;
 pub mod chain_run;
+pub mod existing;
 pub mod failure;
 pub mod intake;
 pub mod metrics;
@@ -22,6 +24,7 @@ pub mod patch;
 pub mod pod_trial;
 mod pods;
 pub mod request;
+pub mod scale;
 pub mod server;
 pub mod validate;
 
@@ -30,6 +33,12 @@ pub const MUTATE_PATH: &str = "/mutate-graphcore-ai-v1alpha1-ipujob";
 
 /// Path of the mutating webhook of Pods that request IPUs themselves.
 pub const MUTATE_POD_PATH: &str = "/mutate-v1-pod";
+
+/// Path of the validating webhook of Pods that request IPUs themselves.
+pub const VALIDATE_POD_PATH: &str = "/validate-v1-pod";
+
+/// Path of the validating webhook of changes of an IPUJob's number of instances.
+pub const VALIDATE_SCALE_PATH: &str = "/validate-graphcore-ai-v1alpha1-ipujob-scale";
 
 /// Path of the validating webhook.
 pub const VALIDATE_PATH: &str = "/validate-graphcore-ai-v1alpha1-ipujob";

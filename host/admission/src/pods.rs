@@ -1,4 +1,7 @@
 //! Reviews a Pod that requests IPUs itself: shows it to the guests as an IPUJob, and makes their answers its patch.
+//!
+//! Defaults are set before other webhooks have changed the Pod. Rules are about the Pod that is stored, and about changes
+//! of it.
 
 mod copied;
 mod patch;
@@ -11,10 +14,9 @@ use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::fair_semaphore::Asker;
 use json_patch::{Patch, PatchOperation};
 use serde_json::Value;
-use tokio::time::Instant;
 
 use super::answer::{Answer, Decision};
-use super::chain_run::{ChainRun, TIMEOUT};
+use super::chain_run::ChainRun;
 use super::request::AdmissionRequest;
 use copied::Removals;
 
@@ -22,6 +24,8 @@ use copied::Removals;
 pub(super) struct Hooks<'s> {
     /// All active guests.
     pub(super) active: &'s ActivePolicies,
+    /// The operation of the request.
+    pub(super) operation: Operation,
     /// Labels and usage of the namespace.
     pub(super) context: NamespaceContext,
     /// The address that sent the request.
@@ -32,16 +36,16 @@ pub(super) struct Hooks<'s> {
 
 impl Hooks<'_> {
     fn run<'a>(&'a self, request: &'a AdmissionRequest) -> ChainRun<'a> {
-        let admission = request.admission(Operation::Create, self.context.clone());
+        let admission = request.admission(self.operation, self.context.clone());
         ChainRun::new(self.active, request, admission)
             .for_caller(self.caller)
             .trusted(self.is_trusted)
     }
 }
 
-/// Answers a request about a Pod. Its object becomes the IPUJob that guests see, so that a large Pod is never in memory
+/// Answers the mutating webhook. The object becomes the IPUJob that guests see, so that a large Pod is never in memory
 /// twice.
-pub(super) async fn reviewed(request: &mut AdmissionRequest, hooks: &Hooks<'_>) -> Answer {
+pub(super) async fn defaulted(request: &mut AdmissionRequest, hooks: &Hooks<'_>) -> Answer {
     let is_new = request.operation == Some(Operation::Create) && request.sub_resource.is_none();
     if !is_new {
         return Answer::allowed();
@@ -101,44 +105,53 @@ fn patched(operations: Vec<PatchOperation>) -> Answer {
     }
 }
 
-/// The answer of the guests for a Pod that requests a new partition.
+/// The defaults of the guests for a Pod that requests a new partition.
 async fn run_guests(
     request: &mut AdmissionRequest,
     new: &NewPartition,
     additions: Vec<PatchOperation>,
     hooks: &Hooks<'_>,
 ) -> Answer {
-    let began = Instant::now();
     request.object = shown::as_job(request.object.take(), &request.namespace, new.ipus);
-    let defaulted = hooks.run(request).run_defaulting().await;
-    let changes = match &defaulted.decision {
+    let mut answer = hooks.run(request).run_defaulting().await;
+    let changes = match &answer.decision {
         Decision::Allowed => Patch::default(),
         Decision::Patched(changes) => changes.clone(),
-        Decision::Refused(_) | Decision::Failed(_) => return of_pod(defaulted, new),
+        Decision::Refused(_) | Decision::Failed(_) => return of_pod(answer, new),
     };
     if let Err(error) = json_patch::patch(&mut request.object, &changes) {
         return Answer::failed(format!("the defaults do not fit the Pod: {error}"));
     }
-    let left = TIMEOUT.saturating_sub(began.elapsed());
-    let validated = hooks.run(request).with_timeout(left).run_validation().await;
-    let is_allowed = validated.decision == Decision::Allowed;
-    let mut answer = joined(defaulted, validated);
-    if is_allowed {
-        answer.decision = match patch::finished(additions, changes, &request.object, new) {
-            Ok(patch) => Decision::Patched(patch),
-            Err(error) => Decision::Failed(error.to_string()),
-        };
-    }
-    of_pod(answer, new)
+    answer.decision = match patch::finished(additions, changes, &request.object, new) {
+        Ok(patch) => Decision::Patched(patch),
+        Err(error) => Decision::Failed(error.to_string()),
+    };
+    answer
 }
 
-/// One answer of two hooks; the later one decides.
-fn joined(mut defaulted: Answer, validated: Answer) -> Answer {
-    defaulted.warnings.extend(validated.warnings);
-    defaulted.called.extend(validated.called);
-    defaulted.ignored.extend(validated.ignored);
-    defaulted.decision = validated.decision;
-    defaulted
+/// Answers the validating webhook: the guests see the Pod as it will be stored, and as it was before.
+pub(super) async fn validated(request: &mut AdmissionRequest, hooks: &Hooks<'_>) -> Answer {
+    if request.sub_resource.is_some() {
+        return Answer::allowed();
+    }
+    let wanted = match PodRequest::of(&request.object) {
+        Ok(wanted) => wanted,
+        // What a Pod requests cannot change, so that no update is the cause.
+        Err(_) if hooks.operation == Operation::Update => return Answer::allowed(),
+        Err(error) => return refused(error.field, error.message),
+    };
+    let gcd = wanted.as_ref().map_or(0, PodRequest::gcd);
+    let Some(PodRequest::New(new)) = wanted else {
+        return Answer::allowed();
+    };
+    let as_job = |pod: Value| {
+        let pod = patch::without_additions(pod, gcd);
+        shown::as_job(pod, &request.namespace, new.ipus)
+    };
+    let object = as_job(request.object.take());
+    let old = request.old_object.take().map(as_job);
+    (request.object, request.old_object) = (object, old);
+    of_pod(hooks.run(request).run_validation().await, &new)
 }
 
 /// The same answer in fields of the Pod.

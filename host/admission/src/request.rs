@@ -8,13 +8,13 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use ipu_guest_host::context::{Admission, GROUPS_MAX, NamespaceContext, Operation, User};
+use ipu_guest_host::limits::OBJECT_TREE;
 use ipu_policies::match_input::ReviewedResource;
 use ipu_policies::match_samples;
 use ipu_runtime::bounded_json::{self, BoundedJsonError, Budget, Measured};
 
-/// Memory limit of a parsed review. Typical objects take some ten times their bytes, so one of 1.5 MiB, the limit of
-/// etcd, can be created.
-pub const TREE: Budget = Budget::of_memory(24 << 20);
+/// Memory limit of a parsed review.
+pub const TREE: Budget = Budget::of_memory(OBJECT_TREE);
 
 /// Longest `uid` of a review, in bytes. An API server's has 36.
 const UID_MAX: usize = 128;
@@ -22,6 +22,12 @@ const UID_MAX: usize = 128;
 /// Longest name of an object in Kubernetes, in bytes. A longer one is cut, because the error of the API server helps
 /// the user more than a refused call.
 const NAME_MAX: usize = 253;
+
+/// The part of an object for which there are defaults. A change of labels must not add any.
+pub const DEFAULTED: &[&str] = &["/spec"];
+
+/// The parts of an object that rules can be about, as against finalizers, owners and the status.
+pub const RULED: &[&str] = &["/spec", "/metadata/labels", "/metadata/annotations"];
 
 /// Versions of AdmissionReview. The answer has the version of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +53,8 @@ impl ReviewVersion {
 pub enum Reviewed {
     /// An IPUJob.
     IPUJob,
+    /// The number of instances of an IPUJob, which `kubectl scale` and autoscalers change.
+    Scale,
     /// A Pod that requests IPUs itself.
     Pod,
 }
@@ -72,6 +80,7 @@ impl Reviewed {
         match self {
             Self::IPUJob => match_samples::IPUJOB,
             Self::Pod => match_samples::POD,
+            Self::Scale => match_samples::SCALE,
         }
     }
 }
@@ -116,19 +125,37 @@ impl AdmissionRequest {
         }
     }
 
-    /// Whether policies decide on the request: not on an object that is being deleted, nor on an update without a
-    /// change of the spec. The webhook configurations exclude these too; the check here protects users with other
+    /// Returns the same request about another object and its previous state.
+    #[must_use]
+    pub fn about(&self, object: Value, old_object: Option<Value>) -> Self {
+        Self {
+            version: self.version,
+            reviewed: self.reviewed,
+            uid: self.uid.clone(),
+            operation: self.operation,
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            user: self.user.clone(),
+            dry_run: self.dry_run,
+            sub_resource: self.sub_resource.clone(),
+            object,
+            old_object,
+        }
+    }
+
+    /// Whether policies decide on the request: not on an object that is being deleted, nor on an update that changes
+    /// none of these `parts`. The webhook configurations exclude these and more; the check here protects users with other
     /// configurations.
-    pub fn needs_policies(&self) -> bool {
+    pub fn needs_policies(&self, parts: &[&str]) -> bool {
         let deleting = self
             .object
             .pointer("/metadata/deletionTimestamp")
             .is_some_and(|time| !time.is_null());
-        let unchanged = self
-            .old_object
-            .as_ref()
-            .is_some_and(|old| old.get("spec") == self.object.get("spec"));
-        self.operation.is_some() && !deleting && !unchanged
+        let is_unchanged = self.old_object.as_ref().is_some_and(|old| {
+            let mut parts = parts.iter();
+            parts.all(|part| old.pointer(part) == self.object.pointer(part))
+        });
+        self.operation.is_some() && !deleting && !is_unchanged
     }
 }
 
@@ -170,7 +197,7 @@ pub enum RequestError {
     /// The object has another kind.
     #[error(
         "the field \"request.kind\" is {kind:?} of {group:?}; this webhook reviews {:?} of {:?}, so its webhook \
-         configuration must name {} and no subresource",
+         configuration must name {} and nothing else",
         .expected.kind(), .expected.group(), .expected.resource()
     )]
     OtherObject {
@@ -262,7 +289,12 @@ pub fn measure<T: AsRef<[u8]>>(body: T) -> Result<Measured<T>, RequestError> {
     if body.as_ref().iter().all(u8::is_ascii_whitespace) {
         return Err(RequestError::Empty);
     }
-    bounded_json::measure(body, TREE).map_err(RequestError::Unreadable)
+    measure_object(body).map_err(RequestError::Unreadable)
+}
+
+/// Measures the memory that parsing an object takes.
+pub fn measure_object<T: AsRef<[u8]>>(text: T) -> Result<Measured<T>, BoundedJsonError> {
+    bounded_json::measure(text, TREE)
 }
 
 /// Parses a measured body, which is about an object of this kind.

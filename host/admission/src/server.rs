@@ -13,12 +13,14 @@ use axum::routing::post;
 use ipu_guest_host::context::Operation;
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_policies::namespace_usage::Namespaces;
+use ipu_runtime::fair_semaphore::Client;
 use ipu_runtime::panics;
 use ipu_runtime::port::metrics::Refused;
 use ipu_runtime::port::serve::address;
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::served_group::ServedGroup;
 use ipu_runtime::telemetry::trace;
+use ipu_text::explain;
 use serde_json::Value;
 use tracing::{Instrument, Span, info, warn};
 
@@ -28,8 +30,12 @@ use super::chain_run::ChainRun;
 use super::intake::{Intake, Refusal, refuse};
 use super::metrics::Admission;
 use super::pod_trial::PodTrial;
-use super::request::{AdmissionRequest, Reviewed};
-use super::{MUTATE_PATH, MUTATE_POD_PATH, VALIDATE_PATH, pod_trial, pods};
+use super::request::{AdmissionRequest, DEFAULTED, RULED, Reviewed};
+use super::scale::{ScaleError, StoredJobs};
+use super::{
+    MUTATE_PATH, MUTATE_POD_PATH, VALIDATE_PATH, VALIDATE_POD_PATH, VALIDATE_SCALE_PATH, pod_trial,
+    pods, scale,
+};
 
 /// The shared state of the webhooks.
 #[derive(Clone)]
@@ -66,17 +72,26 @@ impl WebhookState {
         )))
     }
 
-    async fn defaulted(&self, origin: ReviewOrigin, request: &AdmissionRequest) -> Answer {
-        match self.standby_answer(request) {
-            Some(answer) => answer,
-            None => self.run(origin, request).run_defaulting().await,
+    /// Returns the answer of a webhook.
+    async fn answer(
+        &self,
+        webhook: Webhook,
+        origin: ReviewOrigin,
+        request: &mut AdmissionRequest,
+    ) -> Answer {
+        if let Some(answer) = self.standby_answer(request) {
+            return answer;
+        }
+        match webhook {
+            Webhook::JobDefaulting => self.run(origin, request).run_defaulting().await,
+            Webhook::JobValidation => self.validated(origin, request).await,
+            Webhook::ScaleValidation => self.scaled(origin, request).await,
+            Webhook::PodDefaulting => pods::defaulted(request, &self.hooks(origin, request)).await,
+            Webhook::PodValidation => pods::validated(request, &self.hooks(origin, request)).await,
         }
     }
 
     async fn validated(&self, origin: ReviewOrigin, request: &AdmissionRequest) -> Answer {
-        if let Some(answer) = self.standby_answer(request) {
-            return answer;
-        }
         let began = Instant::now();
         let mut answer = self.run(origin, request).run_validation().await;
         if answer.decision == Decision::Allowed {
@@ -87,17 +102,34 @@ impl WebhookState {
         answer
     }
 
-    async fn reviewed_pod(&self, origin: ReviewOrigin, request: &mut AdmissionRequest) -> Answer {
-        if let Some(answer) = self.standby_answer(request) {
-            return answer;
-        }
-        let hooks = pods::Hooks {
-            active: &self.active,
-            context: self.namespaces.context(&request.namespace, ""),
-            caller: Some(origin.address),
-            is_trusted: self.context.callers.is_api_server(origin.address, request),
+    /// The request becomes the update of the IPUJob whose instances it changes.
+    async fn scaled(&self, origin: ReviewOrigin, request: &mut AdmissionRequest) -> Answer {
+        let job = match self.context.jobs.measured(request).await {
+            Ok(Some(job)) => job,
+            // The API server says so itself.
+            Ok(None) => return Answer::allowed(),
+            Err(error) => return Answer::failed(explain(&error)),
         };
-        pods::reviewed(request, &hooks).await
+        let _memory = match self.intake.reserve(origin.address, &job).await {
+            Ok(permit) => permit,
+            Err(refusal) => return Answer::failed(refusal.message()),
+        };
+        match job.value() {
+            Ok(job) => *request = scale::as_update(request, job),
+            Err(error) => return Answer::failed(explain(&ScaleError::Unreadable(error))),
+        }
+        self.run(origin, request).run_validation().await
+    }
+
+    fn hooks(&self, origin: ReviewOrigin, request: &AdmissionRequest) -> pods::Hooks<'_> {
+        let is_trusted = self.context.callers.is_api_server(origin.address, request);
+        pods::Hooks {
+            active: &self.active,
+            operation: origin.operation,
+            context: self.namespaces.context(&request.namespace, ""),
+            caller: Some(client(origin, request, is_trusted)),
+            is_trusted,
+        }
     }
 
     fn run<'a>(&'a self, origin: ReviewOrigin, request: &'a AdmissionRequest) -> ChainRun<'a> {
@@ -105,9 +137,19 @@ impl WebhookState {
         let admission = request.admission(origin.operation, context);
         let is_trusted = self.context.callers.is_api_server(origin.address, request);
         ChainRun::new(&self.active, request, admission)
-            .for_caller(Some(origin.address))
+            .for_caller(Some(client(origin, request, is_trusted)))
             .trusted(is_trusted)
             .with_kueue(self.context.kueue.is_served())
+    }
+}
+
+/// Returns the client that shares the permits of guests fairly. Any other client than an API server could send any name.
+fn client(origin: ReviewOrigin, request: &AdmissionRequest, is_api_server: bool) -> Client {
+    let client = Client::from(origin.address);
+    if is_api_server {
+        client.for_user(&request.user.name)
+    } else {
+        client
     }
 }
 
@@ -126,14 +168,80 @@ pub struct WebhookContext {
     pub kueue: ServedGroup,
     /// Tries the Pods of admitted jobs.
     pub pod_trial: PodTrial,
+    /// The IPUJobs whose number of instances is changed.
+    pub jobs: StoredJobs,
+}
+
+/// The webhooks that the API server calls.
+#[derive(Clone, Copy)]
+enum Webhook {
+    JobDefaulting,
+    JobValidation,
+    ScaleValidation,
+    PodDefaulting,
+    PodValidation,
+}
+
+impl Webhook {
+    const ALL: [Self; 5] = [
+        Self::JobDefaulting,
+        Self::JobValidation,
+        Self::ScaleValidation,
+        Self::PodDefaulting,
+        Self::PodValidation,
+    ];
+
+    /// Path in the webhook configuration.
+    const fn path(self) -> &'static str {
+        match self {
+            Self::JobDefaulting => MUTATE_PATH,
+            Self::JobValidation => VALIDATE_PATH,
+            Self::ScaleValidation => VALIDATE_SCALE_PATH,
+            Self::PodDefaulting => MUTATE_POD_PATH,
+            Self::PodValidation => VALIDATE_POD_PATH,
+        }
+    }
+
+    /// Name in metrics and logs.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::JobDefaulting => "defaulting",
+            Self::JobValidation => "validation",
+            Self::ScaleValidation => "scale",
+            Self::PodDefaulting => "pod",
+            Self::PodValidation => "pod-validation",
+        }
+    }
+
+    /// Kind of its objects.
+    const fn reviewed(self) -> Reviewed {
+        match self {
+            Self::JobDefaulting | Self::JobValidation => Reviewed::IPUJob,
+            Self::ScaleValidation => Reviewed::Scale,
+            Self::PodDefaulting | Self::PodValidation => Reviewed::Pod,
+        }
+    }
+
+    /// The parts of an object whose changes it reviews.
+    const fn parts(self) -> &'static [&'static str] {
+        match self {
+            Self::JobDefaulting | Self::ScaleValidation | Self::PodDefaulting => DEFAULTED,
+            Self::JobValidation | Self::PodValidation => RULED,
+        }
+    }
 }
 
 /// Returns the routes of the webhooks.
 pub fn router(active: ActivePolicies, namespaces: Namespaces, context: WebhookContext) -> Router {
-    Router::new()
-        .route(MUTATE_PATH, post(mutating).fallback(wrong_method))
-        .route(VALIDATE_PATH, post(validating).fallback(wrong_method))
-        .route(MUTATE_POD_PATH, post(mutating_pod).fallback(wrong_method))
+    let routes = Webhook::ALL
+        .into_iter()
+        .fold(Router::new(), |routes, webhook| {
+            let answer = async move |State(state): State<WebhookState>, call: Request| {
+                answered(&state, webhook, call).await
+            };
+            routes.route(webhook.path(), post(answer).fallback(wrong_method))
+        });
+    routes
         .fallback(wrong_path)
         .layer(middleware::from_fn(panics::answered))
         .with_state(WebhookState {
@@ -144,56 +252,37 @@ pub fn router(active: ActivePolicies, namespaces: Namespaces, context: WebhookCo
         })
 }
 
-async fn mutating(State(state): State<WebhookState>, call: Request) -> Response {
-    let answer =
-        async |origin, request: &mut AdmissionRequest| state.defaulted(origin, request).await;
-    answered(&state, ("defaulting", Reviewed::IPUJob), call, answer).await
-}
-
-async fn validating(State(state): State<WebhookState>, call: Request) -> Response {
-    let answer =
-        async |origin, request: &mut AdmissionRequest| state.validated(origin, request).await;
-    answered(&state, ("validation", Reviewed::IPUJob), call, answer).await
-}
-
-async fn mutating_pod(State(state): State<WebhookState>, call: Request) -> Response {
-    let answer =
-        async |origin, request: &mut AdmissionRequest| state.reviewed_pod(origin, request).await;
-    answered(&state, ("pod", Reviewed::Pod), call, answer).await
-}
-
 /// Handles one call of a webhook.
-async fn answered(
-    state: &WebhookState,
-    (webhook, reviewed): (&'static str, Reviewed),
-    call: Request,
-    answer: impl AsyncFnOnce(ReviewOrigin, &mut AdmissionRequest) -> Answer,
-) -> Response {
+async fn answered(state: &WebhookState, webhook: Webhook, call: Request) -> Response {
     let (began, metrics) = (Instant::now(), &state.context.admission);
+    let name = webhook.name();
     let (parts, body) = call.into_parts();
-    let mut admitted = match state.intake.read(&parts, body, reviewed).await {
+    let mut admitted = match state.intake.read(&parts, body, webhook.reviewed()).await {
         Ok(admitted) => admitted,
         Err(refusal) => {
-            metrics.record(webhook, refusal.verdict(), None, began.elapsed());
+            metrics.record(name, refusal.verdict(), None, began.elapsed());
             return refusal.into_response();
         }
     };
     let request = &mut admitted.request;
     let answer = match request.operation {
-        Some(operation) if request.needs_policies() => {
+        Some(operation) if request.needs_policies(webhook.parts()) => {
             let origin = ReviewOrigin {
                 operation,
                 address: address(&parts.extensions),
                 patience: pod_trial::patience(parts.uri.query()),
             };
-            let span = span(webhook, request);
-            answer(origin, request).instrument(span).await
+            let span = span(name, request);
+            state
+                .answer(webhook, origin, request)
+                .instrument(span)
+                .await
         }
         _ => Answer::allowed(),
     };
     let verdict = (&answer.decision).into();
-    metrics.record(webhook, verdict, Some(&request.uid), began.elapsed());
-    reply(webhook, request, &answer)
+    metrics.record(name, verdict, Some(&request.uid), began.elapsed());
+    reply(name, request, &answer)
 }
 
 /// Creates the span of a request. Its level is error, so that every log line of the request has it.
@@ -225,163 +314,12 @@ async fn wrong_method(State(state): State<WebhookState>) -> Refusal {
 }
 
 async fn wrong_path(State(state): State<WebhookState>) -> Refusal {
-    let text = format!("the webhooks are at {MUTATE_PATH}, {VALIDATE_PATH} and {MUTATE_POD_PATH}");
+    let paths = Webhook::ALL.map(Webhook::path).join(", ");
+    let text = format!("the webhooks are at {paths}");
     state
         .intake
         .log_malformed(refuse(StatusCode::NOT_FOUND, text))
 }
 
 #[cfg(test)]
-mod tests {
-    use axum::body::{Body, to_bytes};
-    use axum::http::{Request, StatusCode};
-    use serde_json::{Value, json};
-    use tower::ServiceExt;
-
-    use super::{WebhookContext, router};
-    use crate::intake::BODY_LIMIT;
-    use crate::request::tests::{review, updating};
-    use crate::{MUTATE_PATH, VALIDATE_PATH};
-    use ipu_guest_host::{GuestHost, GuestHostOptions};
-    use ipu_policies::active_policies::ActivePolicies;
-    use ipu_runtime::scope::Conflicts;
-    use ipu_runtime::scope::conflict::Claim;
-
-    /// A host without modules: every call of a policy fails.
-    async fn call(request: Request<Body>) -> (StatusCode, String) {
-        call_with(Conflicts::default(), request).await
-    }
-
-    async fn call_with(conflicts: Conflicts, request: Request<Body>) -> (StatusCode, String) {
-        let host = GuestHost::open(GuestHostOptions::default());
-        let active = ActivePolicies::new(host.await.unwrap());
-        let namespaces = ipu_policies::namespace_usage::namespaces().0;
-        let context = WebhookContext {
-            conflicts,
-            ..WebhookContext::default()
-        };
-        let routes = router(active, namespaces, context);
-        let response = routes.oneshot(request).await.unwrap();
-        let status = response.status();
-        let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
-        (status, String::from_utf8(body.to_vec()).unwrap())
-    }
-
-    fn post(path: &str, content_type: &str, body: impl Into<Vec<u8>>) -> Request<Body> {
-        let body = body.into();
-        Request::post(path)
-            .header("content-type", content_type)
-            .header("content-length", body.len())
-            .body(body.into())
-            .unwrap()
-    }
-
-    async fn ask(path: &str, review: Value) -> Value {
-        let body = review.to_string();
-        let (status, text) = call(post(path, "application/json; charset=utf-8", body)).await;
-        assert_eq!(status, StatusCode::OK, "{text}");
-        serde_json::from_str(&text).unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_malformed_review_is_rejected() {
-        let json = "application/json";
-        for (request, status, expected) in [
-            (post(MUTATE_PATH, json, ""), 400, "empty"),
-            (post(VALIDATE_PATH, json, "{"), 400, "EOF"),
-            (
-                post(VALIDATE_PATH, json, vec![0xff_u8; 64]),
-                400,
-                "expected value",
-            ),
-            (
-                post(MUTATE_PATH, json, "{\"kind\":\"Pod\"}"),
-                400,
-                "\"Pod\"",
-            ),
-            (post(MUTATE_PATH, "text/plain", "{}"), 415, "text/plain"),
-            (post(MUTATE_PATH, "", "{}"), 415, "application/json"),
-            (post("/mutate", json, "{}"), 404, MUTATE_PATH),
-            (
-                Request::get(MUTATE_PATH).body(Body::empty()).unwrap(),
-                405,
-                "POST",
-            ),
-            (
-                post(MUTATE_PATH, json, vec![b' '; BODY_LIMIT + 1]),
-                413,
-                "8388608",
-            ),
-        ] {
-            let what = format!("{} {}", request.method(), request.uri());
-            let (found, text) = call(request).await;
-            assert_eq!(found.as_u16(), status, "{what}: {text}");
-            assert!(text.contains(expected), "{what}: {text}");
-        }
-    }
-
-    #[tokio::test]
-    async fn without_a_policy_nothing_new_is_admitted() {
-        for (path, slot) in [(MUTATE_PATH, "defaulting"), (VALIDATE_PATH, "validation")] {
-            let answer = ask(path, review(|_| {})).await;
-            assert_eq!(answer["response"]["allowed"], json!(false));
-            assert_eq!(answer["response"]["uid"], json!("0c9a8d74"));
-            let message = answer["response"]["status"]["message"].as_str().unwrap();
-            assert!(
-                message.contains(&format!("no {slot} guest is loaded")),
-                "{message}"
-            );
-        }
-    }
-
-    #[tokio::test]
-    async fn an_inactive_release_leaves_objects_of_another_one_alone() {
-        let standby_answer = |theirs: &str| {
-            let older = ["else", theirs].map(|scope| Claim {
-                configuration: format!("for-{scope}"),
-                namespace: "ops".to_owned(),
-                scope: scope.parse().unwrap(),
-                since: Some(jiff::Timestamp::UNIX_EPOCH),
-            });
-            Conflicts::with(&older)
-        };
-        for path in [MUTATE_PATH, VALIDATE_PATH] {
-            let body = review(|_| {}).to_string();
-            let request = || post(path, "application/json", body.clone());
-            let (_, text) = call_with(standby_answer("default"), request()).await;
-            let answer: Value = serde_json::from_str(&text).unwrap();
-            assert_eq!(
-                answer["response"],
-                json!({ "uid": "0c9a8d74", "allowed": true })
-            );
-            let (_, text) = call_with(standby_answer("other"), request()).await;
-            let answer: Value = serde_json::from_str(&text).unwrap();
-            assert_eq!(answer["response"]["allowed"], json!(false));
-            for part in ["namespace default", "in namespace ops", "watchNamespaces"] {
-                assert!(text.contains(part), "{text}");
-            }
-        }
-    }
-
-    #[tokio::test]
-    async fn nobody_is_locked_out_by_a_missing_policy() {
-        type Change = fn(&mut Value);
-        let exempt: [Change; 3] = [
-            |request| updating(|old| old["metadata"]["finalizers"] = json!(["a/b"]))(request),
-            |request| {
-                updating(|old| old["spec"] = json!({}))(request);
-                request["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-            },
-            |request| request["operation"] = json!("DELETE"),
-        ];
-        for change in exempt {
-            for path in [MUTATE_PATH, VALIDATE_PATH] {
-                let answer = ask(path, review(|review| change(&mut review["request"]))).await;
-                assert_eq!(
-                    answer["response"],
-                    json!({ "uid": "0c9a8d74", "allowed": true })
-                );
-            }
-        }
-    }
-}
+mod tests;

@@ -4,7 +4,7 @@ use json_patch::Patch;
 use serde::Serialize;
 
 use ipu_admission::answer::Decision as Admitted;
-use ipu_admission::request::{AdmissionRequest, ReviewVersion, Reviewed};
+use ipu_admission::request::{AdmissionRequest, DEFAULTED, RULED, ReviewVersion, Reviewed};
 use ipu_admission::{failure, mutate, validate};
 use ipu_guest_host::model::{Decision, Defaulting, Violation};
 use ipu_guest_host::policy_request::{Answer, PlacementRequest, PolicyRequest, Review};
@@ -59,19 +59,23 @@ pub(super) fn host_verdict(
     answer: &Result<Answer, GuestError>,
 ) -> HostVerdict {
     match request {
-        PolicyRequest::Defaulting(admission) | PolicyRequest::Validation(admission) => {
-            admitted(admission, answer)
-        }
+        PolicyRequest::Defaulting(admission) => admitted(admission, DEFAULTED, answer),
+        PolicyRequest::Validation(admission) => admitted(admission, RULED, answer),
         PolicyRequest::Placement(placement) => placed(placement, answer),
     }
 }
 
-fn admitted(admission: &Review, answer: &Result<Answer, GuestError>) -> HostVerdict {
+/// Returns the verdict at a webhook that decides on these parts of an object.
+fn admitted(
+    admission: &Review,
+    parts: &[&str],
+    answer: &Result<Answer, GuestError>,
+) -> HostVerdict {
     let request = admission_request(admission);
-    if !request.needs_policies() {
+    if !request.needs_policies(parts) {
         return HostVerdict::NotAsked {
-            reason: "the operator calls no policy for an object that is being deleted, or for \
-                     an update that does not change the spec",
+            reason: "the operator calls no policy for an object that is being deleted, or for an update that changes \
+                     neither the spec nor, for a validation guest, a label or an annotation",
         };
     }
     let decision = match answer {

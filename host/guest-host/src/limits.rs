@@ -12,8 +12,12 @@ pub const CALL_MEMORY: usize = 32 << 20;
 /// Size limit of an answer, in bytes of text.
 pub const ANSWER: usize = 4 << 20;
 
-/// Memory limit of the parsed object in an answer, in bytes. Objects of Kubernetes take some ten times their text.
-pub const ANSWER_TREE: usize = 16 << 20;
+/// Memory limit of a parsed object in a review, in bytes. Objects of Kubernetes take some ten times their text, so one of
+/// 1.5 MiB, the limit of etcd, can be created.
+pub const OBJECT_TREE: usize = 24 << 20;
+
+/// Memory limit of the parsed object in an answer, in bytes: a guest can return each object that it gets, with defaults.
+pub const ANSWER_TREE: usize = OBJECT_TREE + (2 << 20);
 
 /// Size limit of a module, in bytes.
 pub const MODULE: u64 = 32 << 20;

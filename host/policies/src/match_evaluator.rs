@@ -132,6 +132,8 @@ fn failed(matcher: &Matcher, reason: String) -> EvaluationError {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use futures::FutureExt;
     use ipu_api::ipupolicy::Hook;
     use serde_json::{Value, json};
@@ -198,12 +200,12 @@ mod tests {
         assert_eq!(evaluate(Purpose::Decision).await, Ok(true));
 
         let other = evaluator.permits.acquire(None).await;
-        let many = Purpose::Review(Some([10, 0, 0, 1].into()));
+        let many = Purpose::Review(Some(IpAddr::from([10, 0, 0, 1]).into()));
         let mut flood: Vec<_> = (0..16).map(|_| evaluate(many)).collect();
         for waiting in &mut flood {
             assert!(waiting.as_mut().now_or_never().is_none());
         }
-        let mut one = evaluate(Purpose::Review(Some([10, 0, 0, 2].into())));
+        let mut one = evaluate(Purpose::Review(Some(IpAddr::from([10, 0, 0, 2]).into())));
         assert!(one.as_mut().now_or_never().is_none());
         drop(other);
         // The first of the many gets the only permit, and the other address comes next.

@@ -19,6 +19,14 @@ pub const IPUJOB: ReviewedResource = ReviewedResource {
     resource: "ipujobs",
 };
 
+/// The number of instances of an IPUJob in a review.
+pub const SCALE: ReviewedResource = ReviewedResource {
+    group: "autoscaling",
+    version: "v1",
+    kind: "Scale",
+    resource: "ipujobs/scale",
+};
+
 /// A Pod in a review.
 pub const POD: ReviewedResource = ReviewedResource {
     group: "",

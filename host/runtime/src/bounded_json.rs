@@ -78,6 +78,11 @@ impl<T: AsRef<[u8]>> Measured<T> {
         self.memory
     }
 
+    /// Length of the text, in bytes.
+    pub fn length(&self) -> usize {
+        self.text.as_ref().len()
+    }
+
     /// Parses the tree.
     pub fn value(&self) -> Result<Value, BoundedJsonError> {
         serde_json::from_slice(self.text.as_ref()).map_err(BoundedJsonError::NotJson)

@@ -1,7 +1,8 @@
-//! A semaphore that serves waiting addresses in turn: an address with many requests delays itself, and delays others by
-//! at most one permit.
+//! A semaphore that serves waiting clients in turn: a client with many requests delays itself, and delays others by at most
+//! one permit.
 
 use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -9,7 +10,38 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot::{self, Sender};
 
 /// The client that requests a permit. `None`: the operator itself.
-pub type Asker = Option<IpAddr>;
+pub type Asker = Option<Client>;
+
+/// A client: its address, and behind the address of an API server the user of the request, because all users of a cluster
+/// share that address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    address: IpAddr,
+    /// A hash of the name. Users of one hash wait as one.
+    user: Option<u64>,
+}
+
+impl From<IpAddr> for Client {
+    fn from(address: IpAddr) -> Self {
+        Self {
+            address,
+            user: None,
+        }
+    }
+}
+
+impl Client {
+    /// This user, whose name the API server has checked.
+    #[must_use]
+    pub fn for_user(self, name: &str) -> Self {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        Self {
+            user: Some(hasher.finish()),
+            ..self
+        }
+    }
+}
 
 /// A number of permits. Clones share them.
 #[derive(Clone, Debug)]
@@ -101,7 +133,7 @@ mod tests {
 
     use super::*;
 
-    fn address(last: u8) -> Asker {
+    fn address(last: u8) -> Client {
         IpAddr::from([10, 0, 0, last]).into()
     }
 
@@ -131,8 +163,17 @@ mod tests {
     }
 
     #[test]
+    fn a_user_behind_an_api_server_that_asks_often_lets_others_in_between() {
+        let user = |name: &str| Some(address(1).for_user(name));
+        let (many, one, server) = (user("ann"), user("bob"), Some(address(1)));
+        let mut askers = vec![many; 16];
+        askers.extend([one, server]);
+        assert_eq!(given(1, &askers)[..4], [many, one, server, many]);
+    }
+
+    #[test]
     fn an_address_that_asks_often_lets_others_in_between() {
-        let (many, one, own) = (address(1), address(2), None);
+        let (many, one, own) = (Some(address(1)), Some(address(2)), None);
         let mut askers = vec![many; 16];
         askers.extend([one, own, one]);
         let order = given(1, &askers);
@@ -144,9 +185,9 @@ mod tests {
     fn no_more_than_there_are_have_one_and_who_gave_up_keeps_none() {
         let semaphore = FairSemaphore::new(2);
         let take = |asker| semaphore.acquire(asker).now_or_never();
-        let (first, second) = (take(None).unwrap(), take(address(1)).unwrap());
+        let (first, second) = (take(None).unwrap(), take(Some(address(1))).unwrap());
         for _ in 0..100 {
-            assert!(take(address(1)).is_none());
+            assert!(take(Some(address(1))).is_none());
         }
         assert_eq!(
             semaphore.0.lock().waiting[0].1.len(),
@@ -155,10 +196,10 @@ mod tests {
         );
         drop(first);
         assert_eq!(semaphore.0.lock().free, 1);
-        let again = take(address(2)).unwrap();
-        assert!(take(address(2)).is_none());
+        let again = take(Some(address(2))).unwrap();
+        assert!(take(Some(address(2))).is_none());
         // Granted, and never received.
-        let mut waiting = Box::pin(semaphore.acquire(address(3)));
+        let mut waiting = Box::pin(semaphore.acquire(Some(address(3))));
         assert!(waiting.as_mut().now_or_never().is_none());
         drop(again);
         assert_eq!(semaphore.0.lock().free, 0);

@@ -1,6 +1,7 @@
 //! The label of the queue is removed from jobs in each state, moved, and added again: quota and partitions stay together.
 
 use cluster::wait::{Seen, eventually};
+use ipu_api::ipujob::IPUJob;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 use tests::kueue::objects::{QUEUE_LABEL, local_queue};
@@ -11,11 +12,13 @@ use super::fixture::{Fixture, NAMESPACE, QUEUE, job};
 
 /// The user changes the label of a job. `null` removes it.
 async fn label(fixture: &Fixture, job: &str, queue: Value) {
+    try_label(fixture, job, queue).await.unwrap();
+}
+
+async fn try_label(fixture: &Fixture, job: &str, queue: Value) -> kube::Result<IPUJob> {
     let patch = Patch::Merge(json!({"metadata": {"labels": {QUEUE_LABEL: queue}}}));
     let jobs = fixture.installation.jobs();
-    jobs.patch(job, &PatchParams::default(), &patch)
-        .await
-        .unwrap();
+    jobs.patch(job, &PatchParams::default(), &patch).await
 }
 
 /// Waits until a job that is in no queue has neither a Workload nor a partition.
@@ -59,8 +62,15 @@ async fn a_job_without_its_label_leaves_neither_quota_nor_partitions() {
     once_left(&fixture, "reserves").await;
     fixture.once_reserved(4).await;
 
-    // A running job keeps its quota to its end.
-    label(&fixture, "runs", Value::Null).await;
+    // A running job keeps its quota to its end, and its queue.
+    for queue in [Value::Null, json!("other")] {
+        let denied = try_label(&fixture, "runs", queue).await.unwrap_err();
+        let message = denied.to_string();
+        assert!(
+            message.contains("while Kueue has admitted the job"),
+            "{message}"
+        );
+    }
     label(&fixture, "waits", json!(QUEUE)).await;
     fixture.once_running("waits").await;
     label(&fixture, "reserves", json!(QUEUE)).await;

@@ -1,12 +1,11 @@
 //! The chart's webhook and policy of native Pods, the reconciler, a vipu-proxy and simulated V-IPU controllers.
 
+use cluster::kubeconfig;
 use cluster::wait::{Seen, eventually};
 use ipu_pods::NativePodSettings;
 use ipu_runtime::work_queue::metrics::Reconciles;
-use k8s_openapi::api::admissionregistration::v1::MutatingWebhookConfiguration;
 use k8s_openapi::api::core::v1::{Namespace, Pod, PodCondition, ServiceAccount};
-use kube::api::{Api, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::discovery::ApiResource;
+use kube::api::{Api, DeleteParams, ListParams, PostParams};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -15,16 +14,18 @@ use tokio_util::sync::CancellationToken;
 use crate::chart::arguments::rendered;
 use crate::partition::fixture::Fixture;
 use crate::partition::install::apply;
-use crate::webhook::fixture::{CONFIGURATION, Owned, Webhooks};
+use crate::webhook::fixture::{Owned, Webhooks, install};
 
-/// Name of the webhook configuration for native Pods.
-const NATIVE: &str = "native-pods";
+/// The account of the controller in the chart, whose writes the policies of the chart let pass.
+const OPERATOR: &str = "system:serviceaccount:ipu:ipu-operator-controller-manager";
 
 /// A fixture of partitions, with the objects that native Pods need.
 pub(crate) struct Native {
     // Fields drop in this order: the proxy ends before the API server.
     pub(crate) fixture: Fixture,
     pub(crate) webhooks: Owned,
+    /// The client of the operator.
+    pub(crate) operator: Client,
     reconciler: Option<JoinHandle<()>>,
 }
 
@@ -42,16 +43,18 @@ impl Native {
         let mut fixture = Fixture::on(webhooks.control_plane(), sizes).await;
         register(&fixture.client).await;
         fixture.start_proxy().await;
+        let admin = Some("system:masters");
+        let operator = kubeconfig::client_in(&fixture.kubeconfig, OPERATOR, admin).await;
         Self {
             fixture,
             webhooks,
+            operator: operator.unwrap(),
             reconciler: None,
         }
     }
 
     pub(crate) fn start_reconciler(&mut self, settings: NativePodSettings) {
-        let client = self.fixture.client.clone();
-        self.reconciler = Some(reconciler_with(client, settings));
+        self.reconciler = Some(reconciler_with(self.operator.clone(), settings));
     }
 
     /// Aborts the reconciler between any two of its requests.
@@ -187,44 +190,13 @@ fn pods(client: &Client, namespace: &str) -> Api<Pod> {
     Api::namespaced(client.clone(), namespace)
 }
 
-/// Registers the webhook and the policy of the chart. The webhook is served where those of IPUJobs are.
+/// Installs the policies of the chart, and waits until its webhooks for Pods are called.
 async fn register(client: &Client) {
-    let configurations: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    let of_jobs = eventually("the operator has written its caBundle", async || {
-        let found = configurations.get(CONFIGURATION).await.unwrap();
-        let config = found.webhooks.unwrap().remove(0).client_config;
-        Seen::when(config, |config| config.ca_bundle.is_some())
-    })
-    .await;
-    let render =
-        |template: &'static str| tokio::task::spawn_blocking(move || rendered(template, None));
-    let mut chart = render("webhook-mutating").await.unwrap();
-    let mut webhook = chart[0]["webhooks"][1].take();
-    let (base, _) = of_jobs.url.as_deref().unwrap().rsplit_once('/').unwrap();
-    webhook["clientConfig"] = json!({
-        "url": format!("{base}{}", ipu_admission::MUTATE_POD_PATH),
-        "caBundle": of_jobs.ca_bundle,
-    });
-    let configuration: MutatingWebhookConfiguration =
-        object(&json!({"metadata": {"name": NATIVE}, "webhooks": [webhook]}));
-    apply(configurations, &configuration).await;
-    for policy in render("native-pods").await.unwrap() {
-        let policy: DynamicObject = object(&policy);
-        let types = policy.types.clone().unwrap();
-        let kind =
-            kube::core::GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", &types.kind);
-        let plural = match &*types.kind {
-            "ValidatingAdmissionPolicy" => "validatingadmissionpolicies",
-            _ => "validatingadmissionpolicybindings",
-        };
-        let resource = ApiResource::from_gvk_with_plural(&kind, plural);
-        let policies: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-        let params = PatchParams::apply("tests").force();
-        let name = policy.name_any();
-        policies
-            .patch(&name, &params, &Patch::Apply(&policy))
-            .await
-            .unwrap();
+    for template in ["native-pods", "pod-keys"] {
+        let render = tokio::task::spawn_blocking(move || rendered(template, None));
+        for object in render.await.unwrap() {
+            install(client, &object).await;
+        }
     }
     let probed = pods(client, "default");
     eventually("the API server calls the webhook of Pods", async || {

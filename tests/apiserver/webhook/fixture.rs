@@ -9,8 +9,8 @@ use cluster::control_plane::pool::Loan;
 use cluster::wait::{Seen, eventually};
 use ipu_admission::callers::Callers;
 use ipu_admission::pod_trial::PodTrial;
+use ipu_admission::scale::StoredJobs;
 use ipu_admission::server::router;
-use ipu_admission::{MUTATE_PATH, VALIDATE_PATH};
 use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, GuestHostOptions};
 use ipu_jobs::build::PodSettings;
@@ -31,17 +31,18 @@ use ipu_runtime::release::Process;
 use ipu_runtime::release::ReleaseOptions;
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::served_group::ServedGroup;
-use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use kube::core::ApiResource;
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Client, ResourceExt};
 use release::guests;
 use rustls::server::NoClientAuth;
 use rustls::server::danger::ClientCertVerifier;
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
 use super::view::View;
+use crate::chart::arguments::rendered;
 use crate::planes;
 
 /// Name of both webhook configurations.
@@ -88,11 +89,8 @@ impl Webhooks {
         let metrics = Metrics::default();
         let listener = Port::listen(0, WEBHOOKS, &metrics.refused).unwrap();
         let port = listener.number().unwrap();
-        for kind in [
-            "MutatingWebhookConfiguration",
-            "ValidatingWebhookConfiguration",
-        ] {
-            register(&client, kind, port).await;
+        for template in ["webhook-mutating", "webhook-validating"] {
+            register(&client, template, port).await;
         }
         let stop = CancellationToken::new();
         let readiness = Readiness::default();
@@ -212,6 +210,7 @@ fn serve(
                     Callers::default(),
                     ServedGroup::default(),
                     pod_trial(client.clone()),
+                    StoredJobs::new(client.clone()),
                 ),
             );
             let release = release(guests_dir, "controller-0");
@@ -268,53 +267,34 @@ pub(super) fn certificate_manager(client: Client, secret: &str) -> CertificateMa
     }
 }
 
-/// Returns one webhook configuration with the exemptions of the chart. Without a caBundle no call can succeed: the
-/// operator must set it.
-async fn register(client: &Client, kind: &str, port: u16) {
-    let (name, path) = match kind {
-        "MutatingWebhookConfiguration" => ("mipujob.graphcore.ai", MUTATE_PATH),
-        _ => ("vipujob.graphcore.ai", VALIDATE_PATH),
+/// Registers the webhooks of a template of the chart, by URL. Without a caBundle no call can succeed: the operator must
+/// set it.
+async fn register(client: &Client, template: &'static str, port: u16) {
+    let objects = tokio::task::spawn_blocking(move || rendered(template, None)).await;
+    let mut configuration = objects.unwrap().remove(0);
+    for webhook in configuration["webhooks"].as_array_mut().unwrap() {
+        let path = webhook["clientConfig"]["service"]["path"].take();
+        let url = format!("https://127.0.0.1:{port}{}", path.as_str().unwrap());
+        webhook["clientConfig"] = json!({ "url": url });
+    }
+    install(client, &configuration).await;
+}
+
+/// Applies a webhook configuration or an admission policy of the chart.
+pub(crate) async fn install(client: &Client, object: &Value) {
+    let object: DynamicObject = serde_json::from_value(object.clone()).unwrap();
+    let kind = object.types.as_ref().unwrap().kind.clone();
+    let plural = match kind.strip_suffix('y') {
+        Some(stem) => format!("{}ies", stem.to_lowercase()),
+        None => format!("{}s", kind.to_lowercase()),
     };
-    let configuration = json!({
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": { "name": CONFIGURATION },
-        "webhooks": [{
-            "name": name,
-            "admissionReviewVersions": ["v1", "v1beta1"],
-            "clientConfig": { "url": format!("https://127.0.0.1:{port}{path}") },
-            "failurePolicy": "Fail",
-            "sideEffects": "None",
-            "rules": [{
-                "apiGroups": ["graphcore.ai"],
-                "apiVersions": ["v1alpha1"],
-                "resources": ["ipujobs"],
-                "operations": ["CREATE", "UPDATE"],
-            }],
-            "matchConditions": [
-                {
-                    "name": "not-being-deleted",
-                    "expression": "!has(object.metadata.deletionTimestamp)",
-                },
-                {
-                    "name": "new-or-changed-spec",
-                    "expression": "request.operation == 'CREATE' || object.spec != oldObject.spec",
-                },
-            ],
-        }],
-    });
-    let plural = format!("{}s", kind.to_lowercase());
-    let resource = ApiResource {
-        group: "admissionregistration.k8s.io".to_owned(),
-        version: "v1".to_owned(),
-        api_version: "admissionregistration.k8s.io/v1".to_owned(),
-        kind: kind.to_owned(),
-        plural,
-    };
-    let configurations: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let params = PatchParams::apply("tests");
-    configurations
-        .patch(CONFIGURATION, &params, &Patch::Apply(configuration))
+    let kind = GroupVersionKind::gvk("admissionregistration.k8s.io", "v1", &kind);
+    let resource = ApiResource::from_gvk_with_plural(&kind, &plural);
+    let objects: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    let params = PatchParams::apply("tests").force();
+    let name = object.name_any();
+    objects
+        .patch(&name, &params, &Patch::Apply(&object))
         .await
         .unwrap();
 }

@@ -225,6 +225,11 @@ pub fn always(body: &str) -> String {
     format!("{body}) (else {body}")
 }
 
+/// A validation policy that refuses every object.
+pub fn refusal() -> Vec<u8> {
+    validation(&always(&shout(8)))
+}
+
 /// A placement policy that always chooses the controller `mars`: decision `try` (0), with the four bytes at address
 /// 64 as the name.
 pub fn placement() -> Vec<u8> {

@@ -171,7 +171,7 @@ async fn an_object_that_would_fill_the_memory_is_refused() {
     let error = error.await.unwrap_err();
     assert!(matches!(error, GuestError::BadAnswer(_)), "{error:?}");
     assert!(
-        error.to_string().contains("16777216 bytes of memory"),
+        error.to_string().contains("27262976 bytes of memory"),
         "{error}"
     );
     let small = json!({});

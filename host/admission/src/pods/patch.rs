@@ -50,6 +50,36 @@ pub(super) fn additions(pod: &Value, request: &PodRequest) -> Vec<PatchOperation
     operations
 }
 
+/// Returns a Pod without the gate and the variables that [`additions`] gives it: rules are about what its user has written.
+pub(super) fn without_additions(mut pod: Value, gcd: u32) -> Value {
+    let Some(spec) = pod.get_mut("spec").and_then(Value::as_object_mut) else {
+        return pod;
+    };
+    if let Some(gates) = spec
+        .get_mut("schedulingGates")
+        .and_then(Value::as_array_mut)
+    {
+        gates.retain(|gate| gate["name"] != PARTITION_GATE);
+        if gates.is_empty() {
+            spec.remove("schedulingGates");
+        }
+    }
+    let added = variables(gcd);
+    for list in ["initContainers", "containers"] {
+        let containers = spec.get_mut(list).and_then(Value::as_array_mut);
+        for container in containers.into_iter().flatten() {
+            let Some(env) = container.get_mut("env").and_then(Value::as_array_mut) else {
+                continue;
+            };
+            env.retain(|variable| added.iter().all(|(_, ours)| variable != ours));
+            if let (true, Some(container)) = (env.is_empty(), container.as_object_mut()) {
+                container.remove("env");
+            }
+        }
+    }
+    pod
+}
+
 /// The whole patch, after the guests: `job` is the IPUJob of the Pod with their changes.
 pub(super) fn finished(
     mut operations: Vec<PatchOperation>,

@@ -7,8 +7,8 @@ use ipu_policies::active_policies::ActivePolicies;
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::MUTATE_POD_PATH;
 use crate::server::{WebhookContext, router};
+use crate::{MUTATE_POD_PATH, VALIDATE_POD_PATH};
 
 /// The response to a review of a Pod.
 async fn ask(operation: &str, annotations: &Value) -> Value {
@@ -16,8 +16,13 @@ async fn ask(operation: &str, annotations: &Value) -> Value {
     ask_about(operation, annotations, &spec).await
 }
 
-/// The response to a review of a Pod with this spec.
+/// The response to a review of a Pod with this spec, before defaults.
 async fn ask_about(operation: &str, annotations: &Value, spec: &Value) -> Value {
+    ask_at(MUTATE_POD_PATH, operation, annotations, spec).await
+}
+
+/// The response of the webhook at this path.
+async fn ask_at(path: &str, operation: &str, annotations: &Value, spec: &Value) -> Value {
     let review = json!({
         "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "request": {
@@ -30,18 +35,18 @@ async fn ask_about(operation: &str, annotations: &Value, spec: &Value) -> Value 
             "oldObject": {"metadata": {}, "spec": {}},
         },
     });
-    let (status, text) = call(review.to_string()).await;
+    let (status, text) = call(path, review.to_string()).await;
     assert_eq!(status, StatusCode::OK, "{text}");
     let mut answer: Value = serde_json::from_str(&text).unwrap();
     answer["response"].take()
 }
 
-async fn call(body: String) -> (StatusCode, String) {
+async fn call(path: &str, body: String) -> (StatusCode, String) {
     let host = GuestHost::open(GuestHostOptions::default()).await;
     let active = ActivePolicies::new(host.unwrap());
     let namespaces = ipu_policies::namespace_usage::namespaces().0;
     let routes = router(active, namespaces, WebhookContext::default());
-    let request = Request::post(MUTATE_POD_PATH)
+    let request = Request::post(path)
         .header("content-type", "application/json")
         .header("content-length", body.len())
         .body(Body::from(body));
@@ -119,10 +124,38 @@ async fn a_debug_copy_passes_with_a_warning_and_without_guests() {
 #[tokio::test]
 async fn another_kind_is_no_question_for_this_webhook() {
     let review = crate::request::tests::review(|_| {});
-    let (status, text) = call(review.to_string()).await;
+    let (status, text) = call(MUTATE_POD_PATH, review.to_string()).await;
     assert_eq!(status, StatusCode::BAD_REQUEST);
     assert!(
         text.contains("reviews \"Pod\"") && text.contains("pods"),
         "{text}"
     );
+}
+
+#[tokio::test]
+async fn rules_decide_on_a_new_pod_and_on_its_changes() {
+    let spec = json!({"containers": [{"name": "main", "image": "a:1"}]});
+    let requesting = json!({"graphcore.ai/ipu": "4"});
+    for operation in ["CREATE", "UPDATE"] {
+        let response = ask_at(VALIDATE_POD_PATH, operation, &requesting, &spec).await;
+        let message = response["status"]["message"].as_str().unwrap();
+        assert!(
+            message.contains("no validation guest is loaded"),
+            "{message}"
+        );
+    }
+    let passed = json!({"uid": "0c9a8d74", "allowed": true});
+    for (operation, annotations) in [
+        ("DELETE", requesting),
+        ("CREATE", json!({})),
+        ("UPDATE", json!({"graphcore.ai/partition": "shared"})),
+        // It cannot have come with the update.
+        ("UPDATE", json!({"graphcore.ai/ipu": "four"})),
+    ] {
+        let response = ask_at(VALIDATE_POD_PATH, operation, &annotations, &spec).await;
+        assert_eq!(response, passed, "{operation} {annotations}");
+    }
+    let unreadable = json!({"graphcore.ai/ipu": "four"});
+    let response = ask_at(VALIDATE_POD_PATH, "CREATE", &unreadable, &spec).await;
+    assert_eq!(response["status"]["code"], json!(422));
 }

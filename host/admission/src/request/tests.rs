@@ -3,7 +3,7 @@
 use ipu_guest_host::context::Operation;
 use serde_json::{Value, json};
 
-use super::{AdmissionRequest, ReviewVersion, parse};
+use super::{AdmissionRequest, DEFAULTED, RULED, ReviewVersion, parse};
 
 pub(crate) fn review(change: impl FnOnce(&mut Value)) -> Value {
     let mut review = json!({
@@ -169,15 +169,34 @@ fn a_stranger_cannot_make_the_log_long() {
 }
 
 #[test]
-fn policies_are_asked_only_where_the_spec_is_new() {
-    assert!(request(|_| {}).needs_policies());
-    assert!(request(updating(|old| old["spec"]["jobInstances"] = json!(2))).needs_policies());
-    assert!(!request(updating(|old| old["metadata"] = json!({}))).needs_policies());
-    assert!(!request(|r| r["operation"] = json!("DELETE")).needs_policies());
-    assert!(
-        !request(|r| {
-            r["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        })
-        .needs_policies()
-    );
+fn policies_are_asked_only_about_what_they_can_rule() {
+    let needed = |change: fn(&mut Value)| {
+        let request = request(change);
+        (
+            request.needs_policies(DEFAULTED),
+            request.needs_policies(RULED),
+        )
+    };
+    let all = (true, true);
+    assert_eq!(needed(|_| {}), all);
+    let resized =
+        |request: &mut Value| updating(|old| old["spec"]["jobInstances"] = json!(2))(request);
+    assert_eq!(needed(resized), all);
+    for part in ["labels", "annotations"] {
+        let mut relabelled = request(updating(|old| old["metadata"][part] = json!({"a": "b"})));
+        assert!(relabelled.needs_policies(RULED), "{part}");
+        assert!(!relabelled.needs_policies(DEFAULTED), "{part}");
+        relabelled.object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert!(!relabelled.needs_policies(RULED), "{part}");
+    }
+    let none = (false, false);
+    let released = |request: &mut Value| {
+        updating(|old| old["metadata"]["finalizers"] = json!(["a/b"]))(request);
+    };
+    assert_eq!(needed(released), none);
+    assert_eq!(needed(|r| r["operation"] = json!("DELETE")), none);
+    let deleted = |request: &mut Value| {
+        request["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    };
+    assert_eq!(needed(deleted), none);
 }

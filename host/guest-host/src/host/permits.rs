@@ -73,6 +73,8 @@ impl Permits {
 
 #[cfg(test)]
 mod tests {
+    use std::net::IpAddr;
+
     use futures::FutureExt;
 
     use super::*;
@@ -126,7 +128,7 @@ mod tests {
         let (permits, slow) = (permits(), FairSemaphore::new(1));
         let kind = |last: u8| CallKind {
             policy: Some(&slow),
-            caller: Some([10, 0, 0, last].into()),
+            caller: Some(IpAddr::from([10, 0, 0, last]).into()),
             dry_run: false,
         };
         let held = permits.all(kind(1)).await;

@@ -30,7 +30,7 @@ impl Queries {
         address: IpAddr,
         wait: Duration,
     ) -> Result<FairPermit, Problem> {
-        let permit = tokio::time::timeout(wait, self.0.acquire(Some(address))).await;
+        let permit = tokio::time::timeout(wait, self.0.acquire(Some(address.into()))).await;
         permit.map_err(|_| {
             let detail = format!(
                 "other queries have been in progress for {} s; try again",

@@ -235,3 +235,32 @@ fn a_size_that_no_pod_can_request_is_the_fault_of_the_policy() {
         assert!(error.to_string().contains("correct the guest"), "{error}");
     }
 }
+
+#[test]
+fn rules_are_about_what_the_user_has_written() {
+    let written = [
+        pod(|_| {}),
+        pod(|pod| {
+            pod["spec"]["containers"][0]["env"] = json!([{"name": "GCD", "value": "0"}]);
+            pod["spec"]["schedulingGates"] = json!([{"name": "other"}]);
+            pod["spec"]["initContainers"] = json!([{"name": "first", "image": "a:1"}]);
+        }),
+        pod(|pod| {
+            let own = json!([{"name": "IPUOF_VIPU_API_GCD_ID", "value": "7"}]);
+            pod["spec"]["containers"][0]["env"] = own;
+        }),
+    ];
+    for pod in written {
+        let mut seen = without_additions(patched(&pod), request(&pod).gcd());
+        assert_eq!(seen["metadata"]["labels"][NATIVE_POD_LABEL], json!("true"));
+        seen["metadata"] = pod["metadata"].clone();
+        assert_eq!(seen, pod);
+    }
+    for broken in [
+        json!({"spec": {"containers": [7, {"env": 7}], "schedulingGates": {}}}),
+        json!({"spec": 7}),
+        json!(7),
+    ] {
+        assert_eq!(without_additions(broken.clone(), 0), broken);
+    }
+}
