@@ -36,6 +36,8 @@ const TO_COMPLETED: &[(&str, u64)] = &[
 
 /// The writes after that, until its IPUs are released.
 const RELEASE: &[(&str, u64)] = &[
+    // The launcher's Role names no worker any more, since others could give Pods these names.
+    ("APPLY roles", 1),
     ("DELETE ipupartitions", 1),
     ("DELETE pods", 2),
     // The finalizer.

@@ -8,14 +8,14 @@ use kube::Client;
 use kube::api::Api;
 
 use super::job_object::job_uid;
-use super::plan::{Applicable, Plan};
+use super::plan::{Applicable, DependentKind, Plan};
 use super::status::{Applied, Obstacle};
 use super::verified::Versions;
 use super::views::Views;
 use super::writes::{self, ApplyResult, WriteError};
 
-/// Applies the plan of a job in a namespace. `owner` is the job's UID. If its rights are `expected` to exist, they are
-/// read before they are written.
+/// Applies the plan of a job in a namespace. `owner` is the job's UID. Rights of a kind that is `expected` to exist are read
+/// before they are written.
 ///
 /// Guarantees: it creates no object twice, it does not change an object of another owner, and the next call continues a
 /// call that was killed at any point.
@@ -24,7 +24,7 @@ pub async fn apply(
     namespace: &str,
     owner: &str,
     plan: &Plan,
-    (objects, expected): (&[Applicable], bool),
+    (objects, expected): (&[Applicable], [bool; DependentKind::COUNT]),
     views: &Views,
 ) -> Result<Applied, WriteError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
@@ -103,11 +103,12 @@ async fn apply_all(
     namespace: &str,
     owner: &str,
     objects: &[Applicable],
-    expected: bool,
+    expected: [bool; DependentKind::COUNT],
 ) -> Result<(Vec<Obstacle>, Versions), WriteError> {
-    let applying = objects
-        .iter()
-        .map(|object| apply_object(client, namespace, owner, object, expected));
+    let applying = objects.iter().map(|object| {
+        let expected = expected[object.kind().index()];
+        apply_object(client, namespace, owner, object, expected)
+    });
     let applying: Vec<_> = applying.collect();
     let (mut obstacles, mut versions) = (Vec::new(), Versions::default());
     for (object, applied) in objects.iter().zip(join_all(applying).await) {

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 use super::cache_sync::CacheSync;
 use super::job_object::{JobObject, job_uid};
 use super::observe::Snapshot;
-use super::plan::{Applicable, Plan};
+use super::plan::{Applicable, DependentKind, Plan};
 use super::raw::RawJob;
 use super::status::events;
 use super::status::{self, Obstacle};
@@ -108,25 +108,42 @@ impl Context {
         let namespace = snapshot.job.namespace().unwrap_or_default();
         let uid = snapshot.job.uid().unwrap_or_default();
         let job = job_uid(&namespace, &uid);
-        let is_fresh = self.verified.lock().is_fresh(job, &plan.apply);
-        let objects: &[Applicable] = if is_fresh { &[] } else { &plan.apply };
-        // They are created before the first Pod.
-        let expected = self.verified.lock().contains(job) || !snapshot.observed.pods.is_empty();
-        let views = &self.views;
-        if let (false, Some(job)) = (objects.is_empty(), snapshot.job.job()) {
-            self.verified.lock().begin(views.references.shared(job));
-        }
-        let objects = (objects, expected);
-        let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
-        let applied = applied.await?;
-        if !applied.blocked && !objects.0.is_empty() {
+        let rights = self.stale_rights(job, plan);
+        // All are created before the launcher.
+        let mut pods = snapshot.observed.pods.iter();
+        let has_launcher = pods.any(|pod| pod.instance.is_none());
+        let expected = |kind| {
             self.verified
                 .lock()
-                .record(job, objects.0, applied.versions);
+                .exists(job, kind)
+                .unwrap_or(has_launcher)
+        };
+        let expected = DependentKind::ALL.map(expected);
+        let views = &self.views;
+        if let (false, Some(job)) = (rights.is_empty(), snapshot.job.job()) {
+            self.verified.lock().begin(views.references.shared(job));
+        }
+        let objects = (&*rights, expected);
+        // In a box, because its state is large.
+        let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
+        let applied = Box::pin(applied).await?;
+        if !applied.blocked && !rights.is_empty() {
+            self.verified.lock().record(job, &rights, applied.versions);
         }
         let events = events::write_events(plan, &applied);
         self.publish(&snapshot.job, events);
         Ok(applied.obstacles)
+    }
+
+    /// Returns the rights to read and, if they differ, to write: neither verified ones, nor a Role to withdraw that does
+    /// not exist.
+    fn stale_rights(&self, job: Uid, plan: &Plan) -> Vec<Applicable> {
+        let verified = self.verified.lock();
+        let withdraw = plan.withdraw.iter();
+        let withdraw =
+            withdraw.filter(|object| verified.exists(job, object.kind()).unwrap_or_default());
+        let objects: Vec<_> = plan.apply.iter().chain(withdraw).cloned().collect();
+        verified.stale(job, &objects)
     }
 
     /// Tries the first worker and the launcher by a dry run before the job requests its first partition. A job whose Pods

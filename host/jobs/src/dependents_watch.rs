@@ -67,14 +67,12 @@ pub(super) fn apply_event<K>(
     let Some(job) = job_object::owner(&object.metadata) else {
         return Vec::new();
     };
+    let job: Arc<JobRef> = job.into();
     let changed = if is_delete {
-        verified.invalidate(job.uid)
+        verified.invalidate(job.uid, kind)
     } else {
-        verified.observe((kind, namespace), job.uid, version(&object.metadata))
+        let version = version(&object.metadata);
+        verified.observe((kind, namespace), Arc::clone(&job), version)
     };
-    if changed {
-        vec![job.into()]
-    } else {
-        Vec::new()
-    }
+    changed.then_some(job).into_iter().collect()
 }

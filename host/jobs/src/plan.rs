@@ -1,7 +1,7 @@
 //! Pure: plans the next writes for a job.
 
 mod instance;
-pub mod rights;
+mod rights;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,6 +43,10 @@ pub struct Plan {
     pub create_partitions: Vec<IPUPartition>,
     /// Objects to apply before the Pods, which use them.
     pub apply: Vec<Applicable>,
+    /// The launcher's Role without any right, if it exists: workers that it names are gone, and a Pod of another owner
+    /// could get such a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub withdraw: Option<Applicable>,
     /// By instance: the partition that the first new Pods will use. The status records it before they are created, or a
     /// reset could be missed after their deletion.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -142,8 +146,11 @@ pub enum DependentKind {
 }
 
 impl DependentKind {
+    /// All kinds, by index.
+    pub const ALL: [Self; 3] = [Self::ServiceAccount, Self::Role, Self::RoleBinding];
+
     /// Number of kinds.
-    pub const COUNT: usize = 3;
+    pub const COUNT: usize = Self::ALL.len();
 
     /// Returns its index among all kinds.
     pub fn index(self) -> usize {
@@ -183,27 +190,8 @@ pub fn plan(job: &ValidJob, facts: &Facts, phase: &Phase, settings: &PodSettings
         Phase::Reserving => reserve(job, facts),
         Phase::Finished(_) => clean_up(job, facts),
     };
-    let in_use = match phase {
-        // While the last partitions are created: jobs in the queue have no such objects yet, and no Pod waits for
-        // these.
-        Phase::Waiting | Phase::Starting => {
-            let state = |one: &Instance| one.partition.state.clone();
-            let is_forming_or_usable =
-                |one| state(one) == PartitionState::Forming || state(one).usable().is_some();
-            facts.all().any(Instance::live) || facts.instances.iter().all(is_forming_or_usable)
-        }
-        Phase::Running => true,
-        Phase::Ended(..)
-        | Phase::Restart(_)
-        | Phase::Suspended
-        | Phase::Reserving
-        | Phase::Finished(_) => false,
-    };
-    if let Some(launcher) = &job.launcher
-        && (in_use || !plan.create_pods.is_empty())
-    {
-        plan.apply = rights::rights(job, launcher);
-    }
+    let rights = rights::rights(job, facts, phase, !plan.create_pods.is_empty());
+    (plan.apply, plan.withdraw) = (rights.apply, rights.withdraw);
     if !matches!(phase, Phase::Finished(_)) && job.start.unreadable().is_none() {
         plan.pin_updates = pin_updates(job, facts);
     }

@@ -320,13 +320,6 @@ impl ValidJob {
     pub fn worker_index(&self, instance: u32, gcd: u32) -> u32 {
         instance * self.size.workers + gcd
     }
-
-    /// Returns the names of all desired worker Pods, in order.
-    pub fn worker_names(&self) -> Vec<String> {
-        (0..self.instances * self.size.workers)
-            .map(|index| naming::worker(&self.name, index))
-            .collect()
-    }
 }
 
 fn sentences(violations: &[Violation]) -> String {

@@ -21,16 +21,18 @@ pub fn service_account(job: &ValidJob) -> ServiceAccount {
     }
 }
 
-/// Builds the launcher's Role, with the names of this job's workers.
-pub fn role(job: &ValidJob) -> Role {
-    let workers = job.worker_names();
+/// Builds the launcher's Role, with these workers of the job.
+pub fn role(job: &ValidJob, workers: &[String]) -> Role {
+    let rules = [
+        rule("pods", &["get"], workers),
+        // A WebSocket exec is a GET to the API server. From version 1.35 on, it requires `create`, too.
+        rule("pods/exec", &["get", "create"], workers),
+    ];
+    // A rule without names would grant the right to all Pods.
+    let rules = rules.into_iter().filter(|_| !workers.is_empty());
     Role {
         metadata: metadata(job, naming::launcher(&job.name)),
-        rules: Some(vec![
-            rule("pods", &["get"], &workers),
-            // A WebSocket exec is a GET to the API server. From version 1.35 on, it requires `create`, too.
-            rule("pods/exec", &["get", "create"], &workers),
-        ]),
+        rules: Some(rules.collect()),
     }
 }
 

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 
 use super::cluster::{self, Cluster};
 use super::fixtures::{JobFixture, parallel};
+use crate::job_object::JobObject;
+use crate::raw::RawJob;
 use crate::step;
 
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
@@ -107,5 +109,98 @@ async fn config_maps_are_created_before_the_pods_that_refer_to_them() {
         let name = first["configMapRef"]["name"].as_str().unwrap();
         let map = cluster.object(&format!("{CONFIG_MAPS}/{name}"));
         assert_eq!(map["data"]["IPUOF_VIPU_API_PARTITION_ID"], "p-0", "{pod}");
+    }
+}
+
+const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/sample-launcher";
+
+/// The Pods that the launcher's Role names. `None`: there is no Role.
+fn named(cluster: &Cluster) -> Option<Value> {
+    let role = cluster.object(ROLE);
+    role.is_object().then(|| {
+        let rules = role["rules"].as_array().cloned().unwrap_or_default();
+        assert!(
+            rules.iter().all(|rule| rule["resourceNames"] != json!([])),
+            "such a rule grants all Pods: {role}"
+        );
+        rules
+            .first()
+            .map_or(json!([]), |rule| rule["resourceNames"].clone())
+    })
+}
+
+#[tokio::test]
+async fn no_role_names_a_pod_before_it_is_the_jobs() {
+    let cluster = Cluster::default();
+    let (context, job) = (cluster.context(), cluster.submit(&parallel()));
+    let other =
+        json!({"metadata": {"name": "sample-worker-1", "namespace": "default", "uid": "other"}});
+    cluster.put(&cluster::pod("sample-worker-1"), other);
+    let step = async || {
+        cluster.deliver(&context);
+        Box::pin(step::step(&context, &job)).await.unwrap();
+    };
+    for _ in 0..4 {
+        step().await;
+        cluster.partitions_ready();
+        cluster.pods_run();
+        assert_eq!(named(&cluster), None, "a Pod of another owner has a name");
+    }
+    cluster.remove(&cluster::pod("sample-worker-1"));
+    step().await;
+    assert_eq!(named(&cluster), None);
+    step().await;
+    assert_eq!(
+        named(&cluster),
+        Some(json!(["sample-worker-0", "sample-worker-1"]))
+    );
+}
+
+#[tokio::test]
+async fn the_role_of_a_suspended_job_names_no_pod_also_after_a_restart_of_the_controller() {
+    for restarts in [false, true] {
+        let cluster = Cluster::default();
+        launched(&cluster, &parallel(), "default", &json!([])).await;
+        assert_eq!(
+            named(&cluster),
+            Some(json!(["sample-worker-0", "sample-worker-1"]))
+        );
+        cluster.change(&cluster::job("sample"), &json!({"spec": {"suspend": true}}));
+        let context = cluster.context();
+        let job: RawJob = serde_json::from_value(cluster.object(&cluster::job("sample"))).unwrap();
+        let job = job.job().unwrap();
+        for _ in 0..4 {
+            let context = if restarts {
+                &cluster.context()
+            } else {
+                &context
+            };
+            cluster.deliver(context);
+            Box::pin(step::step(context, &job)).await.unwrap();
+        }
+        let role = cluster.object(ROLE);
+        assert_eq!(named(&cluster), Some(json!([])), "{role}");
+        cluster.asked();
+        cluster.deliver(&context);
+        Box::pin(step::step(&context, &job)).await.unwrap();
+        let writes = cluster.asked();
+        assert!(
+            !writes.iter().any(|asked| asked.starts_with("PATCH")),
+            "{writes:?}"
+        );
+        cluster.change(
+            &cluster::job("sample"),
+            &json!({"spec": {"suspend": false}}),
+        );
+        for _ in 0..6 {
+            cluster.deliver(&context);
+            Box::pin(step::step(&context, &job)).await.unwrap();
+            cluster.partitions_ready();
+            cluster.pods_run();
+        }
+        assert_eq!(
+            named(&cluster),
+            Some(json!(["sample-worker-0", "sample-worker-1"]))
+        );
     }
 }

@@ -184,7 +184,7 @@ async fn files_of_a_running_job_are_read_again_only_after_an_edit() {
         .iter()
         .filter(|asked| !asked.starts_with("GET"))
         .collect();
-    assert_eq!(reads, 3, "{asked:?}");
+    assert_eq!(reads, 1, "{asked:?}");
     assert!(
         matches!(&writes[..], [write] if write.contains("roles/")),
         "{asked:?}"

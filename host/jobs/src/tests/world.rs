@@ -144,12 +144,9 @@ impl World {
             let before = self.observed.status.clone();
             let step = self.step(job);
             // The dependents of a running launcher are checked at every step.
-            let idle = step.plan
-                == Plan {
-                    requeue: step.plan.requeue,
-                    apply: step.plan.apply.clone(),
-                    ..Plan::default()
-                };
+            let mut rest = step.plan.clone();
+            (rest.requeue, rest.apply, rest.withdraw) = (None, Vec::new(), None);
+            let idle = rest == Plan::default();
             steps.push(step);
             if idle && before == self.observed.status {
                 return steps;

@@ -6,13 +6,14 @@ use serde_json::Value;
 
 use super::{Obstacle, WriteError};
 
-/// Whether `found` contains every field of `desired`. Fields that the API server adds do not count.
+/// Whether `found` contains every field of `desired`. Fields that the API server adds do not count. An empty list is the
+/// same as none: the API server stores both in the same way.
 pub(super) fn contains_all(found: &Value, desired: &Value) -> bool {
     match (found, desired) {
-        (Value::Object(found), Value::Object(desired)) => desired.iter().all(|(key, desired)| {
-            let found = found.get(key);
-            found.is_some_and(|found| contains_all(found, desired))
-        }),
+        (Value::Null, Value::Array(desired)) => desired.is_empty(),
+        (Value::Object(found), Value::Object(desired)) => desired
+            .iter()
+            .all(|(key, desired)| contains_all(found.get(key).unwrap_or(&Value::Null), desired)),
         (Value::Array(found), Value::Array(desired)) => {
             found.len() == desired.len()
                 && found
