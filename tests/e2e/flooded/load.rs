@@ -50,6 +50,21 @@ impl Flood {
         Ok(flood)
     }
 
+    /// Requests of the load that have ended so far, without connections that send nothing.
+    pub(super) fn ended(&self) -> Result<u64, Failed> {
+        let mut ended = 0;
+        for number in 0..self.children.len() {
+            let sent = last(&self.reports.path().join(name(number)))?;
+            // A process that has just started has printed none.
+            let requests = sent
+                .into_iter()
+                .flatten()
+                .filter(|(kind, _)| *kind != Kind::Idle);
+            ended += requests.map(|(_, count)| count).sum::<u64>();
+        }
+        Ok(ended)
+    }
+
     /// Ends the load. Returns its results.
     pub(super) fn end(&mut self) -> Result<Sent, Failed> {
         let mut sent = Sent::new();
@@ -59,7 +74,8 @@ impl Flood {
             }
             child.kill()?;
             child.wait()?;
-            for (kind, count) in last(&self.reports.path().join(name(number)))? {
+            let last = last(&self.reports.path().join(name(number)))?;
+            for (kind, count) in last.ok_or("a load printed no counts")? {
                 *sent.entry(kind).or_default() += count;
             }
         }
@@ -90,12 +106,11 @@ fn name(number: usize) -> String {
     format!("flood-{number}")
 }
 
-/// Reads the last report of a process. The last line can be incomplete.
-fn last(reports: &Path) -> Result<Sent, Failed> {
+/// Reads the last report of a process, if there is one. The last line can be incomplete.
+fn last(reports: &Path) -> Result<Option<Sent>, Failed> {
     let reports = std::fs::read_to_string(reports)?;
     let mut lines = reports.lines().rev();
-    let last = lines.find_map(|line| serde_json::from_str(line).ok());
-    last.ok_or_else(|| "a load printed no counts".into())
+    Ok(lines.find_map(|line| serde_json::from_str(line).ok()))
 }
 
 /// Runs a Pod without rights. Returns its process.
