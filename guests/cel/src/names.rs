@@ -138,6 +138,7 @@ impl Scope<'_> {
         let Some(fields) = of_settings.or(of_request.map(|(_, fields)| *fields)) else {
             return Ok(());
         };
+        // Without variables, the name itself is refused.
         if fields.contains(&select.field.as_str()) || fields.is_empty() {
             return Ok(());
         }
