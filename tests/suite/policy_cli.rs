@@ -1,6 +1,7 @@
 //! The output of `ipu-operator policy` for policy authors, with the guests of this repository.
 
 mod cases;
+mod cel;
 mod compare;
 mod errors;
 mod evaluate;

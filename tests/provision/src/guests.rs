@@ -11,11 +11,12 @@ use crate::command::{self, CommandError};
 use crate::settings::{Settings, SettingsError};
 
 /// The packages of the guests in the operator's image.
-pub const BUILT_IN: [&str; 5] = [
+pub const BUILT_IN: [&str; 6] = [
     "guest-defaulting",
     "guest-validation",
     "guest-serial-walk",
     "guest-fragmentation",
+    "guest-cel",
     "namespace-quota",
 ];
 

@@ -43,7 +43,7 @@ const NAMESPACE_QUOTA: Guest = Guest {
 };
 
 /// Every guest of the operator's image.
-pub const GUESTS: [Guest; 5] = [
+pub const GUESTS: [Guest; 6] = [
     Guest {
         name: "defaulting",
         folder: "guests",
@@ -67,6 +67,12 @@ pub const GUESTS: [Guest; 5] = [
         folder: "guests",
         package: "guest-fragmentation",
         hook: Hook::Placement,
+    },
+    Guest {
+        name: "cel",
+        folder: "guests",
+        package: "guest-cel",
+        hook: Hook::Validation,
     },
     NAMESPACE_QUOTA,
 ];
