@@ -2,6 +2,7 @@
 //! validation guest would refuse.
 
 mod cluster;
+mod outcome;
 mod output;
 mod policy;
 mod policy_report;
@@ -23,9 +24,10 @@ use ipu_policies::matcher::{MatchError, Matcher};
 use ipu_text::explain;
 
 use self::cluster::{Cluster, Scope};
+use self::outcome::Outcome;
 use self::output::Format;
 use self::policy::{AuditedPolicy, ModuleError, Target};
-use self::report::{Outcome, Report};
+use self::report::Report;
 use self::review::Subject;
 use super::document::document;
 use super::settings::settings;
@@ -86,7 +88,7 @@ pub enum AuditError {
     },
     /// The guest is of another hook.
     #[error(
-        "{policy} is at the hook {hook}, and only guests at the hook Validation refuse objects by a rule; try it on \
+        "{policy} is at the hook {hook}, and `policy audit` calls guests at the hook Validation alone; try it on \
          single requests with `ipu-operator policy run`"
     )]
     OtherHook {

@@ -2,23 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use ipu_guest_host::model::Violation;
-
 use super::AuditError;
-use super::review::ObjectName;
-
-/// The outcome for one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// The guest reports no violation.
-    Allowed,
-    /// The guest reports violations.
-    Refused(Vec<Violation>),
-    /// The operator would not call the guest.
-    NotMatched,
-    /// The guest, or `spec.match`, gave no answer.
-    Failed(String),
-}
+use super::outcome::{ObjectName, Outcome};
 
 /// Numbers of objects by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -161,6 +146,8 @@ impl Counts {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use ipu_guest_host::model::Violation;
+
     use super::*;
 
     /// An object of this kind.

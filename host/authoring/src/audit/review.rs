@@ -17,25 +17,10 @@ use ipu_policies::matcher::MatchSubject;
 use ipu_text::explain;
 use serde_json::{Value, json};
 
-use super::report::Outcome;
+use super::outcome::{ObjectName, Outcome};
 
 /// UID of the requests in match conditions.
 const UID: &str = "audit";
-
-/// The object of a finding.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ObjectName {
-    /// API version.
-    pub(super) api_version: String,
-    /// Kind.
-    pub(super) kind: &'static str,
-    /// Namespace.
-    pub(super) namespace: String,
-    /// Name.
-    pub(super) name: String,
-    /// UID.
-    pub(super) uid: String,
-}
 
 /// A request that would create an object again.
 #[derive(Debug)]
@@ -120,32 +105,6 @@ impl Subject {
             }
         }
         Outcome::Refused(violations)
-    }
-}
-
-impl ObjectName {
-    fn of(object: &Value, resource: ReviewedResource) -> Self {
-        let ReviewedResource {
-            group,
-            version,
-            kind,
-            ..
-        } = resource;
-        let api_version = match group {
-            "" => version.to_owned(),
-            group => format!("{group}/{version}"),
-        };
-        let text = |field: &str| {
-            let text = object["metadata"][field].as_str();
-            text.unwrap_or_default().to_owned()
-        };
-        Self {
-            api_version,
-            kind,
-            namespace: text("namespace"),
-            name: text("name"),
-            uid: text("uid"),
-        }
     }
 }
 
