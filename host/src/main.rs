@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use ipu_authoring::PolicyCliError;
 use ipu_operator::adopt;
 use ipu_operator::adopt::AdoptArguments;
 use ipu_operator::cli::{Arguments, Task};
@@ -36,11 +37,18 @@ fn main() -> ExitCode {
     match run(Arguments::parse().task) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            let code = exit_code(&error);
             let error = sanitize_lines(&explain(error.as_ref()), ERROR_LINE_MAX);
             eprintln!("Error: {error}");
-            ExitCode::FAILURE
+            code
         }
     }
+}
+
+/// The commands for policy authors have exit codes of their own, for pipelines.
+fn exit_code(error: &anyhow::Error) -> ExitCode {
+    let of_policy = error.downcast_ref::<PolicyCliError>();
+    of_policy.map_or(ExitCode::FAILURE, |error| error.exit_code().into())
 }
 
 fn run(task: Task) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! IPUPolicies on a real API server: activated, replaced, refused, run in the shadow, rolled back and deleted while
 //! requests arrive.
 
+mod audit;
 mod author_documents;
 mod changes;
 mod conditions;

@@ -1,5 +1,6 @@
 //! The output of `ipu-operator policy` for policy authors, with the guests of this repository.
 
+mod audit;
 mod cases;
 mod cel;
 mod compare;

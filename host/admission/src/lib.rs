@@ -4,7 +4,7 @@
 //! - [`server`] serves the webhooks, [`callers`] identifies the API server, and [`intake`] limits the requests.
 //! - [`request`] parses an AdmissionReview, [`chain_run`] calls the policies of a hook in their order, [`mutate`], [`patch`],
 //!   [`validate`] and [`existing`] turn their answers into a verdict, and [`answer`] formats it. `pods` shows a Pod to the
-//!   same policies, and [`scale`] a change of the number of instances.
+//!   same policies, and [`scale`] a change of the number of instances. [`RecreatedPod`] shows an existing one for an audit.
 //! - [`pod_trial`] warns of Pods of a job that the API server would refuse.
 //!
 //! All but `server`, `intake`, `chain_run`, `pod_trial`, `scale` and `pods` itself are pure.
@@ -27,6 +27,8 @@ pub mod request;
 pub mod scale;
 pub mod server;
 pub mod validate;
+
+pub use pods::{PodFields, RecreatedPod};
 
 /// Path of the mutating webhook.
 pub const MUTATE_PATH: &str = "/mutate-graphcore-ai-v1alpha1-ipujob";

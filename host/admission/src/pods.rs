@@ -5,6 +5,7 @@
 
 mod copied;
 mod patch;
+mod recreated;
 mod shown;
 
 use ipu_api::pod_request::{NewPartition, PodRequest};
@@ -19,6 +20,8 @@ use super::answer::{Answer, Decision};
 use super::chain_run::ChainRun;
 use super::request::AdmissionRequest;
 use copied::Removals;
+
+pub use self::recreated::{PodFields, RecreatedPod};
 
 /// The guests for Pods, and their view of the namespace.
 pub(super) struct Hooks<'s> {
@@ -140,14 +143,10 @@ pub(super) async fn validated(request: &mut AdmissionRequest, hooks: &Hooks<'_>)
         Err(_) if hooks.operation == Operation::Update => return Answer::allowed(),
         Err(error) => return refused(error.field, error.message),
     };
-    let gcd = wanted.as_ref().map_or(0, PodRequest::gcd);
     let Some(PodRequest::New(new)) = wanted else {
         return Answer::allowed();
     };
-    let as_job = |pod: Value| {
-        let pod = patch::without_additions(pod, gcd);
-        shown::as_job(pod, &request.namespace, new.ipus)
-    };
+    let as_job = |pod: Value| recreated::as_job(pod, &request.namespace, &new);
     let object = as_job(request.object.take());
     let old = request.old_object.take().map(as_job);
     (request.object, request.old_object) = (object, old);

@@ -6,13 +6,16 @@
 //! - `new` begins a project, and `test` runs its cases (`case`). `check`, `inspect`, `run`, `bench` and `diff` read a
 //!   guest as the operator does; `host_verdict` evaluates an answer as the operator does.
 //! - `record` reads the requests that a live operator passes to its guests, and `replay` calls two guests with them.
+//! - `audit` lists the objects of a cluster, and prints those that a validation guest would refuse.
 //! - `evaluate` calls placement guests for `ipu-evaluation`. `push` and `pull` copy a module to and from a registry.
 //! - `compile` is the process that the operator starts to compile a module.
 //!
 //! The package decides nothing that the operator decides: it calls the code of `ipu-guest-host`, `ipu-policies` and
-//! `ipu-admission`. It must not know the API server or V-IPU controllers: a request comes from a file or from a socket.
+//! `ipu-admission`. It must not know V-IPU controllers, and only `audit/cluster` knows the API server: any
+//! other request comes from a file or from a socket.
 #![forbid(unsafe_code)]
 
+mod audit;
 mod bench;
 mod case;
 mod check;
@@ -42,6 +45,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 
+pub use audit::AuditError;
 pub use bench::percentile;
 pub use document::DocumentError;
 use ipu_guest_host::record::RecordError;
@@ -75,6 +79,9 @@ enum PolicyCommand {
     Record(record::RecordArgs),
     /// Run recorded requests with two components, and print the answers that differ.
     Replay(replay::ReplayArgs),
+    /// List the IPUJobs and native Pods of a cluster that a validation guest or an IPUPolicy would refuse. The exit code
+    /// is 3 if there are any.
+    Audit(audit::AuditArgs),
     /// Replay jobs in virtual time with placement policies, and print the results of each of them.
     Evaluate(evaluate::EvaluateArgs),
     /// Print the imports and exports in which two components differ.
@@ -171,6 +178,9 @@ pub enum PolicyCliError {
     /// The operator would refuse the component.
     #[error("{0} would be refused by the operator; `ipu-operator policy inspect` says why")]
     NotLinkable(PathBuf),
+    /// An audit failed, or found something.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// A registry failed.
     #[error(transparent)]
     Registry(#[from] RegistryCliError),
@@ -180,6 +190,19 @@ pub enum PolicyCliError {
     /// The output cannot be written.
     #[error("failed to write to the standard output")]
     Output(#[from] io::Error),
+}
+
+/// Exit code of an audit that finds objects that would be refused: 1 is any error, and 2 a wrong command line.
+const REFUSED: u8 = 3;
+
+impl PolicyCliError {
+    /// Returns the exit code of the command.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Audit(AuditError::Refused { .. }) => REFUSED,
+            _ => 1,
+        }
+    }
 }
 
 /// Runs a subcommand, with its output to `out`.
@@ -193,6 +216,7 @@ pub fn run(args: PolicyArgs, out: &mut impl io::Write) -> Result<(), PolicyCliEr
         PolicyCommand::Bench(args) => bench::run(&args, out),
         PolicyCommand::Record(args) => record::run(&args, out),
         PolicyCommand::Replay(args) => replay::run(&args, out),
+        PolicyCommand::Audit(args) => audit::run(&args, out),
         PolicyCommand::Evaluate(args) => evaluate::run(&args, out),
         PolicyCommand::Diff(args) => diff::run(&args, out),
         PolicyCommand::Push(args) => push::run(&args, out),

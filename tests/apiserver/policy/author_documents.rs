@@ -84,6 +84,7 @@ async fn from_a_new_project_to_promoted_in_the_shadow() {
     let parts = [
         "result: ok. 3 passed",
         "it would have been refused for metadata.labels.team",
+        "without an answer of the guest",
         "ipupolicy.graphcore.ai \"require-team\" deleted",
         "300 jobs on 4 controllers with 256 IPUs",
     ];

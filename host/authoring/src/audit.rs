@@ -1,0 +1,259 @@
+//! `policy audit`: lists the IPUJobs and native Pods of a cluster, with the rights of its user, and prints those that a
+//! validation guest would refuse.
+
+mod cluster;
+mod outcome;
+mod output;
+mod policy;
+mod policy_report;
+mod report;
+mod review;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use ipu_guest_host::context::User;
+use ipu_guest_host::model::Hook;
+use ipu_guest_host::policy_request::PolicyRequest;
+use ipu_guest_host::{Budget, CallResult, OfflineGuest};
+use ipu_policies::match_evaluator::{MatchEvaluator, Purpose};
+use ipu_policies::match_samples::{IPUJOB, POD};
+use ipu_policies::matcher::{MatchError, Matcher};
+use ipu_text::explain;
+
+use self::cluster::{Cluster, Scope};
+use self::outcome::Outcome;
+use self::output::Format;
+use self::policy::{AuditedPolicy, ModuleError, Target};
+use self::report::Report;
+use self::review::Subject;
+use super::document::document;
+use super::settings::settings;
+use super::{PolicyCliError, no_answer, no_policy, unusable};
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct AuditArgs {
+    /// The component of a validation guest, such as my-rule.wasm; the manifest of an IPUPolicy (.yaml, .yml or .json); or
+    /// ipupolicy/NAME, an IPUPolicy of the cluster.
+    subject: Target,
+    /// The component of the IPUPolicy, if its source is a ConfigMap or a registry.
+    #[arg(long)]
+    module: Option<PathBuf>,
+    /// Folder of the components in the operator's image.
+    #[arg(long, env = "IPU_OPERATOR_GUESTS_DIR", default_value = "/guests")]
+    guests_dir: PathBuf,
+    /// Settings, as a JSON object; by default those of the IPUPolicy.
+    #[arg(long, value_parser = settings)]
+    settings: Option<String>,
+    /// Audit this namespace alone; may be given again. By default all namespaces.
+    #[arg(long, short)]
+    namespace: Vec<String>,
+    /// Context of the kubeconfig; by default the current one.
+    #[arg(long)]
+    context: Option<String>,
+    /// Name of the user of the requests that the guest gets. The cluster does not store who created an object.
+    #[arg(long, default_value = "")]
+    user: String,
+    /// Group of that user; may be given again.
+    #[arg(long)]
+    group: Vec<String>,
+    /// Form of the output.
+    #[arg(long, short, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+/// Failure of an audit.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// Objects would be refused.
+    #[error("{refused} of {objects} objects would be refused")]
+    Refused {
+        /// Number of these objects.
+        refused: usize,
+        /// Number of all objects.
+        objects: usize,
+    },
+    /// Not every object was judged.
+    #[error(
+        "the audit is incomplete: the guest gave no answer about {failed} objects, and {unlisted} lists cannot be read; \
+         the output names them"
+    )]
+    Incomplete {
+        /// Objects without an answer.
+        failed: usize,
+        /// Lists that the user may not read.
+        unlisted: usize,
+    },
+    /// The guest is of another hook.
+    #[error(
+        "{policy} is at the hook {hook}, and `policy audit` calls guests at the hook Validation alone; try it on \
+         single requests with `ipu-operator policy run`"
+    )]
+    OtherHook {
+        /// Name of the policy.
+        policy: String,
+        /// Its hook.
+        hook: &'static str,
+    },
+    /// The component of the policy is not at hand.
+    #[error(transparent)]
+    Module(Box<ModuleError>),
+    /// `spec.match` is invalid.
+    #[error("the operator would refuse the IPUPolicy {0}")]
+    Match(String, #[source] Box<MatchError>),
+    /// There is no kubeconfig.
+    #[error(
+        "failed to find the API server; set KUBECONFIG, or name a context of it with --context"
+    )]
+    Config(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The asynchronous runtime cannot start.
+    #[error("failed to start the asynchronous runtime")]
+    Runtime(#[source] io::Error),
+    /// The namespace does not exist.
+    #[error("there is no namespace {0}; correct --namespace")]
+    NoNamespace(String),
+    /// The API server does not answer a read.
+    #[error("failed to read {what}")]
+    Read {
+        /// The objects.
+        what: String,
+        /// The cause.
+        #[source]
+        source: Box<kube::Error>,
+    },
+}
+
+pub(super) fn run(args: &AuditArgs, out: &mut impl io::Write) -> Result<(), PolicyCliError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(AuditError::Runtime)?;
+    let report = runtime.block_on(audited(args))?;
+    out.write_all(output::rendered(&report, args.output).as_bytes())?;
+    Ok(report.conclusion()?)
+}
+
+impl From<ModuleError> for AuditError {
+    fn from(error: ModuleError) -> Self {
+        Self::Module(Box::new(error))
+    }
+}
+
+/// Judges every object of the cluster.
+async fn audited(args: &AuditArgs) -> Result<Report, PolicyCliError> {
+    let mut cluster = None;
+    let mut policy = match &args.subject {
+        Target::Module(file) => AuditedPolicy::of_module(file),
+        Target::Manifest(file) => AuditedPolicy::of_manifest(document(file)?)
+            .map_err(unusable(file, "is no IPUPolicy"))?,
+        Target::Policy(name) => {
+            let connected = cluster.insert(Cluster::connect(args.context.as_deref()).await?);
+            let manifest = connected.policy(name).await?;
+            AuditedPolicy::of_manifest(manifest)
+                .map_err(unusable(name.as_ref(), "is no IPUPolicy that can be read"))?
+        }
+    };
+    if let Some(settings) = &args.settings {
+        policy.settings.clone_from(settings);
+    }
+    let judge = Judge::open(args, &policy)?;
+    let cluster = match cluster {
+        Some(cluster) => cluster,
+        None => Cluster::connect(args.context.as_deref()).await?,
+    };
+    judge.all(&cluster, &args.namespace, policy.name).await
+}
+
+/// A guest, and the requests that it is called for.
+struct Judge {
+    guest: OfflineGuest,
+    file: PathBuf,
+    settings: String,
+    matcher: Arc<Matcher>,
+    evaluator: MatchEvaluator,
+    user: User,
+}
+
+impl Judge {
+    /// Opens the guest as the operator does, and checks that it is the one of the policy.
+    fn open(args: &AuditArgs, policy: &AuditedPolicy) -> Result<Self, PolicyCliError> {
+        let file = policy
+            .module_file(args.module.as_deref(), &args.guests_dir)
+            .map_err(AuditError::from)?;
+        let other_hook = |hook: Hook| AuditError::OtherHook {
+            policy: policy.name.clone(),
+            hook: hook.name(),
+        };
+        if let Some(hook) = policy.hook.filter(|hook| *hook != Hook::Validation) {
+            return Err(other_hook(hook).into());
+        }
+        let guest = OfflineGuest::open(&file, policy.hook, policy.limits, Budget::Time)
+            .map_err(no_policy(&file))?;
+        if guest.hook() != Hook::Validation {
+            return Err(other_hook(guest.hook()).into());
+        }
+        policy
+            .check_digest(guest.digest(), &file)
+            .map_err(AuditError::from)?;
+        let matcher = Matcher::new(Hook::Validation, policy.selected.as_ref())
+            .map_err(|error| AuditError::Match(policy.name.clone(), Box::new(error)))?;
+        Ok(Self {
+            guest,
+            file,
+            settings: policy.settings.clone(),
+            matcher: Arc::new(matcher),
+            evaluator: MatchEvaluator::default(),
+            user: User {
+                name: args.user.clone(),
+                groups: args.group.clone(),
+            },
+        })
+    }
+
+    /// Lists and judges the objects of these namespaces, or of all.
+    async fn all(
+        &self,
+        cluster: &Cluster,
+        namespaces: &[String],
+        policy: String,
+    ) -> Result<Report, PolicyCliError> {
+        let call = self.guest.caller(&self.settings);
+        let call = call.map_err(no_answer(&self.file))?;
+        let mut report = Report::of(policy, self.guest.digest().to_string());
+        let scope = Scope::read(cluster, namespaces).await?;
+        for resource in [IPUJOB, POD] {
+            let mut lists = scope.lists(cluster, resource);
+            while let Some(page) = lists.next_page().await? {
+                for object in page {
+                    let (name, subject) = Subject::of(object, resource, &self.user, &scope.labels);
+                    let outcome = self.outcome(&call, subject).await;
+                    report.add(name, outcome);
+                }
+            }
+            report.unlisted.extend(lists.unlisted);
+        }
+        Ok(report)
+    }
+
+    /// Judges one object. `None`: the operator calls no guest about it.
+    async fn outcome(
+        &self,
+        call: &impl Fn(&PolicyRequest) -> CallResult,
+        subject: Option<Subject>,
+    ) -> Outcome {
+        let Some(subject) = subject else {
+            return Outcome::NotMatched;
+        };
+        let matched = self
+            .evaluator
+            .matches(&self.matcher, &subject.match_subject(), Purpose::Decision)
+            .await;
+        match matched {
+            Ok(true) => subject.outcome(call(&subject.request).answer),
+            Ok(false) => Outcome::NotMatched,
+            Err(error) => Outcome::Failed(explain(&error)),
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! Pure: an object of an audit, and what a guest decides about it.
+
+use ipu_guest_host::model::Violation;
+use ipu_policies::match_input::ReviewedResource;
+use serde_json::Value;
+
+/// The object of a finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ObjectName {
+    /// API version.
+    pub(super) api_version: String,
+    /// Kind.
+    pub(super) kind: &'static str,
+    /// Namespace.
+    pub(super) namespace: String,
+    /// Name.
+    pub(super) name: String,
+    /// UID.
+    pub(super) uid: String,
+}
+
+/// The outcome for one object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// The guest reports no violation.
+    Allowed,
+    /// The guest reports violations.
+    Refused(Vec<Violation>),
+    /// The operator would not call the guest.
+    NotMatched,
+    /// The guest, or `spec.match`, gave no answer.
+    Failed(String),
+}
+
+impl ObjectName {
+    /// Reads the name of an object of the API server.
+    pub(super) fn of(object: &Value, resource: ReviewedResource) -> Self {
+        let ReviewedResource {
+            group,
+            version,
+            kind,
+            ..
+        } = resource;
+        let api_version = match group {
+            "" => version.to_owned(),
+            group => format!("{group}/{version}"),
+        };
+        let text = |field: &str| {
+            let text = object["metadata"][field].as_str();
+            text.unwrap_or_default().to_owned()
+        };
+        Self {
+            api_version,
+            kind,
+            namespace: text("namespace"),
+            name: text("name"),
+            uid: text("uid"),
+        }
+    }
+}
