@@ -18,11 +18,11 @@ use tokio_util::sync::CancellationToken;
 use super::active_policies::ActivePolicies;
 use super::active_set::{active_set, active_versions};
 use super::matcher::Matcher;
-use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Version};
+use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Signed, Version};
 use super::observed_policy::ObservedPolicy;
 use super::replica_readiness::{self, Replica};
 use super::report::{DesiredVersion, Report, desired_versions};
-use super::source::{REGISTRIES, Sources};
+use super::source::{Fetched, REGISTRIES, Signers, Sources, Trust};
 use super::watch::PolicyStore;
 
 /// Period at which the counts are reported.
@@ -30,6 +30,9 @@ const COUNTS_PERIOD: Duration = Duration::from_secs(1);
 
 /// Timeout of fetching a module.
 const FETCH_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Timeout of each of the two steps of a check of signers: a removed key must have no effect after a minute.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Modules from registries that are fetched before a load permit is free. A slow registry delays few others.
 pub const PREFETCHED: usize = REGISTRIES;
@@ -62,8 +65,23 @@ pub async fn run(
     futures::join!(follower.follow(&stop), publishing);
 }
 
-/// Versions that are being prepared.
-type Preparing = JoinSet<(Version, Result<Ready, Failure>)>;
+/// Versions that are being prepared or checked.
+type Preparing = JoinSet<(Version, Outcome)>;
+
+/// The end of a task about a version.
+enum Outcome {
+    Prepared(Result<Ready, Failure>),
+    Checked(Result<Signers, Failure>),
+}
+
+impl Outcome {
+    fn store(self, version: &Version, store: &mut ModuleStore) {
+        match self {
+            Self::Prepared(prepared) => store.finish(version, prepared, Instant::now()),
+            Self::Checked(checked) => store.finish_check(version, checked, Instant::now()),
+        }
+    }
+}
 
 struct Follower<'a> {
     name: String,
@@ -86,23 +104,23 @@ impl Follower<'_> {
         }
         self.active.set_listed();
         let mut store = ModuleStore::default();
-        let mut preparing = JoinSet::new();
+        let mut preparing = Preparing::new();
         let mut changes = self.policies.changes();
         changes.mark_changed();
         let mut policies = Vec::new();
         while !stop.is_cancelled() {
-            let retry_in = store
-                .next_retry()
-                .map(|retry_at| retry_at.saturating_duration_since(Instant::now()));
+            let due_in = store
+                .next_due()
+                .map(|due_at| due_at.saturating_duration_since(Instant::now()));
             let is_due = tokio::select! {
                 () = stop.cancelled() => false,
                 changed = changes.changed() => changed.is_ok(),
                 Some(ended) = preparing.join_next() => {
                     let (version, outcome) = ended.expect("it is not aborted, and its panics are caught");
-                    store.finish(&version, outcome, Instant::now());
+                    outcome.store(&version, &mut store);
                     true
                 },
-                () = sleep(retry_in.unwrap_or(Duration::MAX)), if retry_in.is_some() => true,
+                () = sleep(due_in.unwrap_or(Duration::MAX)), if due_in.is_some() => true,
                 () = sleep(COUNTS_PERIOD) => false,
             };
             if is_due {
@@ -132,6 +150,7 @@ impl Follower<'_> {
         }
         let desired_modules: Vec<_> = desired.iter().map(|one| one.spec.module.clone()).collect();
         let active_modules: Vec<_> = active.iter().map(|one| one.spec.module.clone()).collect();
+        self.start_checks(&desired, store, preparing);
         let due = store.start_due(desired, Instant::now());
         if !due.is_empty() {
             let sources = self.sources.clone();
@@ -144,7 +163,8 @@ impl Follower<'_> {
             let matcher = store.matcher(&version);
             preparing.spawn(async move {
                 let prepared = prepare((&policies, &sources), &permits, matcher, desired);
-                (version, Box::pin(catch_panic(prepared)).await)
+                let prepared = Box::pin(catch_panic(prepared)).await;
+                (version, Outcome::Prepared(prepared))
             });
         }
         store.reset_inactive(&active);
@@ -162,6 +182,23 @@ impl Follower<'_> {
         let unreadable = of_hooks.filter(|observed| observed.is_unreadable()).count();
         let unknown = self.policies.of_unknown_hooks().len();
         self.active.set_unreadable(unreadable + unknown);
+    }
+
+    /// Starts checking the signers of the versions that are due.
+    fn start_checks(
+        &self,
+        desired: &[DesiredVersion],
+        store: &mut ModuleStore,
+        preparing: &mut Preparing,
+    ) {
+        for (desired, signers) in store.start_checks(desired, Instant::now()) {
+            let sources = self.sources.clone();
+            preparing.spawn(async move {
+                let checked = check(&sources, &desired.spec.module, signers);
+                let checked = Box::pin(catch_panic(checked)).await;
+                ((desired.uid, desired.generation), Outcome::Checked(checked))
+            });
+        }
     }
 
     fn publish(&self, report: Report) {
@@ -234,9 +271,7 @@ async fn parse(hook: Hook, spec: Option<Match>) -> ParsedMatch {
 }
 
 /// Turns a panic into a failure, so that the version does not stay in preparation for ever.
-async fn catch_panic(
-    preparing: impl Future<Output = Result<Ready, Failure>>,
-) -> Result<Ready, Failure> {
+async fn catch_panic<T>(preparing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let ended = panics::caught(preparing).await;
     ended.unwrap_or_else(|_| {
         Err(Failure {
@@ -263,9 +298,12 @@ async fn prepare(
         is_retryable: false,
     })?;
     let is_remote = spec.module.oci.is_some();
-    let (bytes, _permit) = permits
-        .acquire(is_remote, fetch(sources, &spec.module))
+    let (fetched, _permit) = permits
+        .acquire(is_remote, fetch(sources, &spec.module, FETCH_TIMEOUT))
         .await?;
+    let signed = sources
+        .must_be_signed(&spec.module)
+        .then(|| Signed::at(Instant::now(), fetched.signers));
     let limits = spec.limits.unwrap_or_default();
     let settings = spec.settings.clone().map_or_else(
         || "{}".to_owned(),
@@ -279,7 +317,10 @@ async fn prepare(
         memory: limits.memory_mebibytes.map(|size| (size as usize) << 20),
         output: limits.output_kibibytes.map(|size| (size as usize) << 10),
     };
-    let prepared = policies.host().prepare(spec.hook, bytes, config).await;
+    let prepared = policies
+        .host()
+        .prepare(spec.hook, fetched.component, config)
+        .await;
     sources.trim().await;
     let guest = prepared.map_err(|error| Failure {
         is_final: !matches!(error, LoadError::Panicked(_)),
@@ -293,20 +334,58 @@ async fn prepare(
         on_error: spec.on_error(),
         stats: Arc::default(),
         serving_since: None,
+        signed,
     })
 }
 
+/// Checks that the keys which signed a loaded module still count. If they do not, the module needs another signature.
+async fn check(
+    sources: &Sources,
+    module: &ModuleSource,
+    signers: Signers,
+) -> Result<Signers, Failure> {
+    let trust = timeout(CHECK_TIMEOUT, sources.trust(module, &signers)).await;
+    match trust.unwrap_or(Trust::Unknown) {
+        Trust::Kept => Ok(signers),
+        Trust::Unknown => {
+            let digest = module.digest.as_deref();
+            tracing::warn!(
+                digest,
+                "the keys for the signature of a loaded module cannot be read; those that signed it count until they can"
+            );
+            Ok(signers)
+        }
+        Trust::Withdrawn(field) => {
+            let fetched = fetch(sources, module, CHECK_TIMEOUT).await;
+            fetched
+                .map(|fetched| fetched.signers)
+                .map_err(|failure| Failure {
+                    reason: format!(
+                        "the key that signed the loaded module is no longer in {field}: {}",
+                        failure.reason
+                    ),
+                    is_final: true,
+                    ..failure
+                })
+        }
+    }
+}
+
 /// Fetches the module within a timeout. A refusal is retried too: someone can sign the module later.
-async fn fetch(sources: &Sources, module: &ModuleSource) -> Result<Vec<u8>, Failure> {
+async fn fetch(
+    sources: &Sources,
+    module: &ModuleSource,
+    within: Duration,
+) -> Result<Fetched, Failure> {
     let failure = |reason, is_final| Failure {
         reason,
         is_final,
         is_retryable: true,
     };
-    if let Ok(fetched) = timeout(FETCH_TIMEOUT, sources.fetch(module)).await {
+    if let Ok(fetched) = timeout(within, sources.fetch(module)).await {
         return fetched.map_err(|error| failure(explain(&error), error.is_refusal()));
     }
-    let seconds = FETCH_TIMEOUT.as_secs();
+    let seconds = within.as_secs();
     let reason = format!("its source gave no answer within {seconds} s");
     Err(failure(reason, false))
 }
@@ -351,7 +430,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_during_preparation_is_a_failure_that_is_retried() {
-        let failure = catch_panic(async { panic!("a fault of ours") })
+        let failure = catch_panic::<Ready>(async { panic!("a fault of ours") })
             .await
             .unwrap_err();
         assert!(!failure.is_final);
