@@ -1,5 +1,7 @@
 //! Follows the IPUPolicies in one replica: prepares the desired versions, serves with the active ones, and reports both.
 
+mod load_permits;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,11 +12,13 @@ use ipu_runtime::panics;
 use ipu_text::explain;
 use kube::Client;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::load_permits::LoadPermits;
+pub use self::load_permits::PREFETCHED;
 use super::active_policies::ActivePolicies;
 use super::active_set::{active_set, active_versions};
 use super::matcher::Matcher;
@@ -22,7 +26,7 @@ use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Signed, Vers
 use super::observed_policy::ObservedPolicy;
 use super::replica_readiness::{self, Replica};
 use super::report::{DesiredVersion, Report, desired_versions};
-use super::source::{Fetched, REGISTRIES, Signers, Sources, Trust};
+use super::source::{Fetched, Signers, Sources, Trust};
 use super::watch::PolicyStore;
 
 /// Period at which the counts are reported.
@@ -33,9 +37,6 @@ const FETCH_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Timeout of each of the two steps of a check of signers: a removed key must have no effect after a minute.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
-
-/// Modules from registries that are fetched before a load permit is free. A slow registry delays few others.
-pub const PREFETCHED: usize = REGISTRIES;
 
 /// Follows the policies until `stop`.
 pub async fn run(
@@ -210,52 +211,6 @@ impl Follower<'_> {
     }
 }
 
-/// Limits how many modules are loaded at once: each takes a core for seconds, and memory.
-#[derive(Clone)]
-struct LoadPermits {
-    loading: Arc<Semaphore>,
-    prefetched: Arc<Semaphore>,
-}
-
-/// Permission to load one module; it ends on drop.
-struct LoadPermit {
-    _permits: [Option<OwnedSemaphorePermit>; 2],
-}
-
-impl Default for LoadPermits {
-    fn default() -> Self {
-        Self {
-            loading: Arc::new(Semaphore::new(1)),
-            prefetched: Arc::new(Semaphore::new(PREFETCHED)),
-        }
-    }
-}
-
-impl LoadPermits {
-    /// Waits for a load permit, then fetches the module. A module from a registry, which can be slow, is fetched first.
-    async fn acquire<T, E>(
-        &self,
-        is_remote: bool,
-        fetch: impl Future<Output = Result<T, E>>,
-    ) -> Result<(T, LoadPermit), E> {
-        // Neither semaphore is ever closed.
-        let permit =
-            async |semaphore: &Arc<Semaphore>| semaphore.clone().acquire_owned().await.ok();
-        if is_remote {
-            let prefetched = permit(&self.prefetched).await;
-            let fetched = fetch.await?;
-            let load_permit = LoadPermit {
-                _permits: [permit(&self.loading).await, prefetched],
-            };
-            return Ok((fetched, load_permit));
-        }
-        let load_permit = LoadPermit {
-            _permits: [permit(&self.loading).await, None],
-        };
-        Ok((fetch.await?, load_permit))
-    }
-}
-
 /// Parses `spec.match`, off the async threads.
 async fn parse(hook: Hook, spec: Option<Match>) -> ParsedMatch {
     let parse = move || panics::caught_now(|| Matcher::new(hook, spec.as_ref()));
@@ -345,14 +300,12 @@ async fn check(
     signers: Signers,
 ) -> Result<Signers, Failure> {
     let trust = timeout(CHECK_TIMEOUT, sources.trust(module, &signers)).await;
-    match trust.unwrap_or(Trust::Unknown) {
+    let late = || Trust::Unknown("the API server gave no answer in time".to_owned());
+    match trust.unwrap_or_else(|_| late()) {
         Trust::Kept => Ok(signers),
-        Trust::Unknown => {
+        Trust::Unknown(reason) => {
             let digest = module.digest.as_deref();
-            tracing::warn!(
-                digest,
-                "the keys for the signature of a loaded module cannot be read; those that signed it count until they can"
-            );
+            tracing::warn!(digest, %reason, "the keys for the signature of a module cannot be read, and those that signed it count");
             Ok(signers)
         }
         Trust::Withdrawn(field) => {
@@ -392,41 +345,7 @@ async fn fetch(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use futures::future::join_all;
-
     use super::*;
-
-    #[tokio::test]
-    async fn a_module_is_fetched_with_a_load_permit_and_few_from_registries_before() {
-        for (is_remote, most) in [(false, 1), (true, PREFETCHED)] {
-            let permits = LoadPermits::default();
-            let (held, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
-            let prepared = (0..50).map(async |_| {
-                let fetch = async {
-                    tokio::task::yield_now().await;
-                    seen.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    Ok::<(), ()>(())
-                };
-                let _permit = permits.acquire(is_remote, fetch).await.unwrap();
-                tokio::task::yield_now().await;
-                held.fetch_sub(1, Ordering::SeqCst);
-            });
-            join_all(prepared).await;
-            assert_eq!(seen.load(Ordering::SeqCst), most);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_registry_that_never_answers_does_not_delay_other_sources() {
-        let permits = LoadPermits::default();
-        let never = std::future::pending::<Result<(), ()>>();
-        let mut waiting = Box::pin(permits.acquire(true, never));
-        assert!(futures::poll!(&mut waiting).is_pending());
-        let here = permits.acquire(false, async { Ok::<_, ()>(1) }).await;
-        assert_eq!(here.map(|(module, _)| module).ok(), Some(1));
-    }
 
     #[tokio::test]
     async fn a_panic_during_preparation_is_a_failure_that_is_retried() {

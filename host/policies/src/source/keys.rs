@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use ipu_api::ipupolicy::{ModuleSource, PemSource};
+use ipu_text::explain;
 
 use super::{SourceError, Sources};
 use crate::oci::cosign::{PublicKey, Unsigned, public_keys};
@@ -17,12 +18,12 @@ const OF_RELEASE: &str = "policies.requiredKeys";
 pub type Signers = BTreeSet<String>;
 
 /// Whether the keys that signed a loaded module still count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
     /// They count.
     Kept,
-    /// Some keys cannot be read at the moment.
-    Unknown,
+    /// Some keys cannot be read at the moment, for this reason.
+    Unknown(String),
     /// None of the keys of this field signed the module.
     Withdrawn(&'static str),
 }
@@ -55,11 +56,12 @@ impl KeyList {
     fn trust(&self, signers: &Signers) -> Trust {
         let signed = |key: &PublicKey| signers.contains(key.fingerprint());
         if self.keys.iter().any(signed) {
-            Trust::Kept
-        } else if self.problems.iter().all(SourceError::is_refusal) {
-            Trust::Withdrawn(self.field)
-        } else {
-            Trust::Unknown
+            return Trust::Kept;
+        }
+        let mut problems = self.problems.iter();
+        match problems.find(|problem| !problem.is_refusal()) {
+            Some(problem) => Trust::Unknown(explain(problem)),
+            None => Trust::Withdrawn(self.field),
         }
     }
 }
@@ -76,7 +78,7 @@ impl Sources {
         for list in self.key_lists(source).await {
             match list.trust(signers) {
                 Trust::Kept => {}
-                Trust::Unknown => all = Trust::Unknown,
+                unknown @ Trust::Unknown(_) => all = unknown,
                 withdrawn @ Trust::Withdrawn(_) => return withdrawn,
             }
         }
