@@ -212,6 +212,7 @@ fn serve(
                 namespace: "default".to_owned(),
                 configuration: CONFIGURATION.to_owned(),
                 manages_ca_bundles: true,
+                manages_owners: true,
             };
             let (namespaces, watch) = namespaces();
             let routes = router(
