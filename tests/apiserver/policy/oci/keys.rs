@@ -50,7 +50,9 @@ async fn a_module_stops_within_a_minute_after_the_key_that_signed_it_left_its_po
     let words = "has no signature by a key in spec.module.oci.signature.keys";
     fixture.once_answered(2, Some(words)).await;
     assert!(removed.elapsed() < A_MINUTE, "{:?}", removed.elapsed());
-    let refused = fixture.once_in("rule", PolicyPhase::Refused).await;
+    // The status follows the report of the replica with a short delay.
+    let stopped = |status: &IPUPolicyStatus| status.message.contains("is refused too");
+    let refused = fixture.once("rule", "stopped", stopped).await;
     for part in [
         "the previous version is refused too, so spec.onError decides",
         "has no signature by a key in spec.module.oci.signature.keys",
