@@ -156,6 +156,7 @@ impl ControllerOptions {
             namespace: self.release.namespace.clone(),
             configuration: self.release.configuration().to_owned(),
             manages_ca_bundles: self.webhook_ca_bundle,
+            manages_owners: self.webhook_owner,
         }
     }
 }

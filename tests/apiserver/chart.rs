@@ -6,6 +6,7 @@ pub(crate) mod admin;
 pub(crate) mod arguments;
 mod definitions;
 mod documents;
+mod fences;
 mod quota;
 mod restricted;
 mod rights;

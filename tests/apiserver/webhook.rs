@@ -258,20 +258,24 @@ async fn a_given_certificate_is_awaited_used_and_never_replaced() {
 }
 
 #[tokio::test]
-async fn without_the_option_the_ca_bundle_is_left_alone() {
+async fn without_the_options_ca_bundle_and_owner_are_left_alone() {
     let webhooks = Webhooks::shared().await;
     let registration = Registration {
         client: webhooks.client(),
         namespace: "default".to_owned(),
         configuration: "there-is-none".to_owned(),
         manages_ca_bundles: false,
+        manages_owners: false,
     };
     registration.set_ca_bundles("a CA").await.unwrap();
+    registration.set_owners().await.unwrap();
     let managed = Registration {
         manages_ca_bundles: true,
+        manages_owners: true,
         ..registration
     };
     managed.set_ca_bundles("a CA").await.unwrap_err();
+    managed.set_owners().await.unwrap_err();
 }
 
 #[tokio::test]

@@ -79,6 +79,13 @@ true
 {{- end -}}
 {{- end -}}
 
+{{/* Not empty: the operator makes the Namespace of the release the owner of the webhook configurations. */}}
+{{- define "ipu-operator.ownsWebhooks" -}}
+{{- if and .Values.admissionWebhooks.ownedByNamespace (not (include "ipu-operator.othersWriteCaBundle" .)) -}}
+true
+{{- end -}}
+{{- end -}}
+
 {{/*
 The first free port, from the given one on. Two ports of one Pod or Service must differ. Arguments: (list port taken),
 where taken is a list of ports.

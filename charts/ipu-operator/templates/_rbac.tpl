@@ -55,3 +55,13 @@ deleted loses its Roles first, and its deletion would never end.
   resources: [pods/exec]
   verbs: [get, create]
 {{- end -}}
+
+{{/* Names of the Secrets that IPUPolicies and policies.requiredKeys refer to, as a list in YAML. */}}
+{{- define "ipu-operator.policySecrets" -}}
+{{- $policies := .Values.policies | default dict -}}
+{{- $names := $policies.secrets | default list -}}
+{{- range $policies.requiredKeys -}}
+{{- with .secret }}{{ $names = append $names .name }}{{ end -}}
+{{- end -}}
+{{- toYaml (uniq $names) -}}
+{{- end -}}

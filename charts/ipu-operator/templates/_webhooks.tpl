@@ -138,6 +138,11 @@ annotations:
 {{- printf "system:serviceaccount:%s:%s" .Release.Namespace (include "ipu-operator.controllerServiceAccount" .) -}}
 {{- end -}}
 
+{{/* The name of the proxy's account in requests. */}}
+{{- define "ipu-operator.proxyUser" -}}
+{{- printf "system:serviceaccount:%s:%s" .Release.Namespace (include "ipu-operator.proxyServiceAccount" .) -}}
+{{- end -}}
+
 {{/* Continues a condition: or an update changes a label or an annotation that rules depend on. */}}
 {{- define "ipu-operator.reviewedKeys" -}}
 {{- $reviewed := .Values.admissionWebhooks.reviewed | default dict -}}

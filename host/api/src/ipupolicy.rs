@@ -237,7 +237,8 @@ pub enum PolicyPhase {
     Active,
     /// The operator compares its answers with those that it uses.
     Shadow,
-    /// It is not called, for the reason in `message`. The previous version stays active.
+    /// It is not called, for the reason in `message`. The previous version stays active, unless the keys that signed it
+    /// were removed.
     Refused,
     /// It failed too often, and the previous version is active again.
     RolledBack,

@@ -1,5 +1,7 @@
 //! Follows the IPUPolicies in one replica: prepares the desired versions, serves with the active ones, and reports both.
 
+mod load_permits;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,19 +12,21 @@ use ipu_runtime::panics;
 use ipu_text::explain;
 use kube::Client;
 use serde_json::Value;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
+use self::load_permits::LoadPermits;
+pub use self::load_permits::PREFETCHED;
 use super::active_policies::ActivePolicies;
 use super::active_set::{active_set, active_versions};
 use super::matcher::Matcher;
-use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Version};
+use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Signed, Version};
 use super::observed_policy::ObservedPolicy;
 use super::replica_readiness::{self, Replica};
 use super::report::{DesiredVersion, Report, desired_versions};
-use super::source::{REGISTRIES, Sources};
+use super::source::{Fetched, Signers, Sources, Trust};
 use super::watch::PolicyStore;
 
 /// Period at which the counts are reported.
@@ -31,8 +35,8 @@ const COUNTS_PERIOD: Duration = Duration::from_secs(1);
 /// Timeout of fetching a module.
 const FETCH_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Modules from registries that are fetched before a load permit is free. A slow registry delays few others.
-pub const PREFETCHED: usize = REGISTRIES;
+/// Timeout of each of the two steps of a check of signers: a removed key must have no effect after a minute.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Follows the policies until `stop`.
 pub async fn run(
@@ -62,8 +66,23 @@ pub async fn run(
     futures::join!(follower.follow(&stop), publishing);
 }
 
-/// Versions that are being prepared.
-type Preparing = JoinSet<(Version, Result<Ready, Failure>)>;
+/// Versions that are being prepared or checked.
+type Preparing = JoinSet<(Version, Outcome)>;
+
+/// The end of a task about a version.
+enum Outcome {
+    Prepared(Result<Ready, Failure>),
+    Checked(Result<Signers, Failure>),
+}
+
+impl Outcome {
+    fn store(self, version: &Version, store: &mut ModuleStore) {
+        match self {
+            Self::Prepared(prepared) => store.finish(version, prepared, Instant::now()),
+            Self::Checked(checked) => store.finish_check(version, checked, Instant::now()),
+        }
+    }
+}
 
 struct Follower<'a> {
     name: String,
@@ -86,23 +105,23 @@ impl Follower<'_> {
         }
         self.active.set_listed();
         let mut store = ModuleStore::default();
-        let mut preparing = JoinSet::new();
+        let mut preparing = Preparing::new();
         let mut changes = self.policies.changes();
         changes.mark_changed();
         let mut policies = Vec::new();
         while !stop.is_cancelled() {
-            let retry_in = store
-                .next_retry()
-                .map(|retry_at| retry_at.saturating_duration_since(Instant::now()));
+            let due_in = store
+                .next_due()
+                .map(|due_at| due_at.saturating_duration_since(Instant::now()));
             let is_due = tokio::select! {
                 () = stop.cancelled() => false,
                 changed = changes.changed() => changed.is_ok(),
                 Some(ended) = preparing.join_next() => {
                     let (version, outcome) = ended.expect("it is not aborted, and its panics are caught");
-                    store.finish(&version, outcome, Instant::now());
+                    outcome.store(&version, &mut store);
                     true
                 },
-                () = sleep(retry_in.unwrap_or(Duration::MAX)), if retry_in.is_some() => true,
+                () = sleep(due_in.unwrap_or(Duration::MAX)), if due_in.is_some() => true,
                 () = sleep(COUNTS_PERIOD) => false,
             };
             if is_due {
@@ -132,6 +151,7 @@ impl Follower<'_> {
         }
         let desired_modules: Vec<_> = desired.iter().map(|one| one.spec.module.clone()).collect();
         let active_modules: Vec<_> = active.iter().map(|one| one.spec.module.clone()).collect();
+        self.start_checks(&desired, store, preparing);
         let due = store.start_due(desired, Instant::now());
         if !due.is_empty() {
             let sources = self.sources.clone();
@@ -144,7 +164,8 @@ impl Follower<'_> {
             let matcher = store.matcher(&version);
             preparing.spawn(async move {
                 let prepared = prepare((&policies, &sources), &permits, matcher, desired);
-                (version, Box::pin(catch_panic(prepared)).await)
+                let prepared = Box::pin(catch_panic(prepared)).await;
+                (version, Outcome::Prepared(prepared))
             });
         }
         store.reset_inactive(&active);
@@ -164,58 +185,29 @@ impl Follower<'_> {
         self.active.set_unreadable(unreadable + unknown);
     }
 
+    /// Starts checking the signers of the versions that are due.
+    fn start_checks(
+        &self,
+        desired: &[DesiredVersion],
+        store: &mut ModuleStore,
+        preparing: &mut Preparing,
+    ) {
+        for (desired, signers) in store.start_checks(desired, Instant::now()) {
+            let sources = self.sources.clone();
+            preparing.spawn(async move {
+                let checked = check(&sources, &desired.spec.module, signers);
+                let checked = Box::pin(catch_panic(checked)).await;
+                ((desired.uid, desired.generation), Outcome::Checked(checked))
+            });
+        }
+    }
+
     fn publish(&self, report: Report) {
         self.reports.send_if_modified(|published| {
             let is_changed = *published != report;
             *published = report;
             is_changed
         });
-    }
-}
-
-/// Limits how many modules are loaded at once: each takes a core for seconds, and memory.
-#[derive(Clone)]
-struct LoadPermits {
-    loading: Arc<Semaphore>,
-    prefetched: Arc<Semaphore>,
-}
-
-/// Permission to load one module; it ends on drop.
-struct LoadPermit {
-    _permits: [Option<OwnedSemaphorePermit>; 2],
-}
-
-impl Default for LoadPermits {
-    fn default() -> Self {
-        Self {
-            loading: Arc::new(Semaphore::new(1)),
-            prefetched: Arc::new(Semaphore::new(PREFETCHED)),
-        }
-    }
-}
-
-impl LoadPermits {
-    /// Waits for a load permit, then fetches the module. A module from a registry, which can be slow, is fetched first.
-    async fn acquire<T, E>(
-        &self,
-        is_remote: bool,
-        fetch: impl Future<Output = Result<T, E>>,
-    ) -> Result<(T, LoadPermit), E> {
-        // Neither semaphore is ever closed.
-        let permit =
-            async |semaphore: &Arc<Semaphore>| semaphore.clone().acquire_owned().await.ok();
-        if is_remote {
-            let prefetched = permit(&self.prefetched).await;
-            let fetched = fetch.await?;
-            let load_permit = LoadPermit {
-                _permits: [permit(&self.loading).await, prefetched],
-            };
-            return Ok((fetched, load_permit));
-        }
-        let load_permit = LoadPermit {
-            _permits: [permit(&self.loading).await, None],
-        };
-        Ok((fetch.await?, load_permit))
     }
 }
 
@@ -234,9 +226,7 @@ async fn parse(hook: Hook, spec: Option<Match>) -> ParsedMatch {
 }
 
 /// Turns a panic into a failure, so that the version does not stay in preparation for ever.
-async fn catch_panic(
-    preparing: impl Future<Output = Result<Ready, Failure>>,
-) -> Result<Ready, Failure> {
+async fn catch_panic<T>(preparing: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let ended = panics::caught(preparing).await;
     ended.unwrap_or_else(|_| {
         Err(Failure {
@@ -263,9 +253,12 @@ async fn prepare(
         is_retryable: false,
     })?;
     let is_remote = spec.module.oci.is_some();
-    let (bytes, _permit) = permits
-        .acquire(is_remote, fetch(sources, &spec.module))
+    let (fetched, _permit) = permits
+        .acquire(is_remote, fetch(sources, &spec.module, FETCH_TIMEOUT))
         .await?;
+    let signed = sources
+        .must_be_signed(&spec.module)
+        .then(|| Signed::at(Instant::now(), fetched.signers));
     let limits = spec.limits.unwrap_or_default();
     let settings = spec.settings.clone().map_or_else(
         || "{}".to_owned(),
@@ -279,7 +272,10 @@ async fn prepare(
         memory: limits.memory_mebibytes.map(|size| (size as usize) << 20),
         output: limits.output_kibibytes.map(|size| (size as usize) << 10),
     };
-    let prepared = policies.host().prepare(spec.hook, bytes, config).await;
+    let prepared = policies
+        .host()
+        .prepare(spec.hook, fetched.component, config)
+        .await;
     sources.trim().await;
     let guest = prepared.map_err(|error| Failure {
         is_final: !matches!(error, LoadError::Panicked(_)),
@@ -293,65 +289,67 @@ async fn prepare(
         on_error: spec.on_error(),
         stats: Arc::default(),
         serving_since: None,
+        signed,
     })
 }
 
+/// Checks that the keys which signed a loaded module still count. If they do not, the module needs another signature.
+async fn check(
+    sources: &Sources,
+    module: &ModuleSource,
+    signers: Signers,
+) -> Result<Signers, Failure> {
+    let trust = timeout(CHECK_TIMEOUT, sources.trust(module, &signers)).await;
+    let late = || Trust::Unknown("the API server gave no answer in time".to_owned());
+    match trust.unwrap_or_else(|_| late()) {
+        Trust::Kept => Ok(signers),
+        Trust::Unknown(reason) => {
+            let digest = module.digest.as_deref();
+            tracing::warn!(digest, %reason, "the keys for the signature of a module cannot be read, and those that signed it count");
+            Ok(signers)
+        }
+        Trust::Withdrawn(field) => {
+            let fetched = fetch(sources, module, CHECK_TIMEOUT).await;
+            fetched
+                .map(|fetched| fetched.signers)
+                .map_err(|failure| Failure {
+                    reason: format!(
+                        "the key that signed the loaded module is no longer in {field}: {}",
+                        failure.reason
+                    ),
+                    is_final: true,
+                    ..failure
+                })
+        }
+    }
+}
+
 /// Fetches the module within a timeout. A refusal is retried too: someone can sign the module later.
-async fn fetch(sources: &Sources, module: &ModuleSource) -> Result<Vec<u8>, Failure> {
+async fn fetch(
+    sources: &Sources,
+    module: &ModuleSource,
+    within: Duration,
+) -> Result<Fetched, Failure> {
     let failure = |reason, is_final| Failure {
         reason,
         is_final,
         is_retryable: true,
     };
-    if let Ok(fetched) = timeout(FETCH_TIMEOUT, sources.fetch(module)).await {
+    if let Ok(fetched) = timeout(within, sources.fetch(module)).await {
         return fetched.map_err(|error| failure(explain(&error), error.is_refusal()));
     }
-    let seconds = FETCH_TIMEOUT.as_secs();
+    let seconds = within.as_secs();
     let reason = format!("its source gave no answer within {seconds} s");
     Err(failure(reason, false))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    use futures::future::join_all;
-
     use super::*;
 
     #[tokio::test]
-    async fn a_module_is_fetched_with_a_load_permit_and_few_from_registries_before() {
-        for (is_remote, most) in [(false, 1), (true, PREFETCHED)] {
-            let permits = LoadPermits::default();
-            let (held, seen) = (AtomicUsize::new(0), AtomicUsize::new(0));
-            let prepared = (0..50).map(async |_| {
-                let fetch = async {
-                    tokio::task::yield_now().await;
-                    seen.fetch_max(held.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                    Ok::<(), ()>(())
-                };
-                let _permit = permits.acquire(is_remote, fetch).await.unwrap();
-                tokio::task::yield_now().await;
-                held.fetch_sub(1, Ordering::SeqCst);
-            });
-            join_all(prepared).await;
-            assert_eq!(seen.load(Ordering::SeqCst), most);
-        }
-    }
-
-    #[tokio::test]
-    async fn a_registry_that_never_answers_does_not_delay_other_sources() {
-        let permits = LoadPermits::default();
-        let never = std::future::pending::<Result<(), ()>>();
-        let mut waiting = Box::pin(permits.acquire(true, never));
-        assert!(futures::poll!(&mut waiting).is_pending());
-        let here = permits.acquire(false, async { Ok::<_, ()>(1) }).await;
-        assert_eq!(here.map(|(module, _)| module).ok(), Some(1));
-    }
-
-    #[tokio::test]
     async fn a_panic_during_preparation_is_a_failure_that_is_retried() {
-        let failure = catch_panic(async { panic!("a fault of ours") })
+        let failure = catch_panic::<Ready>(async { panic!("a fault of ours") })
             .await
             .unwrap_err();
         assert!(!failure.is_final);

@@ -98,6 +98,7 @@ pub async fn follow(
         namespace: release.namespace.clone(),
         guests_dir: release.guests_dir.clone(),
         cache,
+        required_keys: release.required_keys.0.clone(),
         registries: Arc::new(Semaphore::new(source::REGISTRIES)),
     };
     let host = active.host().clone();

@@ -18,12 +18,16 @@ use super::call_stats::CallStats;
 use super::matcher::Matcher;
 use super::observed_policy::ObservedPolicy;
 use super::report::{DesiredVersion, Problem, Readiness, Report, Serving};
+use super::source::Signers;
 
 /// First delay before a failed source is fetched again; it doubles after each failure.
 const RETRY_MIN: Duration = Duration::from_secs(2);
 
 /// Longest delay before a failed source is fetched again.
 const RETRY_MAX: Duration = Duration::from_mins(1);
+
+/// Period at which the operator checks that the keys which signed a loaded module still count.
+const SIGNER_PERIOD: Duration = Duration::from_secs(20);
 
 /// A version of a policy: its UID and the generation of its spec.
 pub type Version = (String, i64);
@@ -65,6 +69,26 @@ pub struct Ready {
     pub stats: Arc<CallStats>,
     /// Time of its first use. `None` while it is not active.
     pub serving_since: Option<Timestamp>,
+    /// The keys that signed its module. `None` if it needs no signature.
+    pub signed: Option<Signed>,
+}
+
+/// The keys that signed a loaded module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    signers: Signers,
+    /// Time of the next check. `None` while it is under way.
+    check_at: Option<Instant>,
+}
+
+impl Signed {
+    /// The keys that signed a module which was verified at this time.
+    pub fn at(now: Instant, signers: Signers) -> Self {
+        Self {
+            signers,
+            check_at: Some(now + SIGNER_PERIOD),
+        }
+    }
 }
 
 /// Failure to prepare a version.
@@ -143,6 +167,40 @@ impl ModuleStore {
         due
     }
 
+    /// Marks the versions whose signers are due as being checked, and returns them.
+    pub fn start_checks(
+        &mut self,
+        desired: &[DesiredVersion],
+        now: Instant,
+    ) -> Vec<(DesiredVersion, Signers)> {
+        let mut start = |desired: &DesiredVersion| {
+            let key = (desired.uid.clone(), desired.generation);
+            let Some(VersionState::Ready(ready)) = self.versions.get_mut(&key) else {
+                return None;
+            };
+            let signed = ready.signed.as_mut()?;
+            signed.check_at.take_if(|check_at| *check_at <= now)?;
+            Some((desired.clone(), signed.signers.clone()))
+        };
+        desired.iter().filter_map(&mut start).collect()
+    }
+
+    /// Stores the result of a check of signers. A version whose signers no longer count has no guest.
+    pub fn finish_check(
+        &mut self,
+        version: &Version,
+        checked: Result<Signers, Failure>,
+        now: Instant,
+    ) {
+        let Some(VersionState::Ready(ready)) = self.versions.get_mut(version) else {
+            return;
+        };
+        match checked {
+            Ok(signers) => ready.signed = Some(Signed::at(now, signers)),
+            Err(failure) => self.finish(version, Err(failure), now),
+        }
+    }
+
     /// Stores the result of preparing a version, unless the version is no longer desired.
     pub fn finish(&mut self, version: &Version, outcome: Result<Ready, Failure>, now: Instant) {
         let Some(state) = self.versions.get_mut(version) else {
@@ -181,13 +239,14 @@ impl ModuleStore {
         })
     }
 
-    /// Returns the time of the next retry.
-    pub fn next_retry(&self) -> Option<Instant> {
-        let retries = self.versions.values().filter_map(|state| match state {
+    /// Returns the time of the next retry or check of signers.
+    pub fn next_due(&self) -> Option<Instant> {
+        let times = self.versions.values().filter_map(|state| match state {
             VersionState::Failed { retry_at, .. } => *retry_at,
-            VersionState::Preparing | VersionState::Ready(_) => None,
+            VersionState::Ready(ready) => ready.signed.as_ref()?.check_at,
+            VersionState::Preparing => None,
         });
-        retries.min()
+        times.min()
     }
 
     /// Builds the chain of a hook, and sets `now` as the time of the first use of each new version.

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::{Deserialize, Serialize};
 
-use ipu_api::ipupolicy::{CallCounts, Hook, IPUPolicySpec, Revision, ShadowCounts};
+use ipu_api::ipupolicy::{CallCounts, Hook, IPUPolicySpec, ModuleSource, Revision, ShadowCounts};
 
 use super::observed_policy::{ObservedPolicy, read_spec};
 
@@ -95,7 +95,7 @@ pub struct DesiredVersion {
     pub uid: String,
     /// The `metadata.generation` of the version.
     pub generation: i64,
-    /// The `spec` of the version.
+    /// The `spec` of the version, with the current keys for signatures.
     pub spec: IPUPolicySpec,
 }
 
@@ -125,7 +125,11 @@ fn versions_of(observed: &ObservedPolicy) -> Vec<DesiredVersion> {
     let stored = status.map(|status| [&status.active, &status.previous]);
     let stored = stored.into_iter().flatten().flatten();
     let mut versions: Vec<DesiredVersion> = stored
-        .filter_map(|revision| Some(version(revision.generation, spec_of(revision).ok()?)))
+        .filter_map(|revision| {
+            let mut spec = spec_of(revision).ok()?;
+            renew_keys(&mut spec.module, &policy.spec.module);
+            Some(version(revision.generation, spec))
+        })
         .collect();
     let desired = policy.metadata.generation.unwrap_or_default();
     let rolled_back = status.and_then(|status| status.rolled_back.as_ref());
@@ -135,6 +139,16 @@ fn versions_of(observed: &ObservedPolicy) -> Vec<DesiredVersion> {
         versions.push(version(desired, policy.spec.clone()));
     }
     versions
+}
+
+/// Replaces the keys that must have signed a stored version by the current ones. A key that the admin has removed from the
+/// policy no longer counts, whatever it signed before.
+fn renew_keys(stored: &mut ModuleSource, current: &ModuleSource) {
+    let current = current.oci.as_ref().and_then(|oci| oci.signature.as_ref());
+    let stored = stored.oci.as_mut().and_then(|oci| oci.signature.as_mut());
+    if let (Some(stored), Some(current)) = (stored, current) {
+        stored.clone_from(current);
+    }
 }
 
 /// Parses the spec of a revision. Returns why this version cannot read it: a newer version wrote it, or someone edited it
@@ -147,5 +161,53 @@ impl Readiness {
     /// Returns the generation that the replica serves with.
     pub fn serving_generation(&self) -> Option<i64> {
         self.serving.as_ref().map(|serving| serving.generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ipu_api::ipupolicy::IPUPolicy;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn spec(signature: &Value) -> Value {
+        let oci = json!({"reference": "r.io/a:1", "signature": signature});
+        json!({"hook": "Validation", "module": {"oci": oci}})
+    }
+
+    /// Returns the keys of the active version and of the desired one.
+    fn keys(active: &Value, desired: &Value) -> Vec<Value> {
+        let policy: IPUPolicy = serde_json::from_value(json!({
+            "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUPolicy",
+            "metadata": {"name": "mine", "uid": "u", "generation": 2},
+            "spec": desired,
+            "status": {"active": {
+                "generation": 1, "digest": "sha256:1", "since": "2026-01-01T12:00:00Z", "spec": active,
+            }},
+        }))
+        .unwrap();
+        let versions = versions_of(&ObservedPolicy::from(policy));
+        let keys = versions.into_iter().map(|version| {
+            let signature = version.spec.module.oci.and_then(|oci| oci.signature);
+            serde_json::to_value(signature).unwrap()
+        });
+        keys.collect()
+    }
+
+    #[test]
+    fn the_current_keys_count_for_a_stored_version() {
+        let (first, second) = (
+            json!({"keys": [{"pem": "first"}]}),
+            json!({"keys": [{"pem": "second"}]}),
+        );
+        let changed = keys(&spec(&first), &spec(&second));
+        assert_eq!(changed, [second.clone(), second.clone()]);
+        // Who adds keys does not stop the version that decides, and who removes all requires none.
+        let none = Value::Null;
+        let added = keys(&spec(&none), &spec(&second));
+        assert_eq!(added, [none.clone(), second]);
+        let unsigned = json!({"hook": "Validation", "module": {"image": {"file": "x.wasm"}}});
+        assert_eq!(keys(&spec(&first), &unsigned), [first, none]);
     }
 }

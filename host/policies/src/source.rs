@@ -1,21 +1,23 @@
-//! Fetches the modules of policies, and verifies their digests.
+//! Fetches the modules of policies, and verifies their digests and signatures.
 
 mod cache;
 pub mod cache_dir;
 mod cluster;
+mod keys;
 mod registry;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use ipu_api::ipupolicy::{ImageModule, ModuleSource};
+use ipu_api::ipupolicy::{ImageModule, ModuleSource, PemSource};
 use ipu_guest_host::digest_of;
 use kube::Client;
 use tokio::sync::Semaphore;
 
 use self::cache_dir::CacheDir;
+pub use self::keys::{Signers, Trust};
 use crate::oci::cosign::KeyError;
-use crate::oci::cosign::PublicKey;
+use crate::oci::cosign::Unsigned;
 use crate::oci::credentials::CredentialsError;
 use crate::oci::fetch::FetchError;
 use crate::oci::reference::ReferenceError;
@@ -90,6 +92,20 @@ pub enum SourceError {
     /// The text has no valid keys.
     #[error("{0} cannot be used")]
     Keys(String, #[source] KeyError),
+    /// A key for signatures cannot be read.
+    #[error("{0} cannot be used, and no other key signed the module; restore it, or replace it")]
+    SigningKey(String, #[source] Box<SourceError>),
+    /// None of the keys signed the module.
+    #[error("{module} has no signature by a key in {field}")]
+    Unsigned {
+        /// The module.
+        module: String,
+        /// The field or chart value with the keys.
+        field: &'static str,
+        /// The reason.
+        #[source]
+        source: Unsigned,
+    },
     /// The reference is invalid.
     #[error("spec.module.oci.reference cannot be used")]
     Reference(#[source] ReferenceError),
@@ -132,6 +148,8 @@ pub struct Sources {
     pub guests_dir: PathBuf,
     /// Cache of fetched modules, so that a restarted process does not depend on their sources.
     pub cache: Option<Arc<CacheDir>>,
+    /// Keys of the release. One of them must have signed each module from outside the image. Empty: none is required.
+    pub required_keys: Vec<PemSource>,
     /// Permits for concurrent fetches from registries. A slow registry delays few others.
     pub registries: Arc<Semaphore>,
 }
@@ -140,37 +158,56 @@ impl SourceError {
     /// Whether the operator must not load the module. Otherwise the module is not available yet.
     pub fn is_refusal(&self) -> bool {
         match self {
-            Self::Reference(_) => true,
-            Self::Oci(_, source) => matches!(**source, FetchError::Unsigned(..)),
+            Self::Reference(_) | Self::Unsigned { .. } => true,
+            Self::SigningKey(_, source) => source.is_absence(),
+            _ => false,
+        }
+    }
+
+    /// Whether the source has no such text, which only a change of the source or the field can correct.
+    fn is_absence(&self) -> bool {
+        match self {
+            Self::ConfigMap { source, .. } | Self::Secret { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if status.code == 404)
+            }
+            Self::Pem { .. } | Self::NoPem(_) | Self::Keys(..) => true,
             _ => false,
         }
     }
 }
 
+/// A module, and the keys that signed it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The module.
+    pub component: Vec<u8>,
+    /// One key of each list that must have signed it.
+    pub signers: Signers,
+}
+
 impl Sources {
-    /// Fetches the module of a policy. A module that must be signed comes from the cache only if one of the current
-    /// keys verified its signature before.
-    pub async fn fetch(&self, source: &ModuleSource) -> Result<Vec<u8>, SourceError> {
-        let keys = self.keys(source).await?;
-        let fingerprints: Vec<&str> = keys.iter().map(PublicKey::fingerprint).collect();
-        if let Some(bytes) = self.cached(source, &fingerprints).await {
-            return Ok(bytes);
+    /// Fetches the module of a policy. A module that must be signed comes from the cache only if the current keys
+    /// verified its signatures before.
+    pub async fn fetch(&self, source: &ModuleSource) -> Result<Fetched, SourceError> {
+        let lists = self.key_lists(source).await;
+        if let Some(cached) = self.cached(source, &lists).await {
+            return Ok(cached);
         }
-        let mut signer = None;
-        let bytes = if let Some(config_map) = &source.config_map {
-            self.fetch_config_map(config_map).await?
+        let fetched = if let Some(config_map) = &source.config_map {
+            self.fetch_config_map(config_map, lists).await?
         } else if let Some(image) = &source.image {
-            self.read_image(image).await?
+            Fetched {
+                component: self.read_image(image).await?,
+                signers: Signers::new(),
+            }
         } else if let Some(oci) = &source.oci {
-            let fetched = self.fetch_oci(oci, source, &keys).await?;
-            signer = fetched.signer;
-            fetched.component
+            self.fetch_oci(oci, source, lists).await?
         } else {
             return Err(SourceError::NoSource);
         };
-        check_digest(source, digest_of(&bytes).as_str())?;
-        self.store(source, &bytes, signer).await;
-        Ok(bytes)
+        check_digest(source, digest_of(&fetched.component).as_str())?;
+        self.store(source, &fetched).await;
+        Ok(fetched)
     }
 
     async fn read_image(&self, image: &ImageModule) -> Result<Vec<u8>, SourceError> {

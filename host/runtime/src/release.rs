@@ -1,8 +1,10 @@
 //! Options of both processes of a release: its identity, and the paths of its policies.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Args;
+use ipu_api::ipupolicy::PemSource;
 
 use crate::certificates::ClusterDomain;
 use crate::scope::Scope;
@@ -58,9 +60,29 @@ pub struct ReleaseOptions {
     /// Folder for compiled guests. No other program may write to it.
     #[arg(long, env = "IPU_OPERATOR_COMPILE_CACHE_DIR")]
     pub compile_cache_dir: Option<PathBuf>,
+    /// Public keys, as JSON: a list of objects with `pem`, `configMap` or `secret`, as in an IPUPolicy. One of them must
+    /// have signed each module from outside the image. Empty: none is required.
+    #[arg(
+        long = "policy-required-keys",
+        env = "IPU_OPERATOR_POLICY_REQUIRED_KEYS",
+        default_value = "[]"
+    )]
+    pub required_keys: RequiredKeys,
     /// Name of this Pod, which identifies the replica.
     #[arg(long, env = "HOSTNAME")]
     pub pod_name: Option<String>,
+}
+
+/// The keys that the release requires for modules.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RequiredKeys(pub Vec<PemSource>);
+
+impl FromStr for RequiredKeys {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text).map(Self)
+    }
 }
 
 impl ReleaseOptions {

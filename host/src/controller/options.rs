@@ -50,6 +50,9 @@ pub struct ControllerOptions {
     /// an admin does.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CA_BUNDLE", action = ArgAction::Set, default_value_t = true)]
     pub webhook_ca_bundle: bool,
+    /// Whether the operator makes the Namespace of the release the owner of the webhook configurations.
+    #[arg(long, env = "IPU_OPERATOR_WEBHOOK_OWNER", action = ArgAction::Set, default_value_t = true)]
+    pub webhook_owner: bool,
     /// The CA (PEM, not its file) of the client certificate with which the API server calls the webhooks. A client
     /// without such a certificate is refused in the handshake. Missing: every client may call them.
     #[arg(long, env = "IPU_OPERATOR_WEBHOOK_CLIENT_CA")]

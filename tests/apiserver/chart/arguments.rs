@@ -9,6 +9,7 @@ use cluster::{command, progress::Progress, settings::Settings, tools::Tools};
 use ipu_operator::cli::{Arguments, Task};
 use ipu_operator::controller::ControllerOptions;
 use ipu_operator::proxy::ProxyOptions;
+use ipu_policies::oci::cosign::public_keys;
 use ipu_runtime::certificates::{ClusterDomain, Source, clients};
 use ipu_runtime::scope::Scope;
 use serde_json::Value;
@@ -117,7 +118,7 @@ fn by_default_the_processes_start_as_the_chart_says() {
         assert_eq!(release.configuration(), "ipu-operator");
     }
     assert_eq!(controller.webhook_certificate, Source::Made);
-    assert!(controller.webhook_ca_bundle);
+    assert!(controller.webhook_ca_bundle && controller.webhook_owner);
     assert_eq!(controller.webhook_client_ca, None);
     let pods = controller.jobs().pods;
     assert!(pods.worker_host_network);
@@ -148,6 +149,13 @@ fn every_value_reaches_the_process_that_it_is_for() {
         assert_eq!(release.fullname, "my-ipus");
         assert_eq!(release.cluster_domain.to_string(), "k8s.example.com");
         assert_eq!(release.pod_name.as_deref(), Some("filled-in"));
+        let [pem, map] = release.required_keys.0.as_slice() else {
+            panic!("{:?}", release.required_keys);
+        };
+        let pem = pem.pem.as_deref().unwrap();
+        public_keys(pem.as_bytes()).expect("the PEM arrives with its line breaks");
+        let map = map.config_map.as_ref().unwrap();
+        assert_eq!((&*map.name, &*map.key), ("policy-keys", "cosign.pub"));
     }
     let scope = "default,kube-public".parse().unwrap();
     assert_eq!(controller.release.scope, scope);
@@ -157,7 +165,7 @@ fn every_value_reaches_the_process_that_it_is_for() {
     assert_eq!(controller.webhook_service(), "my-ipus-webhook-svc");
     assert_eq!(controller.webhook_secret(), "my-webhook-certificate");
     assert_eq!(controller.webhook_certificate, Source::Given);
-    assert!(!controller.webhook_ca_bundle);
+    assert!(!controller.webhook_ca_bundle && !controller.webhook_owner);
     let client_ca = controller.webhook_client_ca.as_deref().unwrap();
     clients::verifier(client_ca).expect("the PEM arrives with its line breaks");
     for release in [&controller.release, &proxy.release] {

@@ -1,7 +1,7 @@
 //! The rights that the chart grants to the operator's processes: the API server confirms those that they need, and
 //! denies others.
 
-use super::admin::Admin;
+use super::admin::{Admin, KUBERNETES};
 
 /// The controller, by the last part of the name of its ServiceAccount.
 const CONTROLLER: &str = "controller-manager";
@@ -156,6 +156,46 @@ fn check_rights(admin: &Admin, process: &str, cases: &[Right<'_>]) {
             can, expected,
             "may {process} {verb} {what} in {namespace:?}?"
         );
+    }
+}
+
+/// Asks whether the controller may change the webhook configurations: its own, and others.
+fn check_webhook_rights(admin: &Admin, may_patch: bool, may_delete: bool) {
+    for kind in ["mutating", "validating"] {
+        let own = format!("{kind}webhookconfigurations/{}", admin.name);
+        let all = format!("{kind}webhookconfigurations");
+        let cases = [
+            ("patch", own.as_str(), "", may_patch),
+            ("delete", &own, "", may_delete),
+            ("update", &own, "", false),
+            ("patch", &all, "", false),
+            ("delete", &all, "", false),
+            ("create", &all, "", false),
+        ];
+        check_rights(admin, CONTROLLER, &cases);
+    }
+}
+
+#[tokio::test]
+async fn a_controller_without_own_certificates_may_patch_no_webhook_configuration() {
+    let admin = Admin::new("chart-webhook-rights").await;
+    let given = "certificates.source=given,certificates.given.webhookSecretName=mine,\
+                 certificates.given.proxySecretName=mine,\
+                 certificates.given.webhookCaBundle=-----BEGIN CERTIFICATE-----";
+    let cert_manager = "certificates.source=certManager,certificates.certManager.issuerRef.name=ca";
+    for (values, may_patch, may_delete) in [
+        ("certificates.source=operator", true, true),
+        ("admissionWebhooks.ownedByNamespace=false", true, false),
+        (cert_manager, false, false),
+        (given, false, false),
+    ] {
+        let names = format!("fullnameOverride={}", admin.name);
+        let template = "--show-only=templates/controller-rbac.yaml";
+        let render = ["template", admin.name, admin.chart(), KUBERNETES, template];
+        let rendered = admin.helm(&[&render[..], &["--set", &names, "--set", values]].concat());
+        let file = admin.file("rights.yaml", &rendered.unwrap());
+        admin.kubectl(&["apply", "--filename", &file]).unwrap();
+        check_webhook_rights(&admin, may_patch, may_delete);
     }
 }
 

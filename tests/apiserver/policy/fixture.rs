@@ -9,7 +9,7 @@ use ipu_guest_host::model::Hook;
 use ipu_guest_host::{GuestHost, digest_of};
 use ipu_policies::active_policies::ActivePolicies;
 use ipu_runtime::lease::LeadershipStatus;
-use ipu_runtime::release::Process;
+use ipu_runtime::release::{Process, RequiredKeys};
 use ipu_runtime::scope::Conflicts;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -30,7 +30,15 @@ pub(super) struct Fixture {
 
 impl Fixture {
     pub(super) async fn start() -> Self {
-        let webhooks = Webhooks::start().await;
+        Self::of(Webhooks::start().await)
+    }
+
+    /// A release that requires these keys for modules.
+    pub(super) async fn start_requiring(keys: RequiredKeys) -> Self {
+        Self::of(Webhooks::start_requiring(keys).await)
+    }
+
+    fn of(webhooks: Owned) -> Self {
         let client = webhooks.client();
         Self { webhooks, client }
     }

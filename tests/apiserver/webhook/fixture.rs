@@ -28,7 +28,7 @@ use ipu_runtime::lease::LeadershipStatus;
 use ipu_runtime::port::limits::WEBHOOKS;
 use ipu_runtime::port::serve::Port;
 use ipu_runtime::release::Process;
-use ipu_runtime::release::ReleaseOptions;
+use ipu_runtime::release::{ReleaseOptions, RequiredKeys};
 use ipu_runtime::scope::Conflicts;
 use ipu_runtime::served_group::ServedGroup;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -60,27 +60,34 @@ impl Webhooks {
     /// Webhooks that tests share if they do not change them, with a client for the calling test.
     pub(crate) async fn shared() -> View {
         static SHARED: OnceCell<Webhooks> = OnceCell::const_new();
-        let webhooks = SHARED.get_or_init(|| Self::new(None)).await;
+        let webhooks = SHARED
+            .get_or_init(|| Self::new(None, RequiredKeys::default()))
+            .await;
         View::of(&webhooks.control_plane).await
     }
 
     /// Webhooks for one test.
     pub(crate) async fn start() -> Owned {
-        Self::own(None).await
+        Self::own(None, RequiredKeys::default()).await
     }
 
     /// Webhooks for one test, with the built-in guests of a folder.
     pub(crate) async fn start_with(guests_dir: PathBuf) -> Owned {
-        Self::own(Some(guests_dir)).await
+        Self::own(Some(guests_dir), RequiredKeys::default()).await
     }
 
-    async fn own(guests_dir: Option<PathBuf>) -> Owned {
-        let webhooks = Self::new(guests_dir).await;
+    /// Webhooks for one test, of a release that requires these keys for modules.
+    pub(crate) async fn start_requiring(keys: RequiredKeys) -> Owned {
+        Self::own(None, keys).await
+    }
+
+    async fn own(guests_dir: Option<PathBuf>, required_keys: RequiredKeys) -> Owned {
+        let webhooks = Self::new(guests_dir, required_keys).await;
         let view = View::of(&webhooks.control_plane).await;
         Owned { view, webhooks }
     }
 
-    async fn new(guests_dir: Option<PathBuf>) -> Self {
+    async fn new(guests_dir: Option<PathBuf>, required_keys: RequiredKeys) -> Self {
         // Before any step with a time limit: an initial build takes minutes.
         let built = tokio::task::spawn_blocking(guests::build).await;
         let guests_dir = guests_dir.unwrap_or(built.unwrap().unwrap());
@@ -94,8 +101,12 @@ impl Webhooks {
         }
         let stop = CancellationToken::new();
         let readiness = Readiness::default();
+        let release = ReleaseOptions {
+            required_keys,
+            ..release(guests_dir, "controller-0")
+        };
         let thread = serve(
-            guests_dir,
+            release,
             control_plane.kubeconfig(),
             (listener, metrics),
             readiness.clone(),
@@ -178,7 +189,7 @@ impl std::ops::Deref for Owned {
 
 /// Serves the webhooks in a runtime of their own, because the runtime of a test ends with the test.
 fn serve(
-    guests_dir: PathBuf,
+    release: ReleaseOptions,
     kubeconfig: PathBuf,
     (listener, metrics): (Port, Metrics),
     readiness: Readiness,
@@ -188,7 +199,7 @@ fn serve(
         let runtime = tokio::runtime::Runtime::new().unwrap();
         runtime.block_on(async {
             let policies = GuestHost::open(GuestHostOptions {
-                guests_dir: guests_dir.clone(),
+                guests_dir: release.guests_dir.clone(),
                 settings: json!({ "maxIpusPerJob": 64 }),
                 hooks: vec![Hook::Defaulting, Hook::Validation],
                 ..GuestHostOptions::default()
@@ -201,6 +212,7 @@ fn serve(
                 namespace: "default".to_owned(),
                 configuration: CONFIGURATION.to_owned(),
                 manages_ca_bundles: true,
+                manages_owners: true,
             };
             let (namespaces, watch) = namespaces();
             let routes = router(
@@ -213,7 +225,6 @@ fn serve(
                     StoredJobs::new(client.clone()),
                 ),
             );
-            let release = release(guests_dir, "controller-0");
             let manager = certificate_manager(client.clone(), "ipu-operator-admission");
             let anybody: Arc<dyn ClientCertVerifier> = Arc::new(NoClientAuth);
             let kept = (manager, anybody);

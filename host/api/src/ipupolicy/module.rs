@@ -29,7 +29,7 @@ pub struct ConfigMapModule {
     /// Name of the ConfigMap, in the namespace of the release.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// Key under `binaryData`.
+    /// Key under `binaryData`. If the chart's value `policies.requiredKeys` demands a signature, it has this key and `.sig`.
     #[schemars(length(min = 1, max = 253))]
     pub key: String,
 }
@@ -78,7 +78,8 @@ pub struct SecretName {
 /// accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RequiredSignature {
-    /// Public keys: ECDSA on P-256, Ed25519 or RSA. A signature by one of them is sufficient.
+    /// Public keys: ECDSA on P-256, Ed25519 or RSA. A signature by one of them is sufficient. They count for earlier versions
+    /// too: what a removed key signed is not called after a minute.
     #[schemars(length(min = 1, max = 8))]
     pub keys: Vec<PemSource>,
 }

@@ -77,7 +77,7 @@ fn the_retry_delay_of_a_failed_source_grows() {
             "it is under way"
         );
         store.finish(&key, Err(failure("down")), now);
-        let retry_at = store.next_retry().unwrap();
+        let retry_at = store.next_due().unwrap();
         delays.push(retry_at.duration_since(now).as_secs());
         now = retry_at;
     }
@@ -116,4 +116,54 @@ fn an_unreadable_version_is_a_missing_guest_at_its_hook() {
         "missing: cannot read spec.mode"
     );
     assert!(!store.is_loading(&active));
+}
+
+fn ready(signed: Option<Signed>) -> Ready {
+    Ready {
+        guest: Guest::missing("a test"),
+        digest: "sha256:1".to_owned(),
+        matcher: Arc::new(Matcher::of_selectors(None)),
+        on_error: OnError::Fail,
+        stats: Arc::default(),
+        serving_since: None,
+        signed,
+    }
+}
+
+#[test]
+fn the_signers_of_a_ready_version_are_checked_within_a_minute() {
+    let (mut store, begin) = (ModuleStore::default(), Instant::now());
+    let (key, desired) = (("uid".to_owned(), 1), [version()]);
+    let signers: Signers = ["sha256:key".to_owned()].into();
+    store.start_due(desired.to_vec(), begin);
+    assert!(store.start_checks(&desired, begin).is_empty(), "it loads");
+    let signed = Signed::at(begin, signers.clone());
+    store.finish(&key, Ok(ready(Some(signed))), begin);
+    let mut now = begin;
+    for _ in 0..2 {
+        assert!(store.start_checks(&desired, now).is_empty());
+        now = store.next_due().unwrap();
+        let started = store.start_checks(&desired, now);
+        assert_eq!(started, [(version(), signers.clone())]);
+        assert!(store.start_checks(&desired, now).is_empty(), "it runs");
+        store.finish_check(&key, Ok(signers.clone()), now);
+    }
+    assert!(now.duration_since(begin) < Duration::from_mins(1));
+    now = store.next_due().unwrap();
+    store.start_checks(&desired, now);
+    store.finish_check(&key, Err(failure("no key signed it")), now);
+    let Some(VersionState::Failed { problem, .. }) = store.versions.get(&key) else {
+        panic!("it has no guest");
+    };
+    assert_eq!(problem.reason, "no key signed it");
+    let retry_at = store.next_due().unwrap();
+    assert_eq!(store.start_due(desired.to_vec(), retry_at).len(), 1);
+}
+
+#[test]
+fn a_version_without_keys_is_never_checked() {
+    let (mut store, now) = (ModuleStore::default(), Instant::now());
+    store.start_due(vec![version()], now);
+    store.finish(&("uid".to_owned(), 1), Ok(ready(None)), now);
+    assert_eq!(store.next_due(), None);
 }

@@ -1,14 +1,16 @@
-//! Pure: verifies the `cosign` signature of a manifest against public keys.
+//! Pure: verifies the `cosign` signature of a manifest or a file against public keys.
 //!
-//! It supports two formats: the payload of the tag `sha256-….sig` from cosign 1 and 2, and the Sigstore bundle of a
+//! It supports two formats for a manifest: the payload of the tag `sha256-….sig` from cosign 1 and 2, and the Sigstore bundle of a
 //! referrer from cosign 3. It supports signatures of keys only, not of Fulcio certificates, and ignores entries of
 //! Rekor.
 
 mod bundle;
+mod file;
 mod keys;
 mod simple;
 
 pub(super) use bundle::PURPOSE;
+pub use file::file_signer;
 use ipu_text::sanitize;
 pub use keys::{KeyError, PublicKey, public_keys};
 
@@ -37,7 +39,7 @@ pub enum Signature {
     Bundle(Vec<u8>),
 }
 
-/// Reason why a signature does not count for a manifest.
+/// Reason why a signature does not count for a manifest or a file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// It is not from one of the keys.
@@ -54,7 +56,7 @@ pub enum Rejection {
     Form(&'static str),
 }
 
-/// Reason why a manifest is unsigned.
+/// Reason why a module is unsigned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsigned {
     /// It has no signature.
@@ -63,6 +65,17 @@ pub enum Unsigned {
     /// None of its signatures counts.
     #[error("{}", rejected(.0))]
     Rejected(Vec<Rejection>),
+    /// Its ConfigMap has no signature.
+    #[error(
+        "the ConfigMap has no key {0:?}; sign the module with `cosign sign-blob --key`, and put the signature there"
+    )]
+    NoFile(String),
+    /// The signature in its ConfigMap does not count.
+    #[error(
+        "the signature with the key {0:?} of the ConfigMap does not count: {1}; sign the module with one of the \
+         keys that are given, or give the key that it was signed with"
+    )]
+    File(String, Rejection),
 }
 
 impl Signature {

@@ -33,7 +33,7 @@ pub enum FetchError {
     #[error("the manifest {0} leads to no component")]
     Manifest(String, #[source] ManifestError),
     /// The manifest has no valid signature.
-    #[error("the manifest {0} has no signature by a key in spec.module.oci.signature.keys")]
+    #[error("the manifest {0} has no signature by one of the keys")]
     Unsigned(String, #[source] Unsigned),
 }
 

@@ -20,13 +20,17 @@ pub(super) fn of(
         .as_ref()
         .filter(|back| back.generation == replicas.desired)
     {
-        let reason = &back.reason;
-        let message =
-            format!("{reason}; the previous version is active again. Change spec to try again");
+        let now = match refusal(status, replicas) {
+            Some((replica, reason)) => {
+                format!("{replica} refuses the previous version, so spec.onError decides: {reason}")
+            }
+            None => "the previous version is active again".to_owned(),
+        };
+        let message = format!("{}; {now}. Change spec to try again", back.reason);
         return (PolicyPhase::RolledBack, message);
     }
     let policy = &observed.policy;
-    let before = before(status, observed);
+    let before = before(status, observed, replicas);
     if let Some(reason) = &observed.unreadable {
         let message = format!(
             "{reason}; {before}. Upgrade the operator to the version of its CRDs, or change the field"
@@ -69,14 +73,35 @@ pub(super) fn of(
 }
 
 /// Describes what decides until the desired version is active.
-fn before(status: &IPUPolicyStatus, observed: &ObservedPolicy) -> &'static str {
+fn before(
+    status: &IPUPolicyStatus,
+    observed: &ObservedPolicy,
+    replicas: &HookReplicas<'_>,
+) -> &'static str {
     let active = status.active.as_ref();
+    if refusal(status, replicas).is_some() {
+        let is_desired = active.is_some_and(|active| active.generation == replicas.desired);
+        return if is_desired {
+            "spec.onError decides"
+        } else {
+            "the previous version is refused too, so spec.onError decides"
+        };
+    }
     match active.map(|revision| spec_of(revision).is_ok()) {
         Some(true) => "the previous version stays active",
         Some(false) => "the previous version cannot be read either, so spec.onError decides",
         None if observed.unreadable.is_some() => "no version is active, so spec.onError decides",
         None => "no version is active",
     }
+}
+
+/// Returns the replica that refuses the active version, and why: no key that signed it counts any more.
+fn refusal<'a>(
+    status: &IPUPolicyStatus,
+    replicas: &HookReplicas<'a>,
+) -> Option<(&'a str, &'a str)> {
+    let active = status.active.as_ref()?;
+    replicas.problem(active.generation, true)
 }
 
 fn loading_message(policy: &IPUPolicy, replicas: &HookReplicas<'_>, before: &str) -> String {

@@ -24,6 +24,10 @@ pub(super) fn roll_back(status: &mut IPUPolicyStatus, replicas: &HookReplicas<'_
     if !fails_too_often(options, &counts) {
         return;
     }
+    // A replica refuses a previous version whose keys have been removed: it would decide nothing.
+    if replicas.problem(previous.generation, true).is_some() {
+        return;
+    }
     let calls = counts.recent.answered + counts.recent.failed;
     status.rolled_back = Some(RolledBack {
         generation: failing.generation,

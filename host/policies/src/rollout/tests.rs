@@ -203,6 +203,36 @@ fn a_version_that_one_replica_refuses_does_not_replace_the_active_one() {
 }
 
 #[test]
+fn on_error_decides_once_the_keys_of_the_active_version_are_removed() {
+    let mut cluster = Cluster::new(&validation());
+    cluster.activate(1);
+    let problem = Problem {
+        reason: "it has no signature by a key in spec.module.oci.signature.keys".to_owned(),
+        is_final: true,
+    };
+    // The keys in a ConfigMap, or those of the release.
+    let readiness = cluster.readiness(0);
+    readiness.prepared.clear();
+    readiness.problems.insert(1, problem.clone());
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Refused, Some(1)));
+    assert_eq!(
+        cluster.status().message,
+        "a refuses the module, and spec.onError decides: it has no signature by a key in \
+         spec.module.oci.signature.keys"
+    );
+    // The keys in spec: the new version is refused as well, or still loads.
+    cluster.change();
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Loading, Some(1)));
+    let words = "the previous version is refused too, so spec.onError decides";
+    let message = &cluster.status().message;
+    assert!(message.starts_with(words), "{message}");
+    cluster.readiness(0).problems.insert(2, problem);
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Refused, Some(1)));
+    let message = &cluster.status().message;
+    assert!(message.contains(words), "{message}");
+}
+
+#[test]
 fn replicas_with_different_modules_block_activation() {
     let mut cluster = Cluster::new(&validation());
     cluster.prepare(0, 1);

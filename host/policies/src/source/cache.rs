@@ -6,39 +6,38 @@ use std::path::{Path, PathBuf};
 use ipu_api::ipupolicy::ModuleSource;
 use ipu_guest_host::digest_of;
 
-use super::Sources;
 use super::cache_dir::{self, Written};
+use super::keys::{KeyList, Signers};
+use super::{Fetched, Sources};
 
 impl Sources {
-    /// Returns a module from the cache if its digest is right and, if it must be signed, one of the keys with these
-    /// fingerprints verified its signature before.
-    pub(super) async fn cached(&self, source: &ModuleSource, keys: &[&str]) -> Option<Vec<u8>> {
+    /// Returns a module from the cache if its digest is right, and a key of each list verified its signature before.
+    pub(super) async fn cached(&self, source: &ModuleSource, lists: &[KeyList]) -> Option<Fetched> {
         let path = self.cache_path(source)?;
-        let mut is_signed = !must_be_signed(source);
-        for key in keys {
-            let marker = signature_marker(&path, key);
-            is_signed |= tokio::fs::try_exists(marker).await.unwrap_or(false);
+        let mut signers = Signers::new();
+        for list in lists {
+            signers.insert(marked_signer(&path, list).await?);
         }
-        if !is_signed {
-            return None;
-        }
-        let bytes = tokio::fs::read(&path).await.ok()?;
-        if Some(digest_of(&bytes).as_str()) != source.digest.as_deref() {
+        let component = tokio::fs::read(&path).await.ok()?;
+        if Some(digest_of(&component).as_str()) != source.digest.as_deref() {
             return None;
         }
         cache_dir::touch(path).await;
-        Some(bytes)
+        Some(Fetched { component, signers })
     }
 
-    /// Stores a module, and the key that signed it. Failures are only logged: the next start fetches the module again.
-    pub(super) async fn store(&self, source: &ModuleSource, bytes: &[u8], signer: Option<String>) {
+    /// Stores a module, and the keys that signed it. Failures are only logged: the next start fetches the module again.
+    pub(super) async fn store(&self, source: &ModuleSource, fetched: &Fetched) {
         let (Some(path), Some(cache)) = (self.cache_path(source), &self.cache) else {
             return;
         };
-        let mut written = cache.write(path.clone(), bytes.to_vec()).await;
-        if let (Ok(Written::Stored), Some(signer)) = (&written, signer) {
-            let marked = tokio::fs::write(signature_marker(&path, &signer), []).await;
-            written = marked.map(|()| Written::Stored);
+        let bytes = &fetched.component;
+        let mut written = cache.write(path.clone(), bytes.clone()).await;
+        for signer in &fetched.signers {
+            if let Ok(Written::Stored) = written {
+                let marked = tokio::fs::write(signature_marker(&path, signer), []).await;
+                written = marked.map(|()| Written::Stored);
+            }
         }
         if let Ok(Written::TooLarge) = written {
             let (path, bytes) = (path.display(), bytes.len());
@@ -96,9 +95,15 @@ impl Sources {
     }
 }
 
-fn must_be_signed(source: &ModuleSource) -> bool {
-    let oci = source.oci.as_ref();
-    oci.is_some_and(|oci| oci.signature.is_some())
+/// Returns the first key of a list that verified the signature of the module before.
+async fn marked_signer(module: &Path, list: &KeyList) -> Option<String> {
+    for key in list.keys() {
+        let marker = signature_marker(module, key.fingerprint());
+        if tokio::fs::try_exists(marker).await.unwrap_or(false) {
+            return Some(key.fingerprint().to_owned());
+        }
+    }
+    None
 }
 
 /// Returns the marker file: it exists if the key with this fingerprint verified the signature of the module.
@@ -116,9 +121,12 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::oci::cosign::public_keys;
     use crate::source::cache_dir::CacheDir;
 
     const MODULE: &[u8] = b"a module";
+    const COSIGN: &str = include_str!("../oci/cosign/samples/cosign.pub");
+    const RSA: &str = include_str!("../oci/cosign/samples/rsa.pub");
 
     fn sources(folder: &Path) -> Sources {
         let unreachable = Config::new("http://127.0.0.1:1".parse().unwrap());
@@ -127,53 +135,72 @@ mod tests {
             namespace: "default".to_owned(),
             guests_dir: folder.to_owned(),
             cache: Some(Arc::new(CacheDir::new(folder.to_owned(), 1 << 20))),
+            required_keys: Vec::new(),
             registries: Arc::new(Semaphore::new(1)),
         }
     }
 
-    fn source(is_signed: bool) -> ModuleSource {
+    fn fingerprint(key: &str) -> String {
+        public_keys(key.as_bytes()).unwrap()[0]
+            .fingerprint()
+            .to_owned()
+    }
+
+    fn source(keys: Option<&str>) -> ModuleSource {
         let mut module = json!({
             "digest": digest_of(MODULE).as_str(),
             "oci": {"reference": "r.io/a:1"},
         });
-        if is_signed {
-            module["oci"]["signature"] = json!({"keys": [{"pem": "a key"}]});
+        if let Some(keys) = keys {
+            module["oci"]["signature"] = json!({"keys": [{"pem": keys}]});
         }
         serde_json::from_value(module).unwrap()
+    }
+
+    async fn cached(sources: &Sources, source: &ModuleSource) -> Option<Vec<u8>> {
+        let lists = sources.key_lists(source).await;
+        let cached = sources.cached(source, &lists).await;
+        cached.map(|cached| cached.component)
+    }
+
+    fn fetched(component: &[u8], signer: Option<&str>) -> Fetched {
+        Fetched {
+            component: component.to_owned(),
+            signers: signer.map(str::to_owned).into_iter().collect(),
+        }
     }
 
     #[tokio::test]
     async fn a_cached_module_that_must_be_signed_needs_a_key_that_verified_it() {
         let folder = tempfile::tempdir().unwrap();
         let sources = sources(folder.path());
-        sources.store(&source(false), MODULE, None).await;
-        assert!(sources.cached(&source(false), &[]).await.is_some());
-        assert_eq!(sources.cached(&source(true), &["sha256:a"]).await, None);
-        let signer = Some("sha256:a".to_owned());
-        sources.store(&source(true), MODULE, signer).await;
-        assert_eq!(sources.cached(&source(true), &["sha256:b"]).await, None);
-        assert_eq!(sources.cached(&source(true), &[]).await, None);
-        let cached = sources
-            .cached(&source(true), &["sha256:b", "sha256:a"])
-            .await;
-        assert_eq!(cached.as_deref(), Some(MODULE));
-        let path = sources.cache_path(&source(true)).unwrap();
+        sources.store(&source(None), &fetched(MODULE, None)).await;
+        assert!(cached(&sources, &source(None)).await.is_some());
+        assert_eq!(cached(&sources, &source(Some(COSIGN))).await, None);
+        let signed = fetched(MODULE, Some(&fingerprint(COSIGN)));
+        sources.store(&source(Some(COSIGN)), &signed).await;
+        assert_eq!(cached(&sources, &source(Some(RSA))).await, None);
+        assert_eq!(cached(&sources, &source(Some("no key"))).await, None);
+        let both = source(Some(&format!("{RSA}{COSIGN}")));
+        assert_eq!(cached(&sources, &both).await.as_deref(), Some(MODULE));
+        let path = sources.cache_path(&both).unwrap();
         std::fs::write(path, b"another module").unwrap();
-        assert_eq!(sources.cached(&source(true), &["sha256:a"]).await, None);
+        assert_eq!(cached(&sources, &both).await, None);
     }
 
     #[tokio::test]
     async fn an_unreferenced_module_is_deleted_with_its_markers() {
         let folder = tempfile::tempdir().unwrap();
         let sources = sources(folder.path());
-        let signer = || Some("sha256:a".to_owned());
-        sources.store(&source(true), MODULE, signer()).await;
-        let mut other = source(true);
+        let (kept, signer) = (source(Some(COSIGN)), fingerprint(COSIGN));
+        sources.store(&kept, &fetched(MODULE, Some(&signer))).await;
+        let mut other = kept.clone();
         other.digest = Some(digest_of(b"other").to_string());
-        sources.store(&other, b"other", signer()).await;
-        sources.prune(&[source(true)], &[]).await;
-        assert_eq!(sources.cached(&other, &["sha256:a"]).await, None);
-        assert!(sources.cached(&source(true), &["sha256:a"]).await.is_some());
+        let stored = fetched(b"other", Some(&signer));
+        sources.store(&other, &stored).await;
+        sources.prune(std::slice::from_ref(&kept), &[]).await;
+        assert_eq!(cached(&sources, &other).await, None);
+        assert!(cached(&sources, &kept).await.is_some());
         let files = std::fs::read_dir(folder.path().join("modules")).unwrap();
         assert_eq!(files.count(), 2, "the module and its marker");
     }

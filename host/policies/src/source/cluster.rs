@@ -1,13 +1,17 @@
 //! Reads the ConfigMaps and Secrets that policies refer to, in the namespace of the release.
 
-use ipu_api::ipupolicy::{ConfigMapModule, ModuleSource, PemSource, SecretName};
+use ipu_api::ipupolicy::{ConfigMapModule, PemSource, SecretName};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::api::Api;
 
-use super::{SourceError, Sources};
-use crate::oci::cosign::{PublicKey, public_keys};
+use super::keys::{KeyList, Signers};
+use super::{Fetched, SourceError, Sources};
+use crate::oci::cosign::{Unsigned, file_signer};
 use crate::oci::credentials::Credentials;
 use crate::oci::reference::Reference;
+
+/// End of the key with the signature of a module, after the key of the module.
+const SIGNATURE_SUFFIX: &str = ".sig";
 
 /// Type of a Secret with credentials for registries, and its one key.
 const PULL_SECRET: (&str, &str) = ("kubernetes.io/dockerconfigjson", ".dockerconfigjson");
@@ -16,32 +20,31 @@ impl Sources {
     pub(super) async fn fetch_config_map(
         &self,
         source: &ConfigMapModule,
-    ) -> Result<Vec<u8>, SourceError> {
+        lists: Vec<KeyList>,
+    ) -> Result<Fetched, SourceError> {
         let map = self.config_map(&source.name).await?;
-        let found = map
-            .binary_data
-            .and_then(|mut data| data.remove(&source.key));
-        let found = found.map(|bytes| bytes.0);
-        found.ok_or_else(|| SourceError::Key {
+        let mut files = map.binary_data.unwrap_or_default();
+        let component = files.remove(&source.key).map(|bytes| bytes.0);
+        let component = component.ok_or_else(|| SourceError::Key {
             name: source.name.clone(),
             key: source.key.clone(),
-        })
-    }
-
-    /// Returns the keys, one of which must have signed the module. Empty if it needs no signature.
-    pub(super) async fn keys(&self, source: &ModuleSource) -> Result<Vec<PublicKey>, SourceError> {
-        let oci = source.oci.as_ref();
-        let Some(signature) = oci.and_then(|oci| oci.signature.as_ref()) else {
-            return Ok(Vec::new());
-        };
-        let mut keys = Vec::new();
-        for (index, key) in signature.keys.iter().enumerate() {
-            let field = format!("spec.module.oci.signature.keys[{index}]");
-            let text = self.pem(key, &field).await?;
-            let found = public_keys(&text).map_err(|source| SourceError::Keys(field, source))?;
-            keys.extend(found);
+        })?;
+        let key = format!("{}{SIGNATURE_SUFFIX}", source.key);
+        let text = map.data.and_then(|mut data| data.remove(&key));
+        let signature = text.map(String::into_bytes);
+        let signature = signature.or_else(|| files.remove(&key).map(|bytes| bytes.0));
+        let mut signers = Signers::new();
+        for list in lists {
+            let found = match &signature {
+                None => Err(Unsigned::NoFile(key.clone())),
+                Some(signature) => file_signer(&component, signature, list.keys())
+                    .map(|key| key.fingerprint().to_owned())
+                    .map_err(|rejection| Unsigned::File(key.clone(), rejection)),
+            };
+            let module = || format!("the key {:?} of the ConfigMap {}", source.key, source.name);
+            signers.insert(found.map_err(|unsigned| list.refusal(module(), unsigned))?);
         }
-        Ok(keys)
+        Ok(Fetched { component, signers })
     }
 
     /// Returns the credentials for a reference.

@@ -1,27 +1,20 @@
-//! Fetches a module from an OCI registry, after its digest and, if required, its signature are verified.
+//! Fetches a module from an OCI registry, after its digest and the required signatures are verified.
 
 use ipu_api::ipupolicy::{ModuleSource, OciModule};
 use ipu_guest_host::Limits;
 
-use super::{SourceError, Sources, check_digest};
-use crate::oci::cosign::PublicKey;
+use super::keys::{KeyList, Signers};
+use super::{Fetched, SourceError, Sources, check_digest};
 use crate::oci::fetch::{FetchError, component, find, signer};
 use crate::oci::reference::Reference;
 use crate::oci::registry::{Access, Registry};
-
-/// A module, and the key that signed it.
-pub(super) struct Fetched {
-    pub(super) component: Vec<u8>,
-    /// Fingerprint of the key. `None` if it needs no signature.
-    pub(super) signer: Option<String>,
-}
 
 impl Sources {
     pub(super) async fn fetch_oci(
         &self,
         oci: &OciModule,
         source: &ModuleSource,
-        keys: &[PublicKey],
+        lists: Vec<KeyList>,
     ) -> Result<Fetched, SourceError> {
         let _permit = self.registries.acquire().await;
         let reference: Reference = oci.reference.parse().map_err(SourceError::Reference)?;
@@ -29,15 +22,21 @@ impl Sources {
         let failed = |source: FetchError| SourceError::Oci(oci.reference.clone(), Box::new(source));
         let found = find(&registry, &reference).await.map_err(failed)?;
         check_digest(source, &found.component.digest)?;
-        let signer = if oci.signature.is_some() {
-            let key = signer(&registry, &found, keys).await.map_err(failed)?;
-            Some(key.fingerprint().to_owned())
-        } else {
-            None
-        };
+        let mut signers = Signers::new();
+        for list in lists {
+            let signer = match signer(&registry, &found, list.keys()).await {
+                Ok(key) => key.fingerprint().to_owned(),
+                Err(FetchError::Unsigned(manifest, unsigned)) => {
+                    let module = format!("the manifest {manifest} of {}", oci.reference);
+                    return Err(list.refusal(module, unsigned));
+                }
+                Err(error) => return Err(failed(error)),
+            };
+            signers.insert(signer);
+        }
         let limit = Limits::default().module;
         let component = component(&registry, &found, limit).await.map_err(failed)?;
-        Ok(Fetched { component, signer })
+        Ok(Fetched { component, signers })
     }
 
     async fn registry(

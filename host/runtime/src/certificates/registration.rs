@@ -62,6 +62,8 @@ pub struct Registration {
     pub configuration: String,
     /// Whether the operator writes the caBundles; otherwise cert-manager or an admin does.
     pub manages_ca_bundles: bool,
+    /// Whether the Namespace of the release is made their owner.
+    pub manages_owners: bool,
 }
 
 impl Registration {
@@ -89,10 +91,13 @@ impl Registration {
         .await
     }
 
-    /// Makes the Namespace of the release the owner of both configurations. The chart cannot, because a Namespace that
+    /// Makes the Namespace of the release the owner of both configurations, unless the operator does not manage it. The chart cannot, because a Namespace that
     /// Helm creates has no UID during rendering. Without an owner, the webhooks would outlive the Namespace and block
     /// requests.
     pub async fn set_owners(&self) -> Result<(), RegistrationError> {
+        if !self.manages_owners {
+            return Ok(());
+        }
         let namespaces: Api<Namespace> = Api::all(self.client.clone());
         let namespace = namespaces.get(&self.namespace).await;
         let namespace = namespace.map_err(|source| {

@@ -134,6 +134,25 @@ impl Author {
         command::run(&mut sign).unwrap();
     }
 
+    /// Signs a file, as for a module in a ConfigMap. Returns the Sigstore bundle.
+    pub(super) fn sign_file(&self, file: &[u8], key: &str) -> String {
+        let (path, bundle) = (self.path("module.wasm"), self.path("module.wasm.sig"));
+        fs::write(&path, file).unwrap();
+        let mut sign = Command::new(&self.cosign);
+        sign.args([
+            "sign-blob",
+            "--yes",
+            "--tlog-upload=false",
+            "--use-signing-config=false",
+        ])
+        .arg(format!("--key={}", self.text(&format!("{key}.key"))))
+        .arg(format!("--bundle={}", bundle.display()))
+        .arg(&path)
+        .env("COSIGN_PASSWORD", PASSWORD);
+        command::run(&mut sign).unwrap();
+        fs::read_to_string(bundle).unwrap()
+    }
+
     /// Returns the module of an IPUPolicy that loads it.
     pub(super) fn module(&self, pushed: &Pushed) -> Value {
         let mut oci = json!({"reference": pushed.reference});

@@ -232,3 +232,29 @@ fn a_text_without_keys_is_refused_by_name() {
         2
     );
 }
+
+#[test]
+fn the_signature_of_a_file_is_in_base64_or_a_bundle_or_raw() {
+    let (signer, file) = (Signer::new(), b"a module".as_slice());
+    let (keys, text) = (signer.keys(), signer.sign(file));
+    let bundle = json!({"messageSignature": {"signature": text}}).to_string();
+    let raw = STANDARD.decode(&text).unwrap();
+    let line = format!(" {text}\n");
+    for signature in [line.as_bytes(), bundle.as_bytes(), &raw] {
+        assert!(file_signer(file, signature, &keys).is_ok());
+        let rejected = |file, keys| file_signer(file, signature, keys).unwrap_err();
+        assert_eq!(rejected(b"another module", &keys), Rejection::Key);
+        assert_eq!(rejected(file, &cosign()), Rejection::Key);
+    }
+    for (signature, reason) in [
+        ("{", "it is no Sigstore bundle"),
+        ("{}", "its bundle holds no signature of a file"),
+        (
+            r#"{"messageSignature": {"signature": "&"}}"#,
+            "it is not base64",
+        ),
+    ] {
+        let rejected = file_signer(file, signature.as_bytes(), &keys).unwrap_err();
+        assert_eq!(rejected, Rejection::Form(reason));
+    }
+}

@@ -38,6 +38,25 @@ fn a_version_that_fails_too_often_is_rolled_back_until_the_spec_changes() {
 }
 
 #[test]
+fn a_version_whose_keys_are_removed_is_not_returned_to() {
+    let mut cluster = second_version(&rolls_back(), &rolls_back());
+    cluster.serve(&recent(0, 100));
+    let problem = Problem {
+        reason: "no key signed it".to_owned(),
+        is_final: true,
+    };
+    cluster.readiness(0).problems.insert(1, problem.clone());
+    assert_eq!(cluster.reconcile(), (PolicyPhase::Active, Some(2)));
+    cluster.readiness(0).problems.clear();
+    assert_eq!(cluster.reconcile(), (PolicyPhase::RolledBack, Some(1)));
+    cluster.readiness(0).problems.insert(1, problem);
+    cluster.reconcile();
+    let message = &cluster.status().message;
+    let words = "a refuses the previous version, so spec.onError decides: no key signed it";
+    assert!(message.contains(words), "{message}");
+}
+
+#[test]
 fn a_failing_first_version_is_not_rolled_back() {
     let mut cluster = Cluster::new(&rolls_back());
     cluster.activate(1);
