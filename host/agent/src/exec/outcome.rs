@@ -6,6 +6,10 @@ use std::io;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::UpgradeConnectionError;
 
+/// Begins the message of the API server about a request that the kubelet has not answered: the text of client-go's SPDY
+/// transport, as an internal error.
+const NOT_SENT: &str = "Internal error occurred: error sending request: ";
+
 /// The exit code is unknown, because the command never ran or was aborted.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the node could not run the command: {message}")]
@@ -45,10 +49,11 @@ pub fn exit_code(status: &Status) -> Result<u8, NoExitCode> {
 }
 
 impl NoExitCode {
-    /// Whether the API server could not reach the kubelet, so that the command has not started. Before Kubernetes 1.36, the API
-    /// server opens the stream to its client first, and connects to the kubelet afterwards.
+    /// Whether the API server could not reach the kubelet, so that the command has not started. Before Kubernetes 1.36, and
+    /// for the kubelets of earlier versions, the API server opens the stream to its client first, and sends its request to
+    /// the kubelet afterwards. A kubelet starts a command after its answer to this request.
     pub fn was_never_connected(&self) -> bool {
-        self.message.starts_with("error dialing backend")
+        self.message.starts_with(NOT_SENT)
     }
 }
 
@@ -167,10 +172,16 @@ mod tests {
         let message = |message: &str| NoExitCode {
             message: message.to_owned(),
         };
-        let refused = "error dialing backend: dial tcp 10.0.0.2:10250: connect: connection refused";
+        let refused = "Internal error occurred: error sending request: Post \
+             \"https://10.0.0.2:10250/exec/default/a/main\": dial tcp 10.0.0.2:10250: connect: connection refused";
         assert!(message(refused).was_never_connected());
-        assert!(!message("no runtime").was_never_connected());
-        assert!(!message("the program: error dialing backend").was_never_connected());
+        for other in [
+            "no runtime",
+            "Internal error occurred: unable to upgrade connection: container not found",
+            "the program: error sending request: ",
+        ] {
+            assert!(!message(other).was_never_connected(), "{other}");
+        }
     }
 
     #[test]

@@ -187,7 +187,7 @@ async fn unknown_channels_and_text_are_passed_over() {
 
 #[tokio::test]
 async fn a_command_has_exchanged_nothing_until_stdin_or_output_passes() {
-    let refused = br#"{"status":"Failure","message":"error dialing backend: refused"}"#;
+    let refused = br#"{"status":"Failure","message":"Internal error occurred: error sending request: refused"}"#;
     for (stdin, output, has_exchanged) in [
         (&b""[..], &b""[..], false),
         (b"", b"x", true),
