@@ -11,7 +11,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use ipu_policies::oci::credentials::Credentials;
-use ipu_policies::oci::fetch::{component, find, signer};
+use ipu_policies::oci::fetch::{component, find, signers};
 use ipu_policies::oci::manifest::artefact;
 use ipu_policies::oci::push::push;
 use ipu_policies::oci::registry::Access;
@@ -347,7 +347,7 @@ async fn unreadable_signatures_do_not_count_and_a_failing_registry_is_an_error()
     let judged = async |fake: &Fake| {
         let registry = fake.client(Access::default());
         let found = find(&registry, &fake.reference(":1")).await.unwrap();
-        explain(&signer(&registry, &found, &keys).await.unwrap_err())
+        explain(&signers(&registry, &found, &keys).await.unwrap_err())
     };
     let malformed = Fake::start(|request| {
         request

@@ -35,6 +35,9 @@ const FUNCTIONS: [(&str, usize, usize); 12] = [
     ("uint", 1, 1),
 ];
 
+/// Functions that are not called after a dot: the library ignores what stands before it.
+const GLOBAL: [&str; 7] = ["bytes", "double", "int", "max", "min", "string", "uint"];
+
 /// Macros. The parser has replaced those with the right arguments.
 const MACROS: [&str; 6] = ["has", "all", "exists", "exists_one", "map", "filter"];
 
@@ -96,7 +99,13 @@ impl Scope<'_> {
             }),
             Expr::Select(select) => {
                 self.field(select)?;
-                self.prepare(&mut select.operand)
+                if !self.is_of_settings(select) {
+                    self.prepare(&mut select.operand)?;
+                }
+                if select.test {
+                    expression.expr = Expr::Call(semantics::has(select));
+                }
+                Ok(())
             }
             Expr::Call(call) => self.call(call),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
@@ -107,21 +116,29 @@ impl Scope<'_> {
 
     fn variable(&self, name: &str) -> Result<(), String> {
         let of_request = [OBJECT, OLD_OBJECT, REQUEST, NAMESPACE_OBJECT];
-        let is_declared = of_request.contains(&name)
-            || (name == VARIABLES && !self.variables.is_empty())
-            || self.loops.iter().any(|declared| declared == name);
+        let is_declared =
+            of_request.contains(&name) || self.loops.iter().any(|declared| declared == name);
         if is_declared {
             return Ok(());
         }
         let also = if self.variables.is_empty() {
             ""
         } else {
-            ", variables"
+            ", variables.<name>"
         };
         Err(format!(
             "names the variable {name}, which does not exist; use one of {}{also}",
             of_request.join(", ")
         ))
+    }
+
+    /// Whether it reads a variable of the settings. Such a variable always has a value, or the expression fails: nothing
+    /// else than its value can be used.
+    fn is_of_settings(&self, select: &SelectExpr) -> bool {
+        !select.test
+            && !self.variables.is_empty()
+            && path(&select.operand).is_some_and(|path| path == [VARIABLES])
+            && !self.loops.iter().any(|declared| declared == VARIABLES)
     }
 
     /// Checks the field of a variable whose fields are known.
@@ -160,6 +177,11 @@ impl Scope<'_> {
         }
         if !is_operator {
             function(name, count)?;
+        }
+        if call.target.is_some() && GLOBAL.contains(&name) {
+            return Err(format!(
+                "calls {name} after a dot, and it takes its values in brackets: {name}(...)"
+            ));
         }
         let mut parts = call.target.as_deref_mut().into_iter().chain(&mut call.args);
         parts.try_for_each(|part| self.prepare(part))?;

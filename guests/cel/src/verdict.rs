@@ -12,6 +12,10 @@ use crate::request::Request;
 use crate::semantics;
 use crate::settings::{Settings, Validation};
 
+/// Longest message that an expression makes, in bytes. An object could otherwise make the answer so large that the host
+/// refuses it, and `onError` would decide.
+const MADE: usize = 1024;
+
 /// A validation that a request fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
@@ -98,7 +102,9 @@ impl<'a> Evaluator<'a> {
     fn of_rule(&self, validation: &Validation) -> String {
         let made = validation.message_expression.as_ref();
         let made = made.and_then(|expression| match self.evaluate(expression) {
-            Ok(Value::String(text)) if !text.trim().is_empty() => Some(text.to_string()),
+            Ok(Value::String(text)) if !text.trim().is_empty() && text.len() <= MADE => {
+                Some(text.to_string())
+            }
             _ => None,
         });
         let fixed = || validation.message.clone();
@@ -122,12 +128,14 @@ impl<'a> Evaluator<'a> {
         let Some(key) = &failure.missing_key else {
             return Err(failure.reason);
         };
-        let hint = "test a field that can be missing with has() first";
         Err(match self.failed.get(key.as_str()) {
             Some(cause) if expression.reads(VARIABLES) => {
-                format!("variables.{key} has no value: {}; {hint}", cause.reason)
+                format!("variables.{key} has no value: {}", cause.reason)
             }
-            _ => format!("{}; {hint}", failure.reason),
+            _ => format!(
+                "{}; test a field that can be missing with has() first",
+                failure.reason
+            ),
         })
     }
 }

@@ -61,7 +61,10 @@ pub async fn apply(
             .extend(obstacle.filter(|obstacle| !matches!(obstacle, Obstacle::NotOwned { .. })));
     }
     let (conflicts, versions) = apply_all(client, namespace, owner, objects, expected).await?;
-    let blocked = !conflicts.is_empty();
+    // No Pod uses a Role that is withdrawn.
+    let withdrawn = plan.withdraw.as_ref().map(Applicable::object_name);
+    let mut of_pods = conflicts.iter();
+    let blocked = of_pods.any(|conflict| Some(conflict.object()) != withdrawn.as_deref());
     obstacles.extend(conflicts);
     let conflicts = create_config_maps(client, namespace, owner, &plan.create_config_maps).await?;
     let has_variables = conflicts.is_empty();

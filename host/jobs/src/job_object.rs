@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use ipu_api::uid::Uid;
 use ipu_runtime::interned::Interned;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use parking_lot::Mutex;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+/// Longest name of an object, in bytes.
+const NAME_MAX: usize = 253;
 
 /// Reference to an IPUJob.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,7 +101,9 @@ pub trait JobObject: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
 /// Returns the owning job of an object in the job's namespace.
 pub fn owner(metadata: &ObjectMeta) -> Option<JobRef> {
     let mut owners = metadata.owner_references.iter().flatten();
-    let owner = owners.find(|owner| owner.kind == "IPUJob")?;
+    // The API server limits the name in a reference by nothing, and the operator keeps it.
+    let is_job = |owner: &&OwnerReference| owner.kind == "IPUJob" && owner.name.len() <= NAME_MAX;
+    let owner = owners.find(is_job)?;
     let namespace = metadata.namespace.as_deref()?;
     Some(JobRef {
         namespace: namespace.into(),

@@ -164,11 +164,11 @@ impl SourceError {
         }
     }
 
-    /// Whether the source has no such text, which only a change of the source or the field can correct.
+    /// Whether the source has no such text, or the operator may not read it, which only an admin can correct.
     fn is_absence(&self) -> bool {
         match self {
             Self::ConfigMap { source, .. } | Self::Secret { source, .. } => {
-                matches!(&**source, kube::Error::Api(status) if status.code == 404)
+                matches!(&**source, kube::Error::Api(status) if [403, 404].contains(&status.code))
             }
             Self::Pem { .. } | Self::NoPem(_) | Self::Keys(..) => true,
             _ => false,
@@ -181,7 +181,7 @@ impl SourceError {
 pub struct Fetched {
     /// The module.
     pub component: Vec<u8>,
-    /// One key of each list that must have signed it.
+    /// Keys that signed it: at least one of each list.
     pub signers: Signers,
 }
 

@@ -7,9 +7,13 @@ use super::admin::Admin;
 
 /// Applies the status of an object as an account. Returns the refusal.
 fn apply(admin: &Admin, process: &str, object: &Value) -> Option<String> {
+    apply_with(admin, process, object, &[])
+}
+
+fn apply_with(admin: &Admin, process: &str, object: &Value, options: &[&str]) -> Option<String> {
     let file = admin.file("status.json", &object.to_string());
     let account = admin.account(process);
-    let applied = admin.kubectl(&[
+    let apply = [
         "apply",
         "--server-side",
         "--force-conflicts",
@@ -19,7 +23,8 @@ fn apply(admin: &Admin, process: &str, object: &Value) -> Option<String> {
         &account,
         "--filename",
         &file,
-    ]);
+    ];
+    let applied = admin.kubectl(&[&apply, options].concat());
     applied.err().map(|error| error.to_string())
 }
 
@@ -40,10 +45,11 @@ async fn check(
     allowed: &[Value],
     refused: &[(Value, &str)],
 ) {
-    // An API server follows a new policy with a short delay.
-    let (first, _) = &refused[0];
+    // An API server follows a new policy with a short delay. Nothing may be stored before: it would be no change afterwards.
+    let first = object(&refused[0].0);
     eventually("the policy is evaluated", async || {
-        Seen::when(apply(admin, process, &object(first)), Option::is_some)
+        let refusal = apply_with(admin, process, &first, &["--dry-run=server"]);
+        Seen::when(refusal, Option::is_some)
     })
     .await;
     for change in allowed {

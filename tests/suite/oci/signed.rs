@@ -8,8 +8,8 @@ use axum::response::IntoResponse;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ipu_guest_host::digest_of;
-use ipu_policies::oci::cosign::public_keys;
-use ipu_policies::oci::fetch::{find, signer};
+use ipu_policies::oci::cosign::{PublicKey, public_keys};
+use ipu_policies::oci::fetch::{find, signers};
 use ipu_policies::oci::registry::Access;
 use ipu_text::explain;
 use rcgen::{KeyPair, SigningKey};
@@ -35,12 +35,13 @@ fn signature(key: &KeyPair, digest: &str) -> (Value, Vec<u8>) {
     (layer, payload)
 }
 
-/// The result of the registry's signatures: the fingerprint of the key that signed, or why none is valid.
+/// The result of the registry's signatures: the fingerprints of the keys that signed, or why none is valid.
 async fn judged(
-    key: &KeyPair,
+    keys: &[&KeyPair],
     signatures: Vec<(Value, Option<Vec<u8>>)>,
-) -> Result<String, String> {
-    let keys = public_keys(key.public_key_pem().as_bytes()).unwrap();
+) -> Result<Vec<String>, String> {
+    let pem: String = keys.iter().map(|key| key.public_key_pem()).collect();
+    let keys = public_keys(pem.as_bytes()).unwrap();
     let layers: Vec<_> = signatures.iter().map(|(layer, _)| layer.clone()).collect();
     let blobs: BTreeMap<String, Vec<u8>> = signatures
         .into_iter()
@@ -59,9 +60,10 @@ async fn judged(
     .await;
     let registry = fake.client(Access::default());
     let found = find(&registry, &fake.reference(":1")).await.unwrap();
-    let signer = signer(&registry, &found, &keys).await;
-    signer
-        .map(|key| key.fingerprint().to_owned())
+    let signers = signers(&registry, &found, &keys).await;
+    let name = |key: &PublicKey| key.fingerprint().to_owned();
+    signers
+        .map(|keys| keys.into_iter().map(name).collect())
         .map_err(|error| explain(&error))
 }
 
@@ -78,15 +80,22 @@ async fn one_signature_that_counts_is_enough() {
         .fingerprint()
         .to_owned();
     let beside = vec![(lost.clone(), None), served(&wrong), served(&good)];
-    assert_eq!(judged(&key, beside).await, Ok(fingerprint));
+    assert_eq!(judged(&[&key], beside).await, Ok(vec![fingerprint.clone()]));
 
-    let refused = judged(&key, vec![served(&wrong), served(&wrong)]).await;
+    // When the first key is removed, the module needs no other signature.
+    let other = public_keys(stranger.public_key_pem().as_bytes()).unwrap()[0]
+        .fingerprint()
+        .to_owned();
+    let both = judged(&[&key, &stranger], vec![served(&good), served(&wrong)]).await;
+    assert_eq!(both, Ok(vec![fingerprint, other]));
+
+    let refused = judged(&[&key], vec![served(&wrong), served(&wrong)]).await;
     let refused = refused.unwrap_err();
     assert!(
         refused.contains("do not count: it matches none of the keys;"),
         "{refused}"
     );
-    let failed = judged(&key, vec![served(&wrong), (lost, None)]).await;
+    let failed = judged(&[&key], vec![served(&wrong), (lost, None)]).await;
     let failed = failed.unwrap_err();
     assert!(failed.contains("does not have the blob"), "{failed}");
 }
@@ -104,7 +113,7 @@ async fn pages_asked(next: fn(usize) -> String) -> Vec<String> {
     .await;
     let registry = fake.client(Access::default());
     let found = find(&registry, &fake.reference(":1")).await.unwrap();
-    let error = explain(&signer(&registry, &found, &[]).await.unwrap_err());
+    let error = explain(&signers(&registry, &found, &[]).await.unwrap_err());
     assert!(error.contains("has no signature for it"), "{error}");
     let lines = fake.requests().into_iter().map(|request| request.line);
     lines.filter(|line| line.contains("/referrers/")).collect()

@@ -70,6 +70,16 @@ fn invalid_settings_are_refused_with_field_and_rule() {
 }
 
 #[test]
+fn a_long_text_of_an_object_replaces_no_message() {
+    let request = request(&json!({"metadata": {"name": "a".repeat(2_000)}}), None);
+    let rule = json!({
+        "expression": "false", "message": "no", "messageExpression": "'not ' + object.metadata.name",
+    });
+    let found = violations(&settings(&json!({"validations": [rule]})), &request);
+    assert_eq!(found[0].message, "no");
+}
+
+#[test]
 fn unknown_labels_of_the_namespace_deny_rules_about_them() {
     let mut request = request(&json!({"metadata": {}}), None);
     request.namespace_labels = None;

@@ -1,9 +1,11 @@
 //! The requests of one step to the API server, in their order.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipujob::IPUJob;
 use ipu_api::queueing::QUEUE_LABEL;
+use ipu_runtime::work_queue::Requeue;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
@@ -11,7 +13,7 @@ use serde_json::{Value, json};
 use super::cluster::{self, Cluster};
 use super::fixtures::{JobFixture, parallel};
 use crate::context::Context;
-use crate::job_object::JobRef;
+use crate::job_object::{self, JobRef};
 use crate::{step, watches};
 
 struct Fixture {
@@ -339,6 +341,37 @@ async fn nothing_is_remembered_of_a_job_that_is_gone() {
     context.verified.lock().begin(fixture.job.clone().into());
     context.forget_if_deleted(uid);
     assert!(!context.remembers(uid));
+}
+
+#[tokio::test]
+async fn a_job_that_is_gone_is_not_remembered_because_an_object_names_it() {
+    let fixture = Fixture::new(&parallel());
+    fixture.run().await;
+    let Fixture {
+        cluster,
+        context,
+        job,
+    } = fixture;
+    let context = Arc::new(context);
+    cluster.remove(&cluster::job("sample"));
+    // Its Role is still there, and a user could create one like it.
+    cluster.deliver(&context);
+    assert!(context.remembers(job.uid));
+    let requeue = crate::reconcile(Arc::new(job.clone()), Arc::clone(&context)).await;
+    assert!(matches!(requeue, Requeue::Never), "{requeue:?}");
+    assert!(!context.remembers(job.uid));
+}
+
+#[test]
+fn a_reference_with_a_name_that_no_object_has_is_no_job() {
+    let named = |length: usize| {
+        let metadata = json!({"namespace": "default", "ownerReferences": [
+            {"apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "name": "a".repeat(length), "uid": "u"},
+        ]});
+        job_object::owner(&serde_json::from_value(metadata).unwrap()).is_some()
+    };
+    assert!(named(253));
+    assert!(!named(254), "it would be kept in memory");
 }
 
 #[tokio::test]

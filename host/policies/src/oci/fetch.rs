@@ -50,18 +50,19 @@ pub async fn find(registry: &Registry, reference: &Reference) -> Result<Found, F
     }
 }
 
-/// Returns the key that signed a component. An invalid or unavailable signature does not hide the others.
-pub async fn signer<'a>(
+/// Returns all keys that signed a component: when one is removed, the others still count. An invalid or unavailable signature
+/// does not hide the others.
+pub async fn signers<'a>(
     registry: &Registry,
     found: &Found,
     keys: &'a [PublicKey],
-) -> Result<&'a PublicKey, FetchError> {
+) -> Result<Vec<&'a PublicKey>, FetchError> {
     let digest = &found.manifest;
     let forms = [
         simple(registry, digest).await,
         bundles(registry, digest).await,
     ];
-    let (mut rejections, mut failed) = (Vec::new(), None);
+    let (mut signers, mut rejections, mut failed) = (Vec::new(), Vec::new(), None);
     for form in forms {
         let locations = form.unwrap_or_else(|error| {
             failed.get_or_insert(error);
@@ -70,7 +71,7 @@ pub async fn signer<'a>(
         for location in locations {
             let signature = location.signature(registry).await.transpose();
             match signature.map(|signature| Ok(signature?.verify(keys, digest))) {
-                Some(Ok(Ok(key))) => return Ok(key),
+                Some(Ok(Ok(key))) => signers.push(key),
                 Some(Ok(Err(rejection))) => rejections.push(rejection),
                 Some(Err(error)) => {
                     failed.get_or_insert(error);
@@ -78,6 +79,9 @@ pub async fn signer<'a>(
                 None => {}
             }
         }
+    }
+    if !signers.is_empty() {
+        return Ok(signers);
     }
     Err(match failed {
         Some(error) => error.into(),

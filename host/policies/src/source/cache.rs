@@ -16,7 +16,11 @@ impl Sources {
         let path = self.cache_path(source)?;
         let mut signers = Signers::new();
         for list in lists {
-            signers.insert(marked_signer(&path, list).await?);
+            let marked = marked_signers(&path, list).await;
+            if marked.is_empty() {
+                return None;
+            }
+            signers.extend(marked);
         }
         let component = tokio::fs::read(&path).await.ok()?;
         if Some(digest_of(&component).as_str()) != source.digest.as_deref() {
@@ -95,15 +99,16 @@ impl Sources {
     }
 }
 
-/// Returns the first key of a list that verified the signature of the module before.
-async fn marked_signer(module: &Path, list: &KeyList) -> Option<String> {
+/// Returns the keys of a list that verified a signature of the module before.
+async fn marked_signers(module: &Path, list: &KeyList) -> Vec<String> {
+    let mut signers = Vec::new();
     for key in list.keys() {
         let marker = signature_marker(module, key.fingerprint());
         if tokio::fs::try_exists(marker).await.unwrap_or(false) {
-            return Some(key.fingerprint().to_owned());
+            signers.push(key.fingerprint().to_owned());
         }
     }
-    None
+    signers
 }
 
 /// Returns the marker file: it exists if the key with this fingerprint verified the signature of the module.

@@ -5,7 +5,7 @@ use ipu_guest_host::Limits;
 
 use super::keys::{KeyList, Signers};
 use super::{Fetched, SourceError, Sources, check_digest};
-use crate::oci::fetch::{FetchError, component, find, signer};
+use crate::oci::fetch::{FetchError, component, find, signers};
 use crate::oci::reference::Reference;
 use crate::oci::registry::{Access, Registry};
 
@@ -22,21 +22,24 @@ impl Sources {
         let failed = |source: FetchError| SourceError::Oci(oci.reference.clone(), Box::new(source));
         let found = find(&registry, &reference).await.map_err(failed)?;
         check_digest(source, &found.component.digest)?;
-        let mut signers = Signers::new();
+        let mut all = Signers::new();
         for list in lists {
-            let signer = match signer(&registry, &found, list.keys()).await {
-                Ok(key) => key.fingerprint().to_owned(),
+            let keys = match signers(&registry, &found, list.keys()).await {
+                Ok(keys) => keys,
                 Err(FetchError::Unsigned(manifest, unsigned)) => {
                     let module = format!("the manifest {manifest} of {}", oci.reference);
                     return Err(list.refusal(module, unsigned));
                 }
                 Err(error) => return Err(failed(error)),
             };
-            signers.insert(signer);
+            all.extend(keys.into_iter().map(|key| key.fingerprint().to_owned()));
         }
         let limit = Limits::default().module;
         let component = component(&registry, &found, limit).await.map_err(failed)?;
-        Ok(Fetched { component, signers })
+        Ok(Fetched {
+            component,
+            signers: all,
+        })
     }
 
     async fn registry(
