@@ -42,7 +42,7 @@ pub struct ModuleConfig {
 
 impl ModuleConfig {
     /// Applies the configuration to the limits of the host.
-    pub(super) fn limits(&self, maximum: Limits) -> Limits {
+    pub fn limits(&self, maximum: Limits) -> Limits {
         Limits {
             deadline: self.deadline.unwrap_or(maximum.deadline),
             memory: self

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupolicy::{Hook, Match, ModuleSource};
-use ipu_guest_host::{LoadError, ModuleConfig};
+use ipu_guest_host::LoadError;
 use ipu_runtime::clock;
 use ipu_runtime::panics;
 use ipu_text::explain;
 use kube::Client;
-use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, sleep, timeout};
@@ -22,6 +21,7 @@ pub use self::load_permits::PREFETCHED;
 use super::active_policies::ActivePolicies;
 use super::active_set::{active_set, active_versions};
 use super::matcher::Matcher;
+use super::module_config::module_config;
 use super::module_store::{Failure, ModuleStore, ParsedMatch, Ready, Signed, Version};
 use super::observed_policy::ObservedPolicy;
 use super::replica_readiness::{self, Replica};
@@ -259,22 +259,9 @@ async fn prepare(
     let signed = sources
         .must_be_signed(&spec.module)
         .then(|| Signed::at(Instant::now(), fetched.signers));
-    let limits = spec.limits.unwrap_or_default();
-    let settings = spec.settings.clone().map_or_else(
-        || "{}".to_owned(),
-        |settings| Value::Object(settings).to_string(),
-    );
-    let config = ModuleConfig {
-        settings,
-        deadline: limits
-            .deadline_milliseconds
-            .map(|time| Duration::from_millis(time.into())),
-        memory: limits.memory_mebibytes.map(|size| (size as usize) << 20),
-        output: limits.output_kibibytes.map(|size| (size as usize) << 10),
-    };
     let prepared = policies
         .host()
-        .prepare(spec.hook, fetched.component, config)
+        .prepare(spec.hook, fetched.component, module_config(&spec))
         .await;
     sources.trim().await;
     let guest = prepared.map_err(|error| Failure {

@@ -27,6 +27,7 @@ pub mod match_input;
 pub mod match_samples;
 pub mod matcher;
 pub mod metrics;
+pub mod module_config;
 pub mod module_store;
 pub mod namespace_usage;
 pub mod observed_policy;

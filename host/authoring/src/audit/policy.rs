@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use std::time::Duration;
 
-use ipu_api::ipupolicy::{IPUPolicy, Match, ModuleSource, PolicyLimits};
+use ipu_api::ipupolicy::{IPUPolicy, Match, ModuleSource};
 use ipu_guest_host::Limits;
 use ipu_guest_host::model::{Hook, ModuleDigest};
+use ipu_policies::module_config::module_config;
 use serde_json::Value;
 
 use crate::document::is_yaml;
@@ -158,15 +158,13 @@ impl AuditedPolicy {
                 source: error.into_inner(),
             })?;
         let spec = policy.spec;
-        let settings = spec
-            .settings
-            .map(|settings| Value::Object(settings).to_string());
+        let config = module_config(&spec);
         Ok(Self {
             name: policy.metadata.name.unwrap_or_default(),
             hook: Some(spec.hook),
             selected: spec.match_,
-            settings: settings.unwrap_or_else(|| "{}".to_owned()),
-            limits: limits(spec.limits.unwrap_or_default()),
+            limits: config.limits(Limits::for_authoring()),
+            settings: config.settings,
             module: spec.module,
             file: None,
         })
@@ -221,23 +219,10 @@ impl AuditedPolicy {
     }
 }
 
-/// The limits of a call, of which a policy can set lower ones.
-fn limits(own: PolicyLimits) -> Limits {
-    let mut limits = Limits::for_authoring();
-    if let Some(time) = own.deadline_milliseconds {
-        limits.deadline = Duration::from_millis(time.into());
-    }
-    if let Some(size) = own.memory_mebibytes {
-        limits.memory = (size as usize) << 20;
-    }
-    if let Some(size) = own.output_kibibytes {
-        limits.output = (size as usize) << 10;
-    }
-    limits
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
@@ -283,6 +268,20 @@ mod tests {
         assert!(read.selected.unwrap().object_selector.is_some());
         assert_eq!(read.limits.deadline, Duration::from_millis(20));
         assert_eq!(read.limits.memory, 2 << 20);
+    }
+
+    #[test]
+    fn limits_of_the_operator_are_upper_bounds() {
+        let manifest = policy(|policy| {
+            policy["spec"]["limits"] =
+                json!({"memoryMebibytes": 1 << 20, "outputKibibytes": 1 << 30});
+        });
+        let read = AuditedPolicy::of_manifest(manifest).unwrap();
+        let most = Limits::for_authoring();
+        assert_eq!(
+            (read.limits.memory, read.limits.output),
+            (most.memory, most.output)
+        );
     }
 
     #[test]
