@@ -14,8 +14,23 @@ use super::verified::Versions;
 use super::views::Views;
 use super::writes::{self, ApplyResult, WriteError};
 
-/// Applies the plan of a job in a namespace. `owner` is the job's UID. Rights of a kind that is `expected` to exist are read
-/// before they are written.
+/// The rights of a launcher to read and, if they differ, to write.
+pub struct StaleRights {
+    /// The objects.
+    pub objects: Vec<Applicable>,
+    /// By kind: whether an object is expected to exist. Such an object is read before it is written.
+    pub expected: [bool; DependentKind::COUNT],
+}
+
+/// The result of applying the rights.
+struct AppliedRights {
+    obstacles: Vec<Obstacle>,
+    /// Whether one of the obstacles is an object that Pods use.
+    blocked: bool,
+    versions: Versions,
+}
+
+/// Applies the plan of a job in a namespace. `owner` is the job's UID.
 ///
 /// Guarantees: it creates no object twice, it does not change an object of another owner, and the next call continues a
 /// call that was killed at any point.
@@ -24,7 +39,7 @@ pub async fn apply(
     namespace: &str,
     owner: &str,
     plan: &Plan,
-    (objects, expected): (&[Applicable], [bool; DependentKind::COUNT]),
+    rights: &StaleRights,
     views: &Views,
 ) -> Result<Applied, WriteError> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
@@ -60,17 +75,13 @@ pub async fn apply(
         obstacles
             .extend(obstacle.filter(|obstacle| !matches!(obstacle, Obstacle::NotOwned { .. })));
     }
-    let (conflicts, versions) = apply_all(client, namespace, owner, objects, expected).await?;
-    // No Pod uses a Role that is withdrawn.
-    let withdrawn = plan.withdraw.as_ref().map(Applicable::object_name);
-    let mut of_pods = conflicts.iter();
-    let blocked = of_pods.any(|conflict| Some(conflict.object()) != withdrawn.as_deref());
-    obstacles.extend(conflicts);
+    let applied = apply_rights(client, namespace, owner, plan, rights).await?;
+    obstacles.extend(applied.obstacles);
     let conflicts = create_config_maps(client, namespace, owner, &plan.create_config_maps).await?;
     let has_variables = conflicts.is_empty();
     obstacles.extend(conflicts);
     // Pods use these objects: with those of another owner, or of an earlier job, they would have other rights.
-    if !blocked && has_variables {
+    if !applied.blocked && has_variables {
         // In order: if a quota allows only some of them, the first ones are created.
         for pod in &plan.create_pods {
             obstacles.extend(create_pod(&pods, pod, (owner, job), views).await?);
@@ -81,8 +92,8 @@ pub async fn apply(
     }
     Ok(Applied {
         obstacles,
-        blocked,
-        versions,
+        blocked: applied.blocked,
+        versions: applied.versions,
     })
 }
 
@@ -100,27 +111,36 @@ async fn create_config_maps(
     Ok(created?.into_iter().filter_map(Result::err).collect())
 }
 
-/// Applies all objects concurrently. Returns the obstacles, and the versions of the objects.
-async fn apply_all(
+/// Applies all objects concurrently.
+async fn apply_rights(
     client: &Client,
     namespace: &str,
     owner: &str,
-    objects: &[Applicable],
-    expected: [bool; DependentKind::COUNT],
-) -> Result<(Vec<Obstacle>, Versions), WriteError> {
+    plan: &Plan,
+    rights: &StaleRights,
+) -> Result<AppliedRights, WriteError> {
+    let objects = &rights.objects;
     let applying = objects.iter().map(|object| {
-        let expected = expected[object.kind().index()];
+        let expected = rights.expected[object.kind().index()];
         apply_object(client, namespace, owner, object, expected)
     });
     let applying: Vec<_> = applying.collect();
-    let (mut obstacles, mut versions) = (Vec::new(), Versions::default());
+    let mut all = AppliedRights {
+        obstacles: Vec::new(),
+        blocked: false,
+        versions: Versions::default(),
+    };
     for (object, applied) in objects.iter().zip(join_all(applying).await) {
         match applied? {
-            Ok(version) => versions[object.kind().index()] = version,
-            Err(obstacle) => obstacles.push(obstacle),
+            Ok(version) => all.versions[object.kind().index()] = version,
+            Err(obstacle) => {
+                // No Pod uses a Role that is withdrawn.
+                all.blocked |= plan.withdraw.as_ref() != Some(object);
+                all.obstacles.push(obstacle);
+            }
         }
     }
-    Ok((obstacles, versions))
+    Ok(all)
 }
 
 /// Creates a Pod. After an error the next reconcile creates it again, and finds it if it exists. If it was deleted by

@@ -21,10 +21,11 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::timeout;
 
+use super::apply::StaleRights;
 use super::cache_sync::CacheSync;
 use super::job_object::{JobObject, job_uid};
 use super::observe::Snapshot;
-use super::plan::{Applicable, DependentKind, Plan};
+use super::plan::{DependentKind, Plan};
 use super::raw::RawJob;
 use super::status::events;
 use super::status::{self, Obstacle};
@@ -108,42 +109,38 @@ impl Context {
         let namespace = snapshot.job.namespace().unwrap_or_default();
         let uid = snapshot.job.uid().unwrap_or_default();
         let job = job_uid(&namespace, &uid);
-        let rights = self.stale_rights(job, plan);
-        // All are created before the launcher.
-        let mut pods = snapshot.observed.pods.iter();
-        let has_launcher = pods.any(|pod| pod.instance.is_none());
-        let expected = |kind| {
-            self.verified
-                .lock()
-                .exists(job, kind)
-                .unwrap_or(has_launcher)
-        };
-        let expected = DependentKind::ALL.map(expected);
+        let rights = self.stale_rights(job, snapshot, plan);
         let views = &self.views;
-        if let (false, Some(job)) = (rights.is_empty(), snapshot.job.job()) {
+        if let (false, Some(job)) = (rights.objects.is_empty(), snapshot.job.job()) {
             self.verified.lock().begin(views.references.shared(job));
         }
-        let objects = (&*rights, expected);
         // In a box, because its state is large.
-        let applied = apply::apply(&self.client, &namespace, &uid, plan, objects, views);
+        let applied = apply::apply(&self.client, &namespace, &uid, plan, &rights, views);
         let applied = Box::pin(applied).await?;
-        if !applied.blocked && !rights.is_empty() {
-            self.verified.lock().record(job, &rights, applied.versions);
+        if !applied.blocked && !rights.objects.is_empty() {
+            let mut verified = self.verified.lock();
+            verified.record(job, &rights.objects, applied.versions);
         }
         let events = events::write_events(plan, &applied);
         self.publish(&snapshot.job, events);
         Ok(applied.obstacles)
     }
 
-    /// Returns the rights to read and, if they differ, to write: neither verified ones, nor a Role to withdraw that does
-    /// not exist.
-    fn stale_rights(&self, job: Uid, plan: &Plan) -> Vec<Applicable> {
+    /// Returns the rights that are not verified. A Role that does not exist is not withdrawn.
+    fn stale_rights(&self, job: Uid, snapshot: &Snapshot, plan: &Plan) -> StaleRights {
+        // All are created before the launcher.
+        let mut pods = snapshot.observed.pods.iter();
+        let has_launcher = pods.any(|pod| pod.instance.is_none());
         let verified = self.verified.lock();
-        let withdraw = plan.withdraw.iter();
-        let withdraw =
-            withdraw.filter(|object| verified.exists(job, object.kind()).unwrap_or_default());
-        let objects: Vec<_> = plan.apply.iter().chain(withdraw).cloned().collect();
-        verified.stale(job, &objects)
+        let exists = |kind: DependentKind| verified.exists(job, kind);
+        let withdraw = plan
+            .withdraw
+            .iter()
+            .filter(|role| exists(role.kind()).unwrap_or_default());
+        StaleRights {
+            objects: verified.stale(job, plan.apply.iter().chain(withdraw)),
+            expected: DependentKind::ALL.map(|kind| exists(kind).unwrap_or(has_launcher)),
+        }
     }
 
     /// Tries the first worker and the launcher by a dry run before the job requests its first partition. A job whose Pods

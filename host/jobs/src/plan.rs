@@ -159,16 +159,6 @@ impl DependentKind {
 }
 
 impl Applicable {
-    /// Returns its kind and name, as obstacles name it.
-    pub fn object_name(&self) -> String {
-        let (kind, metadata) = match self {
-            Self::ServiceAccount(object) => ("ServiceAccount", &object.metadata),
-            Self::Role(object) => ("Role", &object.metadata),
-            Self::RoleBinding(object) => ("RoleBinding", &object.metadata),
-        };
-        format!("{kind} {}", metadata.name.as_deref().unwrap_or_default())
-    }
-
     /// Returns its kind.
     pub fn kind(&self) -> DependentKind {
         match self {

@@ -65,15 +65,19 @@ struct List {
 
 impl Verified {
     /// Returns those of a job's objects that are not verified, or have changed since.
-    pub fn stale(&self, job: Uid, objects: &[Applicable]) -> Vec<Applicable> {
+    pub fn stale<'a>(
+        &self,
+        job: Uid,
+        objects: impl IntoIterator<Item = &'a Applicable>,
+    ) -> Vec<Applicable> {
         let entry = self.jobs.get(&job);
         let entry = entry.filter(|entry| self.are_listed(&entry.job.namespace));
         let is_fresh = |object: &&Applicable| entry.is_some_and(|entry| entry.is_fresh(object));
-        let stale = objects.iter().filter(|object| !is_fresh(object));
+        let stale = objects.into_iter().filter(|object| !is_fresh(object));
         stale.cloned().collect()
     }
 
-    /// Whether the object of this kind exists, as far as the job is known. `None` for an unknown job.
+    /// Returns whether a write or a watch has reported the job's object of this kind. `None` for an unknown job.
     pub fn exists(&self, job: Uid, kind: DependentKind) -> Option<bool> {
         let entry = self.jobs.get(&job)?;
         let kind = kind.index();

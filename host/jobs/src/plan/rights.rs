@@ -16,39 +16,38 @@ pub(super) struct Rights {
     pub(super) withdraw: Option<Applicable>,
 }
 
-/// Decides the rights of a launcher. Its Role names no worker before that Pod is the job's: a Pod of another owner may
-/// have the name. For the same reason nothing is left in the Role once workers are gone.
+/// Decides the rights of a launcher. Its Role names a worker only while that Pod exists and is the job's, because a Pod of
+/// another owner can have the name at any other time.
 ///
-/// A ServiceAccount exists before the first worker, since one of the user's with its name blocks the job. A running
-/// launcher keeps its right to the workers that are left.
+/// The ServiceAccount exists before the first worker: an account of the user with the same name blocks the job. A running
+/// launcher keeps its right to the remaining workers.
 pub(super) fn rights(job: &ValidJob, facts: &Facts, phase: &Phase, creates_pods: bool) -> Rights {
     let Some(launcher) = &job.launcher else {
         return Rights::default();
     };
-    let workers = || facts.workers().filter(|worker| worker.uid.is_some());
-    let names: Vec<String> = workers().map(|worker| worker.name.clone()).collect();
+    let workers = facts.workers().filter(|worker| worker.uid.is_some());
+    let names: Vec<String> = workers.map(|worker| worker.name.clone()).collect();
     let is_complete = names.len() == facts.workers().count();
-    let account = account(job, launcher);
-    match phase {
-        Phase::Waiting | Phase::Starting if is_complete => bound(job, launcher, &names),
-        Phase::Running => bound(job, launcher, &names),
-        Phase::Waiting | Phase::Starting => Rights {
+    match (phase, is_complete) {
+        (Phase::Waiting | Phase::Starting, true) | (Phase::Running, _) => Rights {
+            apply: bound(job, launcher, &names),
+            withdraw: None,
+        },
+        (Phase::Waiting | Phase::Starting, false) => {
             // Jobs in the queue have none yet.
-            apply: account
-                .filter(|_| creates_pods || partitions_form(facts))
-                .into_iter()
-                .collect(),
-            withdraw: Some(Applicable::Role(access::role(job, &[]))),
-        },
-        Phase::Suspended | Phase::Reserving | Phase::Finished(_) if !is_complete => Rights {
+            let is_due = creates_pods || partitions_form(facts);
+            let account = account(job, launcher).filter(|_| is_due);
+            Rights {
+                apply: account.into_iter().collect(),
+                withdraw: Some(empty_role(job)),
+            }
+        }
+        (Phase::Suspended | Phase::Reserving | Phase::Finished(_), false) => Rights {
             apply: Vec::new(),
-            withdraw: Some(Applicable::Role(access::role(job, &[]))),
+            withdraw: Some(empty_role(job)),
         },
-        Phase::Ended(..)
-        | Phase::Restart(_)
-        | Phase::Suspended
-        | Phase::Reserving
-        | Phase::Finished(_) => Rights::default(),
+        (Phase::Suspended | Phase::Reserving | Phase::Finished(_), true)
+        | (Phase::Ended(..) | Phase::Restart(_), _) => Rights::default(),
     }
 }
 
@@ -61,15 +60,17 @@ fn partitions_form(facts: &Facts) -> bool {
     facts.all().any(Instance::live) || facts.instances.iter().all(forms)
 }
 
-fn bound(job: &ValidJob, launcher: &ValidLauncher, workers: &[String]) -> Rights {
+fn empty_role(job: &ValidJob) -> Applicable {
+    Applicable::Role(access::role(job, &[]))
+}
+
+/// The account, and its right to exec into these workers.
+fn bound(job: &ValidJob, launcher: &ValidLauncher, workers: &[String]) -> Vec<Applicable> {
     let rights = [
         Applicable::Role(access::role(job, workers)),
         Applicable::RoleBinding(access::role_binding(job, launcher)),
     ];
-    Rights {
-        apply: account(job, launcher).into_iter().chain(rights).collect(),
-        withdraw: None,
-    }
+    account(job, launcher).into_iter().chain(rights).collect()
 }
 
 /// A ServiceAccount of the user is not changed: the Role is bound to it.
