@@ -98,7 +98,7 @@ fn contains(This(whole): This<Value>, part: Value) -> ResolveResult {
     }
 }
 
-/// What is no number, such as a NaN, has no integer.
+/// Converts a finite number in the range of the type. A NaN is an error.
 fn int(value: Value) -> ResolveResult {
     let number = match value {
         Value::Int(number) => Some(number),
@@ -134,7 +134,7 @@ fn whole(number: f64) -> Option<i128> {
 fn no_number(function: &str) -> ExecutionError {
     ExecutionError::FunctionError {
         function: function.to_owned(),
-        message: "the value is no such number".to_owned(),
+        message: "the value is not a number in the range of the type".to_owned(),
     }
 }
 

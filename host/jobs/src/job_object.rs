@@ -101,7 +101,7 @@ pub trait JobObject: Resource<DynamicType = ()> + Serialize + DeserializeOwned {
 /// Returns the owning job of an object in the job's namespace.
 pub fn owner(metadata: &ObjectMeta) -> Option<JobRef> {
     let mut owners = metadata.owner_references.iter().flatten();
-    // The API server limits the name in a reference by nothing, and the operator keeps it.
+    // The API server does not limit the length of the name in a reference, and the controller keeps the name in memory.
     let is_job = |owner: &&OwnerReference| owner.kind == "IPUJob" && owner.name.len() <= NAME_MAX;
     let owner = owners.find(is_job)?;
     let namespace = metadata.namespace.as_deref()?;

@@ -179,7 +179,8 @@ async fn check_lists(client: &Client) -> Result<(), RunError> {
 /// Reconciles one job once.
 async fn reconcile(job: Arc<JobRef>, context: Arc<Context>) -> Requeue {
     if !context.views.jobs.contains(job.uid) {
-        // The job was deleted before the event of one of its objects arrived, or it never existed: every user can name one.
+        // The job was deleted before the event of one of its objects arrived, or it never existed: a user can create an
+        // object with any owner reference.
         context.forget(job.uid);
         return Requeue::Never;
     }

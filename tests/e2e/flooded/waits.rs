@@ -28,9 +28,8 @@ use crate::fixture::Fixture;
 /// table shows both, so that the operator's part is visible.
 const DELAY: Duration = Duration::from_secs(1);
 
-/// Most requests of the load that may end while half of a user's requests wait longer than without load. The machine of a
-/// test may be slow, and then the load is as slow as the user. The load sends about 600 requests at the same time: without
-/// fairness, a user waits for all of them.
+/// Maximum number of the load's requests that end during the median wait that the load adds. On a slow machine, the load is
+/// as slow as the user. The load sends about 600 concurrent requests: without fairness, a user waits for all of them.
 const REQUESTS_AHEAD: u32 = 300;
 
 /// Name of the account of a user, and of its ClusterRole.

@@ -6,8 +6,8 @@ use std::io;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::client::UpgradeConnectionError;
 
-/// Begins the message of the API server about a request that the kubelet has not answered: the text of client-go's SPDY
-/// transport, as an internal error.
+/// Start of the API server's message about a request that the kubelet has not answered: an internal error with the text of
+/// client-go's SPDY transport.
 const NOT_SENT: &str = "Internal error occurred: error sending request: ";
 
 /// The exit code is unknown, because the command never ran or was aborted.

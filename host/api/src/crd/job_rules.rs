@@ -10,8 +10,8 @@ pub(super) fn of_the_spec() -> Vec<ValidationRule> {
     vec![instances_stay_with_a_launcher(), manager_stays()]
 }
 
-/// `kubectl scale` and HorizontalPodAutoscalers write a Scale, whose review takes another webhook. So the definition contains
-/// this rule.
+/// `kubectl scale` and HorizontalPodAutoscalers write a Scale, and the webhook for IPUJobs does not review it. So the
+/// definition contains this rule.
 fn instances_stay_with_a_launcher() -> ValidationRule {
     rule(
         "jobInstances",

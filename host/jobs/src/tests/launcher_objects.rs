@@ -114,7 +114,7 @@ async fn config_maps_are_created_before_the_pods_that_refer_to_them() {
 
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/sample-launcher";
 
-/// The Pods that the launcher's Role names. `None`: there is no Role.
+/// Returns the Pods that the launcher's Role names. `None` if the Role does not exist.
 fn named(cluster: &Cluster) -> Option<Value> {
     let role = cluster.object(ROLE);
     role.is_object().then(|| {
@@ -130,7 +130,7 @@ fn named(cluster: &Cluster) -> Option<Value> {
 }
 
 #[tokio::test]
-async fn no_role_names_a_pod_before_it_is_the_jobs() {
+async fn role_names_only_pods_of_the_job() {
     let cluster = Cluster::default();
     let (context, job) = (cluster.context(), cluster.submit(&parallel()));
     let other =
@@ -157,7 +157,7 @@ async fn no_role_names_a_pod_before_it_is_the_jobs() {
 }
 
 #[tokio::test]
-async fn the_role_of_a_suspended_job_names_no_pod_also_after_a_restart_of_the_controller() {
+async fn role_of_a_suspended_job_is_empty_after_a_restart_too() {
     for restarts in [false, true] {
         let cluster = Cluster::default();
         launched(&cluster, &parallel(), "default", &json!([])).await;

@@ -344,7 +344,7 @@ async fn nothing_is_remembered_of_a_job_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_gone_is_not_remembered_because_an_object_names_it() {
+async fn deleted_job_is_forgotten_although_its_role_exists() {
     let fixture = Fixture::new(&parallel());
     fixture.run().await;
     let Fixture {
@@ -363,7 +363,7 @@ async fn a_job_that_is_gone_is_not_remembered_because_an_object_names_it() {
 }
 
 #[test]
-fn a_reference_with_a_name_that_no_object_has_is_no_job() {
+fn owner_reference_with_a_too_long_name_is_ignored() {
     let named = |length: usize| {
         let metadata = json!({"namespace": "default", "ownerReferences": [
             {"apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "name": "a".repeat(length), "uid": "u"},
@@ -371,7 +371,7 @@ fn a_reference_with_a_name_that_no_object_has_is_no_job() {
         job_object::owner(&serde_json::from_value(metadata).unwrap()).is_some()
     };
     assert!(named(253));
-    assert!(!named(254), "it would be kept in memory");
+    assert!(!named(254), "the controller keeps the name in memory");
 }
 
 #[tokio::test]
