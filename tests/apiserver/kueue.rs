@@ -13,6 +13,7 @@ mod multikueue;
 mod native;
 pub(crate) mod players;
 mod pods;
+mod pods_ready;
 mod quantities;
 
 use std::time::{Duration, Instant};

@@ -267,8 +267,25 @@ fn problem_of_pods(input: &StatusInput<'_>, run: &RunStatus) -> Option<(&'static
     if let Some(message) = super::starts::release_message(facts, run) {
         return Some(("PodsNotStarted", message.to_owned()));
     }
+    if is_starting_in_queue(input) {
+        let message = "Pods of the job have not started yet".to_owned();
+        return Some(("PodsStarting", message));
+    }
     let containers: Vec<String> = waiting_containers(facts).collect();
     (!containers.is_empty()).then(|| (CONTAINERS_WAITING, join_reasons(&containers)))
+}
+
+/// Whether Pods of an admitted job have not started. A job without a launcher runs in its status from the creation of its
+/// Pods, as in Graphcore's operator, but Kueue's `waitForPodsReady` must know better. For other jobs it would be a write
+/// without a reader.
+fn is_starting_in_queue(input: &StatusInput<'_>) -> bool {
+    let instances = input.facts.instances.iter();
+    let mut workers = instances
+        .filter(|instance| !instance.ended() && instance.partition.state.placed().is_some())
+        .flat_map(|instance| &instance.workers);
+    input.job.is_admitted
+        && input.job.launcher.is_none()
+        && workers.any(|worker| worker.uid.is_some() && !worker.state.started())
 }
 
 /// Returns the failures of workers while others of the job run. Those of a job that has ended are its end.
