@@ -48,7 +48,7 @@ pub struct Observed {
     pub nodes: Vec<Node>,
     /// By name: what only the events of a Pod show of its start.
     pub node_reports: BTreeMap<String, NodeReport>,
-    /// Names of Pods that this process certainly failed to create.
+    /// Names of Pods that certainly have not run: they were not created, or were deleted before they had a node.
     pub uncreated: BTreeSet<String>,
     /// The status before the reconcile.
     pub status: IPUJobStatus,

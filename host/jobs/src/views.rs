@@ -26,7 +26,7 @@ pub struct Views {
     pub pods: View<Pod>,
     /// Their partitions.
     pub partitions: View<IPUPartition>,
-    /// Their Pods that were certainly not created.
+    /// Their Pods that certainly have not run.
     pub uncreated: UncreatedPods,
     /// The references to jobs in all caches.
     pub references: Arc<JobRefs>,
@@ -45,8 +45,9 @@ impl Default for Views {
     }
 }
 
-/// By job: names of Pods that the operator tried to create and that were not created, according to replies and the
-/// watch. Any other Pod that does not exist may have existed, and may have used its partition.
+/// By job: names of Pods that the operator tried to create and that were not created, or were deleted before they had a
+/// node, according to replies and the watch. Any other Pod that does not exist may have run, and may have used its
+/// partition.
 #[derive(Debug, Default)]
 pub struct UncreatedPods(Mutex<HashMap<Uid, BTreeSet<String>>>);
 
@@ -67,12 +68,19 @@ impl UncreatedPods {
         }
     }
 
-    /// Applies a watch event: the Pod exists or existed, even if the reply to its creation was lost.
-    pub fn apply_event(&self, event: &Event<Pod>) {
+    /// Applies a watch event: the Pod exists or existed, even if the reply to its creation was lost. The event of a
+    /// deletion has the last state of the Pod: without a node, no kubelet has seen it. `is_known` tells whether a job
+    /// still exists, so that nothing is kept for those that are gone.
+    pub fn apply_event(&self, event: &Event<Pod>, is_known: impl Fn(Uid) -> bool) {
         let Some(pod) = watch_store::object(event) else {
             return;
         };
-        if let (Some(job), Some(name)) = (pod.job(), &pod.metadata.name) {
+        let (Some(job), Some(name)) = (pod.job(), &pod.metadata.name) else {
+            return;
+        };
+        if matches!(event, Event::Delete(_)) && !is_bound(pod) && is_known(job.uid) {
+            self.insert(job.uid, name);
+        } else {
             self.remove(job.uid, name);
         }
     }
@@ -86,6 +94,12 @@ impl UncreatedPods {
     pub fn forget(&self, job: Uid) {
         self.0.lock().remove(&job);
     }
+}
+
+fn is_bound(pod: &Pod) -> bool {
+    pod.spec
+        .as_ref()
+        .is_some_and(|spec| spec.node_name.is_some())
 }
 
 impl<K: JobObject> View<K> {
@@ -123,5 +137,58 @@ impl View<RawJob> {
     /// Returns a job, by its UID, or the error of decoding it. `None` if the cache is stale.
     pub fn job(&self, job: Uid) -> Option<serde_json::Result<Option<RawJob>>> {
         self.0.lock().job(job, Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ipu_api::labels;
+    use serde_json::json;
+
+    use super::*;
+    use crate::job_object::job_uid;
+
+    fn pod(node: Option<&str>) -> Pod {
+        let pod = json!({
+            "metadata": {
+                "namespace": "default", "name": "worker", "uid": "w",
+                "labels": {labels::JOB_UID_LABEL: "j"},
+                "ownerReferences": [{
+                    "apiVersion": "graphcore.ai/v1alpha1", "kind": "IPUJob", "name": "job", "uid": "j",
+                    "controller": true,
+                }],
+            },
+            "spec": {"nodeName": node, "containers": []},
+        });
+        serde_json::from_value(pod).unwrap()
+    }
+
+    #[test]
+    fn a_pod_that_was_deleted_without_a_node_has_not_run() {
+        let job = job_uid("default", "j");
+        for (event, is_known, expected) in [
+            (Event::Delete(pod(None)), true, 1),
+            (Event::Delete(pod(Some("node-1"))), true, 0),
+            (Event::Delete(pod(None)), false, 0),
+            (Event::Apply(pod(None)), true, 0),
+        ] {
+            let pods = UncreatedPods::default();
+            pods.apply_event(&event, |other| is_known && other == job);
+            assert_eq!(pods.of(job).len(), expected, "{event:?}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_got_a_node_may_have_run_even_if_one_before_it_had_not() {
+        let job = job_uid("default", "j");
+        let pods = UncreatedPods::default();
+        for event in [
+            Event::Delete(pod(None)),
+            Event::Apply(pod(Some("node-1"))),
+            Event::Delete(pod(Some("node-1"))),
+        ] {
+            pods.apply_event(&event, |_| true);
+        }
+        assert!(pods.of(job).is_empty());
     }
 }

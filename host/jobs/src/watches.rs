@@ -34,7 +34,9 @@ pub(super) async fn follow(context: Arc<Context>, triggers: UnboundedSender<Arc<
     };
     let apply_job_event = |event| apply_job_event(&context, untrimmed(event));
     let apply_pod_event = |event: Event<Pod>| {
-        views.uncreated.apply_event(&event);
+        views
+            .uncreated
+            .apply_event(&event, |job| views.jobs.contains(job));
         views.pods.apply_event(event)
     };
     let apply_partition_event = |event| views.partitions.apply_event(event);

@@ -37,7 +37,7 @@ pub struct Instance {
     pub fails_with_worker: bool,
     /// Whether its Pods may have used the partition. Then other Pods can use it only after a reset.
     pub used: bool,
-    /// Workers that never used the partition, because their Pods were never created.
+    /// Workers that never used the partition, because their Pods were not created, or deleted before they had a node.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub uncreated: BTreeSet<String>,
     /// Workers that never used the partition, because their nodes rejected them.

@@ -199,7 +199,8 @@ impl Cluster {
     pub(crate) fn deliver(&self, context: &Context) {
         self.deliver_without_pods(context);
         for event in listed(self.below(PODS)) {
-            context.views.uncreated.apply_event(&event);
+            let is_known = |job| context.views.jobs.contains(job);
+            context.views.uncreated.apply_event(&event, is_known);
             context.views.pods.apply_event(event);
         }
     }

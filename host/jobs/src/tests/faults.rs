@@ -96,6 +96,19 @@ fn a_job_whose_pods_are_all_refused_asks_for_no_reset() {
 }
 
 #[test]
+fn a_worker_that_was_deleted_before_it_had_a_node_leaves_a_partition_that_needs_no_reset() {
+    let job = pair();
+    let mut world = with_partition(&job);
+    world.settle(&job);
+    for name in ["sample-worker-0", "sample-worker-1"] {
+        world.lose(name);
+        world.observed.uncreated.insert(name.to_owned());
+    }
+    world.settle(&job);
+    assert_eq!((world.resets.len(), world.pods().len()), (0, 2));
+}
+
+#[test]
 fn what_another_process_knows_nothing_of_is_reset() {
     let job = pair();
     // Killed before the Pods: nothing proves that there were none.
