@@ -299,6 +299,9 @@ async fn lead(
         () = async { futures::join!(objects.known(), context.pool.nodes().known()); } => {}
         () = stop.cancelled() => return,
     }
+    for (controller, ipus) in objects.sizes(&manager.namespace) {
+        context.pool.remember_size(&controller, ipus);
+    }
     let tracker = Tracker {
         namespace: options.release.namespace.clone(),
         name: options.tracker_configmap.clone(),
@@ -311,7 +314,8 @@ async fn lead(
     let sweep = sweep::run(context.clone(), options.times.sweep, stop.clone());
     let advertise = async {
         if options.advertise {
-            advertise::run(context.clone(), stop.clone()).await;
+            let (objects, manager) = (objects.clone(), manager.clone());
+            advertise::run(context.clone(), objects, manager, stop.clone()).await;
         }
     };
     let (objects, manager) = (objects.clone(), manager.clone());

@@ -13,9 +13,11 @@ pub(crate) mod fixture;
 mod handover;
 pub(crate) mod install;
 mod killed;
+mod knocking;
 mod list;
 #[cfg(feature = "long")]
 mod measured;
+mod momentary;
 mod nodes;
 mod placement;
 mod policy;

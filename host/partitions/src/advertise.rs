@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::decide::{Change, Known, NODES_MANAGER};
 use super::context::Context;
+use super::controller_objects::{ControllerObjects, ManagingRelease};
 
 /// Time between two rounds. A node that is created anew advertises nothing until the next one.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -37,11 +38,17 @@ enum AdvertiseError {
     Patch(String, #[source] kube::Error),
 }
 
-/// Advertises until `stop`.
-pub async fn run(context: Arc<Context>, stop: CancellationToken) {
+/// Advertises until `stop`. The objects show the controllers of other releases.
+pub async fn run(
+    context: Arc<Context>,
+    objects: ControllerObjects,
+    manager: ManagingRelease,
+    stop: CancellationToken,
+) {
     while !stop.is_cancelled() {
         let views = context.pool.views().await;
-        let failures = round(&context.client, &Known::of(&views)).await;
+        let others = objects.of_others(&manager, &views);
+        let failures = round(&context.client, &Known::of(&views, others)).await;
         if !failures.is_empty() {
             tracing::warn!(
                 "the IPUs of nodes are not up to date: {}",

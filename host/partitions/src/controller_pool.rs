@@ -1,27 +1,29 @@
 //! The V-IPU controllers: a client for each, and their current state.
 
+mod memory;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartitionStatus};
 use ipu_guest_host::model::ControllerView;
-use jiff::Timestamp;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use vipu_client::controllers;
 use vipu_client::cordon::{CordonState, CordonStates};
-use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
+use vipu_client::failure_stats::{FailureLog, FailureStats};
 use vipu_client::inventory::{Report, Requested};
 use vipu_client::model::ListedPartition;
-use vipu_client::{Inventories, Lookup, Registry, VipuClient, VipuError};
+use vipu_client::{Inventories, Registry, VipuClient, VipuError};
 
 use super::cache::Cache;
 use super::capacity::{self, Unlisted, Withheld};
+use super::known_sizes::KnownSizes;
 use super::nodes::Nodes;
 use super::observations::{self, Intent, Observation};
 use super::orphans;
 use super::placement_request::{Candidates, request::shortened};
-use super::refusals::{Refusals, Refused};
+use super::refusals::Refusals;
 use super::status_update;
 use super::watched::Watched;
 
@@ -54,6 +56,7 @@ pub struct ControllerPool {
     ledger: Watched,
     failure_log: Mutex<FailureLog>,
     refusals: Mutex<Refusals>,
+    sizes: Mutex<KnownSizes>,
 }
 
 impl ControllerPool {
@@ -66,6 +69,7 @@ impl ControllerPool {
             inventories: Inventories::new(registry.clone()),
             failure_log: Mutex::default(),
             refusals: Mutex::default(),
+            sizes: Mutex::default(),
             registry,
         }
     }
@@ -257,6 +261,8 @@ impl ControllerPool {
         Candidates::of(views.collect(), self.cordons())
             .withholding(withheld)
             .on_nodes(self.nodes.snapshot())
+            .refusing(self.standing_refusals())
+            .expecting(self.expectations())
     }
 
     /// The reports of the controllers of the list, in its order, with version and partitions.
@@ -294,60 +300,13 @@ impl ControllerPool {
         Some(self.ledger.read(held))
     }
 
-    /// The failures of a controller within a day, as this process has seen them.
-    pub fn failure_stats(&self, controller: &str) -> FailureStats {
-        self.failure_log().stats(controller, Timestamp::now())
-    }
-
-    /// Time of the last failure or reset of a controller within a day, as this process has seen them.
-    pub fn last_failure(&self, controller: &str) -> Option<Timestamp> {
-        self.failure_log().last(controller, Timestamp::now())
-    }
-
-    /// Notes the state of partition `id`, which has so many GCDs. If it has just failed, this reads its IPUs from the
-    /// controller, and logs those that fail repeatedly.
-    pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, lookup: &Lookup) {
-        let now = Timestamp::now();
-        let failure = self
-            .failure_log()
-            .record_state(client.name(), id, lookup, now);
-        let Some(failure) = failure else { return };
-        let devices = client.devices(id, gcds).await;
-        let suspects =
-            self.failure_log()
-                .record_devices(client.name(), failure, &devices, Timestamp::now());
-        for DeviceFailures { device, failures } in suspects {
-            tracing::warn!(
-                controller = client.name(),
-                device,
-                failures,
-                "this IPU keeps failing: it was in so many failed partitions within a day"
-            );
-        }
-    }
-
     fn view(&self, report: Report) -> (ControllerView, Option<Withheld>) {
         let failure_stats = self.failure_stats(&report.controller.name);
         let unlisted = self.unlisted(&report);
+        self.remember(&report);
         let mut view = view(report, &self.nodes, &failure_stats);
         let withheld = unlisted.and_then(|unlisted| capacity::withhold(&mut view, &unlisted));
         (view, withheld)
-    }
-
-    fn failure_log(&self) -> MutexGuard<'_, FailureLog> {
-        self.failure_log.lock()
-    }
-
-    /// Limits the largest partition of each controller to sizes that it has not refused, as far as this process knows.
-    /// Returns the controllers that have refused a partition smaller than their free IPUs.
-    pub(super) fn limit_to_unrefused(&self, views: &mut [ControllerView]) -> Vec<Refused> {
-        self.refusals.lock().limit(views, Timestamp::now())
-    }
-
-    /// Notes that this controller has refused to create a partition of so many IPUs for this reason.
-    pub(super) fn refused(&self, controller: &ControllerRef, ipus: u32, reason: &str) {
-        let mut refusals = self.refusals.lock();
-        refusals.refused(&controller.name, ipus, reason, Timestamp::now());
     }
 
     /// Counts partition `id` on this controller while it is being requested, until the result is dropped.

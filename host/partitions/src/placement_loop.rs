@@ -40,6 +40,9 @@ const BATCH_DELAY: Duration = Duration::from_millis(200);
 /// Period at which the requests of deleted partitions are dropped.
 const INTERVAL: Duration = Duration::from_secs(10);
 
+/// Shortest time between two passes over all requests because a controller may be tried again: a guest may deny it.
+const RETRIES: Duration = Duration::from_secs(5);
+
 /// The longest pass. The next one continues with the capacity at that time.
 const LONGEST_PASS: Duration = Duration::from_secs(10);
 
@@ -61,6 +64,7 @@ pub(super) async fn run(context: Arc<Context>, reconcile: UnboundedSender<Arc<st
         reconcile,
         free: BTreeMap::new(),
         decided_again: None,
+        retried: None,
         budgets: NamespaceBudgets::default(),
     };
     placing.pass().await;
@@ -117,6 +121,8 @@ struct PlacementLoop<'a> {
     free: BTreeMap<String, u32>,
     /// Time at which all requests were last decided again because more had become free.
     decided_again: Option<Instant>,
+    /// Time at which all requests were last decided again because a controller might be tried again.
+    retried: Option<Instant>,
     budgets: NamespaceBudgets,
 }
 
@@ -155,16 +161,27 @@ impl PlacementLoop<'_> {
     async fn begin(&mut self) -> Pass {
         let pass = self.read().await;
         let requests = &self.context.queue_state;
-        if !pass.has_grown(&self.free) {
+        let has_grown = pass.has_grown(&self.free);
+        if !has_grown && !self.is_retry_due(&pass) {
             return pass;
         }
-        if requests.requests().has_waiting() {
+        if has_grown && requests.requests().has_waiting() {
             let since = self.decided_again.map(|at| at.elapsed());
             sleep(BATCH_DELAY.saturating_sub(since.unwrap_or(BATCH_DELAY))).await;
             self.decided_again = Some(Instant::now());
         }
         requests.requests().decide_again();
         self.read().await
+    }
+
+    /// Whether all requests are decided again because a controller may be tried again.
+    fn is_retry_due(&mut self, pass: &Pass) -> bool {
+        let is_recent = |at: Instant| at.elapsed() < RETRIES;
+        if self.retried.is_some_and(is_recent) || !pass.has_due_attempt() {
+            return false;
+        }
+        self.retried = Some(Instant::now());
+        true
     }
 
     /// Whether requests wait, and more IPUs are known to be free than at the end of the last pass.
@@ -221,6 +238,9 @@ impl PlacementLoop<'_> {
         match stored {
             Some(is_new) => {
                 pass.note(&partition, &answer);
+                if let Answer::Try(controller, _) = &answer {
+                    context.pool.tried(controller, &partition.spec);
+                }
                 if is_new {
                     self.trigger(turn.name().into());
                 }

@@ -107,6 +107,7 @@ impl Pass {
             return;
         };
         self.assign(uid(partition), controller.name.clone(), partition.spec.ipus);
+        self.found.tried(&controller.name, partition);
         let uid = partition.metadata.uid.as_deref();
         self.entries
             .retain(|entry| waits_on(entry) || Some(entry.uid.as_str()) != uid);
@@ -127,6 +128,12 @@ impl Pass {
         let known = |name: &String| before.get(name).copied().unwrap_or(0);
         let mut free = self.free_ipus().into_iter();
         free.any(|(name, free)| free > known(&name))
+    }
+
+    /// Whether a controller may be tried again with a size that it has refused, and a request waits for that. The first
+    /// one in the queue is the one that is tried, and not the first one that asks.
+    pub(crate) fn has_due_attempt(&self) -> bool {
+        self.entries.iter().any(|entry| self.found.may_retry(entry))
     }
 
     fn assign(&mut self, uid: Uid, controller: String, ipus: u32) {

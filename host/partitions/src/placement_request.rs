@@ -15,9 +15,11 @@ use jiff::{SignedDuration, Timestamp};
 use vipu_client::cordon::CordonStates;
 
 use super::capacity::{self, Withheld};
+use super::known_sizes::Expectations;
 use super::nodes::unsuited::{NodeSnapshot, Unsuited};
 use super::observations::Answer;
 use super::queue::{self, Capacity, QueueEntry};
+use super::refusals::{self, StandingRefusals};
 use request::shortened;
 
 /// The controller of a reason that holds for all controllers.
@@ -34,6 +36,8 @@ pub struct Candidates {
     withheld: HashMap<String, Withheld>,
     /// The nodes. `None`: they are not known.
     nodes: Option<Arc<NodeSnapshot>>,
+    refusals: StandingRefusals,
+    expectations: Expectations,
 }
 
 impl Candidates {
@@ -47,6 +51,8 @@ impl Candidates {
             cordons,
             withheld: HashMap::new(),
             nodes: None,
+            refusals: StandingRefusals::new(),
+            expectations: Expectations::default(),
         }
     }
 
@@ -60,6 +66,46 @@ impl Candidates {
     #[must_use]
     pub fn on_nodes(self, nodes: Option<Arc<NodeSnapshot>>) -> Self {
         Self { nodes, ..self }
+    }
+
+    /// The same, with the sizes that controllers have refused for lack of IPUs.
+    #[must_use]
+    pub(crate) fn refusing(self, refusals: StandingRefusals) -> Self {
+        Self { refusals, ..self }
+    }
+
+    /// The same, with what the controllers may have again.
+    #[must_use]
+    pub(crate) fn expecting(self, expectations: Expectations) -> Self {
+        Self {
+            expectations,
+            ..self
+        }
+    }
+
+    /// Returns why a request of so many IPUs that can never be served now may be served later. Empty: it never can.
+    pub fn may_fit_later(&self, ipus: u32) -> Vec<WaitingReason> {
+        let all = self.open.iter().chain(&self.cordoned);
+        self.expectations.reasons(all, ipus)
+    }
+
+    /// Whether a controller that has refused the size of this waiting request may be tried again.
+    pub(crate) fn may_retry(&self, entry: &QueueEntry) -> bool {
+        let mut suited = self.open.iter().filter(|view| entry.suits(view));
+        suited.any(|view| {
+            let refusal = self.refusals.get(&view.name);
+            refusal.is_some_and(|refusal| refusal.is_due && refusal.ipus <= entry.ipus)
+        })
+    }
+
+    /// This partition will be requested from this controller, and no other one of a refused size before its result.
+    pub(crate) fn tried(&mut self, controller: &str, partition: &IPUPartition) {
+        let spec = &partition.spec;
+        let refusal = self.refusals.get_mut(controller);
+        let refusal = refusal.filter(|refusal| refusal.ipus <= spec.ipus);
+        if let Some(refusal) = refusal.filter(|_| refusals::are_options_usual(&spec.options)) {
+            refusal.is_due = false;
+        }
     }
 
     /// The controllers without a node that can run the Pods of this request, while others have one or may have one
@@ -119,6 +165,8 @@ pub struct Request {
     cordon_reasons: Vec<WaitingReason>,
     /// Whether a cordoned controller is large enough.
     fits_cordoned: bool,
+    /// Reasons why it may be served later although it can never be served now.
+    may_fit_later: Vec<WaitingReason>,
     withheld: HashMap<String, Withheld>,
 }
 
@@ -132,8 +180,13 @@ pub fn prepare(
     let mut me = queue::own_entry(partition, queue.entries, now);
     me.unsuited = found.unsuited(&me);
     let all = found.open.iter().chain(&found.cordoned);
+    let may_fit_later = found.may_fit_later(partition.spec.ipus);
     if let Some(why) = queue::never_fits(&me, all) {
-        return Placement::Decided(Answer::Reject(shortened(&why)));
+        return Placement::Decided(if may_fit_later.is_empty() {
+            Answer::Reject(shortened(&why))
+        } else {
+            Answer::Wait(may_fit_later)
+        });
     }
     let cordon_reasons: Vec<_> = found.cordon_reasons().collect();
     if let Some(mut reasons) = all_unsuited(&me.unsuited, &found.open) {
@@ -158,12 +211,13 @@ pub fn prepare(
         view.unschedulable = me.unsuited.get(&view.name).cloned();
     }
     Placement::Ask(Box::new(Request {
-        tried: request::tried(&partition.status.clone().unwrap_or_default()),
+        tried: request::tried(partition, &found.refusals, &capacity.views),
         waiting: queue::sizes(entries.iter().filter(|other| other.uid != me.uid)),
         ipus: partition.spec.ipus,
         capacity,
         cordon_reasons,
         fits_cordoned,
+        may_fit_later,
         withheld: found.withheld,
     }))
 }
@@ -188,7 +242,7 @@ impl Request {
     }
 
     /// The result of the decision of `by`, with the reasons that the guest does not know. A partition that fits only on
-    /// a cordoned controller, or on one without a schedulable node, waits.
+    /// a cordoned controller, on one without a schedulable node, or on one that may have more IPUs soon, waits.
     pub fn conclude(
         self,
         decision: Decision,
@@ -208,9 +262,14 @@ impl Request {
                 reasons.extend(self.cordon_reasons);
                 Answer::Wait(reasons)
             }
-            Answer::Reject(_) if self.fits_cordoned || self.fits_unschedulable() => {
+            Answer::Reject(_)
+                if self.fits_cordoned
+                    || self.fits_unschedulable()
+                    || !self.may_fit_later.is_empty() =>
+            {
                 let mut reasons = self.unschedulable();
                 reasons.extend(self.cordon_reasons);
+                reasons.extend(self.may_fit_later);
                 Answer::Wait(reasons)
             }
             answer => answer,

@@ -125,6 +125,8 @@ pub struct Inventory {
     pub total: u32,
     /// IPUs in partitions of the operator and of others, with those created since the list.
     pub used: u32,
+    /// IPUs in the partitions of the list alone.
+    pub listed: u32,
     /// Ids of all listed partitions.
     pub ids: Arc<HashSet<Uid>>,
     /// Ids of the partitions that were created or removed since the list.
@@ -145,6 +147,7 @@ impl Inventory {
         Inventory {
             total,
             used,
+            listed: used,
             ids,
             changed: HashSet::new(),
             partitions: partitions.into(),
@@ -155,6 +158,7 @@ impl Inventory {
     #[must_use]
     pub fn and_used(mut self, more: u32) -> Self {
         self.used = self.used.saturating_add(more);
+        self.listed = self.listed.saturating_add(more);
         self
     }
 

@@ -146,19 +146,30 @@ impl Fixture {
     /// Uninstalls the release, and installs another one in another namespace, for the same controllers.
     pub(crate) async fn reinstall_in(&mut self, namespace: &str) {
         self.kill_proxy().await;
-        self.install_in(namespace).await;
+        let all: Vec<_> = (0..self.pods.len()).map(|pod| (pod, "here")).collect();
+        self.install_in(namespace, &all).await;
     }
 
     /// Installs another release in another namespace beside this one, for the same controllers. The fixture continues
     /// with the other one, and returns the proxy of this one.
     pub(crate) async fn install_beside(&mut self, namespace: &str) -> Replica {
+        let all: Vec<_> = (0..self.pods.len()).map(|pod| (pod, "here")).collect();
+        self.install_beside_for(namespace, &all).await
+    }
+
+    /// The same for these controllers, with the value of the label of each controller's nodes.
+    pub(crate) async fn install_beside_for(
+        &mut self,
+        namespace: &str,
+        pods: &[(usize, &str)],
+    ) -> Replica {
         let former = self.proxy.take().unwrap();
         (self.port, self.secure_port) = (free_port(), free_port());
-        self.install_in(namespace).await;
+        self.install_in(namespace, pods).await;
         former
     }
 
-    async fn install_in(&mut self, namespace: &str) {
+    async fn install_in(&mut self, namespace: &str, pods: &[(usize, &str)]) {
         let metadata = ObjectMeta {
             name: Some(namespace.to_owned()),
             ..ObjectMeta::default()
@@ -169,8 +180,9 @@ impl Fixture {
         };
         apply(Api::<Namespace>::all(self.client.clone()), &object).await;
         namespace.clone_into(&mut self.namespace);
-        let pods: Vec<_> = self.pods.iter().collect();
-        self.list_controllers(&pods).await;
+        let pods = pods.iter().map(|(pod, label)| (&self.pods[*pod], *label));
+        let pods: Vec<_> = pods.collect();
+        self.list_labelled(&pods).await;
         self.start_proxy().await;
     }
 

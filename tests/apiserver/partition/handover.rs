@@ -62,13 +62,13 @@ async fn body(fixture: &Fixture, path: &str) -> serde_json::Value {
     serde_json::from_str(body).unwrap()
 }
 
-/// Data of a release for other releases: a webhook configuration. Nothing calls its webhooks
-/// here.
-async fn announce(fixture: &Fixture, namespace: &str) {
+/// Data of a release for other releases, with the namespaces that it serves (empty: all): a webhook configuration.
+/// Nothing calls its webhooks here.
+pub(super) async fn announce(fixture: &Fixture, namespace: &str, scope: &str) {
     let object = json!({"metadata": {
         "name": configuration(namespace),
         "labels": {"app.kubernetes.io/part-of": "ipu-operator"},
-        "annotations": {labels::OPERATOR_NAMESPACE: namespace, labels::WATCH_NAMESPACES: ""},
+        "annotations": {labels::OPERATOR_NAMESPACE: namespace, labels::WATCH_NAMESPACES: scope},
     }});
     let object: MutatingWebhookConfiguration = serde_json::from_value(object).unwrap();
     let configurations = Api::<MutatingWebhookConfiguration>::all(fixture.client.clone());
@@ -81,7 +81,7 @@ async fn announce(fixture: &Fixture, namespace: &str) {
 /// Starts two releases, each with a proxy. The second one is inactive. Returns the proxy of the
 /// first.
 async fn install_second(fixture: &mut Fixture) -> Replica {
-    announce(fixture, SECOND).await;
+    announce(fixture, SECOND, "").await;
     let first = fixture.install_beside(SECOND).await;
     let conflicts = fixture.conflicts();
     let inactive = eventually("the second release is inactive", async || {
@@ -163,7 +163,7 @@ async fn delete_job(jobs: &Api<IPUJob>, pods: &Api<Pod>) {
 async fn a_running_job_keeps_partition_and_pod_when_another_release_takes_over() {
     let mut fixture = Fixture::without_proxy(&[16]).await;
     fixture.looks_for_releases = true;
-    announce(&fixture, NAMESPACE).await;
+    announce(&fixture, NAMESPACE, "").await;
     fixture.start_proxy().await;
     let controller = start_controller(&fixture);
     let jobs = Api::<IPUJob>::namespaced(fixture.client.clone(), "default");

@@ -71,8 +71,9 @@ async fn a_controller_without_labelled_nodes_is_skipped_until_there_is_one() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_fits_nowhere_is_rejected_and_served_once_a_larger_controller_is_listed() {
-    let fixture = Fixture::start(&[4, 16]).await;
+    let mut fixture = Fixture::without_proxy(&[4, 16]).await;
     fixture.list_controllers(&[&fixture.pods[0]]).await;
+    fixture.start_proxy().await;
     let wanted = fixture.request("wanted", 16).await;
     fixture.once_in(&wanted, PartitionPhase::Rejected).await;
     fixture

@@ -8,9 +8,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 /// Field manager of the IPUs of nodes. It shows which of them the operator has set.
 pub const NODES_MANAGER: &str = "ipu-operator-nodes";
 
-/// State of the V-IPU controllers: label and value of their nodes, and their IPUs, if they answer.
+/// A V-IPU controller, as its nodes advertise it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reached {
+    /// Key of the label of its nodes.
+    pub label_key: String,
+    /// Value of that label.
+    pub label_value: String,
+    /// Number of its IPUs. `None`: it does not answer.
+    pub total: Option<u32>,
+}
+
+/// State of the V-IPU controllers.
 #[derive(Debug, Default)]
-pub struct Known(Vec<(String, String, Option<u32>)>);
+pub struct Known {
+    /// Those of the list.
+    listed: Vec<Reached>,
+    /// Those of other releases alone. `None`: they are not known.
+    others: Option<Vec<Reached>>,
+}
 
 /// The change of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,39 +40,42 @@ pub enum Change {
 }
 
 impl Known {
-    /// Reads what all controllers of the list have.
-    pub fn of(views: &[ControllerView]) -> Self {
-        let all = views.iter().map(|view| {
-            let total = view.unreachable.is_none().then_some(view.total_ipus);
-            (view.label_key.clone(), view.label_value.clone(), total)
+    /// Reads what all controllers of the list have. `others` are those that only other releases list.
+    pub fn of(views: &[ControllerView], others: Option<Vec<Reached>>) -> Self {
+        let listed = views.iter().map(|view| Reached {
+            label_key: view.label_key.clone(),
+            label_value: view.label_value.clone(),
+            total: view.unreachable.is_none().then_some(view.total_ipus),
         });
-        Self(all.collect())
+        Self {
+            listed: listed.collect(),
+            others,
+        }
     }
 
     /// Decides the change of a node with these labels. While a controller does not answer, its nodes stay unchanged,
-    /// because its partitions still serve Pods.
+    /// because its partitions still serve Pods. Each release of a node's controllers advertises all of them, so that no
+    /// two releases write different numbers.
     pub fn change(
         &self,
         labels: &BTreeMap<String, String>,
         managed: &[ManagedFieldsEntry],
     ) -> Change {
-        let reached = self
-            .0
-            .iter()
-            .filter(|(key, value, _)| labels.get(key) == Some(value));
-        let totals: Vec<Option<u32>> = reached.map(|(_, _, total)| *total).collect();
-        if totals.is_empty() {
+        let reaches = |found: &&Reached| labels.get(&found.label_key) == Some(&found.label_value);
+        let listed: Vec<&Reached> = self.listed.iter().filter(reaches).collect();
+        let others: Vec<&Reached> = self.others.iter().flatten().filter(reaches).collect();
+        if listed.is_empty() {
             let is_ours =
                 |entry: &ManagedFieldsEntry| entry.manager.as_deref() == Some(NODES_MANAGER);
-            return if managed.iter().any(is_ours) {
+            let is_of_nobody = self.others.is_some() && others.is_empty();
+            return if is_of_nobody && managed.iter().any(is_ours) {
                 Change::Remove
             } else {
                 Change::Keep
             };
         }
-        let total = totals
-            .into_iter()
-            .try_fold(0_u32, |sum, total| Some(sum.saturating_add(total?)));
+        let mut totals = listed.into_iter().chain(others).map(|found| found.total);
+        let total = totals.try_fold(0_u32, |sum, total| Some(sum.saturating_add(total?)));
         total.map_or(Change::Keep, Change::Set)
     }
 }
@@ -66,9 +85,19 @@ mod tests {
     use super::*;
     use crate::samples::view;
 
+    fn reached(value: &str, total: Option<u32>) -> Reached {
+        Reached {
+            label_key: "ipunode".to_owned(),
+            label_value: value.to_owned(),
+            total,
+        }
+    }
+
     fn known(totals: &[Option<u32>]) -> Known {
-        let here = |total: &Option<u32>| ("ipunode".to_owned(), "here".to_owned(), *total);
-        Known(totals.iter().map(here).collect())
+        Known {
+            listed: totals.iter().map(|total| reached("here", *total)).collect(),
+            others: Some(Vec::new()),
+        }
     }
 
     fn labels(value: &str) -> BTreeMap<String, String> {
@@ -90,12 +119,39 @@ mod tests {
         }
     }
 
-    #[test]
-    fn only_what_the_operator_has_set_is_removed() {
-        let by = |manager: &str| ManagedFieldsEntry {
+    fn by(manager: &str) -> ManagedFieldsEntry {
+        ManagedFieldsEntry {
             manager: Some(manager.to_owned()),
             ..ManagedFieldsEntry::default()
+        }
+    }
+
+    #[test]
+    fn releases_that_share_a_node_advertise_the_same() {
+        let of = |value, others: &[(&str, u32)]| {
+            let others = others
+                .iter()
+                .map(|(value, ipus)| reached(value, Some(*ipus)));
+            let known = Known {
+                listed: vec![reached("here", Some(16))],
+                others: Some(others.collect()),
+            };
+            known.change(&labels(value), &[by(NODES_MANAGER)])
         };
+        assert_eq!(of("here", &[("here", 64)]), Change::Set(80));
+        assert_eq!(of("here", &[("there", 64)]), Change::Set(16));
+        assert_eq!(of("there", &[("there", 64)]), Change::Keep);
+        assert_eq!(of("there", &[]), Change::Remove);
+        let unknown = Known {
+            others: None,
+            ..known(&[Some(16)])
+        };
+        let change = unknown.change(&labels("there"), &[by(NODES_MANAGER)]);
+        assert_eq!(change, Change::Keep, "another release may have set it");
+    }
+
+    #[test]
+    fn only_what_the_operator_has_set_is_removed() {
         let change = |managed: &[ManagedFieldsEntry]| {
             known(&[Some(16)]).change(&labels("elsewhere"), managed)
         };
@@ -113,7 +169,8 @@ mod tests {
                 unreachable,
                 ..view("here", 16, 0)
             };
-            assert_eq!(Known::of(&[view]).change(&labels("here"), &[]), expected);
+            let known = Known::of(&[view], None);
+            assert_eq!(known.change(&labels("here"), &[]), expected);
         }
     }
 }

@@ -53,7 +53,7 @@ fn server() -> (Client, Arc<Mutex<Vec<String>>>) {
 }
 
 fn known() -> Known {
-    Known::of(&[view("here", 16, 0)])
+    Known::of(&[view("here", 16, 0)], None)
 }
 
 #[tokio::test]

@@ -55,6 +55,15 @@ impl Object {
         }
     }
 
+    /// Its status, if the controller is in the list of its release.
+    pub(super) fn listed_status(self) -> Option<VIPUControllerStatus> {
+        if self.is_unlisted() {
+            None
+        } else {
+            self.status
+        }
+    }
+
     /// Whether its status reports that its controller has left the list of its release.
     fn is_unlisted(&self) -> bool {
         let mut conditions = self.status.iter().flat_map(|status| &status.conditions);

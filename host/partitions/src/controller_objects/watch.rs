@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use ipu_api::vipu_controller::VIPUController;
+use ipu_guest_host::model::ControllerView;
 use ipu_runtime::panics;
 use ipu_runtime::scope::watch::{cluster_wide, readable, refused};
 use ipu_runtime::trimmed::Guarded;
@@ -19,8 +20,10 @@ use tokio_util::sync::CancellationToken;
 use vipu_client::Registry;
 use vipu_client::cordon::{CordonRequest, CordonRequests};
 
+use super::ManagingRelease;
 use super::plan::Object;
 use super::status::ObservedSpec;
+use crate::advertise::decide::Reached;
 
 /// Objects that are read at once. The accounting of one may have a few hundred kilobytes.
 const PAGE: u32 = 8;
@@ -80,6 +83,40 @@ impl ControllerObjects {
     pub(super) fn all(&self) -> Option<BTreeMap<String, Object>> {
         let is_listed = *self.sync.borrow() == SyncState::Listed;
         is_listed.then(|| self.store.lock().objects().clone())
+    }
+
+    /// The numbers of IPUs in the statuses of the listed controllers of this release, with their addresses.
+    pub fn sizes(&self, release: &str) -> Vec<(String, u32)> {
+        let all = self.all().unwrap_or_default().into_values();
+        let all = all.filter(|object| object.release.as_deref() == Some(release));
+        let statuses = all.filter_map(Object::listed_status);
+        statuses
+            .map(|status| (status.address, status.ipus.total))
+            .collect()
+    }
+
+    /// The controllers that only other releases list. `None`: they are not known.
+    pub(crate) fn of_others(
+        &self,
+        manager: &ManagingRelease,
+        listed: &[ControllerView],
+    ) -> Option<Vec<Reached>> {
+        let releases = manager.conflicts.other_releases();
+        let is_there = |release: &String| match &releases {
+            Some(releases) => releases.contains(release),
+            None => *release != manager.namespace,
+        };
+        let all = self.all()?.into_values();
+        let of_others = all.filter(|object| object.release.as_ref().is_some_and(is_there));
+        let statuses = of_others.filter_map(Object::listed_status);
+        let alone =
+            statuses.filter(|status| !listed.iter().any(|view| view.name == status.address));
+        let reached = alone.map(|status| Reached {
+            label_key: status.label_key,
+            label_value: status.label_value,
+            total: Some(status.ipus.total),
+        });
+        Some(reached.collect())
     }
 
     /// A number that changes when an object is created or deleted, or when its request of an admin or its managing

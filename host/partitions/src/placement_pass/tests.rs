@@ -7,6 +7,7 @@ use vipu_client::cordon::CordonStates;
 
 use super::*;
 use crate::queue;
+use crate::refusals::StandingRefusal;
 use crate::samples;
 
 const LIMIT: Duration = Duration::from_mins(10);
@@ -98,4 +99,65 @@ fn a_gang_is_placed_if_all_members_without_a_controller_fit() {
     }
     let mut pass = Pass::new(found(8), entries(&[a, b, c]), Vec::new(), LIMIT);
     assert_eq!(offered(&mut pass, a, 0), None, "only two of three fit");
+}
+
+/// Whether the guest sees that the controller was tried for this partition.
+fn is_tried(pass: &Pass, partition: &IPUPartition) -> bool {
+    match pass.prepare(partition, 0, Timestamp::UNIX_EPOCH) {
+        Placement::Decided(answer) => panic!("{answer:?}"),
+        Placement::Ask(request) => !request.tried.is_empty(),
+    }
+}
+
+fn with_refused_attempt(mut partition: IPUPartition, reason: &str) -> IPUPartition {
+    let status = json!({
+        "phase": "Pending",
+        "attempts": [{
+            "controller": samples::controller(), "id": "p", "outcome": "refused", "reason": reason,
+        }],
+    });
+    partition.status = serde_json::from_value(status).unwrap();
+    partition
+}
+
+fn refusing(is_due: bool) -> Candidates {
+    let refusal = StandingRefusal {
+        ipus: 4,
+        reason: "no block (ResourceExhausted)".to_owned(),
+        is_due,
+    };
+    found(8).refusing([("pod1:8090".to_owned(), refusal)].into())
+}
+
+#[test]
+fn a_refusal_for_lack_of_ipus_holds_for_later_requests_too() {
+    let [a, b] = ["a", "b"].map(|name| partition(name, name, None));
+    let a = with_refused_attempt(a, "no block (ResourceExhausted)");
+    let pass_of = |found| Pass::new(found, entries(&[&a, &b]), Vec::new(), LIMIT);
+    let pass = pass_of(refusing(false));
+    assert!(is_tried(&pass, &a) && is_tried(&pass, &b));
+    // IPUs were released there: the first one is not behind the second one.
+    let pass = pass_of(found(8));
+    assert!(!is_tried(&pass, &a) && !is_tried(&pass, &b));
+    assert!(!pass.has_due_attempt());
+    let mut pass = pass_of(refusing(true));
+    assert!(!is_tried(&pass, &a) && !is_tried(&pass, &b) && pass.has_due_attempt());
+    pass.note(&a, &chosen());
+    assert!(is_tried(&pass, &b), "one at a time");
+    assert!(!pass.has_due_attempt());
+}
+
+#[test]
+fn a_refusal_for_another_reason_or_of_unusual_options_holds_for_its_request_alone() {
+    let [a, mut b] = ["a", "b"].map(|name| partition(name, name, None));
+    let denied = with_refused_attempt(a, "no such option (InvalidArgument)");
+    let pass = Pass::new(found(8), entries(&[&denied, &b]), Vec::new(), LIMIT);
+    assert!(is_tried(&pass, &denied) && !is_tried(&pass, &b));
+    b.spec.options.reconfigurable = true;
+    let mut pass = Pass::new(refusing(true), entries(&[&b]), Vec::new(), LIMIT);
+    let refused = with_refused_attempt(b.clone(), "no block (ResourceExhausted)");
+    assert!(!is_tried(&pass, &b) && is_tried(&pass, &refused));
+    pass.note(&b, &chosen());
+    let usual = partition("c", "c", None);
+    assert!(!is_tried(&pass, &usual));
 }

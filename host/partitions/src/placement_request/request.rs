@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ipu_api::ipupartition::{
     Attempt, AttemptOutcome, ControllerRef, DecidedBy, IPUPartition, IPUPartitionSpec,
-    IPUPartitionStatus, PartitionOptions, WaitingReason,
+    PartitionOptions, WaitingReason,
 };
 use ipu_api::ipupolicy::BUILT_IN;
 use ipu_api::{owner_metadata, partition_conditions};
@@ -21,7 +21,7 @@ use ipu_guest_host::model::{
 };
 
 use crate::observations::Answer;
-use crate::refusals;
+use crate::refusals::{self, StandingRefusals};
 
 /// Longest reason in a status, in bytes.
 const REASON_MAX: usize = 512;
@@ -93,27 +93,47 @@ fn progress(partition: &IPUPartition, now: Timestamp) -> Progress {
 }
 
 /// The attempts of this round: controllers that refused, and those that may still hold a partition, because they do not
-/// answer or have not removed it.
-pub fn tried(status: &IPUPartitionStatus) -> Vec<PlaceAttempt> {
-    let attempts = status.attempts.iter().filter_map(|attempt| {
-        let (outcome, fallback) = match attempt.outcome {
-            AttemptOutcome::Refused => (PlaceOutcome::Refused, "it refused"),
-            AttemptOutcome::Unknown | AttemptOutcome::Created => (
-                PlaceOutcome::Unreachable,
-                "it may still hold an earlier partition of this slot",
-            ),
-            AttemptOutcome::Removed => return None,
-        };
-        Some(PlaceAttempt {
-            controller: attempt.controller.name.clone(),
-            outcome,
-            reason: attempt
-                .reason
-                .clone()
-                .unwrap_or_else(|| fallback.to_owned()),
-        })
-    });
-    attempts.collect()
+/// answer or have not removed it. A refusal for lack of IPUs counts for all requests of its size alike, as long as it
+/// stands: if it counted only for this one, a later request would get the next IPUs.
+pub(crate) fn tried(
+    partition: &IPUPartition,
+    standing: &StandingRefusals,
+    views: &[ControllerView],
+) -> Vec<PlaceAttempt> {
+    let spec = &partition.spec;
+    let is_shared = refusals::are_options_usual(&spec.options);
+    let own = partition.status.iter().flat_map(|status| &status.attempts);
+    let own = own.filter_map(own_attempt);
+    let own = own.filter(|attempt| !(is_shared && is_lack_of_ipus(attempt)));
+    let shared = if is_shared {
+        refusals::attempts(standing, views, spec.ipus)
+    } else {
+        Vec::new()
+    };
+    own.chain(shared).collect()
+}
+
+fn own_attempt(attempt: &Attempt) -> Option<PlaceAttempt> {
+    let (outcome, fallback) = match attempt.outcome {
+        AttemptOutcome::Refused => (PlaceOutcome::Refused, "it refused"),
+        AttemptOutcome::Unknown | AttemptOutcome::Created => (
+            PlaceOutcome::Unreachable,
+            "it may still hold an earlier partition of this slot",
+        ),
+        AttemptOutcome::Removed => return None,
+    };
+    Some(PlaceAttempt {
+        controller: attempt.controller.name.clone(),
+        outcome,
+        reason: attempt
+            .reason
+            .clone()
+            .unwrap_or_else(|| fallback.to_owned()),
+    })
+}
+
+fn is_lack_of_ipus(attempt: &PlaceAttempt) -> bool {
+    attempt.outcome == PlaceOutcome::Refused && is_exhausted_reason(&attempt.reason)
 }
 
 /// The policy that decided. If the host has overruled a guest, that is the built-in serial walk.
@@ -161,11 +181,8 @@ pub fn with_refusals(
     views: &[ControllerView],
     ipus: u32,
 ) -> Vec<WaitingReason> {
-    let is_refusal = |attempt: &PlaceAttempt, name: &str| {
-        attempt.controller == name
-            && attempt.outcome == PlaceOutcome::Refused
-            && is_exhausted_reason(&attempt.reason)
-    };
+    let is_refusal =
+        |attempt: &PlaceAttempt, name: &str| attempt.controller == name && is_lack_of_ipus(attempt);
     for reason in &mut reasons {
         let name = &reason.controller;
         let view = views.iter().find(|view| view.name == *name);

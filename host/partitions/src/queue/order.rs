@@ -209,7 +209,7 @@ impl QueueEntry {
     }
 
     /// Whether this controller could ever serve it, with the nodes as they are.
-    pub(super) fn suits(&self, view: &ControllerView) -> bool {
+    pub(crate) fn suits(&self, view: &ControllerView) -> bool {
         suits(view, self.ipus, &self.requirements.node_selector)
             && !self.unsuited.contains_key(&view.name)
     }

@@ -73,8 +73,8 @@ fn behind_queue(
     (capacity, never_fits)
 }
 
-/// The answer with the reasons that the guest does not know. As in a reconcile, a request that fits only on a cordoned
-/// controller waits.
+/// The answer with the reasons that the guest does not know. As in a reconcile, a request waits that fits only on a
+/// cordoned controller, or on one that may have more IPUs soon.
 fn explained(
     mut answer: what_if::Answer,
     query: &QueryRequest,
@@ -83,7 +83,11 @@ fn explained(
 ) -> what_if::Answer {
     let mut cordoned = found.cordoned.iter();
     let fits_cordoned = cordoned.any(|view| view.total_ipus >= query.size);
-    if let Some(why) = never_fits {
+    let may_fit_later = found.may_fit_later(query.size);
+    let is_rejected = never_fits.is_some() || answer.placement.decision == what_if::Outcome::Reject;
+    if is_rejected && !may_fit_later.is_empty() {
+        answer.placement = answer.placement.waiting(may_fit_later);
+    } else if let Some(why) = never_fits {
         answer.placement = answer.placement.rejected(&why);
     } else if let Some(why) = &capacity.too_small {
         let reasons = vec![placement_request::for_all(why)];

@@ -143,7 +143,7 @@ impl Controller {
                     return Err("there is a partition of this id");
                 }
                 if self.inventory().free() < ipus || ipus > self.largest {
-                    return Err("not enough IPUs");
+                    return Err("not enough IPUs (ResourceExhausted)");
                 }
                 self.insert(
                     id.to_owned(),

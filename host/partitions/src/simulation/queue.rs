@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use ipu_api::ipupartition::{ControllerRef, IPUPartition};
 use ipu_api::uid::Uid;
+use vipu_client::error::is_exhausted_reason;
 
 use super::coverage::CoveragePoint;
 use super::event_queue::{Event, Ticket};
 use super::sim_adapter;
 use super::world::World;
 use crate::eviction::EvictionState;
-use crate::observations::{Answer, Observation};
+use crate::observations::{Answer, Observation, Reply};
 use crate::placement_pass::Pass;
 use crate::placement_queue::Ended;
 use crate::placement_request::Candidates;
@@ -70,7 +71,7 @@ impl World {
         }
         let now = self.timestamp();
         let mut pass = self.begin_pass(who);
-        if pass.has_grown(&self.replicas[who].free) {
+        if pass.has_grown(&self.replicas[who].free) || pass.has_due_attempt() {
             self.replicas[who].requests.decide_again();
             pass = self.begin_pass(who);
         }
@@ -96,6 +97,10 @@ impl World {
                 .placed_slots(Uid::of(&object.spec.owner.uid));
             let held = sim_adapter::held_with(&object, replica.seen(), &slots);
             let answer = sim_adapter::place_in(&mut pass, &object, held, &controllers, now);
+            if let Answer::Try(controller, _) = &answer {
+                let refusals = &mut self.replicas[who].refusals;
+                refusals.tried(&controller.name, object.spec.ipus, now);
+            }
             let is_new = self.replicas[who].requests.decided(&turn, answer, false);
             if is_new == Some(true) {
                 self.requeue_soon(who, key, 0);
@@ -110,7 +115,14 @@ impl World {
     /// A pass with the queue as the replica sees it, and inventories that may be old.
     fn begin_pass(&mut self, who: usize) -> Pass {
         let is_old = self.rng.permille(self.fault_rates.calls);
-        let replica = &self.replicas[who];
+        let now = self.timestamp();
+        let replica = &mut self.replicas[who];
+        for one in &self.controllers {
+            let (inventory, _) = one.view(is_old);
+            let name = &one.reference.name;
+            replica.refusals.listed(name, inventory.listed);
+        }
+        let refusals = replica.refusals.standing(now);
         let held = sim_adapter::allocations(replica.seen());
         let removed: Vec<Uid> = replica.removed.iter().map(|id| Uid::of(id)).collect();
         let listed = self.controllers.iter().filter(|one| one.is_listed);
@@ -119,14 +131,44 @@ impl World {
             let known = removed.iter().fold(inventory, |read, id| read.without(*id));
             sim_adapter::withheld((known, view), &held)
         });
-        let mut entries = sim_adapter::queue(replica.seen(), self.timestamp());
+        let mut entries = sim_adapter::queue(replica.seen(), now);
         for entry in &mut entries {
             entry.is_stalled = replica.requests.is_blocked(Uid::of(&entry.uid));
         }
-        replica.requests.complete(&mut entries, self.timestamp());
+        replica.requests.complete(&mut entries, now);
         let assignments = replica.requests.assignments().collect();
-        let found = Candidates::of(views.collect(), self.cordons.clone());
+        let found = Candidates::of(views.collect(), self.cordons.clone()).refusing(refusals);
         Pass::new(found, entries, assignments, self.settings.backfill_limit)
+    }
+
+    /// Notes what the reply of a controller says about the sizes that it refuses, as the executor does.
+    pub(super) fn note_refusals(
+        &mut self,
+        who: usize,
+        object: &IPUPartition,
+        observation: &Observation,
+    ) {
+        let (Observation::Created { id, .. } | Observation::Removed { id, .. }) = observation
+        else {
+            return;
+        };
+        let mut attempts = object.status.iter().flat_map(|status| &status.attempts);
+        let Some(attempt) = attempts.find(|attempt| attempt.id == *id) else {
+            return;
+        };
+        let (name, ipus, now) = (&attempt.controller.name, object.spec.ipus, self.timestamp());
+        let refusals = &mut self.replicas[who].refusals;
+        match observation {
+            Observation::Created {
+                reply: Reply::Done, ..
+            } => refusals.created(name, ipus),
+            Observation::Created {
+                reply: Reply::Failed(reason),
+                ..
+            } if is_exhausted_reason(reason) => refusals.refused(name, ipus, reason, now),
+            Observation::Removed { error: None, .. } => refusals.released(name),
+            _ => {}
+        }
     }
 
     /// After a release of IPUs, all waiting requests are decided again.

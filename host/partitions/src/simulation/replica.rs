@@ -1,6 +1,7 @@
 //! The replicas of the controller: their caches, and the schedule of their reconciles.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use ipu_api::ipupartition::IPUPartition;
 
@@ -14,6 +15,7 @@ use super::world::World;
 use crate::observations::Observation;
 use crate::orphans::Suspects;
 use crate::placement_queue::{Ended, PlacementQueue};
+use crate::refusals::Refusals;
 use crate::step::{Requeue, Step};
 
 /// One replica: a process with a cache, reconciles that are under way, and a sweep.
@@ -37,6 +39,8 @@ pub(super) struct Replica {
     pub free: BTreeMap<String, u32>,
     /// Removals that controllers have accepted.
     pub removed: BTreeSet<String>,
+    /// Sizes that controllers have refused.
+    pub refusals: Refusals,
     cache: BTreeMap<Key, Stored>,
     /// Changes of the log that its watch has delivered.
     position: usize,
@@ -272,7 +276,11 @@ impl World {
             _ => None,
         };
         task.evidence.note(&observation);
-        task.core.observe(observation);
+        let object = Arc::clone(&task.core.object);
+        self.note_refusals(ticket.who, &object, &observation);
+        if let Some(task) = self.task(ticket) {
+            task.core.observe(observation);
+        }
         self.replicas[ticket.who].removed.extend(agreed);
         if has_requested {
             self.replicas[ticket.who].requests.requested(uid);

@@ -254,7 +254,8 @@ impl World {
         }
         if call.is_refused {
             self.cover(CoveragePoint::SaidNo);
-            self.answer_call(call, Err("resource exhausted".to_owned()), true);
+            let error = "it refuses (ResourceExhausted)".to_owned();
+            self.answer_call(call, Err(error), true);
             return;
         }
         let users = self.users(id);

@@ -1,0 +1,121 @@
+//! What the pool remembers of its controllers for later decisions: failures, refused sizes, and numbers of IPUs.
+
+use ipu_api::ipupartition::{ControllerRef, IPUPartitionSpec};
+use ipu_guest_host::model::ControllerView;
+use jiff::Timestamp;
+use parking_lot::MutexGuard;
+use vipu_client::failure_stats::{DeviceFailures, FailureLog, FailureStats};
+use vipu_client::inventory::Report;
+use vipu_client::registry::{Known, Source};
+use vipu_client::{Lookup, VipuClient};
+
+use super::ControllerPool;
+use crate::known_sizes::Expectations;
+use crate::placement_request::request::shortened;
+use crate::refusals::{self, Refused, StandingRefusals};
+
+impl ControllerPool {
+    /// The failures of a controller within a day, as this process has seen them.
+    pub fn failure_stats(&self, controller: &str) -> FailureStats {
+        self.failure_log().stats(controller, Timestamp::now())
+    }
+
+    /// Time of the last failure or reset of a controller within a day, as this process has seen them.
+    pub fn last_failure(&self, controller: &str) -> Option<Timestamp> {
+        self.failure_log().last(controller, Timestamp::now())
+    }
+
+    /// Notes the state of partition `id`, which has so many GCDs. If it has just failed, this reads its IPUs from the
+    /// controller, and logs those that fail repeatedly.
+    pub async fn note(&self, client: &VipuClient, id: &str, gcds: u32, lookup: &Lookup) {
+        let now = Timestamp::now();
+        let failure = self
+            .failure_log()
+            .record_state(client.name(), id, lookup, now);
+        let Some(failure) = failure else { return };
+        let devices = client.devices(id, gcds).await;
+        let suspects =
+            self.failure_log()
+                .record_devices(client.name(), failure, &devices, Timestamp::now());
+        for DeviceFailures { device, failures } in suspects {
+            tracing::warn!(
+                controller = client.name(),
+                device,
+                failures,
+                "this IPU keeps failing: it was in so many failed partitions within a day"
+            );
+        }
+    }
+
+    /// Notes what a report says of its controller for later decisions.
+    pub(super) fn remember(&self, report: &Report) {
+        let name = &report.controller.name;
+        let inventory = report.inventory.as_ref().ok();
+        if let Some(inventory) = inventory {
+            self.refusals.lock().listed(name, inventory.listed);
+        }
+        let total = inventory.map(|inventory| inventory.total);
+        self.sizes.lock().listed(name, total, Timestamp::now());
+    }
+
+    /// Notes the number of IPUs of a listed controller, as the leader before has seen it.
+    pub fn remember_size(&self, controller: &str, total: u32) {
+        let mut sizes = self.sizes.lock();
+        sizes.listed(controller, Some(total), Timestamp::now());
+    }
+
+    /// The refusals as placement sees them now.
+    pub(super) fn standing_refusals(&self) -> StandingRefusals {
+        self.refusals.lock().standing(Timestamp::now())
+    }
+
+    /// What the controllers may have again.
+    pub(super) fn expectations(&self) -> Expectations {
+        let known = self.registry.known();
+        let mut sizes = self.sizes.lock().at(Timestamp::now());
+        let departed = &known.departed;
+        sizes.retain(|name, _| {
+            !departed.gone.contains(name) && !departed.renamed.contains_key(name)
+        });
+        Expectations {
+            sizes,
+            list_problem: list_problem(&known),
+        }
+    }
+
+    pub(super) fn failure_log(&self) -> MutexGuard<'_, FailureLog> {
+        self.failure_log.lock()
+    }
+
+    /// Limits the largest partition of each controller to sizes that it has not refused, as far as this process knows.
+    /// Returns the controllers that have refused a partition smaller than their free IPUs.
+    pub(crate) fn limit_to_unrefused(&self, views: &mut [ControllerView]) -> Vec<Refused> {
+        self.refusals.lock().limit(views, Timestamp::now())
+    }
+
+    /// Notes that this controller has refused to create a partition of so many IPUs for this reason.
+    pub(crate) fn refused(&self, controller: &ControllerRef, ipus: u32, reason: &str) {
+        let mut refusals = self.refusals.lock();
+        refusals.refused(&controller.name, ipus, reason, Timestamp::now());
+    }
+
+    /// Notes that this partition will be requested from this controller.
+    pub(crate) fn tried(&self, controller: &ControllerRef, spec: &IPUPartitionSpec) {
+        if refusals::are_options_usual(&spec.options) {
+            let mut refusals = self.refusals.lock();
+            refusals.tried(&controller.name, spec.ipus, Timestamp::now());
+        }
+    }
+}
+
+/// Returns why the list may lack a controller that the admin has.
+fn list_problem(known: &Known) -> Option<String> {
+    match known.source {
+        Source::ConfigMapGone => Some("its ConfigMap is missing".to_owned()),
+        Source::KeyGone => Some("its ConfigMap has no list any more".to_owned()),
+        Source::NotRead | Source::Current => {
+            let problem = known.problems.first()?;
+            Some(shortened(&problem.to_string()))
+        }
+    }
+}
