@@ -73,6 +73,8 @@ mod restored;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod tenants;
+#[cfg(test)]
 mod upgraded;
 #[cfg(test)]
 mod users;

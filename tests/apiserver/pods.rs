@@ -2,7 +2,7 @@
 
 mod copies;
 mod disruptions;
-mod fixture;
+pub(crate) mod fixture;
 mod rules;
 mod shared;
 

@@ -1,6 +1,8 @@
 //! IPUJobs that were created under an older CRD: that of Graphcore's operator, and that of the previous release. They
 //! continue under this version's CRD, and go back.
 
+mod policies;
+
 use std::collections::BTreeMap;
 use std::fs;
 

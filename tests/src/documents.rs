@@ -122,6 +122,9 @@ pub const UNINSTALL_ON_API_SERVER: Typed = on_api_server("charts/ipu-operator/do
 /// The document about releases for some namespaces, which needs a separate API server.
 pub const SCOPE: Typed = on_api_server("charts/ipu-operator/docs/scope");
 
+/// The document about two tenants, which needs an API server with the operator.
+pub const TENANTS: Typed = on_api_server("charts/ipu-operator/docs/tenants");
+
 /// Documents for users, on an API server without an operator.
 pub const USERS_ON_API_SERVER: [Typed; 6] = [
     on_api_server("examples/docs/tutorial"),
@@ -164,7 +167,7 @@ pub fn typed() -> Vec<Typed> {
 
 /// Every document whose commands run on an API server.
 pub fn typed_on_api_server() -> Vec<Typed> {
-    let mut all = vec![SCOPE, UNINSTALL_ON_API_SERVER];
+    let mut all = vec![SCOPE, TENANTS, UNINSTALL_ON_API_SERVER];
     all.extend(ADMINS_ON_API_SERVER);
     all.extend(USERS_ON_API_SERVER);
     all
