@@ -322,6 +322,7 @@ impl<'a> ChainRun<'a> {
     fn subject<'s>(&'s self, input: &'s MatchInput) -> MatchSubject<'s> {
         MatchSubject {
             namespace_labels: self.admission.context.labels.as_ref(),
+            old_object: self.request.old_object.as_ref(),
             input,
         }
     }
@@ -359,3 +360,6 @@ async fn default_object(
     }
     Ok(served)
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,7 +109,7 @@ pub struct Match {
     /// Selects namespaces by their labels.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace_selector: Option<LabelSelector>,
-    /// Selects IPUJobs by their labels. Not for Placement.
+    /// Selects IPUJobs and native Pods by their labels: at an update, by the previous or the new ones. Not for Placement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_selector: Option<LabelSelector>,
     /// CEL expressions over `object`, `oldObject`, `request` and `namespaceObject`, as in the webhook configurations of

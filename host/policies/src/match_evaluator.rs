@@ -160,6 +160,7 @@ mod tests {
         let (evaluator, input) = (MatchEvaluator::default(), MatchInput::default());
         let subject = MatchSubject {
             namespace_labels: None,
+            old_object: None,
             input: &input,
         };
         let stage = [policy("new", Some("false")), policy("old", None)];
@@ -189,6 +190,7 @@ mod tests {
         let (evaluator, input) = (MatchEvaluator::default(), MatchInput::default());
         let subject = MatchSubject {
             namespace_labels: None,
+            old_object: None,
             input: &input,
         };
         let matcher = policy("a", Some("true")).matcher;
@@ -228,6 +230,7 @@ mod tests {
         );
         let subject = MatchSubject {
             namespace_labels: None,
+            old_object: None,
             input: &input,
         };
         let mut evaluation =

@@ -115,6 +115,8 @@ pub struct EvaluationError {
 pub struct MatchSubject<'a> {
     /// Labels of its namespace, if known.
     pub namespace_labels: Option<&'a Labels>,
+    /// The previous object, on update.
+    pub old_object: Option<&'a Value>,
     /// The variables of the conditions.
     pub input: &'a MatchInput,
 }
@@ -163,7 +165,8 @@ impl Matcher {
         }
     }
 
-    /// Whether the label selectors select the request.
+    /// Whether the label selectors select the request. As in the webhooks of Kubernetes, the labels of the previous object
+    /// count too: nobody leaves a rule by the update that removes the selected label.
     pub fn selects(&self, subject: &MatchSubject<'_>) -> Result<bool, EvaluationError> {
         let of_namespace = match (&self.namespace, subject.namespace_labels) {
             (None, _) => true,
@@ -177,9 +180,12 @@ impl Matcher {
             }
         };
         let object = subject.input.object.as_deref();
-        let labels = || object.map(labels_of).unwrap_or_default();
-        let selector = self.object.as_ref();
-        Ok(of_namespace && selector.is_none_or(|selector| selector.matches(&labels())))
+        let of_object = self.object.as_ref().is_none_or(|selector| {
+            let old = subject.old_object.map(labels_of);
+            let new = object.map(labels_of).unwrap_or_default();
+            selector.matches(&new) || old.is_some_and(|old| selector.matches(&old))
+        });
+        Ok(of_namespace && of_object)
     }
 
     /// Whether it has match conditions, beside the label selectors.

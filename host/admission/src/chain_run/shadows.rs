@@ -72,6 +72,7 @@ impl ChainRun<'_> {
         tokio::spawn(caught(async move {
             let subject = MatchSubject {
                 namespace_labels: admission.context.labels.as_ref(),
+                old_object: request.old_object.as_ref(),
                 input: &input,
             };
             match active

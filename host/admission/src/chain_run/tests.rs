@@ -1,0 +1,102 @@
+//! Which policies of a chain decide about a request, on a host without modules: the guest of each gives no answer.
+
+use std::sync::Arc;
+
+use axum::body::{Body, to_bytes};
+use axum::http::Request;
+use ipu_api::ipupolicy::Hook;
+use ipu_guest_host::{Guest, GuestHost, GuestHostOptions};
+use ipu_policies::active_policies::{ActivePolicies, HookChain};
+use ipu_policies::bound_policy::BoundPolicy;
+use ipu_policies::matcher::Matcher;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::request::tests::{review, updating};
+use crate::server::{WebhookContext, router};
+use crate::{VALIDATE_PATH, VALIDATE_POD_PATH};
+
+/// A validation policy with this `spec.match`.
+fn policy(matched: Value) -> BoundPolicy {
+    let matched = serde_json::from_value(matched).unwrap();
+    BoundPolicy {
+        name: "mine".into(),
+        guest: Guest::missing("its registry is down"),
+        matcher: Arc::new(Matcher::new(Hook::Validation, Some(&matched)).unwrap()),
+        ..BoundPolicy::built_in(Hook::Validation)
+    }
+}
+
+/// Active policies of which this one alone validates.
+async fn active(options: GuestHostOptions, policy: BoundPolicy) -> ActivePolicies {
+    let active = ActivePolicies::new(GuestHost::open(options).await.unwrap());
+    let chain = HookChain {
+        stages: vec![vec![policy]],
+        ..HookChain::default()
+    };
+    active.set_chain(Hook::Validation, chain);
+    active
+}
+
+/// The response to a review.
+async fn ask(active: &ActivePolicies, path: &str, review: &Value) -> Value {
+    let namespaces = ipu_policies::namespace_usage::namespaces().0;
+    let routes = router(active.clone(), namespaces, WebhookContext::default());
+    let body = review.to_string();
+    let request = Request::post(path)
+        .header("content-type", "application/json")
+        .header("content-length", body.len())
+        .body(Body::from(body));
+    let response = routes.oneshot(request.unwrap()).await.unwrap();
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    let mut answer: Value = serde_json::from_slice(&body).unwrap();
+    answer["response"].take()
+}
+
+/// The review of an IPUJob whose labels become these.
+fn relabelled_job(old: &Value, new: &Value) -> Value {
+    review(|review| {
+        review["request"]["object"]["metadata"]["labels"] = new.clone();
+        updating(|object| object["metadata"]["labels"] = old.clone())(&mut review["request"]);
+    })
+}
+
+/// The review of a Pod that requests IPUs, whose labels become these.
+fn relabelled_pod(old: &Value, new: &Value) -> Value {
+    review(|review| {
+        let request = &mut review["request"];
+        request["kind"] = json!({"group": "", "version": "v1", "kind": "Pod"});
+        request["object"] = json!({
+            "metadata": {"name": "web", "annotations": {"graphcore.ai/ipu": "4"}, "labels": new},
+            "spec": {"containers": [{"name": "main", "image": "a:1"}]},
+        });
+        updating(|object| object["metadata"]["labels"] = old.clone())(request);
+    })
+}
+
+#[tokio::test]
+async fn a_rule_still_decides_about_the_update_that_removes_its_label() {
+    let selected = json!({"objectSelector": {"matchLabels": {"team": "a"}}});
+    let active = active(GuestHostOptions::default(), policy(selected)).await;
+    let (a, b) = (json!({"team": "a"}), json!({"team": "b"}));
+    for (old, new, is_refused) in [
+        (&a, &json!({}), true),
+        (&a, &b, true),
+        (&b, &a, true),
+        (&b, &json!({}), false),
+    ] {
+        for (path, review) in [
+            (VALIDATE_PATH, relabelled_job(old, new)),
+            (VALIDATE_POD_PATH, relabelled_pod(old, new)),
+        ] {
+            let response = ask(&active, path, &review).await;
+            assert_eq!(
+                response["allowed"],
+                json!(!is_refused),
+                "{path}: {old} to {new}"
+            );
+            let message = response["status"]["message"].as_str().unwrap_or_default();
+            assert_eq!(message.contains("IPUPolicy mine"), is_refused, "{message}");
+        }
+    }
+}
