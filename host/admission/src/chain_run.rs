@@ -235,7 +235,7 @@ impl<'a> ChainRun<'a> {
     }
 
     /// Calls the guest of the policy in a stage that matches the request. Returns `None` if no policy matches, or if
-    /// the guest fails and its `onError` is Ignore.
+    /// the guest fails and `onError` ignores it.
     async fn call_stage<T>(
         &self,
         stage: &[BoundPolicy],
@@ -275,6 +275,7 @@ impl<'a> ChainRun<'a> {
                     GuestError::MatchFailed(_) => {
                         metrics.count_skipped(hook, SkipReason::MatchFailed);
                     }
+                    GuestError::MatchBusy(_) => metrics.count_skipped(hook, SkipReason::Busy),
                     _ => {}
                 }
                 self.on_error(policy, answer, hook, &error)
@@ -282,7 +283,8 @@ impl<'a> ChainRun<'a> {
         }
     }
 
-    /// Applies `onError` to a policy whose guest gave no usable answer.
+    /// Applies `onError` to a policy whose guest gave no usable answer. A process that is too busy ignores no validation
+    /// policy: who overloads it would open the rules.
     fn on_error<T>(
         &self,
         policy: &BoundPolicy,
@@ -290,13 +292,20 @@ impl<'a> ChainRun<'a> {
         hook: Hook,
         error: &GuestError,
     ) -> Result<Option<T>, Decision> {
-        if policy.on_error != OnError::Ignore {
+        let is_overload = error.is_overload();
+        let is_ignored = policy.on_error == OnError::Ignore;
+        if !is_ignored || (is_overload && hook == Hook::Validation) {
             let subject = if &*policy.name == BUILT_IN {
                 format!("the built-in {hook} guest")
             } else {
                 format!("the guest of IPUPolicy {} ({hook})", policy.name)
             };
-            return Err(Decision::Failed(failure::message(&subject, error)));
+            let message = failure::message(&subject, error);
+            return Err(if is_overload {
+                Decision::Busy(message)
+            } else {
+                Decision::Failed(message)
+            });
         }
         tracing::warn!(
             policy = &*policy.name,

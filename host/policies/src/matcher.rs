@@ -106,8 +106,19 @@ pub struct EvaluationError {
     pub name: String,
     /// The cause.
     pub reason: String,
-    /// Whether neither the policy nor the request is the cause, so that the same request can succeed later.
-    pub is_transient: bool,
+    /// Whose fault it is.
+    pub fault: Fault,
+}
+
+/// The side that keeps `spec.match` from being evaluated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The policy or the object: the same request fails again.
+    Content,
+    /// The labels of the namespace are not known yet.
+    UnknownLabels,
+    /// The process is too busy.
+    Overload,
 }
 
 /// The parts of a request that `spec.match` reads.
@@ -175,7 +186,7 @@ impl Matcher {
                 return Err(EvaluationError {
                     name: "namespaceSelector".to_owned(),
                     reason: UNKNOWN_LABELS.to_owned(),
-                    is_transient: true,
+                    fault: Fault::UnknownLabels,
                 });
             }
         };
@@ -206,12 +217,12 @@ impl Matcher {
                 "the request is too large for it: reading it takes {cost} steps, and the limit is \
                  {POLICY_LIMIT}"
             ),
-            is_transient: false,
+            fault: Fault::Content,
         })?;
         let context = context(&values).map_err(|reason| EvaluationError {
             name: self.name(),
             reason: sanitize(&reason, REASON),
-            is_transient: false,
+            fault: Fault::Content,
         })?;
         let variables = Variables::given(values);
         let mut failed = None;
@@ -221,27 +232,27 @@ impl Matcher {
             let evaluated = if condition.reads.contains(&NAMESPACE_OBJECT)
                 && input.namespace_object.is_none()
             {
-                Err((UNKNOWN_LABELS.to_owned(), true))
+                Err((UNKNOWN_LABELS.to_owned(), Fault::UnknownLabels))
             } else if cost > limit {
                 let reason = format!(
                     "it may take {cost} steps for this request, and {limit} of the {EXPRESSION_LIMIT} \
                      for an expression and {POLICY_LIMIT} for a policy are left"
                 );
-                Err((reason, false))
+                Err((reason, Fault::Content))
             } else {
                 remaining -= cost;
                 condition
                     .execute(&context)
-                    .map_err(|reason| (reason, false))
+                    .map_err(|reason| (reason, Fault::Content))
             };
             match evaluated {
                 Ok(true) => {}
                 Ok(false) => return Ok(false),
-                Err((reason, is_transient)) => {
+                Err((reason, fault)) => {
                     failed.get_or_insert(EvaluationError {
                         name: condition.name.clone(),
                         reason,
-                        is_transient,
+                        fault,
                     });
                 }
             }
@@ -301,7 +312,10 @@ fn labels_of(object: &Value) -> Labels {
 
 impl From<EvaluationError> for GuestError {
     fn from(error: EvaluationError) -> Self {
-        Self::MatchFailed(error.to_string())
+        match error.fault {
+            Fault::Content | Fault::UnknownLabels => Self::MatchFailed(error.to_string()),
+            Fault::Overload => Self::MatchBusy(error.to_string()),
+        }
     }
 }
 

@@ -1,11 +1,12 @@
 //! Which policies of a chain decide about a request, on a host without modules: the guest of each gives no answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
 use axum::http::Request;
-use ipu_api::ipupolicy::Hook;
-use ipu_guest_host::{Guest, GuestHost, GuestHostOptions};
+use ipu_api::ipupolicy::{CallCounts, Hook, OnError};
+use ipu_guest_host::{BUILT_IN, Guest, GuestHost, GuestHostOptions, Limits};
 use ipu_policies::active_policies::{ActivePolicies, HookChain};
 use ipu_policies::bound_policy::BoundPolicy;
 use ipu_policies::matcher::Matcher;
@@ -72,6 +73,49 @@ fn relabelled_pod(old: &Value, new: &Value) -> Value {
         });
         updating(|object| object["metadata"]["labels"] = old.clone())(request);
     })
+}
+
+#[tokio::test]
+async fn a_busy_process_makes_clients_repeat_the_request_whatever_on_error_says() {
+    // No permit is left for built-in guests.
+    let limits = Limits {
+        reserved: 0,
+        queue: Duration::ZERO,
+        ..Limits::default()
+    };
+    for on_error in [OnError::Fail, OnError::Ignore] {
+        let policy = BoundPolicy {
+            guest: BUILT_IN.clone(),
+            on_error,
+            ..policy(json!({}))
+        };
+        let options = GuestHostOptions {
+            limits,
+            ..GuestHostOptions::default()
+        };
+        let active = active(options, policy.clone()).await;
+        let response = ask(&active, VALIDATE_PATH, &review(|_| {})).await;
+        assert_eq!(response["allowed"], json!(false), "{on_error:?}");
+        let mut status = response["status"].clone();
+        let message = status["message"].take();
+        let message = message.as_str().unwrap();
+        for part in ["IPUPolicy mine", "busy", "The object is not the cause"] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        let expected = json!({
+            "status": "Failure", "code": 429, "reason": "TooManyRequests", "message": null,
+            "details": {"retryAfterSeconds": 2},
+        });
+        assert_eq!(status, expected, "{on_error:?}");
+        assert_eq!(
+            response["auditAnnotations"],
+            Value::Null,
+            "nothing is ignored"
+        );
+        // It counts neither for a rollback nor for a promotion.
+        assert_eq!(policy.stats.counts().recent, CallCounts::default());
+        assert_eq!(policy.stats.counts().calls, CallCounts::default());
+    }
 }
 
 #[tokio::test]
