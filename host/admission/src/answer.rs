@@ -38,6 +38,8 @@ pub enum Decision {
     Failed(String),
     /// The operator is too busy to decide, and the same request can succeed later (429).
     Busy(String),
+    /// A new policy that decides about it is not active yet, and the same request can succeed later (429).
+    Waiting(String),
 }
 
 impl Answer {
@@ -83,7 +85,9 @@ impl Answer {
                     "message": message,
                 });
             }
-            Decision::Busy(message) => response["status"] = retryable(message),
+            Decision::Busy(message) | Decision::Waiting(message) => {
+                response["status"] = retryable(message);
+            }
         }
         if !self.warnings.is_empty() {
             let warnings = self.warnings.iter().take(WARNINGS);
@@ -108,7 +112,10 @@ impl Answer {
     fn is_allowed(&self) -> bool {
         match self.decision {
             Decision::Allowed | Decision::Patched(_) => true,
-            Decision::Refused(_) | Decision::Failed(_) | Decision::Busy(_) => false,
+            Decision::Refused(_)
+            | Decision::Failed(_)
+            | Decision::Busy(_)
+            | Decision::Waiting(_) => false,
         }
     }
 }

@@ -120,7 +120,7 @@ async fn run_guests(
     let changes = match &answer.decision {
         Decision::Allowed => Patch::default(),
         Decision::Patched(changes) => changes.clone(),
-        Decision::Refused(_) | Decision::Failed(_) | Decision::Busy(_) => {
+        Decision::Refused(_) | Decision::Failed(_) | Decision::Busy(_) | Decision::Waiting(_) => {
             return of_pod(answer, new);
         }
     };

@@ -305,6 +305,7 @@ fn reply(webhook: &str, request: &AdmissionRequest, answer: &Answer) -> Response
         Decision::Failed(reason) | Decision::Busy(reason) => {
             warn!(reason, "gave no usable answer");
         }
+        Decision::Waiting(reason) => info!(reason, "waits for a policy"),
     }
     axum::Json::<Value>(answer.render(request)).into_response()
 }

@@ -89,8 +89,13 @@ fn chain_of(guests: &ActivePolicies, guest: Guest) -> BoundPolicy {
         ..BoundPolicy::built_in(Hook::Validation)
     };
     let stages = vec![vec![entry.clone()]];
-    let shadows = Vec::new();
-    guests.set_chain(Hook::Validation, HookChain { stages, shadows });
+    guests.set_chain(
+        Hook::Validation,
+        HookChain {
+            stages,
+            ..HookChain::default()
+        },
+    );
     entry
 }
 

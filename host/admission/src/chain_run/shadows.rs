@@ -43,7 +43,8 @@ impl ChainRun<'_> {
             let Some((before, enforced)) = baseline(shadow, results) else {
                 continue;
             };
-            let input = self.match_input(&before, std::slice::from_ref(&shadow.policy));
+            let has_conditions = shadow.policy.matcher.has_conditions();
+            let input = self.match_input(&before, has_conditions);
             match shadow.policy.matcher.selects(&self.subject(&input)) {
                 Ok(true) => self.compare_one(shadow, input, before, enforced),
                 Ok(false) => {}

@@ -8,7 +8,7 @@ use axum::http::Request;
 use ipu_api::ipupolicy::{CallCounts, Hook, OnError};
 use ipu_guest_host::{BUILT_IN, Guest, GuestHost, GuestHostOptions, Limits};
 use ipu_policies::active_policies::{ActivePolicies, HookChain};
-use ipu_policies::bound_policy::BoundPolicy;
+use ipu_policies::bound_policy::{AwaitedPolicy, BoundPolicy};
 use ipu_policies::matcher::Matcher;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -115,6 +115,90 @@ async fn a_busy_process_makes_clients_repeat_the_request_whatever_on_error_says(
         // It counts neither for a rollback nor for a promotion.
         assert_eq!(policy.stats.counts().recent, CallCounts::default());
         assert_eq!(policy.stats.counts().calls, CallCounts::default());
+    }
+}
+
+/// Active policies beside a new one, which is not active yet and selects this label.
+async fn awaiting(label: &Value) -> ActivePolicies {
+    let host = GuestHost::open(GuestHostOptions::default()).await;
+    let active = ActivePolicies::new(host.unwrap());
+    let matched = json!({"objectSelector": {"matchLabels": label}});
+    let awaited = AwaitedPolicy {
+        name: "new".into(),
+        matcher: policy(matched).matcher,
+        reason: "its module is being loaded".to_owned(),
+    };
+    let chain = HookChain {
+        awaited: vec![awaited],
+        ..HookChain::default()
+    };
+    active.set_chain(Hook::Validation, chain);
+    active
+}
+
+#[tokio::test]
+async fn a_request_waits_for_a_matching_policy_that_is_not_active_yet() {
+    let (a, b) = (json!({"team": "a"}), json!({"team": "b"}));
+    let active = awaiting(&a).await;
+    for (path, waits, passes) in [
+        (
+            VALIDATE_PATH,
+            relabelled_job(&b, &a),
+            relabelled_job(&json!({}), &b),
+        ),
+        (
+            VALIDATE_POD_PATH,
+            relabelled_pod(&a, &b),
+            relabelled_pod(&json!({}), &b),
+        ),
+    ] {
+        let response = ask(&active, path, &waits).await;
+        assert_eq!(response["status"]["code"], json!(429), "{path}: {response}");
+        assert_eq!(
+            response["status"]["details"],
+            json!({"retryAfterSeconds": 2})
+        );
+        let message = response["status"]["message"].as_str().unwrap();
+        for part in [
+            "IPUPolicy new is not active yet",
+            "Wait: its module is being loaded",
+        ] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        let response = ask(&active, path, &passes).await;
+        assert_eq!(response["allowed"], json!(true), "{path}: {response}");
+    }
+}
+
+#[tokio::test]
+async fn deletion_finalizers_and_the_status_wait_for_no_policy() {
+    let a = json!({"team": "a"});
+    let active = awaiting(&a).await;
+    let unreviewed = [
+        review(|review| {
+            review["request"]["operation"] = json!("DELETE");
+            review["request"]["oldObject"] = review["request"]["object"].take();
+        }),
+        review(|review| {
+            let request = &mut review["request"];
+            request["object"]["metadata"]["labels"] = a.clone();
+            request["object"]["metadata"]["deletionTimestamp"] = json!("2026-01-01T12:00:00Z");
+            updating(|object| object["spec"] = json!({}))(request);
+        }),
+        review(|review| {
+            let request = &mut review["request"];
+            request["object"]["metadata"]["labels"] = a.clone();
+            request["object"]["metadata"]["finalizers"] = json!(["a/b"]);
+            request["object"]["status"] = json!({"state": "Running"});
+            updating(|object| {
+                object["metadata"]["finalizers"] = Value::Null;
+                object["status"] = Value::Null;
+            })(request);
+        }),
+    ];
+    for review in unreviewed {
+        let response = ask(&active, VALIDATE_PATH, &review).await;
+        assert_eq!(response["allowed"], json!(true), "{review}: {response}");
     }
 }
 
